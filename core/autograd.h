@@ -1,0 +1,96 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+struct Node;
+
+// The gradient side of a tensor. Its one flag, `fresh`, is per tensor and never global: fan-out,
+// shared weights and accumulation over micro-batches are then one mechanism (see claim_grad).
+class Variable {
+ public:
+  Shape shape;
+  DType dtype = DType::f32;
+  Device device = Device::cpu;
+  // Undefined until the first claim, unless bound (parameters are bound to their arena).
+  Tensor grad;
+  // True until the first claim after zero_grad(): what `grad` holds then means nothing.
+  bool fresh = true;
+  // A frozen variable refuses claims.
+  bool frozen = false;
+  // The op this tensor came from; null for a leaf.
+  std::shared_ptr<Node> producer;
+};
+
+// The way back from an op to one of its inputs: where its gradient goes, without its value.
+// Backward closures capture edges, so that a value lives only as long as somebody needs it.
+class Edge {
+ public:
+  Edge() = default;
+  Edge(const Tensor& x) : variable_(x.variable()), shape_(x.defined() ? x.shape() : Shape()) {}
+
+  bool wants_grad() const { return variable_ && !variable_->frozen; }
+  const std::shared_ptr<Variable>& variable() const { return variable_; }
+  const Shape& shape() const { return shape_; }
+
+ private:
+  std::shared_ptr<Variable> variable_;
+  Shape shape_;
+};
+
+// Where a backward kernel writes: grad = value + beta * grad. beta is 0 or 1, and with beta 0
+// the kernel writes every element and reads none.
+struct GradTarget {
+  View grad;
+  float beta;
+};
+
+// The target for x's gradient, or nullopt if none is wanted. The first claim of a variable after
+// zero_grad() gets beta 0, later ones beta 1. Claim, launch, then claim the next: in x * x both
+// targets are the same buffer.
+std::optional<GradTarget> claim_grad(const Edge& x);
+
+// The same for pointwise backwards, which may write over the gradient they read: when x's
+// gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
+std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
+
+// One recorded op. dy is the gradient of its output, nobody else reads it: a backward may write
+// over it.
+using Backward = std::function<void(Tensor& dy)>;
+
+// Makes y differentiable with respect to `inputs`, unless none of them wants a gradient or
+// NoGrad is in force. The closure must not capture y itself (a cycle), only y.detach().
+void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs, Backward backward);
+
+// Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,
+// releasing each op's saved tensors and each intermediate gradient as soon as it has been used.
+// Throws Error unless loss has one element and a graph that was not yet used.
+void backward(const Tensor& loss, double seed = 1.0);
+
+// A leaf that wants a gradient. A copy of the handle x; the gradient appears in grad(x).
+Tensor require_grad(const Tensor& x);
+// The gradient of a leaf. Throws Error if there is none (never claimed since zero_grad()).
+Tensor grad(const Tensor& x);
+// Marks the gradient fresh; touches no memory.
+void zero_grad(const Tensor& x);
+
+// While alive, ops on this thread record nothing.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+}  // namespace accrue

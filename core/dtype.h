@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/error.h"
+
+namespace accrue {
+
+enum class DType { f32, f64, i32, u8 };
+
+constexpr size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::f64: return 8;
+    case DType::u8: return 1;
+  }
+  return 0;
+}
+
+constexpr std::string_view name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "f32";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+    case DType::u8: return "u8";
+  }
+  return "?";
+}
+
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
+  else {
+    static_assert(std::is_same_v<T, uint8_t>, "no dtype for this type");
+    return DType::u8;
+  }
+}
+
+// Calls body.operator()<T>() with the scalar type of a floating dtype: every kernel is written
+// once and runs in single and in double precision.
+template <class Body>
+decltype(auto) dispatch_floating(DType dtype, Body&& body) {
+  check(dtype == DType::f32 || dtype == DType::f64, "expected a floating dtype, got {}",
+        name(dtype));
+  if (dtype == DType::f64) return std::forward<Body>(body).template operator()<double>();
+  return std::forward<Body>(body).template operator()<float>();
+}
+
+}  // namespace accrue

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace accrue {
+
+// What every function of the library throws: what was expected, what came, where, and what to do.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) {
+  throw Error(fmt::format(message, std::forward<Args>(args)...));
+}
+
+// Throws Error with the formatted message unless `ok`.
+template <class... Args>
+void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
+  if (!ok) [[unlikely]]
+    fail(message, std::forward<Args>(args)...);
+}
+
+}  // namespace accrue

@@ -1,0 +1,36 @@
+#include "core/shape.h"
+
+#include <fmt/ranges.h>
+
+namespace accrue {
+
+Shape::Shape(std::span<const int64_t> sizes) : rank_(static_cast<int>(sizes.size())) {
+  check(sizes.size() <= max_rank, "a shape has at most {} dimensions, got {}", max_rank,
+        sizes.size());
+  for (int d = 0; d < rank_; ++d) {
+    check(sizes[d] >= 0, "dimension {} of a shape is {}, expected 0 or more", d, sizes[d]);
+    sizes_[d] = sizes[d];
+  }
+}
+
+int64_t Shape::operator[](int dim) const {
+  const int d = dim < 0 ? dim + rank_ : dim;
+  check(d >= 0 && d < rank_, "dimension {} of shape {} does not exist", dim, *this);
+  return sizes_[d];
+}
+
+int64_t Shape::numel(int begin, int end) const {
+  int64_t product = 1;
+  for (int d = begin; d < end; ++d) product *= sizes_[d];
+  return product;
+}
+
+Shape Shape::with(int dim, int64_t size) const {
+  Shape result = *this;
+  result.sizes_[dim < 0 ? dim + rank_ : dim] = size;
+  return result;
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.sizes(), ", ")); }
+
+}  // namespace accrue

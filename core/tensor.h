@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/view.h"
+
+namespace accrue {
+
+class Variable;  // the gradient side of a tensor: core/autograd.h
+
+// A contiguous row-major array in shared storage. Copying a Tensor copies the handle, not the
+// elements. Reshaping and slicing the first dimension are free.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  // Uninitialised elements. Throws OutOfMemory.
+  static Tensor empty(const Shape& shape, DType dtype, Device device,
+                      Category category = Category::activations);
+  static Tensor full(const Shape& shape, double value, DType dtype, Device device,
+                     Category category = Category::activations);
+  // A copy of host values, on `device`. Throws Error unless shape holds values.size() elements.
+  template <class T>
+  static Tensor from(std::span<const T> values, const Shape& shape, Device device = Device::cpu,
+                     Category category = Category::data);
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = Device::cpu,
+                     Category category = Category::data) {
+    return from(std::span<const T>(values), shape, device, category);
+  }
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  int64_t size(int dim) const { return shape_[dim]; }
+  int64_t numel() const { return shape_.numel(); }
+  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_->device(); }
+
+  View view() const;
+  // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu.
+  template <class T>
+  std::span<T> span() const;
+  // The only element of a one-element floating tensor. Throws Error otherwise.
+  double item() const;
+
+  // The same variable under another shape: same storage, same gradient. Throws Error unless the
+  // number of elements agrees.
+  Tensor reshape(const Shape& shape) const;
+  // Rows [begin, end) of the first dimension, sharing storage. Throws Error out of range, and for
+  // a tensor that is being differentiated (its gradient would be written in parts).
+  Tensor slice(int64_t begin, int64_t end) const;
+  // The value alone: shares storage, takes no part in differentiation.
+  Tensor detach() const;
+  // True if no other tensor shares the storage: then, and only then, an op that was handed this
+  // tensor by rvalue may write its result over it.
+  bool sole_owner() const { return storage_.use_count() == 1; }
+
+  const std::shared_ptr<Variable>& variable() const { return variable_; }
+  void set_variable(std::shared_ptr<Variable> variable) { variable_ = std::move(variable); }
+  // Gives up the elements (and the storage, if nobody else shares it).
+  void reset() { *this = {}; }
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  size_t offset_bytes_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  std::shared_ptr<Variable> variable_;
+};
+
+}  // namespace accrue

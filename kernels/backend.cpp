@@ -1,0 +1,16 @@
+#include "kernels/backend.h"
+
+namespace accrue {
+
+void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors) {
+  const Tensor& first = **tensors.begin();
+  for (const Tensor* tensor : tensors) {
+    check(tensor->defined(), "[{}] an operand is undefined", op);
+    check(tensor->device() == first.device(), "[{}] operands on {} and {}", op,
+          name(first.device()), name(tensor->device()));
+    check(tensor->dtype() == first.dtype(), "[{}] operands of {} {} and {} {}", op,
+          name(first.dtype()), first.shape(), name(tensor->dtype()), tensor->shape());
+  }
+}
+
+}  // namespace accrue

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "core/autograd.h"
+#include "core/tensor.h"
+#include "kernels/parallel.h"
+
+// Marks the formulas that CPU and CUDA kernels share.
+#ifdef __CUDACC__
+#define HOST_DEVICE __host__ __device__
+#else
+#define HOST_DEVICE
+#endif
+
+namespace accrue {
+
+// Runs an op's kernel on the device: the first is the CPU's. On Device::meta there is nothing to
+// compute. Kernels take their outputs first, then inputs, then scalars.
+template <auto CpuKernel, class... Args>
+void launch(Device device, Args&&... args) {
+  if (device == Device::cpu) CpuKernel(std::forward<Args>(args)...);
+}
+
+// value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).
+template <class T>
+T blend(T value, float beta, T dst) {
+  return beta == 0 ? value : value + T(beta) * dst;
+}
+
+// Calls body with std::true_type when the target accumulates (beta 1) and std::false_type when it
+// is written (beta 0), so that the choice stands outside the kernel's loop.
+template <class Body>
+void with_beta(float beta, Body&& body) {
+  if (beta == 0) body(std::false_type{});
+  else body(std::true_type{});
+}
+
+// Stores by the constant that with_beta chose.
+template <bool accumulate, class T>
+void store(T& dst, T value, std::bool_constant<accumulate>) {
+  if constexpr (accumulate) dst += value;
+  else dst = value;
+}
+
+// Throws Error unless all tensors are on one device and of one floating dtype.
+void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors);
+
+}  // namespace accrue

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+enum class Activation { none, relu };
+
+// y[n, o] = act(sum_i x[n, i] * w[o, i] + b[o]), x [N, I], w [O, I], b [O] or undefined for none.
+// Backward, with dz = dy * act'(y) written over dy:
+//   dw[o, i] = sum_n dz[n, o] * x[n, i]      db[o] = sum_n dz[n, o]
+//   dx[n, i] = sum_o dz[n, o] * w[o, i]
+// The sum over n of dw and db is where accumulation over micro-batches happens, for free: it is
+// the GEMM's own beta. Keeps x until dw is done (then dx may take its place), and y for relu.
+// Throws Error unless x and w have two dimensions that agree.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
+              Activation activation = Activation::none);
+
+// c[m, n] = sum_k a[m, k] * b[k, n], a [M, K], b [K, N].
+// Backward: da = dc b^T, db = a^T dc. Keeps a and b.
+// Throws Error unless both have two dimensions and the inner sizes agree.
+Tensor matmul(const Tensor& a, const Tensor& b);
+
+}  // namespace accrue
