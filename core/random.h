@@ -13,10 +13,9 @@ namespace accrue {
 constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low,
                                          uint64_t counter_high = 0) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  std::array<uint32_t, 4> c{static_cast<uint32_t>(counter_low),
-                            static_cast<uint32_t>(counter_low >> 32),
-                            static_cast<uint32_t>(counter_high),
-                            static_cast<uint32_t>(counter_high >> 32)};
+  std::array<uint32_t, 4> c{
+      static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
+      static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
     c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),

@@ -31,6 +31,8 @@ Shape Shape::with(int dim, int64_t size) const {
   return result;
 }
 
-std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.sizes(), ", ")); }
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.sizes(), ", "));
+}
 
 }  // namespace accrue

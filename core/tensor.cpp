@@ -63,7 +63,8 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(!variable_, "slice() of a tensor that is being differentiated; use detach() first");
   Tensor result = *this;
   result.shape_ = shape_.with(0, end - begin);
-  result.offset_bytes_ += static_cast<size_t>(begin * shape_.numel(1, shape_.rank())) * size_of(dtype_);
+  result.offset_bytes_ +=
+      static_cast<size_t>(begin * shape_.numel(1, shape_.rank())) * size_of(dtype_);
   return result;
 }
 

@@ -36,8 +36,8 @@ void gemm(double* c, const double* a, const double* b, int64_t M, int64_t N, int
 }
 
 template <>
-void gemm(float* c, const float* a, const float* b, int64_t M, int64_t N, int64_t K,
-          Transpose a_op, Transpose b_op, float beta) {
+void gemm(float* c, const float* a, const float* b, int64_t M, int64_t N, int64_t K, Transpose a_op,
+          Transpose b_op, float beta) {
 #ifdef ACCRUE_HAS_ONEDNN
   const bool at = a_op == Transpose::yes, bt = b_op == Transpose::yes;
   const auto status = dnnl_sgemm(at ? 'T' : 'N', bt ? 'T' : 'N', M, N, K, 1.0f, a, at ? M : K, b,

@@ -93,16 +93,15 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, a.dtype(), a.device());
   launch<cpu::matmul>(c.device(), c.view(), a.view(), b.view(), Transpose::no, Transpose::no, 0);
   const Edge da_edge = a, db_edge = b;
-  record("matmul", c, {da_edge, db_edge},
-         [=, a = a.detach(), b = b.detach()](Tensor& dc) mutable {
-           if (auto da = claim_grad(da_edge))
-             launch<cpu::matmul>(dc.device(), da->grad, dc.view(), b.view(), Transpose::no,
-                                 Transpose::yes, da->beta);
-           b.reset();
-           if (auto db = claim_grad(db_edge))
-             launch<cpu::matmul>(dc.device(), db->grad, a.view(), dc.view(), Transpose::yes,
-                                 Transpose::no, db->beta);
-         });
+  record("matmul", c, {da_edge, db_edge}, [=, a = a.detach(), b = b.detach()](Tensor& dc) mutable {
+    if (auto da = claim_grad(da_edge))
+      launch<cpu::matmul>(dc.device(), da->grad, dc.view(), b.view(), Transpose::no, Transpose::yes,
+                          da->beta);
+    b.reset();
+    if (auto db = claim_grad(db_edge))
+      launch<cpu::matmul>(dc.device(), db->grad, a.view(), dc.view(), Transpose::yes, Transpose::no,
+                          db->beta);
+  });
   return c;
 }
 

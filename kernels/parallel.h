@@ -14,7 +14,8 @@ inline constexpr int64_t parallel_grain = 32768;
 // The threads that a loop of n items, each touching work_per_item elements, is worth.
 inline int threads_for(int64_t n, int64_t work_per_item) {
   const int64_t useful = std::max<int64_t>(1, n * work_per_item / parallel_grain);
-  return static_cast<int>(std::min<int64_t>({omp_get_max_threads(), useful, std::max<int64_t>(n, 1)}));
+  return static_cast<int>(
+      std::min<int64_t>({omp_get_max_threads(), useful, std::max<int64_t>(n, 1)}));
 }
 
 // Calls body(begin, end) on disjoint ranges that cover [0, n), one range a thread. The split

@@ -1,0 +1,13 @@
+#pragma once
+
+// Catch2 v3 (newer systems) and v2 (Debian 12) under one name.
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+using Catch::Matchers::ContainsSubstring;
+#else
+#include <catch2/catch.hpp>
+inline auto ContainsSubstring(const std::string& part) { return Catch::Contains(part); }
+#endif
+
+// The expression throws an exception whose message contains `part`.
+#define REQUIRE_ERROR(expression, part) REQUIRE_THROWS_WITH(expression, ContainsSubstring(part))

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace accrue::test {
+
+using Values = std::vector<double>;
+
+// One op of the library, as the tests see it. check_op() derives every test from this row.
+struct Op {
+  std::string name;
+  // The floating inputs. Labels, indices and options are made inside `run`, on the device of
+  // inputs[0].
+  std::vector<Shape> inputs;
+  std::function<Tensor(const std::vector<Tensor>& inputs)> run;
+  // The same formula, written plainly in double; the result flattened.
+  std::function<Values(const std::vector<Values>& inputs)> reference;
+  // Roundings on the longest path from an input to an output: the terms of the longest sum plus
+  // the operations on each. The float32 result may differ from the reference by
+  // depth * 2^-24 * max(1, largest |reference|).
+  double depth = 8;
+  // Inputs are uniform in [low, high) and kept at least `gap` away from zero, where relu and its
+  // like have no derivative.
+  double low = -1, high = 1, gap = 0;
+};
+
+// Checks, for one op:
+//   1. forward in float32 and float64 against the reference;
+//   2. the gradient of every input, in float64, by central differences of the reference;
+//   3. beta 0: a target full of NaN is overwritten completely;
+//   4. beta 1: a target preset to 9 holds 9 + gradient;
+//   5. the same when inputs are intermediate results, where backwards may write over dy and
+//      in-place ops may write over x;
+//   6. float32 gradients against the float64 ones;
+//   7. Device::meta charges the ledger with the same peak, and nothing is left on it afterwards.
+void check_op(const Op& op);
+
+// Labels or indices for an op's run(), on the device of `like`.
+Tensor indices(const std::vector<int32_t>& values, const Tensor& like);
+
+}  // namespace accrue::test

@@ -1,0 +1,59 @@
+// Activations: y = f(x), element by element.
+
+#include <cmath>
+
+#include "kernels/pointwise.h"
+#include "tests/catch.h"
+#include "tests/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+template <class Run, class F>
+Op activation(std::string name, Run run, F f) {
+  return {.name = std::move(name),
+          .inputs = {{3, 7, 2}},
+          .run = [=](const auto& in) { return run(in[0]); },
+          .reference =
+              [=](const auto& in) {
+                Values y;
+                for (double x : in[0]) y.push_back(f(x));
+                return y;
+              },
+          .low = -3,
+          .high = 3,
+          .gap = 1e-3};
+}
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+}  // namespace
+
+TEST_CASE("activations", "[ops]") {
+  check_op(activation(
+      "relu", [](const Tensor& x) { return relu(x); }, [](double x) { return std::max(x, 0.0); }));
+  check_op(activation(
+      "leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.2); },
+      [](double x) { return x > 0 ? x : 0.2 * x; }));
+  check_op(
+      activation("gelu", gelu, [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2))); }));
+  check_op(activation(
+      "sigmoid", [](const Tensor& x) { return sigmoid(x); }, logistic));
+  check_op(activation(
+      "tanh", [](const Tensor& x) { return tanh(x); }, [](double x) { return std::tanh(x); }));
+  check_op(activation("silu", silu, [](double x) { return x * logistic(x); }));
+}
+
+TEST_CASE("leaky_relu refuses a slope that hides the sign of x", "[ops]") {
+  REQUIRE_ERROR(leaky_relu(Tensor::full({2}, 1, DType::f32, Device::cpu), 0), "slope is 0");
+}
+
+TEST_CASE("relu writes over its input exactly when it is handed the last reference", "[ops]") {
+  Tensor x = Tensor::full({4}, -1, DType::f32, Device::cpu);
+  const void* storage = x.view().data;
+  REQUIRE(relu(x).view().data != storage);
+  REQUIRE(x.span<float>()[0] == -1);
+  REQUIRE(relu(std::move(x)).view().data == storage);
+}
+
+}  // namespace accrue::test
