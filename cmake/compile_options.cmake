@@ -1,6 +1,6 @@
 # What every accrue target is compiled with: link to accrue_options.
 add_library(accrue_options INTERFACE)
-target_compile_options(accrue_options INTERFACE -Wall -Wextra -fno-math-errno)
+target_compile_options(accrue_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno)
 target_include_directories(accrue_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 if(ACCRUE_WERROR)
   target_compile_options(accrue_options INTERFACE -Werror)

@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace accrue {
 
@@ -15,9 +16,22 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category ca
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device,
                     Category category) {
   Tensor tensor = empty(shape, dtype, device, category);
-  if (device == Device::meta) return tensor;
-  dispatch_floating(dtype, [&]<class T>() { std::ranges::fill(tensor.span<T>(), T(value)); });
+  tensor.fill(value);
   return tensor;
+}
+
+void Tensor::fill(double value) const {
+  if (device() == Device::meta) return;
+  dispatch_floating(dtype_,
+                    [&]<class T>() { std::ranges::fill(span<T>(), static_cast<T>(value)); });
+}
+
+void Tensor::copy_from(const Tensor& source) const {
+  check(source.shape_ == shape_ && source.dtype_ == dtype_ && source.device() == device(),
+        "cannot copy {} {} on {} to {} {} on {}", name(source.dtype_), source.shape_,
+        name(source.device()), name(dtype_), shape_, name(device()));
+  if (device() != Device::meta && bytes() > 0)
+    std::memcpy(view().data, source.view().data, bytes());
 }
 
 template <class T>

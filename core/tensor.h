@@ -47,6 +47,11 @@ class Tensor {
   // The only element of a one-element floating tensor. Throws Error otherwise.
   double item() const;
 
+  // Overwrite all elements, wherever they live; not recorded. copy_from throws Error unless shape,
+  // dtype and device agree. Const, because a Tensor is a handle.
+  void fill(double value) const;
+  void copy_from(const Tensor& source) const;
+
   // The same variable under another shape: same storage, same gradient. Throws Error unless the
   // number of elements agrees.
   Tensor reshape(const Shape& shape) const;

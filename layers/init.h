@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace accrue {
+
+// The distribution a parameter's initial values are drawn from.
+struct Init {
+  enum class Kind { constant, uniform, normal } kind = Kind::constant;
+  // The constant; the half-width of the uniform distribution around 0; the standard deviation of
+  // the normal one around `mean`.
+  double scale = 0;
+  double mean = 0;
+
+  static Init constant(double value) { return {Kind::constant, value}; }
+  static Init uniform(double half_width) { return {Kind::uniform, half_width}; }
+  static Init normal(double deviation, double mean = 0) { return {Kind::normal, deviation, mean}; }
+
+  // What PyTorch's nn.Linear and nn.Conv2d draw, weights and biases alike:
+  // U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+  static Init lecun_uniform(int64_t fan_in);
+  // N(0, 2/fan_in), which keeps the variance through relu (He et al. 2015).
+  static Init kaiming_normal(int64_t fan_in);
+  static Init kaiming_uniform(int64_t fan_in);
+  // U(-a, a) with a = sqrt(6/(fan_in + fan_out)) (Glorot & Bengio 2010).
+  static Init xavier_uniform(int64_t fan_in, int64_t fan_out);
+
+  // Draws from the random stream (seed, stream).
+  template <class T>
+  void fill(std::span<T> values, uint64_t seed, uint64_t stream) const;
+};
+
+// How a model's weight matrices and filters are drawn; biases and norms keep their own rule.
+enum class InitScheme { standard, kaiming, xavier, normal };
+
+// The Init of a weight with these fans: lecun_uniform, kaiming_normal, xavier_uniform or
+// N(0, 0.02).
+Init weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out);
+
+}  // namespace accrue

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/parameters.h"
+
+namespace accrue {
+
+// What one forward pass is for. Explicit, so that a pass can be repeated with the same result.
+struct Pass {
+  enum class Mode { train, eval } mode = Mode::train;
+  // What dropout is keyed by: its masks depend on the sample, not on the micro-batch.
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  Tensor samples;  // i32 [N]: the dataset index of each row
+
+  bool training() const { return mode == Mode::train; }
+  static Pass eval() { return {.mode = Mode::eval}; }
+};
+
+// A differentiable function with parameters. Modules are declared without storage; a Parameters
+// arena places them on a device.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // x by value: a layer that is handed the last reference may write over it.
+  virtual Tensor forward(Tensor x, const Pass& pass) const = 0;
+  Tensor operator()(Tensor x, const Pass& pass = {}) const { return forward(std::move(x), pass); }
+
+  // One line for people: "linear 784 -> 512 + relu".
+  virtual std::string describe() const = 0;
+  // The places this layer takes in PyTorch's nn.Sequential numbering: 2 when an activation is
+  // fused, so that the names of the parameters agree.
+  virtual int places() const { return 1; }
+
+  using ParameterVisitor = std::function<void(const std::string& name, Parameter&)>;
+  using BufferVisitor = std::function<void(const std::string& name, Buffer&)>;
+  // Calls the visitor with each parameter (or buffer) of this module and its children, in order
+  // of declaration, by its full name.
+  void visit_parameters(const ParameterVisitor& visit, const std::string& prefix = "");
+  void visit_buffers(const BufferVisitor& visit, const std::string& prefix = "");
+
+ protected:
+  // Constructors declare their members by the name PyTorch gives them.
+  void declare(std::string name, Parameter& parameter) {
+    parameters_.emplace_back(std::move(name), &parameter);
+  }
+  void declare(std::string name, Buffer& buffer) {
+    buffers_.emplace_back(std::move(name), &buffer);
+  }
+  void declare(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
+
+ private:
+  std::vector<std::pair<std::string, Parameter*>> parameters_;
+  std::vector<std::pair<std::string, Buffer*>> buffers_;
+  std::vector<std::pair<std::string, Module*>> children_;
+};
+
+// Layers one after the other, numbered as PyTorch's nn.Sequential numbers them.
+class Sequential : public Module {
+ public:
+  Sequential() = default;
+  // Appends a layer and returns it.
+  template <class Layer, class... Args>
+  Layer& add(Args&&... args) {
+    auto layer = std::make_unique<Layer>(std::forward<Args>(args)...);
+    Layer& reference = *layer;
+    append(std::move(layer));
+    return reference;
+  }
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  // The layers' lines, numbered.
+  std::string describe() const override;
+
+ private:
+  void append(std::unique_ptr<Module> layer);
+  struct Place {
+    int number;
+    std::unique_ptr<Module> layer;
+  };
+  std::vector<Place> layers_;
+  int next_number_ = 0;
+};
+
+}  // namespace accrue
