@@ -1,0 +1,61 @@
+#include "apps/memory_table.h"
+
+#include <fmt/ranges.h>
+
+namespace accrue::app {
+namespace {
+
+// The peak of two windows without accumulation, really run. The blocks of this process are given
+// back first, so that the ledger starts from what is alive: the data.
+Usage measure_baseline(TrainOptions options, Batches batches, const Datasets& data) {
+  Ledger& account = ledger(Device::cpu);
+  const Usage before = account.current();
+  Training training(options, batches, data.train, Device::cpu);
+  account.reset_peak();
+  training.loader().start_epoch(0);
+  for (int windows = 0; windows < 2; ++windows) {
+    const MicroBatch* micro_batch = training.loader().next();
+    if (!micro_batch) break;
+    training.accumulate(*micro_batch, 0);
+    training.window().step();
+  }
+  Usage peak = account.peak();
+  for (Category c : all_categories)
+    if (c != Category::data) peak[c] -= before[c];
+  return peak;
+}
+
+}  // namespace
+
+void print_memory_table(const TrainOptions& options, Batches batches, const Datasets& data,
+                        const Usage& measured) {
+  const Batches whole{batches.effective, batches.effective};
+  const Usage predicted = predict_peak(options, batches, data);
+  const Usage baseline = predict_peak(options, whole, data);
+  std::vector<std::pair<std::string, Usage>> columns{
+      {"this run", measured}, {"predicted", predicted}, {"no accumulation", baseline}};
+  if (options.measure_baseline)
+    columns.emplace_back("no accum., run", measure_baseline(options, whole, data));
+
+  fmt::print("\npeak memory, effective batch {}\n{:<14}", batches.describe(), "");
+  for (const auto& [title, usage] : columns) fmt::print("{:>17}", title);
+  fmt::print("\n");
+  const auto row = [&](std::string_view title, auto&& bytes_of) {
+    fmt::print("  {:<12}", title);
+    for (const auto& [column, usage] : columns) fmt::print("{:>17}", format_bytes(bytes_of(usage)));
+    fmt::print("\n");
+  };
+  for (Category c : all_categories)
+    row(name(c), [&](const Usage& usage) { return usage[c]; });
+  row("total", [](const Usage& usage) { return usage.total(); });
+  const auto without_data = [](const Usage& usage) { return usage.total() - usage[Category::data]; };
+  row("without data", without_data);
+  const double ratio = double(without_data(baseline)) / double(without_data(measured));
+  if (ratio > 1.005)
+    fmt::print("accumulation needs {:.2f}x less than the same batch at once (data aside)\n", ratio);
+  else
+    fmt::print("accumulation saves nothing here: {} outweigh the activations\n",
+               "parameters, gradients and moments");
+}
+
+}  // namespace accrue::app

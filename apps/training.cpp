@@ -1,0 +1,95 @@
+#include "apps/training.h"
+
+#include "kernels/cross_entropy.h"
+
+namespace accrue::app {
+namespace {
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& o, Parameters& parameters) {
+  using Kind = TrainOptions::OptimizerKind;
+  AdamOptions adam_options = o.adam;
+  adam_options.weight_decay = o.weight_decay.value_or(o.optimizer == Kind::adamw ? 0.01 : 0);
+  SgdOptions sgd_options = o.sgd;
+  sgd_options.weight_decay = o.weight_decay.value_or(0);
+  switch (o.optimizer) {
+    case Kind::adam: return adam(parameters, adam_options);
+    case Kind::adamw: return adamw(parameters, adam_options);
+    case Kind::sgd: break;
+  }
+  return sgd(parameters, sgd_options);
+}
+
+ScheduleOptions schedule_over(const TrainOptions& o, Batches batches, int64_t samples) {
+  ScheduleOptions schedule = o.schedule;
+  schedule.total = total_steps(o, batches, samples);
+  return schedule;
+}
+
+}  // namespace
+
+Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
+    : batches_(batches),
+      seed_(o.seed),
+      model_(make_model(o.model)),
+      parameters_(*model_, DType::f32, device, o.seed),
+      optimizer_(make_optimizer(o, parameters_)),
+      window_(*optimizer_, schedule_over(o, batches, data.images.size(0)),
+              {.effective_batch_size = batches.effective,
+               .strategy = o.strategy,
+               .clip_norm = o.clip_norm,
+               .loss_scale = o.loss_scale}),
+      loader_(data, {.effective_batch_size = batches.effective,
+                     .micro_batch_size = batches.micro,
+                     .seed = o.seed,
+                     .shuffle = o.shuffle ? Shuffle::on : Shuffle::off,
+                     .device = device}) {}
+
+void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
+  const Pass pass{.mode = Pass::Mode::train,
+                  .seed = seed_,
+                  .epoch = epoch,
+                  .samples = micro_batch.samples};
+  const Tensor loss = cross_entropy((*model_)(micro_batch.images, pass), micro_batch.labels);
+  window_.backward(loss, micro_batch.labels.size(0));
+}
+
+int64_t total_steps(const TrainOptions& options, Batches batches, int64_t samples) {
+  const int64_t per_epoch = (samples + batches.effective - 1) / batches.effective;
+  const int64_t all = options.epochs * per_epoch;
+  return options.steps ? std::min(*options.steps, all) : all;
+}
+
+Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
+  const NoGrad no_grad;
+  Score score;
+  const int64_t samples = data.images.size(0);
+  for (int64_t begin = 0; begin < samples; begin += micro_batch) {
+    const MicroBatch part = gather(data, begin, std::min(samples, begin + micro_batch));
+    const Tensor logits = model(part.images, Pass::eval());
+    const auto n = part.labels.size(0);
+    score.loss += cross_entropy(logits, part.labels).item() * double(n);
+    score.correct += count_correct(logits, part.labels);
+    score.samples += n;
+  }
+  score.loss /= double(score.samples);
+  return score;
+}
+
+Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data) {
+  Ledger& account = ledger(Device::meta);
+  const Dataset train = data.train.on_meta(), test = data.test.on_meta();
+  Training training(options, batches, train, Device::meta);
+  account.reset_peak();
+  training.loader().start_epoch(0);
+  for (int windows = 0; windows < 2;) {
+    const MicroBatch* micro_batch = training.loader().next();
+    if (!micro_batch) break;
+    training.accumulate(*micro_batch, 0);
+    if (!micro_batch->ends_window) continue;
+    training.window().step();
+    ++windows;
+  }
+  return account.peak();
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/options.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+
+namespace accrue::app {
+
+// A model with its parameters, optimizer and window, and the loader that feeds it, on one device.
+// On Device::meta the same object charges the same ledger bytes and computes nothing.
+class Training {
+ public:
+  // `steps` is the length of the whole run, for the schedules that need it.
+  Training(const TrainOptions& options, Batches batches, const Dataset& data, Device device);
+
+  // One micro-batch: forward, loss, backward. Returns nothing: the loss is on the window.
+  void accumulate(const MicroBatch& micro_batch, int64_t epoch);
+
+  const Sequential& model() const { return *model_; }
+  Parameters& parameters() { return parameters_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  Window& window() { return window_; }
+  Loader& loader() { return loader_; }
+  Batches batches() const { return batches_; }
+
+ private:
+  Batches batches_;
+  uint64_t seed_;
+  std::unique_ptr<Sequential> model_;
+  Parameters parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Window window_;
+  Loader loader_;
+};
+
+// Optimizer steps that the options ask for.
+int64_t total_steps(const TrainOptions& options, Batches batches, int64_t samples);
+
+struct Score {
+  double loss = 0;
+  int64_t correct = 0, samples = 0;
+  double accuracy() const { return 100.0 * double(correct) / double(samples); }
+};
+// Mean loss and correct answers over a data set, in eval mode, in pieces of `micro_batch`.
+Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch);
+
+// The peak of whole windows with these batches, from the meta device: two micro-batches (or one,
+// when the window has only one), a step, and the same again with the optimizer's state in place.
+Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data);
+
+}  // namespace accrue::app

@@ -1,0 +1,62 @@
+#include "apps/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "data/safetensors.h"
+
+namespace accrue::app {
+namespace {
+
+std::vector<std::pair<std::string, Tensor>> named_tensors(const Parameters& parameters) {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const auto& entry : parameters.entries()) tensors.emplace_back(entry.name, entry.tensor.detach());
+  for (const auto& buffer : parameters.named_buffers()) tensors.emplace_back(buffer.name, buffer.tensor);
+  return tensors;
+}
+
+void check_finite(const std::string& path, const std::string& tensor_name, const Tensor& tensor) {
+  dispatch_floating(tensor.dtype(), [&]<class T>() {
+    const auto values = tensor.span<T>();
+    const auto bad = std::ranges::find_if(values, [](T v) { return !std::isfinite(v); });
+    check(bad == values.end(), "{}: {} holds {} at element {}: training cannot start from it", path,
+          tensor_name, *bad, bad - values.begin());
+  });
+}
+
+}  // namespace
+
+void save_weights(const std::string& path, const Parameters& parameters) {
+  write_safetensors(path, named_tensors(parameters), {{"format", "pt"}});
+}
+
+void load_weights(const std::string& path, Parameters& parameters) {
+  const auto file = read_safetensors(path);
+  std::map<std::string, Tensor> found(file.begin(), file.end());
+  std::string problems;
+  for (const auto& [name, tensor] : named_tensors(parameters)) {
+    const auto it = found.find(name);
+    if (it == found.end()) {
+      problems += fmt::format("\n  {} {} is missing", name, tensor.shape());
+      continue;
+    }
+    if (it->second.shape() != tensor.shape() || it->second.dtype() != tensor.dtype())
+      problems += fmt::format("\n  {} is {} {}, expected {} {}", name,
+                              accrue::name(it->second.dtype()), it->second.shape(),
+                              accrue::name(tensor.dtype()), tensor.shape());
+    else check_finite(path, name, it->second);
+  }
+  for (const auto& [name, tensor] : found) {
+    const auto known = named_tensors(parameters);
+    // PyTorch's BatchNorm counts its batches; nothing here depends on that.
+    if (!name.ends_with("num_batches_tracked") &&
+        std::ranges::none_of(known, [&](const auto& k) { return k.first == name; }))
+      problems += fmt::format("\n  {} {} is not in the model", name, tensor.shape());
+  }
+  check(problems.empty(), "{} does not fit the model (is --model the one it was saved from?):{}",
+        path, problems);
+  for (const auto& [name, tensor] : named_tensors(parameters)) tensor.copy_from(found.at(name));
+}
+
+}  // namespace accrue::app
