@@ -31,17 +31,6 @@ void add_bias(View y, View b, Activation activation) {
   });
 }
 
-// dz = dy * act'(y), over dy.
-void relu_backward_over(View dy, View y) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    T* out = dy.as<T>();
-    const T* at = y.as<T>();
-    parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = at[i] > 0 ? out[i] : T(0);
-    });
-  });
-}
-
 // db[o] = sum_n dz[n, o] + beta * db[o], in a fixed order.
 void bias_backward(GradTarget db, View dz) {
   dispatch_floating(dz.dtype, [&]<class T>() {

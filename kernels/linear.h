@@ -1,10 +1,9 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "kernels/activation.h"
 
 namespace accrue {
-
-enum class Activation { none, relu };
 
 // y[n, o] = act(sum_i x[n, i] * w[o, i] + b[o]), x [N, I], w [O, I], b [O] or undefined for none.
 // Backward, with dz = dy * act'(y) written over dy:

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/view.h"
+
+namespace accrue {
+
+// An activation that an op with a bias applies while its result is still in cache.
+enum class Activation { none, relu };
+
+namespace cpu {
+
+// dz = dy * relu'(y), over dy.
+void relu_backward_over(View dy, View y);
+
+}  // namespace cpu
+}  // namespace accrue

@@ -1,0 +1,73 @@
+#include "kernels/conv_transpose2d.h"
+
+#include "kernels/backend.h"
+
+namespace accrue {
+namespace {
+
+Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b,
+                   const ConvTranspose2dShape& s) {
+  check_same("conv_transpose2d", {&x, &w, b.defined() ? &b : &w});
+  check(x.shape().rank() == 4 && w.shape().rank() == 4 && x.size(1) == w.size(0) && x.numel() > 0 &&
+            w.numel() > 0,
+        "[conv_transpose2d] x {} and w {}: expected x [N, C, H, W] and w [C, O, KH, KW], none "
+        "empty",
+        x.shape(), w.shape());
+  check(!b.defined() || b.shape() == Shape{w.size(1)},
+        "[conv_transpose2d] b {} with w {}: expected b [{}]", b.shape(), w.shape(), w.size(1));
+  const auto [stride, padding, output_padding] = s;
+  check(stride > 0 && padding.before >= 0 && padding.after >= 0 && output_padding >= 0 &&
+            output_padding < stride,
+        "[conv_transpose2d] stride {}, padding {} and {}, output_padding {}: expected at least 1, "
+        "0 and 0, and 0 to stride - 1",
+        stride, padding.before, padding.after, output_padding);
+  const auto image_size = [&](int64_t grid, int64_t kernel) {
+    return (grid - 1) * stride - padding.before - padding.after + kernel + output_padding;
+  };
+  const int64_t GH = x.size(2), GW = x.size(3), KH = w.size(2), KW = w.size(3);
+  check(image_size(GH, KH) > 0 && image_size(GW, KW) > 0,
+        "[conv_transpose2d] x {} and w {} leave nothing after padding {} and {}", x.shape(),
+        w.shape(), padding.before, padding.after);
+  return {.C = w.size(1),
+          .H = image_size(GH, KH),
+          .W = image_size(GW, KW),
+          .O = x.size(1),
+          .GH = GH,
+          .GW = GW,
+          .KH = KH,
+          .KW = KW,
+          .stride = stride,
+          .padding = padding.before,
+          .dilation = 1};
+}
+
+}  // namespace
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& b,
+                        ConvTranspose2dShape shape) {
+  const Windows windows = windows_of(x, w, b, shape);
+  const int64_t N = x.size(0);
+  const auto workspace = [=, dtype = x.dtype(), device = x.device()] {
+    return windows_workspace(windows, N, dtype, device);
+  };
+  Tensor y = Tensor::empty({N, windows.C, windows.H, windows.W}, x.dtype(), x.device());
+  launch<cpu::scatter_windows>(y.device(), GradTarget{y.view(), 0}, x.view(), w.view(),
+                               b.defined() ? b.view() : View{}, windows, workspace().view());
+
+  const Edge dx_edge = x, dw_edge = w, db_edge = b;
+  record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
+         [=, x = x.detach(), w = w.detach()](Tensor& dy) mutable {
+           const Device device = dy.device();
+           if (auto dw = claim_grad(dw_edge))
+             launch<cpu::correlate_windows>(device, *dw, x.view(), dy.view(), windows,
+                                            workspace().view());
+           x.reset();
+           if (auto db = claim_grad(db_edge)) launch<cpu::channel_sum>(device, *db, dy.view());
+           if (auto dx = claim_grad(dx_edge))
+             launch<cpu::gather_windows>(device, *dx, dy.view(), w.view(), View{}, Activation::none,
+                                         windows, workspace().view());
+         });
+  return y;
+}
+
+}  // namespace accrue

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+struct Pool2dShape {
+  int64_t kernel;
+  int64_t stride = kernel;
+};
+
+// y[n, c, h, w] = max (or mean) over 0 <= i, j < kernel of x[n, c, h * stride + i, w * stride + j],
+// x [N, C, H, W], y [N, C, GH, GW] with GH = (H - kernel) / stride + 1 rounded down, GW likewise.
+// Backward, max: dy goes to the window's winner, the first of equal ones in row order; a NaN wins.
+// Keeps one byte per output, the winner's position i * kernel + j, and neither x nor y.
+// Backward, mean: dx[n, c, h, w] = 1 / kernel^2 * the sum of dy over the windows that hold it.
+// Keeps nothing.
+// Throws Error unless x has four dimensions, 1 <= kernel <= H and W, stride >= 1, and for max
+// kernel^2 <= 256.
+Tensor max_pool2d(const Tensor& x, Pool2dShape shape);
+Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
+
+}  // namespace accrue

@@ -1,0 +1,241 @@
+// Ops on images [N, C, H, W]: convolutions, pools, upsampling.
+
+#include <limits>
+
+#include "core/autograd.h"
+#include "kernels/conv2d.h"
+#include "kernels/conv_transpose2d.h"
+#include "kernels/pool.h"
+#include "kernels/upsample.h"
+#include "tests/catch.h"
+#include "tests/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+struct ConvCase {
+  Shape x, w;
+  Conv2dShape shape;
+  bool bias = true;
+  Activation activation = Activation::none;
+};
+
+// Calls body(n, c, h, w, o, i, j, ih, iw) for every product of a convolution of x by w: image pixel
+// (n, c, ih, iw), tap (o, c, i, j), grid cell (n, o, h, w) of `grid`.
+template <class Body>
+void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int64_t stride,
+                      int64_t padding, int64_t dilation, Body body) {
+  for (int64_t n = 0; n < grid[0]; ++n)
+    for (int64_t o = 0; o < w[0]; ++o)
+      for (int64_t gh = 0; gh < grid[2]; ++gh)
+        for (int64_t gw = 0; gw < grid[3]; ++gw)
+          for (int64_t c = 0; c < w[1]; ++c)
+            for (int64_t i = 0; i < w[2]; ++i)
+              for (int64_t j = 0; j < w[3]; ++j) {
+                const int64_t h = gh * stride - padding + i * dilation;
+                const int64_t v = gw * stride - padding + j * dilation;
+                if (h < 0 || h >= image[2] || v < 0 || v >= image[3]) continue;
+                body(static_cast<size_t>(((n * image[1] + c) * image[2] + h) * image[3] + v),
+                     static_cast<size_t>(((o * w[1] + c) * w[2] + i) * w[3] + j),
+                     static_cast<size_t>(((n * w[0] + o) * grid[2] + gh) * grid[3] + gw));
+              }
+}
+
+// Adds b[c] to every plane c of y [N, C, ...].
+void add_bias(Values& y, const Values& b, const Shape& shape) {
+  const auto plane = static_cast<size_t>(shape.numel(2, 4));
+  for (size_t i = 0; i < y.size(); ++i) y[i] += b[i / plane % b.size()];
+}
+
+Op conv2d_op(std::string name, ConvCase k) {
+  std::vector<Shape> inputs{k.x, k.w};
+  if (k.bias) inputs.push_back({k.w[0]});
+  const auto [stride, padding, dilation] = k.shape;
+  const auto grid_size = [&](int dim) {
+    return (k.x[dim] + padding.before + padding.after - dilation * (k.w[dim] - 1) - 1) / stride + 1;
+  };
+  const Shape y_shape{k.x[0], k.w[0], grid_size(2), grid_size(3)};
+  return {.name = std::move(name),
+          .inputs = inputs,
+          .run =
+              [=](const auto& in) {
+                return conv2d(in[0], in[1], k.bias ? in[2] : Tensor(), k.shape, k.activation);
+              },
+          .reference =
+              [=](const auto& in) {
+                Values y(static_cast<size_t>(y_shape.numel()));
+                for_each_product(
+                    k.x, k.w, y_shape, k.shape.stride, k.shape.padding.before, k.shape.dilation,
+                    [&](size_t x, size_t w, size_t out) { y[out] += in[0][x] * in[1][w]; });
+                if (k.bias) add_bias(y, in[2], y_shape);
+                if (k.activation == Activation::relu)
+                  for (double& v : y) v = std::max(v, 0.0);
+                return y;
+              },
+          .depth = double(k.w.numel(1, 4)) + 2};
+}
+
+Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTranspose2dShape shape,
+                       const Shape& y_shape) {
+  return {.name = std::move(name),
+          .inputs = {x, w, {w[1]}},
+          .run = [=](const auto& in) { return conv_transpose2d(in[0], in[1], in[2], shape); },
+          .reference =
+              [=](const auto& in) {
+                Values y(static_cast<size_t>(y_shape.numel()));
+                for_each_product(y_shape, w, x, shape.stride, shape.padding.before, 1,
+                                 [&](size_t out, size_t tap, size_t cell) {
+                                   y[out] += in[0][cell] * in[1][tap];
+                                 });
+                add_bias(y, in[2], y_shape);
+                return y;
+              },
+          .depth = double(w[0] * w[2] * w[3]) + 2};
+}
+
+// A pool's reference: reduce(window) for every window of x.
+template <class Reduce>
+Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce reduce) {
+  Values y;
+  for (int64_t plane = 0; plane < shape.numel(0, 2); ++plane)
+    for (int64_t h = 0; h + s.kernel <= shape[2]; h += s.stride)
+      for (int64_t w = 0; w + s.kernel <= shape[3]; w += s.stride) {
+        Values window;
+        for (int64_t i = 0; i < s.kernel; ++i)
+          for (int64_t j = 0; j < s.kernel; ++j)
+            window.push_back(x[static_cast<size_t>((plane * shape[2] + h + i) * shape[3] + w + j)]);
+        y.push_back(reduce(window));
+      }
+  return y;
+}
+
+double maximum(const Values& v) { return *std::max_element(v.begin(), v.end()); }
+
+double mean(const Values& v) {
+  double sum = 0;
+  for (double x : v) sum += x;
+  return sum / double(v.size());
+}
+
+Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
+  return {.name = std::move(name),
+          .inputs = {x},
+          .run = [=](const auto& in) { return max_pool2d(in[0], s); },
+          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, maximum); }};
+}
+
+Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
+  return {.name = std::move(name),
+          .inputs = {x},
+          .run = [=](const auto& in) { return avg_pool2d(in[0], s); },
+          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, mean); },
+          .depth = double(s.kernel * s.kernel) + 2};
+}
+
+Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, Device::cpu); }
+
+}  // namespace
+
+TEST_CASE("conv2d", "[ops]") {
+  check_op(conv2d_op("3x3 padding 1", {{3, 2, 5, 6}, {4, 2, 3, 3}, {.padding = 1}}));
+  check_op(conv2d_op("without bias", {{2, 1, 4, 4}, {3, 1, 3, 3}, {}, false}));
+  check_op(
+      conv2d_op("+ relu", {{2, 2, 4, 4}, {3, 2, 3, 3}, {.padding = 1}, true, Activation::relu}));
+  check_op(conv2d_op("1x1", {{2, 5, 3, 3}, {4, 5, 1, 1}, {}}));
+  check_op(conv2d_op("stride 2", {{2, 2, 7, 6}, {3, 2, 3, 2}, {.stride = 2, .padding = 1}}));
+  check_op(conv2d_op("stride 3 leaves pixels unseen", {{1, 1, 8, 8}, {2, 1, 2, 2}, {.stride = 3}}));
+  check_op(conv2d_op("dilation 2", {{2, 2, 7, 7}, {2, 2, 3, 3}, {.padding = 2, .dilation = 2}}));
+  check_op(conv2d_op("more padding than kernel", {{1, 1, 3, 3}, {2, 1, 2, 2}, {.padding = 3}}));
+  check_op(conv2d_op("TensorFlow's SAME, 5x5 stride 2",
+                     {{2, 2, 6, 8}, {3, 2, 5, 5}, {.stride = 2, .padding = {1, 2}}}));
+}
+
+TEST_CASE("conv_transpose2d", "[ops]") {
+  check_op(
+      conv_transpose2d_op("2x2 stride 2", {2, 3, 3, 2}, {3, 2, 2, 2}, {.stride = 2}, {2, 2, 6, 4}));
+  check_op(conv_transpose2d_op("3x3 padding 1", {2, 3, 4, 4}, {3, 2, 3, 3}, {.padding = 1},
+                               {2, 2, 4, 4}));
+  check_op(conv_transpose2d_op("output_padding", {2, 2, 3, 4}, {2, 3, 3, 3},
+                               {.stride = 2, .padding = 1, .output_padding = 1}, {2, 3, 6, 8}));
+  check_op(conv_transpose2d_op("TensorFlow's SAME, 5x5 stride 2", {2, 2, 3, 4}, {2, 3, 5, 5},
+                               {.stride = 2, .padding = {1, 2}}, {2, 3, 6, 8}));
+}
+
+TEST_CASE("pools", "[ops]") {
+  check_op(max_pool2d_op("max 2x2", {2, 3, 6, 8}, {2}));
+  check_op(max_pool2d_op("max 2x2, last row and column left out", {2, 2, 5, 7}, {2}));
+  check_op(max_pool2d_op("max 3x3 stride 2, overlapping", {2, 2, 7, 7}, {3, 2}));
+  check_op(max_pool2d_op("max 2x2 stride 3, pixels left out", {1, 2, 8, 8}, {2, 3}));
+  check_op(avg_pool2d_op("avg 2x2", {2, 3, 4, 6}, {2}));
+  check_op(avg_pool2d_op("avg 3x3 stride 2, overlapping", {2, 2, 8, 7}, {3, 2}));
+}
+
+TEST_CASE("max_pool2d sends the gradient to the first of equal values, and lets a NaN win",
+          "[ops]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x =
+      require_grad(Tensor::from(std::vector<float>{1, 1, 0, nan, 1, 1, 5, 0}, {1, 1, 2, 4}));
+  const Tensor y = max_pool2d(x, {2});
+  REQUIRE(y.span<float>()[0] == 1);
+  REQUIRE(std::isnan(y.span<float>()[1]));
+  backward(conv2d(y, ones({1, 1, 1, 2}), Tensor(), {}));
+  const auto dx = grad(x).span<float>();
+  REQUIRE(std::vector<float>(dx.begin(), dx.end()) == std::vector<float>{1, 0, 0, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {
+  const Tensor x = require_grad(Tensor::full({4, 4, 16, 16}, 1, DType::f32, Device::meta));
+  const size_t before = ledger(Device::meta).current().total();
+  const Tensor y = max_pool2d(x, {2});
+  REQUIRE(ledger(Device::meta).current().total() - before ==
+          y.bytes() + static_cast<size_t>(y.numel()));
+}
+
+TEST_CASE("upsample_nearest", "[ops]") {
+  const Shape x{2, 3, 3, 4};
+  constexpr int64_t factor = 3;
+  check_op({.name = "upsample_nearest",
+            .inputs = {x},
+            .run = [](const auto& in) { return upsample_nearest(in[0], factor); },
+            .reference =
+                [=](const auto& in) {
+                  Values y;
+                  for (int64_t row = 0; row < x.numel(0, 3) * factor; ++row)
+                    for (int64_t w = 0; w < x[3] * factor; ++w)
+                      y.push_back(in[0][static_cast<size_t>(row / factor * x[3] + w / factor)]);
+                  return y;
+                },
+            .depth = factor * factor});
+}
+
+TEST_CASE("a convolution's scratch does not grow with the micro-batch", "[ops]") {
+  const auto peak_of = [](int64_t N) {
+    const auto make = [](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f32, Device::meta);
+    };
+    ledger(Device::meta).reset_peak();
+    conv2d(make({N, 16, 32, 32}), make({32, 16, 3, 3}), Tensor(), {.padding = 1});
+    return ledger(Device::meta).peak()[Category::workspace];
+  };
+  REQUIRE(peak_of(256) == peak_of(16));
+  REQUIRE(peak_of(256) < (2 << 20));
+}
+
+TEST_CASE("image ops refuse what does not fit", "[ops]") {
+  const Tensor x = ones({2, 3, 5, 5});
+  REQUIRE_ERROR(conv2d(x, ones({4, 2, 3, 3}), Tensor(), {}), "x [2, 3, 5, 5] and w [4, 2, 3, 3]");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), ones({3}), {}), "expected b [4]");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 7, 3}), Tensor(), {}), "does not fit into x");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.stride = 0}), "stride 0");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({4, 3, 3, 3}), Tensor(), {}), "and w [4, 3, 3, 3]");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), ones({3}), {}), "expected b [4]");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), Tensor(), {.output_padding = 1}),
+                "output_padding 1");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 1, 1}), Tensor(), {.padding = 3}), "leave nothing");
+  REQUIRE_ERROR(max_pool2d(x, {6}), "kernel 6");
+  REQUIRE_ERROR(max_pool2d(ones({1, 1, 20, 20}), {17}), "kernel 17");
+  REQUIRE_ERROR(avg_pool2d(ones({2, 3, 5}), {2}), "x [2, 3, 5]");
+  REQUIRE_ERROR(upsample_nearest(x, 0), "factor 0");
+}
+
+}  // namespace accrue::test
