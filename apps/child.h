@@ -6,9 +6,9 @@
 namespace accrue::app {
 
 struct ChildResult {
-  int exit_status;         // -1 if a signal ended it
-  size_t peak_rss_bytes;   // of the child alone
-  std::string output;      // stdout and stderr
+  int exit_status;        // -1 if a signal ended it
+  size_t peak_rss_bytes;  // of the child alone
+  std::string output;     // stdout and stderr
 };
 
 // Runs this program again with other arguments and waits: a fresh process, whose peak resident

@@ -45,10 +45,11 @@ void print_memory_table(const TrainOptions& options, Batches batches, const Data
     for (const auto& [column, usage] : columns) fmt::print("{:>17}", format_bytes(bytes_of(usage)));
     fmt::print("\n");
   };
-  for (Category c : all_categories)
-    row(name(c), [&](const Usage& usage) { return usage[c]; });
+  for (Category c : all_categories) row(name(c), [&](const Usage& usage) { return usage[c]; });
   row("total", [](const Usage& usage) { return usage.total(); });
-  const auto without_data = [](const Usage& usage) { return usage.total() - usage[Category::data]; };
+  const auto without_data = [](const Usage& usage) {
+    return usage.total() - usage[Category::data];
+  };
   row("without data", without_data);
   const double ratio = double(without_data(baseline)) / double(without_data(measured));
   if (ratio > 1.005)

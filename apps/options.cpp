@@ -43,16 +43,17 @@ Batches TrainOptions::batches(int64_t samples) const {
           "it is derived",
           micro_batch, *accum, *accum * micro_batch, *effective_batch);
   const int64_t effective = effective_batch ? *effective_batch : micro_batch * accum.value_or(4);
-  check(effective <= samples,
-        "an effective batch of {} is larger than the data: {} has {} samples", effective, data,
-        samples);
+  check(effective <= samples, "an effective batch of {} is larger than the data: {} has {} samples",
+        effective, data, samples);
   return {std::min(micro_batch, effective), effective};
 }
 
 void add_model_options(CLI::App& command, TrainOptions& o) {
   add_choice<ModelKind>(command, "--model", o.model.kind, model_names(), "Network to train")
       ->group("Model and data");
-  command.add_option("--data", o.data, "mnist, fashion, digits (built in), or a directory of IDX files")
+  command
+      .add_option("--data", o.data,
+                  "mnist, fashion, digits (built in), or a directory of IDX files")
       ->type_name("NAME|DIR")
       ->capture_default_str()
       ->group("Model and data");
@@ -64,8 +65,10 @@ void add_model_options(CLI::App& command, TrainOptions& o) {
       ->capture_default_str()
       ->group("Model and data");
   add_choice<InitScheme>(command, "--init-scheme", o.model.init,
-                         {{"standard", InitScheme::standard}, {"kaiming", InitScheme::kaiming},
-                          {"xavier", InitScheme::xavier}, {"normal", InitScheme::normal}},
+                         {{"standard", InitScheme::standard},
+                          {"kaiming", InitScheme::kaiming},
+                          {"xavier", InitScheme::xavier},
+                          {"normal", InitScheme::normal}},
                          "Distribution of the initial weights")
       ->group("Model and data");
   command.add_option("--init", o.init, "Start from these weights instead")
@@ -78,7 +81,8 @@ void add_model_options(CLI::App& command, TrainOptions& o) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str()
       ->group("Machine");
-  command.add_option("--memory-limit", o.memory_limit, "Refuse to use more, as a smaller card would")
+  command
+      .add_option("--memory-limit", o.memory_limit, "Refuse to use more, as a smaller card would")
       ->type_name("64MiB")
       ->group("Machine");
 }
@@ -88,14 +92,13 @@ void add_batch_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--micro-batch", o.micro_batch, "Samples in memory at a time")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--accum", o.accum, "Micro-batches per optimizer step (default 4)")->group(group);
-  command.add_option("--effective-batch", o.effective_batch,
-                     "Samples per optimizer step; --accum is derived, the remainder exact")
+  command.add_option("--accum", o.accum, "Micro-batches per optimizer step (default 4)")
       ->group(group);
-  add_choice<Strategy>(command, "--strategy", o.strategy,
-                       {{"fused", Strategy::fused}, {"separate", Strategy::separate}},
-                       "fused: backward accumulates; separate: a second buffer and an adding pass")
+  command
+      .add_option("--effective-batch", o.effective_batch,
+                  "Samples per optimizer step; --accum is derived, the remainder exact")
       ->group(group);
+  add_strategy_option(command, o);
   command.add_option("--epochs", o.epochs, "Passes over the training data")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
@@ -103,16 +106,28 @@ void add_batch_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--steps", o.steps, "Stop after this many optimizer steps")
       ->check(CLI::NonNegativeNumber)
       ->group(group);
-  command.add_flag("!--no-shuffle", o.shuffle, "Take the samples in the order of the file")->group(group);
+  command.add_flag("!--no-shuffle", o.shuffle, "Take the samples in the order of the file")
+      ->group(group);
 }
 
-void add_optimizer_options(CLI::App& command, TrainOptions& o) {
-  const std::string group = "Optimizer";
+void add_strategy_option(CLI::App& command, TrainOptions& o) {
+  add_choice<Strategy>(command, "--strategy", o.strategy,
+                       {{"fused", Strategy::fused}, {"separate", Strategy::separate}},
+                       "fused: backward accumulates; separate: a second buffer and an adding pass")
+      ->group("Batches");
+}
+
+void add_optimizer_kind_option(CLI::App& command, TrainOptions& o) {
   using Kind = TrainOptions::OptimizerKind;
   add_choice<Kind>(command, "--optimizer", o.optimizer,
                    {{"adam", Kind::adam}, {"adamw", Kind::adamw}, {"sgd", Kind::sgd}},
                    "Update rule")
-      ->group(group);
+      ->group("Optimizer");
+}
+
+void add_optimizer_options(CLI::App& command, TrainOptions& o) {
+  const std::string group = "Optimizer";
+  add_optimizer_kind_option(command, o);
   const auto number = [&](const std::string& name, double& value, const std::string& help) {
     command.add_option(name, value, help)->capture_default_str()->group(group);
   };
@@ -126,12 +141,15 @@ void add_optimizer_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--weight-decay", o.weight_decay, "Default 0; for adamw 0.01")->group(group);
   number("--momentum", o.sgd.momentum, "SGD momentum");
   command.add_flag("--nesterov", o.sgd.nesterov, "SGD: Nesterov's momentum")->group(group);
-  command.add_option("--clip-norm", o.clip_norm, "Largest norm of the window's gradient")->group(group);
+  command.add_option("--clip-norm", o.clip_norm, "Largest norm of the window's gradient")
+      ->group(group);
   number("--loss-scale", o.loss_scale, "Factor on the loss in backward, divided out in the step");
   using Schedule = ScheduleOptions::Kind;
   add_choice<Schedule>(command, "--schedule", o.schedule.kind,
-                       {{"constant", Schedule::constant}, {"step", Schedule::step},
-                        {"cosine", Schedule::cosine}, {"plateau", Schedule::plateau}},
+                       {{"constant", Schedule::constant},
+                        {"step", Schedule::step},
+                        {"cosine", Schedule::cosine},
+                        {"plateau", Schedule::plateau}},
                        "Learning rate over the optimizer steps")
       ->group(group);
   count("--warmup-steps", o.schedule.warmup_steps, "Linear warm-up, for every schedule");
@@ -153,14 +171,16 @@ void add_output_options(CLI::App& command, TrainOptions& o) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(group);
-  command.add_flag("--measure-baseline", o.measure_baseline,
-                   "Also run the same effective batch without accumulation and measure its memory")
+  command
+      .add_flag("--measure-baseline", o.measure_baseline,
+                "Also run the same effective batch without accumulation and measure its memory")
       ->group(group);
 }
 
 void apply_machine_options(const TrainOptions& options) {
   if (options.threads > 0) omp_set_num_threads(options.threads);
-  if (!options.memory_limit.empty()) ledger(Device::cpu).set_limit(parse_bytes(options.memory_limit));
+  if (!options.memory_limit.empty())
+    ledger(Device::cpu).set_limit(parse_bytes(options.memory_limit));
 }
 
 }  // namespace accrue::app

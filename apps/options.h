@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <optional>
 #include <string>
 
@@ -55,6 +54,8 @@ struct TrainOptions {
 // Declares the options of `accrue train` (and of whatever trains) on a subcommand.
 void add_model_options(CLI::App& command, TrainOptions& options);
 void add_batch_options(CLI::App& command, TrainOptions& options);
+void add_strategy_option(CLI::App& command, TrainOptions& options);
+void add_optimizer_kind_option(CLI::App& command, TrainOptions& options);
 void add_optimizer_options(CLI::App& command, TrainOptions& options);
 void add_output_options(CLI::App& command, TrainOptions& options);
 // --threads and --memory-limit take effect here.

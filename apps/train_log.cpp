@@ -18,9 +18,8 @@ TrainLog::TrainLog(const TrainOptions& options, Batches batches, const Datasets&
     json_.reset(std::fopen(options.json.c_str(), "w"));
     check(json_ != nullptr, "--json {}: {}", options.json, std::strerror(errno));
   }
-  fmt::print("{}: {} parameters | {}: {} training and {} test samples\n",
-             name(options.model.kind), parameters, data.train.name, data.train.images.size(0),
-             data.test.images.size(0));
+  fmt::print("{}: {} parameters | {}: {} training and {} test samples\n", name(options.model.kind),
+             parameters, data.train.name, data.train.images.size(0), data.test.images.size(0));
   fmt::print("effective batch {} | {} | {} optimizer steps\n", batches.describe(),
              Schedule(options.schedule).describe(), total_steps);
   std::fflush(stdout);
@@ -46,10 +45,13 @@ void TrainLog::draw_bar(int64_t epoch, const StepReport& report, double samples_
   last_bar_ = Clock::now();
   constexpr int64_t width = 24;
   const int64_t filled = width * report.step / std::max<int64_t>(1, total_steps_);
-  const double left = seconds_since(start_) / double(report.step) * double(total_steps_ - report.step);
-  fmt::print("\r\033[K[{:#<{}}{:.<{}}] epoch {} step {}/{} loss {:.3f} lr {:.2g} {:.0f} samples/s ETA {:.0f} s",
-             "", filled, "", width - filled, epoch + 1, report.step, total_steps_, report.loss,
-             report.lr, samples_per_s, left);
+  const double left =
+      seconds_since(start_) / double(report.step) * double(total_steps_ - report.step);
+  fmt::print(
+      "\r\033[K[{:#<{}}{:.<{}}] epoch {} step {}/{} loss {:.3f} lr {:.2g} {:.0f} samples/s ETA "
+      "{:.0f} s",
+      "", filled, "", width - filled, epoch + 1, report.step, total_steps_, report.loss, report.lr,
+      samples_per_s, left);
   std::fflush(stdout);
 }
 
@@ -62,12 +64,15 @@ void TrainLog::print_line(int64_t epoch, const StepReport& report) {
 }
 
 void TrainLog::write_json(int64_t epoch, const StepReport& report, double samples_per_s) {
-  nlohmann::ordered_json line{
-      {"epoch", epoch + 1},         {"step", report.step},
-      {"micro_batches", report.micro_batches}, {"samples", report.samples},
-      {"loss", report.loss},        {"lr", report.lr},
-      {"grad_norm", report.grad_norm}, {"samples_per_s", samples_per_s},
-      {"skipped", report.skipped}};
+  nlohmann::ordered_json line{{"epoch", epoch + 1},
+                              {"step", report.step},
+                              {"micro_batches", report.micro_batches},
+                              {"samples", report.samples},
+                              {"loss", report.loss},
+                              {"lr", report.lr},
+                              {"grad_norm", report.grad_norm},
+                              {"samples_per_s", samples_per_s},
+                              {"skipped", report.skipped}};
   const Usage peak = ledger(Device::cpu).peak();
   for (Category c : all_categories) line["peak_bytes"][std::string(name(c))] = peak[c];
   line["peak_bytes"]["total"] = peak.total();
@@ -77,7 +82,8 @@ void TrainLog::write_json(int64_t epoch, const StepReport& report, double sample
 void TrainLog::finish(bool interrupted, double waited_seconds) {
   const double seconds = seconds_since(start_);
   if (terminal_) fmt::print("\n");
-  if (interrupted) fmt::print("interrupted: stopped after a whole window, {} optimizer steps\n", steps_);
+  if (interrupted)
+    fmt::print("interrupted: stopped after a whole window, {} optimizer steps\n", steps_);
   fmt::print("{} samples in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
              samples_, seconds, double(samples_) / seconds, 100 * waited_seconds / seconds);
   std::fflush(stdout);

@@ -45,10 +45,8 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
                      .device = device}) {}
 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
-  const Pass pass{.mode = Pass::Mode::train,
-                  .seed = seed_,
-                  .epoch = epoch,
-                  .samples = micro_batch.samples};
+  const Pass pass{
+      .mode = Pass::Mode::train, .seed = seed_, .epoch = epoch, .samples = micro_batch.samples};
   const Tensor loss = cross_entropy((*model_)(micro_batch.images, pass), micro_batch.labels);
   window_.backward(loss, micro_batch.labels.size(0));
 }

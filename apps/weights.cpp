@@ -11,8 +11,10 @@ namespace {
 
 std::vector<std::pair<std::string, Tensor>> named_tensors(const Parameters& parameters) {
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const auto& entry : parameters.entries()) tensors.emplace_back(entry.name, entry.tensor.detach());
-  for (const auto& buffer : parameters.named_buffers()) tensors.emplace_back(buffer.name, buffer.tensor);
+  for (const auto& entry : parameters.entries())
+    tensors.emplace_back(entry.name, entry.tensor.detach());
+  for (const auto& buffer : parameters.named_buffers())
+    tensors.emplace_back(buffer.name, buffer.tensor);
   return tensors;
 }
 
@@ -42,9 +44,9 @@ void load_weights(const std::string& path, Parameters& parameters) {
       continue;
     }
     if (it->second.shape() != tensor.shape() || it->second.dtype() != tensor.dtype())
-      problems += fmt::format("\n  {} is {} {}, expected {} {}", name,
-                              accrue::name(it->second.dtype()), it->second.shape(),
-                              accrue::name(tensor.dtype()), tensor.shape());
+      problems +=
+          fmt::format("\n  {} is {} {}, expected {} {}", name, accrue::name(it->second.dtype()),
+                      it->second.shape(), accrue::name(tensor.dtype()), tensor.shape());
     else check_finite(path, name, it->second);
   }
   for (const auto& [name, tensor] : found) {

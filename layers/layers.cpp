@@ -20,4 +20,20 @@ std::string Linear::describe() const {
                      activation_ == Activation::relu ? " + relu" : "");
 }
 
+Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape, InitScheme scheme)
+    : shape_(shape),
+      weight_{{out, in, kernel, kernel},
+              weight_init(scheme, in * kernel * kernel, out * kernel * kernel),
+              {}},
+      bias_{{out}, Init::lecun_uniform(in * kernel * kernel), {}} {
+  declare("weight", weight_);
+  declare("bias", bias_);
+}
+
+std::string Conv2d::describe() const {
+  const Shape& w = weight_.shape;
+  return fmt::format("conv {}x{} {} -> {}, stride {}, padding {}", w[2], w[3], w[1], w[0],
+                     shape_.stride, shape_.padding.before);
+}
+
 }  // namespace accrue

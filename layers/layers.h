@@ -1,7 +1,9 @@
 #pragma once
 
+#include "kernels/conv2d.h"
 #include "kernels/linear.h"
 #include "kernels/pointwise.h"
+#include "kernels/pool.h"
 #include "layers/module.h"
 
 namespace accrue {
@@ -19,6 +21,34 @@ class Linear : public Module {
  private:
   Activation activation_;
   Parameter weight_, bias_;
+};
+
+// kernels/conv2d.h. Weight [out, in, kernel, kernel], bias [out].
+class Conv2d : public Module {
+ public:
+  Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
+         InitScheme scheme = InitScheme::standard);
+  Tensor forward(Tensor x, const Pass&) const override {
+    return conv2d(x, weight_.tensor, bias_.tensor, shape_);
+  }
+  std::string describe() const override;
+
+ private:
+  Conv2dShape shape_;
+  Parameter weight_, bias_;
+};
+
+// kernels/pool.h
+class MaxPool2d : public Module {
+ public:
+  explicit MaxPool2d(Pool2dShape shape) : shape_(shape) {}
+  Tensor forward(Tensor x, const Pass&) const override { return max_pool2d(x, shape_); }
+  std::string describe() const override {
+    return fmt::format("max-pool {}x{} stride {}", shape_.kernel, shape_.kernel, shape_.stride);
+  }
+
+ private:
+  Pool2dShape shape_;
 };
 
 class Relu : public Module {

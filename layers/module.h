@@ -78,6 +78,11 @@ class Sequential : public Module {
   Tensor forward(Tensor x, const Pass& pass) const override;
   // The layers' lines, numbered.
   std::string describe() const override;
+  // Calls visit(layer) for each layer in order.
+  template <class Visit>
+  void for_each_layer(Visit&& visit) const {
+    for (const auto& [number, layer] : layers_) visit(*layer);
+  }
 
  private:
   void append(std::unique_ptr<Module> layer);

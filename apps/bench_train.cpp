@@ -1,0 +1,101 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench.h"
+#include "apps/flops.h"
+#include "apps/training.h"
+#include "data/atomic_file.h"
+#include "kernels/gemm.h"
+
+namespace accrue::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(auto&& work) {
+  const auto start = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// One window, starting the next epoch where one ends.
+void run_window(Training& training, int64_t& epoch) {
+  for (;;) {
+    const MicroBatch* micro_batch = training.loader().next();
+    if (!micro_batch) {
+      training.loader().start_epoch(++epoch);
+      continue;
+    }
+    training.accumulate(*micro_batch, epoch);
+    if (!micro_batch->ends_window) continue;
+    training.window().step();
+    return;
+  }
+}
+
+// Square product large enough to reach the machine's rate.
+struct GemmProbe {
+  static constexpr int64_t size = 1024;
+  std::vector<float> a = std::vector<float>(size * size, 1), b = a, c = a;
+
+  double flops_per_s() {
+    const double seconds = seconds_of([&] {
+      cpu::gemm(c.data(), a.data(), b.data(), size, size, size, Transpose::no, Transpose::no, 0);
+    });
+    return 2.0 * size * size * size / seconds;
+  }
+};
+
+}  // namespace
+
+void bench_train(const TrainOptions& options, double seconds) {
+  apply_machine_options(options);
+  const Datasets data = find_dataset(options.data, options.data_dir);
+  const Batches batches = options.batches(data.train.images.size(0));
+  Training training(options, batches, data.train, Device::cpu);
+  GemmProbe probe;
+
+  int64_t epoch = 0;
+  training.loader().start_epoch(epoch);
+  for (int i = 0; i < 3; ++i) run_window(training, epoch), probe.flops_per_s();
+
+  std::vector<double> window_seconds, gemm_rates;
+  const auto start = Clock::now();
+  while (std::chrono::duration<double>(Clock::now() - start).count() < seconds) {
+    for (int i = 0; i < 20; ++i)
+      window_seconds.push_back(seconds_of([&] { run_window(training, epoch); }));
+    gemm_rates.push_back(probe.flops_per_s());
+  }
+  const double samples_per_s = double(batches.effective) / median(window_seconds);
+  const double flops = training_flops_per_sample(options.model);
+  const double gemm_rate = median(gemm_rates);
+  const double share = samples_per_s * flops / gemm_rate;
+  fmt::print("{} {}: {:.0f} samples/s (median of {} windows, {} threads)\n",
+             name(options.model.kind), batches.describe(), samples_per_s, window_seconds.size(),
+             omp_get_max_threads());
+  fmt::print(
+      "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
+      flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9, GemmProbe::size);
+  if (options.json.empty()) return;
+  const nlohmann::ordered_json result{{"model", name(options.model.kind)},
+                                      {"micro_batch", batches.micro},
+                                      {"effective_batch", batches.effective},
+                                      {"threads", omp_get_max_threads()},
+                                      {"samples_per_s", samples_per_s},
+                                      {"windows", window_seconds.size()},
+                                      {"flops_per_sample", flops},
+                                      {"gemm_flops_per_s", gemm_rate},
+                                      {"share_of_gemm_rate", share}};
+  write_text_atomically(options.json, result.dump(2) + "\n");
+}
+
+}  // namespace accrue::app

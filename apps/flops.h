@@ -1,0 +1,12 @@
+#pragma once
+
+#include "layers/models.h"
+
+namespace accrue::app {
+
+// Floating-point operations of the matrix products and convolutions of one training sample:
+// forward 2 per weight and use, backward the same for the weights and again for the input, except
+// for the first layer's input. Everything else is memory traffic.
+double training_flops_per_sample(const ModelOptions& model);
+
+}  // namespace accrue::app

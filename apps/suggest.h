@@ -1,0 +1,11 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace accrue::app {
+
+// Prints what the command line parser has to say (help on stdout, errors on stderr), with the
+// nearest known option or command for an unknown one. Returns the exit status.
+int report(const CLI::App& app, const CLI::ParseError& error);
+
+}  // namespace accrue::app

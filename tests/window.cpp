@@ -1,0 +1,393 @@
+// The promise: any split of an effective batch gives the gradient, norm, weights and moments of
+// the batch at once, up to the rounding of the sum's order.
+
+#include "optim/window.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/random.h"
+#include "kernels/accumulate.h"
+#include "kernels/cross_entropy.h"
+#include "layers/layers.h"
+#include "layers/models.h"
+#include "tests/catch.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr int64_t N = 64, features = 12, classes = 5;
+constexpr std::array<int64_t, 4> sizes{features, 16, 8, classes};
+using Split = std::vector<int64_t>;
+const std::vector<Split> splits{{64}, {32, 32}, {16, 16, 16, 16}, Split(64, 1), {24, 24, 16}};
+
+struct Batch {
+  Tensor x, labels;
+};
+
+Batch random_batch(int64_t samples, DType dtype, uint64_t seed) {
+  RandomStream random(seed);
+  Batch batch{Tensor::empty({samples, features}, dtype, Device::cpu, Category::data),
+              Tensor::empty({samples}, DType::i32, Device::cpu, Category::data)};
+  dispatch_floating(dtype, [&]<class T>() {
+    for (T& v : batch.x.span<T>()) v = random.normal();
+  });
+  for (int32_t& label : batch.labels.span<int32_t>())
+    label = static_cast<int32_t>(random.below(classes));
+  return batch;
+}
+
+std::vector<double> to_doubles(const Tensor& tensor) {
+  return dispatch_floating(tensor.dtype(), [&]<class T>() {
+    const auto span = tensor.span<T>();
+    return std::vector<double>(span.begin(), span.end());
+  });
+}
+
+struct Learner {
+  std::unique_ptr<Sequential> model = make_mlp(sizes);
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  Window window;
+
+  // eps is larger than Adam's default so that the bound below can be derived: a gradient error d
+  // moves a weight by at most lr/eps * d per step.
+  static constexpr double lr = 1e-3, eps = 1e-3;
+  explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N})
+      : parameters(*model, dtype, Device::cpu, 3),
+        optimizer(adam(parameters, {.eps = eps})),
+        window(*optimizer, ScheduleOptions{.base = lr}, options) {}
+
+  Tensor loss(const Batch& batch, int64_t begin, int64_t end) const {
+    return cross_entropy((*model)(batch.x.slice(begin, end)), batch.labels.slice(begin, end));
+  }
+  void accumulate(const Batch& batch, const Split& split) {
+    int64_t begin = 0;
+    for (const int64_t n : split) {
+      window.backward(loss(batch, begin, begin + n), n);
+      begin += n;
+    }
+  }
+};
+
+struct Outcome {
+  std::vector<double> gradient;  // of the first window's mean loss
+  std::vector<double> norms;     // of every step
+  std::vector<double> weights, m, v;
+};
+
+Outcome run(DType dtype, const Split& split, WindowOptions options, int steps = 20) {
+  Learner learner(dtype, options);
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    const Batch batch = random_batch(N, dtype, 100 + static_cast<uint64_t>(step));
+    learner.accumulate(batch, split);
+    if (step == 0 && options.strategy == Strategy::fused)
+      outcome.gradient = to_doubles(learner.parameters.gradients());
+    outcome.norms.push_back(learner.window.step().grad_norm);
+  }
+  outcome.weights = to_doubles(learner.parameters.values());
+  outcome.m = to_doubles(learner.optimizer->state()[0].second);
+  outcome.v = to_doubles(learner.optimizer->state()[1].second);
+  return outcome;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    if (std::isnan(difference)) return difference;
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+// How far two orders of summing the same window's gradient may be apart. Each element is a sum of
+// N terms, each the end of a chain of sums over the layers' widths; every addition rounds by at
+// most u times the running value, which stays below A, the largest sum of the samples' absolute
+// gradients divided by N.
+double gradient_bound(DType dtype) {
+  const double u = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+  const Batch batch = random_batch(N, dtype, 100);
+  Learner learner(dtype, {.effective_batch_size = 1});
+  std::vector<double> absolute(static_cast<size_t>(learner.parameters.values().numel()));
+  for (int64_t n = 0; n < N; ++n) {
+    learner.window.backward(learner.loss(batch, n, n + 1), 1);
+    const auto g = to_doubles(learner.parameters.gradients());
+    for (size_t i = 0; i < g.size(); ++i) absolute[i] += std::abs(g[i]) / double(N);
+    learner.window.abandon();
+  }
+  double terms = double(N);
+  for (const int64_t width : sizes) terms += double(width);
+  return terms * u * *std::ranges::max_element(absolute);
+}
+
+// Errors of the weights after some steps: each step moves them by at most lr/eps times the
+// gradient's error, and the moved weights move later gradients in turn (a factor that stays near 1
+// for 20 steps of 1e-3; 2 is allowed for it).
+double weight_bound(DType dtype, int steps) {
+  return 2 * steps * Learner::lr / Learner::eps * gradient_bound(dtype);
+}
+
+void require_equivalent(const Outcome& a, const Outcome& b, DType dtype) {
+  const double g = gradient_bound(dtype), w = weight_bound(dtype, 20);
+  if (!a.gradient.empty() && !b.gradient.empty())
+    REQUIRE(largest_difference(a.gradient, b.gradient) <= g);
+  // The norm of P elements, each off by g, is off by at most g * sqrt(P); later steps start from
+  // weights off by w.
+  REQUIRE(largest_difference(a.norms, b.norms) <= (g + w) * std::sqrt(double(a.weights.size())));
+  REQUIRE(largest_difference(a.weights, b.weights) <= w);
+  REQUIRE(largest_difference(a.m, b.m) <= g + w);
+  REQUIRE(largest_difference(a.v, b.v) <= 2 * (g + w));
+}
+
+}  // namespace
+
+TEST_CASE("every split of an effective batch is the same training", "[window]") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Outcome whole = run(dtype, splits[0], {.effective_batch_size = N});
+    for (const Split& split : splits) {
+      INFO(name(dtype) << ", " << split.size() << " micro-batches, first of " << split[0]);
+      for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
+        const Outcome parts = run(dtype, split, {.effective_batch_size = N, .strategy = strategy});
+        require_equivalent(whole, parts, dtype);
+      }
+      if (dtype == DType::f64) {
+        const Outcome parts = run(dtype, split, {.effective_batch_size = N});
+        REQUIRE(largest_difference(whole.gradient, parts.gradient) <= 1e-12);
+        REQUIRE(largest_difference(whole.norms, parts.norms) <= 1e-12);
+        REQUIRE(largest_difference(whole.weights, parts.weights) <= 1e-12);
+        REQUIRE(largest_difference(whole.m, parts.m) <= 1e-12);
+        REQUIRE(largest_difference(whole.v, parts.v) <= 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("loss scale and clipping do not depend on the split", "[window]") {
+  const WindowOptions plain{.effective_batch_size = N, .clip_norm = 0.05};
+  WindowOptions scaled = plain;
+  scaled.loss_scale = 1024;
+  const Outcome whole = run(DType::f32, {64}, plain);
+  // 0.05 is small enough to clip every step.
+  for (const double norm : whole.norms) REQUIRE(norm > 0.05);
+  for (const Split& split : splits) {
+    Outcome parts = run(DType::f32, split, scaled);
+    parts.gradient.clear();
+    require_equivalent(whole, parts, DType::f32);
+  }
+}
+
+// The gradient that a short last window (40 of 64 samples) steps with.
+std::vector<double> step_gradient_of_short_window(const Split& split) {
+  Learner learner(DType::f64, {.effective_batch_size = N});
+  learner.accumulate(random_batch(40, DType::f64, 5), split);
+  const StepReport report = learner.window.step();
+  REQUIRE(report.samples == 40);
+  // m = (1 - beta1) * g after the first step.
+  auto m = to_doubles(learner.optimizer->state()[0].second);
+  for (double& value : m) value /= 1 - 0.9;
+  return m;
+}
+
+// The mean gradient of those 40 samples, at once, without a window.
+std::vector<double> gradient_of_40() {
+  Learner learner(DType::f64);
+  backward(learner.loss(random_batch(40, DType::f64, 5), 0, 40));
+  return to_doubles(learner.parameters.gradients());
+}
+
+TEST_CASE("a short last window is exact", "[window]") {
+  for (const Split& split : {Split{40}, Split{16, 16, 8}, Split{24, 16}, Split(40, 1)})
+    REQUIRE(largest_difference(step_gradient_of_short_window(split), gradient_of_40()) <= 1e-12);
+}
+
+TEST_CASE("dividing by K, as written by hand, would be noticed", "[window][negative]") {
+  // grad += g / K with K = 3, over micro-batches of 16, 16 and 8: a mean of means.
+  Learner learner(DType::f64);
+  const Batch batch = random_batch(40, DType::f64, 5);
+  for (const auto& [begin, end] : {std::pair{0, 16}, {16, 32}, {32, 40}})
+    backward(learner.loss(batch, begin, end), 1.0 / 3);
+  const auto wrong = to_doubles(learner.parameters.gradients());
+  REQUIRE(largest_difference(wrong, gradient_of_40()) > 1e6 * 1e-12);
+  // And with the K of a whole window, 4, for a window of 40: too small by 40 / 64.
+  learner.parameters.zero_grad();
+  for (const auto& [begin, end] : {std::pair{0, 16}, {16, 32}, {32, 40}})
+    backward(learner.loss(batch, begin, end), 1.0 / 4);
+  REQUIRE(largest_difference(to_doubles(learner.parameters.gradients()), gradient_of_40()) >
+          1e6 * 1e-12);
+}
+
+TEST_CASE("a window with a non-finite gradient leaves no trace", "[window]") {
+  Learner learner(DType::f32);
+  learner.accumulate(random_batch(N, DType::f32, 1), {64});
+  learner.window.step();
+  const auto weights = to_doubles(learner.parameters.values());
+  const auto m = to_doubles(learner.optimizer->state()[0].second);
+
+  Batch bad = random_batch(N, DType::f32, 2);
+  bad.x.span<float>()[20 * features] = std::numeric_limits<float>::infinity();
+  learner.accumulate(bad, {16, 16, 16, 16});
+  const StepReport report = learner.window.step();
+  REQUIRE(report.skipped);
+  REQUIRE(report.step == 1);
+  REQUIRE(learner.window.steps() == 1);
+  REQUIRE(learner.optimizer->steps() == 1);
+  REQUIRE(learner.window.samples() == 0);
+  REQUIRE(to_doubles(learner.parameters.values()) == weights);
+  REQUIRE(to_doubles(learner.optimizer->state()[0].second) == m);
+
+  learner.accumulate(random_batch(N, DType::f32, 3), {64});
+  REQUIRE_FALSE(learner.window.step().skipped);
+}
+
+TEST_CASE("an abandoned window leaves no trace", "[window]") {
+  const auto weights_after = [](bool disturbed) {
+    Learner learner(DType::f32);
+    if (disturbed) {
+      learner.accumulate(random_batch(N, DType::f32, 9), {24, 24});
+      learner.window.abandon();
+    }
+    learner.accumulate(random_batch(N, DType::f32, 1), {32, 32});
+    learner.window.step();
+    return to_doubles(learner.parameters.values());
+  };
+  REQUIRE(weights_after(true) == weights_after(false));
+}
+
+TEST_CASE("the window refuses what would break it", "[window]") {
+  Learner learner(DType::f32);
+  REQUIRE_ERROR(learner.window.step(), "without micro-batches");
+  const Batch batch = random_batch(N, DType::f32, 1);
+  learner.accumulate(batch, {60});
+  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, 8), 8), "8 more do not fit");
+  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, 1), 0), "expected 1 or more");
+  REQUIRE_ERROR(Learner(DType::f32, {.effective_batch_size = 0}), "expected 1 or more");
+  REQUIRE_ERROR(Learner(DType::f32, {.clip_norm = -1}), "clip norm -1");
+}
+
+TEST_CASE("every counter moves once per window, not per micro-batch", "[window]") {
+  auto model = make_mlp(sizes);
+  Parameters parameters(*model, DType::f32, Device::cpu, 1);
+  const auto optimizer = adamw(parameters, {.weight_decay = 0.5});
+  Window window(*optimizer, ScheduleOptions{.base = 0.1, .warmup_steps = 10},
+                {.effective_batch_size = N});
+  const double before = to_doubles(parameters.values())[0];
+  const Batch batch = random_batch(N, DType::f32, 1);
+  for (int64_t i = 0; i < 64; ++i) {
+    const Tensor loss =
+        cross_entropy((*model)(batch.x.slice(i, i + 1)), batch.labels.slice(i, i + 1));
+    window.backward(loss, 1);
+    REQUIRE(window.lr() == 0.1 / 10);
+  }
+  REQUIRE(to_doubles(parameters.values())[0] == before);
+  window.step();
+  REQUIRE(optimizer->steps() == 1);
+  REQUIRE(window.lr() == 0.1 * 2 / 10);
+}
+
+TEST_CASE("evaluation does not touch the window", "[window]") {
+  Learner learner(DType::f32);
+  const Batch batch = random_batch(N, DType::f32, 1);
+  learner.accumulate(batch, {32});
+  {
+    const NoGrad no_grad;
+    for (int i = 0; i < 5; ++i) learner.loss(batch, 0, 64);
+  }
+  REQUIRE(learner.window.samples() == 32);
+  REQUIRE(learner.window.micro_batches() == 1);
+}
+
+TEST_CASE("two optimizers share one window", "[window]") {
+  // A generator-discriminator pair in miniature: each loss reaches both nets, but the other net is
+  // frozen while it is differentiated. Stepping one must neither wipe nor leak the other's sums.
+  constexpr std::array<int64_t, 2> g_sizes{features, features}, d_sizes{features, classes};
+  const auto train = [&](const Split& split) {
+    auto g = make_mlp(g_sizes), d = make_mlp(d_sizes);
+    Parameters g_parameters(*g, DType::f64, Device::cpu, 1),
+        d_parameters(*d, DType::f64, Device::cpu, 2);
+    const auto g_adam = adam(g_parameters, {.eps = 1e-3}),
+               d_adam = adam(d_parameters, {.eps = 1e-3});
+    Window window({g_adam.get(), d_adam.get()}, ScheduleOptions{}, {.effective_batch_size = 2 * N});
+    for (int step = 0; step < 3; ++step) {
+      const Batch batch = random_batch(N, DType::f64, 50 + static_cast<uint64_t>(step));
+      int64_t begin = 0;
+      for (const int64_t n : split) {
+        const Tensor x = batch.x.slice(begin, begin + n),
+                     labels = batch.labels.slice(begin, begin + n);
+        const Tensor fake = (*g)(x);
+        window.backward(cross_entropy((*d)(fake.detach()), labels), n);
+        d_parameters.freeze();
+        window.backward(cross_entropy((*d)(fake), labels), n);
+        d_parameters.unfreeze();
+        begin += n;
+      }
+      window.step();
+    }
+    auto weights = to_doubles(g_parameters.values());
+    const auto d_weights = to_doubles(d_parameters.values());
+    weights.insert(weights.end(), d_weights.begin(), d_weights.end());
+    return weights;
+  };
+  const auto whole = train({64});
+  for (const Split& split : splits) REQUIRE(largest_difference(train(split), whole) <= 1e-12);
+}
+
+TEST_CASE("frozen parameters are not stepped", "[window]") {
+  Learner learner(DType::f32);
+  learner.parameters.freeze("0.");
+  const auto before = to_doubles(learner.parameters.values());
+  learner.accumulate(random_batch(N, DType::f32, 1), {64});
+  learner.window.step();
+  const auto after = to_doubles(learner.parameters.values());
+  const auto second = static_cast<size_t>(learner.parameters.entries()[2].offset);
+  REQUIRE(
+      std::equal(before.begin(), before.begin() + static_cast<ptrdiff_t>(second), after.begin()));
+  REQUIRE(before[second] != after[second]);
+}
+
+TEST_CASE("peak memory does not grow with the number of micro-batches", "[window][memory]") {
+  const auto peak = [](int64_t K, Device device, Strategy strategy) {
+    auto model = make_mlp(sizes);
+    Parameters parameters(*model, DType::f32, device, 1);
+    const auto optimizer = adam(parameters);
+    Window window(*optimizer, ScheduleOptions{},
+                  {.effective_batch_size = 8 * K, .strategy = strategy});
+    ledger(device).reset_peak();
+    const Usage before = ledger(device).current();
+    const Tensor x = Tensor::full({8, features}, 0.1, DType::f32, device, Category::data);
+    const Tensor labels = Tensor::from(std::vector<int32_t>(8, 1), {8}, device);
+    for (int windows = 0; windows < 2; ++windows) {
+      for (int64_t i = 0; i < K; ++i) window.backward(cross_entropy((*model)(x), labels), 8);
+      window.step();
+    }
+    return ledger(device).peak().total() - before.total();
+  };
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate})
+    for (const int64_t K : {1, 2, 8, 64})
+      for (const Device device : {Device::cpu, Device::meta})
+        REQUIRE(peak(K, device, strategy) == peak(1, Device::cpu, strategy));
+}
+
+TEST_CASE("schedules count optimizer steps", "[window][schedule]") {
+  using Kind = ScheduleOptions::Kind;
+  const Schedule step({.kind = Kind::step, .base = 1, .gamma = 0.5, .every = 10});
+  REQUIRE(step.lr(9) == 1);
+  REQUIRE(step.lr(10) == 0.5);
+  REQUIRE(step.lr(25) == 0.25);
+  const Schedule cosine(
+      {.kind = Kind::cosine, .base = 1, .floor = 0.1, .warmup_steps = 4, .total = 104});
+  REQUIRE(cosine.lr(0) == 0.25);
+  REQUIRE(cosine.lr(4) == 1);
+  REQUIRE(cosine.lr(54) == Approx(0.55));
+  REQUIRE(cosine.lr(104) == Approx(0.1));
+  REQUIRE(cosine.lr(500) == Approx(0.1));
+  Schedule plateau({.kind = Kind::plateau, .base = 1, .gamma = 0.1, .patience = 1});
+  for (const double loss : {3.0, 2.0, 2.0, 2.5}) plateau.observe(loss);
+  REQUIRE(plateau.lr(0) == Approx(0.1));
+  REQUIRE_ERROR(Schedule({.base = -1}), "learning rate -1");
+  REQUIRE_ERROR(Schedule({.kind = Kind::step, .every = 0}), "every 0 steps");
+}
+
+}  // namespace accrue::test
