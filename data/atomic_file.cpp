@@ -1,0 +1,81 @@
+#include "data/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace accrue {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file behind a symbolic link, so that the link stays a link.
+fs::path resolve(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(path, error);
+  return error ? path : target;
+}
+
+fs::path directory_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const fs::path& path) : destination_(resolve(path)) {
+  static std::atomic<unsigned> counter{0};
+  std::error_code error;
+  const fs::file_status status = fs::status(destination_, error);
+  check(destination_.has_filename() && (!fs::exists(status) || fs::is_regular_file(status)),
+        "cannot write '{}': it is {}, expected the name of a file", path.string(),
+        fs::is_directory(status) ? "a directory" : "not a regular file");
+  do {  // A killed process with the same id may have left one.
+    temporary_ =
+        directory_of(destination_) / fmt::format(".accrue-{}-{}.tmp", ::getpid(), counter++);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) fail_at("creating a temporary file beside it");
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail_at(const char* step) const {
+  const int error = errno;
+  fail("cannot write '{}': {} failed: {}{}; the file was left as it was", destination_.string(),
+       step, std::strerror(error), error == ENOSPC ? " (the disk is full)" : "");
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+    if (n >= 0) bytes = bytes.subspan(static_cast<size_t>(n));
+    else if (errno != EINTR) fail_at("writing");
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) fail_at("fsync");
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail_at("closing");
+  if (std::rename(temporary_.c_str(), destination_.c_str()) != 0) fail_at("renaming");
+  temporary_.clear();
+
+  const int directory = ::open(directory_of(destination_).c_str(), O_RDONLY | O_DIRECTORY);
+  // EINVAL: this file system cannot and need not.
+  const bool synced = directory >= 0 && (::fsync(directory) == 0 || errno == EINVAL);
+  const int error = errno;
+  if (directory >= 0) ::close(directory);
+  check(synced, "'{}' is written, but fsync of its directory failed: {}", destination_.string(),
+        std::strerror(error));
+}
+
+}  // namespace accrue

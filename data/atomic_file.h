@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace accrue {
+
+// A file that appears complete or not at all: written to a temporary beside its destination, which
+// commit() moves into place. Destroyed without commit(), or after any failure, it leaves the
+// destination as it was and no temporary.
+// Every failure throws Error: which file, which step, and why.
+class AtomicFile {
+ public:
+  // Throws Error also when the destination exists and is not a regular file (a device would be
+  // replaced, not written to). A symbolic link is followed.
+  explicit AtomicFile(const std::filesystem::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  // fsync, rename over the destination, fsync of the directory.
+  void commit();
+
+ private:
+  [[noreturn]] void fail_at(const char* step) const;
+
+  std::filesystem::path destination_, temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace accrue

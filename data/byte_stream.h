@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace accrue {
+
+// A regular file opened for reading.
+// Throws Error, naming the file, when it is missing, a directory, unreadable or empty.
+class InputFile {
+ public:
+  explicit InputFile(std::filesystem::path path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  // Bytes in the file.
+  uint64_t size() const { return size_; }
+  // Fills `out` with the next bytes; fewer only at the end of the file. Throws Error on a failing
+  // disk. Returns how many.
+  size_t read(std::span<std::byte> out);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+};
+
+// The content of a file, in order and in bounded memory: inflated if the file starts with the gzip
+// magic 1f 8b, whatever its name, and as it stands otherwise.
+// Throws Error, naming the file and the offset, when a gzip file is truncated or corrupt, or is
+// followed by something that is not gzip.
+class ByteStream {
+ public:
+  explicit ByteStream(const std::filesystem::path& path);
+  ~ByteStream();
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  bool is_gzip() const { return inflater_ != nullptr; }
+  // How many bytes of content have been read.
+  uint64_t offset() const { return offset_; }
+  // No more content than this can be in the file: its size, or what deflate can at most make of it.
+  uint64_t max_content() const;
+  // Fills `out` with the next bytes of content; fewer only at its end. Returns how many.
+  size_t read(std::span<std::byte> out);
+  // Throws Error unless all of `out` could be filled; `what` says what was being read.
+  void read_exactly(std::span<std::byte> out, const std::string& what);
+
+ private:
+  struct Inflater;
+
+  size_t read_plain(std::span<std::byte> out);
+  size_t read_inflated(std::span<std::byte> out);
+  void refill();
+
+  InputFile file_;
+  std::unique_ptr<Inflater> inflater_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::span<std::byte> pending_;  // the part of the buffer that is not used yet
+  uint64_t offset_ = 0;
+};
+
+}  // namespace accrue

@@ -1,0 +1,214 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "core/random.h"
+
+namespace accrue {
+namespace {
+
+// Samples that are worth waking a thread for.
+constexpr int64_t group_samples = 32;
+// Keeps the shuffle's random numbers apart from every other use of the seed.
+constexpr uint64_t order_stream = uint64_t{0x6f72} << 48;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+template <class T>
+void to_floating(T* out, const uint8_t* pixels, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = (static_cast<T>(pixels[i]) / 255 - T(0.5)) / T(0.5);
+}
+
+Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype) {
+  const Device device = dataset.images.device();
+  return {Tensor::empty(dataset.images.shape().with(0, n), dtype, device, Category::data),
+          Tensor::empty({n}, DType::i32, device, Category::data)};
+}
+
+LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
+  check(dataset.images.shape().rank() == 4 && dataset.images.size(0) == dataset.size(),
+        "data set '{}': expected images [N, C, H, W] and labels [N], got {} and {}", dataset.name,
+        dataset.images.shape(), dataset.labels.shape());
+  const int64_t m = options.micro_batch_size, E = options.effective_batch_size;
+  check(m >= 1, "a micro-batch has at least 1 sample, got {}", m);
+  check(E >= m,
+        "an effective batch of {} cannot be made of micro-batches of {}: the effective batch is at "
+        "least the micro-batch",
+        E, m);
+  check(E <= dataset.size(),
+        "an effective batch of {} samples is more than the {} samples of data set '{}'", E,
+        dataset.size(), dataset.name);
+  return options;
+}
+
+}  // namespace
+
+void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle) {
+  std::iota(order.begin(), order.end(), 0);
+  if (shuffle == Shuffle::no) return;
+  RandomStream random(seed, order_stream + static_cast<uint64_t>(epoch));
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
+}
+
+void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples) {
+  const int64_t N = dataset.size(), pixels = dataset.images.numel() / std::max<int64_t>(N, 1);
+  const uint8_t* images = dataset.images.span<uint8_t>().data();
+  const auto all_labels = dataset.labels.span<int32_t>();
+  const auto labels = out.labels.span<int32_t>();
+  check(samples.size() <= labels.size() && out.images.size(0) == out.labels.size(0),
+        "{} samples do not fit images {} and labels {}", samples.size(), out.images.shape(),
+        out.labels.shape());
+  dispatch_floating(out.images.dtype(), [&]<class T>() {
+    T* destination = out.images.span<T>().data();
+    for (size_t k = 0; k < samples.size(); ++k) {
+      const int32_t i = samples[k];
+      check(0 <= i && i < N, "sample {} is not in data set '{}' of {} samples", i, dataset.name, N);
+      check(0 <= all_labels[i] && all_labels[i] < dataset.classes,
+            "data set '{}': sample {} has label {}, expected 0 to {}", dataset.name, i,
+            all_labels[i], dataset.classes - 1);
+      labels[k] = all_labels[i];
+      to_floating(destination + static_cast<int64_t>(k) * pixels, images + i * pixels, pixels);
+    }
+  });
+}
+
+Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype) {
+  Samples out = empty_samples(dataset, static_cast<int64_t>(samples.size()), dtype);
+  if (dataset.images.device() == Device::cpu) gather(out, dataset, samples);
+  return out;
+}
+
+Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
+    : dataset_(dataset),
+      options_(checked(options, dataset)),
+      device_(dataset.images.device()),
+      group_size_(std::max<int64_t>(1, group_samples / options.micro_batch_size)),
+      order_(Tensor::empty({dataset.size()}, DType::i32, device_, Category::data)) {
+  const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
+  for (Samples& slot : slots_) slot = empty_samples(dataset, capacity, options.dtype);
+  if (device_ == Device::cpu) thread_ = std::thread(&Loader::prepare_groups, this);
+}
+
+Loader::~Loader() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+int64_t Loader::windows_per_epoch() const {
+  return ceil_div(dataset_.size(), options_.effective_batch_size);
+}
+
+int64_t Loader::micro_batches_per_window() const {
+  return ceil_div(options_.effective_batch_size, options_.micro_batch_size);
+}
+
+Loader::Range Loader::window(int64_t w) const {
+  const int64_t E = options_.effective_batch_size;
+  return {w * E, std::min((w + 1) * E, dataset_.size())};
+}
+
+Loader::Range Loader::micro_batch(int64_t j) const {
+  const int64_t K = micro_batches_per_window(), m = options_.micro_batch_size;
+  const Range whole = window(first_window_ + j / K);
+  const int64_t begin = whole.begin + j % K * m;
+  return {begin, std::min(begin + m, whole.end)};
+}
+
+Loader::Range Loader::group(int64_t g) const {
+  const int64_t last = std::min((g + 1) * group_size_, micro_batches_) - 1;
+  return {micro_batch(g * group_size_).begin, micro_batch(last).end};
+}
+
+void Loader::start_epoch(int64_t epoch, int64_t first_window) {
+  const int64_t W = windows_per_epoch();
+  check(0 <= first_window && first_window <= W,
+        "window {} does not exist: an epoch of data set '{}' has {} windows", first_window,
+        dataset_.name, W);
+  std::unique_lock lock(mutex_);
+  groups_ = 0;
+  changed_.wait(lock, [&] { return !preparing_; });
+  // The thread now sleeps until groups_ is set again: everything it reads may change.
+  if (device_ == Device::cpu)
+    epoch_order(order_.span<int32_t>(), options_.seed, epoch, options_.shuffle);
+  first_window_ = first_window;
+  position_ = 0;
+  const int64_t K = micro_batches_per_window();
+  const Range last = window(W - 1);
+  micro_batches_ =
+      first_window == W
+          ? 0
+          : (W - 1 - first_window) * K + ceil_div(last.end - last.begin, options_.micro_batch_size);
+  prepared_ = released_ = 0;
+  error_ = nullptr;
+  groups_ = ceil_div(micro_batches_, group_size_);
+  changed_.notify_all();
+}
+
+void Loader::prepare_groups() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] {
+      return stop_ || (prepared_ < groups_ && prepared_ < released_ + 2 && !error_);
+    });
+    if (stop_) return;
+    const int64_t g = prepared_;
+    preparing_ = true;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      const Range range = group(g);
+      gather(slots_[g % 2], dataset_,
+             order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    preparing_ = false;
+    error_ = error;
+    if (!error) ++prepared_;
+    changed_.notify_all();
+  }
+}
+
+void Loader::wait_for_group(int64_t g) {
+  if (device_ == Device::meta) return;
+  std::unique_lock lock(mutex_);
+  released_ = g;
+  changed_.notify_all();
+  if (prepared_ <= g) {
+    const auto begin = std::chrono::steady_clock::now();
+    changed_.wait(lock, [&] { return prepared_ > g || error_; });
+    waited_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  if (prepared_ <= g) std::rethrow_exception(error_);
+}
+
+const MicroBatch* Loader::next() {
+  check(micro_batches_ >= 0, "next() before start_epoch()");
+  current_ = {};
+  if (position_ == micro_batches_) return nullptr;
+  const int64_t g = position_ / group_size_;
+  if (position_ % group_size_ == 0) wait_for_group(g);
+  const Range range = micro_batch(position_),
+              whole = window(first_window_ + position_ / micro_batches_per_window());
+  const int64_t base = group(g).begin;
+  const Samples& slot = slots_[g % 2];
+  current_.images = slot.images.slice(range.begin - base, range.end - base);
+  current_.labels = slot.labels.slice(range.begin - base, range.end - base);
+  current_.samples = order_.slice(range.begin, range.end);
+  current_.window_size = whole.end - whole.begin;
+  current_.ends_window = range.end == whole.end;
+  ++position_;
+  return &current_;
+}
+
+}  // namespace accrue

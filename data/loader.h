@@ -1,0 +1,109 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace accrue {
+
+enum class Shuffle { no, yes };
+
+// The samples of an epoch in the order they are used: a function of (N, seed, epoch) alone, so that
+// no split into micro-batches and no resumption changes it. N = order.size().
+void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
+
+// What a model sees of some samples.
+struct Samples {
+  Tensor images;  // floating [n, C, H, W]: (pixel / 255 - 0.5) / 0.5
+  Tensor labels;  // i32 [n]
+};
+
+// images[k] = dataset.images[samples[k]], labels[k] = dataset.labels[samples[k]], into tensors that
+// exist. Throws Error when a sample or its label is out of range.
+void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
+// The same into new tensors (Category::data) on the data set's device.
+Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype);
+
+struct LoaderOptions {
+  int64_t effective_batch_size = 64;
+  int64_t micro_batch_size = 64;
+  uint64_t seed = 0;
+  Shuffle shuffle = Shuffle::yes;
+  DType dtype = DType::f32;
+};
+
+struct MicroBatch : Samples {
+  Tensor samples;           // i32 [n]: indices into the data set
+  int64_t window_size = 0;  // samples in the window that this is a part of
+  bool ends_window = false;
+};
+
+// Yields a data set as micro-batches, grouped into windows of effective_batch_size samples: window
+// w of an epoch is order[w * E, min((w + 1) * E, N)), cut into micro-batches of micro_batch_size
+// with an exact remainder; the last window may be short.
+//
+// A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data).
+// On Device::meta (the data set's device) the same bytes are charged and nothing is done.
+class Loader {
+ public:
+  // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N.
+  Loader(const Dataset& dataset, const LoaderOptions& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Goes to the start of a window. Throws Error unless 0 <= first_window <= windows_per_epoch().
+  void start_epoch(int64_t epoch, int64_t first_window = 0);
+  // The next micro-batch, valid until the next call; null at the end of the epoch.
+  // Throws what went wrong while it was being prepared.
+  const MicroBatch* next();
+
+  int64_t windows_per_epoch() const;
+  // Time that next() has spent waiting for the thread, since construction.
+  double waited_seconds() const { return waited_seconds_; }
+
+ private:
+  struct Range {
+    int64_t begin, end;  // positions in the epoch's order
+  };
+
+  Range window(int64_t w) const;
+  // Micro-batch j of the epoch, counted from the first window.
+  Range micro_batch(int64_t j) const;
+  int64_t micro_batches_per_window() const;
+  // Slot contents: `group` is a run of group_size_ consecutive micro-batches, so that the thread is
+  // not woken for every sample when micro-batches are tiny.
+  Range group(int64_t g) const;
+  void prepare_groups();
+  void wait_for_group(int64_t g);
+
+  const Dataset dataset_;
+  const LoaderOptions options_;
+  const Device device_;
+  const int64_t group_size_;
+  Tensor order_;  // i32 [N]
+  Samples slots_[2];
+  MicroBatch current_;
+  int64_t first_window_ = 0;
+  int64_t micro_batches_ = -1;  // of this epoch; -1: not started
+  int64_t position_ = 0;        // the next micro-batch
+  double waited_seconds_ = 0;
+
+  // Shared with the thread, under mutex_.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t groups_ = 0;    // to prepare in this epoch
+  int64_t prepared_ = 0;  // groups ready or used
+  int64_t released_ = 0;  // groups used, whose slot is free again
+  bool preparing_ = false, stop_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace accrue
