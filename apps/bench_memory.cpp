@@ -79,9 +79,7 @@ std::vector<std::string> train_arguments(const TrainOptions& o, int64_t micro_ba
   return arguments;
 }
 
-using Weights = std::vector<std::pair<std::string, Tensor>>;
-
-double largest_difference(const Weights& a, const Weights& b) {
+double largest_difference(const NamedTensors& a, const NamedTensors& b) {
   double largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const auto x = a[i].second.span<float>(), y = b[i].second.span<float>();
@@ -93,7 +91,7 @@ double largest_difference(const Weights& a, const Weights& b) {
 
 // Trains in a fresh process; the JSON lines give the ledger's peak and the time of each step.
 Row measure(const TrainOptions& options, int64_t micro_batch, int64_t steps,
-            const ScratchFolder& scratch, Weights& weights) {
+            const ScratchFolder& scratch, NamedTensors& weights) {
   auto arguments = train_arguments(options, micro_batch, steps);
   const std::string json = scratch.file("steps.json"), saved = scratch.file("weights.safetensors");
   arguments.insert(arguments.end(), {"--json", json, "--save", saved});
@@ -114,7 +112,7 @@ Row measure(const TrainOptions& options, int64_t micro_batch, int64_t steps,
   if (times.size() > 1) times.erase(times.begin());
   std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
   row.us_per_sample = times[times.size() / 2];
-  weights = read_safetensors(saved);
+  weights = read_safetensors(saved).tensors;
   return row;
 }
 
@@ -184,7 +182,7 @@ void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench) 
 
   const ScratchFolder scratch;
   std::vector<Row> rows;
-  Weights baseline, weights;
+  NamedTensors baseline, weights;
   for (const int64_t micro_batch : sizes) {
     rows.push_back(measure(options, micro_batch, bench.steps, scratch, weights));
     if (baseline.empty()) baseline = weights;
@@ -194,12 +192,12 @@ void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench) 
       "{} | effective batch {} | {} optimizer steps; the first row is without accumulation\n",
       name(options.model.kind), effective, bench.steps);
   print(rows);
-  if (!bench.csv.empty()) write_text_atomically(bench.csv, to_csv(rows));
+  if (!bench.csv.empty()) write_text(bench.csv, to_csv(rows));
   if (!options.json.empty()) {
     nlohmann::ordered_json result{{"model", name(options.model.kind)},
                                   {"effective_batch", effective}};
     for (const Row& row : rows) result["rows"].push_back(to_json(row));
-    write_text_atomically(options.json, result.dump(2) + "\n");
+    write_text(options.json, result.dump(2) + "\n");
   }
 }
 

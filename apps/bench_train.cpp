@@ -59,8 +59,8 @@ struct GemmProbe {
 
 void bench_train(const TrainOptions& options, double seconds) {
   apply_machine_options(options);
-  const Datasets data = find_dataset(options.data, options.data_dir);
-  const Batches batches = options.batches(data.train.images.size(0));
+  const Datasets data = find_datasets(options);
+  const Batches batches = options.batches(data.train.size());
   Training training(options, batches, data.train, Device::cpu);
   GemmProbe probe;
 
@@ -95,7 +95,7 @@ void bench_train(const TrainOptions& options, double seconds) {
                                       {"flops_per_sample", flops},
                                       {"gemm_flops_per_s", gemm_rate},
                                       {"share_of_gemm_rate", share}};
-  write_text_atomically(options.json, result.dump(2) + "\n");
+  write_text(options.json, result.dump(2) + "\n");
 }
 
 }  // namespace accrue::app

@@ -1,6 +1,7 @@
 #include "apps/interrupt.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace accrue::app {
 namespace {

@@ -26,18 +26,19 @@ void warn_about_batch_norm(const TrainOptions& options, Batches batches) {
 
 void train(const TrainOptions& options) {
   apply_machine_options(options);
-  const Datasets data = find_dataset(options.data, options.data_dir);
-  const Batches batches = options.batches(data.train.images.size(0));
+  const Datasets data = find_datasets(options);
+  const Batches batches = options.batches(data.train.size());
   warn_about_batch_norm(options, batches);
 
   Training training(options, batches, data.train, Device::cpu);
   if (!options.init.empty()) load_weights(options.init, training.parameters());
-  const int64_t steps = total_steps(options, batches, data.train.images.size(0));
+  const int64_t steps = total_steps(options, batches, data.train.size());
   TrainLog log(options, batches, data, training.parameters().count(), steps);
 
   const InterruptScope interrupts;
   Loader& loader = training.loader();
   Window& window = training.window();
+  ledger(Device::cpu).reset_peak();
   int skipped = 0;
   for (int64_t epoch = 0; window.steps() < steps && !interrupted(); ++epoch) {
     loader.start_epoch(epoch);

@@ -19,7 +19,7 @@ TrainLog::TrainLog(const TrainOptions& options, Batches batches, const Datasets&
     check(json_ != nullptr, "--json {}: {}", options.json, std::strerror(errno));
   }
   fmt::print("{}: {} parameters | {}: {} training and {} test samples\n", name(options.model.kind),
-             parameters, data.train.name, data.train.images.size(0), data.test.images.size(0));
+             parameters, data.train.name, data.train.size(), data.test.size());
   fmt::print("effective batch {} | {} | {} optimizer steps\n", batches.describe(),
              Schedule(options.schedule).describe(), total_steps);
   std::fflush(stdout);

@@ -1,5 +1,7 @@
 #include "apps/training.h"
 
+#include <numeric>
+
 #include "kernels/cross_entropy.h"
 
 namespace accrue::app {
@@ -27,13 +29,17 @@ ScheduleOptions schedule_over(const TrainOptions& o, Batches batches, int64_t sa
 
 }  // namespace
 
+Datasets find_datasets(const TrainOptions& o) {
+  return {find_dataset(o.data, o.data_dir, Split::train), find_dataset(o.data, o.data_dir, Split::test)};
+}
+
 Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
     : batches_(batches),
       seed_(o.seed),
       model_(make_model(o.model)),
       parameters_(*model_, DType::f32, device, o.seed),
       optimizer_(make_optimizer(o, parameters_)),
-      window_(*optimizer_, schedule_over(o, batches, data.images.size(0)),
+      window_(*optimizer_, schedule_over(o, batches, data.size()),
               {.effective_batch_size = batches.effective,
                .strategy = o.strategy,
                .clip_norm = o.clip_norm,
@@ -41,8 +47,7 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
       loader_(data, {.effective_batch_size = batches.effective,
                      .micro_batch_size = batches.micro,
                      .seed = o.seed,
-                     .shuffle = o.shuffle ? Shuffle::on : Shuffle::off,
-                     .device = device}) {}
+                     .shuffle = o.shuffle ? Shuffle::yes : Shuffle::no}) {}
 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{
@@ -60,24 +65,24 @@ int64_t total_steps(const TrainOptions& options, Batches batches, int64_t sample
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
   const NoGrad no_grad;
   Score score;
-  const int64_t samples = data.images.size(0);
-  for (int64_t begin = 0; begin < samples; begin += micro_batch) {
-    const MicroBatch part = gather(data, begin, std::min(samples, begin + micro_batch));
+  std::vector<int32_t> samples;
+  for (int64_t begin = 0; begin < data.size(); begin += micro_batch) {
+    samples.resize(static_cast<size_t>(std::min(micro_batch, data.size() - begin)));
+    std::iota(samples.begin(), samples.end(), static_cast<int32_t>(begin));
+    const Samples part = gather(data, samples, DType::f32);
     const Tensor logits = model(part.images, Pass::eval());
-    const auto n = part.labels.size(0);
-    score.loss += cross_entropy(logits, part.labels).item() * double(n);
+    score.loss += cross_entropy(logits, part.labels).item() * double(samples.size());
     score.correct += count_correct(logits, part.labels);
-    score.samples += n;
+    score.samples += part.labels.numel();
   }
   score.loss /= double(score.samples);
   return score;
 }
 
 Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data) {
-  Ledger& account = ledger(Device::meta);
-  const Dataset train = data.train.on_meta(), test = data.test.on_meta();
+  const Dataset train = on_meta(data.train), test = on_meta(data.test);
   Training training(options, batches, train, Device::meta);
-  account.reset_peak();
+  ledger(Device::meta).reset_peak();
   training.loader().start_epoch(0);
   for (int windows = 0; windows < 2;) {
     const MicroBatch* micro_batch = training.loader().next();
@@ -87,7 +92,7 @@ Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets&
     training.window().step();
     ++windows;
   }
-  return account.peak();
+  return ledger(Device::meta).peak();
 }
 
 }  // namespace accrue::app

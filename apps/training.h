@@ -11,14 +11,19 @@
 
 namespace accrue::app {
 
+struct Datasets {
+  Dataset train, test;
+};
+// The data that --data and --data-dir name. Throws Error.
+Datasets find_datasets(const TrainOptions& options);
+
 // A model with its parameters, optimizer and window, and the loader that feeds it, on one device.
 // On Device::meta the same object charges the same ledger bytes and computes nothing.
 class Training {
  public:
-  // `steps` is the length of the whole run, for the schedules that need it.
   Training(const TrainOptions& options, Batches batches, const Dataset& data, Device device);
 
-  // One micro-batch: forward, loss, backward. Returns nothing: the loss is on the window.
+  // One micro-batch: forward, loss, backward.
   void accumulate(const MicroBatch& micro_batch, int64_t epoch);
 
   const Sequential& model() const { return *model_; }

@@ -9,8 +9,8 @@
 namespace accrue::app {
 namespace {
 
-std::vector<std::pair<std::string, Tensor>> named_tensors(const Parameters& parameters) {
-  std::vector<std::pair<std::string, Tensor>> tensors;
+NamedTensors named_tensors(const Parameters& parameters) {
+  NamedTensors tensors;
   for (const auto& entry : parameters.entries())
     tensors.emplace_back(entry.name, entry.tensor.detach());
   for (const auto& buffer : parameters.named_buffers())
@@ -34,8 +34,8 @@ void save_weights(const std::string& path, const Parameters& parameters) {
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {
-  const auto file = read_safetensors(path);
-  std::map<std::string, Tensor> found(file.begin(), file.end());
+  const NamedTensors file = read_safetensors(path).tensors;
+  const std::map<std::string, Tensor> found(file.begin(), file.end());
   std::string problems;
   for (const auto& [name, tensor] : named_tensors(parameters)) {
     const auto it = found.find(name);
