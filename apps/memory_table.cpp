@@ -52,6 +52,9 @@ void print_memory_table(const TrainOptions& options, Batches batches, const Data
     return usage.total() - usage[Category::data];
   };
   row("without data", without_data);
+  fmt::print("{}\n", predicted.bytes == measured.bytes
+                         ? "predicted to the byte"
+                         : "the prediction is off: please report this run");
   const double ratio = double(without_data(baseline)) / double(without_data(measured));
   if (ratio > 1.005)
     fmt::print("accumulation needs {:.2f}x less than the same batch at once (data aside)\n", ratio);

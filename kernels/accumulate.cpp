@@ -20,6 +20,18 @@ void accumulate(View sum, View g, double scale) {
   });
 }
 
+// Sixty-four independent sums hide the latency of the addition.
+template <class T>
+double sum_of_squares(const T* in, int64_t n) {
+  constexpr int64_t lanes = 64;
+  T sum[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane) sum[lane] += in[i + lane] * in[i + lane];
+  for (; i < n; ++i) sum[i % lanes] += in[i] * in[i];
+  return std::accumulate(sum, sum + lanes, 0.0);
+}
+
 void gradient_norm(GradientNorm& result, View g) {
   constexpr int64_t block = 4096;
   const int64_t P = g.numel(), blocks = (P + block - 1) / block;
@@ -29,10 +41,7 @@ void gradient_norm(GradientNorm& result, View g) {
     parallel_for(blocks, block, [&](int64_t first, int64_t last) {
       for (int64_t b = first; b < last; ++b) {
         const int64_t end = std::min(P, (b + 1) * block);
-        T sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = b * block; i < end; ++i) sum += in[i] * in[i];
-        partial[static_cast<size_t>(b)] = static_cast<double>(sum);
+        partial[static_cast<size_t>(b)] = sum_of_squares(in + b * block, end - b * block);
       }
     });
     // A finite gradient may still overflow when squared: only then look at each element.

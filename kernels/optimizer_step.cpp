@@ -1,11 +1,18 @@
 #include "kernels/optimizer_step.h"
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/backend.h"
 
 namespace accrue {
 namespace cpu {
+
+// Zero for a denormal number.
+template <class T>
+T flush(T value) {
+  return std::abs(value) < std::numeric_limits<T>::min() ? T(0) : value;
+}
 
 void adam_step(View w_, View gradient, View m_, View v_, const AdamScalars& s) {
   dispatch_floating(w_.dtype, [&]<class T>() {
@@ -22,8 +29,8 @@ void adam_step(View w_, View gradient, View m_, View v_, const AdamScalars& s) {
 #pragma omp simd
       for (int64_t i = begin; i < end; ++i) {
         const T g = scale * grad[i] + l2 * w[i];
-        const T mi = m[i] = beta1 * m[i] + rest1 * g;
-        const T vi = v[i] = beta2 * v[i] + rest2 * g * g;
+        const T mi = m[i] = flush(beta1 * m[i] + rest1 * g);
+        const T vi = v[i] = flush(beta2 * v[i] + rest2 * g * g);
         w[i] = keep * w[i] - step_size * mi / (std::sqrt(vi) * inverse_root + eps);
       }
     });
