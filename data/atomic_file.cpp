@@ -78,4 +78,10 @@ void AtomicFile::commit() {
         std::strerror(error));
 }
 
+void write_text_atomically(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
 }  // namespace accrue

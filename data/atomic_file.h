@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace accrue {
 
@@ -29,5 +30,8 @@ class AtomicFile {
   std::filesystem::path destination_, temporary_;
   int descriptor_ = -1;
 };
+
+// A whole text file at once, as AtomicFile does it.
+void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace accrue
