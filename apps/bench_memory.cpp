@@ -192,12 +192,12 @@ void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench) 
       "{} | effective batch {} | {} optimizer steps; the first row is without accumulation\n",
       name(options.model.kind), effective, bench.steps);
   print(rows);
-  if (!bench.csv.empty()) write_text(bench.csv, to_csv(rows));
+  if (!bench.csv.empty()) write_text_atomically(bench.csv, to_csv(rows));
   if (!options.json.empty()) {
     nlohmann::ordered_json result{{"model", name(options.model.kind)},
                                   {"effective_batch", effective}};
     for (const Row& row : rows) result["rows"].push_back(to_json(row));
-    write_text(options.json, result.dump(2) + "\n");
+    write_text_atomically(options.json, result.dump(2) + "\n");
   }
 }
 

@@ -95,7 +95,7 @@ void bench_train(const TrainOptions& options, double seconds) {
                                       {"flops_per_sample", flops},
                                       {"gemm_flops_per_s", gemm_rate},
                                       {"share_of_gemm_rate", share}};
-  write_text(options.json, result.dump(2) + "\n");
+  write_text_atomically(options.json, result.dump(2) + "\n");
 }
 
 }  // namespace accrue::app

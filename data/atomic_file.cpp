@@ -78,7 +78,7 @@ void AtomicFile::commit() {
         std::strerror(error));
 }
 
-void write_text(const std::filesystem::path& path, std::string_view text) {
+void write_text_atomically(const fs::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(text)));
   file.commit();

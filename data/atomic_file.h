@@ -31,7 +31,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// Writes a whole text file that way.
-void write_text(const std::filesystem::path& path, std::string_view text);
+// A whole text file at once, as AtomicFile does it.
+void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace accrue

@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -42,9 +43,8 @@ fs::path require_file(const fs::path& directory, const std::string& stem,
 
 const char* prefix(Split split) { return split == Split::train ? "train" : "t10k"; }
 
-bool holds_images(const fs::path& directory, Split split) {
-  return first_existing(spellings(directory, fmt::format("{}-images", prefix(split)), "idx3-ubyte"))
-      .has_value();
+bool holds_mnist(const fs::path& directory) {
+  return first_existing(spellings(directory, "train-images", "idx3-ubyte")).has_value();
 }
 
 // Not $HOME: what is found must not depend on the environment.
@@ -57,16 +57,29 @@ std::vector<fs::path> places(const std::string& name, const fs::path& data_dir) 
   const std::vector<std::string> folders =
       name == "mnist" ? std::vector<std::string>{"mnist", "MNIST/raw"}
                       : std::vector<std::string>{"fashion", "fashion-mnist", "FashionMNIST/raw"};
-  // The files of mnist and fashion have the same names: only a directory that the user gave is
-  // taken at its word, any other must be named after the data set.
-  const std::vector<fs::path> bases = data_dir.empty()
-                                          ? std::vector{fs::path("data"), home() / ".cache/accrue"}
-                                          : std::vector{data_dir};
   std::vector<fs::path> found;
-  for (const fs::path& base : bases)
+  const auto add_folders_of = [&](const fs::path& base) {
     for (const std::string& folder : folders) found.push_back(base / folder);
-  if (!data_dir.empty()) found.push_back(data_dir);
+  };
+  if (!data_dir.empty()) {
+    add_folders_of(data_dir);
+    // The files of mnist and fashion have the same names: only a directory that the user gave is
+    // taken at its word, any other must be named after the data set.
+    found.push_back(data_dir);
+  }
+  add_folders_of("data");
+  add_folders_of(home() / ".cache/accrue");
   return found;
+}
+
+Datasets load_both(const fs::path& directory, const std::string& name) {
+  Datasets sets{load_mnist(directory, Split::train), load_mnist(directory, Split::test)};
+  check(sets.train.images.shape() == sets.test.images.shape().with(0, sets.train.size()),
+        "'{}': the training images are {} but the test images {}; they belong to different data "
+        "sets",
+        directory.string(), sets.train.images.shape(), sets.test.images.shape());
+  sets.train.name = sets.test.name = name;
+  return sets;
 }
 
 }  // namespace
@@ -76,7 +89,7 @@ Dataset load_mnist(const fs::path& directory, Split split) {
   const std::string stem = prefix(split);
   const fs::path images_path = require_file(directory, stem + "-images", "idx3-ubyte");
   const fs::path labels_path = require_file(directory, stem + "-labels", "idx1-ubyte");
-  Dataset dataset{directory.filename().string(), directory.string(), read_idx_images(images_path),
+  Dataset dataset{directory.string(), directory.string(), read_idx_images(images_path),
                   read_idx_labels(labels_path, classes), classes};
   check(dataset.images.size(0) == dataset.size(),
         "'{}' has {} images but '{}' has {} labels; they belong to different data sets",
@@ -84,35 +97,31 @@ Dataset load_mnist(const fs::path& directory, Split split) {
   return dataset;
 }
 
-Dataset find_dataset(const std::string& name, const fs::path& data_dir, Split split) {
-  if (name == "digits") return make_digits(split);
+Datasets find_dataset(const std::string& name, const fs::path& data_dir) {
+  if (name == "digits") return {make_digits(Split::train), make_digits(Split::test)};
   if (name != "mnist" && name != "fashion") {
     std::error_code ignored;
     check(fs::is_directory(name, ignored),
           "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, or a "
           "directory with files in MNIST's format",
           name);
-    return load_mnist(name, split);
+    return load_both(name, name);
   }
   const auto searched = places(name, data_dir);
-  for (const fs::path& place : searched) {
-    if (!holds_images(place, split)) continue;
-    Dataset dataset = load_mnist(place, split);
-    dataset.name = name;
-    return dataset;
-  }
+  const auto place = std::ranges::find_if(searched, holds_mnist);
+  if (place != searched.end()) return load_both(*place, name);
   std::vector<std::string> names;
-  for (const fs::path& place : searched) names.push_back(fmt::format("'{}'", place.string()));
+  for (const fs::path& path : searched) names.push_back(fmt::format("'{}'", path.string()));
   fail(
-      "the data set {} was not found: no {}-images-idx3-ubyte[.gz] in {}; give its directory, or "
-      "use the built-in 'digits'",
-      name, prefix(split), fmt::join(names, ", "));
+      "the data set {} was not found: no train-images-idx3-ubyte[.gz] in {}; give its directory, "
+      "or use the built-in digits",
+      name, fmt::join(names, ", "));
 }
 
-Dataset on_meta(const Dataset& dataset) {
-  Dataset copy = dataset;
-  copy.images = Tensor::empty(dataset.images.shape(), DType::u8, Device::meta, Category::data);
-  copy.labels = Tensor::empty(dataset.labels.shape(), DType::i32, Device::meta, Category::data);
+Dataset Dataset::on_meta() const {
+  Dataset copy = *this;
+  copy.images = Tensor::empty(images.shape(), DType::u8, Device::meta, Category::data);
+  copy.labels = Tensor::empty(labels.shape(), DType::i32, Device::meta, Category::data);
   return copy;
 }
 

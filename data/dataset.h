@@ -18,25 +18,28 @@ struct Dataset {
   int64_t classes = 0;
 
   int64_t size() const { return labels.size(0); }
+  // The same data set on Device::meta: the ledger is charged the same, nothing is stored.
+  Dataset on_meta() const;
 };
 
-// The data sets that have a name: mnist, fashion, digits. Anything else is a directory.
-// Finds and reads one split:
-//   digits: generated (data/digits.h), nothing is searched;
-//   mnist, fashion: from data_dir/NAME or data_dir itself, or, if data_dir is empty, from NAME
-//   under
-//     ./data or ~/.cache/accrue, where NAME is also fashion-mnist or torchvision's spelling;
-//   a directory: from there.
+struct Datasets {
+  Dataset train, test;
+};
+
+// Finds and reads a data set by its name, or from a directory:
+//   digits: generated (data/digits.h);
+//   mnist, fashion: from the first of data_dir/NAME, data_dir itself (both unless data_dir is
+//   empty),
+//     data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or torchvision's
+//     MNIST/raw and FashionMNIST/raw;
+//   anything else is a directory.
 // Throws Error with the list of places searched, and what load_mnist() throws.
-Dataset find_dataset(const std::string& name, const std::filesystem::path& data_dir, Split split);
+Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {});
 
 // MNIST or a set in its format (Fashion-MNIST, KMNIST) from a directory with
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;
 // also spelt train-images.idx3-ubyte, and with .gz. 10 classes. Throws Error when a file is missing
 // or bad, or when images and labels differ in number.
 Dataset load_mnist(const std::filesystem::path& directory, Split split);
-
-// The same data set on Device::meta: the ledger is charged the same, nothing is stored.
-Dataset on_meta(const Dataset& dataset);
 
 }  // namespace accrue

@@ -22,8 +22,7 @@ void to_floating(T* out, const uint8_t* pixels, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (static_cast<T>(pixels[i]) / 255 - T(0.5)) / T(0.5);
 }
 
-Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype) {
-  const Device device = dataset.images.device();
+Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
   return {Tensor::empty(dataset.images.shape().with(0, n), dtype, device, Category::data),
           Tensor::empty({n}, DType::i32, device, Category::data)};
 }
@@ -32,6 +31,9 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   check(dataset.images.shape().rank() == 4 && dataset.images.size(0) == dataset.size(),
         "data set '{}': expected images [N, C, H, W] and labels [N], got {} and {}", dataset.name,
         dataset.images.shape(), dataset.labels.shape());
+  check(options.device == Device::meta || dataset.images.device() != Device::meta,
+        "data set '{}' is on the meta device: it has no samples for the {} device", dataset.name,
+        name(options.device));
   const int64_t m = options.micro_batch_size, E = options.effective_batch_size;
   check(m >= 1, "a micro-batch has at least 1 sample, got {}", m);
   check(E >= m,
@@ -48,7 +50,7 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
 
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle) {
   std::iota(order.begin(), order.end(), 0);
-  if (shuffle == Shuffle::no) return;
+  if (shuffle == Shuffle::off) return;
   RandomStream random(seed, order_stream + static_cast<uint64_t>(epoch));
   for (size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
@@ -76,21 +78,28 @@ void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> sampl
   });
 }
 
-Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype) {
-  Samples out = empty_samples(dataset, static_cast<int64_t>(samples.size()), dtype);
-  if (dataset.images.device() == Device::cpu) gather(out, dataset, samples);
+Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) {
+  check(0 <= begin && begin <= end && end <= dataset.size(),
+        "samples [{}, {}) are not within the {} of data set '{}'", begin, end, dataset.size(),
+        dataset.name);
+  const Device device = dataset.images.device();
+  Samples out = empty_samples(dataset, end - begin, dtype, device);
+  if (device == Device::meta) return out;
+  std::vector<int32_t> samples(static_cast<size_t>(end - begin));
+  std::iota(samples.begin(), samples.end(), static_cast<int32_t>(begin));
+  gather(out, dataset, samples);
   return out;
 }
 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(dataset),
       options_(checked(options, dataset)),
-      device_(dataset.images.device()),
       group_size_(std::max<int64_t>(1, group_samples / options.micro_batch_size)),
-      order_(Tensor::empty({dataset.size()}, DType::i32, device_, Category::data)) {
+      order_(Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data)) {
   const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
-  for (Samples& slot : slots_) slot = empty_samples(dataset, capacity, options.dtype);
-  if (device_ == Device::cpu) thread_ = std::thread(&Loader::prepare_groups, this);
+  for (Samples& slot : slots_)
+    slot = empty_samples(dataset, capacity, options.dtype, options.device);
+  if (options_.device == Device::cpu) thread_ = std::thread(&Loader::prepare_groups, this);
 }
 
 Loader::~Loader() {
@@ -136,7 +145,7 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   groups_ = 0;
   changed_.wait(lock, [&] { return !preparing_; });
   // The thread now sleeps until groups_ is set again: everything it reads may change.
-  if (device_ == Device::cpu)
+  if (options_.device == Device::cpu)
     epoch_order(order_.span<int32_t>(), options_.seed, epoch, options_.shuffle);
   first_window_ = first_window;
   position_ = 0;
@@ -179,7 +188,7 @@ void Loader::prepare_groups() {
 }
 
 void Loader::wait_for_group(int64_t g) {
-  if (device_ == Device::meta) return;
+  if (options_.device == Device::meta) return;
   std::unique_lock lock(mutex_);
   released_ = g;
   changed_.notify_all();

@@ -12,7 +12,7 @@
 
 namespace accrue {
 
-enum class Shuffle { no, yes };
+enum class Shuffle { off, on };
 
 // The samples of an epoch in the order they are used: a function of (N, seed, epoch) alone, so that
 // no split into micro-batches and no resumption changes it. N = order.size().
@@ -27,14 +27,15 @@ struct Samples {
 // images[k] = dataset.images[samples[k]], labels[k] = dataset.labels[samples[k]], into tensors that
 // exist. Throws Error when a sample or its label is out of range.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
-// The same into new tensors (Category::data) on the data set's device.
-Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype);
+// Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
+Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
 
 struct LoaderOptions {
   int64_t effective_batch_size = 64;
   int64_t micro_batch_size = 64;
   uint64_t seed = 0;
-  Shuffle shuffle = Shuffle::yes;
+  Shuffle shuffle = Shuffle::on;
+  Device device = Device::cpu;  // of the micro-batches
   DType dtype = DType::f32;
 };
 
@@ -49,10 +50,11 @@ struct MicroBatch : Samples {
 // with an exact remainder; the last window may be short.
 //
 // A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data).
-// On Device::meta (the data set's device) the same bytes are charged and nothing is done.
+// On Device::meta the same bytes are charged and nothing is done.
 class Loader {
  public:
-  // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N.
+  // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N, or for a
+  // data set on Device::meta whose micro-batches are wanted elsewhere.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -85,7 +87,6 @@ class Loader {
 
   const Dataset dataset_;
   const LoaderOptions options_;
-  const Device device_;
   const int64_t group_size_;
   Tensor order_;  // i32 [N]
   Samples slots_[2];

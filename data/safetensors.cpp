@@ -1,12 +1,9 @@
 #include "data/safetensors.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "data/atomic_file.h"
@@ -95,7 +92,7 @@ class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path) {}
 
-  SafetensorsFile read(Category category);
+  NamedTensors read(Category category, Metadata* metadata);
 
  private:
   template <class... Args>
@@ -106,7 +103,7 @@ class Reader {
   }
 
   json read_header();
-  Metadata metadata(const json& header) const;
+  Metadata read_metadata(const json& header) const;
   Entry entry(const std::string& name, const json& value) const;
   DType dtype(const std::string& name, const json& value) const;
   Shape shape(const std::string& name, const json& value) const;
@@ -151,7 +148,7 @@ json Reader::read_header() {
   }
 }
 
-Metadata Reader::metadata(const json& header) const {
+Metadata Reader::read_metadata(const json& header) const {
   Metadata result;
   if (!header.contains(metadata_key)) return result;
   const json& entries = header[metadata_key];
@@ -223,10 +220,11 @@ void Reader::check_layout(const std::vector<Entry>& entries) const {
   require(end == data_bytes_, "the tensors end at byte {} of {} bytes of data", end, data_bytes_);
 }
 
-SafetensorsFile Reader::read(Category category) {
+NamedTensors Reader::read(Category category, Metadata* metadata) {
   const json header = read_header();
-  SafetensorsFile result;
-  result.metadata = metadata(header);
+  const Metadata texts = read_metadata(header);
+  if (metadata) *metadata = texts;
+  NamedTensors result;
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items())
     if (name != metadata_key) entries.push_back(entry(name, value));
@@ -235,24 +233,16 @@ SafetensorsFile Reader::read(Category category) {
   for (const Entry& e : entries) {
     Tensor tensor = Tensor::empty(e.shape, e.dtype, Device::cpu, category);
     require(file_.read(bytes_of(tensor)) == tensor.bytes(), "the file shrank while it was read");
-    result.tensors.emplace_back(e.name, std::move(tensor));
+    result.emplace_back(e.name, std::move(tensor));
   }
   return result;
 }
 
 }  // namespace
 
-const Tensor& SafetensorsFile::at(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const auto& [other, tensor] : tensors) {
-    if (other == name) return tensor;
-    names.push_back(other);
-  }
-  fail("there is no tensor '{}' in the file; it holds {}", name, fmt::join(names, ", "));
-}
-
-SafetensorsFile read_safetensors(const std::filesystem::path& path, Category category) {
-  return Reader(path).read(category);
+NamedTensors read_safetensors(const std::filesystem::path& path, Category category,
+                              Metadata* metadata) {
+  return Reader(path).read(category, metadata);
 }
 
 }  // namespace accrue

@@ -26,19 +26,12 @@ using Metadata = std::map<std::string, std::string>;
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const Metadata& metadata = {});
 
-struct SafetensorsFile {
-  NamedTensors tensors;  // in the order of their data
-  Metadata metadata;
-
-  // Throws Error with the names that there are if there is no such tensor.
-  const Tensor& at(const std::string& name) const;
-};
-
-// Reads a whole file into tensors on the CPU. Nothing is allocated for elements before the header
-// is known to agree with the size of the file.
-// Throws Error, naming the file, what was expected and what was found, for anything that the format
-// does not allow or that accrue cannot hold (another dtype, more than five dimensions).
-SafetensorsFile read_safetensors(const std::filesystem::path& path,
-                                 Category category = Category::parameters);
+// Reads a whole file into tensors on the CPU, in the order of their data. Nothing is allocated for
+// elements before the header is known to agree with the size of the file. Throws Error, naming the
+// file, what was expected and what was found, for anything that the format does not allow or that
+// accrue cannot hold (another dtype, more than five dimensions).
+NamedTensors read_safetensors(const std::filesystem::path& path,
+                              Category category = Category::parameters,
+                              Metadata* metadata = nullptr);
 
 }  // namespace accrue

@@ -1,0 +1,203 @@
+// The loader: windows, micro-batches, order, prefetching.
+
+#include <algorithm>
+#include <set>
+
+#include "data/digits.h"
+#include "data/loader.h"
+#include "tests/catch.h"
+
+namespace accrue::test {
+namespace {
+
+// Sample i is one pixel of value i, labelled i % 10.
+Dataset counting(int64_t N) {
+  std::vector<uint8_t> pixels;
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < N; ++i) {
+    pixels.push_back(static_cast<uint8_t>(i));
+    labels.push_back(static_cast<int32_t>(i % 10));
+  }
+  return {"counting", "test", Tensor::from(pixels, {N, 1, 1, 1}), Tensor::from(labels, {N}), 10};
+}
+
+std::vector<int32_t> order_of(int64_t N, uint64_t seed, int64_t epoch, Shuffle shuffle) {
+  std::vector<int32_t> order(static_cast<size_t>(N));
+  epoch_order(order, seed, epoch, shuffle);
+  return order;
+}
+
+// What a loader yields from here to the end of the epoch.
+struct Epoch {
+  std::vector<int32_t> samples;
+  std::vector<int64_t> micro_batches;  // sizes
+  std::vector<int64_t> windows;        // sizes, where windows end
+};
+
+Epoch run(Loader& loader) {
+  Epoch epoch;
+  int64_t in_window = 0;
+  while (const MicroBatch* part = loader.next()) {
+    const auto samples = part->samples.span<int32_t>(), labels = part->labels.span<int32_t>();
+    const auto images = part->images.span<float>();
+    REQUIRE(part->images.shape() == Shape{part->labels.size(0), 1, 1, 1});
+    for (size_t k = 0; k < samples.size(); ++k) {
+      REQUIRE(labels[k] == samples[k] % 10);
+      REQUIRE(images[k] == (static_cast<float>(samples[k]) / 255 - 0.5f) / 0.5f);
+      epoch.samples.push_back(samples[k]);
+    }
+    epoch.micro_batches.push_back(part->labels.size(0));
+    in_window += part->labels.size(0);
+    REQUIRE((in_window == part->window_size) == part->ends_window);
+    if (part->ends_window) epoch.windows.push_back(std::exchange(in_window, 0));
+  }
+  REQUIRE(in_window == 0);
+  REQUIRE(loader.next() == nullptr);
+  return epoch;
+}
+
+Epoch run(const Dataset& data, LoaderOptions options, int64_t epoch = 0, int64_t window = 0) {
+  Loader loader(data, options);
+  loader.start_epoch(epoch, window);
+  return run(loader);
+}
+
+}  // namespace
+
+TEST_CASE("the order of an epoch is a permutation that seed and epoch choose", "[data]") {
+  const auto order = order_of(1000, 1, 0, Shuffle::on);
+  REQUIRE(std::set(order.begin(), order.end()).size() == 1000);
+  REQUIRE(std::ranges::max(order) == 999);
+  REQUIRE(order == order_of(1000, 1, 0, Shuffle::on));
+  REQUIRE(order != order_of(1000, 2, 0, Shuffle::on));
+  REQUIRE(order != order_of(1000, 1, 1, Shuffle::on));
+  const auto plain = order_of(5, 1, 0, Shuffle::off);
+  REQUIRE(plain == std::vector<int32_t>{0, 1, 2, 3, 4});
+
+  // Every position is equally likely to hold sample 0: chi-squared with 9 degrees of freedom is
+  // above 40 with probability 1e-5, and the seeds are fixed.
+  std::vector<double> counts(10);
+  for (uint64_t seed = 0; seed < 10'000; ++seed) {
+    const auto shuffled = order_of(10, seed, 3, Shuffle::on);
+    ++counts[static_cast<size_t>(std::ranges::find(shuffled, 0) - shuffled.begin())];
+  }
+  double chi_squared = 0;
+  for (const double n : counts) chi_squared += (n - 1000) * (n - 1000) / 1000;
+  REQUIRE(chi_squared < 40);
+}
+
+TEST_CASE("every split yields the same samples in the same windows", "[data]") {
+  const Dataset data = counting(200);
+  const auto order = order_of(200, 9, 2, Shuffle::on);
+  for (const int64_t m : {1, 3, 16, 24, 32, 64}) {
+    INFO("micro-batch " << m);
+    const Epoch epoch =
+        run(data, {.effective_batch_size = 64, .micro_batch_size = m, .seed = 9}, 2);
+    REQUIRE(epoch.samples == order);
+    REQUIRE(epoch.windows == std::vector<int64_t>{64, 64, 64, 8});
+  }
+  const Epoch uneven = run(data, {.effective_batch_size = 64, .micro_batch_size = 24});
+  REQUIRE(uneven.micro_batches == std::vector<int64_t>{24, 24, 16, 24, 24, 16, 24, 24, 16, 8});
+}
+
+TEST_CASE("the loader divides every size exactly", "[data]") {
+  for (const int64_t N : {1, 2, 7, 33, 70}) {
+    const Dataset data = counting(N);
+    for (int64_t E = 1; E <= N; E += 3) {
+      for (int64_t m = 1; m <= E; m += 2) {
+        INFO("N " << N << ", E " << E << ", m " << m);
+        const Epoch epoch = run(data, {.effective_batch_size = E, .micro_batch_size = m});
+        REQUIRE(epoch.samples == order_of(N, 0, 0, Shuffle::on));
+        REQUIRE(std::ranges::max(epoch.micro_batches) == std::min(m, E));
+        for (size_t w = 0; w + 1 < epoch.windows.size(); ++w) REQUIRE(epoch.windows[w] == E);
+        REQUIRE(std::ssize(epoch.micro_batches) == N / E * ((E + m - 1) / m) + (N % E + m - 1) / m);
+      }
+    }
+  }
+}
+
+TEST_CASE("the loader goes to any window, and starts again at any time", "[data]") {
+  const Dataset data = counting(200);
+  Loader loader(data, {.effective_batch_size = 50, .micro_batch_size = 8, .seed = 4});
+  REQUIRE(loader.windows_per_epoch() == 4);
+  const auto order = order_of(200, 4, 1, Shuffle::on);
+  for (int64_t w = 0; w <= 4; ++w) {
+    loader.start_epoch(0);
+    for (int64_t k = 0; k < 3 * w; ++k) loader.next();  // left in the middle
+    loader.start_epoch(1, w);
+    REQUIRE(run(loader).samples == std::vector(order.begin() + 50 * w, order.end()));
+  }
+  REQUIRE_ERROR(loader.start_epoch(0, 5), "window 5 does not exist");
+  Loader idle(data, {});
+  REQUIRE_ERROR(idle.next(), "before start_epoch");
+}
+
+TEST_CASE("bad loader options are refused", "[data]") {
+  const Dataset data = counting(100);
+  const auto load = [&](int64_t E, int64_t m) {
+    Loader(data, {.effective_batch_size = E, .micro_batch_size = m});
+  };
+  REQUIRE_ERROR(load(64, 0), "at least 1 sample, got 0");
+  REQUIRE_ERROR(load(0, 1), "effective batch of 0 cannot be made of micro-batches of 1");
+  REQUIRE_ERROR(load(16, 32), "effective batch of 16 cannot be made of micro-batches of 32");
+  REQUIRE_ERROR(load(101, 1), "more than the 100 samples of data set 'counting'");
+  REQUIRE_ERROR(Loader(data.on_meta(), {}), "is on the meta device");
+}
+
+TEST_CASE("what goes wrong in the loader's thread surfaces in next()", "[data]") {
+  Dataset data = counting(200);
+  data.labels.span<int32_t>()[150] = 10;
+  Loader loader(data,
+                {.effective_batch_size = 50, .micro_batch_size = 50, .shuffle = Shuffle::off});
+  loader.start_epoch(0);
+  for (int k = 0; k < 3; ++k) REQUIRE(loader.next() != nullptr);
+  REQUIRE_ERROR(loader.next(), "sample 150 has label 10, expected 0 to 9");
+  REQUIRE_ERROR(loader.next(), "sample 150 has label 10");
+  loader.start_epoch(0);
+  REQUIRE(loader.next() != nullptr);
+}
+
+TEST_CASE("the loader takes the same memory on meta, and none that grows", "[data]") {
+  const Dataset data = make_digits(Split::test);
+  const Dataset shape = data.on_meta();
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const int64_t m : {1, 7, 64}) {
+      const auto bytes_for = [&](const Dataset& set, Device device) {
+        const size_t before = ledger(device).current().total();
+        Loader loader(
+            set,
+            {.effective_batch_size = 64, .micro_batch_size = m, .device = device, .dtype = dtype});
+        const size_t bytes = ledger(device).current().total() - before;
+        ledger(device).reset_peak();
+        loader.start_epoch(0);
+        int64_t samples = 0;
+        while (const MicroBatch* part = loader.next()) samples += part->images.size(0);
+        REQUIRE(samples == set.size());
+        REQUIRE(ledger(device).peak().total() == before + bytes);
+        return bytes;
+      };
+      const size_t measured = bytes_for(data, Device::cpu);
+      REQUIRE(bytes_for(shape, Device::meta) == measured);
+      const size_t sample = 784 * size_of(dtype);
+      REQUIRE(measured > 2 * static_cast<size_t>(m) * sample);
+      REQUIRE(measured < 2 * 65 * sample + 4 * 2000 + 1024);
+    }
+  }
+}
+
+TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
+  const Dataset data = counting(200);
+  const Samples part = gather(data, 100, 200, DType::f64);
+  REQUIRE(part.images.shape() == Shape{100, 1, 1, 1});
+  for (size_t k = 0; k < 100; ++k) {
+    REQUIRE(part.images.span<double>()[k] == (double(100 + k) / 255 - 0.5) / 0.5);
+    REQUIRE(part.labels.span<int32_t>()[k] == int32_t(k % 10));
+  }
+  REQUIRE_ERROR(gather(data, 100, 201), "[100, 201) are not within the 200");
+  Samples out = gather(data, 0, 2);
+  REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{200}), "sample 200 is not in data set");
+  REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{0, 1, 2}), "3 samples do not fit");
+  REQUIRE(gather(data.on_meta(), 0, 3).images.shape() == Shape{3, 1, 1, 1});
+}
+
+}  // namespace accrue::test
