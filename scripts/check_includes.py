@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Checks that each part of accrue includes, and links to, only the parts below it.
+
+    core <- kernels <- layers;  core, kernels <- optim;  core <- data;  all <- apps, tests
+
+A quoted include names a file of this project by its path from the root, and that file exists.
+"""
+
+import pathlib
+import re
+import sys
+
+PARTS = ("core", "kernels", "layers", "optim", "data")
+MAY_USE = {
+    "core": {"core"},
+    "kernels": {"core", "kernels"},
+    "layers": {"core", "kernels", "layers"},
+    "optim": {"core", "kernels", "optim"},
+    "data": {"core", "data"},
+    "apps": {*PARTS, "apps"},
+    "tests": {*PARTS, "apps", "tests"},
+}
+SOURCES = {".h", ".cpp", ".cuh", ".cu"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
+
+
+def include_error(root, part, line):
+    found = INCLUDE.match(line)
+    if not found:
+        return None
+    quoted, path = found.group(1) == '"', found.group(2)
+    used = path.split("/")[0]
+    if used in MAY_USE and "/" in path:
+        if used not in MAY_USE[part]:
+            return f"{part} must not include {path}: it may use {', '.join(sorted(MAY_USE[part]))}"
+        return None if (root / path).is_file() else f"no file {path}"
+    if quoted:
+        return f'"{path}" is not a path from the root of the project'
+    return None
+
+
+def link_error(part, line):
+    above = [used for used in LINK.findall(line.split("#")[0]) if used not in MAY_USE[part]]
+    if above:
+        return f"{part} must not link to {', '.join(above)}"
+    return None
+
+
+def errors(root):
+    for part in MAY_USE:
+        for path in sorted((root / part).rglob("*")):
+            if path.suffix in SOURCES:
+                check = lambda line: include_error(root, part, line)
+            elif path.name == "CMakeLists.txt":
+                check = lambda line: link_error(part, line)
+            else:
+                continue
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                error = check(line)
+                if error:
+                    yield f"{path.relative_to(root)}:{number}: {error}"
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    if len(sys.argv) > 1:
+        root = pathlib.Path(sys.argv[1]).resolve()
+    found = list(errors(root))
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

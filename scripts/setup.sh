@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Installs what accrue is built with: Debian or Ubuntu packages, only those that are missing.
+set -euo pipefail
+
+readonly cmake_needed=3.25
+readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
+                             catch2)
+# Without these the build goes on: slower, or with one check less.
+readonly optional_libraries=(libdnnl-dev)
+
+usage() {
+  cat <<END
+Usage: scripts/setup.sh [--dry-run]
+Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
+  --dry-run  say what would be done and do nothing
+END
+}
+
+say() { echo "setup: $*"; }
+warn() { echo "setup: warning: $*" >&2; }
+fail() { echo "setup: error: $*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+dry_run=false
+for argument in "$@"; do
+  case $argument in
+    --dry-run) dry_run=true ;;
+    -h | --help) usage; exit ;;
+    *) usage >&2; fail "unknown option '$argument'" ;;
+  esac
+done
+
+cmake_version() { cmake --version | sed -n 's/^cmake version \([0-9.]*\).*/\1/p'; }
+
+cmake_is_new_enough() {
+  have cmake && printf '%s\n' "$cmake_needed" "$(cmake_version)" | sort --version-sort --check=quiet
+}
+
+# not_installed PACKAGE...: those that dpkg does not hold, one a line.
+not_installed() {
+  local -A installed=()
+  local package status
+  while read -r package status; do
+    [[ $status == *ok\ installed ]] && installed[$package]=1
+  done < <(dpkg-query --show --showformat='${Package} ${Status}\n' "$@" 2>/dev/null)
+  for package in "$@"; do
+    [[ -n ${installed[$package]:-} ]] || echo "$package"
+  done
+}
+
+missing_tools() {
+  have g++ || echo g++
+  cmake_is_new_enough || echo cmake
+  have ninja || echo ninja-build
+  have python3 || echo python3
+}
+
+if ! have apt-get || ! have dpkg-query; then
+  fail "this system has no apt-get; install what these Debian packages hold by other means," \
+       "then build with cmake --preset release: g++ cmake (>= $cmake_needed) ninja-build python3" \
+       "${required_libraries[*]} (optional: ${optional_libraries[*]} clang-format-14)"
+fi
+
+mapfile -t required < <(missing_tools; not_installed "${required_libraries[@]}")
+mapfile -t optional < <(
+  not_installed "${optional_libraries[@]}"
+  have clang-format-14 || have clang-format || echo clang-format-14)
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  as_root=(sudo)
+  [[ -t 0 ]] || as_root+=(--non-interactive)
+fi
+may_install() { [[ ${#as_root[@]} -eq 0 ]] || have sudo; }
+
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get --quiet --quiet -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
+}
+
+apt_offers() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
+
+# Without lists apt knows no package at all; old ones do for optional packages.
+apt_lists_wanted() {
+  [[ ${#required[@]} -gt 0 ]] || ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null
+}
+
+install_required() {
+  [[ ${#required[@]} -gt 0 ]] || return 0
+  local package
+  for package in "${required[@]}"; do
+    apt_offers "$package" ||
+      fail "apt offers no package $package (no network? on Ubuntu: is 'universe' enabled?)"
+  done
+  say "installing ${required[*]}"
+  apt install --yes --no-install-recommends "${required[@]}" ||
+    fail "apt-get could not install ${required[*]} (no network? its own message is above)"
+}
+
+install_optional() {
+  local package
+  for package in "${optional[@]}"; do
+    if ! apt_offers "$package"; then
+      warn "apt offers no $package; going on without it"
+    elif say "installing $package" && ! apt install --yes --no-install-recommends "$package"; then
+      warn "apt-get could not install $package; going on without it"
+    fi
+  done
+}
+
+if [[ ${#required[@]} -eq 0 && ${#optional[@]} -eq 0 ]]; then
+  say "everything is installed"
+  exit
+fi
+if have cmake && ! cmake_is_new_enough; then
+  say "cmake $(cmake_version) is too old: $cmake_needed or newer is needed"
+fi
+if $dry_run; then
+  may_install || say "neither root nor sudo: nothing could be installed"
+  ! apt_lists_wanted || say "would run ${as_root[*]:+sudo }apt-get update"
+  [[ ${#required[@]} -eq 0 ]] || say "would install ${required[*]}"
+  [[ ${#optional[@]} -eq 0 ]] || say "would install, or go on without: ${optional[*]}"
+  exit
+fi
+if ! may_install; then
+  [[ ${#required[@]} -eq 0 ]] ||
+    fail "packages are missing and there is no sudo; as root, run once:" \
+         "apt-get install ${required[*]} ${optional[*]}"
+  warn "no sudo to install ${optional[*]}; going on without"
+  exit 0
+fi
+
+if apt_lists_wanted; then
+  apt update || warn "apt-get update failed (no network?); going on with the lists at hand"
+fi
+install_required
+install_optional
+cmake_is_new_enough ||
+  fail "cmake $(cmake_version) is too old and apt offers no newer one;" \
+       "$cmake_needed or newer is at https://apt.kitware.com and https://cmake.org/download"
+say "done"
