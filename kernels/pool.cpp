@@ -1,5 +1,7 @@
 #include "kernels/pool.h"
 
+#include <array>
+
 #include "kernels/backend.h"
 
 namespace accrue {
@@ -17,22 +19,57 @@ void for_each_window(const Shape& x, const Shape& y, int64_t stride, int64_t beg
         body((plane * H + h * stride) * W + w * stride, (plane * GH + h) * GW + w);
 }
 
+// `count` windows side by side, the first at x in rows of W pixels.
+template <class T, class Kernel, class Stride>
+void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W, Kernel kernel,
+                    Stride stride) {
+  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // as wide as T: one mask
+  constexpr int64_t chunk = 64;
+  for (int64_t begin = 0; begin < count; begin += chunk) {
+    const int64_t size = std::min(chunk, count - begin);
+    Index at[chunk];
+    for (int64_t w = 0; w < size; ++w) {
+      const T* window = x + (begin + w) * stride;
+      T best = window[0];
+      Index best_at = 0;
+      for (int64_t i = 0; i < kernel; ++i)
+        for (int64_t j = 0; j < kernel; ++j) {
+          const T v = window[i * W + j];
+          const bool wins = (v > best) | (v != v);
+          best = wins ? v : best;
+          best_at = wins ? static_cast<Index>(i * kernel + j) : best_at;
+        }
+      y[begin + w] = best;
+      at[w] = best_at;
+    }
+    for (int64_t w = 0; w < size; ++w) winner[begin + w] = static_cast<uint8_t>(at[w]);
+  }
+}
+
+template <class T>
+void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, int64_t end) {
+  constexpr int64_t vector = 16;
+  const int64_t H = x.shape[2], W = x.shape[3], GH = y.shape[2], GW = y.shape[3];
+  for (int64_t row = begin; row < end; ++row) {
+    T* out = y.as<T>() + row * GW;
+    uint8_t* at = winner.as<uint8_t>() + row * GW;
+    const T* in = x.as<T>() + (row / GH * H + row % GH * s.stride) * W;
+    if (s.kernel == 2 && s.stride == 2) {
+      // The usual case with constants, so that it is vectorised, and in whole vectors: what they
+      // write past the row's end, the next row overwrites.
+      const int64_t count = std::min((GW + vector - 1) / vector * vector, (end - row) * GW);
+      using Two = std::integral_constant<int64_t, 2>;
+      max_of_windows(out, at, in, count, W, Two{}, Two{});
+    } else {
+      max_of_windows(out, at, in, GW, W, s.kernel, s.stride);
+    }
+  }
+}
+
 void max_pool2d(View y, View winner, View x, Pool2dShape s) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    const int64_t W = x.shape[3];
-    parallel_for(x.shape.numel(0, 2), x.shape.numel(2, 4), [&](int64_t begin, int64_t end) {
-      for_each_window(x.shape, y.shape, s.stride, begin, end, [&](int64_t in, int64_t out) {
-        const T* window = x.as<T>() + in;
-        T best = window[0];
-        int64_t best_at = 0;
-        for (int64_t i = 0; i < s.kernel; ++i)
-          for (int64_t j = 0; j < s.kernel; ++j) {
-            const T v = window[i * W + j];
-            if (v > best || v != v) best = v, best_at = i * s.kernel + j;
-          }
-        y.as<T>()[out] = best;
-        winner.as<uint8_t>()[out] = static_cast<uint8_t>(best_at);
-      });
+    parallel_for(y.shape.numel(0, 3), x.shape[3] * s.kernel, [&](int64_t begin, int64_t end) {
+      max_pool2d_rows<T>(y, winner, x, s, begin, end);
     });
   });
 }
@@ -47,11 +84,16 @@ void zero_planes(GradTarget dx, int64_t begin, int64_t end) {
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
+    std::array<int64_t, 256> offset_of;  // of a winner from its window's first pixel
+    for (int64_t i = 0; i < s.kernel * s.kernel; ++i)
+      offset_of[static_cast<size_t>(i)] = i / s.kernel * shape[3] + i % s.kernel;
+    T* out = dx.grad.as<T>();
+    const T* in = dy.as<T>();
+    const uint8_t* at = winner.as<uint8_t>();
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
-      for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t in, int64_t out) {
-        const int64_t at = winner.as<uint8_t>()[out];
-        dx.grad.as<T>()[in + at / s.kernel * shape[3] + at % s.kernel] += dy.as<T>()[out];
+      for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t pixel, int64_t window) {
+        out[pixel + offset_of[at[window]]] += in[window];
       });
     });
   });

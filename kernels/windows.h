@@ -17,26 +17,28 @@ struct Padding {
 //   (gh * stride - padding + kh * dilation, gw * stride - padding + kw * dilation),
 // and zeros where these lie outside. A convolution's x is the image and its y the grid; a
 // transposed convolution's x is the grid and its y the image. Weights are w [O, C, KH, KW] in both.
+// With col[k, n, p] the pixel that cell p of image n sees through tap k = (c, kh, kw), the three
+// products below are all that either needs, forward and backward.
 struct Windows {
   int64_t C, H, W, O, GH, GW, KH, KW, stride, padding, dilation;
 
-  int64_t taps() const { return C * KH * KW; }
-  int64_t cells() const { return GH * GW; }
+  int64_t area() const { return KH * KW; }
+  int64_t taps() const { return C * area(); }
 };
 
-// Scratch for one call of a kernel below on N images. The column buffer is a tile that fits the
-// cache, never the columns of a whole micro-batch.
-Tensor windows_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
+// Scratch for one call on N images: for each thread a zero-padded band of one image or grid and
+// its result. correlate_workspace has partial weight gradients besides.
+Tensor gather_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
+Tensor scatter_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
+Tensor correlate_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
 
 namespace cpu {
-
-// With col[k, n, p] the pixel that cell p of image n sees through tap k = (c, kh, kw):
 
 // grid[n, o, p] = act(sum_k w[o, k] * col[k, n, p] + b[o]) + beta * grid[n, o, p]; b may be empty.
 void gather_windows(GradTarget grid, View image, View w, View b, Activation activation,
                     const Windows& windows, View workspace);
-// image = b[c] + sum over all (k, p) that see the pixel of sum_o w[o, k] * grid[n, o, p]
-//         + beta * image; b may be empty.
+// image[n, c, :] = b[c] + the sum over all (k, p) that see a pixel of sum_o w[o, k] * grid[n, o, p]
+//                  + beta * image[n, c, :]; b may be empty.
 void scatter_windows(GradTarget image, View grid, View w, View b, const Windows& windows,
                      View workspace);
 // w[o, k] = sum_(n, p) grid[n, o, p] * col[k, n, p] + beta * w[o, k].

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+namespace accrue::cpu {
+
+// Elements of a vector register. GCC's vector types are plain C++ for it and for Clang, on any
+// processor.
+#ifdef __AVX512F__
+inline constexpr int vector_bytes = 64, vector_registers = 32;
+#else
+inline constexpr int vector_bytes = 32, vector_registers = 16;
+#endif
+template <class T>
+inline constexpr int64_t lanes = vector_bytes / sizeof(T);
+
+// A matrix product whose operands are found through tables of offsets, so that a convolution's
+// columns are read where they lie in the image and never written out:
+//   c[m * N + n] = sum_k a[a_row[m] + a_col[k]] * b[b_row[k] + n]   (+ c[m * N + n])
+// for m < M and n < N, N a multiple of lanes<T>.
+struct IndirectGemm {
+  int64_t M, N, K;
+  const int32_t *a_row, *a_col, *b_row;
+};
+enum class Result { write, add };
+
+// One thread.
+template <class T>
+void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result);
+
+// out[j * stride + i] = in[i * in_stride + j] for i < rows, j < columns; zero for rows <= i <
+// stride. stride is a multiple of lanes<T>.
+template <class T>
+void transpose(T* out, int64_t stride, const T* in, int64_t in_stride, int64_t rows,
+               int64_t columns);
+
+}  // namespace accrue::cpu
