@@ -4,7 +4,7 @@
 
 #include "kernels/backend.h"
 
-namespace accrue {
+namespace accrue::formula {
 
 // The pointwise formulas, written once for every device: y = f(x) and df/dx, the latter from
 // whichever of x and y its op keeps.
@@ -84,4 +84,4 @@ struct Silu {
   }
 };
 
-}  // namespace accrue
+}  // namespace accrue::formula

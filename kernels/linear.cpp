@@ -25,7 +25,7 @@ void add_bias(View y, View b, Activation activation) {
         if (bias)
           for (int64_t o = 0; o < O; ++o) row[o] += bias[o];
         if (activation == Activation::relu)
-          for (int64_t o = 0; o < O; ++o) row[o] = Relu{}(row[o]);
+          for (int64_t o = 0; o < O; ++o) row[o] = formula::Relu{}(row[o]);
       }
     });
   });

@@ -55,14 +55,14 @@ Tensor pointwise(std::string_view op, Tensor x, F f, Keeps keeps) {
 
 }  // namespace
 
-Tensor relu(Tensor x) { return pointwise("relu", std::move(x), Relu{}, Keeps::y); }
+Tensor relu(Tensor x) { return pointwise("relu", std::move(x), formula::Relu{}, Keeps::y); }
 Tensor leaky_relu(Tensor x, double slope) {
   check(slope > 0, "[leaky_relu] slope is {}, expected more than 0", slope);
-  return pointwise("leaky_relu", std::move(x), LeakyRelu{slope}, Keeps::y);
+  return pointwise("leaky_relu", std::move(x), formula::LeakyRelu{slope}, Keeps::y);
 }
-Tensor gelu(const Tensor& x) { return pointwise("gelu", x, Gelu{}, Keeps::x); }
-Tensor sigmoid(Tensor x) { return pointwise("sigmoid", std::move(x), Sigmoid{}, Keeps::y); }
-Tensor tanh(Tensor x) { return pointwise("tanh", std::move(x), Tanh{}, Keeps::y); }
-Tensor silu(const Tensor& x) { return pointwise("silu", x, Silu{}, Keeps::x); }
+Tensor gelu(const Tensor& x) { return pointwise("gelu", x, formula::Gelu{}, Keeps::x); }
+Tensor sigmoid(Tensor x) { return pointwise("sigmoid", std::move(x), formula::Sigmoid{}, Keeps::y); }
+Tensor tanh(Tensor x) { return pointwise("tanh", std::move(x), formula::Tanh{}, Keeps::y); }
+Tensor silu(const Tensor& x) { return pointwise("silu", x, formula::Silu{}, Keeps::x); }
 
 }  // namespace accrue

@@ -1,6 +1,22 @@
 #include "layers/layers.h"
 
+#include "kernels/dropout.h"
+
 namespace accrue {
+namespace {
+
+// What stands between channels and kernel in a line about a convolution.
+std::string describe_filter(std::string_view kind, const Shape& w, int64_t in, int64_t out,
+                            int64_t stride, const Padding& padding) {
+  return fmt::format("{} {}x{} {} -> {}, stride {}, padding {}", kind, w[2], w[3], in, out, stride,
+                     padding.before);
+}
+
+std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
+  return fmt::format("{} {}x{}, stride {}", kind, shape.kernel, shape.kernel, shape.stride);
+}
+
+}  // namespace
 
 Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme)
     : activation_(activation),
@@ -30,10 +46,97 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape, InitS
   declare("bias", bias_);
 }
 
+Tensor Conv2d::forward(Tensor x, const Pass&) const {
+  return conv2d(x, weight_.tensor, bias_.tensor, shape_);
+}
+
 std::string Conv2d::describe() const {
   const Shape& w = weight_.shape;
-  return fmt::format("conv {}x{} {} -> {}, stride {}, padding {}", w[2], w[3], w[1], w[0],
-                     shape_.stride, shape_.padding.before);
+  return describe_filter("conv", w, w[1], w[0], shape_.stride, shape_.padding);
+}
+
+ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, int64_t kernel,
+                                 ConvTranspose2dShape shape, InitScheme scheme)
+    : shape_(shape),
+      weight_{{in, out, kernel, kernel},
+              weight_init(scheme, out * kernel * kernel, in * kernel * kernel),
+              {}},
+      bias_{{out}, Init::lecun_uniform(out * kernel * kernel), {}} {
+  declare("weight", weight_);
+  declare("bias", bias_);
+}
+
+Tensor ConvTranspose2d::forward(Tensor x, const Pass&) const {
+  return conv_transpose2d(x, weight_.tensor, bias_.tensor, shape_);
+}
+
+std::string ConvTranspose2d::describe() const {
+  const Shape& w = weight_.shape;
+  return describe_filter("transposed conv", w, w[0], w[1], shape_.stride, shape_.padding);
+}
+
+Embedding::Embedding(int64_t rows, int64_t features)
+    : weight_{{rows, features}, Init::normal(1), {}} {
+  declare("weight", weight_);
+}
+
+Tensor Embedding::forward(Tensor index, const Pass&) const {
+  return embedding(weight_.tensor, index);
+}
+
+std::string Embedding::describe() const {
+  return fmt::format("embedding {} x {}", weight_.shape[0], weight_.shape[1]);
+}
+
+Norm::Norm(int64_t channels)
+    : weight_{{channels}, Init::constant(1), {}}, bias_{{channels}, Init::constant(0), {}} {
+  declare("weight", weight_);
+  declare("bias", bias_);
+}
+
+Tensor LayerNorm::forward(Tensor x, const Pass&) const {
+  return layer_norm(x, weight_.tensor, bias_.tensor);
+}
+
+std::string LayerNorm::describe() const { return fmt::format("layer norm {}", weight_.shape[0]); }
+
+Tensor GroupNorm::forward(Tensor x, const Pass&) const {
+  return group_norm(x, groups_, weight_.tensor, bias_.tensor);
+}
+
+std::string GroupNorm::describe() const {
+  return fmt::format("group norm, {} groups of {} channels", groups_, weight_.shape[0] / groups_);
+}
+
+BatchNorm::BatchNorm(int64_t channels)
+    : Norm(channels), running_mean_{{channels}, 0, {}}, running_var_{{channels}, 1, {}} {
+  declare("running_mean", running_mean_);
+  declare("running_var", running_var_);
+}
+
+Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
+  return batch_norm(x, weight_.tensor, bias_.tensor,
+                    {.mean = running_mean_.tensor, .var = running_var_.tensor},
+                    pass.training() ? NormMode::train : NormMode::eval);
+}
+
+std::string BatchNorm::describe() const { return fmt::format("batch norm {}", weight_.shape[0]); }
+
+Tensor Dropout::forward(Tensor x, const Pass& pass) const {
+  if (!pass.training()) return x;
+  return dropout(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples});
+}
+
+std::string Dropout::describe() const { return fmt::format("dropout {}", p_); }
+
+std::string MaxPool2d::describe() const { return describe_pool("max-pool", shape_); }
+
+std::string AvgPool2d::describe() const { return describe_pool("average-pool", shape_); }
+
+std::string UpsampleNearest::describe() const { return fmt::format("nearest upsample x{}", factor_); }
+
+Tensor Flatten::forward(Tensor x, const Pass&) const {
+  return x.reshape({x.size(0), x.shape().numel(1, x.shape().rank())});
 }
 
 }  // namespace accrue

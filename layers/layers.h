@@ -1,20 +1,27 @@
 #pragma once
 
 #include "kernels/conv2d.h"
+#include "kernels/conv_transpose2d.h"
+#include "kernels/embedding.h"
 #include "kernels/linear.h"
+#include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/upsample.h"
 #include "layers/module.h"
 
 namespace accrue {
 
-// y = act(x W^T + b): kernels/linear.h. Weight [out, in], bias [out]. x [N, ...] is taken as rows
+// Layers: parameters and a short forward. The formulas, shapes and errors are those of the op each
+// one includes; parameter names and shapes are PyTorch's.
+
+// y = act(x W^T + b), kernels/linear.h. weight [out, in], bias [out]. x [N, ...] is taken as rows
 // of `in` elements.
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
          InitScheme scheme = InitScheme::standard);
-  Tensor forward(Tensor x, const Pass& pass) const override;
+  Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
@@ -23,14 +30,12 @@ class Linear : public Module {
   Parameter weight_, bias_;
 };
 
-// kernels/conv2d.h. Weight [out, in, kernel, kernel], bias [out].
+// weight [out, in, kernel, kernel], bias [out]
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
          InitScheme scheme = InitScheme::standard);
-  Tensor forward(Tensor x, const Pass&) const override {
-    return conv2d(x, weight_.tensor, bias_.tensor, shape_);
-  }
+  Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
 
  private:
@@ -38,17 +43,120 @@ class Conv2d : public Module {
   Parameter weight_, bias_;
 };
 
-// kernels/pool.h
+// weight [in, out, kernel, kernel], bias [out]
+class ConvTranspose2d : public Module {
+ public:
+  ConvTranspose2d(int64_t in, int64_t out, int64_t kernel, ConvTranspose2dShape shape = {},
+                  InitScheme scheme = InitScheme::standard);
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override;
+
+ private:
+  ConvTranspose2dShape shape_;
+  Parameter weight_, bias_;
+};
+
+// weight [rows, features]; its input is i32 [N].
+class Embedding : public Module {
+ public:
+  Embedding(int64_t rows, int64_t features);
+  Tensor forward(Tensor index, const Pass&) const override;
+  std::string describe() const override;
+
+ private:
+  Parameter weight_;
+};
+
+// A norm with a learned scale (weight, initially 1) and shift (bias, initially 0) per channel.
+class Norm : public Module {
+ protected:
+  explicit Norm(int64_t channels);
+  Parameter weight_, bias_;
+};
+
+class LayerNorm : public Norm {
+ public:
+  explicit LayerNorm(int64_t features) : Norm(features) {}
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override;
+};
+
+class GroupNorm : public Norm {
+ public:
+  GroupNorm(int64_t groups, int64_t channels) : Norm(channels), groups_(groups) {}
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override;
+
+ private:
+  int64_t groups_;
+};
+
+// Without scale and shift, as PyTorch's default.
+class InstanceNorm : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }
+  std::string describe() const override { return "instance norm"; }
+};
+
+// Its statistics are those of the micro-batch, so training depends on the split.
+class BatchNorm : public Norm {
+ public:
+  explicit BatchNorm(int64_t channels);
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+
+ private:
+  Buffer running_mean_, running_var_;
+};
+
+// kernels/dropout.h, keyed by the pass; the identity in evaluation. `layer` tells the dropouts of
+// one model apart.
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+
+ private:
+  double p_;
+  uint32_t layer_;
+};
+
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(Pool2dShape shape) : shape_(shape) {}
   Tensor forward(Tensor x, const Pass&) const override { return max_pool2d(x, shape_); }
-  std::string describe() const override {
-    return fmt::format("max-pool {}x{} stride {}", shape_.kernel, shape_.kernel, shape_.stride);
-  }
+  std::string describe() const override;
 
  private:
   Pool2dShape shape_;
+};
+
+class AvgPool2d : public Module {
+ public:
+  explicit AvgPool2d(Pool2dShape shape) : shape_(shape) {}
+  Tensor forward(Tensor x, const Pass&) const override { return avg_pool2d(x, shape_); }
+  std::string describe() const override;
+
+ private:
+  Pool2dShape shape_;
+};
+
+class UpsampleNearest : public Module {
+ public:
+  explicit UpsampleNearest(int64_t factor) : factor_(factor) {}
+  Tensor forward(Tensor x, const Pass&) const override { return upsample_nearest(x, factor_); }
+  std::string describe() const override;
+
+ private:
+  int64_t factor_;
+};
+
+// [N, ...] to [N, C]; costs nothing.
+class Flatten : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override { return "flatten"; }
 };
 
 class Relu : public Module {
@@ -57,13 +165,38 @@ class Relu : public Module {
   std::string describe() const override { return "relu"; }
 };
 
-// [N, ...] to [N, C]; costs nothing.
-class Flatten : public Module {
+class LeakyRelu : public Module {
  public:
-  Tensor forward(Tensor x, const Pass&) const override {
-    return x.reshape({x.size(0), x.shape().numel(1, x.shape().rank())});
-  }
-  std::string describe() const override { return "flatten"; }
+  explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}
+  Tensor forward(Tensor x, const Pass&) const override { return leaky_relu(std::move(x), slope_); }
+  std::string describe() const override { return fmt::format("leaky relu {}", slope_); }
+
+ private:
+  double slope_;
+};
+
+class Gelu : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override { return gelu(x); }
+  std::string describe() const override { return "gelu"; }
+};
+
+class Sigmoid : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override { return sigmoid(std::move(x)); }
+  std::string describe() const override { return "sigmoid"; }
+};
+
+class Tanh : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override { return tanh(std::move(x)); }
+  std::string describe() const override { return "tanh"; }
+};
+
+class Silu : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override { return silu(x); }
+  std::string describe() const override { return "silu"; }
 };
 
 }  // namespace accrue

@@ -14,15 +14,15 @@ std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, Norm norm) {
   int64_t in = 1;
   for (const int64_t out : {16, 32}) {
     model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1}, options.init);
-    // if (norm == Norm::group) model->add<GroupNorm>(8, out);
-    // if (norm == Norm::batch) model->add<BatchNorm>(out);
+    if (norm == Norm::group) model->add<GroupNorm>(8, out);
+    if (norm == Norm::batch) model->add<BatchNorm>(out);
     model->add<MaxPool2d>(Pool2dShape{2});
     model->add<Relu>();
     in = out;
   }
   model->add<Flatten>();
   model->add<Linear>(in * 7 * 7, 128, Activation::relu, options.init);
-  // if (options.dropout > 0) model->add<Dropout>(options.dropout);
+  if (options.dropout > 0) model->add<Dropout>(options.dropout);
   model->add<Linear>(128, 10, Activation::none, options.init);
   return model;
 }
@@ -51,7 +51,7 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
   auto model = std::make_unique<Sequential>();
   for (size_t i = 0; i + 2 < sizes.size(); ++i)
     model->add<Linear>(sizes[i], sizes[i + 1], Activation::relu, init);
-  // if (dropout > 0) model->add<Dropout>(dropout);
+  if (dropout > 0) model->add<Dropout>(dropout);
   model->add<Linear>(sizes[sizes.size() - 2], sizes.back(), Activation::none, init);
   return model;
 }
