@@ -5,17 +5,17 @@
 namespace accrue {
 namespace {
 
-enum class Norm { none, group, batch };
+enum class NormKind { none, group, batch };
 
 // Pooling comes before relu, which gives the same result (both are monotone) and keeps a quarter
 // of the activations.
-std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, Norm norm) {
+std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm) {
   auto model = std::make_unique<Sequential>();
   int64_t in = 1;
   for (const int64_t out : {16, 32}) {
     model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1}, options.init);
-    if (norm == Norm::group) model->add<GroupNorm>(8, out);
-    if (norm == Norm::batch) model->add<BatchNorm>(out);
+    if (norm == NormKind::group) model->add<GroupNorm>(8, out);
+    if (norm == NormKind::batch) model->add<BatchNorm>(out);
     model->add<MaxPool2d>(Pool2dShape{2});
     model->add<Relu>();
     in = out;
@@ -62,11 +62,11 @@ std::unique_ptr<Sequential> make_model(const ModelOptions& options) {
   switch (options.kind) {
     case ModelKind::mlp: return make_mlp(mlp, options.dropout, options.init);
     case ModelKind::mlp_small: return make_mlp(mlp_small, options.dropout, options.init);
-    case ModelKind::cnn: return make_cnn(options, Norm::none);
-    case ModelKind::cnn_gn: return make_cnn(options, Norm::group);
+    case ModelKind::cnn: return make_cnn(options, NormKind::none);
+    case ModelKind::cnn_gn: return make_cnn(options, NormKind::group);
     case ModelKind::cnn_bn: break;
   }
-  return make_cnn(options, Norm::batch);
+  return make_cnn(options, NormKind::batch);
 }
 
 }  // namespace accrue
