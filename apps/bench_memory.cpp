@@ -112,7 +112,7 @@ Row measure(const TrainOptions& options, int64_t micro_batch, int64_t steps,
   if (times.size() > 1) times.erase(times.begin());
   std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
   row.us_per_sample = times[times.size() / 2];
-  weights = read_safetensors(saved).tensors;
+  weights = read_safetensors(saved);
   return row;
 }
 

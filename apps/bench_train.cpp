@@ -59,7 +59,7 @@ struct GemmProbe {
 
 void bench_train(const TrainOptions& options, double seconds) {
   apply_machine_options(options);
-  const Datasets data = find_datasets(options);
+  const Datasets data = find_dataset(options.data, options.data_dir);
   const Batches batches = options.batches(data.train.size());
   Training training(options, batches, data.train, Device::cpu);
   GemmProbe probe;

@@ -10,7 +10,7 @@ void eval(const TrainOptions& options) {
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   check(options.micro_batch > 0, "--micro-batch is {}: expected 1 or more samples",
         options.micro_batch);
-  const Datasets data = find_datasets(options);
+  const Datasets data = find_dataset(options.data, options.data_dir);
   const auto model = make_model(options.model);
   Parameters parameters(*model, DType::f32, Device::cpu, options.seed);
   load_weights(options.init, parameters);

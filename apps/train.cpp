@@ -26,7 +26,7 @@ void warn_about_batch_norm(const TrainOptions& options, Batches batches) {
 
 void train(const TrainOptions& options) {
   apply_machine_options(options);
-  const Datasets data = find_datasets(options);
+  const Datasets data = find_dataset(options.data, options.data_dir);
   const Batches batches = options.batches(data.train.size());
   warn_about_batch_norm(options, batches);
 

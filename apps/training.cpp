@@ -1,7 +1,5 @@
 #include "apps/training.h"
 
-#include <numeric>
-
 #include "kernels/cross_entropy.h"
 
 namespace accrue::app {
@@ -29,10 +27,6 @@ ScheduleOptions schedule_over(const TrainOptions& o, Batches batches, int64_t sa
 
 }  // namespace
 
-Datasets find_datasets(const TrainOptions& o) {
-  return {find_dataset(o.data, o.data_dir, Split::train), find_dataset(o.data, o.data_dir, Split::test)};
-}
-
 Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
     : batches_(batches),
       seed_(o.seed),
@@ -47,7 +41,8 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
       loader_(data, {.effective_batch_size = batches.effective,
                      .micro_batch_size = batches.micro,
                      .seed = o.seed,
-                     .shuffle = o.shuffle ? Shuffle::yes : Shuffle::no}) {}
+                     .shuffle = o.shuffle ? Shuffle::on : Shuffle::off,
+                     .device = device}) {}
 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{
@@ -65,22 +60,20 @@ int64_t total_steps(const TrainOptions& options, Batches batches, int64_t sample
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
   const NoGrad no_grad;
   Score score;
-  std::vector<int32_t> samples;
   for (int64_t begin = 0; begin < data.size(); begin += micro_batch) {
-    samples.resize(static_cast<size_t>(std::min(micro_batch, data.size() - begin)));
-    std::iota(samples.begin(), samples.end(), static_cast<int32_t>(begin));
-    const Samples part = gather(data, samples, DType::f32);
+    const int64_t end = std::min(data.size(), begin + micro_batch);
+    const Samples part = gather(data, begin, end);
     const Tensor logits = model(part.images, Pass::eval());
-    score.loss += cross_entropy(logits, part.labels).item() * double(samples.size());
+    score.loss += cross_entropy(logits, part.labels).item() * double(end - begin);
     score.correct += count_correct(logits, part.labels);
-    score.samples += part.labels.numel();
+    score.samples += end - begin;
   }
   score.loss /= double(score.samples);
   return score;
 }
 
 Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data) {
-  const Dataset train = on_meta(data.train), test = on_meta(data.test);
+  const Dataset train = data.train.on_meta(), test = data.test.on_meta();
   Training training(options, batches, train, Device::meta);
   ledger(Device::meta).reset_peak();
   training.loader().start_epoch(0);

@@ -11,12 +11,6 @@
 
 namespace accrue::app {
 
-struct Datasets {
-  Dataset train, test;
-};
-// The data that --data and --data-dir name. Throws Error.
-Datasets find_datasets(const TrainOptions& options);
-
 // A model with its parameters, optimizer and window, and the loader that feeds it, on one device.
 // On Device::meta the same object charges the same ledger bytes and computes nothing.
 class Training {

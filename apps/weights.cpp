@@ -34,7 +34,7 @@ void save_weights(const std::string& path, const Parameters& parameters) {
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {
-  const NamedTensors file = read_safetensors(path).tensors;
+  const NamedTensors file = read_safetensors(path);
   const std::map<std::string, Tensor> found(file.begin(), file.end());
   std::string problems;
   for (const auto& [name, tensor] : named_tensors(parameters)) {

@@ -73,7 +73,7 @@ std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
   return claim_grad(x);
 }
 
-void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs, Backward backward) {
+void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward) {
   if (!recording) return;
   auto node = std::make_shared<Node>();
   for (const Edge& input : inputs)

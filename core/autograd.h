@@ -4,7 +4,9 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/tensor.h"
 
@@ -67,7 +69,11 @@ using Backward = std::function<void(Tensor& dy)>;
 
 // Makes y differentiable with respect to `inputs`, unless none of them wants a gradient or
 // NoGrad is in force. The closure must not capture y itself (a cycle), only y.detach().
-void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs, Backward backward);
+void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward);
+inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs,
+                   Backward backward) {
+  record(op, y, std::span(inputs.begin(), inputs.size()), std::move(backward));
+}
 
 // Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,
 // releasing each op's saved tensors and each intermediate gradient as soon as it has been used.

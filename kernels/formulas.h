@@ -84,4 +84,39 @@ struct Silu {
   }
 };
 
+// Losses of one element x against its target t: l(x, t) and dl/dx.
+
+struct SquaredError {
+  template <class T>
+  HOST_DEVICE T operator()(T x, T t) const {
+    return (x - t) * (x - t);
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x, T t) const {
+    return 2 * (x - t);
+  }
+};
+
+struct AbsoluteError {
+  template <class T>
+  HOST_DEVICE T operator()(T x, T t) const {
+    return std::abs(x - t);
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x, T t) const {
+    return T(x > t) - T(x < t);
+  }
+};
+
+struct LogisticLoss {
+  template <class T>
+  HOST_DEVICE T operator()(T x, T t) const {
+    return (x > 0 ? x : T(0)) - t * x + std::log1p(std::exp(-std::abs(x)));
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x, T t) const {
+    return Sigmoid{}(x)-t;
+  }
+};
+
 }  // namespace accrue::formula

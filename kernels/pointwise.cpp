@@ -61,7 +61,9 @@ Tensor leaky_relu(Tensor x, double slope) {
   return pointwise("leaky_relu", std::move(x), formula::LeakyRelu{slope}, Keeps::y);
 }
 Tensor gelu(const Tensor& x) { return pointwise("gelu", x, formula::Gelu{}, Keeps::x); }
-Tensor sigmoid(Tensor x) { return pointwise("sigmoid", std::move(x), formula::Sigmoid{}, Keeps::y); }
+Tensor sigmoid(Tensor x) {
+  return pointwise("sigmoid", std::move(x), formula::Sigmoid{}, Keeps::y);
+}
 Tensor tanh(Tensor x) { return pointwise("tanh", std::move(x), formula::Tanh{}, Keeps::y); }
 Tensor silu(const Tensor& x) { return pointwise("silu", x, formula::Silu{}, Keeps::x); }
 

@@ -133,7 +133,9 @@ std::string MaxPool2d::describe() const { return describe_pool("max-pool", shape
 
 std::string AvgPool2d::describe() const { return describe_pool("average-pool", shape_); }
 
-std::string UpsampleNearest::describe() const { return fmt::format("nearest upsample x{}", factor_); }
+std::string UpsampleNearest::describe() const {
+  return fmt::format("nearest upsample x{}", factor_);
+}
 
 Tensor Flatten::forward(Tensor x, const Pass&) const {
   return x.reshape({x.size(0), x.shape().numel(1, x.shape().rank())});

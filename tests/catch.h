@@ -3,6 +3,7 @@
 // Catch2 v3 (newer systems) and v2 (Debian 12) under one name.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
+using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 #else
 #include <catch2/catch.hpp>

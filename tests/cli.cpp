@@ -81,13 +81,15 @@ void put(Bytes& bytes, uint32_t value) {
 
 void write(const std::string& path, const Bytes& bytes) {
   std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
 Bytes idx_images(uint32_t count) {
   Bytes bytes;
   for (const uint32_t word : {0x803u, count, 28u, 28u}) put(bytes, word);
-  for (uint32_t i = 0; i < count * 784; ++i) bytes.push_back(static_cast<unsigned char>(i * 7919 >> 3));
+  for (uint32_t i = 0; i < count * 784; ++i)
+    bytes.push_back(static_cast<unsigned char>(i * 7919 >> 3));
   return bytes;
 }
 
@@ -122,7 +124,7 @@ std::string file_bytes(const std::string& path) {
 
 // The largest difference of two weight files, relative to the largest weight of each tensor.
 double relative_difference(const std::string& a, const std::string& b) {
-  const NamedTensors x = read_safetensors(a).tensors, y = read_safetensors(b).tensors;
+  const NamedTensors x = read_safetensors(a), y = read_safetensors(b);
   REQUIRE(x.size() == y.size());
   double worst = 0;
   for (size_t t = 0; t < x.size(); ++t) {
@@ -160,13 +162,16 @@ TEST_CASE("info describes every model", "[cli]") {
 
 TEST_CASE("train logs every step and learns", "[cli]") {
   const Folder folder;
-  const std::string text = succeed("train --model mlp-small --steps 60 --log-every 20 --micro-batch 16 --accum 4 --json " + (folder / "log"));
+  const std::string text = succeed(
+      "train --model mlp-small --steps 60 --log-every 20 --micro-batch 16 --accum 4 --json " +
+      (folder / "log"));
   REQUIRE_THAT(text, ContainsSubstring("[Epoch 1][Step 40] loss "));
   REQUIRE_THAT(text, ContainsSubstring("eff. batch 64 (16 x 4)"));
   REQUIRE_THAT(text, ContainsSubstring("test accuracy"));
   const auto lines = json_lines(folder / "log");
   REQUIRE(lines.size() == 60);
-  for (const char* key : {"epoch", "step", "micro_batches", "samples", "loss", "lr", "grad_norm", "samples_per_s", "peak_bytes"})
+  for (const char* key : {"epoch", "step", "micro_batches", "samples", "loss", "lr", "grad_norm",
+                          "samples_per_s", "peak_bytes"})
     REQUIRE(lines[0].contains(key));
   REQUIRE(lines[9]["step"] == 10);
   REQUIRE(lines[9]["micro_batches"] == 4);
@@ -178,7 +183,8 @@ TEST_CASE("the same command gives the same bits, and any split the same weights"
   const Folder folder;
   for (const std::string model : {"mlp-small", "cnn", "cnn-gn"}) {
     const auto train = [&](const std::string& batches, const std::string& file) {
-      succeed("train --model " + model + " --steps 5 --lr 1e-4 --eps 1e-4 " + batches + " --save " + (folder / file));
+      succeed("train --model " + model + " --steps 5 --lr 1e-4 --eps 1e-4 " + batches + " --save " +
+              (folder / file));
     };
     train("--micro-batch 64 --accum 1", "whole");
     train("--micro-batch 16 --accum 4", "parts");
@@ -197,7 +203,9 @@ TEST_CASE("the prediction on meta is the measurement, for every model and K", "[
   for (const std::string model : {"mlp", "mlp-small", "cnn", "cnn-gn", "cnn-bn"}) {
     std::string first;
     for (const int K : {1, 2, 8, 64}) {
-      const std::string text = succeed("train --model " + model + " --micro-batch 8 --steps 2 --accum " + std::to_string(K) + " --epochs 2 --json " + (folder / "log"));
+      const std::string text =
+          succeed("train --model " + model + " --micro-batch 8 --steps 2 --accum " +
+                  std::to_string(K) + " --epochs 2 --json " + (folder / "log"));
       const auto peak = json_lines(folder / "log").back()["peak_bytes"];
       INFO(model << " K " << K << " " << peak.dump() << "\n" << text);
       // The same bytes for every K.
@@ -215,21 +223,25 @@ TEST_CASE("weights go out and come back", "[cli]") {
     const std::string options = " --model " + model + " ";
     succeed("train" + options + "--steps 0 --save " + (folder / "initial"));
     succeed("train" + options + "--steps 3 --save " + (folder / "direct"));
-    succeed("train" + options + "--steps 3 --init " + (folder / "initial") + " --save " + (folder / "loaded"));
+    succeed("train" + options + "--steps 3 --init " + (folder / "initial") + " --save " +
+            (folder / "loaded"));
     REQUIRE(file_bytes(folder / "direct") == file_bytes(folder / "loaded"));
-    REQUIRE_THAT(succeed("eval" + options + "--init " + (folder / "direct")), ContainsSubstring("test accuracy"));
+    REQUIRE_THAT(succeed("eval" + options + "--init " + (folder / "direct")),
+                 ContainsSubstring("test accuracy"));
   }
   const auto file = read_safetensors(folder / "direct");
-  REQUIRE(file.at("0.weight").shape() == Shape{16, 1, 3, 3});
+  REQUIRE(file[0].first == "0.weight");
+  REQUIRE(file[0].second.shape() == Shape{16, 1, 3, 3});
 }
 
 TEST_CASE("weights that do not fit are refused", "[cli]") {
   const Folder folder;
   succeed("train --model mlp-small --steps 0 --save " + (folder / "w"));
-  refuse("train --model mlp --init " + (folder / "w"), "0.weight is f32 [256, 784], expected f32 [512, 784]");
+  refuse("train --model mlp --init " + (folder / "w"),
+         "0.weight is f32 [256, 784], expected f32 [512, 784]");
   refuse("train --init " + (folder / "none"), "none");
   refuse("eval --model mlp-small", "eval needs weights");
-  NamedTensors tensors = read_safetensors(folder / "w").tensors;
+  NamedTensors tensors = read_safetensors(folder / "w");
   tensors[0].second.span<float>()[5] = std::numeric_limits<float>::quiet_NaN();
   write_safetensors(folder / "nan", tensors);
   refuse("train --model mlp-small --init " + (folder / "nan"), "holds nan at element 5");
@@ -242,11 +254,13 @@ TEST_CASE("batches that contradict each other or the data are refused", "[cli]")
   refuse("train --micro-batch -3", "--micro-batch is -3");
   refuse("train --accum 0", "--accum is 0");
   refuse("train --effective-batch 0", "--effective-batch is 0");
-  refuse("train --micro-batch 8 --accum 3 --effective-batch 32", "is 24, but --effective-batch is 32");
+  refuse("train --micro-batch 8 --accum 3 --effective-batch 32",
+         "is 24, but --effective-batch is 32");
   refuse("train --micro-batch 1000000", "larger than the data");
   refuse("train --effective-batch 1000000", "larger than the data");
   refuse("train --micro-batch four", "four");
-  refuse("bench memory --effective-batch 32 --micro-batches 8,64", "expected 1 to the effective batch of 32");
+  refuse("bench memory --effective-batch 32 --micro-batches 8,64",
+         "expected 1 to the effective batch of 32");
 }
 
 TEST_CASE("other settings out of range are refused", "[cli]") {
@@ -293,7 +307,8 @@ TEST_CASE("bad data is named", "[cli]") {
 
 TEST_CASE("a limit is kept and an excess explained", "[cli][memory]") {
   succeed("train --model mlp-small --steps 1 --memory-limit 1GiB");
-  refuse("train --model mlp --steps 1 --memory-limit 12MB --micro-batch 16", "out of memory on cpu");
+  refuse("train --model mlp --steps 1 --memory-limit 12MB --micro-batch 16",
+         "out of memory on cpu");
 }
 
 TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
@@ -302,7 +317,8 @@ TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
   succeed("train --model mlp-small --steps 0 --save " + saved);
   const std::string before = file_bytes(saved);
   // A file size limit stands in for a full disk: write() fails in the middle.
-  const Output output = shell("trap '' XFSZ; ulimit -f 100; " + std::string(ACCRUE_PROGRAM) + " train --model mlp-small --steps 1 --save " + saved);
+  const Output output = shell("trap '' XFSZ; ulimit -f 100; " + std::string(ACCRUE_PROGRAM) +
+                              " train --model mlp-small --steps 1 --save " + saved);
   INFO(output.text);
   REQUIRE(output.status == 1);
   REQUIRE_THAT(output.text, ContainsSubstring("weights.safetensors"));
@@ -314,7 +330,8 @@ TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
 
 TEST_CASE("BatchNorm with accumulation warns with both numbers", "[cli]") {
   const std::string warned = succeed("train --model cnn-bn --steps 1 --micro-batch 8 --accum 4");
-  REQUIRE_THAT(warned, ContainsSubstring("micro-batch of 8 samples, not over the effective batch of 32"));
+  REQUIRE_THAT(warned,
+               ContainsSubstring("micro-batch of 8 samples, not over the effective batch of 32"));
   REQUIRE_THAT(warned, ContainsSubstring("cnn-gn"));
   const std::string silent = succeed("train --model cnn-bn --steps 1 --micro-batch 8 --accum 1");
   REQUIRE(silent.find("warning") == std::string::npos);
@@ -322,7 +339,9 @@ TEST_CASE("BatchNorm with accumulation warns with both numbers", "[cli]") {
 
 TEST_CASE("an interrupt ends the run after a whole window", "[cli]") {
   const Folder folder;
-  const Output output = shell("timeout --signal=INT 2 " + std::string(ACCRUE_PROGRAM) + " train --model cnn --epochs 1000 --json " + (folder / "log") + " --save " + (folder / "w"));
+  const Output output = shell("timeout --signal=INT 2 " + std::string(ACCRUE_PROGRAM) +
+                              " train --model cnn --epochs 1000 --json " + (folder / "log") +
+                              " --save " + (folder / "w"));
   INFO(output.text);
   REQUIRE_THAT(output.text, ContainsSubstring("interrupted: stopped after a whole window"));
   REQUIRE_THAT(output.text, ContainsSubstring("test accuracy"));
@@ -332,9 +351,12 @@ TEST_CASE("an interrupt ends the run after a whole window", "[cli]") {
 
 TEST_CASE("bench reports and writes", "[cli]") {
   const Folder folder;
-  REQUIRE_THAT(succeed("bench train --model mlp-small --seconds 0.3 --json " + (folder / "train")), ContainsSubstring("samples/s"));
+  REQUIRE_THAT(succeed("bench train --model mlp-small --seconds 0.3 --json " + (folder / "train")),
+               ContainsSubstring("samples/s"));
   REQUIRE(nlohmann::json::parse(file_bytes(folder / "train"))["samples_per_s"].get<double>() > 0);
-  succeed("bench memory --model mlp-small --effective-batch 32 --micro-batches 8,32 --steps 2 --csv " + (folder / "csv") + " --json " + (folder / "memory"));
+  succeed(
+      "bench memory --model mlp-small --effective-batch 32 --micro-batches 8,32 --steps 2 --csv " +
+      (folder / "csv") + " --json " + (folder / "memory"));
   const auto rows = nlohmann::json::parse(file_bytes(folder / "memory"))["rows"];
   REQUIRE(rows.size() == 2);
   REQUIRE(rows[1]["peak_bytes"]["activations"] < rows[0]["peak_bytes"]["activations"]);

@@ -14,8 +14,8 @@
 using namespace accrue;
 
 double train_one_epoch() {
-  const Dataset digits = find_dataset("digits", "", Split::train);
-  Loader loader(digits, {.effective_batch_size = 256, .micro_batch_size = 32});
+  const Datasets digits = find_dataset("digits");
+  Loader loader(digits.train, {.effective_batch_size = 256, .micro_batch_size = 32});
   const auto model = make_model({.kind = ModelKind::mlp});
   Parameters parameters(*model, DType::f32, Device::cpu, /*seed=*/1);
   const auto optimizer = adam(parameters);

@@ -1,0 +1,109 @@
+#include "kernels/arithmetic.h"
+
+#include "kernels/backend.h"
+
+namespace accrue {
+namespace cpu {
+
+// y = a + b; y may be a.
+void add(View y, View a, View b) {
+  dispatch_floating(y.dtype, [&]<class T>() {
+    T* out = y.as<T>();
+    const T *left = a.as<T>(), *right = b.as<T>();
+    parallel_for(y.numel(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = left[i] + right[i];
+    });
+  });
+}
+
+// y = a * b + beta * y; y may be a.
+void multiply(GradTarget y, View a, View b) {
+  dispatch_floating(a.dtype, [&]<class T>() {
+    T* out = y.grad.as<T>();
+    const T *left = a.as<T>(), *right = b.as<T>();
+    with_beta(y.beta, [&](auto accumulate) {
+      parallel_for(a.numel(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) store(out[i], left[i] * right[i], accumulate);
+      });
+    });
+  });
+}
+
+// y = factor * x + beta * y; y may be x.
+void scale(GradTarget y, View x, double factor) {
+  const bool unchanged = y.grad.data == x.data && y.beta == 0 && factor == 1;
+  if (unchanged) return;
+  dispatch_floating(x.dtype, [&]<class T>() {
+    T* out = y.grad.as<T>();
+    const T* in = x.as<T>();
+    const T f = static_cast<T>(factor);
+    with_beta(y.beta, [&](auto accumulate) {
+      parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) store(out[i], f * in[i], accumulate);
+      });
+    });
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+void check_same_shape(std::string_view op, const Tensor& a, const Tensor& b) {
+  check_same(op, {&a, &b});
+  check(a.shape() == b.shape(), "[{}] a {} and b {}: expected one shape", op, a.shape(), b.shape());
+}
+
+// The target of a second operand. It may be dy itself only if the first operand is not to get it.
+std::optional<GradTarget> claim_second(const Edge& first, const Edge& second, Tensor& dy) {
+  return first.wants_grad() ? claim_grad(second) : claim_grad_over(second, dy);
+}
+
+}  // namespace
+
+Tensor add(Tensor a, const Tensor& b) {
+  check_same_shape("add", a, b);
+  const Edge da_edge = a, db_edge = b;
+  Tensor y = a.sole_owner() ? a.detach() : Tensor::empty(a.shape(), a.dtype(), a.device());
+  launch<cpu::add>(y.device(), y.view(), a.view(), b.view());
+  record("add", y, {da_edge, db_edge}, [=](Tensor& dy) {
+    if (auto da = claim_grad_over(da_edge, dy))
+      launch<cpu::scale>(dy.device(), *da, dy.view(), 1.0);
+    // In x + x this is the same buffer again, and beta 1 doubles it.
+    if (auto db = claim_second(da_edge, db_edge, dy))
+      launch<cpu::scale>(dy.device(), *db, dy.view(), 1.0);
+  });
+  return y;
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  check_same_shape("mul", a, b);
+  const Edge da_edge = a, db_edge = b;
+  Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
+  launch<cpu::multiply>(y.device(), GradTarget{y.view(), 0}, a.view(), b.view());
+  record("mul", y, {da_edge, db_edge},
+         [=, a = db_edge.wants_grad() ? a.detach() : Tensor(),
+          b = da_edge.wants_grad() ? b.detach() : Tensor()](Tensor& dy) mutable {
+           // db first: da may be written over the dy that db needs.
+           if (auto db = claim_second(da_edge, db_edge, dy))
+             launch<cpu::multiply>(dy.device(), *db, dy.view(), a.view());
+           a.reset();
+           if (auto da = claim_grad_over(da_edge, dy))
+             launch<cpu::multiply>(dy.device(), *da, dy.view(), b.view());
+         });
+  return y;
+}
+
+Tensor scale(Tensor x, double factor) {
+  check_same("scale", {&x});
+  const Edge edge = x;
+  Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
+  launch<cpu::scale>(y.device(), GradTarget{y.view(), 0}, x.view(), factor);
+  record("scale", y, {edge}, [=](Tensor& dy) {
+    if (auto dx = claim_grad_over(edge, dy))
+      launch<cpu::scale>(dy.device(), *dx, dy.view(), factor);
+  });
+  return y;
+}
+
+}  // namespace accrue

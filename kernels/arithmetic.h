@@ -1,0 +1,22 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+// y = a + b, element by element, for a and b of one shape, which may be the same tensor.
+// Backward: da = dy, db = dy; one of them takes dy's place where it can, so that a residual
+// connection costs one copy. Keeps nothing. Writes y over a when handed its last reference.
+// Throws Error unless the shapes agree.
+Tensor add(Tensor a, const Tensor& b);
+
+// y = a * b, element by element, for a and b of one shape, which may be the same tensor.
+// Backward: da = dy * b, db = dy * a. Keeps a if b wants a gradient, and b if a does.
+// Throws Error unless the shapes agree.
+Tensor mul(const Tensor& a, const Tensor& b);
+
+// y = factor * x. Backward: dx = factor * dy, over dy where it can. Keeps nothing. Writes y over x
+// when handed its last reference.
+Tensor scale(Tensor x, double factor);
+
+}  // namespace accrue

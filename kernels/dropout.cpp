@@ -1,0 +1,85 @@
+#include "kernels/dropout.h"
+
+#include "core/random.h"
+#include "kernels/backend.h"
+
+namespace accrue {
+namespace {
+
+constexpr int64_t words = 4;  // of one Philox call
+
+// What of the mask is the same for all rows.
+struct Mask {
+  uint64_t key;
+  uint64_t layer_and_epoch;
+  uint32_t threshold;  // words from here on keep their element
+  double factor;
+
+  Mask(double p, const DropoutKey& dropout)
+      // The constant sets these streams apart from others under the same seed.
+      : key(dropout.seed ^ 0x74756f706f7264),
+        layer_and_epoch(dropout.layer | static_cast<uint64_t>(dropout.epoch) << 32),
+        threshold(static_cast<uint32_t>(p * 0x1p32)),
+        factor(1 / (1 - p)) {}
+
+  std::array<uint32_t, words> draw(int32_t sample, int64_t call) const {
+    const uint64_t low = static_cast<uint32_t>(call) | uint64_t{static_cast<uint32_t>(sample)}
+                                                           << 32;
+    return philox(key, low, layer_and_epoch);
+  }
+};
+
+}  // namespace
+
+namespace cpu {
+
+// y = mask * x + beta * y; y may be x.
+void dropout(GradTarget y, View x, View samples, Mask mask) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
+    const int64_t calls = (E + words - 1) / words;
+    const T factor = static_cast<T>(mask.factor);
+    with_beta(y.beta, [&](auto accumulate) {
+      parallel_for(N * calls, 8 * words, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t n = i / calls, call = i % calls, first = call * words;
+          const auto word = mask.draw(samples.as<int32_t>()[n], call);
+          const T* in = x.as<T>() + n * E + first;
+          T* out = y.grad.as<T>() + n * E + first;
+          const int64_t count = std::min(words, E - first);
+          for (int64_t w = 0; w < count; ++w)
+            store(out[w], word[static_cast<size_t>(w)] >= mask.threshold ? factor * in[w] : T(0),
+                  accumulate);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace cpu
+
+Tensor dropout(Tensor x, double p, const DropoutKey& key) {
+  check_same("dropout", {&x});
+  check(p >= 0 && p < 1, "[dropout] p is {}, expected it in [0, 1)", p);
+  check(x.shape().rank() > 0 && key.samples.defined() && key.samples.dtype() == DType::i32 &&
+            key.samples.shape() == Shape{x.size(0)} && key.samples.device() == x.device(),
+        "[dropout] x {} and samples {} {}: expected x [N, ...] and i32 samples [N] on {}",
+        x.shape(), name(key.samples.dtype()), key.samples.shape(), name(x.device()));
+  check(0 <= key.epoch && key.epoch >> 32 == 0, "[dropout] epoch is {}, expected it in [0, 2^32)",
+        key.epoch);
+  check(x.shape().numel(1, x.shape().rank()) / words >> 32 == 0,
+        "[dropout] a row of x {} has more than 2^34 elements", x.shape());
+  if (p == 0) return x;
+
+  const Edge edge = x;
+  const Mask mask(p, key);
+  Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
+  launch<cpu::dropout>(y.device(), GradTarget{y.view(), 0}, x.view(), key.samples.view(), mask);
+  record("dropout", y, {edge}, [edge, mask, samples = key.samples](Tensor& dy) {
+    if (auto dx = claim_grad_over(edge, dy))
+      launch<cpu::dropout>(dy.device(), *dx, dy.view(), samples.view(), mask);
+  });
+  return y;
+}
+
+}  // namespace accrue

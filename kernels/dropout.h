@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+// What a dropout mask depends on, and nothing else: not the micro-batch, not the row.
+struct DropoutKey {
+  uint64_t seed = 0;
+  uint32_t layer = 0;  // tells the dropout layers of one model apart
+  int64_t epoch = 0;
+  Tensor samples;  // i32 [N]: the dataset index of each row of x
+};
+
+// y[n, e] = x[n, e] * keep(n, e) / (1 - p), x [N, ...] with E elements e in a row. keep is 1 with
+// probability 1 - p, else 0: word e % 4 of Philox, under a key made of the seed and a counter of
+// (e / 4, samples[n], layer, epoch), is at least p * 2^32.
+// A mask thus is the same for every split of the rows into micro-batches and in a second forward.
+// Backward: dx = dy * keep / (1 - p). Keeps no mask, only the samples: it is drawn again.
+// Writes y over x when handed its last reference, and dx over dy where it can. p 0 returns x.
+// Throws Error unless p is in [0, 1), samples has an index for every row, and epoch and e / 4 fit
+// 32 bits.
+Tensor dropout(Tensor x, double p, const DropoutKey& key);
+
+}  // namespace accrue

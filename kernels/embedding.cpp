@@ -1,0 +1,56 @@
+#include "kernels/embedding.h"
+
+#include "kernels/backend.h"
+
+namespace accrue {
+namespace cpu {
+
+void embedding(View y, View w, View index) {
+  const int64_t N = y.shape[0], D = y.shape[1], V = w.shape[0];
+  const int32_t* row = index.as<int32_t>();
+  for (int64_t n = 0; n < N; ++n)
+    check(0 <= row[n] && row[n] < V, "[embedding] index {} at position {} is outside [0, {})",
+          row[n], n, V);
+  dispatch_floating(w.dtype, [&]<class T>() {
+    parallel_for(N, D, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n)
+        std::copy_n(w.as<T>() + row[n] * D, D, y.as<T>() + n * D);
+    });
+  });
+}
+
+// A thread owns a range of columns: an index that comes twice is added in order.
+void embedding_backward(GradTarget dw, View dy, View index) {
+  const int64_t N = dy.shape[0], D = dy.shape[1], V = dw.grad.shape[0];
+  const int32_t* row = index.as<int32_t>();
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const T* in = dy.as<T>();
+    T* out = dw.grad.as<T>();
+    parallel_for(D, dw.beta == 0 ? N + V : N, [&](int64_t begin, int64_t end) {
+      if (dw.beta == 0)
+        for (int64_t v = 0; v < V; ++v) std::fill(out + v * D + begin, out + v * D + end, T(0));
+      for (int64_t n = 0; n < N; ++n)
+        for (int64_t d = begin; d < end; ++d) out[row[n] * D + d] += in[n * D + d];
+    });
+  });
+}
+
+}  // namespace cpu
+
+Tensor embedding(const Tensor& w, const Tensor& index) {
+  check_same("embedding", {&w});
+  check(w.shape().rank() == 2 && index.defined() && index.shape().rank() == 1 &&
+            index.dtype() == DType::i32 && index.device() == w.device(),
+        "[embedding] w {} and index {} {}: expected w [V, D] and i32 index [N] on {}", w.shape(),
+        name(index.dtype()), index.shape(), name(w.device()));
+  Tensor y = Tensor::empty({index.size(0), w.size(1)}, w.dtype(), w.device());
+  launch<cpu::embedding>(y.device(), y.view(), w.view(), index.view());
+  const Edge dw_edge = w;
+  record("embedding", y, {dw_edge}, [dw_edge, index](Tensor& dy) {
+    if (auto dw = claim_grad(dw_edge))
+      launch<cpu::embedding_backward>(dy.device(), *dw, dy.view(), index.view());
+  });
+  return y;
+}
+
+}  // namespace accrue

@@ -1,0 +1,107 @@
+#include "kernels/losses.h"
+
+#include "kernels/formulas.h"
+#include "kernels/reduce.h"
+
+namespace accrue {
+namespace {
+
+// Elements summed by one thread: fixed, so that the loss does not depend on the thread count.
+constexpr int64_t block_size = 16384;
+
+int64_t blocks_of(int64_t n) { return (n + block_size - 1) / block_size; }
+
+}  // namespace
+
+namespace cpu {
+
+template <class F>
+void loss(View loss, View block_sums, View x, View target, F f) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const int64_t n = x.numel(), blocks = block_sums.numel();
+    double* sums = block_sums.as<double>();
+    parallel_for(blocks, block_size, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
+        const int64_t begin = b * block_size, size = std::min(block_size, n - begin);
+        const T *in = x.as<T>() + begin, *t = target.as<T>() + begin;
+        sums[b] = sum_of<T>(size, [=](int64_t i) { return f(in[i], t[i]); });
+      }
+    });
+    double sum = 0;
+    for (int64_t b = 0; b < blocks; ++b) sum += sums[b];
+    *loss.as<T>() = static_cast<T>(sum / static_cast<double>(n));
+  });
+}
+
+// dx may be x.
+template <class F>
+void loss_backward(GradTarget dx, View dloss, View x, View target, F f) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    T* out = dx.grad.as<T>();
+    const T *in = x.as<T>(), *t = target.as<T>();
+    const T factor = *dloss.as<T>() / static_cast<T>(x.numel());
+    with_beta(dx.beta, [&](auto accumulate) {
+      parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          store(out[i], factor * f.slope_at(in[i], t[i]), accumulate);
+      });
+    });
+  });
+}
+
+void check_probabilities(View target) {
+  dispatch_floating(target.dtype, [&]<class T>() {
+    const T* t = target.as<T>();
+    for (int64_t i = 0; i < target.numel(); ++i)
+      check(t[i] >= 0 && t[i] <= 1, "[bce_with_logits] target {} is {}, expected it in [0, 1]", i,
+            t[i]);
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+template <class F>
+Tensor loss(std::string_view op, const Tensor& x, const Tensor& target, F f) {
+  check_same(op, {&x, &target});
+  check(x.shape() == target.shape() && x.numel() > 0,
+        "[{}] x {} and target {}: expected one shape of at least one element", op, x.shape(),
+        target.shape());
+  check(!Edge(target).wants_grad(),
+        "[{}] the target wants a gradient, but is a constant here; pass target.detach()", op);
+  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  {
+    const Tensor block_sums =
+        Tensor::empty({blocks_of(x.numel())}, DType::f64, x.device(), Category::workspace);
+    launch<cpu::loss<F>>(x.device(), loss.view(), block_sums.view(), x.view(), target.view(), f);
+  }
+  const Edge edge = x;
+  record(op, loss, {edge},
+         [edge, f, x = x.detach(), target = target.detach()](Tensor& dloss) mutable {
+           // x is this closure's alone once the forward's tensors are gone: dx may then take its
+           // place.
+           Tensor over = x;
+           x.reset();
+           if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+             launch<cpu::loss_backward<F>>(dloss.device(), *dx, dloss.view(), over.view(),
+                                           target.view(), f);
+         });
+  return loss;
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target) {
+  return loss("mse_loss", x, target, formula::SquaredError{});
+}
+Tensor l1_loss(const Tensor& x, const Tensor& target) {
+  return loss("l1_loss", x, target, formula::AbsoluteError{});
+}
+Tensor bce_with_logits(const Tensor& x, const Tensor& target) {
+  check_same("bce_with_logits", {&target});
+  launch<cpu::check_probabilities>(target.device(), target.view());
+  return loss("bce_with_logits", x, target, formula::LogisticLoss{});
+}
+
+}  // namespace accrue

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+// loss = 1/n sum_i l(x[i], t[i]) over all n elements of x and t of one shape, with l(x, t) one of
+//   mse_loss         (x - t)^2
+//   l1_loss          |x - t|, whose derivative at x = t is taken as 0
+//   bce_with_logits  -t log s(x) - (1 - t) log(1 - s(x)), s the logistic function, t in [0, 1];
+//                    as max(x, 0) - t x + log(1 + exp(-|x|)), which no logit overflows
+// Backward: dx[i] = dloss/n * dl/dx(x[i], t[i]); the target is a constant. Keeps x (and writes dx
+// over it when nobody else holds it) and t.
+// Throws Error unless the shapes agree, if the target wants a gradient, and, for bce_with_logits,
+// if a target is outside [0, 1].
+Tensor mse_loss(const Tensor& x, const Tensor& target);
+Tensor l1_loss(const Tensor& x, const Tensor& target);
+Tensor bce_with_logits(const Tensor& x, const Tensor& target);
+
+}  // namespace accrue

@@ -1,0 +1,330 @@
+#include "kernels/norm.h"
+
+#include <cmath>
+
+#include "kernels/backend.h"
+#include "kernels/reduce.h"
+
+namespace accrue {
+namespace {
+
+// x as [N, C, S], and which of its elements are normalised together: K consecutive channels, of
+// one n or of all. A group is `runs()` runs of K * S elements that lie C * S apart.
+struct Grouping {
+  enum class Over { sample, batch };
+  int64_t N, C, S, K;
+  Over over;
+
+  int64_t per_sample() const { return C / K; }
+  int64_t count() const { return over == Over::batch ? per_sample() : N * per_sample(); }
+  int64_t runs() const { return over == Over::batch ? N : 1; }
+  int64_t elements() const { return runs() * K * S; }
+  int64_t group_of(int64_t n, int64_t c) const {
+    return over == Over::batch ? c / K : n * per_sample() + c / K;
+  }
+
+  // Calls body(first element, number of elements) for each run of a group.
+  template <class Body>
+  void for_each_run(int64_t group, Body&& body) const {
+    for (int64_t r = 0; r < runs(); ++r) body(group * K * S + r * C * S, K * S);
+  }
+
+  // Calls body(first element, number of elements, c, step) for pieces of a group in which element
+  // j has channel c + j * step. The step is a constant, so that either loop over j vectorises.
+  template <class Body>
+  void for_each_piece(int64_t group, Body&& body) const {
+    const int64_t channel = group % per_sample() * K;
+    for_each_run(group, [&](int64_t first, int64_t size) {
+      if (S == 1) body(first, size, channel, std::integral_constant<int64_t, 1>{});
+      else
+        for (int64_t k = 0; k < K; ++k)
+          body(first + k * S, S, channel + k, std::integral_constant<int64_t, 0>{});
+    });
+  }
+};
+
+enum class Source { batch, constant };
+
+}  // namespace
+
+namespace cpu {
+
+// How each group is normalised. With constant statistics, mean and rstd do not depend on x.
+struct Normalization {
+  Grouping at;
+  View mean, rstd;
+  Source source;
+};
+
+// gamma or beta, or what stands for it where it is undefined.
+template <class T>
+struct PerChannel {
+  const T* values;
+  T otherwise;
+
+  PerChannel(View view, T otherwise)
+      : values(view.data ? view.as<T>() : nullptr), otherwise(otherwise) {}
+  T operator[](int64_t c) const { return values ? values[c] : otherwise; }
+};
+
+void group_moments(View mean, View var, View x, Grouping at) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const double elements = static_cast<double>(at.elements());
+    parallel_for(at.count(), at.elements(), [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g) {
+        double sum = 0, squares = 0;
+        at.for_each_run(g, [&](int64_t first, int64_t size) {
+          const T* in = x.as<T>() + first;
+          sum += sum_of<T>(size, [=](int64_t j) { return in[j]; });
+        });
+        const T center = static_cast<T>(sum / elements);
+        at.for_each_run(g, [&](int64_t first, int64_t size) {
+          const T* in = x.as<T>() + first;
+          squares +=
+              sum_of<T>(size, [=](int64_t j) { return (in[j] - center) * (in[j] - center); });
+        });
+        mean.as<T>()[g] = center;
+        var.as<T>()[g] = static_cast<T>(squares / elements);
+      }
+    });
+  });
+}
+
+// rstd = 1 / sqrt(var + eps), over var.
+void var_to_rstd(View var, double eps) {
+  dispatch_floating(var.dtype, [&]<class T>() {
+    T* v = var.as<T>();
+    for (int64_t g = 0; g < var.numel(); ++g)
+      v[g] = static_cast<T>(1 / std::sqrt(static_cast<double>(v[g]) + eps));
+  });
+}
+
+// running = (1 - momentum) * running + momentum * factor * value
+void move_running(View running, View value, double momentum, double factor) {
+  dispatch_floating(value.dtype, [&]<class T>() {
+    T* r = running.as<T>();
+    for (int64_t c = 0; c < value.numel(); ++c)
+      r[c] = static_cast<T>((1 - momentum) * static_cast<double>(r[c]) +
+                            momentum * factor * static_cast<double>(value.as<T>()[c]));
+  });
+}
+
+void normalize(View y, View x, Normalization by, View gamma, View beta) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const PerChannel<T> weight(gamma, 1), bias(beta, 0);
+    parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g) {
+        const T mean = by.mean.as<T>()[g], rstd = by.rstd.as<T>()[g];
+        by.at.for_each_piece(g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+          const T* in = x.as<T>() + first;
+          T* out = y.as<T>() + first;
+          for (int64_t j = 0; j < size; ++j)
+            out[j] = (in[j] - mean) * rstd * weight[c + j * step] + bias[c + j * step];
+        });
+      }
+    });
+  });
+}
+
+// out[c] = sum_{i in c} term(i) + beta * out[c]. term_at(first, g) gives the terms of elements
+// first + j, which are in group g. A thread owns a range of channels; neighbours are summed side
+// by side, because with S = 1 a single channel is a strided column.
+template <class T, class TermAt>
+void channel_sums(GradTarget target, const Grouping& at, TermAt&& term_at) {
+  constexpr int64_t block = 64;
+  T* out = target.grad.as<T>();
+  const auto sum_channels = [&](int64_t c, int64_t width, double* sums) {
+    for (int64_t n = 0; n < at.N; ++n) {
+      const auto term = term_at((n * at.C + c) * at.S, at.group_of(n, c));
+      if (at.S == 1)
+        for (int64_t j = 0; j < width; ++j) sums[j] += static_cast<double>(term(j));
+      else
+        for (int64_t j = 0; j < width; ++j)
+          sums[j] += sum_of<T>(at.S, [&](int64_t s) { return term(j * at.S + s); });
+    }
+  };
+  with_beta(target.beta, [&](auto accumulate) {
+    parallel_for(at.C, at.N * at.S, [&](int64_t begin, int64_t end) {
+      int64_t width = 0;
+      for (int64_t c = begin; c < end; c += width) {
+        width = std::min({block, end - c, at.K - c % at.K});
+        double sums[block] = {};
+        sum_channels(c, width, sums);
+        for (int64_t j = 0; j < width; ++j) store(out[c + j], static_cast<T>(sums[j]), accumulate);
+      }
+    });
+  });
+}
+
+void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    channel_sums<T>(dgamma, by.at, [&](int64_t first, int64_t g) {
+      const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+      const T mean = by.mean.as<T>()[g], rstd = by.rstd.as<T>()[g];
+      return [=](int64_t j) { return d[j] * ((in[j] - mean) * rstd); };
+    });
+  });
+}
+
+void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    channel_sums<T>(dbeta, at, [&](int64_t first, int64_t) {
+      const T* d = dy.as<T>() + first;
+      return [=](int64_t j) { return d[j]; };
+    });
+  });
+}
+
+// dx may be dy: a group's sums are complete before its first element is written.
+void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const PerChannel<T> weight(gamma, 1);
+    const double elements = static_cast<double>(by.at.elements());
+    const auto group = [&](int64_t g, auto accumulate) {
+      const T mean = by.mean.as<T>()[g], rstd = by.rstd.as<T>()[g];
+      double sum = 0, product = 0;  // of gamma dy, and of gamma dy (x - mean)
+      if (by.source == Source::batch)
+        by.at.for_each_piece(g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+          const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+          sum += sum_of<T>(size, [&](int64_t j) { return weight[c + j * step] * d[j]; });
+          product += sum_of<T>(
+              size, [&](int64_t j) { return weight[c + j * step] * d[j] * (in[j] - mean); });
+        });
+      const T average = static_cast<T>(sum / elements);
+      const T slope = rstd * rstd * static_cast<T>(product / elements);
+      by.at.for_each_piece(g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+        const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+        T* out = dx.grad.as<T>() + first;
+        for (int64_t j = 0; j < size; ++j)
+          store(out[j], rstd * (weight[c + j * step] * d[j] - average - (in[j] - mean) * slope),
+                accumulate);
+      });
+    };
+    with_beta(dx.beta, [&](auto accumulate) {
+      parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
+        for (int64_t g = begin; g < end; ++g) group(g, accumulate);
+      });
+    });
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+View view_of(const Tensor& x) { return x.defined() ? x.view() : View{}; }
+
+void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                    int64_t C) {
+  check_same(op, {&x, gamma.defined() ? &gamma : &x, beta.defined() ? &beta : &x});
+  for (const Tensor* v : {&gamma, &beta})
+    check(!v->defined() || v->shape() == Shape{C},
+          "[{}] gamma {} and beta {} with x {}: expected [{}] or undefined", op, gamma.shape(),
+          beta.shape(), x.shape(), C);
+}
+
+// Mean and variance of every group, measured or given.
+struct Moments {
+  Tensor mean, var;
+  Source source;
+
+  static Moments empty(const Tensor& x, const Grouping& at, Source source) {
+    const auto make = [&] { return Tensor::empty({at.count()}, x.dtype(), x.device()); };
+    return {make(), make(), source};
+  }
+};
+
+Moments measure(std::string_view op, const Tensor& x, const Grouping& at) {
+  check(at.elements() > 1, "[{}] x {} has groups of {} element(s): expected at least 2", op,
+        x.shape(), at.elements());
+  Moments moments = Moments::empty(x, at, Source::batch);
+  launch<cpu::group_moments>(x.device(), moments.mean.view(), moments.var.view(), x.view(), at);
+  return moments;
+}
+
+Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                 const Grouping& at, const Moments& moments, double eps) {
+  const Device device = x.device();
+  launch<cpu::var_to_rstd>(device, moments.var.view(), eps);
+  const auto by = [=, mean = moments.mean, rstd = moments.var, source = moments.source] {
+    return cpu::Normalization{at, mean.view(), rstd.view(), source};
+  };
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
+  launch<cpu::normalize>(device, y.view(), x.view(), by(), view_of(gamma), view_of(beta));
+
+  const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
+  record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
+         [=, x = x.detach(), gamma = gamma.detach()](Tensor& dy) {
+           if (auto dgamma = claim_grad(dgamma_edge))
+             launch<cpu::norm_gamma_backward>(device, *dgamma, dy.view(), x.view(), by());
+           if (auto dbeta = claim_grad(dbeta_edge))
+             launch<cpu::norm_beta_backward>(device, *dbeta, dy.view(), at);
+           if (auto dx = claim_grad_over(dx_edge, dy))
+             launch<cpu::norm_backward>(device, *dx, dy.view(), x.view(), by(), view_of(gamma));
+         });
+  return y;
+}
+
+// C of x [N, C, ...].
+int64_t channels(std::string_view op, const Tensor& x) {
+  check(x.defined() && x.shape().rank() >= 2 && x.size(1) > 0,
+        "[{}] x {}: expected [N, C, ...] with C above 0", op, x.shape());
+  return x.size(1);
+}
+
+Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, const Tensor& gamma,
+                        const Tensor& beta, double eps) {
+  const int64_t C = channels(op, x), S = x.shape().numel(2, x.shape().rank());
+  check(groups > 0 && C % groups == 0, "[{}] {} groups of the {} channels of x {} are not equal",
+        op, groups, C, x.shape());
+  check_operands(op, x, gamma, beta, C);
+  const Grouping at{x.size(0), C, S, C / groups, Grouping::Over::sample};
+  return normalize(op, x, gamma, beta, at, measure(op, x, at), eps);
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  check(x.defined() && x.shape().rank() >= 1 && x.size(-1) > 0,
+        "[layer_norm] x {}: expected [..., C] with C above 0", x.shape());
+  const int64_t C = x.size(-1);
+  check_operands("layer_norm", x, gamma, beta, C);
+  const Grouping at{x.numel() / C, C, 1, C, Grouping::Over::sample};
+  return normalize("layer_norm", x, gamma, beta, at, measure("layer_norm", x, at), eps);
+}
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
+                  double eps) {
+  return norm_of_channels("group_norm", x, groups, gamma, beta, eps);
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  return norm_of_channels("instance_norm", x, channels("instance_norm", x), gamma, beta, eps);
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const RunningStatistics& running, NormMode mode, double eps) {
+  const int64_t C = channels("batch_norm", x), S = x.shape().numel(2, x.shape().rank());
+  check_operands("batch_norm", x, gamma, beta, C);
+  check_same("batch_norm", {&x, &running.mean, &running.var});
+  check(running.mean.shape() == Shape{C} && running.var.shape() == Shape{C},
+        "[batch_norm] running mean {} and variance {} with x {}: expected [{}]",
+        running.mean.shape(), running.var.shape(), x.shape(), C);
+  const Grouping at{x.size(0), C, S, 1, Grouping::Over::batch};
+  if (mode == NormMode::eval) {
+    // Copies, because a later forward in train mode moves the running ones before backward.
+    const Moments moments = Moments::empty(x, at, Source::constant);
+    moments.mean.copy_from(running.mean);
+    moments.var.copy_from(running.var);
+    return normalize("batch_norm", x, gamma, beta, at, moments, eps);
+  }
+  const Moments moments = measure("batch_norm", x, at);
+  const double elements = static_cast<double>(at.elements());
+  launch<cpu::move_running>(x.device(), running.mean.view(), moments.mean.view(), running.momentum,
+                            1.0);
+  launch<cpu::move_running>(x.device(), running.var.view(), moments.var.view(), running.momentum,
+                            elements / (elements - 1));
+  return normalize("batch_norm", x, gamma, beta, at, moments, eps);
+}
+
+}  // namespace accrue

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace accrue {
+
+// y[i] = (x[i] - mean) / sqrt(var + eps) * gamma[c] + beta[c], where mean and variance (biased:
+// divided by the number of elements) are those of the group that i is in, and c is its channel.
+// gamma and beta [C] may be undefined: 1 and 0.
+//                  x            a group is                                       channel
+//   layer_norm     [..., C]     one row of the last dimension                    last dimension
+//   group_norm     [N, C, ...]  C / groups consecutive channels of one n         second dimension
+//   instance_norm  [N, C, ...]  one channel of one n: group_norm with C groups   second dimension
+//   batch_norm     [N, C, ...]  one channel over all n                           second dimension
+// Backward, with xhat = (x - mean) * rstd, rstd = 1 / sqrt(var + eps), averages over the group:
+//   dgamma[c] = sum_{i in c} dy[i] * xhat[i]      dbeta[c] = sum_{i in c} dy[i]
+//   dx[i] = rstd * (gamma dy[i] - average(gamma dy) - xhat[i] * average(gamma dy xhat))
+// Keeps x, and mean and rstd of each group; dx goes over dy where it can. The variance is summed
+// around the mean (two passes), so a large mean costs no digits of it.
+// Throws Error unless the shapes agree and every group has at least two elements.
+Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
+                  double eps = 1e-5);
+Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {},
+                     double eps = 1e-5);
+
+enum class NormMode { train, eval };
+
+// What batch_norm remembers for evaluation, [C] each, with PyTorch's conventions: after a forward
+// in train mode running = (1 - momentum) * running + momentum * value of this micro-batch, where
+// the variance that goes in is the unbiased one.
+struct RunningStatistics {
+  Tensor mean, var;
+  double momentum = 0.1;
+};
+
+// In train mode groups are normalised by their own statistics, which `running` then takes in (also
+// under NoGrad). In eval mode by running.mean and running.var, which are constants:
+// dx = rstd * gamma * dy.
+// Not equivalent under accumulation: the statistics are those of a micro-batch, and `running`
+// moves once per micro-batch.
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const RunningStatistics& running, NormMode mode, double eps = 1e-5);
+
+}  // namespace accrue

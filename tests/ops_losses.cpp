@@ -1,0 +1,132 @@
+// Losses against a target of the same shape.
+
+#include <omp.h>
+
+#include <cmath>
+
+#include "core/autograd.h"
+#include "core/random.h"
+#include "kernels/arithmetic.h"
+#include "kernels/losses.h"
+#include "tests/catch.h"
+#include "tests/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+Tensor constant(const Values& values, const Tensor& like) {
+  if (like.dtype() == DType::f64) return Tensor::from(values, like.shape(), like.device());
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), like.shape(),
+                      like.device());
+}
+
+Tensor floats(const std::vector<float>& values) {
+  return Tensor::from(values, {static_cast<int64_t>(values.size())});
+}
+
+template <class Loss, class F>
+Op loss_op(std::string name, Loss loss, const Values& target, F f) {
+  return {.name = std::move(name),
+          .inputs = {{2, static_cast<int64_t>(target.size()) / 2}},
+          .run = [=](const auto& in) { return loss(in[0], constant(target, in[0])); },
+          .reference =
+              [=](const auto& in) {
+                double sum = 0;
+                for (size_t i = 0; i < target.size(); ++i) sum += f(in[0][i], target[i]);
+                return Values{sum / static_cast<double>(target.size())};
+              },
+          .depth = static_cast<double>(target.size()) + 8,
+          .low = -2,
+          .high = 2};
+}
+
+double logistic_loss(double x, double t) {
+  const double s = 1 / (1 + std::exp(-x));
+  return -t * std::log(s) - (1 - t) * std::log(1 - s);
+}
+
+}  // namespace
+
+TEST_CASE("losses", "[ops]") {
+  check_op(loss_op("mse_loss", mse_loss, {0.5, -1, 0, 2, 1, -0.25, 3, 0.125},
+                   [](double x, double t) { return (x - t) * (x - t); }));
+  // No x in [-2, 2) comes near a target, where |x - t| has no derivative.
+  check_op(loss_op("l1_loss", l1_loss, {2.5, -2.5, 3, -3, -4, 4},
+                   [](double x, double t) { return std::abs(x - t); }));
+  check_op(
+      loss_op("bce_with_logits", bce_with_logits, {0, 1, 1, 0.25, 0.9, 0, 0.5, 1}, logistic_loss));
+}
+
+TEST_CASE("l1_loss has slope 0 where x meets the target", "[ops]") {
+  const Tensor x = require_grad(floats({1, 2, 3, 4}));
+  backward(l1_loss(x, floats({0, 2, 4, 4})));
+  const auto dx = grad(x).span<float>();
+  REQUIRE(std::vector(dx.begin(), dx.end()) == std::vector<float>{0.25f, 0, -0.25f, 0});
+}
+
+TEST_CASE("bce_with_logits survives large logits", "[ops]") {
+  const Tensor x = require_grad(floats({1e4f, -1e4f, 1e4f, -1e4f}));
+  const Tensor loss = bce_with_logits(x, floats({1, 1, 0, 0}));
+  REQUIRE(loss.item() == 5e3);
+  backward(loss);
+  const auto dx = grad(x).span<float>();
+  REQUIRE(std::vector(dx.begin(), dx.end()) == std::vector<float>{0, -0.25f, 0.25f, 0});
+}
+
+TEST_CASE("losses over many blocks do not depend on the thread count", "[ops]") {
+  constexpr int64_t size = 100'003;
+  std::vector<float> values(size);
+  RandomStream random(1);
+  double expected = 0;
+  for (float& v : values) {
+    v = random.uniform(-1, 3);
+    expected += double(v) * double(v);
+  }
+  const Tensor zero = Tensor::full({size}, 0, DType::f32, Device::cpu);
+  const int threads = omp_get_max_threads();
+  double losses[2];
+  for (const int count : {1, 3}) {
+    omp_set_num_threads(count);
+    const Tensor x = require_grad(floats(values));
+    const Tensor loss = mse_loss(x, zero);
+    losses[count / 2] = loss.item();
+    backward(loss);
+    for (const int64_t i : {int64_t{0}, size / 2, size - 1})
+      REQUIRE(grad(x).span<float>()[i] ==
+              Approx(2 * values[static_cast<size_t>(i)] / size).epsilon(4 * 0x1p-24));
+  }
+  omp_set_num_threads(threads);
+  REQUIRE(losses[0] == losses[1]);
+  // 256 float32 additions a run, then double.
+  REQUIRE(losses[0] == Approx(expected / size).epsilon(260 * 0x1p-24));
+}
+
+TEST_CASE("a loss writes dx over x when nobody else holds x", "[ops]") {
+  constexpr int64_t size = 4096;
+  const Tensor leaf = require_grad(Tensor::full({size}, 1, DType::f32, Device::cpu));
+  const Tensor target = Tensor::full({size}, 3, DType::f32, Device::cpu);
+  claim_grad(leaf);  // allocates, so that the peak is not in the leaf's gradient
+  zero_grad(leaf);
+  for (const bool held : {false, true}) {
+    Tensor x = scale(leaf, 2);
+    const Tensor loss = mse_loss(x, target);
+    if (!held) x.reset();
+    const size_t before = ledger(Device::cpu).current()[Category::activations];
+    ledger(Device::cpu).reset_peak();
+    backward(loss);
+    const size_t added = ledger(Device::cpu).peak()[Category::activations] - before;
+    REQUIRE(added == Ledger::alignment + (held ? size * sizeof(float) : 0));  // the seed and dx
+    if (held) REQUIRE(x.span<float>()[0] == 2);
+  }
+}
+
+TEST_CASE("losses refuse what does not fit", "[ops]") {
+  const Tensor x = floats({1, 2, 3});
+  REQUIRE_ERROR(mse_loss(x, floats({1, 2})), "[mse_loss] x [3] and target [2]");
+  REQUIRE_ERROR(l1_loss(floats({}), floats({})), "[l1_loss] x [0] and target [0]");
+  REQUIRE_ERROR(mse_loss(x, require_grad(x)), "the target wants a gradient");
+  REQUIRE_ERROR(bce_with_logits(x, floats({0, 0.5f, 1.5f})), "target 2 is 1.5");
+  REQUIRE_ERROR(bce_with_logits(x, floats({std::nanf(""), 0, 0})), "target 0 is nan");
+}
+
+}  // namespace accrue::test
