@@ -56,6 +56,25 @@ constexpr auto blocks = []<size_t... i>(std::index_sequence<i...>) {
 }
 (std::make_index_sequence<block_rows * block_vectors>());
 
+// Transposes a square of vectors: swaps its off-diagonal quarters, then does so in each quarter.
+template <class T, int64_t half>
+void exchange_halves(Lanes<T>* v) {
+  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  Lanes<Index> low = {}, high = {};  // indices from `lanes` on mean the second operand
+  for (int64_t l = 0; l < lanes<T>; ++l) {
+    low[l] = static_cast<Index>(l & half ? lanes<T> + l - half : l);
+    high[l] = static_cast<Index>(l & half ? lanes<T> + l : l + half);
+  }
+#pragma GCC unroll 16
+  for (int64_t l = 0; l < lanes<T>; ++l) {
+    if (l & half) continue;
+    const Lanes<T> a = v[l], b = v[l + half];
+    v[l] = __builtin_shuffle(a, b, low);
+    v[l + half] = __builtin_shuffle(a, b, high);
+  }
+  if constexpr (half > 1) exchange_halves<T, half / 2>(v);
+}
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -80,9 +99,20 @@ void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result r
 template <class T>
 void transpose(T* out, int64_t stride, const T* in, int64_t in_stride, int64_t rows,
                int64_t columns) {
-  for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = 0; i < stride; ++i)
-      out[j * stride + i] = i < rows ? in[i * in_stride + j] : T(0);
+  const int64_t whole = columns / lanes<T> * lanes<T>;
+  for (int64_t i = 0; i < stride; i += lanes<T>) {
+    for (int64_t j = 0; j < whole; j += lanes<T>) {
+      Lanes<T> block[lanes<T>] = {};
+      for (int64_t l = 0; l < std::min(lanes<T>, rows - i); ++l)
+        block[l] = load(in + (i + l) * in_stride + j);
+      exchange_halves<T, lanes<T> / 2>(block);
+      for (int64_t l = 0; l < lanes<T>; ++l)
+        std::memcpy(out + (j + l) * stride + i, &block[l], sizeof(Lanes<T>));
+    }
+    for (int64_t j = whole; j < columns; ++j)
+      for (int64_t l = i; l < i + lanes<T>; ++l)
+        out[j * stride + l] = l < rows ? in[l * in_stride + j] : T(0);
+  }
 }
 
 template void indirect_gemm(float*, const float*, const float*, const IndirectGemm&, Result);

@@ -204,12 +204,12 @@ void for_each_band(const Plan& p, int64_t N, int64_t parts, Body body) {
   parallel_for(parts, parallel_grain, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part)
       for (int64_t item = bands * part / parts; item < bands * (part + 1) / parts; ++item)
-        body(part, Band(p, item), item == bands * part / parts);
+        body(part, Band(p, item));
   });
 }
 
-// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them: zeros
-// around, one plane for each phase.
+// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
+// plane for each phase. The frame starts as zeros; those left and right of the source stay.
 template <class T>
 void load_frame(T* frame, const T* source, const Plan& p, Band band, int64_t c_begin,
                 int64_t c_end) {
@@ -217,18 +217,18 @@ void load_frame(T* frame, const T* source, const Plan& p, Band band, int64_t c_b
   for (int64_t plane = c_begin * planes; plane < c_end * planes; ++plane) {
     const int64_t c = plane / planes, h_phase = plane % planes / p.w.phases();
     const int64_t w0 = p.w.first + plane % p.w.phases(), step = p.w.source_step;
-    const int64_t begin =
-        std::clamp<int64_t>(ceil_div(std::max<int64_t>(-w0, 0), step), 0, columns);
-    const int64_t end = std::clamp<int64_t>(ceil_div(p.w.source - w0, step), begin, columns);
-    const T* in = source + (band.n * p.source_channels + c) * p.h.source * p.w.source + w0;
-    T* out = frame + plane * p.plane(p.band);
+    const int64_t begin = std::clamp<int64_t>(ceil_div(-w0, step), 0, columns);
+    const int64_t size =
+        std::clamp<int64_t>(ceil_div(p.w.source - w0, step), begin, columns) - begin;
+    const T* in =
+        source + (band.n * p.source_channels + c) * p.h.source * p.w.source + w0 + begin * step;
+    T* out = frame + plane * p.plane(p.band) + begin;
     for (int64_t r = 0; r < p.h.extent(band.rows); ++r, out += columns) {
       const int64_t h = (band.begin + r) * p.h.source_step + p.h.first + h_phase;
-      const bool inside = 0 <= h && h < p.h.source;
-      std::fill(out, out + (inside ? begin : columns), T(0));
-      if (!inside) continue;
-      for (int64_t v = begin; v < end; ++v) out[v] = in[h * p.w.source + v * step];
-      std::fill(out + end, out + columns, T(0));
+      if (h < 0 || h >= p.h.source) std::fill_n(out, size, T(0));
+      else if (step == 1) std::copy_n(in + h * p.w.source, size, out);
+      else
+        for (int64_t v = 0; v < size; ++v) out[v] = in[h * p.w.source + v * step];
     }
   }
 }
@@ -242,24 +242,39 @@ struct Epilogue {
 };
 
 template <class T, class Accumulate>
+void store_row(T* out, const T* in, int64_t count, int64_t step, T shift, T low,
+               Accumulate accumulate) {
+  if (step == 1) {
+#pragma omp simd
+    for (int64_t v = 0; v < count; ++v) {
+      const T value = in[v] + shift;
+      store(out[v], value < low ? low : value, accumulate);
+    }
+  } else {
+    for (int64_t v = 0; v < count; ++v) {
+      const T value = in[v] + shift;
+      store(out[v * step], value < low ? low : value, accumulate);
+    }
+  }
+}
+
+template <class T, class Accumulate>
 void store_result(const Epilogue<T>& e, const T* result, int64_t stride, const Plan& p, Band band,
                   int64_t h_phase, int64_t w_phase, Accumulate accumulate) {
-  const int64_t h_step = p.h.target_step, w_step = p.w.target_step, columns = p.columns();
-  const int64_t width = ceil_div(p.w.target - w_phase, w_step);
+  const int64_t h_step = p.h.target_step, w_step = p.w.target_step, W = p.w.target;
+  const int64_t width = ceil_div(W - w_phase, w_step);
+  // Whole vectors where possible: what they write past a row's end, the next row overwrites.
+  const int64_t vectors =
+      accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<T>);
   const T low = e.activation == Activation::relu ? T(0) : -std::numeric_limits<T>::infinity();
   for (int64_t m = 0; m < p.target_channels; ++m) {
     const T shift = e.bias ? e.bias[m] : T(0);
-    T* plane = e.target + (band.n * p.target_channels + m) * p.h.target * p.w.target;
-    for (int64_t r = 0; r < band.rows; ++r) {
-      const int64_t h = (band.begin + r) * h_step + h_phase;
-      if (h >= p.h.target) break;
-      T* out = plane + h * p.w.target + w_phase;
-      const T* in = result + m * stride + r * columns;
-      for (int64_t v = 0; v < width; ++v) {
-        const T value = in[v] + shift;
-        store(out[v * w_step], value < low ? low : value, accumulate);
-      }
-    }
+    T* plane = e.target + (band.n * p.target_channels + m) * p.h.target * W;
+    const int64_t rows = std::min(band.rows, ceil_div(p.h.target - h_phase, h_step) - band.begin);
+    for (int64_t r = 0; r < rows; ++r)
+      store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
+                result + m * stride + r * p.columns(), std::min(vectors, (rows - r) * width),
+                w_step, shift, low, accumulate);
   }
 }
 
@@ -301,12 +316,11 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
     const bool gather = direction == Direction::gather;
     fill_tables(scratch, plan, s, gather ? s.taps() : s.area(), gather ? s.area() : s.taps());
     const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
-    for_each_band(plan, N, plan.parts, [&](int64_t part, Band band, bool) {
+    std::fill_n(scratch.frames, plan.parts * scratch.frame_size, T(0));
+    for_each_band(plan, N, plan.parts, [&](int64_t part, Band band) {
       T* frame = scratch.frames + part * scratch.frame_size;
       T* result = scratch.results + part * scratch.result_size;
       load_frame(frame, source.as<T>(), plan, band, 0, plan.source_channels);
-      std::fill_n(frame + plan.frame(plan.band), lanes<T>,
-                  T(0));  // read, but by no cell that counts
       for (int64_t phase = 0; phase < scratch.phases; ++phase) {
         IndirectGemm product = scratch.products[phase];
         product.N = round_up(plan.cells(band.rows), lanes<T>);
@@ -362,6 +376,7 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& s, Vi
       x.cell_at[p] = static_cast<int32_t>(p / s.GW * plan.columns() + p % s.GW);
       x.transposed_at[p] = static_cast<int32_t>(p * x.stride);
     }
+    std::fill_n(x.frames, x.groups * x.channel_groups * x.frame_size, T(0));
     const int64_t bands = N * plan.bands;
     parallel_for(x.groups * x.channel_groups, parallel_grain, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
