@@ -64,7 +64,7 @@ double relative_difference(const Tensor& actual, const Tensor& expected) {
 void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) {
   const Golden golden = read_golden(net);
   const auto model = make_net(net);
-  Parameters parameters(*model, dtype, Device::cpu, 0);
+  Parameters parameters = place(*model, dtype, Device::cpu, 0);
   for (const auto& entry : parameters.entries())
     entry.tensor.copy_from(convert(golden.at("init." + entry.name), dtype));
   const auto optimizer = adam(parameters);
