@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Measures accrue beside PyTorch on this machine's CPU, in one run, and prints a Markdown table.
+
+Same layers, micro-batches, accumulation, Adam and threads on both sides. Every measurement is a
+process of its own; accrue and PyTorch take turns for several rounds, and medians are compared.
+PyTorch's samples are float tensors in memory; of its two zero_grad modes the faster one counts.
+
+    scripts/bench_pytorch.py                                 samples per second
+    scripts/bench_pytorch.py --memory --data DIR             peak memory of training on MNIST
+    scripts/bench_pytorch.py --python python3 --python /opt/torch/bin/python
+                                                             beside several versions of PyTorch
+
+The interpreters named by --python (default: the one that runs this) need torch; no other package.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SPEED_CONFIGURATIONS = ("mlp:32x4", "mlp:8x16", "mlp:1x32", "mlp:128x1", "cnn:32x4")
+MEMORY_CONFIGURATIONS = ("mlp:16x4",)
+MEMORY_STEPS = 200
+SAMPLES_IN_MEMORY = 8192
+LEARNING_RATE = 1e-3
+
+
+class Configuration:
+    """MODEL:MxK, a model trained by K micro-batches of M samples."""
+
+    def __init__(self, text):
+        self.text = text
+        self.model, split = text.split(":")
+        self.micro_batch, self.accum = (int(number) for number in split.split("x"))
+        self.split = f"{self.micro_batch} x {self.accum}"
+        self.effective_batch = self.micro_batch * self.accum
+
+
+# In a process of PyTorch's own; torch is imported nowhere else.
+
+
+def describe_torch():
+    import torch
+
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    blas = blas.group(1) if blas else "unknown BLAS"
+    if blas == "generic":  # the system's: which one is in the process?
+        loaded = re.search(r"([^/\s]+/lib\w*blas\S*)", pathlib.Path("/proc/self/maps").read_text())
+        blas = loaded.group(1) if loaded else blas
+    onednn = ", oneDNN" if torch.backends.mkldnn.is_available() else ""
+    return f"PyTorch {torch.__version__} ({blas}{onednn})"
+
+
+def window_step(model, optimizer, micro_batches, accum, set_to_none):
+    from torch.nn import functional
+
+    for x, y in micro_batches:
+        (functional.cross_entropy(model(x), y) / accum).backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=set_to_none)
+
+
+def make_training(configuration):
+    import torch
+    from reference_models import MODELS, SAMPLE_SHAPES
+
+    torch.manual_seed(1)
+    model = MODELS[configuration.model]()
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    return model, optimizer, SAMPLE_SHAPES[configuration.model]
+
+
+def median_window_seconds(seconds, step):
+    """Of step(), repeated for so long; the first tenth of the time only warms up."""
+    durations, begin = [], time.perf_counter()
+    while time.perf_counter() - begin < seconds or not durations:
+        start = time.perf_counter()
+        step()
+        if start - begin >= seconds / 10:
+            durations.append(time.perf_counter() - start)
+    return statistics.median(durations)
+
+
+def torch_speed(configuration, seconds):
+    """Samples per second on samples that are there already."""
+    import torch
+
+    model, optimizer, sample_shape = make_training(configuration)
+    size, micro_batch = configuration.effective_batch, configuration.micro_batch
+    count = max(1, SAMPLES_IN_MEMORY // size) * size
+    x, y = torch.randn(count, *sample_shape), torch.randint(10, (count,))
+    windows = itertools.cycle(
+        list(zip(x[rows].split(micro_batch), y[rows].split(micro_batch)))
+        for rows in (slice(start, start + size) for start in range(0, count, size)))
+    return size / min(
+        median_window_seconds(seconds / 2, lambda: window_step(
+            model, optimizer, next(windows), configuration.accum, set_to_none))
+        for set_to_none in (False, True))
+
+
+def torch_training(configuration, data):
+    """Trains on a shuffled data set that is in memory as bytes."""
+    import torch
+    import idx_io
+
+    model, optimizer, sample_shape = make_training(configuration)
+    images, labels = (idx_io.read(data, name) for name in idx_io.FILES[:2])
+    windows = torch.randperm(len(images)).split(configuration.effective_batch)
+    for window in windows[:MEMORY_STEPS]:
+        micro_batches = ((idx_io.pixels(images[rows]).reshape(-1, *sample_shape),
+                          labels[rows].long()) for rows in window.split(configuration.micro_batch))
+        window_step(model, optimizer, micro_batches, configuration.accum, True)
+
+
+def torch_process(request):
+    """What the process was started for; its answer is one line of JSON."""
+    import torch
+
+    torch.set_num_threads(request["threads"])
+    answer = {"torch": describe_torch()}
+    configuration = Configuration(request["configuration"])
+    if request["memory"]:
+        torch_training(configuration, request["data"])
+    else:
+        answer["samples_per_s"] = torch_speed(configuration, request["seconds"])
+    print(json.dumps(answer))
+
+
+# In the process that the user started.
+
+
+def run(command, threads=None):
+    """Standard output and peak memory in bytes of a process that must succeed."""
+    environment = dict(os.environ)
+    if threads:
+        for library in ("OMP", "OPENBLAS", "MKL"):
+            environment[f"{library}_NUM_THREADS"] = str(threads)
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                                   env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status  # it has been waited for
+        output.seek(0)
+        errors.seek(0)
+        if status != 0:
+            raise SystemExit(f"{' '.join(command)} failed:\n{output.read()}{errors.read()}")
+        return output.read(), usage.ru_maxrss * 1024
+
+
+class Accrue:
+    def __init__(self, options):
+        self.options = options
+        self.name = "accrue"
+
+    def command(self, configuration, *arguments):
+        return [str(self.options.program), *arguments, "--model", configuration.model,
+                "--micro-batch", str(configuration.micro_batch), "--accum",
+                str(configuration.accum), "--optimizer", "adam",
+                "--threads", str(self.options.threads)]
+
+    def speed(self, configuration):
+        with tempfile.TemporaryDirectory() as scratch:
+            report = pathlib.Path(scratch) / "bench.json"
+            run(self.command(configuration, "bench", "train") +
+                ["--seconds", str(self.options.seconds), "--json", str(report)])
+            return json.loads(report.read_text())["samples_per_s"]
+
+    def memory(self, configuration):
+        return run(self.command(configuration, "train") + [
+            "--data", str(self.options.data), "--steps", str(MEMORY_STEPS)])[1]
+
+
+class PyTorch:
+    def __init__(self, options, python):
+        self.options = options
+        self.python = python
+        self.name = f"PyTorch by {python}"
+
+    def process(self, configuration):
+        request = {"configuration": configuration.text, "threads": self.options.threads,
+                   "seconds": self.options.seconds, "memory": self.options.memory,
+                   "data": str(self.options.data)}
+        output, peak_bytes = run([self.python, __file__, "--torch-process", json.dumps(request)],
+                                 self.options.threads)
+        answer = json.loads(output.splitlines()[-1])
+        self.name = answer["torch"]
+        return answer, peak_bytes
+
+    def speed(self, configuration):
+        return self.process(configuration)[0]["samples_per_s"]
+
+    def memory(self, configuration):
+        return self.process(configuration)[1]
+
+
+def measure(contestants, configuration, options):
+    """By contestant, a figure of each round."""
+    figures = [[] for _ in contestants]
+    for round_number in range(1, options.rounds + 1):
+        for contestant, rounds in zip(contestants, figures):
+            print(f"{configuration.text}: round {round_number} of {options.rounds}:"
+                  f" {contestant.name}", file=sys.stderr)
+            measured = contestant.memory if options.memory else contestant.speed
+            rounds.append(measured(configuration))
+    return figures
+
+
+def row(configuration, figures, options):
+    """Medians, and accrue's advantage with the range that the rounds span."""
+    unit = 1e6 if options.memory else 1
+    cells = [configuration.model, configuration.split]
+    for figure in figures:
+        cells.append(f"{statistics.median(figure) / unit:,.0f}")
+    for other in figures[1:]:
+        pairs = list(zip(figures[0], other))
+        ratios = sorted(b / a if options.memory else a / b for a, b in pairs)
+        middle = statistics.median(other) / statistics.median(figures[0])
+        middle = middle if options.memory else 1 / middle
+        cells.append(f"{middle:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    return "| " + " | ".join(cells) + " |"
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown processor"
+
+
+def main():
+    threads = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("configurations", nargs="*", type=Configuration, metavar="MODEL:MxK",
+                        help=f"default: {' '.join(SPEED_CONFIGURATIONS)};"
+                             f" with --memory: {' '.join(MEMORY_CONFIGURATIONS)}")
+    parser.add_argument("--memory", action="store_true", help="compare peak memory, not speed")
+    parser.add_argument("--python", action="append", metavar="PYTHON",
+                        help="an interpreter that has torch; may be given again")
+    parser.add_argument("--program", type=pathlib.Path,
+                        default=ROOT / "build" / "release" / "apps" / "accrue")
+    parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "mnist",
+                        help="directory of IDX files, for --memory")
+    parser.add_argument("--threads", type=int, default=threads)
+    parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if not options.program.is_file():
+        parser.error(f"no program {options.program}: build it, or name it with --program")
+    configurations = options.configurations or [Configuration(text) for text in (
+        MEMORY_CONFIGURATIONS if options.memory else SPEED_CONFIGURATIONS)]
+    contestants = [Accrue(options)]
+    contestants += [PyTorch(options, python) for python in options.python or [sys.executable]]
+
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the machine is busy (load {load:.1f}); figures will mislead",
+              file=sys.stderr)
+    rows = [row(configuration, measure(contestants, configuration, options), options)
+            for configuration in configurations]
+    print(f"{processor()}, {options.threads} threads, load before {load:.1f}; medians of"
+          f" {options.rounds} rounds" + ("" if options.memory else f" of {options.seconds:g} s") +
+          "; in brackets the range of the rounds\n")
+    what = "peak MB" if options.memory else "samples/s"
+    heads = ["model", "micro-batch x K"] + [f"{each.name} {what}" for each in contestants]
+    heads += [f"{'less' if options.memory else 'faster'} than {each.name.split(' (')[0]} by"
+              for each in contestants[1:]]
+    print("| " + " | ".join(heads) + " |\n" + "| --- " * len(heads) + "|\n" + "\n".join(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--torch-process"]:
+        torch_process(json.loads(sys.argv[2]))
+    else:
+        sys.exit(main())
