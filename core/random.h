@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <numbers>
 
@@ -10,20 +11,43 @@ namespace accrue {
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
 // counter-based generator. The same key and counter give the same four words on any device, in
 // any order, so nothing random is ever stored or replayed in sequence.
+// Writes the words of `calls` consecutive counters, counter_low rising (modulo 2^32 in its lower
+// half). They are independent, which the compiler turns into vectors.
+template <size_t calls>
+constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
+                            uint64_t counter_high) {
+  std::array<uint32_t, calls> c0{}, c1{}, c2{}, c3{};
+  for (size_t i = 0; i < calls; ++i) {
+    c0[i] = static_cast<uint32_t>(counter_low + i);
+    c1[i] = static_cast<uint32_t>(counter_low >> 32);
+    c2[i] = static_cast<uint32_t>(counter_high);
+    c3[i] = static_cast<uint32_t>(counter_high >> 32);
+  }
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
+// GCC would otherwise unroll the calls before it looks for vectors.
+#pragma GCC unroll 1
+    for (size_t i = 0; i < calls; ++i) {
+      const uint64_t p0 = uint64_t{0xD2511F53} * c0[i], p1 = uint64_t{0xCD9E8D57} * c2[i];
+      c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
+      c1[i] = static_cast<uint32_t>(p1);
+      c2[i] = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
+      c3[i] = static_cast<uint32_t>(p0);
+    }
+  }
+  for (size_t i = 0; i < calls; ++i) {
+    words[4 * i] = c0[i];
+    words[4 * i + 1] = c1[i];
+    words[4 * i + 2] = c2[i];
+    words[4 * i + 3] = c3[i];
+  }
+}
+
 constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low,
                                          uint64_t counter_high = 0) {
-  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  std::array<uint32_t, 4> c{
-      static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
-      static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
-         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  return c;
+  std::array<uint32_t, 4> words{};
+  philox_words<1>(words.data(), key, counter_low, counter_high);
+  return words;
 }
 
 // Uniform in [0, 1) from the upper 24 bits: every value is a float.

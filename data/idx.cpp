@@ -1,5 +1,6 @@
 #include "data/idx.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>

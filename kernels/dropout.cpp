@@ -7,6 +7,7 @@ namespace accrue {
 namespace {
 
 constexpr int64_t words = 4;  // of one Philox call
+constexpr int64_t tile = 64;  // elements of a row whose words are drawn together
 
 // What of the mask is the same for all rows.
 struct Mask {
@@ -22,10 +23,11 @@ struct Mask {
         threshold(static_cast<uint32_t>(p * 0x1p32)),
         factor(1 / (1 - p)) {}
 
-  std::array<uint32_t, words> draw(int32_t sample, int64_t call) const {
-    const uint64_t low = static_cast<uint32_t>(call) | uint64_t{static_cast<uint32_t>(sample)}
-                                                           << 32;
-    return philox(key, low, layer_and_epoch);
+  // The words of elements [first, first + tile) of a sample, first a multiple of 4.
+  void draw(uint32_t* word, int32_t sample, int64_t first) const {
+    const auto call = static_cast<uint32_t>(first / words);
+    philox_words<tile / words>(word, key, uint64_t{static_cast<uint32_t>(sample)} << 32 | call,
+                               layer_and_epoch);
   }
 };
 
@@ -37,19 +39,20 @@ namespace cpu {
 void dropout(GradTarget y, View x, View samples, Mask mask) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
-    const int64_t calls = (E + words - 1) / words;
+    const int64_t tiles = (E + tile - 1) / tile;
     const T factor = static_cast<T>(mask.factor);
     with_beta(y.beta, [&](auto accumulate) {
-      parallel_for(N * calls, 8 * words, [&](int64_t begin, int64_t end) {
+      parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
+        uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t n = i / calls, call = i % calls, first = call * words;
-          const auto word = mask.draw(samples.as<int32_t>()[n], call);
+          const int64_t n = i / tiles, first = i % tiles * tile, size = std::min(tile, E - first);
+          mask.draw(word, samples.as<int32_t>()[n], first);
           const T* in = x.as<T>() + n * E + first;
           T* out = y.grad.as<T>() + n * E + first;
-          const int64_t count = std::min(words, E - first);
-          for (int64_t w = 0; w < count; ++w)
-            store(out[w], word[static_cast<size_t>(w)] >= mask.threshold ? factor * in[w] : T(0),
-                  accumulate);
+          for (int64_t j = 0; j < size; ++j) {
+            const T kept = factor * in[j];
+            store(out[j], word[j] >= mask.threshold ? kept : T(0), accumulate);
+          }
         }
       });
     });

@@ -23,11 +23,10 @@ constexpr int block_vectors = 3;
 constexpr int block_rows = (vector_registers - 1 - block_vectors) / block_vectors;
 
 template <class T, int rows, int vectors>
-void multiply_block(T* c, const T* a, const T* b, const IndirectGemm& g, const int32_t* a_row,
-                    Result result) {
+void multiply_block(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
   Lanes<T> sum[rows][vectors] = {};
   const T* a_at[rows];
-  for (int m = 0; m < rows; ++m) a_at[m] = a + a_row[m];
+  for (int m = 0; m < rows; ++m) a_at[m] = a + g.a_row[m];
   if (result == Result::add)
     for (int m = 0; m < rows; ++m)
       for (int v = 0; v < vectors; ++v) sum[m][v] = load(c + m * g.N + v * lanes<T>);
@@ -46,7 +45,7 @@ void multiply_block(T* c, const T* a, const T* b, const IndirectGemm& g, const i
 }
 
 template <class T>
-using Block = void (*)(T*, const T*, const T*, const IndirectGemm&, const int32_t*, Result);
+using Block = void (*)(T*, const T*, const T*, const IndirectGemm&, Result);
 
 // blocks[(rows - 1) * block_vectors + vectors - 1]
 template <class T>
@@ -56,23 +55,49 @@ constexpr auto blocks = []<size_t... i>(std::index_sequence<i...>) {
 }
 (std::make_index_sequence<block_rows * block_vectors>());
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// `count` things in as few parts of at most `limit` as possible, nearly equal in size.
+struct Split {
+  int64_t count, parts;
+
+  Split(int64_t count, int64_t limit)
+      : count(count), parts(std::max<int64_t>(1, (count + limit - 1) / limit)) {}
+  int64_t begin(int64_t part) const { return count * part / parts; }
+  int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
+};
+
+// Transposes a square of vectors: swaps its off-diagonal quarters, then does so in each quarter.
+template <class T, size_t half, size_t... l>
+void exchange_quarters(Lanes<T>* v, std::index_sequence<l...> lane) {
+  constexpr size_t L = sizeof...(l);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < L; ++i) {
+    if (i & half) continue;
+    const Lanes<T> a = v[i], b = v[i + half];  // indices from L on mean b
+    v[i] = __builtin_shufflevector(a, b, (l & half ? L + l - half : l)...);
+    v[i + half] = __builtin_shufflevector(a, b, (l & half ? L + l : l + half)...);
+  }
+  if constexpr (half > 1) exchange_quarters<T, half / 2>(v, lane);
+}
 
 }  // namespace
 
 template <class T>
 void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
-  // Blocks of nearly equal size: 16 rows are better as 8 + 8 than as 9 + 7.
-  const int64_t vectors = g.N / lanes<T>;
-  const int64_t row_blocks = ceil_div(g.M, block_rows),
-                column_blocks = ceil_div(vectors, block_vectors);
-  for (int64_t j = 0; j < column_blocks; ++j) {
-    const int64_t v = vectors * j / column_blocks, v_end = vectors * (j + 1) / column_blocks;
-    for (int64_t i = 0; i < row_blocks; ++i) {
-      const int64_t m = g.M * i / row_blocks, m_end = g.M * (i + 1) / row_blocks;
-      const auto block =
-          blocks<T>[static_cast<size_t>((m_end - m - 1) * block_vectors + v_end - v - 1)];
-      block(c + m * g.N + v * lanes<T>, a, b + v * lanes<T>, g, g.a_row + m, result);
+  // Parts of nearly equal size: 16 rows are better as 8 + 8 than as 9 + 7. A part of K is so long
+  // that a block's rows of B stay in the first-level cache for the next block.
+  const Split rows(g.M, block_rows), columns(g.N / lanes<T>, block_vectors), depth(g.K, 320);
+  for (int64_t p = 0; p < depth.parts; ++p) {
+    const int64_t k = depth.begin(p);
+    for (int64_t j = 0; j < columns.parts; ++j) {
+      const int64_t v = columns.begin(j) * lanes<T>;
+      for (int64_t i = 0; i < rows.parts; ++i) {
+        const int64_t m = rows.begin(i);
+        const IndirectGemm block{rows.size(i), g.N,         depth.size(p),
+                                 g.a_row + m,  g.a_col + k, g.b_row + k};
+        const auto index = (block.M - 1) * block_vectors + columns.size(j) - 1;
+        blocks<T>[static_cast<size_t>(index)](c + m * g.N + v, a, b + v, block,
+                                              p == 0 ? result : Result::add);
+      }
     }
   }
 }
@@ -80,9 +105,20 @@ void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result r
 template <class T>
 void transpose(T* out, int64_t stride, const T* in, int64_t in_stride, int64_t rows,
                int64_t columns) {
-  for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = 0; i < stride; ++i)
-      out[j * stride + i] = i < rows ? in[i * in_stride + j] : T(0);
+  const int64_t whole = columns / lanes<T> * lanes<T>;
+  for (int64_t i = 0; i < stride; i += lanes<T>) {
+    for (int64_t j = 0; j < whole; j += lanes<T>) {
+      Lanes<T> block[lanes<T>] = {};
+      for (int64_t l = 0; l < std::min(lanes<T>, rows - i); ++l)
+        block[l] = load(in + (i + l) * in_stride + j);
+      exchange_quarters<T, lanes<T> / 2>(block, std::make_index_sequence<lanes<T>>());
+      for (int64_t l = 0; l < lanes<T>; ++l)
+        std::memcpy(out + (j + l) * stride + i, &block[l], sizeof(Lanes<T>));
+    }
+    for (int64_t j = whole; j < columns; ++j)
+      for (int64_t l = i; l < i + lanes<T>; ++l)
+        out[j * stride + l] = l < rows ? in[l * in_stride + j] : T(0);
+  }
 }
 
 template void indirect_gemm(float*, const float*, const float*, const IndirectGemm&, Result);

@@ -4,12 +4,13 @@
 
 namespace accrue::cpu {
 
-// Elements of a vector register. GCC's vector types are plain C++ for it and for Clang, on any
-// processor.
-#ifdef __AVX512F__
+// The processor's vector registers, as the compiler may use them.
+#if defined(__AVX512F__)
 inline constexpr int vector_bytes = 64, vector_registers = 32;
-#else
+#elif defined(__AVX__)
 inline constexpr int vector_bytes = 32, vector_registers = 16;
+#else
+inline constexpr int vector_bytes = 16, vector_registers = 16;
 #endif
 template <class T>
 inline constexpr int64_t lanes = vector_bytes / sizeof(T);

@@ -1,59 +1,13 @@
 #include "kernels/windows.h"
 
-#include <optional>
-
 #include "kernels/backend.h"
 #include "kernels/indirect_gemm.h"
+#include "kernels/windows_plan.h"
 
 namespace accrue {
 namespace {
 
 using cpu::IndirectGemm, cpu::lanes;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t step) { return ceil_div(a, step) * step; }
-
-enum class Direction { gather, scatter };
-
-// One dimension of a product. Target position t = u * target_step + phase, phase < target_step,
-// draws through tap i from source position u * source_step + offset(i, phase), where there is one.
-struct Axis {
-  int64_t source, target, source_step, target_step, taps, padding, dilation;
-  int64_t first = 0, last = 0;  // the smallest and largest offset
-
-  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const Windows& s)
-      : source(direction == Direction::gather ? image : grid),
-        target(direction == Direction::gather ? grid : image),
-        source_step(direction == Direction::gather ? s.stride : 1),
-        target_step(direction == Direction::gather ? 1 : s.stride),
-        taps(taps),
-        padding(direction == Direction::gather ? s.padding : -s.padding),
-        dilation(direction == Direction::gather ? s.dilation : -s.dilation) {
-    std::optional<int64_t> low, high;
-    for (int64_t phase = 0; phase < target_step; ++phase)
-      for (int64_t i = 0; i < taps; ++i)
-        if (const auto at = offset(i, phase)) {
-          low = std::min(low.value_or(*at), *at);
-          high = std::max(high.value_or(*at), *at);
-        }
-    first = *low, last = *high;
-  }
-
-  std::optional<int64_t> offset(int64_t tap, int64_t phase) const {
-    const int64_t distance = phase - padding + tap * dilation;
-    if (distance % target_step != 0) return std::nullopt;
-    return distance / target_step;
-  }
-  // Target positions of one phase (of the first, which has most).
-  int64_t steps() const { return ceil_div(target, target_step); }
-  // The padded source is stored as one plane per phase, so that neighbours in a target row draw
-  // from neighbours in a plane's row.
-  int64_t phases() const { return std::min(source_step, last - first + 1); }
-  int64_t phase_of(int64_t offset) const { return (offset - first) % source_step; }
-  int64_t index_of(int64_t offset) const { return (offset - first) / source_step; }
-  // Positions in a plane that `steps` target positions draw from.
-  int64_t extent(int64_t steps) const { return steps + index_of(last); }
-};
 
 // Hands out parts of a workspace; with base null it only counts.
 class Carver {
@@ -72,43 +26,6 @@ class Carver {
  private:
   std::byte* base_;
   size_t used_ = 0;
-};
-
-// How one product runs: threads take parts of the N * bands bands of target rows.
-struct Plan {
-  Axis h, w;
-  int64_t source_channels, target_channels, band, bands, parts;
-
-  Plan(Direction direction, const Windows& s, int64_t N)
-      : h(direction, s.H, s.GH, s.KH, s),
-        w(direction, s.W, s.GW, s.KW, s),
-        source_channels(direction == Direction::gather ? s.C : s.O),
-        target_channels(direction == Direction::gather ? s.O : s.C) {
-    // A band and its result stay in the second-level cache; few images make more bands.
-    constexpr int64_t cache_elements = 1 << 16;
-    const int64_t threads = omp_get_max_threads(), rows = h.steps();
-    const int64_t fitting =
-        (cache_elements - frame(0)) / (frame(1) - frame(0) + target_channels * columns());
-    band = std::clamp<int64_t>(std::min(fitting, N * rows / threads), 1, rows);
-    bands = ceil_div(rows, band);
-    parts = std::min(threads, N * bands);
-  }
-
-  int64_t columns() const { return w.extent(w.steps()); }
-  int64_t plane(int64_t rows) const { return h.extent(rows) * columns(); }
-  int64_t channel() const { return h.phases() * w.phases() * plane(band); }
-  // Elements of the padded source for a band of `rows`.
-  int64_t frame(int64_t rows) const {
-    return source_channels * h.phases() * w.phases() * plane(rows);
-  }
-  // Target cells of a band, counted along the source's rows: those between the target's width and
-  // the source's mean nothing.
-  int64_t cells(int64_t rows) const { return (rows - 1) * columns() + w.steps(); }
-  // Where the source's element for tap (i, j) of target cell 0 lies in a padded channel.
-  int64_t offset(int64_t i_offset, int64_t j_offset) const {
-    return (h.phase_of(i_offset) * w.phases() + w.phase_of(j_offset)) * plane(band) +
-           h.index_of(i_offset) * columns() + w.index_of(j_offset);
-  }
 };
 
 // The scratch of gather and scatter. `products` has one entry for each phase of the target.
@@ -135,13 +52,14 @@ struct Scratch {
   }
 };
 
-// The scratch of correlate: `products` are image patches times cells.
+// The scratch of correlate, whose product is what the taps see times the transposed cells.
 template <class T>
 struct CorrelateScratch {
   int32_t *image_at, *cell_at, *transposed_at;
   T *frames, *cells, *partials;
-  // Threads share the bands, each group with a partial sum of its own, and then the channels.
-  int64_t groups, channel_groups, stride, frame_size, cells_size, partial_size;
+  // Threads share the bands, each group of bands with a partial sum of its own. Where partial sums
+  // are too large to have several, they share the image's channels instead, in slices.
+  int64_t groups, slices, stride, frame_size, cells_size, partial_size;
   size_t bytes;
 
   CorrelateScratch(const Plan& p, const Windows& s, void* base) {
@@ -152,12 +70,12 @@ struct CorrelateScratch {
     cells_size = p.band * s.GW * stride;
     partial_size = s.taps() * stride;
     groups = std::clamp<int64_t>(partial_elements / partial_size, 1, p.parts);
-    channel_groups = std::min<int64_t>(s.C, omp_get_max_threads() / groups);
+    slices = groups == 1 ? std::min<int64_t>(s.C, omp_get_max_threads()) : 1;
     image_at = carver.take<int32_t>(s.taps());
     cell_at = carver.take<int32_t>(p.band * s.GW);
     transposed_at = carver.take<int32_t>(p.band * s.GW);
-    frames = carver.take<T>(groups * channel_groups * frame_size);
-    cells = carver.take<T>(groups * channel_groups * cells_size);
+    frames = carver.take<T>(groups * slices * frame_size);
+    cells = carver.take<T>(groups * slices * cells_size);
     partials = carver.take<T>(groups * partial_size);
     bytes = carver.used();
   }
@@ -187,29 +105,17 @@ Tensor correlate_workspace(const Windows& s, int64_t N, DType dtype, Device devi
 namespace cpu {
 namespace {
 
-// The rows of one image that a plan's band covers.
-struct Band {
-  int64_t n, begin, rows;
-
-  Band(const Plan& p, int64_t item)
-      : n(item / p.bands),
-        begin(item % p.bands * p.band),
-        rows(std::min(p.band, p.h.steps() - begin)) {}
-};
-
-// Calls body(part, band) for all bands of N images, the parts in parallel.
+// Calls body(part, begin, end) for parts of equal size of `count` things, the parts in parallel.
 template <class Body>
-void for_each_band(const Plan& p, int64_t N, int64_t parts, Body body) {
-  const int64_t bands = N * p.bands;
-  parallel_for(parts, parallel_grain, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part)
-      for (int64_t item = bands * part / parts; item < bands * (part + 1) / parts; ++item)
-        body(part, Band(p, item), item == bands * part / parts);
+void for_each_part(int64_t parts, int64_t count, Body body) {
+  parallel_for(parts, parallel_grain, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part)
+      body(part, count * part / parts, count * (part + 1) / parts);
   });
 }
 
-// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them: zeros
-// around, one plane for each phase.
+// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
+// plane for each phase. The frame starts as zeros; those left and right of the source stay.
 template <class T>
 void load_frame(T* frame, const T* source, const Plan& p, Band band, int64_t c_begin,
                 int64_t c_end) {
@@ -217,18 +123,18 @@ void load_frame(T* frame, const T* source, const Plan& p, Band band, int64_t c_b
   for (int64_t plane = c_begin * planes; plane < c_end * planes; ++plane) {
     const int64_t c = plane / planes, h_phase = plane % planes / p.w.phases();
     const int64_t w0 = p.w.first + plane % p.w.phases(), step = p.w.source_step;
-    const int64_t begin =
-        std::clamp<int64_t>(ceil_div(std::max<int64_t>(-w0, 0), step), 0, columns);
-    const int64_t end = std::clamp<int64_t>(ceil_div(p.w.source - w0, step), begin, columns);
-    const T* in = source + (band.n * p.source_channels + c) * p.h.source * p.w.source + w0;
-    T* out = frame + plane * p.plane(p.band);
+    const int64_t begin = std::clamp<int64_t>(ceil_div(-w0, step), 0, columns);
+    const int64_t size =
+        std::clamp<int64_t>(ceil_div(p.w.source - w0, step), begin, columns) - begin;
+    const T* in =
+        source + (band.n * p.source_channels + c) * p.h.source * p.w.source + w0 + begin * step;
+    T* out = frame + plane * p.plane(p.band) + begin;
     for (int64_t r = 0; r < p.h.extent(band.rows); ++r, out += columns) {
       const int64_t h = (band.begin + r) * p.h.source_step + p.h.first + h_phase;
-      const bool inside = 0 <= h && h < p.h.source;
-      std::fill(out, out + (inside ? begin : columns), T(0));
-      if (!inside) continue;
-      for (int64_t v = begin; v < end; ++v) out[v] = in[h * p.w.source + v * step];
-      std::fill(out + end, out + columns, T(0));
+      if (h < 0 || h >= p.h.source) std::fill_n(out, size, T(0));
+      else if (step == 1) std::copy_n(in + h * p.w.source, size, out);
+      else
+        for (int64_t v = 0; v < size; ++v) out[v] = in[h * p.w.source + v * step];
     }
   }
 }
@@ -242,24 +148,40 @@ struct Epilogue {
 };
 
 template <class T, class Accumulate>
+void store_row(T* out, const T* in, int64_t count, int64_t step, T shift, T low,
+               Accumulate accumulate) {
+  if (step == 1) {
+#pragma omp simd
+    for (int64_t v = 0; v < count; ++v) {
+      const T value = in[v] + shift;
+      store(out[v], value < low ? low : value, accumulate);
+    }
+  } else {
+    for (int64_t v = 0; v < count; ++v) {
+      const T value = in[v] + shift;
+      store(out[v * step], value < low ? low : value, accumulate);
+    }
+  }
+}
+
+template <class T, class Accumulate>
 void store_result(const Epilogue<T>& e, const T* result, int64_t stride, const Plan& p, Band band,
-                  int64_t h_phase, int64_t w_phase, Accumulate accumulate) {
-  const int64_t h_step = p.h.target_step, w_step = p.w.target_step, columns = p.columns();
-  const int64_t width = ceil_div(p.w.target - w_phase, w_step);
+                  int64_t phase, Accumulate accumulate) {
+  const int64_t h_phase = phase / p.w.target_step, w_phase = phase % p.w.target_step;
+  const int64_t h_step = p.h.target_step, w_step = p.w.target_step, W = p.w.target;
+  const int64_t width = ceil_div(W - w_phase, w_step);
+  // Whole vectors where possible: what they write past a row's end, the next row overwrites.
+  const int64_t vectors =
+      accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<T>);
   const T low = e.activation == Activation::relu ? T(0) : -std::numeric_limits<T>::infinity();
   for (int64_t m = 0; m < p.target_channels; ++m) {
     const T shift = e.bias ? e.bias[m] : T(0);
-    T* plane = e.target + (band.n * p.target_channels + m) * p.h.target * p.w.target;
-    for (int64_t r = 0; r < band.rows; ++r) {
-      const int64_t h = (band.begin + r) * h_step + h_phase;
-      if (h >= p.h.target) break;
-      T* out = plane + h * p.w.target + w_phase;
-      const T* in = result + m * stride + r * columns;
-      for (int64_t v = 0; v < width; ++v) {
-        const T value = in[v] + shift;
-        store(out[v * w_step], value < low ? low : value, accumulate);
-      }
-    }
+    T* plane = e.target + (band.n * p.target_channels + m) * p.h.target * W;
+    const int64_t rows = std::min(band.rows, ceil_div(p.h.target - h_phase, h_step) - band.begin);
+    for (int64_t r = 0; r < rows; ++r)
+      store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
+                result + m * stride + r * p.columns(), std::min(vectors, (rows - r) * width),
+                w_step, shift, low, accumulate);
   }
 }
 
@@ -297,27 +219,41 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
   dispatch_floating(source.dtype, [&]<class T>() {
     const int64_t N = source.shape[0];
     const Plan plan(direction, s, N);
-    Scratch<T> scratch(plan, s, workspace.data);
     const bool gather = direction == Direction::gather;
+    Scratch<T> scratch(plan, s, workspace.data);
     fill_tables(scratch, plan, s, gather ? s.taps() : s.area(), gather ? s.area() : s.taps());
     const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
-    for_each_band(plan, N, plan.parts, [&](int64_t part, Band band, bool) {
+    for_each_part(plan.parts, N * plan.bands, [&](int64_t part, int64_t begin, int64_t end) {
       T* frame = scratch.frames + part * scratch.frame_size;
       T* result = scratch.results + part * scratch.result_size;
-      load_frame(frame, source.as<T>(), plan, band, 0, plan.source_channels);
-      std::fill_n(frame + plan.frame(plan.band), lanes<T>,
-                  T(0));  // read, but by no cell that counts
-      for (int64_t phase = 0; phase < scratch.phases; ++phase) {
-        IndirectGemm product = scratch.products[phase];
-        product.N = round_up(plan.cells(band.rows), lanes<T>);
-        indirect_gemm(result, w.as<T>(), frame, product, Result::write);
-        with_beta(target.beta, [&](auto accumulate) {
-          store_result(epilogue, result, product.N, plan, band, phase / plan.w.target_step,
-                       phase % plan.w.target_step, accumulate);
-        });
+      std::fill_n(frame, scratch.frame_size, T(0));
+      for (int64_t item = begin; item < end; ++item) {
+        const Band band(plan, item);
+        load_frame(frame, source.as<T>(), plan, band, 0, plan.source_channels);
+        for (int64_t phase = 0; phase < scratch.phases; ++phase) {
+          IndirectGemm product = scratch.products[phase];
+          product.N = round_up(plan.cells(band.rows), lanes<T>);
+          indirect_gemm(result, w.as<T>(), frame, product, Result::write);
+          with_beta(target.beta, [&](auto accumulate) {
+            store_result(epilogue, result, product.N, plan, band, phase, accumulate);
+          });
+        }
       }
     });
   });
+}
+
+template <class T>
+void fill_tables(const CorrelateScratch<T>& x, const Plan& p, const Windows& s) {
+  for (int64_t k = 0; k < s.taps(); ++k) {
+    const int64_t c = k / s.area(), i = k % s.area() / s.KW, j = k % s.KW;
+    x.image_at[k] =
+        static_cast<int32_t>(c * p.channel() + p.offset(*p.h.offset(i, 0), *p.w.offset(j, 0)));
+  }
+  for (int64_t cell = 0; cell < p.band * s.GW; ++cell) {
+    x.cell_at[cell] = static_cast<int32_t>(cell / s.GW * p.columns() + cell % s.GW);
+    x.transposed_at[cell] = static_cast<int32_t>(cell * x.stride);
+  }
 }
 
 // w[o, k] = sum_g partials[g][k, o] + beta * w[o, k].
@@ -326,13 +262,15 @@ void add_partials(GradTarget w, const CorrelateScratch<T>& x, const Windows& s) 
   const int64_t taps = s.taps();
   with_beta(w.beta, [&](auto accumulate) {
     parallel_for(s.O, taps * x.groups, [&](int64_t begin, int64_t end) {
-      for (int64_t k = 0; k < taps; ++k)
-        for (int64_t o = begin; o < end; ++o) {
-          T sum = 0;
-          for (int64_t g = 0; g < x.groups; ++g)
-            sum += x.partials[g * x.partial_size + k * x.stride + o];
-          store(w.grad.as<T>()[o * taps + k], sum, accumulate);
-        }
+      constexpr int64_t tile = 16;  // columns of the partials, rows of w: both by the cache line
+      for (int64_t k_begin = 0; k_begin < taps; k_begin += tile)
+        for (int64_t o = begin; o < end; ++o)
+          for (int64_t k = k_begin; k < std::min(k_begin + tile, taps); ++k) {
+            T sum = 0;
+            for (int64_t g = 0; g < x.groups; ++g)
+              sum += x.partials[g * x.partial_size + k * x.stride + o];
+            store(w.grad.as<T>()[o * taps + k], sum, accumulate);
+          }
     });
   });
 }
@@ -351,40 +289,30 @@ void scatter_windows(GradTarget image, View grid, View w, View b, const Windows&
 
 void correlate_windows(GradTarget w, View grid, View image, const Windows& s, View workspace) {
   dispatch_floating(grid.dtype, [&]<class T>() {
-    const int64_t N = grid.shape[0], area = s.area();
+    const int64_t N = grid.shape[0];
     const Plan plan(Direction::gather, s, N);
     const CorrelateScratch<T> x(plan, s, workspace.data);
-    for (int64_t k = 0; k < s.taps(); ++k)
-      x.image_at[k] = static_cast<int32_t>(
-          k / area * plan.channel() +
-          plan.offset(*plan.h.offset(k % area / s.KW, 0), *plan.w.offset(k % s.KW, 0)));
-    for (int64_t p = 0; p < plan.band * s.GW; ++p) {
-      x.cell_at[p] = static_cast<int32_t>(p / s.GW * plan.columns() + p % s.GW);
-      x.transposed_at[p] = static_cast<int32_t>(p * x.stride);
-    }
-    const int64_t bands = N * plan.bands;
-    parallel_for(x.groups * x.channel_groups, parallel_grain, [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) {
-        const int64_t group = part / x.channel_groups, slice = part % x.channel_groups;
-        const int64_t c_begin = s.C * slice / x.channel_groups;
-        const int64_t c_end = s.C * (slice + 1) / x.channel_groups;
+    fill_tables(x, plan, s);
+    for_each_part(x.groups, N * plan.bands, [&](int64_t group, int64_t begin, int64_t end) {
+      for_each_part(x.slices, s.C, [&](int64_t slice, int64_t c_begin, int64_t c_end) {
+        const int64_t part = group * x.slices + slice, first_tap = c_begin * s.area();
         T *frame = x.frames + part * x.frame_size, *cells = x.cells + part * x.cells_size;
-        const int64_t item_begin = bands * group / x.groups;
-        for (int64_t item = item_begin; item < bands * (group + 1) / x.groups; ++item) {
+        std::fill_n(frame, x.frame_size, T(0));
+        for (int64_t item = begin; item < end; ++item) {
           const Band band(plan, item);
           load_frame(frame, image.as<T>(), plan, band, c_begin, c_end);
           transpose(cells, x.stride, grid.as<T>() + (band.n * s.O * s.GH + band.begin) * s.GW,
                     s.GH * s.GW, s.O, band.rows * s.GW);
-          const IndirectGemm product{.M = (c_end - c_begin) * area,
+          const IndirectGemm product{.M = (c_end - c_begin) * s.area(),
                                      .N = x.stride,
                                      .K = band.rows * s.GW,
-                                     .a_row = x.image_at + c_begin * area,
+                                     .a_row = x.image_at + first_tap,
                                      .a_col = x.cell_at,
                                      .b_row = x.transposed_at};
-          indirect_gemm(x.partials + group * x.partial_size + c_begin * area * x.stride, frame,
-                        cells, product, item == item_begin ? Result::write : Result::add);
+          indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame, cells,
+                        product, item == begin ? Result::write : Result::add);
         }
-      }
+      });
     });
     add_partials(w, x, s);
   });

@@ -1,10 +1,15 @@
 // Ops on images [N, C, H, W]: convolutions, pools, upsampling.
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "core/autograd.h"
+#include "core/random.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
+#include "kernels/linear.h"
 #include "kernels/pool.h"
 #include "kernels/upsample.h"
 #include "tests/catch.h"
@@ -159,6 +164,57 @@ TEST_CASE("conv_transpose2d", "[ops]") {
                                {.stride = 2, .padding = 1, .output_padding = 1}, {2, 3, 6, 8}));
   check_op(conv_transpose2d_op("TensorFlow's SAME, 5x5 stride 2", {2, 2, 3, 4}, {2, 3, 5, 5},
                                {.stride = 2, .padding = {1, 2}}, {2, 3, 6, 8}));
+}
+
+// Convolutions large enough to be cut into bands, and into slices of channels. They are bilinear,
+// so sum(dy * y) = sum(dx * x) = sum(dw * w): with y right, that holds for random operands only if
+// both gradients are right.
+template <class Convolve>
+void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolve) {
+  RandomStream random(3);
+  const auto make = [&](const Shape& shape) {
+    Values values(static_cast<size_t>(shape.numel()));
+    for (double& v : values) v = random.uniform(-1, 1);
+    return Tensor::from(values, shape);
+  };
+  const auto dot = [](const Tensor& a, const Tensor& b) {
+    const auto u = a.span<double>(), v = b.span<double>();
+    return std::inner_product(u.begin(), u.end(), v.begin(), 0.0);
+  };
+  const Tensor x = require_grad(make(x_shape)), w = require_grad(make(w_shape));
+  const Tensor y = convolve(x, w), dy = make(y.shape());
+  const double expected = dot(dy, y);
+  backward(matmul(y.reshape({1, y.numel()}), dy.reshape({y.numel(), 1})));
+  // Every product is at most 1, and on its way into a sum is rounded less often than there are
+  // elements in all.
+  const auto products = double(y.numel() * w_shape.numel(1, 4));
+  const double bound = double(x.numel() + y.numel() + w.numel()) * products * 0x1p-53;
+  REQUIRE(std::abs(dot(grad(x), x) - expected) <= bound);
+  REQUIRE(std::abs(dot(grad(w), w) - expected) <= bound);
+}
+
+TEST_CASE("large convolutions", "[ops]") {
+  struct Case {
+    Shape x, w;
+    Conv2dShape shape;
+  };
+  for (const Case& k : {Case{{2, 40, 50, 60}, {6, 40, 3, 3}, {.padding = 1}},
+                        Case{{1, 40, 50, 60}, {20, 40, 5, 5}, {.stride = 2, .padding = {1, 2}}},
+                        Case{{3, 260, 4, 4}, {120, 260, 3, 3}, {.padding = 1}},
+                        Case{{1, 3, 300, 20}, {2, 3, 3, 3}, {.stride = 3, .dilation = 2}}}) {
+    const Op op = conv2d_op("", {k.x, k.w, k.shape, false});
+    check_bilinear(k.x, k.w, [&](const Tensor& x, const Tensor& w) {
+      const Tensor y = op.run({x, w});
+      const auto values = [](const Tensor& t) {
+        return Values(t.span<double>().begin(), t.span<double>().end());
+      };
+      const Values expected = op.reference({values(x), values(w)});
+      for (size_t i = 0; i < expected.size(); ++i)
+        if (!(std::abs(y.span<double>()[i] - expected[i]) <= op.depth * op.depth * 0x1p-53))
+          FAIL("at " << i << ": " << y.span<double>()[i] << ", expected " << expected[i]);
+      return y;
+    });
+  }
 }
 
 TEST_CASE("pools", "[ops]") {

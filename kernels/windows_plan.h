@@ -1,0 +1,107 @@
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "kernels/windows.h"
+
+namespace accrue {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t round_up(int64_t a, int64_t step) { return ceil_div(a, step) * step; }
+
+enum class Direction { gather, scatter };
+
+// One dimension of a product. Target position t = u * target_step + phase, phase < target_step,
+// draws through tap i from source position u * source_step + offset(i, phase), where there is one.
+struct Axis {
+  int64_t source, target, source_step, target_step, taps, padding, dilation;
+  int64_t first = 0, last = 0;  // the smallest and largest offset
+
+  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const Windows& s)
+      : source(direction == Direction::gather ? image : grid),
+        target(direction == Direction::gather ? grid : image),
+        source_step(direction == Direction::gather ? s.stride : 1),
+        target_step(direction == Direction::gather ? 1 : s.stride),
+        taps(taps),
+        padding(direction == Direction::gather ? s.padding : -s.padding),
+        dilation(direction == Direction::gather ? s.dilation : -s.dilation) {
+    std::optional<int64_t> low, high;
+    for (int64_t phase = 0; phase < target_step; ++phase)
+      for (int64_t i = 0; i < taps; ++i)
+        if (const auto at = offset(i, phase)) {
+          low = std::min(low.value_or(*at), *at);
+          high = std::max(high.value_or(*at), *at);
+        }
+    first = *low, last = *high;
+  }
+
+  std::optional<int64_t> offset(int64_t tap, int64_t phase) const {
+    const int64_t distance = phase - padding + tap * dilation;
+    if (distance % target_step != 0) return std::nullopt;
+    return distance / target_step;
+  }
+  // Target positions of one phase (of the first, which has most).
+  int64_t steps() const { return ceil_div(target, target_step); }
+  // The padded source is stored as one plane per phase, so that neighbours in a target row draw
+  // from neighbours in a plane's row.
+  int64_t phases() const { return std::min(source_step, last - first + 1); }
+  int64_t phase_of(int64_t offset) const { return (offset - first) % source_step; }
+  int64_t index_of(int64_t offset) const { return (offset - first) / source_step; }
+  // Positions in a plane that `steps` target positions draw from.
+  int64_t extent(int64_t steps) const { return steps + index_of(last); }
+};
+
+// How one product runs: threads take parts of the N * bands bands of target rows.
+struct Plan {
+  Axis h, w;
+  int64_t source_channels, target_channels, band, bands, parts;
+
+  Plan(Direction direction, const Windows& s, int64_t N)
+      : h(direction, s.H, s.GH, s.KH, s),
+        w(direction, s.W, s.GW, s.KW, s),
+        source_channels(direction == Direction::gather ? s.C : s.O),
+        target_channels(direction == Direction::gather ? s.O : s.C) {
+    check(s.O * s.taps() <= std::numeric_limits<int32_t>::max(),
+          "a convolution's weights are at most 2^31 elements, got {}", s.O * s.taps());
+    // A band and its result stay in the second-level cache; few images make more bands.
+    constexpr int64_t cache_elements = 1 << 16;
+    const int64_t threads = omp_get_max_threads(), rows = h.steps();
+    const int64_t fitting =
+        (cache_elements - frame(0)) / (frame(1) - frame(0) + target_channels * columns());
+    band = std::clamp<int64_t>(std::min(fitting, N * rows / threads), 1, rows);
+    bands = ceil_div(rows, band);
+    parts = std::min(threads, N * bands);
+  }
+
+  int64_t columns() const { return w.extent(w.steps()); }
+  int64_t plane(int64_t rows) const { return h.extent(rows) * columns(); }
+  int64_t channel() const { return h.phases() * w.phases() * plane(band); }
+  // Elements of the padded source for a band of `rows`.
+  int64_t frame(int64_t rows) const {
+    return source_channels * h.phases() * w.phases() * plane(rows);
+  }
+  // Target cells of a band, counted along the source's rows: those between the target's width and
+  // the source's mean nothing.
+  int64_t cells(int64_t rows) const { return (rows - 1) * columns() + w.steps(); }
+  // Where the source's element for tap (i, j) of target cell 0 lies in a padded channel.
+  int64_t offset(int64_t i_offset, int64_t j_offset) const {
+    return (h.phase_of(i_offset) * w.phases() + w.phase_of(j_offset)) * plane(band) +
+           h.index_of(i_offset) * columns() + w.index_of(j_offset);
+  }
+};
+
+// The rows of one image that a plan's band covers.
+struct Band {
+  int64_t n, begin, rows;
+
+  Band(const Plan& p, int64_t item)
+      : n(item / p.bands),
+        begin(item % p.bands * p.band),
+        rows(std::min(p.band, p.h.steps() - begin)) {}
+};
+
+}  // namespace accrue
