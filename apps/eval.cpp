@@ -12,7 +12,7 @@ void eval(const TrainOptions& options) {
         options.micro_batch);
   const Datasets data = find_dataset(options.data, options.data_dir);
   const auto model = make_model(options.model);
-  Parameters parameters(*model, DType::f32, Device::cpu, options.seed);
+  Parameters parameters = place(*model, DType::f32, Device::cpu, options.seed);
   load_weights(options.init, parameters);
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
     const Score score = evaluate(*model, *set, options.micro_batch);

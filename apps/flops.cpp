@@ -4,7 +4,7 @@ namespace accrue::app {
 
 double training_flops_per_sample(const ModelOptions& options) {
   const auto model = make_model(options);
-  const Parameters parameters(*model, DType::f32, Device::meta, 0);
+  const Parameters parameters = place(*model, DType::f32, Device::meta, 0);
   const NoGrad no_grad;
   Tensor x = Tensor::empty({1, 1, 28, 28}, DType::f32, Device::meta);
   double flops = 0;

@@ -10,12 +10,12 @@ void info(const TrainOptions& options) {
   fmt::print("accrue {} | matrix products: {} | {} threads | devices: cpu, meta\n\n",
              ACCRUE_VERSION, ACCRUE_GEMM, omp_get_max_threads());
   const auto model = make_model(options.model);
-  const Parameters parameters(*model, DType::f32, Device::meta, options.seed);
+  const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
   fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.model.kind),
              parameters.count(), training_flops_per_sample(options.model) / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
     fmt::print("  {:<14} {}\n", entry.name, entry.tensor.shape());
-  for (const auto& buffer : parameters.named_buffers())
+  for (const auto& buffer : parameters.buffer_entries())
     fmt::print("  {:<14} {} (buffer)\n", buffer.name, buffer.tensor.shape());
   fmt::print("\nlearning rate: {}\n", Schedule(options.schedule).describe());
 }

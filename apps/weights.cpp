@@ -13,7 +13,7 @@ NamedTensors named_tensors(const Parameters& parameters) {
   NamedTensors tensors;
   for (const auto& entry : parameters.entries())
     tensors.emplace_back(entry.name, entry.tensor.detach());
-  for (const auto& buffer : parameters.named_buffers())
+  for (const auto& buffer : parameters.buffer_entries())
     tensors.emplace_back(buffer.name, buffer.tensor);
   return tensors;
 }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "layers/parameters.h"
+#include "core/parameters.h"
 
 namespace accrue::app {
 

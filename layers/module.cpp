@@ -12,6 +12,31 @@ void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix
   for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
 }
 
+Parameters place(Module& model, DType dtype, Device device, uint64_t seed) {
+  std::vector<Declaration> declared, buffers_declared;
+  model.visit_parameters([&](const std::string& name, Parameter& p) {
+    check(!p.tensor.defined(), "parameter {} is already placed on a device", name);
+    declared.push_back({name, p.shape});
+  });
+  model.visit_buffers([&](const std::string& name, Buffer& b) {
+    buffers_declared.push_back({name, b.shape});
+  });
+  Parameters parameters(declared, buffers_declared, dtype, device);
+  size_t number = 0;
+  model.visit_parameters([&](const std::string&, Parameter& p) {
+    p.tensor = parameters.entries()[number].tensor;
+    if (device != Device::meta)
+      dispatch_floating(dtype, [&]<class T>() { p.init.fill(p.tensor.span<T>(), seed, number); });
+    ++number;
+  });
+  number = 0;
+  model.visit_buffers([&](const std::string&, Buffer& b) {
+    b.tensor = parameters.buffer_entries()[number++].tensor;
+    b.tensor.fill(b.initial_value);
+  });
+  return parameters;
+}
+
 void Sequential::append(std::unique_ptr<Module> layer) {
   declare(std::to_string(next_number_), *layer);
   const int number = std::exchange(next_number_, next_number_ + layer->places());

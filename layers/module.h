@@ -5,9 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "layers/parameters.h"
+#include "core/parameters.h"
+#include "layers/init.h"
 
 namespace accrue {
+
+// One learnable tensor of a module: declared with its shape and distribution, given storage by
+// place(). `tensor` is undefined before that.
+struct Parameter {
+  Shape shape;
+  Init init;
+  Tensor tensor;
+};
+
+// State that is not learned, likewise.
+struct Buffer {
+  Shape shape;
+  double initial_value = 0;
+  Tensor tensor;
+};
 
 // What one forward pass is for. Explicit, so that a pass can be repeated with the same result.
 struct Pass {
@@ -21,8 +37,8 @@ struct Pass {
   static Pass eval() { return {.mode = Mode::eval}; }
 };
 
-// A differentiable function with parameters. Modules are declared without storage; a Parameters
-// arena places them on a device.
+// A differentiable function with parameters. Modules are declared without storage; place() gives
+// them some on a device.
 class Module {
  public:
   Module() = default;
@@ -62,6 +78,11 @@ class Module {
   std::vector<std::pair<std::string, Buffer*>> buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
 };
+
+// Places a model on a device, all its parameters in one arena, and draws their initial values:
+// parameter number p from the random stream (seed, p), so the weights do not depend on the device.
+// Throws Error if the model is placed already, and OutOfMemory.
+Parameters place(Module& model, DType dtype, Device device, uint64_t seed);
 
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them.
 class Sequential : public Module {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/parameters.h"
+#include "core/parameters.h"
 
 namespace accrue {
 

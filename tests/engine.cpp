@@ -61,7 +61,7 @@ TEST_CASE("frozen parameters refuse claims", "[engine]") {
   Sequential model;
   model.add<Linear>(3, 4, Activation::relu);
   model.add<Linear>(4, 2);
-  Parameters parameters(model, DType::f32, Device::cpu, 1);
+  Parameters parameters = place(model, DType::f32, Device::cpu, 1);
   parameters.freeze("0.");
   const Tensor labels = Tensor::from(std::vector<int32_t>{1}, {1});
   backward(cross_entropy(model(values({1, 2, 3})), labels));

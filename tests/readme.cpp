@@ -17,7 +17,7 @@ double train_one_epoch() {
   const Datasets digits = find_dataset("digits");
   Loader loader(digits.train, {.effective_batch_size = 256, .micro_batch_size = 32});
   const auto model = make_model({.kind = ModelKind::mlp});
-  Parameters parameters(*model, DType::f32, Device::cpu, /*seed=*/1);
+  Parameters parameters = place(*model, DType::f32, Device::cpu, /*seed=*/1);
   const auto optimizer = adam(parameters);
   Window window(*optimizer, ScheduleOptions{.base = 1e-3}, {.effective_batch_size = 256});
 

@@ -54,7 +54,7 @@ struct Learner {
   // moves a weight by at most lr/eps * d per step.
   static constexpr double lr = 1e-3, eps = 1e-3;
   explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N})
-      : parameters(*model, dtype, Device::cpu, 3),
+      : parameters(place(*model, dtype, Device::cpu, 3)),
         optimizer(adam(parameters, {.eps = eps})),
         window(*optimizer, ScheduleOptions{.base = lr}, options) {}
 
@@ -269,7 +269,7 @@ TEST_CASE("the window refuses what would break it", "[window]") {
 
 TEST_CASE("every counter moves once per window, not per micro-batch", "[window]") {
   auto model = make_mlp(sizes);
-  Parameters parameters(*model, DType::f32, Device::cpu, 1);
+  Parameters parameters = place(*model, DType::f32, Device::cpu, 1);
   const auto optimizer = adamw(parameters, {.weight_decay = 0.5});
   Window window(*optimizer, ScheduleOptions{.base = 0.1, .warmup_steps = 10},
                 {.effective_batch_size = N});
@@ -305,8 +305,8 @@ TEST_CASE("two optimizers share one window", "[window]") {
   constexpr std::array<int64_t, 2> g_sizes{features, features}, d_sizes{features, classes};
   const auto train = [&](const Split& split) {
     auto g = make_mlp(g_sizes), d = make_mlp(d_sizes);
-    Parameters g_parameters(*g, DType::f64, Device::cpu, 1),
-        d_parameters(*d, DType::f64, Device::cpu, 2);
+    Parameters g_parameters = place(*g, DType::f64, Device::cpu, 1);
+    Parameters d_parameters = place(*d, DType::f64, Device::cpu, 2);
     const auto g_adam = adam(g_parameters, {.eps = 1e-3}),
                d_adam = adam(d_parameters, {.eps = 1e-3});
     Window window({g_adam.get(), d_adam.get()}, ScheduleOptions{}, {.effective_batch_size = 2 * N});
@@ -350,7 +350,7 @@ TEST_CASE("frozen parameters are not stepped", "[window]") {
 TEST_CASE("peak memory does not grow with the number of micro-batches", "[window][memory]") {
   const auto peak = [](int64_t K, Device device, Strategy strategy) {
     auto model = make_mlp(sizes);
-    Parameters parameters(*model, DType::f32, device, 1);
+    Parameters parameters = place(*model, DType::f32, device, 1);
     const auto optimizer = adam(parameters);
     Window window(*optimizer, ScheduleOptions{},
                   {.effective_batch_size = 8 * K, .strategy = strategy});
