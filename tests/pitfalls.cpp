@@ -79,7 +79,7 @@ struct Learner {
 
   Learner(std::unique_ptr<Sequential> net, DType dtype, WindowOptions options)
       : model(std::move(net)),
-        parameters(*model, dtype, Device::cpu, 5),
+        parameters(place(*model, dtype, Device::cpu, 5)),
         optimizer(adam(parameters)),
         window(*optimizer, ScheduleOptions{}, options) {}
 
@@ -132,7 +132,7 @@ TEST_CASE("the peak is parameters, moments, gradients and one micro-batch, to th
           "[pitfalls][memory]") {
   const auto peak_of = [](Device device, int64_t m, int64_t K, Strategy strategy) {
     const auto model = make_model({.kind = ModelKind::mlp});
-    Parameters parameters(*model, DType::f32, device, 1);
+    Parameters parameters = place(*model, DType::f32, device, 1);
     const auto optimizer = adam(parameters);
     Window window(*optimizer, ScheduleOptions{},
                   {.effective_batch_size = m * K, .strategy = strategy});
@@ -229,7 +229,7 @@ TEST_CASE("a window that ran out of memory leaves no trace", "[pitfalls][memory]
 TEST_CASE("a finite gradient too large to be squared is clipped, not skipped", "[pitfalls]") {
   Sequential model;
   model.add<Linear>(1, 1);
-  Parameters parameters(model, DType::f32, Device::cpu, 1);
+  Parameters parameters = place(model, DType::f32, Device::cpu, 1);
   const auto optimizer = sgd(parameters);
   Window window(*optimizer, ScheduleOptions{.base = 1},
                 {.effective_batch_size = 2, .clip_norm = 0.5});
