@@ -170,7 +170,7 @@ TEST_CASE("the ledger knows its peak and its limit", "[engine][memory]") {
   REQUIRE(account.peak()[Category::workspace] - before[Category::workspace] == 128);
 }
 
-TEST_CASE("sizes are read as people write them", "[memory]") {
+TEST_CASE("sizes are read as people write them", "[engine][memory]") {
   REQUIRE(parse_bytes("64MiB") == 64u << 20);
   REQUIRE(parse_bytes("1.5 GiB") == 3u << 29);
   REQUIRE(parse_bytes("4096") == 4096);

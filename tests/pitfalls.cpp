@@ -1,0 +1,262 @@
+// What goes wrong with gradient accumulation, where no other file guards against it:
+// docs/pitfalls.md lists every line and its test.
+
+#include <omp.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/random.h"
+#include "kernels/accumulate.h"
+#include "kernels/cross_entropy.h"
+#include "layers/layers.h"
+#include "layers/models.h"
+#include "optim/window.h"
+#include "tests/catch.h"
+
+namespace accrue::test {
+namespace {
+
+using Split = std::vector<int64_t>;
+
+constexpr int64_t N = 40, classes = 5;
+
+// Images [N, 1, 6, 6], labels, and the indices of the samples.
+struct Batch {
+  Tensor x, labels, samples;
+};
+
+Batch random_batch(DType dtype) {
+  RandomStream random(17);
+  Batch batch{Tensor::empty({N, 1, 6, 6}, dtype, Device::cpu, Category::data),
+              Tensor::empty({N}, DType::i32, Device::cpu, Category::data),
+              Tensor::empty({N}, DType::i32, Device::cpu, Category::data)};
+  dispatch_floating(dtype, [&]<class T>() {
+    for (T& v : batch.x.span<T>()) v = random.normal();
+  });
+  for (int32_t& label : batch.labels.span<int32_t>())
+    label = static_cast<int32_t>(random.below(classes));
+  for (int32_t n = 0; int32_t & sample : batch.samples.span<int32_t>()) sample = 1000 + n++;
+  return batch;
+}
+
+enum class NormKind { none, group, batch };
+
+std::unique_ptr<Sequential> small_cnn(NormKind norm, double dropout = 0) {
+  auto model = std::make_unique<Sequential>();
+  model->add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1});
+  if (norm == NormKind::group) model->add<GroupNorm>(2, 4);
+  if (norm == NormKind::batch) model->add<BatchNorm>(4);
+  model->add<Relu>();
+  model->add<Flatten>();
+  if (dropout > 0) model->add<Dropout>(dropout);
+  model->add<Linear>(4 * 36, classes);
+  return model;
+}
+
+std::vector<double> to_doubles(const Tensor& tensor) {
+  return dispatch_floating(tensor.dtype(), [&]<class T>() {
+    const auto span = tensor.span<T>();
+    return std::vector<double>(span.begin(), span.end());
+  });
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(std::isfinite(a[i] - b[i]));
+    largest = std::max(largest, std::abs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+struct Learner {
+  std::unique_ptr<Sequential> model;
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  Window window;
+
+  Learner(std::unique_ptr<Sequential> net, DType dtype, WindowOptions options)
+      : model(std::move(net)),
+        parameters(place(*model, dtype, Device::cpu, 5)),
+        optimizer(adam(parameters)),
+        window(*optimizer, ScheduleOptions{}, options) {}
+
+  void accumulate(const Batch& batch, const Split& split, int64_t epoch = 0) {
+    int64_t begin = 0;
+    for (const int64_t n : split) {
+      const int64_t end = begin + n;
+      const Pass pass{.seed = 3, .epoch = epoch, .samples = batch.samples.slice(begin, end)};
+      window.backward(
+          cross_entropy((*model)(batch.x.slice(begin, end), pass), batch.labels.slice(begin, end)),
+          n);
+      begin = end;
+    }
+  }
+};
+
+// The mean gradient of the batch's N samples, split so, in double.
+std::vector<double> gradient_of(std::unique_ptr<Sequential> model, const Split& split,
+                                int64_t epoch = 0) {
+  Learner learner(std::move(model), DType::f64, {.effective_batch_size = N});
+  learner.accumulate(random_batch(DType::f64), split, epoch);
+  return to_doubles(learner.parameters.gradients());
+}
+
+}  // namespace
+
+TEST_CASE("an accumulator counts past 256", "[pitfalls]") {
+  const Tensor w = require_grad(Tensor::full({1, 1}, 1, DType::f32, Device::cpu));
+  const Tensor b = require_grad(Tensor::full({1}, 1, DType::f32, Device::cpu));
+  const Tensor x = Tensor::full({1, 1}, 1, DType::f32, Device::cpu);
+  for (int i = 0; i < 300; ++i) backward(linear(x, w, b));
+  REQUIRE(grad(w).item() == 300);
+  REQUIRE(grad(b).item() == 300);
+}
+
+TEST_CASE("the logged loss and norm are means over samples, for every split", "[pitfalls]") {
+  const auto report = [](const Split& split) {
+    Learner learner(small_cnn(NormKind::none), DType::f64, {.effective_batch_size = 64});
+    learner.accumulate(random_batch(DType::f64), split);
+    return learner.window.step();
+  };
+  const StepReport whole = report({N});
+  for (const Split& split : {Split{16, 16, 8}, Split{39, 1}, Split(N, 1)}) {
+    REQUIRE(std::abs(report(split).loss - whole.loss) <= 1e-12);
+    REQUIRE(std::abs(report(split).grad_norm - whole.grad_norm) <= 1e-12);
+  }
+}
+
+TEST_CASE("the peak is parameters, moments, gradients and one micro-batch, to the byte",
+          "[pitfalls][memory]") {
+  const auto peak_of = [](Device device, int64_t m, int64_t K, Strategy strategy) {
+    const auto model = make_model({.kind = ModelKind::mlp});
+    Parameters parameters = place(*model, DType::f32, device, 1);
+    const auto optimizer = adam(parameters);
+    Window window(*optimizer, ScheduleOptions{},
+                  {.effective_batch_size = m * K, .strategy = strategy});
+    const Tensor x = Tensor::full({m, 784}, 0.1, DType::f32, device, Category::data);
+    const Tensor labels =
+        Tensor::from(std::vector<int32_t>(static_cast<size_t>(m), 1), {m}, device);
+    ledger(device).reset_peak();
+    // Gradients that outlive their window would show in the second one.
+    for (int windows = 0; windows < 2; ++windows) {
+      for (int64_t i = 0; i < K; ++i) {
+        // On a line of its own: the logits then do not live through backward.
+        const Tensor loss = cross_entropy((*model)(x), labels);
+        window.backward(loss, m);
+      }
+      window.step();
+    }
+    return ledger(device).peak();
+  };
+  constexpr size_t P = 4 * 567'440;  // 567,434 parameters; the last bias of 10 fills a cache line
+  for (const Device device : {Device::cpu, Device::meta})
+    for (const int64_t m : {1, 16})
+      for (const int64_t K : {1, 4})
+        for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
+          INFO(name(device) << ", " << m << " x " << K);
+          const Usage peak = peak_of(device, m, K, strategy);
+          REQUIRE(peak[Category::parameters] == P);
+          REQUIRE(peak[Category::optimizer] == 2 * P);
+          REQUIRE(peak[Category::gradients] == (strategy == Strategy::fused ? P : 2 * P));
+          // In the second layer's backward: its input of 512, the gradient of that, and the
+          // gradient of its output of 256. Beside them the loss.
+          const size_t kept = static_cast<size_t>(m) * 4 * (512 + 512 + 256);
+          REQUIRE(peak[Category::activations] == kept + Ledger::alignment);
+          REQUIRE(peak[Category::workspace] == 0);
+        }
+}
+
+TEST_CASE("GroupNorm does not see the split, BatchNorm does", "[pitfalls]") {
+  const Split whole{N}, parts{16, 16, 8};
+  REQUIRE(largest_difference(gradient_of(small_cnn(NormKind::group), parts),
+                             gradient_of(small_cnn(NormKind::group), whole)) <= 1e-12);
+  REQUIRE(largest_difference(gradient_of(small_cnn(NormKind::batch), parts),
+                             gradient_of(small_cnn(NormKind::batch), whole)) > 1e-4);
+}
+
+TEST_CASE("dropout's masks depend on the sample and the epoch, not on the split", "[pitfalls]") {
+  const auto gradient = [](const Split& split, int64_t epoch) {
+    return gradient_of(small_cnn(NormKind::none, 0.5), split, epoch);
+  };
+  const auto whole = gradient({N}, 0);
+  for (const Split& split : {Split{16, 16, 8}, Split{39, 1}, Split(N, 1)})
+    REQUIRE(largest_difference(gradient(split, 0), whole) <= 1e-12);
+  REQUIRE(largest_difference(gradient({N}, 1), whole) > 1e-4);
+}
+
+TEST_CASE("a skipped window leaves BatchNorm's statistics as they were", "[pitfalls]") {
+  Learner learner(small_cnn(NormKind::batch), DType::f32, {.effective_batch_size = N});
+  const Tensor& statistics = learner.parameters.buffers();
+  const auto initial = to_doubles(statistics);
+  learner.accumulate(random_batch(DType::f32), {N});
+  REQUIRE_FALSE(learner.window.step().skipped);
+  const auto after_one_step = to_doubles(statistics);
+  REQUIRE(after_one_step != initial);
+
+  Batch bad = random_batch(DType::f32);
+  bad.x.span<float>()[20 * 36] = std::numeric_limits<float>::infinity();
+  learner.accumulate(bad, {16, 16, 8});
+  REQUIRE(learner.window.step().skipped);
+  REQUIRE(to_doubles(statistics) == after_one_step);
+
+  (*learner.model)(random_batch(DType::f32).x, Pass::eval());
+  REQUIRE(to_doubles(statistics) == after_one_step);
+}
+
+TEST_CASE("a window that ran out of memory leaves no trace", "[pitfalls][memory]") {
+  const auto weights_after = [](bool disturbed) {
+    Learner learner(small_cnn(NormKind::group), DType::f32, {.effective_batch_size = N});
+    const Batch batch = random_batch(DType::f32);
+    if (disturbed) {
+      learner.accumulate(batch, {16});
+      Ledger& account = ledger(Device::cpu);
+      // Enough for the forward pass of 8 samples, not for its backward.
+      account.set_limit(account.current().total() + 2 * 8 * 4 * 36 * sizeof(float) + 4096);
+      REQUIRE_THROWS_AS(learner.accumulate(batch, {8}), OutOfMemory);
+      account.set_limit(std::nullopt);
+      learner.window.abandon();
+    }
+    learner.accumulate(batch, {16, 24});
+    learner.window.step();
+    return to_doubles(learner.parameters.values());
+  };
+  REQUIRE(weights_after(true) == weights_after(false));
+}
+
+TEST_CASE("a finite gradient too large to be squared is clipped, not skipped", "[pitfalls]") {
+  Sequential model;
+  model.add<Linear>(1, 1);
+  Parameters parameters = place(model, DType::f32, Device::cpu, 1);
+  const auto optimizer = sgd(parameters);
+  Window window(*optimizer, ScheduleOptions{.base = 1},
+                {.effective_batch_size = 2, .clip_norm = 0.5});
+  const double before = to_doubles(parameters.values())[0];
+  for (int i = 0; i < 2; ++i)
+    window.backward(model(Tensor::full({1, 1}, 1e30, DType::f32, Device::cpu)), 1);
+  const StepReport report = window.step();
+  REQUIRE_FALSE(report.skipped);
+  REQUIRE(report.grad_norm == Approx(1e30));
+  REQUIRE(to_doubles(parameters.values())[0] == Approx(before - 0.5));
+}
+
+TEST_CASE("the norm of a gradient does not depend on the thread count", "[pitfalls]") {
+  constexpr int64_t P = 300'001;
+  const Tensor g = Tensor::empty({P}, DType::f32, Device::cpu);
+  RandomStream random(1);
+  for (float& v : g.span<float>()) v = random.normal();
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const double alone = gradient_norm(g.view()).sum_of_squares;
+  for (const int count : {2, 3}) {
+    omp_set_num_threads(count);
+    REQUIRE(gradient_norm(g.view()).sum_of_squares == alone);
+  }
+  omp_set_num_threads(threads);
+  // Squares of normal numbers have mean 1 and variance 2.
+  REQUIRE(std::abs(alone - double(P)) < 5 * std::sqrt(2.0 * double(P)));
+}
+
+}  // namespace accrue::test
