@@ -75,7 +75,7 @@ may_install() { [[ ${#as_root[@]} -eq 0 ]] || have sudo; }
 
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get --quiet --quiet -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
+    apt-get --quiet --quiet -o DPkg::Lock::Timeout=300 "$@" >/dev/null
 }
 
 apt_offers() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
