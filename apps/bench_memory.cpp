@@ -44,8 +44,6 @@ struct Row {
 
 std::vector<std::string> train_arguments(const TrainOptions& o, int64_t micro_batch,
                                          int64_t steps) {
-  static constexpr std::array optimizers{"adam", "adamw", "sgd"};
-  static constexpr std::array schemes{"standard", "kaiming", "xavier", "normal"};
   std::vector<std::string> arguments{"train",
                                      "--model",
                                      name(o.model.kind),
@@ -54,13 +52,13 @@ std::vector<std::string> train_arguments(const TrainOptions& o, int64_t micro_ba
                                      "--dropout",
                                      fmt::format("{}", o.model.dropout),
                                      "--init-scheme",
-                                     schemes[static_cast<size_t>(o.model.init)],
+                                     name_in(init_scheme_names(), o.model.init),
                                      "--optimizer",
-                                     optimizers[static_cast<size_t>(o.optimizer)],
+                                     name_in(optimizer_names(), o.optimizer),
                                      "--lr",
                                      fmt::format("{}", o.schedule.base),
                                      "--strategy",
-                                     o.strategy == Strategy::fused ? "fused" : "separate",
+                                     name_in(strategy_names(), o.strategy),
                                      "--seed",
                                      std::to_string(o.seed),
                                      "--threads",

@@ -23,6 +23,26 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, Enum& value,
 
 }  // namespace
 
+const std::map<std::string, InitScheme>& init_scheme_names() {
+  static const std::map<std::string, InitScheme> names{{"kaiming", InitScheme::kaiming},
+                                                       {"xavier", InitScheme::xavier},
+                                                       {"lecun", InitScheme::lecun},
+                                                       {"normal", InitScheme::normal}};
+  return names;
+}
+
+const std::map<std::string, Strategy>& strategy_names() {
+  static const std::map<std::string, Strategy> names{{"fused", Strategy::fused},
+                                                     {"separate", Strategy::separate}};
+  return names;
+}
+
+const std::map<std::string, OptimizerKind>& optimizer_names() {
+  static const std::map<std::string, OptimizerKind> names{
+      {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}, {"sgd", OptimizerKind::sgd}};
+  return names;
+}
+
 std::string Batches::describe() const {
   const int64_t whole = effective / micro, rest = effective % micro;
   if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);
@@ -49,7 +69,7 @@ Batches TrainOptions::batches(int64_t samples) const {
 }
 
 void add_model_options(CLI::App& command, TrainOptions& o) {
-  add_choice<ModelKind>(command, "--model", o.model.kind, model_names(), "Network to train")
+  add_choice(command, "--model", o.model.kind, model_names(), "Network to train")
       ->group("Model and data");
   command
       .add_option("--data", o.data,
@@ -64,12 +84,8 @@ void add_model_options(CLI::App& command, TrainOptions& o) {
       ->check(CLI::Range(0.0, 0.999))
       ->capture_default_str()
       ->group("Model and data");
-  add_choice<InitScheme>(command, "--init-scheme", o.model.init,
-                         {{"standard", InitScheme::standard},
-                          {"kaiming", InitScheme::kaiming},
-                          {"xavier", InitScheme::xavier},
-                          {"normal", InitScheme::normal}},
-                         "Distribution of the initial weights")
+  add_choice(command, "--init-scheme", o.model.init, init_scheme_names(),
+             "Distribution of the initial weights (lecun is PyTorch's default)")
       ->group("Model and data");
   command.add_option("--init", o.init, "Start from these weights instead")
       ->type_name("FILE.safetensors")
@@ -111,17 +127,13 @@ void add_batch_options(CLI::App& command, TrainOptions& o) {
 }
 
 void add_strategy_option(CLI::App& command, TrainOptions& o) {
-  add_choice<Strategy>(command, "--strategy", o.strategy,
-                       {{"fused", Strategy::fused}, {"separate", Strategy::separate}},
-                       "fused: backward accumulates; separate: a second buffer and an adding pass")
+  add_choice(command, "--strategy", o.strategy, strategy_names(),
+             "fused: backward accumulates; separate: a second buffer and an adding pass")
       ->group("Batches");
 }
 
 void add_optimizer_kind_option(CLI::App& command, TrainOptions& o) {
-  using Kind = TrainOptions::OptimizerKind;
-  add_choice<Kind>(command, "--optimizer", o.optimizer,
-                   {{"adam", Kind::adam}, {"adamw", Kind::adamw}, {"sgd", Kind::sgd}},
-                   "Update rule")
+  add_choice(command, "--optimizer", o.optimizer, optimizer_names(), "Update rule")
       ->group("Optimizer");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,19 @@ struct Batches {
   std::string describe() const;
 };
 
+enum class OptimizerKind { adam, adamw, sgd };
+
+// The names of choices on the command line, beside model_names().
+const std::map<std::string, InitScheme>& init_scheme_names();
+const std::map<std::string, Strategy>& strategy_names();
+const std::map<std::string, OptimizerKind>& optimizer_names();
+template <class Enum>
+std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
+  for (const auto& [name, candidate] : names)
+    if (candidate == value) return name;
+  return "?";
+}
+
 // Everything that decides what a training run computes.
 struct TrainOptions {
   ModelOptions model;
@@ -31,7 +45,7 @@ struct TrainOptions {
   std::optional<int64_t> steps;
   bool shuffle = true;
 
-  enum class OptimizerKind { adam, adamw, sgd } optimizer = OptimizerKind::adam;
+  OptimizerKind optimizer = OptimizerKind::adam;
   ScheduleOptions schedule;
   AdamOptions adam;
   std::optional<double> weight_decay;

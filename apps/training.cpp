@@ -6,15 +6,15 @@ namespace accrue::app {
 namespace {
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& o, Parameters& parameters) {
-  using Kind = TrainOptions::OptimizerKind;
   AdamOptions adam_options = o.adam;
-  adam_options.weight_decay = o.weight_decay.value_or(o.optimizer == Kind::adamw ? 0.01 : 0);
+  adam_options.weight_decay =
+      o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
   SgdOptions sgd_options = o.sgd;
   sgd_options.weight_decay = o.weight_decay.value_or(0);
   switch (o.optimizer) {
-    case Kind::adam: return adam(parameters, adam_options);
-    case Kind::adamw: return adamw(parameters, adam_options);
-    case Kind::sgd: break;
+    case OptimizerKind::adam: return adam(parameters, adam_options);
+    case OptimizerKind::adamw: return adamw(parameters, adam_options);
+    case OptimizerKind::sgd: break;
   }
   return sgd(parameters, sgd_options);
 }

@@ -34,10 +34,10 @@ Init weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out) {
   switch (scheme) {
     case InitScheme::kaiming: return Init::kaiming_normal(fan_in);
     case InitScheme::xavier: return Init::xavier_uniform(fan_in, fan_out);
-    case InitScheme::normal: return Init::normal(0.02);
-    case InitScheme::standard: break;
+    case InitScheme::lecun: return Init::lecun_uniform(fan_in);
+    case InitScheme::normal: break;
   }
-  return Init::lecun_uniform(fan_in);
+  return Init::normal(0.02);
 }
 
 }  // namespace accrue

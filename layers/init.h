@@ -32,9 +32,9 @@ struct Init {
 };
 
 // How a model's weight matrices and filters are drawn; biases and norms keep their own rule.
-enum class InitScheme { standard, kaiming, xavier, normal };
+enum class InitScheme { kaiming, xavier, lecun, normal };
 
-// The Init of a weight with these fans: lecun_uniform, kaiming_normal, xavier_uniform or
+// The Init of a weight with these fans: kaiming_normal, xavier_uniform, lecun_uniform or
 // N(0, 0.02).
 Init weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out);
 

@@ -20,7 +20,7 @@ namespace accrue {
 class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
-         InitScheme scheme = InitScheme::standard);
+         InitScheme scheme = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
@@ -34,7 +34,7 @@ class Linear : public Module {
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
-         InitScheme scheme = InitScheme::standard);
+         InitScheme scheme = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
 
@@ -47,7 +47,7 @@ class Conv2d : public Module {
 class ConvTranspose2d : public Module {
  public:
   ConvTranspose2d(int64_t in, int64_t out, int64_t kernel, ConvTranspose2dShape shape = {},
-                  InitScheme scheme = InitScheme::standard);
+                  InitScheme scheme = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
 

@@ -24,13 +24,13 @@ std::string name(ModelKind kind);
 struct ModelOptions {
   ModelKind kind = ModelKind::mlp;
   double dropout = 0;  // before the last layer
-  InitScheme init = InitScheme::standard;
+  InitScheme init = InitScheme::kaiming;
 };
 
 std::unique_ptr<Sequential> make_model(const ModelOptions& options);
 
 // A perceptron with these layer sizes and relu between: {784, 256, 10}.
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout = 0,
-                                     InitScheme init = InitScheme::standard);
+                                     InitScheme init = InitScheme::kaiming);
 
 }  // namespace accrue
