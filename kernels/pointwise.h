@@ -12,7 +12,7 @@ namespace accrue {
 //   tanh        tanh(x)
 //   silu        x * sigmoid(x)
 // Backward: dx = dy * f'(x). relu, leaky_relu, sigmoid and tanh keep y and compute f' from it;
-// gelu and silu keep x. relu and leaky_relu write y over x when they were handed its last
+// gelu and silu keep x. Those that keep y write it over x when they were handed its last
 // reference (relu(std::move(x))); every backward writes dx over dy where it can.
 // leaky_relu throws Error unless slope > 0 (the sign of x is read from y).
 Tensor relu(Tensor x);

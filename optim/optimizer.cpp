@@ -19,7 +19,7 @@ class Adam : public Optimizer {
       : Optimizer(parameters), options_(options), decay_(decay), m_(new_state()), v_(new_state()) {
     check_in("beta1", options.beta1, 0, 1);
     check_in("beta2", options.beta2, 0, 1);
-    check_in("eps", options.eps, 0, 1);
+    check(options.eps > 0 && options.eps < 1, "eps is {}, expected in (0, 1)", options.eps);
     check_in("weight decay", options.weight_decay, 0, 1e9);
   }
   std::vector<std::pair<std::string, Tensor>> state() const override {

@@ -266,6 +266,7 @@ TEST_CASE("batches that contradict each other or the data are refused", "[cli]")
 TEST_CASE("other settings out of range are refused", "[cli]") {
   refuse("train --lr -1", "learning rate -1");
   refuse("train --beta1 1", "beta1 is 1");
+  refuse("train --eps 0", "eps is 0");
   refuse("train --clip-norm 0", "clip norm 0");
   refuse("train --loss-scale 0", "loss scale 0");
   refuse("train --dropout 1.5", "--dropout");
