@@ -5,12 +5,13 @@ accrue writes initial weights and takes 10 Adam steps on the first samples of th
 PyTorch does the same in float64, the truth, and in float32, for comparison. Final weights are
 compared tensor by tensor, relative to the tensor's largest weight.
 
-With Adam's eps at 1e-3 every weight must be within 1e-5; a value that rounding moves across a kink of
-relu or max-pool can spoil that in any float32 program, but hardly for two seeds. With its default, 1e-8, no float32 program
-reaches that, PyTorch's own neither: where a gradient is no larger than its rounding, Adam divides
-noise by itself and takes whole steps. Of these runs at most one weight in 1000 may be further off;
-tests/golden holds nets small enough for the default to be compared at 1e-5. Exits with 1 if accrue
-misses either. Needs torch and MNIST, or any data set in its format.
+With Adam's eps at 1e-3 every weight must be within 1e-5; a value that rounding moves across a kink
+of relu or max-pool can spoil that in any float32 program, but hardly for two seeds. With eps at its
+default, 1e-8, no float32 program reaches it, PyTorch's own neither: where a gradient is no larger
+than its rounding, Adam divides noise by itself and takes whole steps. Of these runs at most one
+weight in 1000 may be further off; tests/golden holds nets small enough for the default to be
+compared at 1e-5. Exits with 1 if accrue misses either. Needs torch and MNIST, or any data set in its
+format.
 """
 
 import argparse
