@@ -10,8 +10,8 @@ of relu or max-pool can spoil that in any float32 program, but hardly for two se
 default, 1e-8, no float32 program reaches it, PyTorch's own neither: where a gradient is no larger
 than its rounding, Adam divides noise by itself and takes whole steps. Of these runs at most one
 weight in 1000 may be further off; tests/golden holds nets small enough for the default to be
-compared at 1e-5. Exits with 1 if accrue misses either. Needs torch and MNIST, or any data set in its
-format.
+compared at 1e-5. Exits with 1 if accrue misses either. Needs torch and MNIST, or any data set in
+its format.
 """
 
 import argparse
