@@ -62,7 +62,8 @@ elif "$root/scripts/fetch_mnist.sh" "$data_dir"; then
   echo "demo: training on MNIST from $data_dir"
 else
   data=digits
-  echo "demo: MNIST is neither in $data_dir nor to be had from here: training on the built-in digits"
+  echo "demo: MNIST is neither in $data_dir nor to be had from here:" \
+    "training on the built-in digits"
 fi
 
 command=("$root/build/release/apps/accrue" train --model mlp --data "$data"

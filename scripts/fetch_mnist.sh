@@ -40,7 +40,7 @@ download() {
     wget --quiet --tries=1 --connect-timeout=5 --read-timeout=30 --output-document="$file" "$url"
   else
     say "neither curl nor wget is here"
-    return 1
+    exit 1
   fi
 }
 
