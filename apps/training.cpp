@@ -1,5 +1,9 @@
 #include "apps/training.h"
 
+#include <omp.h>
+
+#include <thread>
+
 #include "kernels/cross_entropy.h"
 
 namespace accrue::app {
@@ -25,6 +29,11 @@ ScheduleOptions schedule_over(const TrainOptions& o, Batches batches, int64_t sa
   return schedule;
 }
 
+Prefetch prefetch_where_a_core_is_free() {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return omp_get_max_threads() < cores ? Prefetch::on : Prefetch::off;
+}
+
 }  // namespace
 
 Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
@@ -42,7 +51,8 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
                      .micro_batch_size = batches.micro,
                      .seed = o.seed,
                      .shuffle = o.shuffle ? Shuffle::on : Shuffle::off,
-                     .device = device}) {}
+                     .device = device,
+                     .prefetch = prefetch_where_a_core_is_free()}) {}
 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{

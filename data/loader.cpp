@@ -27,6 +27,11 @@ Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device dev
           Tensor::empty({n}, DType::i32, device, Category::data)};
 }
 
+int64_t group_size(const LoaderOptions& options) {
+  if (options.prefetch == Prefetch::off) return 1;
+  return std::max<int64_t>(1, group_samples / options.micro_batch_size);
+}
+
 LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   check(dataset.images.shape().rank() == 4 && dataset.images.size(0) == dataset.size(),
         "data set '{}': expected images [N, C, H, W] and labels [N], got {} and {}", dataset.name,
@@ -101,12 +106,14 @@ Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(dataset),
       options_(checked(options, dataset)),
-      group_size_(std::max<int64_t>(1, group_samples / options.micro_batch_size)),
+      group_size_(group_size(options_)),
       order_(Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data)) {
   const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
+  slots_.resize(options.prefetch == Prefetch::on ? 2 : 1);
   for (Samples& slot : slots_)
     slot = empty_samples(dataset, capacity, options.dtype, options.device);
-  if (options_.device == Device::cpu) thread_ = std::thread(&Loader::prepare_groups, this);
+  if (options_.device == Device::cpu && options.prefetch == Prefetch::on)
+    thread_ = std::thread(&Loader::prepare_groups, this);
 }
 
 Loader::~Loader() {
@@ -168,6 +175,12 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   changed_.notify_all();
 }
 
+void Loader::prepare(int64_t g) {
+  const Range range = group(g);
+  gather(slots_[g % slots_.size()], dataset_,
+         order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
+}
+
 void Loader::prepare_groups() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -180,9 +193,7 @@ void Loader::prepare_groups() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      const Range range = group(g);
-      gather(slots_[g % 2], dataset_,
-             order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
+      prepare(g);
     } catch (...) {
       error = std::current_exception();
     }
@@ -196,16 +207,18 @@ void Loader::prepare_groups() {
 
 void Loader::wait_for_group(int64_t g) {
   if (options_.device == Device::meta) return;
-  std::unique_lock lock(mutex_);
-  released_ = g;
-  changed_.notify_all();
-  if (prepared_ <= g) {
-    const auto begin = std::chrono::steady_clock::now();
+  const auto begin = std::chrono::steady_clock::now();
+  if (options_.prefetch == Prefetch::off) {
+    prepare(g);
+  } else {
+    std::unique_lock lock(mutex_);
+    released_ = g;
+    changed_.notify_all();
     changed_.wait(lock, [&] { return prepared_ > g || error_; });
-    waited_seconds_ +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (prepared_ <= g) std::rethrow_exception(error_);
   }
-  if (prepared_ <= g) std::rethrow_exception(error_);
+  waited_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 const MicroBatch* Loader::next() {
@@ -217,7 +230,7 @@ const MicroBatch* Loader::next() {
   const Range range = micro_batch(position_),
               whole = window(first_window_ + position_ / micro_batches_per_window());
   const int64_t base = group(g).begin;
-  const Samples& slot = slots_[g % 2];
+  const Samples& slot = slots_[g % slots_.size()];
   current_.images = slot.images.slice(range.begin - base, range.end - base);
   current_.labels = slot.labels.slice(range.begin - base, range.end - base);
   current_.samples = order_.slice(range.begin, range.end);

@@ -30,6 +30,10 @@ void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> sampl
 // Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
 
+// Whether a thread prepares what comes next. It needs a core of its own: beside a program that
+// computes on every core it takes more than it gives.
+enum class Prefetch { off, on };
+
 struct LoaderOptions {
   int64_t effective_batch_size = 64;
   int64_t micro_batch_size = 64;
@@ -37,6 +41,7 @@ struct LoaderOptions {
   Shuffle shuffle = Shuffle::on;
   Device device = Device::cpu;  // of the micro-batches
   DType dtype = DType::f32;
+  Prefetch prefetch = Prefetch::on;
 };
 
 struct MicroBatch : Samples {
@@ -49,7 +54,8 @@ struct MicroBatch : Samples {
 // w of an epoch is order[w * E, min((w + 1) * E, N)), cut into micro-batches of micro_batch_size
 // with an exact remainder; the last window may be short.
 //
-// A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data).
+// A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data);
+// without prefetching next() prepares each one, in a single slot.
 // On Device::meta the same bytes are charged and nothing is done.
 class Loader {
  public:
@@ -67,7 +73,7 @@ class Loader {
   const MicroBatch* next();
 
   int64_t windows_per_epoch() const;
-  // Time that next() has spent waiting for the thread, since construction.
+  // Time that next() has spent waiting for the thread, or preparing, since construction.
   double waited_seconds() const { return waited_seconds_; }
 
  private:
@@ -82,6 +88,7 @@ class Loader {
   // Slot contents: `group` is a run of group_size_ consecutive micro-batches, so that the thread is
   // not woken for every sample when micro-batches are tiny.
   Range group(int64_t g) const;
+  void prepare(int64_t g);
   void prepare_groups();
   void wait_for_group(int64_t g);
 
@@ -89,7 +96,7 @@ class Loader {
   const LoaderOptions options_;
   const int64_t group_size_;
   Tensor order_;  // i32 [N]
-  Samples slots_[2];
+  std::vector<Samples> slots_;
   MicroBatch current_;
   int64_t first_window_ = 0;
   int64_t micro_batches_ = -1;  // of this epoch; -1: not started

@@ -144,11 +144,35 @@ TEST_CASE("bad loader options are refused", "[data]") {
   REQUIRE_ERROR(Loader(data.on_meta(), {}), "is on the meta device");
 }
 
-TEST_CASE("what goes wrong in the loader's thread surfaces in next()", "[data]") {
+TEST_CASE("without prefetching the loader yields the same", "[data]") {
+  const Dataset data = counting(200);
+  for (const int64_t m : {1, 8, 50}) {
+    LoaderOptions options{.effective_batch_size = 50, .micro_batch_size = m, .seed = 3};
+    Loader threaded(data, options);
+    options.prefetch = Prefetch::off;
+    Loader plain(data, options);
+    threaded.start_epoch(2);
+    plain.start_epoch(2);
+    while (const MicroBatch* a = threaded.next()) {
+      const MicroBatch* b = plain.next();
+      REQUIRE(b != nullptr);
+      REQUIRE(std::ranges::equal(a->samples.span<int32_t>(), b->samples.span<int32_t>()));
+      REQUIRE(std::ranges::equal(a->labels.span<int32_t>(), b->labels.span<int32_t>()));
+      REQUIRE(std::ranges::equal(a->images.span<float>(), b->images.span<float>()));
+      REQUIRE(a->ends_window == b->ends_window);
+    }
+    REQUIRE(plain.next() == nullptr);
+  }
+}
+
+TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
+  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   Dataset data = counting(200);
   data.labels.span<int32_t>()[150] = 10;
-  Loader loader(data,
-                {.effective_batch_size = 50, .micro_batch_size = 50, .shuffle = Shuffle::off});
+  Loader loader(data, {.effective_batch_size = 50,
+                       .micro_batch_size = 50,
+                       .shuffle = Shuffle::off,
+                       .prefetch = prefetch});
   loader.start_epoch(0);
   for (int k = 0; k < 3; ++k) REQUIRE(loader.next() != nullptr);
   REQUIRE_ERROR(loader.next(), "sample 150 has label 10, expected 0 to 9");
@@ -158,15 +182,18 @@ TEST_CASE("what goes wrong in the loader's thread surfaces in next()", "[data]")
 }
 
 TEST_CASE("the loader takes the same memory on meta, and none that grows", "[data]") {
+  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   const Dataset data = make_digits(Split::test);
   const Dataset shape = data.on_meta();
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const int64_t m : {1, 7, 64}) {
       const auto bytes_for = [&](const Dataset& set, Device device) {
         const size_t before = ledger(device).current().total();
-        Loader loader(
-            set,
-            {.effective_batch_size = 64, .micro_batch_size = m, .device = device, .dtype = dtype});
+        Loader loader(set, {.effective_batch_size = 64,
+                            .micro_batch_size = m,
+                            .device = device,
+                            .dtype = dtype,
+                            .prefetch = prefetch});
         const size_t bytes = ledger(device).current().total() - before;
         ledger(device).reset_peak();
         loader.start_epoch(0);
@@ -179,8 +206,9 @@ TEST_CASE("the loader takes the same memory on meta, and none that grows", "[dat
       const size_t measured = bytes_for(data, Device::cpu);
       REQUIRE(bytes_for(shape, Device::meta) == measured);
       const size_t sample = 784 * size_of(dtype);
-      REQUIRE(measured > 2 * static_cast<size_t>(m) * sample);
-      REQUIRE(measured < 2 * 65 * sample + 4 * 2000 + 1024);
+      const size_t slots = prefetch == Prefetch::on ? 2 : 1;
+      REQUIRE(measured > slots * static_cast<size_t>(m) * sample);
+      REQUIRE(measured < slots * 65 * sample + 4 * 2000 + 1024);
     }
   }
 }
