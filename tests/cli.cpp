@@ -122,21 +122,17 @@ std::string file_bytes(const std::string& path) {
   return text.str();
 }
 
-// The largest difference of two weight files, relative to the largest weight of each tensor.
-double relative_difference(const std::string& a, const std::string& b) {
+// The largest difference of two weight files.
+double largest_difference(const std::string& a, const std::string& b) {
   const NamedTensors x = read_safetensors(a), y = read_safetensors(b);
   REQUIRE(x.size() == y.size());
-  double worst = 0;
+  double largest = 0;
   for (size_t t = 0; t < x.size(); ++t) {
     const auto u = x[t].second.span<float>(), v = y[t].second.span<float>();
-    double difference = 0, largest = 0;
-    for (size_t i = 0; i < u.size(); ++i) {
-      difference = std::max(difference, std::abs(double(u[i]) - double(v[i])));
-      largest = std::max(largest, std::abs(double(u[i])));
-    }
-    worst = std::max(worst, difference / largest);
+    for (size_t i = 0; i < u.size(); ++i)
+      largest = std::max(largest, std::abs(double(u[i]) - double(v[i])));
   }
-  return worst;
+  return largest;
 }
 
 }  // namespace
@@ -183,7 +179,7 @@ TEST_CASE("the same command gives the same bits, and any split the same weights"
   const Folder folder;
   for (const std::string model : {"mlp-small", "cnn", "cnn-gn"}) {
     const auto train = [&](const std::string& batches, const std::string& file) {
-      succeed("train --model " + model + " --steps 5 --lr 1e-4 --eps 1e-4 " + batches + " --save " +
+      succeed("train --model " + model + " --steps 5 --lr 1e-4 --eps 1e-2 " + batches + " --save " +
               (folder / file));
     };
     train("--micro-batch 64 --accum 1", "whole");
@@ -192,9 +188,11 @@ TEST_CASE("the same command gives the same bits, and any split the same weights"
     train("--micro-batch 24 --effective-batch 64", "uneven");
     train("--micro-batch 16 --accum 4 --strategy separate", "separate");
     REQUIRE(file_bytes(folder / "parts") == file_bytes(folder / "again"));
-    // 5 steps of lr/eps = 1 move weights by the gradient's error: a few hundred roundings of 2^-24.
+    // Gradients below 1 are sums of a few hundred terms, each rounded by 2^-24: off by 2e-5 at
+    // most. A step moves a weight by at most lr / eps = 0.01 of that, 5 steps by 1e-6; the weights
+    // themselves moved by 1e-4.
     for (const char* other : {"parts", "uneven", "separate"})
-      REQUIRE(relative_difference(folder / "whole", folder / other) < 1e-4);
+      REQUIRE(largest_difference(folder / "whole", folder / other) < 1e-6);
   }
 }
 
