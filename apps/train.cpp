@@ -33,7 +33,7 @@ void train(const TrainOptions& options) {
   Training training(options, batches, data.train, Device::cpu);
   if (!options.init.empty()) load_weights(options.init, training.parameters());
   const int64_t steps = total_steps(options, batches, data.train.size());
-  TrainLog log(options, batches, data, training.parameters().count(), steps);
+  TrainLog log(options, data, training, steps);
 
   const InterruptScope interrupts;
   Loader& loader = training.loader();

@@ -8,10 +8,10 @@
 
 namespace accrue::app {
 
-TrainLog::TrainLog(const TrainOptions& options, Batches batches, const Datasets& data,
-                   int64_t parameters, int64_t total_steps)
+TrainLog::TrainLog(const TrainOptions& options, const Datasets& data, Training& training,
+                   int64_t total_steps)
     : options_(options),
-      batches_(batches),
+      batches_(training.batches()),
       total_steps_(total_steps),
       terminal_(isatty(STDOUT_FILENO) != 0) {
   if (!options.json.empty()) {
@@ -19,9 +19,9 @@ TrainLog::TrainLog(const TrainOptions& options, Batches batches, const Datasets&
     check(json_ != nullptr, "--json {}: {}", options.json, std::strerror(errno));
   }
   fmt::print("{}: {} parameters | {}: {} training and {} test samples\n", name(options.model.kind),
-             parameters, data.train.name, data.train.size(), data.test.size());
-  fmt::print("effective batch {} | {} | {} optimizer steps\n", batches.describe(),
-             Schedule(options.schedule).describe(), total_steps);
+             training.parameters().count(), data.train.name, data.train.size(), data.test.size());
+  fmt::print("effective batch {} | {} | {} optimizer steps\n", batches_.describe(),
+             training.window().schedule().describe(), total_steps);
   std::fflush(stdout);
 }
 

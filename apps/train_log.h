@@ -13,7 +13,7 @@ namespace accrue::app {
 class TrainLog {
  public:
   // Prints the run's settings. Throws Error if the JSON file cannot be opened.
-  TrainLog(const TrainOptions& options, Batches batches, const Datasets& data, int64_t parameters,
+  TrainLog(const TrainOptions& options, const Datasets& data, Training& training,
            int64_t total_steps);
 
   void step(int64_t epoch, const StepReport& report);

@@ -58,7 +58,8 @@ std::string Schedule::describe() const {
       text = fmt::format("{:g} times {:g} every {} steps", o.base, o.gamma, o.every);
       break;
     case Kind::cosine:
-      text = fmt::format("cosine from {:g} to {:g} over {} steps", o.base, o.floor, o.total);
+      text = fmt::format("cosine from {:g} to {:g} over {}", o.base, o.floor,
+                         o.total > 0 ? fmt::format("{} steps", o.total) : "the run");
       break;
     case Kind::plateau:
       text = fmt::format("{:g} times {:g} after {} epochs without a lower loss", o.base, o.gamma,

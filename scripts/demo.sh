@@ -67,6 +67,6 @@ else
 fi
 
 command=("$root/build/release/apps/accrue" train --model mlp --data "$data"
-         --micro-batch 16 --accum 4 --epochs "$epochs" "${steps[@]}" "$@")
+         --micro-batch 16 --accum 4 --schedule cosine --epochs "$epochs" "${steps[@]}" "$@")
 echo "demo: ${command[*]}"
 exec "${command[@]}"
