@@ -11,10 +11,15 @@
 namespace accrue::test {
 namespace {
 
-Op linear_op(std::string name, Activation activation, bool bias) {
-  constexpr size_t N = 5, I = 7, O = 3;
-  std::vector<Shape> inputs{{N, I}, {O, I}};
-  if (bias) inputs.push_back({O});
+struct LinearSizes {
+  size_t N = 5, I = 7, O = 3;
+};
+
+Op linear_op(std::string name, Activation activation, bool bias, LinearSizes sizes = {}) {
+  const auto [N, I, O] = sizes;
+  const auto shape = [](auto... size) { return Shape{static_cast<int64_t>(size)...}; };
+  std::vector<Shape> inputs{shape(N, I), shape(O, I)};
+  if (bias) inputs.push_back(shape(O));
   return {
       .name = std::move(name),
       .inputs = inputs,
@@ -31,7 +36,7 @@ Op linear_op(std::string name, Activation activation, bool bias) {
               }
             return y;
           },
-      .depth = I + 2};
+      .depth = static_cast<double>(I + 2)};
 }
 
 }  // namespace
@@ -40,6 +45,9 @@ TEST_CASE("linear", "[ops]") {
   check_op(linear_op("linear", Activation::none, true));
   check_op(linear_op("linear without bias", Activation::none, false));
   check_op(linear_op("linear + relu", Activation::relu, true));
+  // Whole vectors and few samples: the weight gradient has a kernel of its own, in parts of 32
+  // rows.
+  check_op(linear_op("linear of few samples", Activation::none, true, {.N = 3, .I = 48, .O = 37}));
 }
 
 TEST_CASE("matmul", "[ops]") {
