@@ -6,6 +6,7 @@
 #include "apps/train_log.h"
 #include "apps/training.h"
 #include "apps/weights.h"
+#include "data/atomic_file.h"
 
 namespace accrue::app {
 namespace {
@@ -29,6 +30,8 @@ void train(const TrainOptions& options) {
   const Datasets data = find_dataset(options.data, options.data_dir);
   const Batches batches = options.batches(data.train.size());
   warn_about_batch_norm(options, batches);
+  // A place that cannot be written to is an error now, not after the training.
+  if (!options.save.empty()) AtomicFile{options.save};
 
   Training training(options, batches, data.train, Device::cpu);
   if (!options.init.empty()) load_weights(options.init, training.parameters());
