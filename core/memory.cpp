@@ -32,17 +32,11 @@ class HostBlocks {
         blocks.pop_back();
         return block;
       }
-      reserved_ += size;
     }
     void* block = std::aligned_alloc(Ledger::alignment, size);
     if (block) return block;
     release();
-    block = std::aligned_alloc(Ledger::alignment, size);
-    if (!block) {
-      std::lock_guard lock(mutex_);
-      reserved_ -= size;
-    }
-    return block;
+    return std::aligned_alloc(Ledger::alignment, size);
   }
 
   void give(void* block, size_t bytes) {
@@ -54,14 +48,8 @@ class HostBlocks {
     std::lock_guard lock(mutex_);
     for (auto& [size, blocks] : free_) {
       for (void* block : blocks) std::free(block);
-      reserved_ -= size * blocks.size();
       blocks.clear();
     }
-  }
-
-  size_t reserved() {
-    std::lock_guard lock(mutex_);
-    return reserved_;
   }
 
   ~HostBlocks() { release(); }
@@ -69,7 +57,6 @@ class HostBlocks {
  private:
   std::mutex mutex_;
   std::unordered_map<size_t, std::vector<void*>> free_;
-  size_t reserved_ = 0;
 };
 
 HostBlocks& host_blocks() {
@@ -181,9 +168,6 @@ Ledger& ledger(Device device) {
   static Ledger meta(Device::meta);
   return device == Device::cpu ? cpu : meta;
 }
-
-void release_cached() { host_blocks().release(); }
-size_t reserved_bytes() { return host_blocks().reserved(); }
 
 Storage::Storage(size_t bytes, Device device, Category category)
     : bytes_(round_up(bytes, Ledger::alignment)), device_(device), category_(category) {

@@ -80,11 +80,6 @@ class Ledger {
 // One ledger per device, because the device's memory is one.
 Ledger& ledger(Device device);
 
-// Gives freed blocks, which are kept for reuse, back to the system.
-void release_cached();
-// Bytes taken from the system on Device::cpu: in use plus kept for reuse.
-size_t reserved_bytes();
-
 // One block of device memory, on the ledger from construction to destruction.
 class Storage {
  public:

@@ -8,7 +8,6 @@ namespace accrue {
 
 Init Init::lecun_uniform(int64_t fan_in) { return uniform(1 / std::sqrt(double(fan_in))); }
 Init Init::kaiming_normal(int64_t fan_in) { return normal(std::sqrt(2 / double(fan_in))); }
-Init Init::kaiming_uniform(int64_t fan_in) { return uniform(std::sqrt(6 / double(fan_in))); }
 Init Init::xavier_uniform(int64_t fan_in, int64_t fan_out) {
   return uniform(std::sqrt(6 / double(fan_in + fan_out)));
 }

@@ -22,7 +22,6 @@ struct Init {
   static Init lecun_uniform(int64_t fan_in);
   // N(0, 2/fan_in), which keeps the variance through relu (He et al. 2015).
   static Init kaiming_normal(int64_t fan_in);
-  static Init kaiming_uniform(int64_t fan_in);
   // U(-a, a) with a = sqrt(6/(fan_in + fan_out)) (Glorot & Bengio 2010).
   static Init xavier_uniform(int64_t fan_in, int64_t fan_out);
 
