@@ -1,25 +1,13 @@
 #include "apps/memory_table.h"
 
-#include <fmt/ranges.h>
-
 namespace accrue::app {
 namespace {
 
 // The peak of two windows without accumulation, really run beside what is still alive, which is
 // then left out (but for the data set itself).
-Usage measure_baseline(TrainOptions options, Batches batches, const Datasets& data) {
-  Ledger& account = ledger(Device::cpu);
-  const Usage before = account.current();
-  Training training(options, batches, data.train, Device::cpu);
-  account.reset_peak();
-  training.loader().start_epoch(0);
-  for (int windows = 0; windows < 2; ++windows) {
-    const MicroBatch* micro_batch = training.loader().next();
-    if (!micro_batch) break;
-    training.accumulate(*micro_batch, 0);
-    training.window().step();
-  }
-  Usage peak = account.peak();
+Usage measure_baseline(const TrainOptions& options, Batches batches, const Datasets& data) {
+  const Usage before = ledger(Device::cpu).current();
+  Usage peak = peak_of_windows(options, batches, data.train, Device::cpu);
   for (Category c : all_categories) peak[c] -= before[c];
   for (const Dataset* set : {&data.train, &data.test})
     peak[Category::data] += set->images.bytes() + set->labels.bytes();

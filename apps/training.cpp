@@ -82,10 +82,10 @@ Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
   return score;
 }
 
-Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data) {
-  const Dataset train = data.train.on_meta(), test = data.test.on_meta();
-  Training training(options, batches, train, Device::meta);
-  ledger(Device::meta).reset_peak();
+Usage peak_of_windows(const TrainOptions& options, Batches batches, const Dataset& data,
+                      Device device) {
+  Training training(options, batches, data, device);
+  ledger(device).reset_peak();
   training.loader().start_epoch(0);
   for (int windows = 0; windows < 2;) {
     const MicroBatch* micro_batch = training.loader().next();
@@ -95,7 +95,12 @@ Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets&
     training.window().step();
     ++windows;
   }
-  return ledger(Device::meta).peak();
+  return ledger(device).peak();
+}
+
+Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data) {
+  const Dataset train = data.train.on_meta(), test = data.test.on_meta();
+  return peak_of_windows(options, batches, train, Device::meta);
 }
 
 }  // namespace accrue::app

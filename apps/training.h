@@ -48,8 +48,11 @@ struct Score {
 // Mean loss and correct answers over a data set, in eval mode, in pieces of `micro_batch`.
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch);
 
-// The peak of whole windows with these batches, from the meta device: two micro-batches (or one,
-// when the window has only one), a step, and the same again with the optimizer's state in place.
+// The ledger's peak over two whole windows of a new Training, everything else alive included.
+Usage peak_of_windows(const TrainOptions& options, Batches batches, const Dataset& data,
+                      Device device);
+
+// The same on the meta device, beside both splits of the data: the peak of a run.
 Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data);
 
 }  // namespace accrue::app

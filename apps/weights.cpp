@@ -36,8 +36,9 @@ void save_weights(const std::string& path, const Parameters& parameters) {
 void load_weights(const std::string& path, Parameters& parameters) {
   const NamedTensors file = read_safetensors(path);
   const std::map<std::string, Tensor> found(file.begin(), file.end());
+  const NamedTensors wanted = named_tensors(parameters);
   std::string problems;
-  for (const auto& [name, tensor] : named_tensors(parameters)) {
+  for (const auto& [name, tensor] : wanted) {
     const auto it = found.find(name);
     if (it == found.end()) {
       problems += fmt::format("\n  {} {} is missing", name, tensor.shape());
@@ -50,15 +51,14 @@ void load_weights(const std::string& path, Parameters& parameters) {
     else check_finite(path, name, it->second);
   }
   for (const auto& [name, tensor] : found) {
-    const auto known = named_tensors(parameters);
     // PyTorch's BatchNorm counts its batches; nothing here depends on that.
     if (!name.ends_with("num_batches_tracked") &&
-        std::ranges::none_of(known, [&](const auto& k) { return k.first == name; }))
+        std::ranges::none_of(wanted, [&](const auto& k) { return k.first == name; }))
       problems += fmt::format("\n  {} {} is not in the model", name, tensor.shape());
   }
   check(problems.empty(), "{} does not fit the model (is --model the one it was saved from?):{}",
         path, problems);
-  for (const auto& [name, tensor] : named_tensors(parameters)) tensor.copy_from(found.at(name));
+  for (const auto& [name, tensor] : wanted) tensor.copy_from(found.at(name));
 }
 
 }  // namespace accrue::app
