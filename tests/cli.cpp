@@ -15,6 +15,7 @@
 #include "core/memory.h"
 #include "data/safetensors.h"
 #include "tests/catch.h"
+#include "tests/files.h"
 
 namespace accrue::test {
 namespace {
@@ -58,19 +59,8 @@ void refuse(const std::string& arguments, const std::string& part) {
   REQUIRE_THAT(output.text, ContainsSubstring(part));
 }
 
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "accrue-cli-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
+struct Folder : TemporaryDirectory {
+  std::string operator/(const std::string& name) const { return (path() / name).string(); }
 };
 
 using Bytes = std::vector<unsigned char>;
