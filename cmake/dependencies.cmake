@@ -1,4 +1,4 @@
-# Every dependency is a Debian/Ubuntu package; scripts/setup.sh installs them.
+# Every dependency of the CPU build is a Debian/Ubuntu package; scripts/setup.sh installs them.
 find_package(fmt REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
@@ -8,4 +8,27 @@ find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
 if(ACCRUE_ONEDNN)
   find_package(oneDNN)
+endif()
+
+# The CUDA sources are built by nvcc, or (ACCRUE_SIMT) by the C++ compiler against the runner's
+# headers in tests/simt. Either way accrue::cuda_libraries is what they link to.
+if(ACCRUE_SIMT)
+  set(ACCRUE_CUDA OFF CACHE BOOL "Build the CUDA backend" FORCE)
+  add_library(accrue_cuda_libraries INTERFACE)
+  target_link_libraries(accrue_cuda_libraries INTERFACE accrue_simt)
+elseif(ACCRUE_CUDA)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    # Machine code for each, and PTX of the last for newer devices.
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90 CACHE STRING
+        "Compute capabilities to build for; native: this machine's")
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit 12 REQUIRED)
+  find_package(cuDNN 9 REQUIRED)
+  add_library(accrue_cuda_libraries INTERFACE)
+  target_link_libraries(accrue_cuda_libraries INTERFACE
+    CUDA::cudart CUDA::cublasLt cuDNN::cuDNN)
+endif()
+if(TARGET accrue_cuda_libraries)
+  add_library(accrue::cuda_libraries ALIAS accrue_cuda_libraries)
 endif()

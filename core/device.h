@@ -4,10 +4,31 @@
 
 namespace accrue {
 
-// Where a tensor lives. `meta` has neither storage nor arithmetic: the same model code runs on it
-// and its memory ledger predicts the peak of a run that has not happened.
-enum class Device { cpu, meta };
+// Where a tensor lives. The two meta devices have neither storage nor arithmetic: the same model
+// code runs on them, and their memory ledgers predict the peak of a run that has not happened,
+// `meta` of one on the cpu, `meta_cuda` of one on cuda.
+enum class Device { cpu, cuda, meta, meta_cuda };
 
-constexpr std::string_view name(Device device) { return device == Device::cpu ? "cpu" : "meta"; }
+constexpr std::string_view name(Device device) {
+  switch (device) {
+    case Device::cpu: return "cpu";
+    case Device::cuda: return "cuda";
+    case Device::meta: return "meta";
+    case Device::meta_cuda: return "meta-cuda";
+  }
+  return "?";
+}
+
+constexpr bool is_meta(Device device) {
+  return device == Device::meta || device == Device::meta_cuda;
+}
+
+// The device that predicts what `device` does.
+constexpr Device meta_of(Device device) {
+  return device == Device::cuda || device == Device::meta_cuda ? Device::meta_cuda : Device::meta;
+}
+
+// Whether kernels need here what they need on cuda: their scratch differs from the cpu's.
+constexpr bool plans_for_cuda(Device device) { return meta_of(device) == Device::meta_cuda; }
 
 }  // namespace accrue

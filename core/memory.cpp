@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/cuda.h"
+
 namespace accrue {
 namespace {
 
@@ -64,6 +66,11 @@ HostBlocks& host_blocks() {
   return blocks;
 }
 
+// What the device's own allocator adds to an error about its memory.
+std::string reserve_of(Device device) {
+  return device == Device::cuda ? "; " + cuda::blocks().describe() : "";
+}
+
 }  // namespace
 
 std::string_view name(Category category) {
@@ -118,10 +125,10 @@ void Ledger::charge(Category category, size_t bytes) {
   std::lock_guard lock(mutex_);
   if (limit_ && current_total_ + bytes > *limit_) {
     throw OutOfMemory(fmt::format(
-        "out of memory on {}: asked for {} more ({}); in use {}; limit {}. A smaller micro-batch "
+        "out of memory on {}: asked for {} more ({}); in use {}; limit {}{}. A smaller micro-batch "
         "with more accumulation steps gives the same result in less memory",
         name(device_), format_bytes(bytes), name(category), to_string(current_),
-        format_bytes(*limit_)));
+        format_bytes(*limit_), reserve_of(device_)));
   }
   current_[category] += bytes;
   current_total_ += bytes;
@@ -164,26 +171,40 @@ std::optional<size_t> Ledger::limit() const {
 }
 
 Ledger& ledger(Device device) {
-  static Ledger cpu(Device::cpu);
-  static Ledger meta(Device::meta);
-  return device == Device::cpu ? cpu : meta;
+  static std::array<Ledger, 4> ledgers{Ledger(Device::cpu), Ledger(Device::cuda),
+                                       Ledger(Device::meta), Ledger(Device::meta_cuda)};
+  return ledgers[static_cast<size_t>(device)];
 }
 
 Storage::Storage(size_t bytes, Device device, Category category)
     : bytes_(round_up(bytes, Ledger::alignment)), device_(device), category_(category) {
   ledger(device_).charge(category_, bytes_);
-  if (device_ == Device::meta || bytes_ == 0) return;
-  data_ = host_blocks().take(bytes_);
-  if (!data_) {
+  if (is_meta(device_) || bytes_ == 0) return;
+  const auto failed = [&] {
     const Usage in_use = ledger(device_).current();
     ledger(device_).refund(category_, bytes_);
-    throw OutOfMemory(fmt::format("the machine has no memory for {} more ({}); in use {}",
-                                  format_bytes(bytes_), name(category_), to_string(in_use)));
+    return in_use;
+  };
+  try {
+    data_ = device_ == Device::cuda ? cuda::allocate(bytes) : host_blocks().take(bytes_);
+  } catch (...) {
+    failed();
+    throw;
+  }
+  if (!data_) {
+    const Usage in_use = failed();
+    throw OutOfMemory(
+        fmt::format("{} has no memory for {} more ({}); in use {}{}. A smaller "
+                    "micro-batch with more accumulation steps gives the same result "
+                    "in less memory",
+                    device_ == Device::cuda ? "the CUDA device" : "the machine",
+                    format_bytes(bytes_), name(category_), to_string(in_use), reserve_of(device_)));
   }
 }
 
 Storage::~Storage() {
-  if (data_) host_blocks().give(data_, bytes_);
+  if (data_ && device_ == Device::cuda) cuda::deallocate(data_);
+  else if (data_) host_blocks().give(data_, bytes_);
   ledger(device_).refund(category_, bytes_);
 }
 

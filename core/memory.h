@@ -48,8 +48,8 @@ class OutOfMemory : public Error {
 };
 
 // The account of one device's memory: bytes now, at the peak, and what the peak was made of.
-// Sizes are rounded up to `alignment`, the same on every device, so that a prediction on
-// Device::meta and a measurement on Device::cpu agree to the byte. Thread-safe.
+// Sizes are rounded up to `alignment`, the same on every device, so that a prediction on a meta
+// device and a measurement on the device it stands for agree to the byte. Thread-safe.
 class Ledger {
  public:
   static constexpr size_t alignment = 64;

@@ -3,7 +3,24 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cuda.h"
+
 namespace accrue {
+namespace {
+
+// Between any two devices; nothing where one of them is a meta device.
+void copy_bytes(const Tensor& to, const Tensor& from) {
+  if (is_meta(to.device()) || is_meta(from.device()) || from.bytes() == 0) return;
+  void* target = to.view().data;
+  const void* source = from.view().data;
+  if (to.device() == Device::cpu && from.device() == Device::cpu)
+    std::memcpy(target, source, from.bytes());
+  else if (to.device() == Device::cpu) cuda::copy_to_host(target, source, from.bytes());
+  else if (from.device() == Device::cpu) cuda::copy_to_device(target, source, from.bytes());
+  else cuda::copy_on_device(target, source, from.bytes());
+}
+
+}  // namespace
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category category) {
   Tensor tensor;
@@ -21,17 +38,22 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 }
 
 void Tensor::fill(double value) const {
-  if (device() == Device::meta) return;
+  if (is_meta(device())) return;
+  if (device() == Device::cuda) return cuda::fill(view(), value);
   dispatch_floating(dtype_,
                     [&]<class T>() { std::ranges::fill(span<T>(), static_cast<T>(value)); });
 }
 
 void Tensor::copy_from(const Tensor& source) const {
-  check(source.shape_ == shape_ && source.dtype_ == dtype_ && source.device() == device(),
-        "cannot copy {} {} on {} to {} {} on {}", name(source.dtype_), source.shape_,
-        name(source.device()), name(dtype_), shape_, name(device()));
-  if (device() != Device::meta && bytes() > 0)
-    std::memcpy(view().data, source.view().data, bytes());
+  check(source.shape_ == shape_ && source.dtype_ == dtype_, "cannot copy {} {} to {} {}",
+        name(source.dtype_), source.shape_, name(dtype_), shape_);
+  copy_bytes(*this, source);
+}
+
+Tensor Tensor::to(Device device, Category category) const {
+  Tensor copy = empty(shape_, dtype_, device, category);
+  copy_bytes(copy, *this);
+  return copy;
 }
 
 template <class T>
@@ -40,7 +62,9 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
   check(shape.numel() == static_cast<int64_t>(values.size()),
         "shape {} holds {} elements, got {} values", shape, shape.numel(), values.size());
   Tensor tensor = empty(shape, dtype_of<T>(), device, category);
-  if (device != Device::meta) std::ranges::copy(values, tensor.span<T>().begin());
+  if (device == Device::cpu) std::ranges::copy(values, tensor.span<T>().begin());
+  else if (device == Device::cuda && !values.empty())
+    cuda::copy_to_device(tensor.view().data, values.data(), values.size_bytes());
   return tensor;
 }
 
@@ -60,6 +84,7 @@ std::span<T> Tensor::span() const {
 
 double Tensor::item() const {
   check(defined() && numel() == 1, "item() needs a tensor of one element, got shape {}", shape_);
+  if (device() == Device::cuda) return to(Device::cpu, Category::workspace).item();
   return dispatch_floating(dtype_, [&]<class T>() { return double(span<T>()[0]); });
 }
 

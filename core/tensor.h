@@ -44,13 +44,16 @@ class Tensor {
   // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu.
   template <class T>
   std::span<T> span() const;
-  // The only element of a one-element floating tensor. Throws Error otherwise.
+  // The only element of a one-element floating tensor, on cuda after waiting for the device. Throws
+  // Error otherwise.
   double item() const;
 
-  // Overwrite all elements, wherever they live; not recorded. copy_from throws Error unless shape,
-  // dtype and device agree. Const, because a Tensor is a handle.
+  // Overwrite all elements, wherever they live; not recorded. copy_from copies between devices,
+  // too, and throws Error unless shape and dtype agree. Const, because a Tensor is a handle.
   void fill(double value) const;
   void copy_from(const Tensor& source) const;
+  // A copy of the elements on `device`. From cuda to cpu this waits for the device.
+  Tensor to(Device device, Category category = Category::data) const;
 
   // The same variable under another shape: same storage, same gradient. Throws Error unless the
   // number of elements agrees.

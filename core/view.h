@@ -7,7 +7,7 @@
 namespace accrue {
 
 // All that a kernel sees of a tensor: contiguous row-major elements and what they are.
-// On Device::meta `data` is null.
+// On a meta device `data` is null.
 struct View {
   void* data = nullptr;
   Shape shape;
@@ -18,8 +18,8 @@ struct View {
 
   template <class T>
   T* as() const {
-    check(dtype == dtype_of<T>(), "a kernel expected {}, got {} {}", name(dtype_of<T>()),
-          name(dtype), shape);
+    constexpr DType wanted = dtype_of<std::remove_const_t<T>>();
+    check(dtype == wanted, "a kernel expected {}, got {} {}", name(wanted), name(dtype), shape);
     return static_cast<T*>(data);
   }
 };

@@ -56,15 +56,21 @@ void gradient_norm(GradientNorm& result, View g) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::accumulate) accumulate;
+decltype(cpu::gradient_norm) gradient_norm;
+}  // namespace cuda
+
 void accumulate(View sum, View g, double scale) {
   check(sum.shape == g.shape && sum.dtype == g.dtype && sum.device == g.device,
         "[accumulate] sum {} {} and g {} {}", name(sum.dtype), sum.shape, name(g.dtype), g.shape);
-  launch<cpu::accumulate>(g.device, sum, g, scale);
+  launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale);
 }
 
 GradientNorm gradient_norm(View g) {
   GradientNorm result;
-  launch<cpu::gradient_norm>(g.device, result, g);
+  launch<cpu::gradient_norm, cuda::gradient_norm>(g.device, result, g);
   return result;
 }
 

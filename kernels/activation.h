@@ -13,4 +13,8 @@ namespace cpu {
 void relu_backward_over(View dy, View y);
 
 }  // namespace cpu
+
+namespace cuda {
+decltype(cpu::relu_backward_over) relu_backward_over;
+}  // namespace cuda
 }  // namespace accrue

@@ -47,6 +47,13 @@ void scale(GradTarget y, View x, double factor) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::add) add;
+decltype(cpu::scale) scale;
+decltype(cpu::multiply) multiply;
+}  // namespace cuda
+
 namespace {
 
 void check_same_shape(std::string_view op, const Tensor& a, const Tensor& b) {
@@ -65,13 +72,13 @@ Tensor add(Tensor a, const Tensor& b) {
   check_same_shape("add", a, b);
   const Edge da_edge = a, db_edge = b;
   Tensor y = a.sole_owner() ? a.detach() : Tensor::empty(a.shape(), a.dtype(), a.device());
-  launch<cpu::add>(y.device(), y.view(), a.view(), b.view());
+  launch<cpu::add, cuda::add>(y.device(), y.view(), a.view(), b.view());
   record("add", y, {da_edge, db_edge}, [=](Tensor& dy) {
     if (auto da = claim_grad_over(da_edge, dy))
-      launch<cpu::scale>(dy.device(), *da, dy.view(), 1.0);
+      launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);
     // In x + x this is the same buffer again, and beta 1 doubles it.
     if (auto db = claim_second(da_edge, db_edge, dy))
-      launch<cpu::scale>(dy.device(), *db, dy.view(), 1.0);
+      launch<cpu::scale, cuda::scale>(dy.device(), *db, dy.view(), 1.0);
   });
   return y;
 }
@@ -80,16 +87,16 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   check_same_shape("mul", a, b);
   const Edge da_edge = a, db_edge = b;
   Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
-  launch<cpu::multiply>(y.device(), GradTarget{y.view(), 0}, a.view(), b.view());
+  launch<cpu::multiply, cuda::multiply>(y.device(), GradTarget{y.view(), 0}, a.view(), b.view());
   record("mul", y, {da_edge, db_edge},
          [=, a = db_edge.wants_grad() ? a.detach() : Tensor(),
           b = da_edge.wants_grad() ? b.detach() : Tensor()](Tensor& dy) mutable {
            // db first: da may be written over the dy that db needs.
            if (auto db = claim_second(da_edge, db_edge, dy))
-             launch<cpu::multiply>(dy.device(), *db, dy.view(), a.view());
+             launch<cpu::multiply, cuda::multiply>(dy.device(), *db, dy.view(), a.view());
            a.reset();
            if (auto da = claim_grad_over(da_edge, dy))
-             launch<cpu::multiply>(dy.device(), *da, dy.view(), b.view());
+             launch<cpu::multiply, cuda::multiply>(dy.device(), *da, dy.view(), b.view());
          });
   return y;
 }
@@ -98,10 +105,10 @@ Tensor scale(Tensor x, double factor) {
   check_same("scale", {&x});
   const Edge edge = x;
   Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
-  launch<cpu::scale>(y.device(), GradTarget{y.view(), 0}, x.view(), factor);
+  launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, x.view(), factor);
   record("scale", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad_over(edge, dy))
-      launch<cpu::scale>(dy.device(), *dx, dy.view(), factor);
+      launch<cpu::scale, cuda::scale>(dy.device(), *dx, dy.view(), factor);
   });
   return y;
 }

@@ -17,16 +17,25 @@
 
 namespace accrue {
 
-// Runs an op's kernel on the device: the first is the CPU's. On Device::meta there is nothing to
-// compute. Kernels take their outputs first, then inputs, then scalars.
-template <auto CpuKernel, class... Args>
+#ifdef ACCRUE_WITH_CUDA
+inline constexpr bool built_with_cuda = true;
+#else
+inline constexpr bool built_with_cuda = false;
+#endif
+
+// Runs an op's kernel on the device: the CPU's, or its twin with the same arguments, which enqueues
+// the work on CUDA's stream. On a meta device there is nothing to compute. Kernels take their
+// outputs first, then inputs, then scalars.
+template <auto CpuKernel, decltype(CpuKernel) CudaKernel, class... Args>
 void launch(Device device, Args&&... args) {
   if (device == Device::cpu) CpuKernel(std::forward<Args>(args)...);
+  if constexpr (built_with_cuda)
+    if (device == Device::cuda) CudaKernel(std::forward<Args>(args)...);
 }
 
 // value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).
 template <class T>
-T blend(T value, float beta, T dst) {
+HOST_DEVICE T blend(T value, float beta, T dst) {
   return beta == 0 ? value : value + T(beta) * dst;
 }
 
@@ -40,7 +49,7 @@ void with_beta(float beta, Body&& body) {
 
 // Stores by the constant that with_beta chose.
 template <bool accumulate, class T>
-void store(T& dst, T value, std::bool_constant<accumulate>) {
+HOST_DEVICE void store(T& dst, T value, std::bool_constant<accumulate>) {
   if constexpr (accumulate) dst += value;
   else dst = value;
 }

@@ -33,6 +33,11 @@ void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_col
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::copy_columns) copy_columns;
+}  // namespace cuda
+
 namespace {
 
 // The shape of the result. `dim` counts from the start.
@@ -66,8 +71,8 @@ Tensor concat(const std::vector<Tensor>& tensors, int dim) {
   Columns part{0, stride};
   for (const Tensor& x : tensors) {
     const int64_t width = x.shape().numel(dim, rank);
-    launch<cpu::copy_columns>(y.device(), GradTarget{y.view(), 0}, part, x.view(),
-                              Columns{0, width}, rows, width);
+    launch<cpu::copy_columns, cuda::copy_columns>(y.device(), GradTarget{y.view(), 0}, part,
+                                                  x.view(), Columns{0, width}, rows, width);
     part.begin += width;
   }
   record("concat", y, edges, [=](Tensor& dy) {
@@ -75,8 +80,8 @@ Tensor concat(const std::vector<Tensor>& tensors, int dim) {
     for (const Edge& edge : edges) {
       const int64_t width = edge.shape().numel(dim, rank);
       if (auto dx = claim_grad(edge))
-        launch<cpu::copy_columns>(dy.device(), *dx, Columns{0, width}, dy.view(), part, rows,
-                                  width);
+        launch<cpu::copy_columns, cuda::copy_columns>(dy.device(), *dx, Columns{0, width},
+                                                      dy.view(), part, rows, width);
       part.begin += width;
     }
   });

@@ -49,23 +49,25 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& b,
   const int64_t N = x.size(0);
   const DType dtype = x.dtype();
   Tensor y = Tensor::empty({N, windows.C, windows.H, windows.W}, x.dtype(), x.device());
-  launch<cpu::scatter_windows>(y.device(), GradTarget{y.view(), 0}, x.view(), w.view(),
-                               b.defined() ? b.view() : View{}, windows,
-                               scatter_workspace(windows, N, dtype, x.device()).view());
+  launch<cpu::scatter_windows, cuda::scatter_windows>(
+      y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
+      windows, scatter_workspace(windows, N, dtype, x.device()).view());
 
   const Edge dx_edge = x, dw_edge = w, db_edge = b;
   record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
          [=, x = x.detach(), w = w.detach()](Tensor& dy) mutable {
            const Device device = dy.device();
            if (auto dw = claim_grad(dw_edge))
-             launch<cpu::correlate_windows>(device, *dw, x.view(), dy.view(), windows,
-                                            correlate_workspace(windows, N, dtype, device).view());
+             launch<cpu::correlate_windows, cuda::correlate_windows>(
+                 device, *dw, x.view(), dy.view(), windows,
+                 correlate_workspace(windows, N, dtype, device).view());
            x.reset();
-           if (auto db = claim_grad(db_edge)) launch<cpu::channel_sum>(device, *db, dy.view());
+           if (auto db = claim_grad(db_edge))
+             launch<cpu::channel_sum, cuda::channel_sum>(device, *db, dy.view());
            if (auto dx = claim_grad(dx_edge))
-             launch<cpu::gather_windows>(device, *dx, dy.view(), w.view(), View{}, Activation::none,
-                                         windows,
-                                         gather_workspace(windows, N, dtype, device).view());
+             launch<cpu::gather_windows, cuda::gather_windows>(
+                 device, *dx, dy.view(), w.view(), View{}, Activation::none, windows,
+                 gather_workspace(windows, N, dtype, device).view());
          });
   return y;
 }

@@ -59,6 +59,12 @@ void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::cross_entropy) cross_entropy;
+decltype(cpu::cross_entropy_backward) cross_entropy_backward;
+}  // namespace cuda
+
 namespace {
 
 void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
@@ -74,15 +80,15 @@ void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
 Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   check_labels("cross_entropy", x, labels);
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  launch<cpu::cross_entropy>(x.device(), loss.view(), x.view(), labels.view());
+  launch<cpu::cross_entropy, cuda::cross_entropy>(x.device(), loss.view(), x.view(), labels.view());
   const Edge edge = x;
   record("cross_entropy", loss, {edge}, [=, x = x.detach()](Tensor& dloss) mutable {
     // x is this closure's alone once the forward's tensors are gone: dx may then take its place.
     Tensor over = x;
     x.reset();
     if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
-      launch<cpu::cross_entropy_backward>(dloss.device(), *dx, dloss.view(), over.view(),
-                                          labels.view());
+      launch<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(
+          dloss.device(), *dx, dloss.view(), over.view(), labels.view());
   });
   return loss;
 }

@@ -61,6 +61,11 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::dropout) dropout;
+}  // namespace cuda
+
 Tensor dropout(Tensor x, double p, const DropoutKey& key) {
   check_same("dropout", {&x});
   check(p >= 0 && p < 1, "[dropout] p is {}, expected it in [0, 1)", p);
@@ -77,10 +82,11 @@ Tensor dropout(Tensor x, double p, const DropoutKey& key) {
   const Edge edge = x;
   const Mask mask(p, key);
   Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
-  launch<cpu::dropout>(y.device(), GradTarget{y.view(), 0}, x.view(), key.samples.view(), mask);
+  launch<cpu::dropout, cuda::dropout>(y.device(), GradTarget{y.view(), 0}, x.view(),
+                                      key.samples.view(), mask);
   record("dropout", y, {edge}, [edge, mask, samples = key.samples](Tensor& dy) {
     if (auto dx = claim_grad_over(edge, dy))
-      launch<cpu::dropout>(dy.device(), *dx, dy.view(), samples.view(), mask);
+      launch<cpu::dropout, cuda::dropout>(dy.device(), *dx, dy.view(), samples.view(), mask);
   });
   return y;
 }

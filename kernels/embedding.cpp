@@ -37,6 +37,12 @@ void embedding_backward(GradTarget dw, View dy, View index) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::embedding) embedding;
+decltype(cpu::embedding_backward) embedding_backward;
+}  // namespace cuda
+
 Tensor embedding(const Tensor& w, const Tensor& index) {
   check_same("embedding", {&w});
   check(w.shape().rank() == 2 && index.defined() && index.shape().rank() == 1 &&
@@ -44,11 +50,12 @@ Tensor embedding(const Tensor& w, const Tensor& index) {
         "[embedding] w {} and index {} {}: expected w [V, D] and i32 index [N] on {}", w.shape(),
         name(index.dtype()), index.shape(), name(w.device()));
   Tensor y = Tensor::empty({index.size(0), w.size(1)}, w.dtype(), w.device());
-  launch<cpu::embedding>(y.device(), y.view(), w.view(), index.view());
+  launch<cpu::embedding, cuda::embedding>(y.device(), y.view(), w.view(), index.view());
   const Edge dw_edge = w;
   record("embedding", y, {dw_edge}, [dw_edge, index](Tensor& dy) {
     if (auto dw = claim_grad(dw_edge))
-      launch<cpu::embedding_backward>(dy.device(), *dw, dy.view(), index.view());
+      launch<cpu::embedding_backward, cuda::embedding_backward>(dy.device(), *dw, dy.view(),
+                                                                index.view());
   });
   return y;
 }

@@ -60,6 +60,14 @@ void check_probabilities(View target) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+template <class F>
+void loss(View loss, View block_sums, View x, View target, F f);
+template <class F>
+void loss_backward(GradTarget dx, View dloss, View x, View target, F f);
+}  // namespace cuda
+
 namespace {
 
 template <class F>
@@ -74,7 +82,8 @@ Tensor loss(std::string_view op, const Tensor& x, const Tensor& target, F f) {
   {
     const Tensor block_sums =
         Tensor::empty({blocks_of(x.numel())}, DType::f64, x.device(), Category::workspace);
-    launch<cpu::loss<F>>(x.device(), loss.view(), block_sums.view(), x.view(), target.view(), f);
+    launch<cpu::loss<F>, cuda::loss<F>>(x.device(), loss.view(), block_sums.view(), x.view(),
+                                        target.view(), f);
   }
   const Edge edge = x;
   record(op, loss, {edge},
@@ -84,8 +93,8 @@ Tensor loss(std::string_view op, const Tensor& x, const Tensor& target, F f) {
            Tensor over = x;
            x.reset();
            if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
-             launch<cpu::loss_backward<F>>(dloss.device(), *dx, dloss.view(), over.view(),
-                                           target.view(), f);
+             launch<cpu::loss_backward<F>, cuda::loss_backward<F>>(
+                 dloss.device(), *dx, dloss.view(), over.view(), target.view(), f);
          });
   return loss;
 }
@@ -100,7 +109,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& target) {
 }
 Tensor bce_with_logits(const Tensor& x, const Tensor& target) {
   check_same("bce_with_logits", {&target});
-  launch<cpu::check_probabilities>(target.device(), target.view());
+  if (target.device() == Device::cpu) cpu::check_probabilities(target.view());
   return loss("bce_with_logits", x, target, formula::LogisticLoss{});
 }
 

@@ -210,6 +210,17 @@ void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma)
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::group_moments) group_moments;
+decltype(cpu::var_to_rstd) var_to_rstd;
+decltype(cpu::normalize) normalize;
+decltype(cpu::norm_gamma_backward) norm_gamma_backward;
+decltype(cpu::norm_beta_backward) norm_beta_backward;
+decltype(cpu::norm_backward) norm_backward;
+decltype(cpu::move_running) move_running;
+}  // namespace cuda
+
 namespace {
 
 View view_of(const Tensor& x) { return x.defined() ? x.view() : View{}; }
@@ -238,29 +249,34 @@ Moments measure(std::string_view op, const Tensor& x, const Grouping& at) {
   check(at.elements() > 1, "[{}] x {} has groups of {} element(s): expected at least 2", op,
         x.shape(), at.elements());
   Moments moments = Moments::empty(x, at, Source::batch);
-  launch<cpu::group_moments>(x.device(), moments.mean.view(), moments.var.view(), x.view(), at);
+  launch<cpu::group_moments, cuda::group_moments>(x.device(), moments.mean.view(),
+                                                  moments.var.view(), x.view(), at);
   return moments;
 }
 
 Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                  const Grouping& at, const Moments& moments, double eps) {
   const Device device = x.device();
-  launch<cpu::var_to_rstd>(device, moments.var.view(), eps);
+  launch<cpu::var_to_rstd, cuda::var_to_rstd>(device, moments.var.view(), eps);
   const auto by = [=, mean = moments.mean, rstd = moments.var, source = moments.source] {
     return cpu::Normalization{at, mean.view(), rstd.view(), source};
   };
   Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
-  launch<cpu::normalize>(device, y.view(), x.view(), by(), view_of(gamma), view_of(beta));
+  launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
+                                          view_of(beta));
 
   const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
   record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
          [=, x = x.detach(), gamma = gamma.detach()](Tensor& dy) {
            if (auto dgamma = claim_grad(dgamma_edge))
-             launch<cpu::norm_gamma_backward>(device, *dgamma, dy.view(), x.view(), by());
+             launch<cpu::norm_gamma_backward, cuda::norm_gamma_backward>(device, *dgamma, dy.view(),
+                                                                         x.view(), by());
            if (auto dbeta = claim_grad(dbeta_edge))
-             launch<cpu::norm_beta_backward>(device, *dbeta, dy.view(), at);
+             launch<cpu::norm_beta_backward, cuda::norm_beta_backward>(device, *dbeta, dy.view(),
+                                                                       at);
            if (auto dx = claim_grad_over(dx_edge, dy))
-             launch<cpu::norm_backward>(device, *dx, dy.view(), x.view(), by(), view_of(gamma));
+             launch<cpu::norm_backward, cuda::norm_backward>(device, *dx, dy.view(), x.view(), by(),
+                                                             view_of(gamma));
          });
   return y;
 }
@@ -320,10 +336,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   }
   const Moments moments = measure("batch_norm", x, at);
   const double elements = static_cast<double>(at.elements());
-  launch<cpu::move_running>(x.device(), running.mean.view(), moments.mean.view(), running.momentum,
-                            1.0);
-  launch<cpu::move_running>(x.device(), running.var.view(), moments.var.view(), running.momentum,
-                            elements / (elements - 1));
+  launch<cpu::move_running, cuda::move_running>(x.device(), running.mean.view(),
+                                                moments.mean.view(), running.momentum, 1.0);
+  launch<cpu::move_running, cuda::move_running>(x.device(), running.var.view(), moments.var.view(),
+                                                running.momentum, elements / (elements - 1));
   return normalize("batch_norm", x, gamma, beta, at, moments, eps);
 }
 

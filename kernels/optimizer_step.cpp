@@ -59,12 +59,18 @@ void sgd_step(View w_, View gradient, View u_, const SgdScalars& s) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::adam_step) adam_step;
+decltype(cpu::sgd_step) sgd_step;
+}  // namespace cuda
+
 void adam_step(View w, View gradient, View m, View v, const AdamScalars& scalars) {
-  launch<cpu::adam_step>(w.device, w, gradient, m, v, scalars);
+  launch<cpu::adam_step, cuda::adam_step>(w.device, w, gradient, m, v, scalars);
 }
 
 void sgd_step(View w, View gradient, View u, const SgdScalars& scalars) {
-  launch<cpu::sgd_step>(w.device, w, gradient, u, scalars);
+  launch<cpu::sgd_step, cuda::sgd_step>(w.device, w, gradient, u, scalars);
 }
 
 }  // namespace accrue

@@ -33,6 +33,14 @@ void map_backward(GradTarget dx, View dy, View kept, F f) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+template <class F>
+void map(View y, View x, F f);
+template <class F>
+void map_backward(GradTarget dx, View dy, View kept, F f);
+}  // namespace cuda
+
 namespace {
 
 enum class Keeps { x, y };
@@ -44,11 +52,12 @@ Tensor pointwise(std::string_view op, Tensor x, F f, Keeps keeps) {
   const Edge input = x;
   const bool over = keeps == Keeps::y && x.sole_owner();
   Tensor y = over ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
-  launch<cpu::map<F>>(y.device(), y.view(), x.view(), f);
+  launch<cpu::map<F>, cuda::map<F>>(y.device(), y.view(), x.view(), f);
   record(op, y, {input},
          [input, f, kept = keeps == Keeps::y ? y.detach() : x.detach()](Tensor& dy) mutable {
            if (auto dx = claim_grad_over(input, dy))
-             launch<cpu::map_backward<F>>(dy.device(), *dx, dy.view(), kept.view(), f);
+             launch<cpu::map_backward<F>, cuda::map_backward<F>>(dy.device(), *dx, dy.view(),
+                                                                 kept.view(), f);
          });
   return y;
 }

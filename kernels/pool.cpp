@@ -130,6 +130,14 @@ void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::max_pool2d) max_pool2d;
+decltype(cpu::max_pool2d_backward) max_pool2d_backward;
+decltype(cpu::avg_pool2d) avg_pool2d;
+decltype(cpu::avg_pool2d_backward) avg_pool2d_backward;
+}  // namespace cuda
+
 namespace {
 
 Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
@@ -151,22 +159,24 @@ Tensor max_pool2d(const Tensor& x, Pool2dShape shape) {
         shape.kernel);
   Tensor y = pooled("max_pool2d", x, shape);
   const Tensor winner = Tensor::empty(y.shape(), DType::u8, y.device());
-  launch<cpu::max_pool2d>(y.device(), y.view(), winner.view(), x.view(), shape);
+  launch<cpu::max_pool2d, cuda::max_pool2d>(y.device(), y.view(), winner.view(), x.view(), shape);
   const Edge edge = x;
   record("max_pool2d", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad(edge))
-      launch<cpu::max_pool2d_backward>(dy.device(), *dx, dy.view(), winner.view(), shape);
+      launch<cpu::max_pool2d_backward, cuda::max_pool2d_backward>(dy.device(), *dx, dy.view(),
+                                                                  winner.view(), shape);
   });
   return y;
 }
 
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
   Tensor y = pooled("avg_pool2d", x, shape);
-  launch<cpu::avg_pool2d>(y.device(), y.view(), x.view(), shape);
+  launch<cpu::avg_pool2d, cuda::avg_pool2d>(y.device(), y.view(), x.view(), shape);
   const Edge edge = x;
   record("avg_pool2d", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad(edge))
-      launch<cpu::avg_pool2d_backward>(dy.device(), *dx, dy.view(), shape);
+      launch<cpu::avg_pool2d_backward, cuda::avg_pool2d_backward>(dy.device(), *dx, dy.view(),
+                                                                  shape);
   });
   return y;
 }

@@ -38,6 +38,12 @@ void upsample_nearest_backward(GradTarget dx, View dy, int64_t factor) {
 
 }  // namespace cpu
 
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::upsample_nearest) upsample_nearest;
+decltype(cpu::upsample_nearest_backward) upsample_nearest_backward;
+}  // namespace cuda
+
 Tensor upsample_nearest(const Tensor& x, int64_t factor) {
   check_same("upsample_nearest", {&x});
   check(x.shape().rank() == 4 && factor >= 1,
@@ -45,11 +51,12 @@ Tensor upsample_nearest(const Tensor& x, int64_t factor) {
         factor);
   Tensor y = Tensor::empty({x.size(0), x.size(1), x.size(2) * factor, x.size(3) * factor},
                            x.dtype(), x.device());
-  launch<cpu::upsample_nearest>(y.device(), y.view(), x.view(), factor);
+  launch<cpu::upsample_nearest, cuda::upsample_nearest>(y.device(), y.view(), x.view(), factor);
   const Edge edge = x;
   record("upsample_nearest", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad(edge))
-      launch<cpu::upsample_nearest_backward>(dy.device(), *dx, dy.view(), factor);
+      launch<cpu::upsample_nearest_backward, cuda::upsample_nearest_backward>(dy.device(), *dx,
+                                                                              dy.view(), factor);
   });
   return y;
 }

@@ -48,4 +48,11 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& windo
 void channel_sum(GradTarget db, View dy);
 
 }  // namespace cpu
+
+namespace cuda {
+decltype(cpu::gather_windows) gather_windows;
+decltype(cpu::scatter_windows) scatter_windows;
+decltype(cpu::correlate_windows) correlate_windows;
+decltype(cpu::channel_sum) channel_sum;
+}  // namespace cuda
 }  // namespace accrue

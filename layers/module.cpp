@@ -25,8 +25,13 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed) {
   size_t number = 0;
   model.visit_parameters([&](const std::string&, Parameter& p) {
     p.tensor = parameters.entries()[number].tensor;
-    if (device != Device::meta)
-      dispatch_floating(dtype, [&]<class T>() { p.init.fill(p.tensor.span<T>(), seed, number); });
+    if (!is_meta(device)) {
+      const Tensor drawn = device == Device::cpu
+                               ? p.tensor
+                               : Tensor::empty(p.shape, dtype, Device::cpu, Category::workspace);
+      dispatch_floating(dtype, [&]<class T>() { p.init.fill(drawn.span<T>(), seed, number); });
+      if (device != Device::cpu) p.tensor.copy_from(drawn);
+    }
     ++number;
   });
   number = 0;

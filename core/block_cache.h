@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace accrue {
+
+// Hands out parts of few large segments of device memory and takes them back, because asking the
+// driver costs more than a small kernel and waits for the device. Blocks are split to fit and
+// merged with free neighbours; a remainder smaller than min_remainder() stays with its block.
+// Thread-safe.
+class BlockCache {
+ public:
+  // Where segments come from; allocate returns null if there is no more.
+  struct Source {
+    std::function<void*(size_t bytes)> allocate;
+    std::function<void(void* segment)> free;
+  };
+  // direct: each block is an allocation of its own, of exactly its size, so that memory checkers
+  // see every access beyond it.
+  enum class Mode { caching, direct };
+  // Free blocks of one pool serve no other: what a recorded graph writes to stays its own.
+  using Pool = int64_t;
+  static constexpr Pool common_pool = 0;
+
+  struct Statistics {
+    size_t reserved = 0;      // in segments
+    size_t allocated = 0;     // in blocks that are handed out
+    size_t largest_free = 0;  // block
+    int64_t segments = 0;
+  };
+
+  explicit BlockCache(Source source) : source_(std::move(source)) {}
+  // Does not free: at the end of the program the driver may be gone already.
+  ~BlockCache() = default;
+  BlockCache(const BlockCache&) = delete;
+  BlockCache& operator=(const BlockCache&) = delete;
+
+  // A block of at least `bytes`, aligned to 512; null if neither the cache nor the source has one.
+  void* take(size_t bytes);
+  void give(void* block);
+
+  // Returns segments without a block in use to the source, of all pools; the bytes that were.
+  size_t release_cached();
+  Statistics statistics() const;
+  // "reserved 24.0 MiB in 3 segments, 21.5 MiB of it allocated, largest free block 1.5 MiB"
+  std::string describe() const;
+
+  // Throws Error while blocks are in use.
+  void set_mode(Mode mode);
+  Pool new_pool() { return ++last_pool_; }
+  // Blocks are taken from `pool` from now on. Returns the pool until now.
+  Pool use_pool(Pool pool);
+
+ private:
+  struct Block {
+    std::byte* data;
+    size_t size;
+    Pool pool;
+    bool used;
+    Block *before, *after;  // neighbours in the same segment
+  };
+  struct Smaller {
+    bool operator()(const Block* a, const Block* b) const {
+      return a->size != b->size ? a->size < b->size : std::less<>()(a->data, b->data);
+    }
+  };
+  using FreeBlocks = std::set<Block*, Smaller>;
+
+  FreeBlocks& free_blocks(Pool pool, size_t size);
+  Block* find_free(size_t size);
+  Block* new_segment(size_t size);
+  void split(Block* block, size_t size);
+  void merge(Block* block, Block* next);
+  size_t release_segments();
+
+  Source source_;
+  mutable std::mutex mutex_;
+  Mode mode_ = Mode::caching;
+  Pool pool_ = common_pool, last_pool_ = common_pool;
+  size_t allocated_ = 0;
+  std::map<std::byte*, std::unique_ptr<Block>> blocks_;
+  std::map<std::pair<Pool, bool>, FreeBlocks> free_;  // by pool, small or large
+};
+
+}  // namespace accrue

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/block_cache.h"
+#include "core/view.h"
+
+// The CUDA device as the rest of core sees it. Built from cuda.cpp where the CUDA backend is
+// built, else from without_cuda.cpp, in which there is no device.
+namespace accrue::cuda {
+
+// Why Device::cuda cannot be used: built without CUDA, no driver, driver older than the runtime,
+// no device. Empty if it can.
+std::string unavailable_reason();
+// Throws Error with that reason and what to do unless the device can be used.
+inline void require_device() {
+  const std::string reason = unavailable_reason();
+  check(reason.empty(), "Device::cuda cannot be used: {}. --device cpu runs everything", reason);
+}
+// "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
+std::string describe_device();
+
+// Device memory, from a cache of blocks; null if there is none left. All work is on one stream, so
+// a block may be handed out again while kernels on its former content are still queued.
+void* allocate(size_t bytes);
+void deallocate(void* block);
+BlockCache& blocks();
+
+// Copies and fills in the order of the stream. to_host waits until the bytes have arrived;
+// to_device has read `from` when it returns.
+void copy_to_device(void* to, const void* from, size_t bytes);
+void copy_to_host(void* to, const void* from, size_t bytes);
+void copy_on_device(void* to, const void* from, size_t bytes);
+void fill(const View& x, double value);
+
+// Waits for everything that was enqueued. Throws Error if a kernel failed.
+void synchronize();
+
+}  // namespace accrue::cuda

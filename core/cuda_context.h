@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include <source_location>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace accrue::cuda {
+
+// Throws Error that names what was tried, where, and what CUDA, cuBLASLt or cuDNN said.
+void check_call(cudaError_t status, std::string_view what,
+                std::source_location where = std::source_location::current());
+void check_call(cublasStatus_t status, std::string_view what,
+                std::source_location where = std::source_location::current());
+void check_call(cudnnStatus_t status, std::string_view what,
+                std::source_location where = std::source_location::current());
+
+// The stream that all work goes to, and the libraries' handles on it. One per process, made when
+// the device is first used.
+class Context {
+ public:
+  Context();
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  cudaStream_t stream() const { return stream_; }
+  int multiprocessors() const { return properties_.multiProcessorCount; }
+  const cudaDeviceProp& properties() const { return properties_; }
+  cublasLtHandle_t cublas_lt();
+  // Made when first asked for: loading cuDNN takes longer than training a small model.
+  cudnnHandle_t cudnn();
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaDeviceProp properties_{};
+  cublasLtHandle_t cublas_lt_ = nullptr;
+  cudnnHandle_t cudnn_ = nullptr;
+};
+
+// Throws Error if there is no usable device.
+Context& context();
+
+}  // namespace accrue::cuda

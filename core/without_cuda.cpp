@@ -1,0 +1,29 @@
+#include "core/cuda.h"
+#include "core/error.h"
+
+namespace accrue::cuda {
+
+std::string unavailable_reason() {
+  return "this build has no CUDA backend (configure with --preset cuda)";
+}
+
+std::string describe_device() { return "none: " + unavailable_reason(); }
+
+BlockCache& blocks() {
+  static BlockCache none({[](size_t) { return nullptr; }, [](void*) {}});
+  return none;
+}
+
+// Nothing below is reached: no tensor on Device::cuda can be made.
+void* allocate(size_t) {
+  require_device();
+  return nullptr;
+}
+void deallocate(void*) {}
+void copy_to_device(void*, const void*, size_t) {}
+void copy_to_host(void*, const void*, size_t) {}
+void copy_on_device(void*, const void*, size_t) {}
+void fill(const View&, double) {}
+void synchronize() {}
+
+}  // namespace accrue::cuda
