@@ -84,6 +84,14 @@ struct Silu {
   }
 };
 
+// A byte of an image, from [0, 255] to [-1, 1].
+struct Pixel {
+  template <class T>
+  HOST_DEVICE T operator()(uint8_t value) const {
+    return (static_cast<T>(value) / 255 - T(0.5)) / T(0.5);
+  }
+};
+
 // Losses of one element x against its target t: l(x, t) and dl/dx.
 
 struct SquaredError {
