@@ -1,5 +1,4 @@
 #include "kernels/activation.h"
-
 #include "kernels/elementwise.cuh"
 #include "kernels/formulas.h"
 

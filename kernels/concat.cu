@@ -36,9 +36,8 @@ void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_col
                                to_columns.stride % most == 0 && from_columns.stride % most == 0;
     with_beta(to.beta, [&](auto accumulate) {
       const auto copy = [&](auto vector) {
-        enqueue(grid_over(rows * width / vector),
-                copy_columns_kernel<vector, accumulate.value, T>, out, to_columns.stride, in,
-                from_columns.stride, rows, width);
+        enqueue(grid_over(rows * width / vector), copy_columns_kernel<vector, accumulate.value, T>,
+                out, to_columns.stride, in, from_columns.stride, rows, width);
       };
       if (whole_vectors) copy(std::integral_constant<int, most>{});
       else copy(std::integral_constant<int, 1>{});
