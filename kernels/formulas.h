@@ -20,6 +20,14 @@ struct Relu {
   }
 };
 
+// dy where relu gave y > 0, else 0, even for a dy that is not finite.
+struct WhereActive {
+  template <class T>
+  HOST_DEVICE T operator()(T dy, T y) const {
+    return y > 0 ? dy : T(0);
+  }
+};
+
 struct LeakyRelu {
   double slope;
   template <class T>
