@@ -39,4 +39,25 @@ __device__ T block_sum(T value) {
   return sum;
 }
 
+// A thread's sum of any number of terms: runs of them in T, the runs in double, so that the
+// rounding error is that of one run and double additions, slow on most cards, are few.
+template <class T>
+class RunningSum {
+ public:
+  __device__ void add(T term) {
+    run_ += term;
+    if (++terms_ == 256) {
+      total_ += run_;
+      run_ = 0;
+      terms_ = 0;
+    }
+  }
+  __device__ T total() const { return static_cast<T>(total_ + run_); }
+
+ private:
+  double total_ = 0;
+  T run_ = 0;
+  int terms_ = 0;
+};
+
 }  // namespace accrue::cuda
