@@ -1,0 +1,3 @@
+#pragma once
+
+#include "cublas_api.h"

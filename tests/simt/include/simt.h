@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+// Controls of the SIMT runner; tests and debugging sessions use them, product code never does.
+namespace simt {
+
+// Seed of every order that CUDA leaves open: blocks of a grid, threads of a block, the streams'
+// turns.
+void set_seed(uint64_t seed);
+
+// Memory of the device in bytes; a cudaMalloc beyond it fails with cudaErrorMemoryAllocation.
+void set_device_memory(size_t bytes);
+
+// Bytes (and blocks) that cudaMalloc has handed out and cudaFree has not taken back.
+size_t live_device_bytes();
+size_t live_device_blocks();
+
+// What the last failed kernel, copy or library call did wrong, in words; empty if none has failed.
+std::string last_report();
+
+// Drops all work that has not run, captures under way, the sticky error and the report, and
+// restores the default seed and memory. Device memory, streams, events and graphs stay as they are.
+void reset();
+
+}  // namespace simt

@@ -1,0 +1,409 @@
+#include "cublasLt.h"
+
+#include <Eigen/Core>
+#include <array>
+#include <cstring>
+
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "library.h"
+
+// Opaque to users, so that every handle can be an ordinary object here.
+struct cublasLtContext {};
+
+struct cublasLtMatrixLayoutOpaque_t {
+  cudaDataType_t type;
+  uint64_t rows, cols;
+  int64_t ld;
+  cublasLtOrder_t order = CUBLASLT_ORDER_COL;
+};
+
+struct cublasLtMatmulDescOpaque_t {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasLtPointerMode_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+  cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  int32_t bias_type = -1;  // that of D
+};
+
+struct cublasLtMatmulPreferenceOpaque_t {
+  uint64_t workspace = 0;
+  std::array<uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D, as the heuristic assumes
+};
+
+namespace simt {
+namespace {
+
+using Layout = cublasLtMatrixLayoutOpaque_t;
+using Desc = cublasLtMatmulDescOpaque_t;
+
+// What the words of cublasLtMatmulAlgo_t hold; alignments as in the preference.
+enum AlgoWord { mark_word, workspace_word, alignment_word };
+constexpr uint64_t algo_mark = 0x73696d7461636372;
+
+// As much as the library may ask for; real ones ask for as much as they get.
+constexpr uint64_t most_workspace = 1 << 20;
+
+struct Operands {
+  Desc desc;
+  const void *a, *b, *c;
+  void* d;
+  Layout layout_a, layout_b, layout_c, layout_d;
+};
+
+template <class Visit>
+auto visit_type(cudaDataType_t type, Visit visit) {
+  switch (type) {
+    case CUDA_R_64F: return visit(double{});
+    case CUDA_R_16F: return visit(__half{});
+    case CUDA_R_16BF: return visit(__nv_bfloat16{});
+    case CUDA_R_32F: break;
+  }
+  return visit(float{});
+}
+
+size_t type_bytes(cudaDataType_t type) {
+  return visit_type(type, [](auto zero) { return sizeof(zero); });
+}
+
+size_t index(const Layout& layout, size_t row, size_t col) {
+  return layout.order == CUBLASLT_ORDER_COL ? col * layout.ld + row : row * layout.ld + col;
+}
+
+size_t extent_bytes(const Layout& layout) {
+  return (index(layout, layout.rows - 1, layout.cols - 1) + 1) * type_bytes(layout.type);
+}
+
+template <class T>
+using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+
+template <class T>
+T convert(auto value) {
+  if constexpr (std::is_same_v<decltype(value), double>) return value;
+  else return float(value);
+}
+
+template <class T>
+Dense<T> load(const void* data, const Layout& layout) {
+  Dense<T> result(layout.rows, layout.cols);
+  visit_type(layout.type, [&](auto zero) {
+    const auto* values = static_cast<const decltype(zero)*>(data);
+    for (size_t col = 0; col < layout.cols; ++col) {
+      for (size_t row = 0; row < layout.rows; ++row) {
+        result(row, col) = convert<T>(values[index(layout, row, col)]);
+      }
+    }
+  });
+  return result;
+}
+
+template <class T>
+Dense<T> load(const void* data, const Layout& layout, cublasOperation_t op) {
+  Dense<T> result = load<T>(data, layout);
+  if (op != CUBLAS_OP_N) result.transposeInPlace();
+  return result;
+}
+
+template <class T>
+void store(void* data, const Layout& layout, const Dense<T>& matrix) {
+  visit_type(layout.type, [&](auto zero) {
+    auto* values = static_cast<decltype(zero)*>(data);
+    for (size_t col = 0; col < layout.cols; ++col) {
+      for (size_t row = 0; row < layout.rows; ++row) {
+        values[index(layout, row, col)] = matrix(row, col);
+      }
+    }
+  });
+}
+
+cudaDataType_t bias_type(const Operands& o) {
+  return o.desc.bias_type < 0 ? o.layout_d.type : cudaDataType_t(o.desc.bias_type);
+}
+
+bool has_bias(const Desc& desc) { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+
+// D is overwritten before A and B are read: a D that shares elements with them gives wrong results,
+// as it may on a GPU.
+template <class T>
+void multiply(const Operands& o, T alpha, T beta) {
+  Dense<T> result = Dense<T>::Zero(o.layout_d.rows, o.layout_d.cols);
+  if (beta != 0) result = beta * load<T>(o.c, o.layout_c);
+  store<T>(o.d, o.layout_d, Dense<T>::Constant(o.layout_d.rows, o.layout_d.cols, NAN));
+  result.noalias() +=
+      alpha * load<T>(o.a, o.layout_a, o.desc.op_a) * load<T>(o.b, o.layout_b, o.desc.op_b);
+  if (has_bias(o.desc)) {
+    const Layout column{bias_type(o), o.layout_d.rows, 1, int64_t(o.layout_d.rows)};
+    result.colwise() += load<T>(o.desc.bias, column).col(0);
+  }
+  if ((o.desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0)
+    result = (result.array() < 0).select(T(0), result);
+  store<T>(o.d, o.layout_d, result);
+}
+
+template <class T>
+Work matmul_work(const Operands& o, const void* alpha, const void* beta, Workspace workspace) {
+  const bool on_host = o.desc.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
+  const auto read = [](const void* pointer) { return *static_cast<const T*>(pointer); };
+  // Host scalars are read now, device scalars when the work runs.
+  const T host_alpha = on_host ? read(alpha) : T(0), host_beta = on_host ? read(beta) : T(0);
+  return [=] {
+    const T a = on_host ? host_alpha : read(alpha), b = on_host ? host_beta : read(beta);
+    require_device(o.a, extent_bytes(o.layout_a), "cublasLtMatmul: A");
+    require_device(o.b, extent_bytes(o.layout_b), "cublasLtMatmul: B");
+    if (b != 0) require_device(o.c, extent_bytes(o.layout_c), "cublasLtMatmul: C");
+    require_device(o.d, extent_bytes(o.layout_d), "cublasLtMatmul: D");
+    if (has_bias(o.desc)) {
+      require_device(o.desc.bias, o.layout_d.rows * type_bytes(bias_type(o)),
+                     "cublasLtMatmul: bias");
+    }
+    workspace.scribble();
+    multiply<T>(o, a, b);
+    workspace.scribble();
+  };
+}
+
+bool valid_layout(const Layout& layout) {
+  const int64_t least = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
+  return layout.rows > 0 && layout.cols > 0 && layout.ld >= least;
+}
+
+bool valid_types(const Operands& o) {
+  const cudaDataType_t a = o.layout_a.type, c = o.layout_c.type;
+  if (o.layout_b.type != a || o.layout_d.type != c) return false;
+  const bool wide =
+      o.desc.compute == CUBLAS_COMPUTE_64F || o.desc.compute == CUBLAS_COMPUTE_64F_PEDANTIC;
+  if (wide) return o.desc.scale == CUDA_R_64F && a == CUDA_R_64F && c == CUDA_R_64F;
+  return o.desc.scale == CUDA_R_32F && a != CUDA_R_64F && (c == a || c == CUDA_R_32F);
+}
+
+// What can be judged without pointers.
+cublasStatus_t judge(const Operands& o) {
+  const auto rows = [](const Layout& l, cublasOperation_t op) {
+    return op == CUBLAS_OP_N ? l.rows : l.cols;
+  };
+  const auto cols = [](const Layout& l, cublasOperation_t op) {
+    return op == CUBLAS_OP_N ? l.cols : l.rows;
+  };
+  for (const Layout* layout : {&o.layout_a, &o.layout_b, &o.layout_c, &o.layout_d}) {
+    if (!valid_layout(*layout)) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const bool shapes = cols(o.layout_a, o.desc.op_a) == rows(o.layout_b, o.desc.op_b) &&
+                      rows(o.layout_a, o.desc.op_a) == o.layout_d.rows &&
+                      cols(o.layout_b, o.desc.op_b) == o.layout_d.cols &&
+                      o.layout_c.rows == o.layout_d.rows && o.layout_c.cols == o.layout_d.cols &&
+                      o.layout_c.order == o.layout_d.order;
+  if (!shapes) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!valid_types(o)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // The bias runs along the rows of a column-major D.
+  if (has_bias(o.desc) && o.layout_d.order == CUBLASLT_ORDER_ROW)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool aligned(const void* pointer, uint64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+// Pointers must be aligned to their elements, and as the heuristic that chose the algorithm was
+// told.
+bool valid_pointers(const Operands& o, const cublasLtMatmulAlgo_t* algo) {
+  if (has_bias(o.desc) &&
+      (o.desc.bias == nullptr || !aligned(o.desc.bias, type_bytes(bias_type(o))))) {
+    return false;
+  }
+  const std::array<const void*, 4> pointers{o.a, o.b, o.c, o.d};
+  const std::array<const Layout*, 4> layouts{&o.layout_a, &o.layout_b, &o.layout_c, &o.layout_d};
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    if (pointers[i] == nullptr || !aligned(pointers[i], type_bytes(layouts[i]->type))) return false;
+    if (algo != nullptr && !aligned(pointers[i], algo->data[alignment_word + i])) return false;
+  }
+  return true;
+}
+
+cublasStatus_t valid_algo(const cublasLtMatmulAlgo_t& algo, const void* workspace, size_t bytes) {
+  if (algo.data[mark_word] != algo_mark) return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes < algo.data[workspace_word]) return CUBLAS_STATUS_INVALID_VALUE;
+  return (bytes == 0 || workspace != nullptr) && aligned(workspace, 16)
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+template <class T>
+cublasStatus_t assign(T& field, const void* value, size_t bytes) {
+  if (bytes != sizeof(field)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&field, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasLtMatmulHeuristicResult_t heuristic_result(uint64_t workspace,
+                                                 const std::array<uint32_t, 4>& alignment) {
+  cublasLtMatmulHeuristicResult_t result{};
+  result.algo.data[mark_word] = algo_mark;
+  result.algo.data[workspace_word] = workspace;
+  for (size_t i = 0; i < alignment.size(); ++i) result.algo.data[alignment_word + i] = alignment[i];
+  result.workspaceSize = workspace;
+  result.state = CUBLAS_STATUS_SUCCESS;
+  result.wavesCount = 1;
+  return result;
+}
+
+template <class T, class... Args>
+cublasStatus_t create(T** handle, Args... args) {
+  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *handle = new T{args...};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+cublasStatus_t destroy(T* handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace simt
+
+using namespace simt;
+
+const char* cublasGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case CUBLAS_STATUS_MAPPING_ERROR: return "CUBLAS_STATUS_MAPPING_ERROR";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INTERNAL_ERROR: return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_LICENSE_ERROR: return "CUBLAS_STATUS_LICENSE_ERROR";
+  }
+  return "unknown cuBLAS status";
+}
+
+const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
+const char* cublasLtGetStatusName(cublasStatus_t status) { return cublasGetStatusName(status); }
+const char* cublasLtGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
+size_t cublasLtGetVersion() { return 120000; }
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale_type) {
+  return create(desc, compute, scale_type);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attr,
+                                              const void* value, size_t bytes) {
+  if (desc == nullptr || value == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attr) {
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return assign(desc->compute, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return assign(desc->scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE: return assign(desc->pointer_mode, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA: return assign(desc->op_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return assign(desc->op_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return assign(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return assign(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return assign(desc->bias_type, value, bytes);
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld) {
+  return create(layout, type, rows, cols, ld);
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return destroy(layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attr,
+                                                const void* value, size_t bytes) {
+  if (layout == nullptr || value == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attr) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE: return assign(layout->type, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER: return assign(layout->order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS: return assign(layout->rows, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS: return assign(layout->cols, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD: return assign(layout->ld, value, bytes);
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference);
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attr,
+                                                    const void* value, size_t bytes) {
+  if (preference == nullptr || value == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attr) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return assign(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return assign(preference->alignment[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+                    bytes);
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// The best first: one that wants workspace, where some is allowed, and one that does without.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t layout_a,
+    cublasLtMatrixLayout_t layout_b, cublasLtMatrixLayout_t layout_c,
+    cublasLtMatrixLayout_t layout_d, cublasLtMatmulPreference_t preference, int requested,
+    cublasLtMatmulHeuristicResult_t results[], int* returned) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (desc == nullptr || layout_a == nullptr || layout_b == nullptr || layout_c == nullptr ||
+      layout_d == nullptr || preference == nullptr || results == nullptr || returned == nullptr ||
+      requested < 1) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  *returned = 0;
+  const Operands o{*desc,     nullptr,   nullptr,   nullptr,  nullptr,
+                   *layout_a, *layout_b, *layout_c, *layout_d};
+  if (const cublasStatus_t status = judge(o)) return status;
+  const uint64_t workspace = std::min(preference->workspace, most_workspace);
+  if (workspace > 0) results[(*returned)++] = heuristic_result(workspace, preference->alignment);
+  if (*returned < requested) results[(*returned)++] = heuristic_result(0, preference->alignment);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
+                              cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t layout_c, void* d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (desc == nullptr || alpha == nullptr || beta == nullptr || layout_a == nullptr ||
+      layout_b == nullptr || layout_c == nullptr || layout_d == nullptr) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const Operands o{*desc, a, b, c, d, *layout_a, *layout_b, *layout_c, *layout_d};
+  if (const cublasStatus_t status = judge(o)) return status;
+  if (!valid_pointers(o, algo)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algo != nullptr) {
+    const cublasStatus_t status = valid_algo(*algo, workspace, workspace_bytes);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  const Workspace given{workspace, algo != nullptr ? algo->data[workspace_word] : 0};
+  const bool wide = desc->scale == CUDA_R_64F;
+  const cudaError_t error =
+      submit_library_work(stream, wide ? matmul_work<double>(o, alpha, beta, given)
+                                       : matmul_work<float>(o, alpha, beta, given));
+  return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "block.h"
+#include "cuda_runtime_api.h"
+#include "random.h"
+#include "simt.h"
+
+namespace simt {
+
+using Work = std::function<void()>;
+
+// One recording of an event: what waits for an event waits for its recording of that moment.
+struct Record {
+  bool done = false;
+  std::chrono::steady_clock::time_point time;
+};
+
+struct Queued {
+  uint64_t number = 0;  // in the order of submission, over all streams
+  Work work;
+  std::shared_ptr<const Record> after = nullptr;  // must be done before
+  std::shared_ptr<Record> completes = nullptr;    // is done after
+};
+
+struct Capture {
+  cudaStreamCaptureMode mode;
+  std::thread::id thread;
+  std::vector<Work> nodes = {};
+  bool invalidated = false;
+};
+
+}  // namespace simt
+
+struct CUstream_st {
+  bool blocking = true;  // ordered with the legacy stream
+  bool destroyed = false;
+  std::deque<simt::Queued> queue;
+  std::unique_ptr<simt::Capture> capture;
+};
+
+struct CUevent_st {
+  bool timing = true;
+  std::shared_ptr<simt::Record> record;     // the last one, if any
+  const simt::Capture* captured = nullptr;  // last recorded in this capture
+};
+
+struct CUgraphNode_st {
+  simt::Work work;
+};
+
+struct CUgraph_st {
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+};
+
+struct CUgraphExec_st {
+  std::vector<simt::Work> nodes;
+};
+
+namespace simt {
+
+// All state of the runner, guarded by `mutex`.
+struct Device {
+  static constexpr uint64_t default_seed = 1;
+  static constexpr size_t default_memory = size_t(1) << 30;
+
+  std::mutex mutex;
+  Random random{default_seed};
+  cudaError_t sticky = cudaSuccess;
+  std::string report;
+
+  std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
+  size_t memory_total = default_memory, memory_live = 0;
+
+  uint64_t submitted = 0;
+  CUstream_st legacy;
+  std::vector<std::unique_ptr<CUstream_st>> streams;
+};
+
+Device& device();
+
+template <class Visit>
+void for_each_stream(Visit visit) {
+  visit(device().legacy);
+  for (const auto& stream : device().streams) visit(*stream);
+}
+
+// Remembers an error for cudaGetLastError and returns it.
+cudaError_t remember(cudaError_t error);
+
+// The answer of an API call: that of `body`, run under the lock, unless an earlier failure of the
+// device has ended everything.
+template <class Body>
+cudaError_t call(Body body) {
+  const std::scoped_lock lock(device().mutex);
+  return remember(device().sticky != cudaSuccess ? device().sticky : body());
+}
+
+// Memory: `device_block` tells whether the bytes lie inside one live device block in full,
+// `touches_device` whether any byte of them is device memory.
+bool device_block(const void* pointer, size_t bytes);
+bool touches_device(const void* pointer, size_t bytes);
+// The same as a rule for work that runs on the device: throws Failure(cudaErrorIllegalAddress).
+void require_device(const void* pointer, size_t bytes, const char* what);
+
+// While one exists, device memory may be touched; otherwise AddressSanitizer reports who does.
+struct DeviceAccess {
+  DeviceAccess();
+  ~DeviceAccess();
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+};
+
+// Streams. A null handle and cudaStreamLegacy are the legacy stream; null is returned for no
+// stream.
+CUstream_st* find_stream(cudaStream_t handle);
+// Queues the work, or adds it to the graph that the stream captures.
+cudaError_t submit(cudaStream_t stream, Work work);
+// Forgets all queued work. The records in it count as done, so that nothing waits for them for
+// ever.
+void drop_everything();
+// Runs queued work, the streams in random turns, until the stream (or every stream) has none left.
+cudaError_t finish_stream(CUstream_st& stream);
+cudaError_t finish_all();
+// Refuses a call that CUDA does not allow while streams capture, and invalidates what they capture.
+cudaError_t refuse_unsafe_in_capture();
+
+}  // namespace simt

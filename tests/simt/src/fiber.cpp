@@ -1,0 +1,57 @@
+#include "fiber.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "sanitizer.h"
+
+namespace simt {
+namespace {
+
+// Room for a kernel's locals; sanitizers give every variable a red zone and every call a larger
+// frame.
+constexpr size_t stack_bytes = sanitized ? 256 << 10 : 64 << 10;
+
+char* map_stack() {
+  const size_t guard = sysconf(_SC_PAGESIZE);
+  void* memory = mmap(nullptr, stack_bytes + guard, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  // An overflow faults instead of corrupting the neighbour.
+  if (mprotect(memory, guard, PROT_NONE) != 0) throw std::bad_alloc();
+  return static_cast<char*>(memory) + guard;
+}
+
+}  // namespace
+
+// The colour moves the top of the stack: hundreds of stacks that all begin at the same offset of a
+// page would compete for the same few cache sets.
+Fiber::Fiber(void (*body)(Fiber&), size_t colour) : body_(body), stack_(map_stack()) {
+  const size_t bytes = stack_bytes - colour % 32 * 128;
+  context_ = boost::context::detail::make_fcontext(stack_ + bytes, bytes, &Fiber::enter);
+}
+
+void Fiber::resume() {
+  void* fake_stack = nullptr;
+  start_switch(&fake_stack, stack_, stack_bytes);
+  context_ = boost::context::detail::jump_fcontext(context_, this).fctx;
+  finish_switch(fake_stack, nullptr, nullptr);
+}
+
+void Fiber::pause() {
+  void* fake_stack = nullptr;
+  start_switch(&fake_stack, caller_stack_, caller_stack_bytes_);
+  caller_ = boost::context::detail::jump_fcontext(caller_, nullptr).fctx;
+  finish_switch(fake_stack, &caller_stack_, &caller_stack_bytes_);
+}
+
+void Fiber::enter(boost::context::detail::transfer_t from) {
+  Fiber& self = *static_cast<Fiber*>(from.data);
+  self.caller_ = from.fctx;
+  finish_switch(nullptr, &self.caller_stack_, &self.caller_stack_bytes_);
+  self.body_(self);
+}
+
+}  // namespace simt

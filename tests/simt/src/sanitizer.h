@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+
+// AddressSanitizer where it is compiled in, nothing elsewhere.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+
+namespace simt {
+inline constexpr bool sanitized = true;
+inline void start_switch(void** fake_stack, const void* stack, size_t bytes) {
+  __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
+}
+inline void finish_switch(void* fake_stack, const void** old_stack, size_t* old_bytes) {
+  __sanitizer_finish_switch_fiber(fake_stack, old_stack, old_bytes);
+}
+inline void forbid(const void* memory, size_t bytes) { __asan_poison_memory_region(memory, bytes); }
+inline void allow(const void* memory, size_t bytes) {
+  __asan_unpoison_memory_region(memory, bytes);
+}
+}  // namespace simt
+
+#else
+
+namespace simt {
+inline constexpr bool sanitized = false;
+inline void start_switch(void**, const void*, size_t) {}
+inline void finish_switch(void*, const void**, size_t*) {}
+inline void forbid(const void*, size_t) {}
+inline void allow(const void*, size_t) {}
+}  // namespace simt
+
+#endif

@@ -1,0 +1,309 @@
+#include <algorithm>
+
+#include "device.h"
+
+namespace simt {
+namespace {
+
+bool done(const CUevent_st& event) { return event.record == nullptr || event.record->done; }
+
+bool capturing(const CUstream_st& stream) { return stream.capture != nullptr; }
+
+// The legacy stream runs what it was given after everything that blocking streams were given
+// before, and they wait for it in the same way.
+bool in_turn(const CUstream_st& stream) {
+  Device& d = device();
+  const uint64_t number = stream.queue.front().number;
+  const auto older = [&](const CUstream_st& other) {
+    return !other.queue.empty() && other.queue.front().number < number;
+  };
+  if (&stream != &d.legacy) return !stream.blocking || !older(d.legacy);
+  return std::ranges::none_of(d.streams,
+                              [&](const auto& other) { return other->blocking && older(*other); });
+}
+
+bool runnable(const CUstream_st& stream) {
+  if (stream.queue.empty()) return false;
+  const Queued& next = stream.queue.front();
+  return in_turn(stream) && (next.after == nullptr || next.after->done);
+}
+
+// One piece of work of one stream, both by lot among what may run. There always is one: what is
+// older than all the rest waits for nothing.
+void run_one() {
+  Device& d = device();
+  std::vector<CUstream_st*> streams;
+  for_each_stream([&](CUstream_st& stream) {
+    if (runnable(stream)) streams.push_back(&stream);
+  });
+  CUstream_st& stream = *streams[d.random.below(streams.size())];
+  const Queued next = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  if (next.work) next.work();
+  if (next.completes) *next.completes = {true, std::chrono::steady_clock::now()};
+}
+
+void forget_destroyed() {
+  std::erase_if(device().streams,
+                [](const auto& stream) { return stream->destroyed && stream->queue.empty(); });
+}
+
+// What went wrong stays the answer to every later call.
+void fail_for_good(cudaError_t error, const std::string& report) {
+  device().sticky = error;
+  device().report = report;
+  drop_everything();
+}
+
+template <class Done>
+cudaError_t run_until(Done done) {
+  if (done()) return cudaSuccess;
+  const DeviceAccess access;
+  try {
+    while (!done()) run_one();
+  } catch (const Failure& failure) {
+    fail_for_good(failure.code, failure.what());
+  } catch (...) {
+    fail_for_good(cudaErrorLaunchFailure, "a kernel threw an exception");
+    throw;
+  }
+  forget_destroyed();
+  return device().sticky;
+}
+
+// How many pieces of work are queued in all streams.
+size_t backlog() {
+  size_t n = 0;
+  for_each_stream([&](const CUstream_st& stream) { n += stream.queue.size(); });
+  return n;
+}
+
+// The device may have got some of its work done by now.
+cudaError_t run_some() {
+  const size_t n = backlog(), left = n - device().random.below(n + 1);
+  return run_until([&] { return backlog() <= left; });
+}
+
+cudaError_t refuse_while_capturing(CUstream_st& stream) {
+  if (!capturing(stream)) return cudaSuccess;
+  stream.capture->invalidated = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+// The legacy stream would have to wait for a blocking stream that captures.
+cudaError_t refuse_legacy_while_capturing() {
+  cudaError_t error = cudaSuccess;
+  for (const auto& stream : device().streams) {
+    if (!stream->blocking || !capturing(*stream)) continue;
+    stream->capture->invalidated = true;
+    error = cudaErrorStreamCaptureImplicit;
+  }
+  return error;
+}
+
+cudaError_t queue(CUstream_st& stream, Queued queued) {
+  if (&stream == &device().legacy) {
+    if (const cudaError_t error = refuse_legacy_while_capturing()) return error;
+  }
+  queued.number = ++device().submitted;
+  stream.queue.push_back(std::move(queued));
+  return cudaSuccess;
+}
+
+// A call on one stream, with the stream resolved.
+template <class Body>
+cudaError_t stream_call(cudaStream_t handle, Body body) {
+  return call([&] {
+    CUstream_st* stream = find_stream(handle);
+    return stream == nullptr ? cudaErrorInvalidResourceHandle : body(*stream);
+  });
+}
+
+}  // namespace
+
+CUstream_st* find_stream(cudaStream_t handle) {
+  Device& d = device();
+  if (handle == nullptr || handle == cudaStreamLegacy) return &d.legacy;
+  const bool known = std::ranges::any_of(
+      d.streams, [&](const auto& stream) { return stream.get() == handle && !stream->destroyed; });
+  return known ? handle : nullptr;
+}
+
+cudaError_t submit(cudaStream_t handle, Work work) {
+  CUstream_st* stream = find_stream(handle);
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (!capturing(*stream)) return queue(*stream, {.work = std::move(work)});
+  if (stream->capture->invalidated) return cudaErrorStreamCaptureInvalidated;
+  stream->capture->nodes.push_back(std::move(work));
+  return cudaSuccess;
+}
+
+void drop_everything() {
+  for_each_stream([](CUstream_st& stream) {
+    for (const Queued& queued : stream.queue) {
+      if (queued.completes) queued.completes->done = true;
+    }
+    stream.queue.clear();
+  });
+}
+
+cudaError_t finish_stream(CUstream_st& stream) {
+  return run_until([&] { return stream.queue.empty(); });
+}
+
+cudaError_t finish_all() {
+  return run_until([] { return backlog() == 0; });
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::function<void()> thread) {
+  return call([&] {
+    const dim3 grid = config.gridDim, block = config.blockDim;
+    const uint64_t threads = uint64_t(block.x) * block.y * block.z;
+    if (block.x > 1024 || block.y > 1024 || block.z > 64 || threads < 1 || threads > 1024) {
+      return cudaErrorInvalidConfiguration;
+    }
+    if (grid.x < 1 || grid.x > 0x7fffffff || grid.y < 1 || grid.y > 65535 || grid.z < 1 ||
+        grid.z > 65535) {
+      return cudaErrorInvalidConfiguration;
+    }
+    if (config.dynamicSmemBytes != 0 || config.numAttrs != 0) return cudaErrorInvalidValue;
+    return submit(config.stream, [launch = Launch{grid, block, kernel, std::move(thread)}] {
+      run_grid(launch, device().random);
+    });
+  });
+}
+
+}  // namespace simt
+
+using namespace simt;
+
+cudaError_t cudaDeviceSynchronize() {
+  return call([&] {
+    cudaError_t error = cudaSuccess;
+    for (const auto& stream : device().streams) {
+      if (const cudaError_t refused = refuse_while_capturing(*stream)) error = refused;
+    }
+    return error != cudaSuccess ? error : finish_all();
+  });
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return call([&] {
+    if (stream == nullptr || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
+    device().streams.push_back(std::make_unique<CUstream_st>());
+    *stream = device().streams.back().get();
+    (*stream)->blocking = flags == cudaStreamDefault;
+    return cudaSuccess;
+  });
+}
+
+// Returns at once; the stream is gone when its work is done.
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  return stream_call(handle, [](CUstream_st& stream) {
+    if (&stream == &device().legacy) return cudaErrorInvalidResourceHandle;
+    stream.destroyed = true;
+    stream.capture.reset();
+    forget_destroyed();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  return stream_call(handle, [](CUstream_st& stream) {
+    if (const cudaError_t error = refuse_while_capturing(stream)) return error;
+    if (&stream == &device().legacy) {
+      if (const cudaError_t error = refuse_legacy_while_capturing()) return error;
+    }
+    return finish_stream(stream);
+  });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  return stream_call(handle, [](CUstream_st& stream) {
+    if (const cudaError_t error = refuse_while_capturing(stream)) return error;
+    if (const cudaError_t error = run_some()) return error;
+    return stream.queue.empty() ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  return stream_call(handle, [&](CUstream_st& stream) {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    if (capturing(stream) || event->captured != nullptr) {
+      if (event->captured == stream.capture.get()) return cudaSuccess;  // in order already
+      if (capturing(stream)) stream.capture->invalidated = true;
+      return event->captured != nullptr ? cudaErrorStreamCaptureUnsupported
+                                        : cudaErrorStreamCaptureIsolation;
+    }
+    return queue(stream, {.after = event->record});
+  });
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return call([&] {
+    if (event == nullptr) return cudaErrorInvalidValue;
+    *event = new CUevent_st;
+    (*event)->timing = (flags & cudaEventDisableTiming) == 0;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return call([&] {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    delete event;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+  return stream_call(handle, [&](CUstream_st& stream) {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    event->captured = stream.capture.get();
+    if (capturing(stream)) return cudaSuccess;
+    event->record = std::make_shared<Record>();
+    return queue(stream, {.completes = event->record});
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return call([&] {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = refuse_unsafe_in_capture()) return error;
+    if (event->captured != nullptr) return cudaErrorCapturedEvent;
+    return run_until([&] { return done(*event); });
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return call([&] {
+    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t error = refuse_unsafe_in_capture()) return error;
+    if (event->captured != nullptr) return cudaErrorCapturedEvent;
+    if (const cudaError_t error = run_some()) return error;
+    return done(*event) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  return call([&] {
+    if (ms == nullptr) return cudaErrorInvalidValue;
+    for (const cudaEvent_t event : {start, end}) {
+      if (event == nullptr || !event->timing || !event->record) {
+        return cudaErrorInvalidResourceHandle;
+      }
+      if (!event->record->done) return cudaErrorNotReady;
+    }
+    *ms = std::chrono::duration<float, std::milli>(end->record->time - start->record->time).count();
+    return cudaSuccess;
+  });
+}

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+namespace simt {
+
+class Fiber;
+
+inline constexpr unsigned warp_lanes = 32;
+
+// One CUDA thread of the block that runs now.
+struct Thread {
+  enum class State { not_started, runs, at_barrier, in_warp, exited };
+
+  unsigned linear = 0;
+  uint3 index{};
+  State state = State::not_started;
+  Fiber* fiber = nullptr;
+
+  // What it waits for, where it waits.
+  Place place;
+  Barrier barrier{};
+  WarpOp op{};
+  unsigned mask = 0, source = 0;
+  uint64_t value = 0;  // given to the meeting, then received from it
+
+  unsigned lane() const { return linear % warp_lanes; }
+  unsigned warp() const { return linear / warp_lanes; }
+};
+
+// "__shfl_sync with mask 0xffffffff at reduce.cu:31 in float block_sum(float)"
+std::string describe_wait(const Thread& thread);
+
+// How many threads wait where, and how many have exited: a line for each.
+std::string describe_block(const std::vector<Thread>& threads);
+
+// "kernel accumulate(float*, const float*), block (1, 0, 0) of (4, 1, 1), 256 threads"
+std::string describe_kernel(const void* kernel, const dim3& grid, const dim3& block, uint3 index);
+
+}  // namespace simt
