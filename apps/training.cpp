@@ -69,17 +69,18 @@ int64_t total_steps(const TrainOptions& options, Batches batches, int64_t sample
 
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
   const NoGrad no_grad;
-  Score score;
+  Tensor sums;  // where the model is, and read once: the device never waits for the host
   for (int64_t begin = 0; begin < data.size(); begin += micro_batch) {
     const int64_t end = std::min(data.size(), begin + micro_batch);
     const Samples part = gather(data, begin, end);
     const Tensor logits = model(part.images, Pass::eval());
-    score.loss += cross_entropy(logits, part.labels).item() * double(end - begin);
-    score.correct += count_correct(logits, part.labels);
-    score.samples += end - begin;
+    if (!sums.defined()) sums = Tensor::full({2}, 0, DType::f64, logits.device());
+    add_score(sums, logits, part.labels);
   }
-  score.loss /= double(score.samples);
-  return score;
+  check(sums.defined(), "the data set {} is empty: there is nothing to evaluate", data.name);
+  const Tensor host = sums.to(Device::cpu);
+  const auto [loss, correct] = std::pair(host.span<double>()[0], host.span<double>()[1]);
+  return {loss / double(data.size()), static_cast<int64_t>(correct), data.size()};
 }
 
 Usage peak_of_windows(const TrainOptions& options, Batches batches, const Dataset& data,
