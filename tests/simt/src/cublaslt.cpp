@@ -222,12 +222,9 @@ bool valid_pointers(const Operands& o, const cublasLtMatmulAlgo_t* algo) {
   return true;
 }
 
-cublasStatus_t valid_algo(const cublasLtMatmulAlgo_t& algo, const void* workspace, size_t bytes) {
-  if (algo.data[mark_word] != algo_mark) return CUBLAS_STATUS_INVALID_VALUE;
-  if (bytes < algo.data[workspace_word]) return CUBLAS_STATUS_INVALID_VALUE;
-  return (bytes == 0 || workspace != nullptr) && aligned(workspace, 16)
-             ? CUBLAS_STATUS_SUCCESS
-             : CUBLAS_STATUS_INVALID_VALUE;
+bool valid_algo(const cublasLtMatmulAlgo_t& algo, const void* workspace, size_t bytes) {
+  return algo.data[mark_word] == algo_mark && bytes >= algo.data[workspace_word] &&
+         (bytes == 0 || workspace != nullptr) && aligned(workspace, 16);
 }
 
 template <class T>
@@ -267,25 +264,6 @@ cublasStatus_t destroy(T* handle) {
 
 using namespace simt;
 
-const char* cublasGetStatusName(cublasStatus_t status) {
-  switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case CUBLAS_STATUS_MAPPING_ERROR: return "CUBLAS_STATUS_MAPPING_ERROR";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_INTERNAL_ERROR: return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
-    case CUBLAS_STATUS_LICENSE_ERROR: return "CUBLAS_STATUS_LICENSE_ERROR";
-  }
-  return "unknown cuBLAS status";
-}
-
-const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
-const char* cublasLtGetStatusName(cublasStatus_t status) { return cublasGetStatusName(status); }
-const char* cublasLtGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
 size_t cublasLtGetVersion() { return 120000; }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle); }
@@ -395,11 +373,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   }
   const Operands o{*desc, a, b, c, d, *layout_a, *layout_b, *layout_c, *layout_d};
   if (const cublasStatus_t status = judge(o)) return status;
-  if (!valid_pointers(o, algo)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algo != nullptr) {
-    const cublasStatus_t status = valid_algo(*algo, workspace, workspace_bytes);
-    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (algo != nullptr && !valid_algo(*algo, workspace, workspace_bytes)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
   }
+  if (!valid_pointers(o, algo)) return CUBLAS_STATUS_INVALID_VALUE;
   const Workspace given{workspace, algo != nullptr ? algo->data[workspace_word] : 0};
   const bool wide = desc->scale == CUDA_R_64F;
   const cudaError_t error =

@@ -1,0 +1,86 @@
+#include "convolution.h"
+
+#include <Eigen/Core>
+#include <vector>
+
+#include "device.h"
+
+namespace simt {
+namespace {
+
+template <class T>
+using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using Map = Eigen::Map<Rows<T>>;
+template <class T>
+using ConstMap = Eigen::Map<const Rows<T>>;
+
+// Calls visit(element of the window matrix, offset in the sample) for each that is not padding.
+template <class Visit>
+void visit_windows(const Problem& p, Visit visit) {
+  const Conv& conv = p.conv;
+  size_t element = 0;
+  for (int c = 0; c < p.w.C; ++c)
+    for (int r = 0; r < p.w.H; ++r)
+      for (int s = 0; s < p.w.W; ++s)
+        for (int i = 0; i < p.y.H; ++i)
+          for (int j = 0; j < p.y.W; ++j, ++element) {
+            const int h = i * conv.stride_h - conv.pad_h + r * conv.dilation_h;
+            const int w = j * conv.stride_w - conv.pad_w + s * conv.dilation_w;
+            if (h < 0 || h >= p.x.H || w < 0 || w >= p.x.W) continue;
+            visit(element, (size_t(c) * p.x.H + h) * p.x.W + w);
+          }
+}
+
+template <class T>
+Rows<T> windows(const Problem& p, const T* x) {
+  Rows<T> columns = Rows<T>::Zero(p.taps(), p.pixels());
+  visit_windows(p, [&](size_t element, size_t offset) { columns.data()[element] = x[offset]; });
+  return columns;
+}
+
+// Unscaled, into a zeroed `out` of the result's size.
+template <class T>
+void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std::vector<T>& out) {
+  const int taps = p.taps(), pixels = p.pixels(), K = p.w.N;
+  for (int n = 0; n < p.x.N; ++n) {
+    if (direction == Direction::forward) {
+      Map<T>(out.data() + p.y.size() / p.y.N * n, K, pixels) =
+          ConstMap<T>(in.w, K, taps) * windows(p, in.x_of(p, n));
+    } else if (direction == Direction::filter) {
+      Map<T>(out.data(), K, taps) +=
+          ConstMap<T>(in.y_of(p, n), K, pixels) * windows(p, in.x_of(p, n)).transpose();
+    } else {
+      const Rows<T> columns =
+          ConstMap<T>(in.w, K, taps).transpose() * ConstMap<T>(in.y_of(p, n), K, pixels);
+      T* dx = out.data() + p.x.size() / p.x.N * n;
+      visit_windows(p,
+                    [&](size_t element, size_t offset) { dx[offset] += columns.data()[element]; });
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, T alpha, T beta) {
+  require_device(buffers.x, p.x.size() * sizeof(T), "convolution: x or dx");
+  require_device(buffers.w, p.w.size() * sizeof(T), "convolution: w or dw");
+  require_device(buffers.y, p.y.size() * sizeof(T), "convolution: y or dy");
+  const Tensor& shape = direction == Direction::forward ? p.y
+                        : direction == Direction::data  ? p.x
+                                                        : p.w;
+  T* result = direction == Direction::forward ? buffers.y
+              : direction == Direction::data  ? buffers.x
+                                              : buffers.w;
+  std::vector<T> out(shape.size());
+  accumulate(direction, p, buffers, out);
+  for (size_t i = 0; i < out.size(); ++i) {
+    result[i] = beta == 0 ? alpha * out[i] : alpha * out[i] + beta * result[i];
+  }
+}
+
+template void convolve(Direction, const Problem&, const Buffers<float>&, float, float);
+template void convolve(Direction, const Problem&, const Buffers<double>&, double, double);
+
+}  // namespace simt

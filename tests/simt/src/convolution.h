@@ -1,0 +1,55 @@
+#pragma once
+
+#include "cudnn.h"
+
+struct cudnnTensorStruct {
+  cudnnTensorFormat_t format;
+  cudnnDataType_t type;
+  int N = 0, C = 0, H = 0, W = 0;
+
+  size_t size() const { return size_t(N) * C * H * W; }
+};
+
+// A filter's N is its K: one image of C channels for each output channel.
+struct cudnnFilterStruct : cudnnTensorStruct {};
+
+struct cudnnConvolutionStruct {
+  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+  cudnnConvolutionMode_t mode;
+  cudnnDataType_t compute;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+};
+
+namespace simt {
+
+using Conv = cudnnConvolutionStruct;
+using Tensor = cudnnTensorStruct;
+
+struct Problem {
+  Tensor x, w, y;
+  Conv conv;
+
+  int taps() const { return w.C * w.H * w.W; }
+  int pixels() const { return y.H * y.W; }
+  // The matrix of one sample's windows.
+  size_t column_bytes() const {
+    return size_t(taps()) * pixels() * (x.type == CUDNN_DATA_DOUBLE ? 8 : 4);
+  }
+};
+
+enum class Direction { forward, data, filter };
+
+template <class T>
+struct Buffers {
+  T *x, *w, *y;
+
+  T* x_of(const Problem& p, int n) const { return x + p.x.size() / p.x.N * n; }
+  T* y_of(const Problem& p, int n) const { return y + p.y.size() / p.y.N * n; }
+};
+
+// result = alpha * convolution + beta * result, where the result is y, x or w by direction; with
+// beta 0 it is not read. Runs on the device, T is float or double.
+template <class T>
+void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, T alpha, T beta);
+
+}  // namespace simt
