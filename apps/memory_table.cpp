@@ -5,28 +5,30 @@ namespace {
 
 // The peak of two windows without accumulation, really run beside what is still alive, which is
 // then left out (but for the data set itself).
-Usage measure_baseline(const TrainOptions& options, Batches batches, const Datasets& data) {
-  const Usage before = ledger(Device::cpu).current();
-  Usage peak = peak_of_windows(options, batches, data.train, Device::cpu);
+Usage measure_baseline(const TrainOptions& options, Batches batches, const Datasets& data,
+                       Device device) {
+  const Usage before = ledger(device).current();
+  Usage peak = peak_of_windows(options, batches, data.train, device);
   for (Category c : all_categories) peak[c] -= before[c];
   for (const Dataset* set : {&data.train, &data.test})
-    peak[Category::data] += set->images.bytes() + set->labels.bytes();
+    if (set->images.device() == device) peak[Category::data] += set->bytes();
   return peak;
 }
 
 }  // namespace
 
 void print_memory_table(const TrainOptions& options, Batches batches, const Datasets& data,
-                        const Usage& measured) {
+                        const Usage& measured, Device device) {
   const Batches whole{batches.effective, batches.effective};
-  const Usage predicted = predict_peak(options, batches, data);
-  const Usage baseline = predict_peak(options, whole, data);
+  const Usage predicted = predict_peak(options, batches, data, device);
+  const Usage baseline = predict_peak(options, whole, data, device);
   std::vector<std::pair<std::string, Usage>> columns{
       {"this run", measured}, {"predicted", predicted}, {"no accumulation", baseline}};
   if (options.measure_baseline)
-    columns.emplace_back("no accum., run", measure_baseline(options, whole, data));
+    columns.emplace_back("no accum., run", measure_baseline(options, whole, data, device));
 
-  fmt::print("\npeak memory, effective batch {}\n{:<14}", batches.describe(), "");
+  fmt::print("\npeak memory on {}, effective batch {}\n{:<14}", name(device), batches.describe(),
+             "");
   for (const auto& [title, usage] : columns) fmt::print("{:>17}", title);
   fmt::print("\n");
   const auto row = [&](std::string_view title, auto&& bytes_of) {

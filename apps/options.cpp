@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "core/cuda.h"
+
 namespace accrue::app {
 namespace {
 
@@ -40,6 +42,17 @@ const std::map<std::string, Strategy>& strategy_names() {
 const std::map<std::string, OptimizerKind>& optimizer_names() {
   static const std::map<std::string, OptimizerKind> names{
       {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}, {"sgd", OptimizerKind::sgd}};
+  return names;
+}
+
+const std::map<std::string, DeviceChoice>& device_names() {
+  static const std::map<std::string, DeviceChoice> names{
+      {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
+  return names;
+}
+
+const std::map<std::string, Graphs>& graphs_names() {
+  static const std::map<std::string, Graphs> names{{"on", Graphs::on}, {"off", Graphs::off}};
   return names;
 }
 
@@ -93,6 +106,12 @@ void add_model_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--seed", o.seed, "Seed of weights, order and dropout")
       ->capture_default_str()
       ->group("Model and data");
+  add_choice(command, "--device", o.device, device_names(),
+             "Where to compute; auto: cuda where it can be used, else cpu")
+      ->group("Machine");
+  add_choice(command, "--cuda-graphs", o.cuda_graphs, graphs_names(),
+             "Record micro-steps and steps once and replay them; the same bits either way")
+      ->group("Machine");
   command.add_option("--threads", o.threads, "Threads; 0 takes all of the machine's")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str()
@@ -189,10 +208,18 @@ void add_output_options(CLI::App& command, TrainOptions& o) {
       ->group(group);
 }
 
-void apply_machine_options(const TrainOptions& options) {
+Device apply_machine_options(const TrainOptions& options) {
+  Device device = options.device == DeviceChoice::cpu ? Device::cpu : Device::cuda;
+  if (options.device == DeviceChoice::cuda) cuda::require_device();
+  if (options.device == DeviceChoice::automatic) {
+    const std::string reason = cuda::unavailable_reason();
+    if (!reason.empty()) device = Device::cpu;
+    if (reason.empty()) fmt::print("device: cuda ({})\n", cuda::describe_device());
+    else fmt::print("device: cpu (not cuda: {})\n", reason);
+  }
   if (options.threads > 0) omp_set_num_threads(options.threads);
-  if (!options.memory_limit.empty())
-    ledger(Device::cpu).set_limit(parse_bytes(options.memory_limit));
+  if (!options.memory_limit.empty()) ledger(device).set_limit(parse_bytes(options.memory_limit));
+  return device;
 }
 
 }  // namespace accrue::app

@@ -21,11 +21,14 @@ struct Batches {
 };
 
 enum class OptimizerKind { adam, adamw, sgd };
+enum class DeviceChoice { automatic, cpu, cuda };
 
 // The names of choices on the command line, beside model_names().
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, Strategy>& strategy_names();
 const std::map<std::string, OptimizerKind>& optimizer_names();
+const std::map<std::string, DeviceChoice>& device_names();
+const std::map<std::string, Graphs>& graphs_names();
 template <class Enum>
 std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
   for (const auto& [name, candidate] : names)
@@ -54,6 +57,8 @@ struct TrainOptions {
   double loss_scale = 1;
 
   uint64_t seed = 1;
+  DeviceChoice device = DeviceChoice::automatic;
+  Graphs cuda_graphs = Graphs::on;
   int threads = 0;  // 0: as many as the machine has
   std::string memory_limit;
   std::string init, save, json;
@@ -72,7 +77,8 @@ void add_strategy_option(CLI::App& command, TrainOptions& options);
 void add_optimizer_kind_option(CLI::App& command, TrainOptions& options);
 void add_optimizer_options(CLI::App& command, TrainOptions& options);
 void add_output_options(CLI::App& command, TrainOptions& options);
-// --threads and --memory-limit take effect here.
-void apply_machine_options(const TrainOptions& options);
+// --device, --threads and --memory-limit take effect here. Returns the device to run on and, if it
+// was chosen automatically, says so. Throws Error if a device is asked for that cannot be used.
+Device apply_machine_options(const TrainOptions& options);
 
 }  // namespace accrue::app

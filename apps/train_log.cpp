@@ -12,6 +12,7 @@ TrainLog::TrainLog(const TrainOptions& options, const Datasets& data, Training& 
                    int64_t total_steps)
     : options_(options),
       batches_(training.batches()),
+      device_(training.parameters().values().device()),
       total_steps_(total_steps),
       terminal_(isatty(STDOUT_FILENO) != 0) {
   if (!options.json.empty()) {
@@ -56,7 +57,7 @@ void TrainLog::draw_bar(int64_t epoch, const StepReport& report, double samples_
 }
 
 void TrainLog::print_line(int64_t epoch, const StepReport& report) {
-  const Usage peak = ledger(Device::cpu).peak();
+  const Usage peak = ledger(device_).peak();
   fmt::print("[Epoch {}][Step {}] loss {:.4f} | lr {:.3g} | eff. batch {} | peak {}\n", epoch + 1,
              report.step, report.loss, report.lr, batches_.describe(),
              format_bytes(peak.total() - peak[Category::data]));
@@ -73,7 +74,7 @@ void TrainLog::write_json(int64_t epoch, const StepReport& report, double sample
                               {"grad_norm", report.grad_norm},
                               {"samples_per_s", samples_per_s},
                               {"skipped", report.skipped}};
-  const Usage peak = ledger(Device::cpu).peak();
+  const Usage peak = ledger(device_).peak();
   for (Category c : all_categories) line["peak_bytes"][std::string(name(c))] = peak[c];
   line["peak_bytes"]["total"] = peak.total();
   fmt::print(json_.get(), "{}\n", line.dump());

@@ -36,6 +36,7 @@ class TrainLog {
 
   const TrainOptions& options_;
   Batches batches_;
+  Device device_;
   int64_t total_steps_, samples_ = 0, steps_ = 0;
   bool terminal_;
   Clock::time_point start_ = Clock::now(), last_step_ = start_, last_bar_{};

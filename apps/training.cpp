@@ -2,8 +2,10 @@
 
 #include <omp.h>
 
+#include <limits>
 #include <thread>
 
+#include "core/cuda.h"
 #include "kernels/cross_entropy.h"
 
 namespace accrue::app {
@@ -39,6 +41,7 @@ Prefetch prefetch_where_a_core_is_free() {
 Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
     : batches_(batches),
       seed_(o.seed),
+      masks_change_(o.model.dropout > 0),
       model_(make_model(o.model)),
       parameters_(place(*model_, DType::f32, device, o.seed)),
       optimizer_(make_optimizer(o, parameters_)),
@@ -46,7 +49,8 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
               {.effective_batch_size = batches.effective,
                .strategy = o.strategy,
                .clip_norm = o.clip_norm,
-               .loss_scale = o.loss_scale}),
+               .loss_scale = o.loss_scale,
+               .graphs = o.cuda_graphs}),
       loader_(data, {.effective_batch_size = batches.effective,
                      .micro_batch_size = batches.micro,
                      .seed = o.seed,
@@ -57,8 +61,11 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{
       .mode = Pass::Mode::train, .seed = seed_, .epoch = epoch, .samples = micro_batch.samples};
-  const Tensor loss = cross_entropy((*model_)(micro_batch.images, pass), micro_batch.labels);
-  window_.backward(loss, micro_batch.labels.size(0));
+  const int64_t samples = micro_batch.labels.size(0);
+  window_.micro_step(samples, masks_change_ ? epoch : 0, [&] {
+    const Tensor loss = cross_entropy((*model_)(micro_batch.images, pass), micro_batch.labels);
+    window_.backward(loss, samples);
+  });
 }
 
 int64_t total_steps(const TrainOptions& options, Batches batches, int64_t samples) {
@@ -67,19 +74,30 @@ int64_t total_steps(const TrainOptions& options, Batches batches, int64_t sample
   return options.steps ? std::min(*options.steps, all) : all;
 }
 
-Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
+Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, Device device) {
   const NoGrad no_grad;
-  Score score;
-  for (int64_t begin = 0; begin < data.size(); begin += micro_batch) {
-    const int64_t end = std::min(data.size(), begin + micro_batch);
-    const Samples part = gather(data, begin, end);
-    const Tensor logits = model(part.images, Pass::eval());
-    score.loss += cross_entropy(logits, part.labels).item() * double(end - begin);
-    score.correct += count_correct(logits, part.labels);
-    score.samples += end - begin;
-  }
-  score.loss /= double(score.samples);
-  return score;
+  const int64_t size = std::min(micro_batch, data.size());
+  Loader loader(data, {.effective_batch_size = size,
+                       .micro_batch_size = size,
+                       .shuffle = Shuffle::off,
+                       .device = device,
+                       .prefetch = Prefetch::off});
+  const Tensor score = Tensor::full({2}, 0, DType::f64, device, Category::workspace);
+  loader.start_epoch(0);
+  while (const MicroBatch* part = loader.next())
+    add_score(score, model(part->images, Pass::eval()), part->labels);
+  const Tensor result = score.to(Device::cpu, Category::workspace);
+  const auto sums = result.span<double>();
+  return {.loss = sums[0] / double(data.size()),
+          .correct = static_cast<int64_t>(sums[1]),
+          .samples = data.size()};
+}
+
+Datasets place_data(Datasets data, Device device) {
+  const size_t memory = ledger(device).limit().value_or(
+      device == Device::cuda ? cuda::total_memory() : std::numeric_limits<size_t>::max());
+  if (data.train.bytes() + data.test.bytes() > memory / 4) return data;
+  return {data.train.to(device), data.test.to(device)};
 }
 
 Usage peak_of_windows(const TrainOptions& options, Batches batches, const Dataset& data,
@@ -98,9 +116,13 @@ Usage peak_of_windows(const TrainOptions& options, Batches batches, const Datase
   return ledger(device).peak();
 }
 
-Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data) {
-  const Dataset train = data.train.on_meta(), test = data.test.on_meta();
-  return peak_of_windows(options, batches, train, Device::meta);
+Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data,
+                   Device device) {
+  const auto planned = [&](const Dataset& set) {
+    return set.to(set.images.device() == device ? meta_of(device) : Device::meta);
+  };
+  const Dataset train = planned(data.train), test = planned(data.test);
+  return peak_of_windows(options, batches, train, meta_of(device));
 }
 
 }  // namespace accrue::app

@@ -30,7 +30,10 @@ void check_finite(const std::string& path, const std::string& tensor_name, const
 }  // namespace
 
 void save_weights(const std::string& path, const Parameters& parameters) {
-  write_safetensors(path, named_tensors(parameters), {{"format", "pt"}});
+  NamedTensors tensors = named_tensors(parameters);
+  for (auto& [name, tensor] : tensors)
+    if (tensor.device() != Device::cpu) tensor = tensor.to(Device::cpu);
+  write_safetensors(path, tensors, {{"format", "pt"}});
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {

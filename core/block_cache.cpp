@@ -122,7 +122,7 @@ size_t BlockCache::release_segments() {
   size_t released = 0;
   for (auto& [key, candidates] : free_)
     std::erase_if(candidates, [&](Block* block) {
-      if (block->before || block->after) return false;
+      if (block->before || block->after || held_.contains(block->pool)) return false;
       released += block->size;
       source_.free(block->data);
       blocks_.erase(block->data);
@@ -155,6 +155,17 @@ void BlockCache::set_mode(Mode mode) {
         format_bytes(allocated_));
   release_segments();
   mode_ = mode;
+}
+
+BlockCache::Pool BlockCache::new_pool() {
+  std::lock_guard lock(mutex_);
+  held_.insert(++last_pool_);
+  return last_pool_;
+}
+
+void BlockCache::drop_pool(Pool pool) {
+  std::lock_guard lock(mutex_);
+  held_.erase(pool);
 }
 
 BlockCache::Pool BlockCache::use_pool(Pool pool) {

@@ -46,7 +46,7 @@ class BlockCache {
   void* take(size_t bytes);
   void give(void* block);
 
-  // Returns segments without a block in use to the source, of all pools; the bytes that were.
+  // Returns segments without a block in use to the source, but for held pools; the bytes that were.
   size_t release_cached();
   Statistics statistics() const;
   // "reserved 24.0 MiB in 3 segments, 21.5 MiB of it allocated, largest free block 1.5 MiB"
@@ -54,7 +54,9 @@ class BlockCache {
 
   // Throws Error while blocks are in use.
   void set_mode(Mode mode);
-  Pool new_pool() { return ++last_pool_; }
+  // A pool that is held until it is dropped: its segments are not returned to the source.
+  Pool new_pool();
+  void drop_pool(Pool pool);
   // Blocks are taken from `pool` from now on. Returns the pool until now.
   Pool use_pool(Pool pool);
 
@@ -85,6 +87,7 @@ class BlockCache {
   Mode mode_ = Mode::caching;
   Pool pool_ = common_pool, last_pool_ = common_pool;
   size_t allocated_ = 0;
+  std::set<Pool> held_;
   std::map<std::byte*, std::unique_ptr<Block>> blocks_;
   std::map<std::pair<Pool, bool>, FreeBlocks> free_;  // by pool, small or large
 };

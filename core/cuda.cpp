@@ -107,6 +107,7 @@ std::string unavailable_reason() {
 }
 
 std::string describe_device() {
+  if (const std::string reason = unavailable_reason(); !reason.empty()) return "none: " + reason;
   const cudaDeviceProp& device = context().properties();
   int driver = 0, runtime = 0;
   check_call(cudaDriverGetVersion(&driver), "ask for the driver's version");
@@ -118,6 +119,8 @@ std::string describe_device() {
       format_bytes(device.totalGlobalMem), version(runtime), version(driver), cublasLtGetVersion(),
       cudnnGetVersion());
 }
+
+size_t total_memory() { return context().properties().totalGlobalMem; }
 
 BlockCache& blocks() {
   static BlockCache cache({allocate_segment, free_segment});
@@ -149,6 +152,87 @@ void copy_on_device(void* to, const void* from, size_t bytes) {
 
 void synchronize() {
   check_call(cudaStreamSynchronize(context().stream()), "finish what was enqueued");
+}
+
+PinnedBlock::PinnedBlock(size_t bytes, Category category) : bytes_(bytes), category_(category) {
+  ledger(Device::cpu).charge(category_, bytes_);
+  void* block = nullptr;
+  const cudaError_t status = cudaMallocHost(&block, bytes);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    ledger(Device::cpu).refund(category_, bytes_);
+    throw OutOfMemory(fmt::format("the machine cannot lock {} of its memory for the device: {}",
+                                  format_bytes(bytes), cudaGetErrorString(status)));
+  }
+  data_ = static_cast<std::byte*>(block);
+}
+
+PinnedBlock::~PinnedBlock() {
+  cudaFreeHost(data_);
+  ledger(Device::cpu).refund(category_, bytes_);
+}
+
+void enqueue_copy_to_host(void* host, const void* from, size_t bytes) {
+  check_call(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, context().stream()),
+             "copy to the host");
+}
+
+void enqueue_copy_to_device(void* to, const void* host, size_t bytes) {
+  copy_to_device(to, host, bytes);
+}
+
+Event::Event() {
+  cudaEvent_t event;
+  check_call(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+  event_ = event;
+}
+
+Event::~Event() { cudaEventDestroy(static_cast<cudaEvent_t>(event_)); }
+
+void Event::record() {
+  check_call(cudaEventRecord(static_cast<cudaEvent_t>(event_), context().stream()),
+             "record an event");
+}
+
+bool Event::reached() const {
+  const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event_));
+  if (status == cudaErrorNotReady) return false;
+  check_call(status, "ask about an event");
+  return true;
+}
+
+void Event::wait() const {
+  check_call(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait for an event");
+}
+
+Graph::Graph(const std::function<void()>& work) {
+  const cudaStream_t stream = context().stream();
+  check_call(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin recording");
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  check_call(cudaStreamEndCapture(stream, &graph), "end recording");
+  size_t nodes = 0;
+  cudaGraphExec_t executable = nullptr;
+  check_call(cudaGraphGetNodes(graph, nullptr, &nodes), "count what was recorded");
+  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check_call(status, "make what was recorded executable");
+  executable_ = executable;
+  nodes_ = static_cast<int64_t>(nodes);
+}
+
+Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_)); }
+
+void Graph::launch() const {
+  check_call(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), context().stream()),
+             "replay what was recorded");
 }
 
 }  // namespace accrue::cuda

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/block_cache.h"
+#include "core/memory.h"
 #include "core/view.h"
 
 // The CUDA device as the rest of core sees it. Built from cuda.cpp where the CUDA backend is
@@ -21,6 +22,9 @@ inline void require_device() {
 // "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
 std::string describe_device();
 
+// Of the device, whoever uses it.
+size_t total_memory();
+
 // Device memory, from a cache of blocks; null if there is none left. All work is on one stream, so
 // a block may be handed out again while kernels on its former content are still queued.
 void* allocate(size_t bytes);
@@ -36,5 +40,56 @@ void fill(const View& x, double value);
 
 // Waits for everything that was enqueued. Throws Error if a kernel failed.
 void synchronize();
+
+// Page-locked host memory, which the device copies to and from while the host goes on. On the cpu's
+// ledger. Throws OutOfMemory.
+class PinnedBlock {
+ public:
+  PinnedBlock(size_t bytes, Category category);
+  ~PinnedBlock();
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_;
+  Category category_;
+};
+// These return at once; `host` is in a PinnedBlock and must stay as it is until an event recorded
+// later is reached.
+void enqueue_copy_to_host(void* host, const void* from, size_t bytes);
+void enqueue_copy_to_device(void* to, const void* host, size_t bytes);
+
+// A point in the stream that the host can ask about and wait for.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record();
+  bool reached() const;
+  void wait() const;
+
+ private:
+  void* event_ = nullptr;  // cudaEvent_t
+};
+
+// Work recorded once and replayed at the cost of a single launch.
+class Graph {
+ public:
+  // Records what work() enqueues, which does not run. Throws what work() throws.
+  explicit Graph(const std::function<void()>& work);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch() const;
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  void* executable_ = nullptr;  // cudaGraphExec_t
+  int64_t nodes_ = 0;
+};
 
 }  // namespace accrue::cuda

@@ -7,16 +7,19 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/half.h"
 
 namespace accrue {
 
-enum class DType { f32, f64, i32, u8 };
+enum class DType { f32, f64, f16, bf16, i32, u8 };
 
 constexpr size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
     case DType::i32: return 4;
     case DType::f64: return 8;
+    case DType::f16:
+    case DType::bf16: return 2;
     case DType::u8: return 1;
   }
   return 0;
@@ -26,6 +29,8 @@ constexpr std::string_view name(DType dtype) {
   switch (dtype) {
     case DType::f32: return "f32";
     case DType::f64: return "f64";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
     case DType::i32: return "i32";
     case DType::u8: return "u8";
   }
@@ -36,6 +41,8 @@ template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) return DType::f32;
   else if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, Half>) return DType::f16;
+  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
   else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
   else {
     static_assert(std::is_same_v<T, uint8_t>, "no dtype for this type");

@@ -9,6 +9,8 @@ std::string unavailable_reason() {
 
 std::string describe_device() { return "none: " + unavailable_reason(); }
 
+size_t total_memory() { return 0; }
+
 BlockCache& blocks() {
   static BlockCache none({[](size_t) { return nullptr; }, [](void*) {}});
   return none;
@@ -25,5 +27,19 @@ void copy_to_host(void*, const void*, size_t) {}
 void copy_on_device(void*, const void*, size_t) {}
 void fill(const View&, double) {}
 void synchronize() {}
+PinnedBlock::PinnedBlock(size_t bytes, Category category) : bytes_(bytes), category_(category) {
+  require_device();
+}
+PinnedBlock::~PinnedBlock() = default;
+void enqueue_copy_to_host(void*, const void*, size_t) {}
+void enqueue_copy_to_device(void*, const void*, size_t) {}
+Event::Event() = default;
+Event::~Event() = default;
+void Event::record() {}
+bool Event::reached() const { return true; }
+void Event::wait() const {}
+Graph::Graph(const std::function<void()>&) {}
+Graph::~Graph() = default;
+void Graph::launch() const {}
 
 }  // namespace accrue::cuda

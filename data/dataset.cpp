@@ -118,10 +118,11 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir) {
       name, fmt::join(names, ", "));
 }
 
-Dataset Dataset::on_meta() const {
+Dataset Dataset::to(Device device) const {
   Dataset copy = *this;
-  copy.images = Tensor::empty(images.shape(), DType::u8, Device::meta, Category::data);
-  copy.labels = Tensor::empty(labels.shape(), DType::i32, Device::meta, Category::data);
+  if (device == images.device()) return copy;
+  copy.images = images.to(device);
+  copy.labels = labels.to(device);
   return copy;
 }
 

@@ -18,8 +18,10 @@ struct Dataset {
   int64_t classes = 0;
 
   int64_t size() const { return labels.size(0); }
-  // The same data set on Device::meta: the ledger is charged the same, nothing is stored.
-  Dataset on_meta() const;
+  // The same data set on another device (Category::data); itself if it is there. On a meta device
+  // the ledger is charged the same, and nothing is stored.
+  Dataset to(Device device) const;
+  size_t bytes() const { return images.bytes() + labels.bytes(); }
 };
 
 struct Datasets {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/random.h"
+#include "kernels/gather_samples.h"
 
 namespace accrue {
 namespace {
@@ -16,11 +17,6 @@ constexpr int64_t group_samples = 32;
 constexpr uint64_t order_stream = uint64_t{0x6f72} << 48;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-template <class T>
-void to_floating(T* out, const uint8_t* pixels, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = (static_cast<T>(pixels[i]) / 255 - T(0.5)) / T(0.5);
-}
 
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
   return {Tensor::empty(dataset.images.shape().with(0, n), dtype, device, Category::data),
@@ -36,9 +32,11 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   check(dataset.images.shape().rank() == 4 && dataset.images.size(0) == dataset.size(),
         "data set '{}': expected images [N, C, H, W] and labels [N], got {} and {}", dataset.name,
         dataset.images.shape(), dataset.labels.shape());
-  check(options.device == Device::meta || dataset.images.device() != Device::meta,
-        "data set '{}' is on the meta device: it has no samples for the {} device", dataset.name,
-        name(options.device));
+  const Device at = dataset.images.device();
+  const bool reachable = at == options.device || at == Device::cpu ||
+                         (at == Device::meta && options.device == Device::meta_cuda);
+  check(reachable, "data set '{}' is on the {} device: it has no samples for the {} device",
+        dataset.name, name(at), name(options.device));
   const int64_t m = options.micro_batch_size, E = options.effective_batch_size;
   check(m >= 1, "a micro-batch has at least 1 sample, got {}", m);
   check(E >= m,
@@ -62,32 +60,22 @@ void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle
 }
 
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples) {
-  const int64_t N = dataset.size(), pixels = dataset.images.numel() / std::max<int64_t>(N, 1);
-  const uint8_t* images = dataset.images.span<uint8_t>().data();
+  const int64_t N = dataset.size();
   const auto all_labels = dataset.labels.span<int32_t>();
-  const auto labels = out.labels.span<int32_t>();
-  check(samples.size() <= labels.size() && out.images.size(0) == out.labels.size(0),
+  check(samples.size() <= static_cast<size_t>(out.labels.size(0)) &&
+            out.images.size(0) == out.labels.size(0),
         "{} samples do not fit images {} and labels {}", samples.size(), out.images.shape(),
         out.labels.shape());
-  for (size_t k = 0; k < samples.size(); ++k) {
-    const int32_t i = samples[k];
+  for (const int32_t i : samples) {
     check(0 <= i && i < N, "sample {} is not in data set '{}' of {} samples", i, dataset.name, N);
     check(0 <= all_labels[i] && all_labels[i] < dataset.classes,
           "data set '{}': sample {} has label {}, expected 0 to {}", dataset.name, i, all_labels[i],
           dataset.classes - 1);
-    labels[k] = all_labels[i];
   }
-  dispatch_floating(out.images.dtype(), [&]<class T>() {
-    T* destination = out.images.span<T>().data();
-    for (size_t k = 0; k < samples.size(); ++k) {
-      // Shuffled samples are not in cache: asking for the next one early is three times as fast.
-      if (k + 1 < samples.size())
-        for (int64_t b = 0; b < pixels; b += 64)
-          __builtin_prefetch(images + samples[k + 1] * pixels + b);
-      to_floating(destination + static_cast<int64_t>(k) * pixels, images + samples[k] * pixels,
-                  pixels);
-    }
-  });
+  const auto n = static_cast<int64_t>(samples.size());
+  const View index{const_cast<int32_t*>(samples.data()), {n}, DType::i32, Device::cpu};
+  gather_samples(out.images.slice(0, n).view(), out.labels.slice(0, n).view(), View{},
+                 dataset.images.view(), dataset.labels.view(), index);
 }
 
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) {
@@ -96,7 +84,7 @@ Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) 
         dataset.name);
   const Device device = dataset.images.device();
   Samples out = empty_samples(dataset, end - begin, dtype, device);
-  if (device == Device::meta) return out;
+  if (is_meta(device)) return out;
   std::vector<int32_t> samples(static_cast<size_t>(end - begin));
   std::iota(samples.begin(), samples.end(), static_cast<int32_t>(begin));
   gather(out, dataset, samples);
@@ -104,10 +92,13 @@ Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) 
 }
 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
-    : dataset_(dataset),
-      options_(checked(options, dataset)),
-      group_size_(group_size(options_)),
-      order_(Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data)) {
+    : dataset_(dataset), options_(checked(options, dataset)), group_size_(group_size(options_)) {
+  if (plans_for_cuda(options_.device)) {
+    feed_ = std::make_unique<DeviceFeed>(dataset_, options_.micro_batch_size, options_.dtype,
+                                         options_.device);
+    return;
+  }
+  order_ = Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data);
   const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
   slots_.resize(options.prefetch == Prefetch::on ? 2 : 1);
   for (Samples& slot : slots_)
@@ -161,6 +152,7 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   // The thread now sleeps until groups_ is set again: everything it reads may change.
   if (options_.device == Device::cpu)
     epoch_order(order_.span<int32_t>(), options_.seed, epoch, options_.shuffle);
+  if (feed_) feed_->start_epoch(options_.seed, epoch, options_.shuffle);
   first_window_ = first_window;
   position_ = 0;
   const int64_t K = micro_batches_per_window();
@@ -206,7 +198,7 @@ void Loader::prepare_groups() {
 }
 
 void Loader::wait_for_group(int64_t g) {
-  if (options_.device == Device::meta) return;
+  if (is_meta(options_.device)) return;
   const auto begin = std::chrono::steady_clock::now();
   if (options_.prefetch == Prefetch::off) {
     prepare(g);
@@ -225,15 +217,19 @@ const MicroBatch* Loader::next() {
   check(micro_batches_ >= 0, "next() before start_epoch()");
   current_ = {};
   if (position_ == micro_batches_) return nullptr;
-  const int64_t g = position_ / group_size_;
-  if (position_ % group_size_ == 0) wait_for_group(g);
   const Range range = micro_batch(position_),
               whole = window(first_window_ + position_ / micro_batches_per_window());
-  const int64_t base = group(g).begin;
-  const Samples& slot = slots_[g % slots_.size()];
-  current_.images = slot.images.slice(range.begin - base, range.end - base);
-  current_.labels = slot.labels.slice(range.begin - base, range.end - base);
-  current_.samples = order_.slice(range.begin, range.end);
+  if (feed_) {
+    feed_->put(current_, range.begin, range.end);
+  } else {
+    const int64_t g = position_ / group_size_;
+    if (position_ % group_size_ == 0) wait_for_group(g);
+    const int64_t base = group(g).begin;
+    const Samples& slot = slots_[g % slots_.size()];
+    current_.images = slot.images.slice(range.begin - base, range.end - base);
+    current_.labels = slot.labels.slice(range.begin - base, range.end - base);
+    current_.samples = order_.slice(range.begin, range.end);
+  }
   current_.window_size = whole.end - whole.begin;
   current_.ends_window = range.end == whole.end;
   ++position_;

@@ -8,21 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/device_feed.h"
+#include "data/samples.h"
 
 namespace accrue {
-
-enum class Shuffle { off, on };
-
-// The samples of an epoch in the order they are used: a function of (N, seed, epoch) alone, so that
-// no split into micro-batches and no resumption changes it. N = order.size().
-void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
-
-// What a model sees of some samples.
-struct Samples {
-  Tensor images;  // floating [n, C, H, W]: (pixel / 255 - 0.5) / 0.5
-  Tensor labels;  // i32 [n]
-};
 
 // images[k] = dataset.images[samples[k]], labels[k] = dataset.labels[samples[k]], into tensors that
 // exist. Throws Error when a sample or its label is out of range.
@@ -44,23 +33,18 @@ struct LoaderOptions {
   Prefetch prefetch = Prefetch::on;
 };
 
-struct MicroBatch : Samples {
-  Tensor samples;           // i32 [n]: indices into the data set
-  int64_t window_size = 0;  // samples in the window that this is a part of
-  bool ends_window = false;
-};
-
 // Yields a data set as micro-batches, grouped into windows of effective_batch_size samples: window
 // w of an epoch is order[w * E, min((w + 1) * E, N)), cut into micro-batches of micro_batch_size
 // with an exact remainder; the last window may be short.
 //
 // A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data);
 // without prefetching next() prepares each one, in a single slot.
-// On Device::meta the same bytes are charged and nothing is done.
+// For cuda there is neither thread nor slot: a DeviceFeed enqueues each micro-batch.
+// On a meta device the same bytes are charged and nothing is done.
 class Loader {
  public:
   // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N, or for a
-  // data set on Device::meta whose micro-batches are wanted elsewhere.
+  // data set on another device than the micro-batches, unless that is the cpu.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -95,7 +79,8 @@ class Loader {
   const Dataset dataset_;
   const LoaderOptions options_;
   const int64_t group_size_;
-  Tensor order_;  // i32 [N]
+  std::unique_ptr<DeviceFeed> feed_;  // for cuda
+  Tensor order_;                      // i32 [N]
   std::vector<Samples> slots_;
   MicroBatch current_;
   int64_t first_window_ = 0;

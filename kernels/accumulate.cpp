@@ -2,25 +2,22 @@
 
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "kernels/backend.h"
 
 namespace accrue {
 namespace cpu {
+namespace {
 
-void accumulate(View sum, View g, double scale) {
-  dispatch_floating(g.dtype, [&]<class T>() {
-    T* out = sum.as<T>();
-    const T* in = g.as<T>();
-    const T s = static_cast<T>(scale);
-    parallel_for(g.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] += s * in[i];
-    });
-  });
+template <class T>
+T widen(T x) {
+  return x;
 }
+float widen(Half x) { return to_float(x); }
+float widen(BFloat16 x) { return to_float(x); }
 
-// Sixty-four independent sums hide the latency of the addition.
+// Sixty-four independent sums hide the latency of the addition. Squares may overflow where double
+// ones do not: only then add those.
 template <class T>
 double sum_of_squares(const T* in, int64_t n) {
   constexpr int64_t lanes = 64;
@@ -29,28 +26,36 @@ double sum_of_squares(const T* in, int64_t n) {
   for (; i + lanes <= n; i += lanes)
     for (int64_t lane = 0; lane < lanes; ++lane) sum[lane] += in[i + lane] * in[i + lane];
   for (; i < n; ++i) sum[i % lanes] += in[i] * in[i];
-  return std::accumulate(sum, sum + lanes, 0.0);
+  const double total = std::accumulate(sum, sum + lanes, 0.0);
+  if (std::isfinite(total)) return total;
+  return std::transform_reduce(in, in + n, 0.0, std::plus(),
+                               [](T v) { return double(v) * double(v); });
 }
 
-void gradient_norm(GradientNorm& result, View g) {
-  constexpr int64_t block = 4096;
-  const int64_t P = g.numel(), blocks = (P + block - 1) / block;
-  std::vector<double> partial(static_cast<size_t>(blocks));
+}  // namespace
+
+void accumulate(View sum, View g, double scale) {
+  const auto add = [&]<class T, class G>(T* out, const G* in) {
+    const T s = static_cast<T>(scale);
+    parallel_for(g.numel(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] += s * widen(in[i]);
+    });
+  };
+  if (g.dtype == DType::f16) add(sum.as<float>(), g.as<const Half>());
+  else if (g.dtype == DType::bf16) add(sum.as<float>(), g.as<const BFloat16>());
+  else dispatch_floating(g.dtype, [&]<class T>() { add(sum.as<T>(), g.as<const T>()); });
+}
+
+void squared_norm(GradTarget partials, View g) {
+  const int64_t P = g.numel(), places = norm_partials;
+  double* out = partials.grad.as<double>();
   dispatch_floating(g.dtype, [&]<class T>() {
-    const T* in = g.as<T>();
-    parallel_for(blocks, block, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) {
-        const int64_t end = std::min(P, (b + 1) * block);
-        partial[static_cast<size_t>(b)] = sum_of_squares(in + b * block, end - b * block);
+    parallel_for(places, P / places + 1, [&](int64_t first, int64_t last) {
+      for (int64_t j = first; j < last; ++j) {
+        const int64_t begin = P * j / places, end = P * (j + 1) / places;
+        out[j] = blend(sum_of_squares(g.as<const T>() + begin, end - begin), partials.beta, out[j]);
       }
     });
-    // A finite gradient may still overflow when squared: only then look at each element.
-    result.sum_of_squares = std::accumulate(partial.begin(), partial.end(), 0.0);
-    result.finite = std::isfinite(result.sum_of_squares) ||
-                    std::all_of(in, in + P, [](T v) { return std::isfinite(v); });
-    if (result.finite && !std::isfinite(result.sum_of_squares))
-      result.sum_of_squares = std::transform_reduce(in, in + P, 0.0, std::plus(),
-                                                    [](T v) { return double(v) * double(v); });
   });
 }
 
@@ -59,19 +64,23 @@ void gradient_norm(GradientNorm& result, View g) {
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::accumulate) accumulate;
-decltype(cpu::gradient_norm) gradient_norm;
+decltype(cpu::squared_norm) squared_norm;
 }  // namespace cuda
 
 void accumulate(View sum, View g, double scale) {
-  check(sum.shape == g.shape && sum.dtype == g.dtype && sum.device == g.device,
-        "[accumulate] sum {} {} and g {} {}", name(sum.dtype), sum.shape, name(g.dtype), g.shape);
+  const bool widens = sum.dtype == DType::f32 && size_of(g.dtype) == 2;
+  check(sum.shape == g.shape && sum.device == g.device && (sum.dtype == g.dtype || widens),
+        "[accumulate] sum {} {} on {} and g {} {} on {}: expected the same, or g in 16 bits under "
+        "a float32 sum",
+        name(sum.dtype), sum.shape, name(sum.device), name(g.dtype), g.shape, name(g.device));
   launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale);
 }
 
-GradientNorm gradient_norm(View g) {
-  GradientNorm result;
-  launch<cpu::gradient_norm, cuda::gradient_norm>(g.device, result, g);
-  return result;
+void squared_norm(GradTarget partials, View g) {
+  check(partials.grad.shape == Shape{norm_partials} && partials.grad.dtype == DType::f64,
+        "[squared_norm] partials {} {}: expected f64 [{}]", name(partials.grad.dtype),
+        partials.grad.shape, norm_partials);
+  launch<cpu::squared_norm, cuda::squared_norm>(g.device, partials, g);
 }
 
 }  // namespace accrue

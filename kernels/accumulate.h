@@ -1,21 +1,24 @@
 #pragma once
 
-#include "core/view.h"
+#include "core/autograd.h"
 
 namespace accrue {
 
-// sum[i] += scale * g[i] over flat views [P]. The explicit accumulation of micro-batch gradients,
-// with scale = n_i/N (1/K for equal micro-batches): what the `separate` strategy does once per
-// micro-batch, and what beta = 1 in the backward kernels makes unnecessary.
-// Bytes moved: read sum and g, write sum: 12 P in float32.
+// sum[i] += scale * g[i] over flat views [P]; g of sum's dtype, or 16-bit under a float32 sum. The
+// explicit accumulation of micro-batch gradients, with scale = n_i/N (1/K for equal
+// micro-batches): what the `separate` strategy does once per micro-batch, and what beta = 1 in the
+// backward kernels makes unnecessary.
+// Bytes moved: read sum and g, write sum: 12 P in float32, 10 P for 16-bit gradients.
+// Throws Error unless the shapes and dtypes fit.
 void accumulate(View sum, View g, double scale);
 
-// Sum of squares of g [P], in double, and whether every element is finite (both fall out of one
-// read). Summed in fixed blocks: the result does not depend on the thread count.
-struct GradientNorm {
-  double sum_of_squares = 0;
-  bool finite = true;
-};
-GradientNorm gradient_norm(View g);
+// The places among which a gradient's sum of squares is divided. Fixed, so that the result depends
+// on no thread count, and on the CPU and on CUDA there is work for every thread.
+inline constexpr int64_t norm_partials = 1024;
+
+// partials[j] = (sum of squares of the elements of g that belong to place j) + beta * partials[j],
+// partials f64 [norm_partials], g [P]. Their sum is the squared norm; it is finite if and only if
+// every element of g is (float32: its squares do not overflow in double). One read of g: 4 P bytes.
+void squared_norm(GradTarget partials, View g);
 
 }  // namespace accrue

@@ -1,6 +1,6 @@
 #include "kernels/activation.h"
 
-#include "kernels/backend.h"
+#include "kernels/formulas.h"
 
 namespace accrue::cpu {
 
@@ -8,8 +8,9 @@ void relu_backward_over(View dy, View y) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     T* out = dy.as<T>();
     const T* at = y.as<T>();
+    constexpr formula::WhereActive where_active;
     parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = at[i] > 0 ? out[i] : T(0);
+      for (int64_t i = begin; i < end; ++i) out[i] = where_active(out[i], at[i]);
     });
   });
 }

@@ -1,17 +1,9 @@
 #include "kernels/concat.h"
 
 #include "kernels/backend.h"
+#include "kernels/concat_kernels.h"
 
 namespace accrue {
-namespace {
-
-// A matrix of which only the columns from `begin` on are meant.
-struct Columns {
-  int64_t begin, stride;
-};
-
-}  // namespace
-
 namespace cpu {
 
 // to[r, to_columns.begin + c] = from[r, from_columns.begin + c] + beta * itself, for `width`

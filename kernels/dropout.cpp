@@ -1,58 +1,27 @@
 #include "kernels/dropout.h"
 
-#include "core/random.h"
-#include "kernels/backend.h"
+#include "kernels/dropout_kernels.h"
 
 namespace accrue {
-namespace {
-
-constexpr int64_t words = 4;  // of one Philox call
-constexpr int64_t tile = 64;  // elements of a row whose words are drawn together
-
-// What of the mask is the same for all rows.
-struct Mask {
-  uint64_t key;
-  uint64_t layer_and_epoch;
-  uint32_t threshold;  // words from here on keep their element
-  double factor;
-
-  Mask(double p, const DropoutKey& dropout)
-      // The constant sets these streams apart from others under the same seed.
-      : key(dropout.seed ^ 0x74756f706f7264),
-        layer_and_epoch(dropout.layer | static_cast<uint64_t>(dropout.epoch) << 32),
-        threshold(static_cast<uint32_t>(p * 0x1p32)),
-        factor(1 / (1 - p)) {}
-
-  // The words of elements [first, first + tile) of a sample, first a multiple of 4.
-  void draw(uint32_t* word, int32_t sample, int64_t first) const {
-    const auto call = static_cast<uint32_t>(first / words);
-    philox_words<tile / words>(word, key, uint64_t{static_cast<uint32_t>(sample)} << 32 | call,
-                               layer_and_epoch);
-  }
-};
-
-}  // namespace
-
 namespace cpu {
+
+constexpr int64_t tile = 64;  // elements of a row whose words are drawn together
 
 // y = mask * x + beta * y; y may be x.
 void dropout(GradTarget y, View x, View samples, Mask mask) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
     const int64_t tiles = (E + tile - 1) / tile;
-    const T factor = static_cast<T>(mask.factor);
+    const Keep<T> keep = mask.keep<T>();
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
         uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {
           const int64_t n = i / tiles, first = i % tiles * tile, size = std::min(tile, E - first);
-          mask.draw(word, samples.as<int32_t>()[n], first);
+          mask.draw<tile / words_of_call>(word, samples.as<int32_t>()[n], first);
           const T* in = x.as<T>() + n * E + first;
           T* out = y.grad.as<T>() + n * E + first;
-          for (int64_t j = 0; j < size; ++j) {
-            const T kept = factor * in[j];
-            store(out[j], word[j] >= mask.threshold ? kept : T(0), accumulate);
-          }
+          for (int64_t j = 0; j < size; ++j) store(out[j], keep(in[j], word[j]), accumulate);
         }
       });
     });
@@ -75,7 +44,7 @@ Tensor dropout(Tensor x, double p, const DropoutKey& key) {
         x.shape(), name(key.samples.dtype()), key.samples.shape(), name(x.device()));
   check(0 <= key.epoch && key.epoch >> 32 == 0, "[dropout] epoch is {}, expected it in [0, 2^32)",
         key.epoch);
-  check(x.shape().numel(1, x.shape().rank()) / words >> 32 == 0,
+  check(x.shape().numel(1, x.shape().rank()) / words_of_call >> 32 == 0,
         "[dropout] a row of x {} has more than 2^34 elements", x.shape());
   if (p == 0) return x;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/backend.h"
 
@@ -17,6 +18,14 @@ struct Relu {
   template <class T>
   HOST_DEVICE T slope_at(T y) const {
     return y > 0 ? T(1) : T(0);
+  }
+};
+
+// dy where relu gave y > 0, else 0, even for a dy that is not finite.
+struct WhereActive {
+  template <class T>
+  HOST_DEVICE T operator()(T dy, T y) const {
+    return y > 0 ? dy : T(0);
   }
 };
 
@@ -84,6 +93,14 @@ struct Silu {
   }
 };
 
+// A byte of an image, from [0, 255] to [-1, 1].
+struct Pixel {
+  template <class T>
+  HOST_DEVICE T operator()(uint8_t value) const {
+    return (static_cast<T>(value) / 255 - T(0.5)) / T(0.5);
+  }
+};
+
 // Losses of one element x against its target t: l(x, t) and dl/dx.
 
 struct SquaredError {
@@ -111,11 +128,18 @@ struct AbsoluteError {
 struct LogisticLoss {
   template <class T>
   HOST_DEVICE T operator()(T x, T t) const {
-    return (x > 0 ? x : T(0)) - t * x + std::log1p(std::exp(-std::abs(x)));
+    return (x > 0 ? x : T(0)) - probability(t) * x + std::log1p(std::exp(-std::abs(x)));
   }
   template <class T>
   HOST_DEVICE T slope_at(T x, T t) const {
-    return Sigmoid{}(x)-t;
+    return Sigmoid{}(x)-probability(t);
+  }
+
+ private:
+  // NaN where t is none, because a kernel on a device cannot throw.
+  template <class T>
+  HOST_DEVICE static T probability(T t) {
+    return t >= 0 && t <= 1 ? t : std::numeric_limits<T>::quiet_NaN();
   }
 };
 

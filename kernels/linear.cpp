@@ -7,15 +7,16 @@ namespace accrue {
 namespace cpu {
 
 // c = op(a) op(b) + beta * c for two-dimensional views.
-void matmul(View c, View a, View b, Transpose a_op, Transpose b_op, float beta) {
-  dispatch_floating(c.dtype, [&]<class T>() {
-    gemm(c.as<T>(), a.as<T>(), b.as<T>(), c.shape[0], c.shape[1],
-         a_op == Transpose::yes ? a.shape[0] : a.shape[1], a_op, b_op, beta);
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View /*workspace*/) {
+  dispatch_floating(c.grad.dtype, [&]<class T>() {
+    gemm(c.grad.as<T>(), a.as<T>(), b.as<T>(), c.grad.shape[0], c.grad.shape[1],
+         a_op == Transpose::yes ? a.shape[0] : a.shape[1], a_op, b_op, c.beta);
   });
 }
 
-// y = act(y + b), one pass while y is still in cache.
+// y = act(y + b); b may be empty.
 void add_bias(View y, View b, Activation activation) {
+  if (!b.data && activation == Activation::none) return;
   dispatch_floating(y.dtype, [&]<class T>() {
     const int64_t N = y.shape[0], O = y.shape[1];
     const T* bias = b.data ? b.as<T>() : nullptr;
@@ -29,6 +30,12 @@ void add_bias(View y, View b, Activation activation) {
       }
     });
   });
+}
+
+// y = act(x w^T + b), the bias in a pass of its own while y is still in cache; b may be empty.
+void linear_forward(View y, View x, View w, View b, Activation activation, View workspace) {
+  matmul({y, 0}, x, w, Transpose::no, Transpose::yes, workspace);
+  add_bias(y, b, activation);
 }
 
 // db[o] = sum_n dz[n, o] + beta * db[o], in a fixed order.
@@ -48,9 +55,20 @@ void bias_backward(GradTarget db, View dz) {
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::matmul) matmul;
-decltype(cpu::add_bias) add_bias;
+decltype(cpu::linear_forward) linear_forward;
 decltype(cpu::bias_backward) bias_backward;
 }  // namespace cuda
+
+namespace {
+
+// What one product on cuda may use. The same for all, so that no shape needs to be known; the CPU's
+// products need none.
+Tensor matmul_workspace(Device device) {
+  const int64_t bytes = plans_for_cuda(device) ? 4 << 20 : 0;
+  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
+}
+
+}  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
   check_same("linear", {&x, &w, b.defined() ? &b : &w});
@@ -59,11 +77,9 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation acti
   check(!b.defined() || b.shape() == Shape{w.size(0)}, "[linear] b {} with w {}: expected b [{}]",
         b.shape(), w.shape(), w.size(0));
   Tensor y = Tensor::empty({x.size(0), w.size(0)}, x.dtype(), x.device());
-  launch<cpu::matmul, cuda::matmul>(y.device(), y.view(), x.view(), w.view(), Transpose::no,
-                                    Transpose::yes, 0);
-  if (b.defined() || activation != Activation::none)
-    launch<cpu::add_bias, cuda::add_bias>(y.device(), y.view(), b.defined() ? b.view() : View{},
-                                          activation);
+  launch<cpu::linear_forward, cuda::linear_forward>(y.device(), y.view(), x.view(), w.view(),
+                                                    b.defined() ? b.view() : View{}, activation,
+                                                    matmul_workspace(y.device()).view());
 
   const Edge dx_edge = x, dw_edge = w, db_edge = b;
   record("linear", y, {dx_edge, dw_edge, db_edge},
@@ -74,14 +90,14 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation acti
              launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
            y.reset();
            if (auto dw = claim_grad(dw_edge))
-             launch<cpu::matmul, cuda::matmul>(device, dw->grad, dy.view(), x.view(),
-                                               Transpose::yes, Transpose::no, dw->beta);
+             launch<cpu::matmul, cuda::matmul>(device, *dw, dy.view(), x.view(), Transpose::yes,
+                                               Transpose::no, matmul_workspace(device).view());
            x.reset();
            if (auto db = claim_grad(db_edge))
              launch<cpu::bias_backward, cuda::bias_backward>(device, *db, dy.view());
            if (auto dx = claim_grad(dx_edge))
-             launch<cpu::matmul, cuda::matmul>(device, dx->grad, dy.view(), w.view(), Transpose::no,
-                                               Transpose::no, dx->beta);
+             launch<cpu::matmul, cuda::matmul>(device, *dx, dy.view(), w.view(), Transpose::no,
+                                               Transpose::no, matmul_workspace(device).view());
          });
   return y;
 }
@@ -91,17 +107,19 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   check(a.shape().rank() == 2 && b.shape().rank() == 2 && a.size(1) == b.size(0),
         "[matmul] a {} and b {}: expected a [M, K] and b [K, N]", a.shape(), b.shape());
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, a.dtype(), a.device());
-  launch<cpu::matmul, cuda::matmul>(c.device(), c.view(), a.view(), b.view(), Transpose::no,
-                                    Transpose::no, 0);
+  launch<cpu::matmul, cuda::matmul>(c.device(), GradTarget{c.view(), 0}, a.view(), b.view(),
+                                    Transpose::no, Transpose::no,
+                                    matmul_workspace(c.device()).view());
   const Edge da_edge = a, db_edge = b;
   record("matmul", c, {da_edge, db_edge}, [=, a = a.detach(), b = b.detach()](Tensor& dc) mutable {
+    const Device device = dc.device();
     if (auto da = claim_grad(da_edge))
-      launch<cpu::matmul, cuda::matmul>(dc.device(), da->grad, dc.view(), b.view(), Transpose::no,
-                                        Transpose::yes, da->beta);
+      launch<cpu::matmul, cuda::matmul>(device, *da, dc.view(), b.view(), Transpose::no,
+                                        Transpose::yes, matmul_workspace(device).view());
     b.reset();
     if (auto db = claim_grad(db_edge))
-      launch<cpu::matmul, cuda::matmul>(dc.device(), db->grad, a.view(), dc.view(), Transpose::yes,
-                                        Transpose::no, db->beta);
+      launch<cpu::matmul, cuda::matmul>(device, *db, a.view(), dc.view(), Transpose::yes,
+                                        Transpose::no, matmul_workspace(device).view());
   });
   return c;
 }

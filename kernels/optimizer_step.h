@@ -4,38 +4,39 @@
 
 namespace accrue {
 
-// One fused pass over the flat parameters, all views [P]. The gradient is the window's sum times
-// grad_scale = N/N_actual / loss_scale * clip: unscaling, the short last window and clipping cost
-// one multiplication.
+// One fused pass over the flat parameters, all views [P]. lr, grad_scale and whether the step is
+// skipped (then nothing changes) are read from the window's state (kernels/window_state.h), which
+// is on the same device. The gradient is the window's sum times grad_scale = N/N_actual /
+// loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
 
 // Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), as PyTorch computes them:
 //   g = grad_scale * gradient            (Adam: + weight_decay * w)
 //   w = w * (1 - lr * weight_decay)      (AdamW only)
 //   m = beta1 * m + (1 - beta1) * g      v = beta2 * v + (1 - beta2) * g^2
 //   w = w - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
-// m and v are stored as zero where they would be denormal: a weight whose gradient has ended keeps
-// its moments there for good, and a processor takes many times as long over such numbers.
+// with t the f64 [1] `steps`, this step counted. m and v are stored as zero where they would be
+// denormal: a weight whose gradient has ended keeps its moments there for good, and a processor
+// takes many times as long over such numbers.
 // Bytes moved: read w, g, m, v; write w, m, v: 28 P in float32.
 enum class WeightDecay { l2, decoupled };
 struct AdamScalars {
-  double lr, beta1, beta2, eps, weight_decay;
+  double beta1, beta2, eps, weight_decay;
   WeightDecay decay;
-  int64_t step;  // t, from 1
-  double grad_scale;
 };
-void adam_step(View w, View gradient, View m, View v, const AdamScalars& scalars);
+void adam_step(View w, View m, View v, View gradient, View steps, View state,
+               const AdamScalars& scalars);
 
 // Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:
 //   g = grad_scale * gradient + weight_decay * w
 //   u = momentum * u + g                 (u starts at 0)
 //   w = w - lr * (nesterov ? g + momentum * u : u)
 // u is not touched when momentum is 0.
+// Bytes moved in float32: 20 P with momentum, 12 P without.
 enum class Momentum { none, heavy_ball, nesterov };
 struct SgdScalars {
-  double lr, momentum, weight_decay;
+  double momentum, weight_decay;
   Momentum kind;
-  double grad_scale;
 };
-void sgd_step(View w, View gradient, View u, const SgdScalars& scalars);
+void sgd_step(View w, View u, View gradient, View state, const SgdScalars& scalars);
 
 }  // namespace accrue

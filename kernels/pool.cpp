@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "kernels/backend.h"
+#include "kernels/pool_kernels.h"
 
 namespace accrue {
 namespace cpu {
@@ -35,9 +35,9 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W,
       for (int64_t i = 0; i < kernel; ++i)
         for (int64_t j = 0; j < kernel; ++j) {
           const T v = window[i * W + j];
-          const bool wins = (v > best) | (v != v);
-          best = wins ? v : best;
-          best_at = wins ? static_cast<Index>(i * kernel + j) : best_at;
+          const bool better = wins(v, best);
+          best = better ? v : best;
+          best_at = better ? static_cast<Index>(i * kernel + j) : best_at;
         }
       y[begin + w] = best;
       at[w] = best_at;

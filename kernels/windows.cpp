@@ -2,6 +2,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/indirect_gemm.h"
+#include "kernels/windows_cuda.h"
 #include "kernels/windows_plan.h"
 
 namespace accrue {
@@ -83,11 +84,11 @@ struct CorrelateScratch {
 
 template <template <class> class AnyScratch>
 Tensor workspace_of(Direction direction, const Windows& s, int64_t N, DType dtype, Device device) {
-  return dispatch_floating(dtype, [&]<class T>() {
-    const AnyScratch<T> scratch(Plan(direction, s, N), s, nullptr);
-    return Tensor::empty({static_cast<int64_t>(scratch.bytes)}, DType::u8, device,
-                         Category::workspace);
+  const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
+    if (plans_for_cuda(device)) return cuda::workspace_bytes(s, N, dtype);
+    return static_cast<int64_t>(AnyScratch<T>(Plan(direction, s, N), s, nullptr).bytes);
   });
+  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
 
 }  // namespace

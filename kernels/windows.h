@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+
 #include "core/autograd.h"
 #include "kernels/activation.h"
 
@@ -24,10 +26,12 @@ struct Windows {
 
   int64_t area() const { return KH * KW; }
   int64_t taps() const { return C * area(); }
+  auto operator<=>(const Windows&) const = default;
 };
 
-// Scratch for one call on N images: for each thread a zero-padded band of one image or grid and
-// its result. correlate_workspace has partial weight gradients besides.
+// Scratch for one call on N images. On the cpu, for each thread a zero-padded band of one image or
+// grid and its result; correlate_workspace has partial weight gradients besides. On cuda, what
+// cuDNN may use (kernels/windows_cuda.h).
 Tensor gather_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
 Tensor scatter_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
 Tensor correlate_workspace(const Windows& windows, int64_t N, DType dtype, Device device);
@@ -35,6 +39,7 @@ Tensor correlate_workspace(const Windows& windows, int64_t N, DType dtype, Devic
 namespace cpu {
 
 // grid[n, o, p] = act(sum_k w[o, k] * col[k, n, p] + b[o]) + beta * grid[n, o, p]; b may be empty.
+// beta is 0 if there is an activation.
 void gather_windows(GradTarget grid, View image, View w, View b, Activation activation,
                     const Windows& windows, View workspace);
 // image[n, c, :] = b[c] + the sum over all (k, p) that see a pixel of sum_o w[o, k] * grid[n, o, p]

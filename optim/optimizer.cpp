@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include "kernels/optimizer_step.h"
+#include "kernels/window_state.h"
 
 namespace accrue {
 namespace {
@@ -27,18 +28,15 @@ class Adam : public Optimizer {
   }
 
  private:
-  void step_range(Parameters::Range range, const Tensor& gradients, double lr, double grad_scale,
-                  int64_t step) override {
-    adam_step(range_of(parameters().values(), range), range_of(gradients, range),
-              range_of(m_, range), range_of(v_, range),
-              {.lr = lr,
-               .beta1 = options_.beta1,
+  void step_range(Parameters::Range range, const Tensor& gradients, const View& steps,
+                  const View& state) override {
+    adam_step(range_of(parameters().values(), range), range_of(m_, range), range_of(v_, range),
+              range_of(gradients, range), steps, state,
+              {.beta1 = options_.beta1,
                .beta2 = options_.beta2,
                .eps = options_.eps,
                .weight_decay = options_.weight_decay,
-               .decay = decay_,
-               .step = step,
-               .grad_scale = grad_scale});
+               .decay = decay_});
   }
 
   AdamOptions options_;
@@ -61,18 +59,14 @@ class Sgd : public Optimizer {
   }
 
  private:
-  void step_range(Parameters::Range range, const Tensor& gradients, double lr, double grad_scale,
-                  int64_t) override {
+  void step_range(Parameters::Range range, const Tensor& gradients, const View&,
+                  const View& state) override {
     const Momentum kind = !u_.defined()       ? Momentum::none
                           : options_.nesterov ? Momentum::nesterov
                                               : Momentum::heavy_ball;
-    sgd_step(range_of(parameters().values(), range), range_of(gradients, range),
-             u_.defined() ? range_of(u_, range) : View{},
-             {.lr = lr,
-              .momentum = options_.momentum,
-              .weight_decay = options_.weight_decay,
-              .kind = kind,
-              .grad_scale = grad_scale});
+    sgd_step(range_of(parameters().values(), range), u_.defined() ? range_of(u_, range) : View{},
+             range_of(gradients, range), state,
+             {.momentum = options_.momentum, .weight_decay = options_.weight_decay, .kind = kind});
   }
 
   SgdOptions options_;
@@ -81,10 +75,14 @@ class Sgd : public Optimizer {
 
 }  // namespace
 
-void Optimizer::step(const Tensor& gradients, std::span<const Parameters::Range> ranges, double lr,
-                     double grad_scale) {
-  ++steps_;
-  for (const Parameters::Range range : ranges) step_range(range, gradients, lr, grad_scale, steps_);
+Optimizer::Optimizer(Parameters& parameters)
+    : parameters_(parameters),
+      steps_(Tensor::full({1}, 0, DType::f64, parameters.values().device(), Category::optimizer)) {}
+
+void Optimizer::step(const Tensor& gradients, std::span<const Parameters::Range> ranges,
+                     const View& state) {
+  count_step(steps_.view(), state);
+  for (const Parameters::Range range : ranges) step_range(range, gradients, steps_.view(), state);
 }
 
 Tensor Optimizer::new_state() const {

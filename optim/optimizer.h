@@ -12,30 +12,30 @@ namespace accrue {
 // Updates the values of one Parameters arena from flat gradients, fused over whole ranges.
 class Optimizer {
  public:
-  explicit Optimizer(Parameters& parameters) : parameters_(parameters) {}
+  explicit Optimizer(Parameters& parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Steps the values in `ranges` with grad_scale * gradients (flat, [P]).
-  void step(const Tensor& gradients, std::span<const Parameters::Range> ranges, double lr,
-            double grad_scale);
+  // Steps the values in `ranges` with gradients (flat, [P]), by the learning rate and the scale
+  // that are in the window's state (kernels/window_state.h); does nothing if that says skipped.
+  void step(const Tensor& gradients, std::span<const Parameters::Range> ranges, const View& state);
 
   Parameters& parameters() const { return parameters_; }
-  // Optimizer steps taken: Adam's t.
-  int64_t steps() const { return steps_; }
+  // Optimizer steps taken: Adam's t. Waits for the device.
+  int64_t steps() const { return is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
   // The flat state by name ("m", "v", "momentum"), for tests and checkpoints.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
 
  protected:
-  // One range of the flat views; `step` counts from 1.
-  virtual void step_range(Parameters::Range range, const Tensor& gradients, double lr,
-                          double grad_scale, int64_t step) = 0;
+  // One range of the flat views; `steps` f64 [1] counts this step.
+  virtual void step_range(Parameters::Range range, const Tensor& gradients, const View& steps,
+                          const View& state) = 0;
   Tensor new_state() const;
 
  private:
   Parameters& parameters_;
-  int64_t steps_ = 0;
+  Tensor steps_;
 };
 
 // kernels/optimizer_step.h gives the formulas.

@@ -2,14 +2,36 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/accumulate.h"
+#include "kernels/window_state.h"
 
 namespace accrue {
+namespace {
+
+Device device_of(const std::vector<Optimizer*>& optimizers) {
+  check(!optimizers.empty(), "a window needs an optimizer");
+  const Device device = optimizers.front()->parameters().values().device();
+  for (const Optimizer* optimizer : optimizers) {
+    const Device other = optimizer->parameters().values().device();
+    check(other == device, "the optimizers of a window are on {} and {}: expected one device",
+          name(device), name(other));
+  }
+  return device;
+}
+
+}  // namespace
 
 Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOptions options)
-    : schedule_(std::move(schedule)), options_(options) {
-  check(!optimizers.empty(), "a window needs an optimizer");
+    : schedule_(std::move(schedule)),
+      options_(options),
+      device_(device_of(optimizers)),
+      state_(make_window_state(device_)),
+      norm_partials_(Tensor::empty({norm_partials}, DType::f64, device_, Category::workspace)),
+      micro_steps_(device_, options.graphs),
+      whole_steps_(device_, options.graphs),
+      outcomes_(device_, sizeof(StepOutcome), max_windows_in_flight) {
   check(options.effective_batch_size > 0, "effective batch size {}: expected 1 or more",
         options.effective_batch_size);
   check(!options.clip_norm || *options.clip_norm > 0, "clip norm {}: expected more than 0",
@@ -47,9 +69,24 @@ void Window::backward(const Tensor& loss, int64_t samples) {
     accrue::backward(loss, options_.loss_scale);
     for (Member& member : members_) accumulate_separately(member, share);
   }
-  if (loss.device() != Device::meta) loss_sum_ += loss.item() * double(samples);
+  add_loss(state_.view(), loss.view(), samples, micro_batches_ == 0 ? 0.0f : 1.0f);
+  count(samples);
+}
+
+void Window::count(int64_t samples) {
   samples_ += samples;
   ++micro_batches_;
+}
+
+void Window::micro_step(int64_t samples, int64_t variant, const std::function<void()>& work) {
+  const MicroStep key{variant, samples, micro_batches_ == 0};
+  micro_steps_.forget_if([&](const MicroStep& other) { return other.variant < variant; });
+  if (micro_steps_.run(key, work)) {
+    claims_after_[key] = claims();
+  } else {
+    count(samples);
+    set_claims(claims_after_.at(key));
+  }
 }
 
 // The textbook loop: zero the sum at the window's start, then sum += n_i/N * g.
@@ -72,42 +109,89 @@ std::vector<Parameters::Range> Window::claimed_ranges(const Member& member) cons
   });
 }
 
-// L2 norm of what was accumulated, over all members; NaN if any element is not finite.
-double Window::accumulated_norm() const {
-  double sum_of_squares = 0;
+Window::Claims Window::claims() const {
+  Claims result;
   for (const Member& member : members_)
-    for (const auto [begin, end] : claimed_ranges(member)) {
-      const GradientNorm norm = gradient_norm(member.accumulator().slice(begin, end).view());
-      if (!norm.finite) return std::numeric_limits<double>::quiet_NaN();
-      sum_of_squares += norm.sum_of_squares;
+    for (const Parameters::Entry& entry : member.optimizer->parameters().entries()) {
+      const auto i = static_cast<size_t>(&entry - member.optimizer->parameters().entries().data());
+      result.push_back(member.sum.defined() ? member.claimed[i] != 0 : entry.claimed());
     }
-  return std::sqrt(sum_of_squares);
+  return result;
+}
+
+void Window::set_claims(const Claims& claims) {
+  auto claim = claims.begin();
+  for (Member& member : members_)
+    for (const Parameters::Entry& entry : member.optimizer->parameters().entries()) {
+      const auto i = static_cast<size_t>(&entry - member.optimizer->parameters().entries().data());
+      entry.tensor.variable()->fresh = *claim == 0;
+      member.claimed[i] = *claim++;
+    }
 }
 
 StepReport Window::step() {
+  enqueue_step();
+  std::vector<StepReport> all = reports(Wait::yes);
+  const StepReport last = all.back();
+  // Those of earlier steps remain for reports().
+  all.pop_back();
+  reports_ = std::move(all);
+  return last;
+}
+
+void Window::enqueue_step() {
   check(samples_ > 0, "step() of a window without micro-batches");
-  const double unscale =
-      double(options_.effective_batch_size) / double(samples_) / options_.loss_scale;
-  StepReport report{.step = steps_,
-                    .micro_batches = micro_batches_,
-                    .samples = samples_,
-                    .loss = loss_sum_ / double(samples_),
-                    .grad_norm = accumulated_norm() * unscale,
-                    .lr = lr()};
-  report.skipped = !std::isfinite(report.grad_norm) || !std::isfinite(report.loss);
-  if (report.skipped) {
-    abandon();
-    return report;
-  }
-  double scale = unscale;
-  if (options_.clip_norm && report.grad_norm > *options_.clip_norm)
-    scale *= *options_.clip_norm / report.grad_norm;
-  for (Member& member : members_)
-    member.optimizer->step(member.accumulator(), claimed_ranges(member), report.lr, scale);
-  report.step = ++steps_;
-  remember_buffers();
+  if (in_flight_.size() == max_windows_in_flight) take_report();
+  StepPlan plan{.effective_batch_size = double(options_.effective_batch_size),
+                .samples = double(samples_),
+                .loss_scale = options_.loss_scale,
+                .clip_norm = options_.clip_norm.value_or(std::numeric_limits<double>::infinity()),
+                .first_step = taken_};
+  for (size_t i = 0; i < plan.lr.size(); ++i) plan.lr[i] = schedule_.lr(taken_ + int64_t(i));
+  plan_step(state_.view(), plan);
+  whole_steps_.run(claims(), [this] { run_step(); });
+  if (!is_meta(device_)) outcomes_.push(&window_state(state_.view())->outcome);
+  in_flight_.push_back({.micro_batches = micro_batches_, .samples = samples_, .lr = lr()});
   start_next();
-  return report;
+}
+
+// Everything between the last gradient and the next window, on the device alone.
+void Window::run_step() {
+  const View state = state_.view(), partials = norm_partials_.view();
+  float beta = 0;
+  for (const Member& member : members_)
+    for (const auto [begin, end] : claimed_ranges(member)) {
+      squared_norm({partials, beta}, member.accumulator().slice(begin, end).view());
+      beta = 1;
+    }
+  check(beta == 1, "step() of a window in which no parameter received a gradient");
+  decide_step(state, partials);
+  for (Member& member : members_) {
+    member.optimizer->step(member.accumulator(), claimed_ranges(member), state);
+    if (member.buffers_before.defined())
+      settle_buffers(member.optimizer->parameters().buffers().view(), member.buffers_before.view(),
+                     state);
+  }
+}
+
+std::vector<StepReport> Window::reports(Wait wait) {
+  const auto known = [&] { return wait == Wait::yes || is_meta(device_) || outcomes_.ready(); };
+  while (!in_flight_.empty() && known()) take_report();
+  return std::exchange(reports_, {});
+}
+
+void Window::take_report() {
+  StepReport report = in_flight_.front();
+  in_flight_.pop_front();
+  StepOutcome outcome{.steps = taken_ + 1};  // all there is to say on a meta device
+  if (!is_meta(device_)) outcomes_.pop(&outcome);
+  taken_ = outcome.steps;
+  report.step = outcome.steps;
+  if (!is_meta(device_)) report.lr = outcome.lr;
+  report.loss = outcome.loss;
+  report.grad_norm = outcome.grad_norm;
+  report.skipped = outcome.skipped != 0;
+  reports_.push_back(report);
 }
 
 void Window::abandon() {
@@ -129,7 +213,6 @@ void Window::start_next() {
     std::ranges::fill(member.claimed, 0);
   }
   micro_batches_ = samples_ = 0;
-  loss_sum_ = 0;
 }
 
 }  // namespace accrue

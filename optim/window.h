@@ -1,8 +1,12 @@
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "core/readback.h"
+#include "core/replay.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -22,6 +26,8 @@ struct WindowOptions {
   std::optional<double> clip_norm;
   // Multiplies the loss's gradient in backward and is divided out in the step.
   double loss_scale = 1;
+  // On cuda: record micro-steps and steps once and replay them. The same bits either way.
+  Graphs graphs = Graphs::on;
 };
 
 // What one optimizer step did.
@@ -47,6 +53,10 @@ struct StepReport {
 // themselves, and the step multiplies once by N / N_actual / loss_scale * clip. A short last window
 // (N_actual < N) is therefore exact.
 //
+// Losses, norms, step counts and what is decided by them stay on the device: nothing in a window
+// waits for it. step() does, because it returns what the step did; enqueue_step() does not, and
+// reports() has the outcomes as they arrive.
+//
 // Load weights before making the window: it remembers the module buffers it is to restore.
 //
 // Several optimizers (a GAN's two) share one window: each keeps its own parameters, frozen ones
@@ -63,9 +73,21 @@ class Window {
   // abandon() before going on.
   void backward(const Tensor& loss, int64_t samples);
 
+  // Runs a micro-step: a forward that ends in backward(loss, samples) on this window, and reads its
+  // input from the same tensors every time. On cuda it is then replayed as a graph. `variant`
+  // tells apart micro-steps that are not the same work for the same number of samples; that of an
+  // earlier variant is forgotten.
+  void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
+
   // Steps and starts the next window. A window with a non-finite loss or gradient is abandoned
   // instead, and says so. Throws Error for an empty window.
   StepReport step();
+
+  // The same without waiting for the device, unless it is max_windows_in_flight behind.
+  void enqueue_step();
+  // What enqueued steps did, oldest first, as far as it is known; with Wait::yes all of it.
+  enum class Wait { no, yes };
+  std::vector<StepReport> reports(Wait wait = Wait::no);
 
   // Forgets this window: gradients fresh, module buffers (BatchNorm statistics) as the last step
   // left them; weights, moments and counters were never touched.
@@ -73,8 +95,9 @@ class Window {
 
   int64_t micro_batches() const { return micro_batches_; }
   int64_t samples() const { return samples_; }
-  int64_t steps() const { return steps_; }
-  double lr() const { return schedule_.lr(steps_); }
+  // Optimizer steps taken, counting on those that are not reported yet.
+  int64_t steps() const { return taken_ + int64_t(in_flight_.size()); }
+  double lr() const { return schedule_.lr(steps()); }
   Schedule& schedule() { return schedule_; }
 
  private:
@@ -88,17 +111,39 @@ class Window {
     }
   };
 
+  // Recorded work is the same if it starts from the same: the number of samples, whether it
+  // writes or adds, and what its caller says.
+  struct MicroStep {
+    int64_t variant, samples;
+    bool writes;
+    auto operator<=>(const MicroStep&) const = default;
+  };
+  // For each parameter of each member, whether it has a gradient.
+  using Claims = std::vector<char>;
+
+  void count(int64_t samples);
   void accumulate_separately(Member& member, double share);
   std::vector<Parameters::Range> claimed_ranges(const Member& member) const;
-  double accumulated_norm() const;
+  Claims claims() const;
+  void set_claims(const Claims& claims);
+  void run_step();
+  void take_report();
   void remember_buffers();
   void start_next();
 
   std::vector<Member> members_;
   Schedule schedule_;
   WindowOptions options_;
-  int64_t micro_batches_ = 0, samples_ = 0, steps_ = 0;
-  double loss_sum_ = 0;
+  Device device_;
+  Tensor state_;          // a WindowState
+  Tensor norm_partials_;  // f64 [norm_partials]
+  Replays<MicroStep> micro_steps_;
+  Replays<Claims> whole_steps_;
+  std::map<MicroStep, Claims> claims_after_;
+  Readback outcomes_;
+  std::deque<StepReport> in_flight_;  // what the host knows of them
+  std::vector<StepReport> reports_;
+  int64_t micro_batches_ = 0, samples_ = 0, taken_ = 0;
 };
 
 }  // namespace accrue

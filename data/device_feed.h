@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/cuda.h"
+#include "data/samples.h"
+
+namespace accrue {
+
+// Puts micro-batches where kernels on a CUDA device find them: always in the same tensors, so that
+// recorded work can read them, and without waiting for the device. A data set that lies on the
+// device is gathered there by a kernel. One on the host is gathered there as bytes, into two
+// pinned blocks in turn, of which one is filled while the other is being copied.
+// On Device::meta_cuda the same bytes are charged and nothing is done.
+class DeviceFeed {
+ public:
+  // For micro-batches of at most `capacity` samples.
+  DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device);
+
+  // Fixes the order of an epoch (epoch_order()).
+  void start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle);
+  // Samples [begin, end) of the order, valid until the next call.
+  void put(MicroBatch& out, int64_t begin, int64_t end);
+
+ private:
+  bool resident() const { return dataset_.images.device() == device_; }
+  void stage(int64_t begin, int64_t end);
+
+  // Bytes of a micro-batch on their way to the device.
+  struct Staging {
+    std::unique_ptr<cuda::PinnedBlock> block;
+    std::unique_ptr<cuda::Event> copied;
+    uint8_t* images = nullptr;
+    int32_t *labels = nullptr, *samples = nullptr;
+  };
+
+  const Dataset dataset_;
+  const Device device_;
+  const int64_t pixels_;
+  std::vector<int32_t> order_;
+  Samples slot_;        // floating images, and labels
+  Tensor samples_;      // i32 [capacity]
+  Tensor order_there_;  // i32 [N], if the data set is resident
+  // If it is not: the bytes of one micro-batch, and 0, 1, 2, ... as their index.
+  Tensor staged_images_, identity_;
+  std::array<Staging, 2> staging_;
+  size_t turn_ = 0;
+};
+
+}  // namespace accrue

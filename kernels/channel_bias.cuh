@@ -1,0 +1,41 @@
+#pragma once
+
+#include "kernels/activation.h"
+#include "kernels/elementwise.cuh"
+#include "kernels/formulas.h"
+
+namespace accrue::cuda {
+
+// y = act(y + b[c]) over planes of P elements, C planes an image. A thread has whole vectors of one
+// plane, a grid apart: a warp's accesses are contiguous, and the two divisions that find the
+// channel are paid once for 16 bytes.
+template <int width, class T>
+__global__ void __launch_bounds__(block_threads)
+    channel_bias_kernel(T* y, const T* b, int64_t n, int64_t C, int64_t P, Activation activation) {
+  for (int64_t v = first_item(); v < n / width; v += item_stride()) {
+    auto& at = reinterpret_cast<Vector<T, width>*>(y)[v];
+    Vector<T, width> values = at;
+    const T shift = b ? b[v * width / P % C] : T(0);
+    for (T& value : values.values) {
+      value += shift;
+      if (activation == Activation::relu) value = formula::Relu{}(value);
+    }
+    at = values;
+  }
+}
+
+// y[n, c, ...] = act(y[n, c, ...] + b[c]); b may be empty.
+inline void add_channel_bias(View y, View b, Activation activation) {
+  const int64_t n = y.numel(), C = y.shape[1], P = y.shape.numel(2, y.shape.rank());
+  if (n == 0 || (!b.data && activation == Activation::none)) return;
+  dispatch_floating(y.dtype, [&]<class T>() {
+    constexpr int width = 16 / sizeof(T);
+    const T* bias = b.data ? b.as<const T>() : nullptr;
+    if (is_aligned(y.as<T>(), 16) && P % width == 0)
+      enqueue(grid_over(n / width), channel_bias_kernel<width, T>, y.as<T>(), bias, n, C, P,
+              activation);
+    else enqueue(grid_over(n), channel_bias_kernel<1, T>, y.as<T>(), bias, n, C, P, activation);
+  });
+}
+
+}  // namespace accrue::cuda

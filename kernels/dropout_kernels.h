@@ -1,0 +1,51 @@
+#pragma once
+
+#include "core/random.h"
+#include "kernels/backend.h"
+#include "kernels/dropout.h"
+
+namespace accrue {
+
+inline constexpr int64_t words_of_call = 4;  // of Philox
+
+// An element through the mask, by its word.
+template <class T>
+struct Keep {
+  uint32_t threshold;  // words from here on keep their element
+  T factor;
+
+  HOST_DEVICE T operator()(T x, uint32_t word) const {
+    const T kept = factor * x;
+    return word >= threshold ? kept : T(0);
+  }
+};
+
+// What of the mask is the same for all rows.
+struct Mask {
+  uint64_t key;
+  uint64_t layer_and_epoch;
+  uint32_t threshold;
+  double factor;
+
+  Mask(double p, const DropoutKey& dropout)
+      // The constant sets these streams apart from others under the same seed.
+      : key(dropout.seed ^ 0x74756f706f7264),
+        layer_and_epoch(dropout.layer | static_cast<uint64_t>(dropout.epoch) << 32),
+        threshold(static_cast<uint32_t>(p * 0x1p32)),
+        factor(1 / (1 - p)) {}
+
+  template <class T>
+  HOST_DEVICE Keep<T> keep() const {
+    return {threshold, static_cast<T>(factor)};
+  }
+
+  // The words of the elements of a sample from `first`, a multiple of 4, on.
+  template <size_t calls>
+  HOST_DEVICE void draw(uint32_t* word, int32_t sample, int64_t first) const {
+    const auto call = static_cast<uint32_t>(first / words_of_call);
+    philox_words<calls>(word, key, uint64_t{static_cast<uint32_t>(sample)} << 32 | call,
+                        layer_and_epoch);
+  }
+};
+
+}  // namespace accrue

@@ -1,0 +1,113 @@
+#include <bit>
+#include <limits>
+
+#include "kernels/elementwise.cuh"
+#include "kernels/reduce.cuh"
+
+namespace accrue::cuda {
+namespace {
+
+// A thread copies whole vectors of a row of w, a grid apart; a warp reads and writes whole
+// stretches of rows.
+template <int width, class T>
+__global__ void __launch_bounds__(block_threads)
+    embedding_kernel(T* y, const T* w, const int32_t* index, int64_t N, int64_t V, int64_t D) {
+  using Part = Vector<T, width>;
+  const int64_t parts = D / width;
+  for (int64_t i = first_item(); i < N * parts; i += item_stride()) {
+    const int64_t v = index[i / parts];
+    Part part;
+    if (0 <= v && v < V) part = reinterpret_cast<const Part*>(w)[v * parts + i % parts];
+    else
+      for (T& value : part.values) value = std::numeric_limits<T>::quiet_NaN();
+    reinterpret_cast<Part*>(y)[i] = part;
+  }
+}
+
+// A tile of dw: rows, one a warp, by vectors of columns, one a lane.
+constexpr int64_t tile_rows = block_threads / warp_threads;
+HOST_DEVICE int64_t tiles_across(int64_t parts) {
+  return (parts + warp_threads - 1) / warp_threads;
+}
+HOST_DEVICE int64_t tiles_down(int64_t V) { return (V + tile_rows - 1) / tile_rows; }
+
+// A block owns tiles of dw, a grid apart, and reads all indices for each, a thread one at a time.
+// Where one of them names a row of the tile, each warp looks for its own row, 32 indices at a time,
+// and adds what it finds of dy in registers: in the order of n, without atomics. With many rows
+// most stretches of indices name none of the tile's and cost no more than their load.
+template <int width, bool accumulate, class T>
+__global__ void __launch_bounds__(block_threads)
+    embedding_backward_kernel(T* dw, const T* dy, const int32_t* index, int64_t N, int64_t V,
+                              int64_t D) {
+  using Part = Vector<T, width>;
+  __shared__ int32_t staged[block_threads];
+  const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads;
+  const int64_t parts = D / width, across = tiles_across(parts);
+  for (int64_t tile = blockIdx.x; tile < tiles_down(V) * across; tile += gridDim.x) {
+    const int64_t first_row = tile / across * tile_rows, v = first_row + warp;
+    const int64_t part = tile % across * warp_threads + lane;
+    const bool owns = v < V && part < parts;
+    Part sum{};
+    bool named = false;
+    for (int64_t begin = 0; begin < N; begin += block_threads) {
+      const int64_t n = begin + threadIdx.x;
+      const int32_t mine = n < N ? index[n] : -1;
+      // Also keeps staged until every warp has read what it held before.
+      if (!__syncthreads_or(first_row <= mine && mine < first_row + tile_rows)) continue;
+      staged[threadIdx.x] = mine;
+      __syncthreads();
+      for (int k = 0; k < block_threads; k += warp_threads)
+        for (unsigned found = __ballot_sync(whole_warp, staged[k + lane] == v); found != 0;
+             found &= found - 1) {
+          named = true;
+          if (!owns) continue;
+          const int64_t row = begin + k + std::countr_zero(found);
+          const Part add = reinterpret_cast<const Part*>(dy)[row * parts + part];
+          for (int w = 0; w < width; ++w) sum.values[w] += add.values[w];
+        }
+    }
+    if (!owns || (accumulate && !named)) continue;
+    Part& target = reinterpret_cast<Part*>(dw)[v * parts + part];
+    Part out;
+    if constexpr (accumulate) out = target;
+    for (int w = 0; w < width; ++w)
+      store(out.values[w], sum.values[w], std::bool_constant<accumulate>{});
+    target = out;
+  }
+}
+
+// Calls body with the widest vector that rows of D elements at these addresses consist of.
+template <class T, class Body>
+void with_width(int64_t D, const T* a, const T* b, Body&& body) {
+  constexpr int most = 16 / sizeof(T);
+  if (D % most == 0 && is_aligned(a, 16) && is_aligned(b, 16))
+    body(std::integral_constant<int, most>{});
+  else body(std::integral_constant<int, 1>{});
+}
+
+}  // namespace
+
+void embedding(View y, View w, View index) {
+  dispatch_floating(w.dtype, [&]<class T>() {
+    const int64_t N = y.shape[0], D = y.shape[1], V = w.shape[0];
+    with_width(D, y.as<const T>(), w.as<const T>(), [&](auto width) {
+      enqueue(grid_over(N * D / width), embedding_kernel<width, T>, y.as<T>(), w.as<const T>(),
+              index.as<const int32_t>(), N, V, D);
+    });
+  });
+}
+
+void embedding_backward(GradTarget dw, View dy, View index) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const int64_t N = dy.shape[0], D = dy.shape[1], V = dw.grad.shape[0];
+    with_beta(dw.beta, [&](auto accumulate) {
+      with_width(D, dw.grad.as<const T>(), dy.as<const T>(), [&](auto width) {
+        enqueue(grid_over(tiles_down(V) * tiles_across(D / width) * block_threads),
+                embedding_backward_kernel<width, accumulate.value, T>, dw.grad.as<T>(),
+                dy.as<const T>(), index.as<const int32_t>(), N, V, D);
+      });
+    });
+  });
+}
+
+}  // namespace accrue::cuda

@@ -1,0 +1,200 @@
+#include <map>
+#include <optional>
+
+#include "core/cuda.h"
+#include "kernels/channel_bias.cuh"
+#include "kernels/descriptor.h"
+#include "kernels/gemm.h"
+#include "kernels/reduce.cuh"
+
+namespace accrue::cuda {
+namespace {
+
+using MatmulDescriptor = Descriptor<cublasLtMatmulDescDestroy>;
+using Layout = Descriptor<cublasLtMatrixLayoutDestroy>;
+using Preference = Descriptor<cublasLtMatmulPreferenceDestroy>;
+
+// All that the choice of an algorithm depends on: the same product is always computed by the same
+// algorithm, hence to the same bits.
+struct Product {
+  DType dtype;
+  int64_t M, N, K;
+  Transpose a_op, b_op;
+  cublasLtEpilogue_t epilogue;
+  uint32_t alignment;
+  int64_t workspace_bytes;
+
+  auto operator<=>(const Product&) const = default;
+};
+
+struct Plan {
+  MatmulDescriptor product;
+  Layout a, b, c;
+  std::optional<cublasLtMatmulAlgo_t> algorithm;
+};
+
+struct Epilogue {
+  cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+};
+
+Epilogue epilogue_of(View b, Activation activation) {
+  const bool relu = activation == Activation::relu;
+  if (!b.data) return {relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT};
+  return {relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS, b.data};
+}
+
+template <class Value>
+void set(const MatmulDescriptor& product, cublasLtMatmulDescAttributes_t attribute, Value value) {
+  check_call(cublasLtMatmulDescSetAttribute(product.get(), attribute, &value, sizeof(value)),
+             "describe a matrix product");
+}
+
+template <class Value>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         Value value) {
+  check_call(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+      "say what a matrix product may use");
+}
+
+cudaDataType_t data_type(DType dtype) { return dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F; }
+
+cublasOperation_t operation(Transpose op) {
+  return op == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+// A row-major view is the column-major matrix of its transpose.
+Layout layout_of(View x) {
+  return make_descriptor<cublasLtMatrixLayoutDestroy>(
+      cublasLtMatrixLayoutCreate, data_type(x.dtype), x.shape[1], x.shape[0], x.shape[1]);
+}
+
+// The bytes, up to the 16 of the widest access, that all addresses are multiples of.
+uint32_t alignment_of(std::initializer_list<const void*> addresses) {
+  uintptr_t bits = 16;
+  for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
+  return static_cast<uint32_t>(bits & -bits);
+}
+
+// What cuBLASLt's heuristics choose; nullopt if they know no way.
+std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Plan& plan, const Product& product) {
+  const auto preference =
+      make_descriptor<cublasLtMatmulPreferenceDestroy>(cublasLtMatmulPreferenceCreate);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(product.workspace_bytes));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(preference, attribute, product.alignment);
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      context().cublas_lt(), plan.product.get(), plan.b.get(), plan.a.get(), plan.c.get(),
+      plan.c.get(), preference.get(), 1, &best, &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
+    return std::nullopt;
+  check_call(status, "choose an algorithm");
+  return best.algo;
+}
+
+// c^T = op(b)^T op(a)^T: cuBLASLt's first factor is b.
+Plan make_plan(const Product& product, View c, View a, View b, const void* bias) {
+  const cublasComputeType_t compute =
+      product.dtype == DType::f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+  Plan plan{make_descriptor<cublasLtMatmulDescDestroy>(cublasLtMatmulDescCreate, compute,
+                                                       data_type(product.dtype)),
+            layout_of(a), layout_of(b), layout_of(c)};
+  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
+  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
+  set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue);
+  if (bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  plan.algorithm = choose_algorithm(plan, product);
+  return plan;
+}
+
+// c = epilogue(op(a) op(b) + beta * c), or false if cuBLASLt has no way to compute it. Plans last
+// as long as the process: heuristics cost more than a small product.
+bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
+                Epilogue epilogue) {
+  static std::map<Product, Plan> plans;
+  const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
+  if (c.grad.numel() == 0 || K == 0) return false;
+  const Product product{c.grad.dtype,
+                        c.grad.shape[0],
+                        c.grad.shape[1],
+                        K,
+                        a_op,
+                        b_op,
+                        epilogue.kind,
+                        alignment_of({c.grad.data, a.data, b.data, epilogue.bias}),
+                        workspace.numel()};
+  auto at = plans.find(product);
+  if (at == plans.end())
+    at = plans.emplace(product, make_plan(product, c.grad, a, b, epilogue.bias)).first;
+  const Plan& plan = at->second;
+  if (!plan.algorithm) return false;
+  if (epilogue.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+  dispatch_floating(product.dtype, [&]<class T>() {
+    const T alpha = 1, beta = c.beta;
+    check_call(cublasLtMatmul(context().cublas_lt(), plan.product.get(), &alpha, b.data,
+                              plan.b.get(), a.data, plan.a.get(), &beta, c.grad.data, plan.c.get(),
+                              c.grad.data, plan.c.get(), &*plan.algorithm, workspace.data,
+                              static_cast<size_t>(workspace.numel()), context().stream()),
+               "multiply matrices");
+  });
+  return true;
+}
+
+// Columns that a block sums, and rows that it reads at a time: one warp a row.
+constexpr int tile = warp_threads;
+
+// db[o] = sum_n dz[n, o]. A block has a tile of columns; its warp y reads their elements in rows
+// y, y + 32, ..., which are contiguous. The warps' sums are then read transposed, so that each warp
+// adds up one column by shuffles; the unused column keeps that free of bank conflicts.
+template <bool accumulate, class T>
+__global__ void __launch_bounds__(tile* tile)
+    column_sum_kernel(T* db, const T* dz, int64_t N, int64_t O) {
+  __shared__ T of_warp[tile][tile + 1];
+  const int64_t first = int64_t{blockIdx.x} * tile, o = first + threadIdx.x;
+  RunningSum<T> sum;
+  if (o < O)
+    for (int64_t n = threadIdx.y; n < N; n += tile) sum.add(dz[n * O + o]);
+  of_warp[threadIdx.y][threadIdx.x] = sum.total();
+  __syncthreads();
+  const T column = warp_sum(of_warp[threadIdx.x][threadIdx.y]);
+  if (threadIdx.x == 0 && first + threadIdx.y < O)
+    store(db[first + threadIdx.y], column, std::bool_constant<accumulate>{});
+}
+
+}  // namespace
+
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
+  if (try_matmul(c, a, b, a_op, b_op, workspace, {})) return;
+  const bool no_terms = a.numel() == 0;
+  check(c.grad.numel() == 0 || no_terms, "cuBLASLt has no algorithm for {} {} x {} in {}",
+        name(c.grad.dtype), a.shape, b.shape, format_bytes(workspace.numel()));
+  if (c.beta == 0) fill(c.grad, 0);
+}
+
+void linear_forward(View y, View x, View w, View b, Activation activation, View workspace) {
+  const GradTarget target{y, 0};
+  if (try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace,
+                 epilogue_of(b, activation)))
+    return;
+  matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
+  add_channel_bias(y, b, activation);
+}
+
+void bias_backward(GradTarget db, View dz) {
+  const int64_t N = dz.shape[0], O = dz.shape[1];
+  if (O == 0) return;
+  dispatch_floating(dz.dtype, [&]<class T>() {
+    const auto tiles = static_cast<unsigned>((O + tile - 1) / tile);
+    with_beta(db.beta, [&](auto accumulate) {
+      enqueue({dim3(tiles), dim3(tile, tile)}, column_sum_kernel<accumulate.value, T>,
+              db.grad.as<T>(), dz.as<const T>(), N, O);
+    });
+  });
+}
+
+}  // namespace accrue::cuda

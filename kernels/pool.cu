@@ -1,0 +1,189 @@
+#include "core/launch.cuh"
+#include "kernels/pool_kernels.h"
+
+namespace accrue::cuda {
+namespace {
+
+// Where the windows lie: x has planes of H x W pixels, y of GH x GW windows. The side and the step
+// of a window are constants in the usual case, see with_geometry.
+template <class Side, class Step>
+struct Geometry {
+  int64_t H, W, GH, GW;
+  Side kernel;
+  Step stride;
+};
+
+// The item of a grid-stride loop, as place in planes of H x W. Divides once and then carries: a
+// division per item would take longer than the item's memory.
+class Place {
+ public:
+  __device__ Place(int64_t H, int64_t W)
+      : item(first_item()),
+        w(item % W),
+        h(item / W % H),
+        plane(item / W / H),
+        H_(H),
+        W_(W),
+        step_w_(item_stride() % W),
+        step_h_(item_stride() / W % H),
+        step_plane_(item_stride() / W / H) {}
+
+  __device__ void advance() {
+    item += item_stride();
+    w += step_w_, h += step_h_, plane += step_plane_;
+    if (w >= W_) w -= W_, ++h;
+    if (h >= H_) h -= H_, ++plane;
+  }
+
+  int64_t item, w, h, plane;
+
+ private:
+  int64_t H_, W_, step_w_, step_h_, step_plane_;
+};
+
+// The offset in x of a window's first pixel.
+template <class Geometry>
+__device__ int64_t first_pixel(const Geometry& s, const Place& window) {
+  return (window.plane * s.H + window.h * s.stride) * s.W + window.w * s.stride;
+}
+
+// A thread owns windows, a grid apart. Neighbouring windows read neighbouring pixels; what two
+// threads both read, or one reads half of, the cache holds for the other. With a constant side the
+// loops unroll, and the loads of a window are on their way together.
+template <class T, class Geometry>
+__global__ void __launch_bounds__(block_threads)
+    max_pool2d_kernel(T* y, uint8_t* winner, const T* x, int64_t n, Geometry s) {
+  for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
+    const T* in = x + first_pixel(s, window);
+    T best = in[0];
+    int64_t best_at = 0;
+    for (int64_t i = 0; i < s.kernel; ++i)
+      for (int64_t j = 0; j < s.kernel; ++j) {
+        const T v = in[i * s.W + j];
+        if (!wins(v, best)) continue;
+        best = v;
+        best_at = i * s.kernel + j;
+      }
+    y[window.item] = best;
+    winner[window.item] = static_cast<uint8_t>(best_at);
+  }
+}
+
+// The mapping of max_pool2d_kernel. Sums by rows, so that rounding grows with the window's side.
+template <class T, class Geometry>
+__global__ void __launch_bounds__(block_threads)
+    avg_pool2d_kernel(T* y, const T* x, int64_t n, Geometry s, T share) {
+  for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
+    const T* in = x + first_pixel(s, window);
+    T sum = 0;
+    for (int64_t i = 0; i < s.kernel; ++i) {
+      T of_row = 0;
+      for (int64_t j = 0; j < s.kernel; ++j) of_row += in[i * s.W + j];
+      sum += of_row;
+    }
+    y[window.item] = share * sum;
+  }
+}
+
+// What a window gives to its pixel number `at`.
+template <class T>
+struct ToWinner {
+  const T* dy;
+  const uint8_t* winner;
+  __device__ T operator()(int64_t window, int64_t at) const {
+    return winner[window] == at ? dy[window] : T(0);
+  }
+};
+template <class T>
+struct ToAll {
+  const T* dy;
+  T share;
+  __device__ T operator()(int64_t window, int64_t) const { return share * dy[window]; }
+};
+
+// The windows [begin, end) along one dimension that hold its pixel p, of G windows.
+struct Range {
+  int64_t begin, end;
+};
+template <class Geometry>
+__device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
+  return {p < s.kernel ? 0 : (p - s.kernel) / s.stride + 1, min(p / s.stride + 1, G)};
+}
+
+// A thread owns pixels of dx, a grid apart, and asks the windows that hold each one for its part.
+// Windows that overlap would otherwise have to add to one pixel by atomics, in an order that
+// differs from run to run; here each pixel is also written once, whether a window holds it or not.
+template <bool accumulate, class T, class Geometry, class Share>
+__global__ void __launch_bounds__(block_threads)
+    pool2d_backward_kernel(T* dx, int64_t n, Geometry s, Share share) {
+  for (Place pixel(s.H, s.W); pixel.item < n; pixel.advance()) {
+    const Range rows = windows_with(pixel.h, s.GH, s), columns = windows_with(pixel.w, s.GW, s);
+    T sum = 0;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      T of_row = 0;
+      for (int64_t j = columns.begin; j < columns.end; ++j)
+        of_row += share((pixel.plane * s.GH + i) * s.GW + j,
+                        (pixel.h - i * s.stride) * s.kernel + pixel.w - j * s.stride);
+      sum += of_row;
+    }
+    store(dx[pixel.item], sum, std::bool_constant<accumulate>{});
+  }
+}
+
+// Calls body with the Geometry of pooling x to y.
+template <class Body>
+void with_geometry(const Shape& x, const Shape& y, Pool2dShape s, Body&& body) {
+  using Two = std::integral_constant<int64_t, 2>;
+  if (s.kernel == 2 && s.stride == 2) body(Geometry<Two, Two>{x[2], x[3], y[2], y[3], {}, {}});
+  else body(Geometry<int64_t, int64_t>{x[2], x[3], y[2], y[3], s.kernel, s.stride});
+}
+
+template <class T, class Share>
+void pool2d_backward(GradTarget dx, const Shape& y, Pool2dShape s, Share share) {
+  with_geometry(dx.grad.shape, y, s, [&](auto geometry) {
+    with_beta(dx.beta, [&](auto accumulate) {
+      enqueue(grid_over(dx.grad.numel()),
+              pool2d_backward_kernel<accumulate.value, T, decltype(geometry), Share>,
+              dx.grad.as<T>(), dx.grad.numel(), geometry, share);
+    });
+  });
+}
+
+template <class T>
+T share_of(Pool2dShape s) {
+  return T(1) / static_cast<T>(s.kernel * s.kernel);
+}
+
+}  // namespace
+
+void max_pool2d(View y, View winner, View x, Pool2dShape s) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    with_geometry(x.shape, y.shape, s, [&](auto geometry) {
+      enqueue(grid_over(y.numel()), max_pool2d_kernel<T, decltype(geometry)>, y.as<T>(),
+              winner.as<uint8_t>(), x.as<const T>(), y.numel(), geometry);
+    });
+  });
+}
+
+void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    pool2d_backward<T>(dx, dy.shape, s, ToWinner<T>{dy.as<const T>(), winner.as<const uint8_t>()});
+  });
+}
+
+void avg_pool2d(View y, View x, Pool2dShape s) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    with_geometry(x.shape, y.shape, s, [&](auto geometry) {
+      enqueue(grid_over(y.numel()), avg_pool2d_kernel<T, decltype(geometry)>, y.as<T>(),
+              x.as<const T>(), y.numel(), geometry, share_of<T>(s));
+    });
+  });
+}
+
+void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    pool2d_backward<T>(dx, dy.shape, s, ToAll<T>{dy.as<const T>(), share_of<T>(s)});
+  });
+}
+
+}  // namespace accrue::cuda
