@@ -2,16 +2,10 @@
 
 #include <cmath>
 
-#include "kernels/backend.h"
+#include "kernels/cross_entropy_kernels.h"
 
 namespace accrue {
 namespace cpu {
-
-template <class T>
-struct RowSoftmax {
-  T maximum;
-  T sum;  // of exp(x - maximum)
-};
 
 template <class T>
 RowSoftmax<T> row_softmax(const T* x, int64_t C) {
@@ -21,18 +15,30 @@ RowSoftmax<T> row_softmax(const T* x, int64_t C) {
   return {maximum, sum};
 }
 
-void cross_entropy(View loss, View x, View labels) {
+void check_range(std::string_view op, View labels, int64_t C) {
+  const int32_t* label = labels.as<int32_t>();
+  for (int64_t n = 0; n < labels.numel(); ++n)
+    check(0 <= label[n] && label[n] < C, "[{}] label {} of sample {} is outside [0, {})", op,
+          label[n], n, C);
+}
+
+void cross_entropy(View loss, View block_sums, View x, View labels) {
+  const int64_t N = x.shape[0], C = x.shape[1], rows = rows_per_block(C);
+  check_range("cross_entropy", labels, C);
   dispatch_floating(x.dtype, [&]<class T>() {
-    const int64_t N = x.shape[0], C = x.shape[1];
     const int32_t* label = labels.as<int32_t>();
+    double* sums = block_sums.as<double>();
+    parallel_for(block_sums.numel(), rows * C, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
+        sums[b] = 0;
+        for (int64_t n = b * rows; n < std::min(N, (b + 1) * rows); ++n) {
+          const T* row = x.as<T>() + n * C;
+          sums[b] += static_cast<double>(row_softmax(row, C).loss(row[label[n]]));
+        }
+      }
+    });
     double sum = 0;
-    for (int64_t n = 0; n < N; ++n) {
-      const T* row = x.as<T>() + n * C;
-      check(0 <= label[n] && label[n] < C,
-            "[cross_entropy] label {} of sample {} is outside [0, {})", label[n], n, C);
-      const auto [maximum, exp_sum] = row_softmax(row, C);
-      sum += std::log(exp_sum) + maximum - row[label[n]];
-    }
+    for (int64_t b = 0; b < block_sums.numel(); ++b) sum += sums[b];
     *loss.as<T>() = static_cast<T>(sum / static_cast<double>(N));
   });
 }
@@ -47,13 +53,27 @@ void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
       for (int64_t n = 0; n < N; ++n) {
         const T* row = x.as<T>() + n * C;
         T* out = dx.grad.as<T>() + n * C;
-        const auto [maximum, exp_sum] = row_softmax(row, C);
-        for (int64_t c = 0; c < C; ++c) {
-          const T p = std::exp(row[c] - maximum) / exp_sum;
-          store(out[c], scale * (p - T(c == label[n])), accumulate);
-        }
+        const RowSoftmax<T> softmax = row_softmax(row, C);
+        for (int64_t c = 0; c < C; ++c)
+          store(out[c], scale * (softmax.probability(row[c]) - T(c == label[n])), accumulate);
       }
     });
+  });
+}
+
+void add_score(View score, View x, View labels) {
+  const int64_t N = x.shape[0], C = x.shape[1];
+  check_range("add_score", labels, C);
+  dispatch_floating(x.dtype, [&]<class T>() {
+    double* sums = score.as<double>();
+    for (int64_t n = 0; n < N; ++n) {
+      const T* row = x.as<T>() + n * C;
+      const int64_t label = labels.as<int32_t>()[n];
+      bool right = true;
+      for (int64_t c = 0; c < C; ++c) right = right && !outdoes(row[c], row[label], c, label);
+      sums[0] += static_cast<double>(row_softmax(row, C).loss(row[label]));
+      sums[1] += right;
+    }
   });
 }
 
@@ -63,6 +83,7 @@ void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
 namespace cuda {
 decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::cross_entropy_backward) cross_entropy_backward;
+decltype(cpu::add_score) add_score;
 }  // namespace cuda
 
 namespace {
@@ -70,9 +91,12 @@ namespace {
 void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
   check_same(op, {&x});
   check(x.shape().rank() == 2 && x.size(0) > 0 && x.size(1) > 0 &&
-            labels.shape() == Shape{x.size(0)} && labels.dtype() == DType::i32,
-        "[{}] x {} {} and labels {} {}: expected x [N, C] and i32 labels [N], N and C above 0", op,
-        name(x.dtype()), x.shape(), name(labels.dtype()), labels.shape());
+            labels.shape() == Shape{x.size(0)} && labels.dtype() == DType::i32 &&
+            labels.device() == x.device(),
+        "[{}] x {} {} and labels {} {} on {}: expected x [N, C] and i32 labels [N] on {}, N and C "
+        "above 0",
+        op, name(x.dtype()), x.shape(), name(labels.dtype()), labels.shape(), name(labels.device()),
+        name(x.device()));
 }
 
 }  // namespace
@@ -80,7 +104,13 @@ void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
 Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   check_labels("cross_entropy", x, labels);
   Tensor loss = Tensor::empty({}, x.dtype(), x.device());
-  launch<cpu::cross_entropy, cuda::cross_entropy>(x.device(), loss.view(), x.view(), labels.view());
+  {
+    const int64_t rows = rows_per_block(x.size(1));
+    const Tensor block_sums =
+        Tensor::empty({(x.size(0) + rows - 1) / rows}, DType::f64, x.device(), Category::workspace);
+    launch<cpu::cross_entropy, cuda::cross_entropy>(x.device(), loss.view(), block_sums.view(),
+                                                    x.view(), labels.view());
+  }
   const Edge edge = x;
   record("cross_entropy", loss, {edge}, [=, x = x.detach()](Tensor& dloss) mutable {
     // x is this closure's alone once the forward's tensors are gone: dx may then take its place.
@@ -93,19 +123,12 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   return loss;
 }
 
-int64_t count_correct(const Tensor& x, const Tensor& labels) {
-  check_labels("count_correct", x, labels);
-  int64_t correct = 0;
-  dispatch_floating(x.dtype(), [&]<class T>() {
-    const auto values = x.span<T>();
-    const auto label = labels.span<int32_t>();
-    const size_t C = static_cast<size_t>(x.size(1));
-    for (size_t n = 0; n < label.size(); ++n) {
-      const auto row = values.subspan(n * C, C);
-      correct += std::ranges::max_element(row) - row.begin() == label[n];
-    }
-  });
-  return correct;
+void add_score(const Tensor& score, const Tensor& x, const Tensor& labels) {
+  check_labels("add_score", x, labels);
+  check(score.defined() && score.shape() == Shape{2} && score.dtype() == DType::f64 &&
+            score.device() == x.device(),
+        "[add_score] expected score f64 [2] on {}, where x is", name(x.device()));
+  launch<cpu::add_score, cuda::add_score>(x.device(), score.view(), x.view(), labels.view());
 }
 
 }  // namespace accrue

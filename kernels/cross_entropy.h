@@ -9,10 +9,15 @@ namespace accrue {
 // the loss scale and the micro-batch's share of the window in it, arrives in dloss and costs
 // nothing. Softmax and sums are computed around the row's maximum, so no logit overflows.
 // Keeps x (and writes dx over it when nobody else holds it) and the labels.
-// Throws Error unless the shapes agree and every label is in range.
+// Throws Error unless the shapes agree and every label is in range; on Device::cuda, where no
+// kernel can throw, a label out of range gives a NaN loss and NaN in its row of dx.
 Tensor cross_entropy(const Tensor& x, const Tensor& labels);
 
-// The number of rows n of x [N, C] whose largest entry is at label[n]. Not differentiable.
-int64_t count_correct(const Tensor& x, const Tensor& labels);
+// Adds what an evaluation sums up to score, f64 [2] on x's device:
+//   score[0] += -sum_n log softmax(x[n, :])[label[n]]
+//   score[1] += the number of rows n whose largest entry, the first of equals, is at label[n]
+// x and labels as for cross_entropy. A row with a NaN is never right. Not differentiable.
+// Throws Error as cross_entropy does, and unless score is as above.
+void add_score(const Tensor& score, const Tensor& x, const Tensor& labels);
 
 }  // namespace accrue

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/backend.h"
 
@@ -127,11 +128,18 @@ struct AbsoluteError {
 struct LogisticLoss {
   template <class T>
   HOST_DEVICE T operator()(T x, T t) const {
-    return (x > 0 ? x : T(0)) - t * x + std::log1p(std::exp(-std::abs(x)));
+    return (x > 0 ? x : T(0)) - probability(t) * x + std::log1p(std::exp(-std::abs(x)));
   }
   template <class T>
   HOST_DEVICE T slope_at(T x, T t) const {
-    return Sigmoid{}(x)-t;
+    return Sigmoid{}(x)-probability(t);
+  }
+
+ private:
+  // NaN where t is none, because a kernel on a device cannot throw.
+  template <class T>
+  HOST_DEVICE static T probability(T t) {
+    return t >= 0 && t <= 1 ? t : std::numeric_limits<T>::quiet_NaN();
   }
 };
 

@@ -1,15 +1,13 @@
 #include "kernels/losses.h"
 
 #include "kernels/formulas.h"
+#include "kernels/losses_kernels.h"
 #include "kernels/reduce.h"
 
 namespace accrue {
 namespace {
 
-// Elements summed by one thread: fixed, so that the loss does not depend on the thread count.
-constexpr int64_t block_size = 16384;
-
-int64_t blocks_of(int64_t n) { return (n + block_size - 1) / block_size; }
+int64_t blocks_of(int64_t n) { return (n + loss_block - 1) / loss_block; }
 
 }  // namespace
 
@@ -20,9 +18,9 @@ void loss(View loss, View block_sums, View x, View target, F f) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t n = x.numel(), blocks = block_sums.numel();
     double* sums = block_sums.as<double>();
-    parallel_for(blocks, block_size, [&](int64_t first, int64_t last) {
+    parallel_for(blocks, loss_block, [&](int64_t first, int64_t last) {
       for (int64_t b = first; b < last; ++b) {
-        const int64_t begin = b * block_size, size = std::min(block_size, n - begin);
+        const int64_t begin = b * loss_block, size = std::min(loss_block, n - begin);
         const T *in = x.as<T>() + begin, *t = target.as<T>() + begin;
         sums[b] = sum_of<T>(size, [=](int64_t i) { return f(in[i], t[i]); });
       }

@@ -12,7 +12,8 @@ namespace accrue {
 // Backward: dx[i] = dloss/n * dl/dx(x[i], t[i]); the target is a constant. Keeps x (and writes dx
 // over it when nobody else holds it) and t.
 // Throws Error unless the shapes agree, if the target wants a gradient, and, for bce_with_logits,
-// if a target is outside [0, 1].
+// if a target is outside [0, 1]; on Device::cuda, where no kernel can throw, such a target gives a
+// NaN loss and a NaN in dx.
 Tensor mse_loss(const Tensor& x, const Tensor& target);
 Tensor l1_loss(const Tensor& x, const Tensor& target);
 Tensor bce_with_logits(const Tensor& x, const Tensor& target);

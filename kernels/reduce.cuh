@@ -7,17 +7,19 @@ namespace accrue::cuda {
 inline constexpr int warp_threads = 32;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
-// The sum over a warp, in every lane. The order is fixed: the same bits in every run.
-template <class T>
+// The sum over each `lanes` neighbouring lanes of a warp, in all of them; with `columns`, over
+// those among them that are a multiple of `columns` apart. Every lane must call it. The order is
+// fixed: the same bits in every run.
+template <int lanes = warp_threads, int columns = 1, class T>
 __device__ T warp_sum(T value) {
-  for (int distance = warp_threads / 2; distance > 0; distance /= 2)
+  for (int distance = lanes / 2; distance >= columns; distance /= 2)
     value += __shfl_xor_sync(whole_warp, value, distance);
   return value;
 }
 
-template <class T>
+template <int lanes = warp_threads, class T>
 __device__ T warp_max(T value) {
-  for (int distance = warp_threads / 2; distance > 0; distance /= 2) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
     const T other = __shfl_xor_sync(whole_warp, value, distance);
     value = other > value ? other : value;
   }
@@ -25,17 +27,19 @@ __device__ T warp_max(T value) {
 }
 
 // The sum over a block of `threads`, a multiple of 32 up to 1024, in every thread: warps by
-// shuffles, then the warps' sums through shared memory. Every thread of the block must call it.
-template <int threads, class T>
+// shuffles, then the warps' sums through shared memory. With `columns`, a power of two up to 32,
+// over the threads that are a multiple of `columns` apart. Every thread of the block must call it.
+template <int threads, int columns = 1, class T>
 __device__ T block_sum(T value) {
   constexpr int warps = threads / warp_threads;
-  __shared__ T of_warp[warps];
-  value = warp_sum(value);
+  __shared__ T of_warp[warps][columns];
+  value = warp_sum<warp_threads, columns>(value);
   __syncthreads();  // of_warp may still be being read from the call before
-  if (threadIdx.x % warp_threads == 0) of_warp[threadIdx.x / warp_threads] = value;
+  const int lane = threadIdx.x % warp_threads;
+  if (lane < columns) of_warp[threadIdx.x / warp_threads][lane] = value;
   __syncthreads();
   T sum = 0;
-  for (int warp = 0; warp < warps; ++warp) sum += of_warp[warp];
+  for (int warp = 0; warp < warps; ++warp) sum += of_warp[warp][lane % columns];
   return sum;
 }
 
@@ -59,5 +63,15 @@ class RunningSum {
   T run_ = 0;
   int terms_ = 0;
 };
+
+// mean = sum of partials / n, in one block: a thread adds every 256th of them.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    mean_kernel(T* mean, const double* partials, int64_t count, double n) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += block_threads) sum += partials[i];
+  sum = block_sum<block_threads>(sum);
+  if (threadIdx.x == 0) *mean = static_cast<T>(sum / n);
+}
 
 }  // namespace accrue::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,15 +29,22 @@ struct Op {
   double low = -1, high = 1, gap = 0;
 };
 
-// Checks, for one op:
-//   1. forward in float32 and float64 against the reference;
+// Checks, for one op on the device under test:
+//   1. forward in float32 and float64 against the reference (on cuda this bounds the distance from
+//      the cpu's result, too: both are within one bound of one reference);
 //   2. the gradient of every input, in float64, by central differences of the reference;
 //   3. beta 0: a target full of NaN is overwritten completely;
 //   4. beta 1: a target preset to 9 holds 9 + gradient;
 //   5. the same when inputs are intermediate results, where backwards may write over dy and
 //      in-place ops may write over x;
 //   6. float32 gradients against the float64 ones;
-//   7. Device::meta charges the ledger with the same peak, and nothing is left on it afterwards.
+//   7. nothing is written around the leaves and their gradients, which are slices of larger
+//      buffers, nor over the leaves;
+//   8. every order of the threads (tests/device.h) gives the same bits;
+//   9. the device's meta twin charges the ledger with the same peak, and nothing is left on it
+//      afterwards.
+// What failed first, and where; nothing if all holds.
+std::optional<std::string> op_failure(const Op& op);
 void check_op(const Op& op);
 
 // Labels or indices for an op's run(), on the device of `like`.

@@ -96,6 +96,42 @@ TEST_CASE("cross_entropy survives large logits", "[ops]") {
   REQUIRE(grad(x).span<float>()[1] == -1);
 }
 
+TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
+  // One logit is log 16 and 16 are 0: a row's loss is log 32 - log 16 where that one is the label,
+  // log 32 elsewhere.
+  constexpr int64_t N = 3000, C = 17;
+  std::vector<float> logits;
+  std::vector<int32_t> labels;
+  for (int64_t n = 0; n < N; ++n) {
+    for (int64_t c = 0; c < C; ++c) logits.push_back(c == n % C ? std::log(16.0f) : 0);
+    labels.push_back(static_cast<int32_t>(n % 3 == 0 ? n % C : (n + 1) % C));
+  }
+  const Tensor loss = cross_entropy(Tensor::from(logits, {N, C}), Tensor::from(labels, {N}));
+  // Rows of 17 in float32, then double.
+  REQUIRE(loss.item() == Approx(std::log(32.0) - std::log(16.0) / 3).epsilon(20 * 0x1p-24));
+}
+
+TEST_CASE("add_score adds losses and right answers", "[ops]") {
+  const float nan = std::nanf("");
+  const auto score_of = [](const std::vector<float>& row, int32_t label) {
+    const Tensor score = Tensor::from(Values{10, 100}, {2});
+    add_score(score, Tensor::from(row, {1, static_cast<int64_t>(row.size())}),
+              Tensor::from(std::vector<int32_t>{label}, {1}));
+    return Values{score.span<double>()[0] - 10, score.span<double>()[1] - 100};
+  };
+  REQUIRE(score_of({0, std::log(3.0f)}, 1)[0] == Approx(std::log(4.0 / 3)).epsilon(8 * 0x1p-24));
+  REQUIRE(score_of({0, std::log(3.0f)}, 0)[0] == Approx(std::log(4.0)).epsilon(8 * 0x1p-24));
+  REQUIRE(score_of({1, 2, 1}, 1)[1] == 1);
+  REQUIRE(score_of({1, 2, 1}, 0)[1] == 0);
+  REQUIRE(score_of({1, 2, 1}, 2)[1] == 0);
+  // Of equals the first counts.
+  REQUIRE(score_of({2, 1, 2}, 0)[1] == 1);
+  REQUIRE(score_of({2, 1, 2}, 2)[1] == 0);
+  REQUIRE(score_of({nan, nan}, 0)[1] == 0);
+  REQUIRE(score_of({1, nan}, 0)[1] == 0);
+  REQUIRE(std::isnan(score_of({1, nan}, 0)[0]));
+}
+
 TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
   const auto make = [](const Shape& shape) {
     return Tensor::full(shape, 1, DType::f32, Device::cpu);
@@ -107,6 +143,10 @@ TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
                 "f32 [2, 3] and f64 [4, 3]");
   REQUIRE_ERROR(cross_entropy(make({2, 3}), Tensor::from(std::vector<int32_t>{0, 3}, {2})),
                 "label 3 of sample 1 is outside [0, 3)");
+  const Tensor labels = Tensor::from(std::vector<int32_t>{0, -1}, {2});
+  REQUIRE_ERROR(add_score(Tensor::from(Values{0, 0}, {2}), make({2, 3}), labels),
+                "label -1 of sample 1 is outside [0, 3)");
+  REQUIRE_ERROR(add_score(make({2}), make({2, 3}), labels), "expected score f64 [2]");
 }
 
 }  // namespace accrue::test

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/backend.h"
+
+namespace accrue {
+
+// Rows whose losses are summed by one thread of the CPU, or by one block of CUDA: about 16384
+// elements, but enough rows for each warp of a block to have one. A function of the shape alone, so
+// that the loss depends neither on the number of threads nor on the device's size.
+constexpr int64_t rows_per_block(int64_t C) { return std::max<int64_t>(16384 / C, 32); }
+
+// -log softmax(row)[label], from what row_softmax found.
+template <class T>
+struct RowSoftmax {
+  T maximum;
+  T sum;  // of exp(x - maximum)
+
+  HOST_DEVICE T loss(T x_label) const { return std::log(sum) + maximum - x_label; }
+  HOST_DEVICE T probability(T x) const { return std::exp(x - maximum) / sum; }
+};
+
+// Whether entry c of a row keeps entry `label` from being the largest, the first of equals. A NaN
+// always does.
+template <class T>
+HOST_DEVICE bool outdoes(T x, T x_label, int64_t c, int64_t label) {
+  return c < label ? !(x < x_label) : c > label && !(x <= x_label);
+}
+
+}  // namespace accrue

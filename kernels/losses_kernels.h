@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace accrue {
+
+// Elements summed by one thread of the CPU, or by one block of CUDA: fixed, so that the loss
+// depends neither on the number of threads nor on the device's size.
+inline constexpr int64_t loss_block = 16384;
+
+}  // namespace accrue

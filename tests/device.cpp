@@ -1,0 +1,41 @@
+#include "tests/device.h"
+
+// The runner, where the CUDA sources are built for it.
+#if __has_include(<simt.h>)
+#include <simt.h>
+#endif
+
+namespace accrue::test {
+namespace {
+
+Device under_test = Device::cpu;
+
+}  // namespace
+
+Device test_device() { return under_test; }
+void set_test_device(Device device) { under_test = device; }
+
+Tensor on_host(const Tensor& x) { return x.device() == Device::cpu ? x : x.to(Device::cpu); }
+
+std::vector<double> to_doubles(const Tensor& x) {
+  const Tensor host = on_host(x);
+  return dispatch_floating(host.dtype(), [&]<class T>() {
+    const auto span = host.span<T>();
+    return std::vector<double>(span.begin(), span.end());
+  });
+}
+
+#if __has_include(<simt.h>)
+bool on_runner() { return under_test == Device::cuda; }
+void set_thread_order(int order) { simt::set_seed(static_cast<uint64_t>(order) + 1); }
+#else
+bool on_runner() { return false; }
+void set_thread_order(int) {}
+#endif
+
+int thread_orders() {
+  if (on_runner()) return 3;
+  return under_test == Device::cuda ? 2 : 1;
+}
+
+}  // namespace accrue::test

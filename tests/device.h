@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace accrue::test {
+
+// The device under test: accrue_tests --device cpu|cuda.
+Device test_device();
+void set_test_device(Device device);
+
+// Whether it is the runner's: CUDA kernels on the host, hundreds of times slower than a GPU.
+bool on_runner();
+
+// x itself if it is on the cpu, else a copy that is.
+Tensor on_host(const Tensor& x);
+// The elements of a floating tensor on any device but a meta one. Exact.
+std::vector<double> to_doubles(const Tensor& x);
+
+// How often a kernel is to be repeated, each time with set_thread_order(0), (1), ..., to be trusted
+// with having no race: on the runner in several orders of the threads, on a GPU in those that
+// happen, and on the cpu, whose kernels own what they write, once.
+int thread_orders();
+void set_thread_order(int order);
+
+}  // namespace accrue::test
