@@ -69,7 +69,7 @@ int64_t total_steps(const TrainOptions& options, Batches batches, int64_t sample
 
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
   const NoGrad no_grad;
-  Tensor sums;  // where the model is, and read once: the device never waits for the host
+  Tensor sums;  // on the model's device, read once: the host waits for the device at the end only
   for (int64_t begin = 0; begin < data.size(); begin += micro_batch) {
     const int64_t end = std::min(data.size(), begin + micro_batch);
     const Samples part = gather(data, begin, end);
@@ -79,7 +79,7 @@ Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch) {
   }
   check(sums.defined(), "the data set {} is empty: there is nothing to evaluate", data.name);
   const Tensor host = sums.to(Device::cpu);
-  const auto [loss, correct] = std::pair(host.span<double>()[0], host.span<double>()[1]);
+  const double loss = host.span<double>()[0], correct = host.span<double>()[1];
   return {loss / double(data.size()), static_cast<int64_t>(correct), data.size()};
 }
 
