@@ -21,4 +21,17 @@ struct BenchMemoryOptions {
 void add_memory_bench_options(CLI::App& command, TrainOptions& options, BenchMemoryOptions& bench);
 void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench);
 
+// `accrue bench kernels`: accumulation, loss scaling and the optimizers' steps, each from the way
+// everybody writes it first to the shipped kernel (apps/study/), in turns with a copy. Throws Error
+// if a result is wrong.
+struct BenchKernelsOptions {
+  std::string model;  // whose parameters; empty: `size` bytes of layers of 1024 x 1024
+  std::string size;   // empty: what no cache holds
+  int64_t micro_batch = 32;
+  double seconds = 5;
+};
+void add_kernels_bench_options(CLI::App& command, TrainOptions& options,
+                               BenchKernelsOptions& bench);
+void bench_kernels(const TrainOptions& options, const BenchKernelsOptions& bench);
+
 }  // namespace accrue::app

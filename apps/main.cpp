@@ -53,6 +53,12 @@ int run(int argc, char** argv) {
   add_memory_bench_options(*bench_memory_command, options, memory);
   bench_memory_command->final_callback([&] { bench_memory(options, memory); });
 
+  BenchKernelsOptions kernels;
+  CLI::App* bench_kernels_command =
+      bench->add_subcommand("kernels", "Accumulation and steps, from naive to shipped");
+  add_kernels_bench_options(*bench_kernels_command, options, kernels);
+  bench_kernels_command->final_callback([&] { bench_kernels(options, kernels); });
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -106,19 +106,23 @@ void add_model_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--seed", o.seed, "Seed of weights, order and dropout")
       ->capture_default_str()
       ->group("Model and data");
-  add_choice(command, "--device", o.device, device_names(),
-             "Where to compute; auto: cuda where it can be used, else cpu")
-      ->group("Machine");
+  add_device_options(command, o);
   add_choice(command, "--cuda-graphs", o.cuda_graphs, graphs_names(),
              "Record micro-steps and steps once and replay them; the same bits either way")
-      ->group("Machine");
-  command.add_option("--threads", o.threads, "Threads; 0 takes all of the machine's")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
       ->group("Machine");
   command
       .add_option("--memory-limit", o.memory_limit, "Refuse to use more, as a smaller card would")
       ->type_name("64MiB")
+      ->group("Machine");
+}
+
+void add_device_options(CLI::App& command, TrainOptions& o) {
+  add_choice(command, "--device", o.device, device_names(),
+             "Where to compute; auto: cuda where it can be used, else cpu")
+      ->group("Machine");
+  command.add_option("--threads", o.threads, "Threads; 0 takes all of the machine's")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str()
       ->group("Machine");
 }
 

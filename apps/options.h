@@ -72,6 +72,8 @@ struct TrainOptions {
 
 // Declares the options of `accrue train` (and of whatever trains) on a subcommand.
 void add_model_options(CLI::App& command, TrainOptions& options);
+// --device and --threads alone, which add_model_options() declares, too.
+void add_device_options(CLI::App& command, TrainOptions& options);
 void add_batch_options(CLI::App& command, TrainOptions& options);
 void add_strategy_option(CLI::App& command, TrainOptions& options);
 void add_optimizer_kind_option(CLI::App& command, TrainOptions& options);

@@ -37,6 +37,17 @@ void* allocate_segment(size_t bytes) {
   return segment;
 }
 
+cudaEvent_t make_event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check_call(cudaEventCreateWithFlags(&event, flags), "make an event");
+  return event;
+}
+
+void record_event(void* event) {
+  check_call(cudaEventRecord(static_cast<cudaEvent_t>(event), context().stream()),
+             "record an event");
+}
+
 void free_segment(void* segment) {
   const RelaxedCapture relaxed;
   cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
@@ -181,18 +192,11 @@ void enqueue_copy_to_device(void* to, const void* host, size_t bytes) {
   copy_to_device(to, host, bytes);
 }
 
-Event::Event() {
-  cudaEvent_t event;
-  check_call(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
-  event_ = event;
-}
+Event::Event() : event_(make_event(cudaEventDisableTiming)) {}
 
 Event::~Event() { cudaEventDestroy(static_cast<cudaEvent_t>(event_)); }
 
-void Event::record() {
-  check_call(cudaEventRecord(static_cast<cudaEvent_t>(event_), context().stream()),
-             "record an event");
-}
+void Event::record() { record_event(event_); }
 
 bool Event::reached() const {
   const cudaError_t status = cudaEventQuery(static_cast<cudaEvent_t>(event_));
@@ -203,6 +207,26 @@ bool Event::reached() const {
 
 void Event::wait() const {
   check_call(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait for an event");
+}
+
+Stopwatch::Stopwatch()
+    : start_(make_event(cudaEventDefault)), stop_(make_event(cudaEventDefault)) {}
+
+Stopwatch::~Stopwatch() {
+  cudaEventDestroy(static_cast<cudaEvent_t>(start_));
+  cudaEventDestroy(static_cast<cudaEvent_t>(stop_));
+}
+
+void Stopwatch::start() { record_event(start_); }
+void Stopwatch::stop() { record_event(stop_); }
+
+double Stopwatch::seconds() const {
+  float ms = 0;
+  check_call(cudaEventSynchronize(static_cast<cudaEvent_t>(stop_)), "wait for an event");
+  check_call(
+      cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(start_), static_cast<cudaEvent_t>(stop_)),
+      "tell the time between two events");
+  return ms * 1e-3;
 }
 
 Graph::Graph(const std::function<void()>& work) {

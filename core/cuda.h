@@ -76,6 +76,22 @@ class Event {
   void* event_ = nullptr;  // cudaEvent_t
 };
 
+// The device's own time for what is enqueued between start() and stop().
+class Stopwatch {
+ public:
+  Stopwatch();
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  void start();
+  void stop();
+  // Waits until stop() is reached.
+  double seconds() const;
+
+ private:
+  void *start_ = nullptr, *stop_ = nullptr;  // cudaEvent_t
+};
+
 // Work recorded once and replayed at the cost of a single launch.
 class Graph {
  public:

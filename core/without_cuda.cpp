@@ -38,6 +38,11 @@ Event::~Event() = default;
 void Event::record() {}
 bool Event::reached() const { return true; }
 void Event::wait() const {}
+Stopwatch::Stopwatch() = default;
+Stopwatch::~Stopwatch() = default;
+void Stopwatch::start() {}
+void Stopwatch::stop() {}
+double Stopwatch::seconds() const { return 0; }
 Graph::Graph(const std::function<void()>&) {}
 Graph::~Graph() = default;
 void Graph::launch() const {}

@@ -1,7 +1,6 @@
 #include "kernels/linear.h"
 
 #include "kernels/formulas.h"
-#include "kernels/gemm.h"
 
 namespace accrue {
 namespace cpu {
@@ -70,6 +69,11 @@ Tensor matmul_workspace(Device device) {
 
 }  // namespace
 
+void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
+  const Device device = c.grad.device;
+  launch<cpu::matmul, cuda::matmul>(device, c, a, b, a_op, b_op, matmul_workspace(device).view());
+}
+
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
   check_same("linear", {&x, &w, b.defined() ? &b : &w});
   check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.size(1) == w.size(1),
@@ -90,14 +94,12 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation acti
              launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
            y.reset();
            if (auto dw = claim_grad(dw_edge))
-             launch<cpu::matmul, cuda::matmul>(device, *dw, dy.view(), x.view(), Transpose::yes,
-                                               Transpose::no, matmul_workspace(device).view());
+             multiply(*dw, dy.view(), x.view(), Transpose::yes, Transpose::no);
            x.reset();
            if (auto db = claim_grad(db_edge))
              launch<cpu::bias_backward, cuda::bias_backward>(device, *db, dy.view());
            if (auto dx = claim_grad(dx_edge))
-             launch<cpu::matmul, cuda::matmul>(device, *dx, dy.view(), w.view(), Transpose::no,
-                                               Transpose::no, matmul_workspace(device).view());
+             multiply(*dx, dy.view(), w.view(), Transpose::no, Transpose::no);
          });
   return y;
 }
@@ -107,19 +109,14 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   check(a.shape().rank() == 2 && b.shape().rank() == 2 && a.size(1) == b.size(0),
         "[matmul] a {} and b {}: expected a [M, K] and b [K, N]", a.shape(), b.shape());
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, a.dtype(), a.device());
-  launch<cpu::matmul, cuda::matmul>(c.device(), GradTarget{c.view(), 0}, a.view(), b.view(),
-                                    Transpose::no, Transpose::no,
-                                    matmul_workspace(c.device()).view());
+  multiply({c.view(), 0}, a.view(), b.view(), Transpose::no, Transpose::no);
   const Edge da_edge = a, db_edge = b;
   record("matmul", c, {da_edge, db_edge}, [=, a = a.detach(), b = b.detach()](Tensor& dc) mutable {
-    const Device device = dc.device();
     if (auto da = claim_grad(da_edge))
-      launch<cpu::matmul, cuda::matmul>(device, *da, dc.view(), b.view(), Transpose::no,
-                                        Transpose::yes, matmul_workspace(device).view());
+      multiply(*da, dc.view(), b.view(), Transpose::no, Transpose::yes);
     b.reset();
     if (auto db = claim_grad(db_edge))
-      launch<cpu::matmul, cuda::matmul>(device, *db, a.view(), dc.view(), Transpose::yes,
-                                        Transpose::no, matmul_workspace(device).view());
+      multiply(*db, a.view(), dc.view(), Transpose::yes, Transpose::no);
   });
   return c;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-#include "core/tensor.h"
+#include "core/autograd.h"
 #include "kernels/activation.h"
+#include "kernels/gemm.h"
 
 namespace accrue {
 
@@ -19,5 +20,9 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
 // Backward: da = dc b^T, db = a^T dc. Keeps a and b.
 // Throws Error unless both have two dimensions and the inner sizes agree.
 Tensor matmul(const Tensor& a, const Tensor& b);
+
+// c = op(a) op(b) + beta * c for two-dimensional views that agree, which is what all of the above
+// is made of. Not differentiable.
+void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op);
 
 }  // namespace accrue
