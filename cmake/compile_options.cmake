@@ -15,6 +15,11 @@ if(ACCRUE_CUDA)
   # 1675: nvcc does not know GCC's pragma for unrolling.
   target_compile_options(accrue_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-DFMT_USE_CONSTEXPR=1;-diag-suppress=1675>")
+  if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    # CMake 3.25 does not know that nvcc 12 has C++20.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 endif()

@@ -1,111 +1,66 @@
 #include "kernels/norm.h"
 
-#include <cmath>
-
-#include "kernels/backend.h"
+#include "kernels/norm_kernels.h"
 #include "kernels/reduce.h"
 
 namespace accrue {
-namespace {
-
-// x as [N, C, S], and which of its elements are normalised together: K consecutive channels, of
-// one n or of all. A group is `runs()` runs of K * S elements that lie C * S apart.
-struct Grouping {
-  enum class Over { sample, batch };
-  int64_t N, C, S, K;
-  Over over;
-
-  int64_t per_sample() const { return C / K; }
-  int64_t count() const { return over == Over::batch ? per_sample() : N * per_sample(); }
-  int64_t runs() const { return over == Over::batch ? N : 1; }
-  int64_t elements() const { return runs() * K * S; }
-  int64_t group_of(int64_t n, int64_t c) const {
-    return over == Over::batch ? c / K : n * per_sample() + c / K;
-  }
-
-  // Calls body(first element, number of elements) for each run of a group.
-  template <class Body>
-  void for_each_run(int64_t group, Body&& body) const {
-    for (int64_t r = 0; r < runs(); ++r) body(group * K * S + r * C * S, K * S);
-  }
-
-  // Calls body(first element, number of elements, c, step) for pieces of a group in which element
-  // j has channel c + j * step. The step is a constant, so that either loop over j vectorises.
-  template <class Body>
-  void for_each_piece(int64_t group, Body&& body) const {
-    const int64_t channel = group % per_sample() * K;
-    for_each_run(group, [&](int64_t first, int64_t size) {
-      if (S == 1) body(first, size, channel, std::integral_constant<int64_t, 1>{});
-      else
-        for (int64_t k = 0; k < K; ++k)
-          body(first + k * S, S, channel + k, std::integral_constant<int64_t, 0>{});
-    });
-  }
-};
-
-enum class Source { batch, constant };
-
-}  // namespace
-
 namespace cpu {
 
-// How each group is normalised. With constant statistics, mean and rstd do not depend on x.
-struct Normalization {
-  Grouping at;
-  View mean, rstd;
-  Source source;
-};
+// Calls body(first element, number of elements) for each run of a group.
+template <class Body>
+void for_each_run(const Grouping& at, int64_t group, Body&& body) {
+  const int64_t size = at.K * at.S;
+  for (int64_t r = 0; r < at.runs(); ++r) body(group * size + r * at.C * at.S, size);
+}
 
-// gamma or beta, or what stands for it where it is undefined.
-template <class T>
-struct PerChannel {
-  const T* values;
-  T otherwise;
+// Calls body(first element, number of elements, c, step) for pieces of a group in which element
+// j has channel c + j * step. The step is a constant, so that either loop over j vectorises.
+template <class Body>
+void for_each_piece(const Grouping& at, int64_t group, Body&& body) {
+  const int64_t channel = group % at.per_sample() * at.K;
+  for_each_run(at, group, [&](int64_t first, int64_t size) {
+    if (at.S == 1) body(first, size, channel, std::integral_constant<int64_t, 1>{});
+    else
+      for (int64_t k = 0; k < at.K; ++k)
+        body(first + k * at.S, at.S, channel + k, std::integral_constant<int64_t, 0>{});
+  });
+}
 
-  PerChannel(View view, T otherwise)
-      : values(view.data ? view.as<T>() : nullptr), otherwise(otherwise) {}
-  T operator[](int64_t c) const { return values ? values[c] : otherwise; }
-};
-
-void group_moments(View mean, View var, View x, Grouping at) {
+// The moments of each group, and `running` moved towards them, with the unbiased variance.
+void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const double elements = static_cast<double>(at.elements());
     parallel_for(at.count(), at.elements(), [&](int64_t begin, int64_t end) {
       for (int64_t g = begin; g < end; ++g) {
         double sum = 0, squares = 0;
-        at.for_each_run(g, [&](int64_t first, int64_t size) {
+        for_each_run(at, g, [&](int64_t first, int64_t size) {
           const T* in = x.as<T>() + first;
           sum += sum_of<T>(size, [=](int64_t j) { return in[j]; });
         });
         const T center = static_cast<T>(sum / elements);
-        at.for_each_run(g, [&](int64_t first, int64_t size) {
+        for_each_run(at, g, [&](int64_t first, int64_t size) {
           const T* in = x.as<T>() + first;
           squares +=
               sum_of<T>(size, [=](int64_t j) { return (in[j] - center) * (in[j] - center); });
         });
         mean.as<T>()[g] = center;
-        var.as<T>()[g] = static_cast<T>(squares / elements);
+        rstd.as<T>()[g] = rstd_of(static_cast<T>(squares / elements), eps);
+        if (!running.mean.data) continue;
+        move_towards(center, running.mean.as<T>()[g], running.momentum);
+        move_towards(static_cast<T>(squares / (elements - 1)), running.var.as<T>()[g],
+                     running.momentum);
       }
     });
   });
 }
 
-// rstd = 1 / sqrt(var + eps), over var.
-void var_to_rstd(View var, double eps) {
-  dispatch_floating(var.dtype, [&]<class T>() {
-    T* v = var.as<T>();
-    for (int64_t g = 0; g < var.numel(); ++g)
-      v[g] = static_cast<T>(1 / std::sqrt(static_cast<double>(v[g]) + eps));
-  });
-}
-
-// running = (1 - momentum) * running + momentum * factor * value
-void move_running(View running, View value, double momentum, double factor) {
-  dispatch_floating(value.dtype, [&]<class T>() {
-    T* r = running.as<T>();
-    for (int64_t c = 0; c < value.numel(); ++c)
-      r[c] = static_cast<T>((1 - momentum) * static_cast<double>(r[c]) +
-                            momentum * factor * static_cast<double>(value.as<T>()[c]));
+// The moments that evaluation normalises by.
+void given_moments(View mean, View rstd, View given_mean, View given_var, double eps) {
+  dispatch_floating(mean.dtype, [&]<class T>() {
+    for (int64_t g = 0; g < mean.numel(); ++g) {
+      mean.as<T>()[g] = given_mean.as<T>()[g];
+      rstd.as<T>()[g] = rstd_of(given_var.as<T>()[g], eps);
+    }
   });
 }
 
@@ -114,12 +69,12 @@ void normalize(View y, View x, Normalization by, View gamma, View beta) {
     const PerChannel<T> weight(gamma, 1), bias(beta, 0);
     parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
       for (int64_t g = begin; g < end; ++g) {
-        const T mean = by.mean.as<T>()[g], rstd = by.rstd.as<T>()[g];
-        by.at.for_each_piece(g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+        const Standardized<T> standardized{by.mean.as<T>()[g], by.rstd.as<T>()[g]};
+        for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
           const T* in = x.as<T>() + first;
           T* out = y.as<T>() + first;
           for (int64_t j = 0; j < size; ++j)
-            out[j] = (in[j] - mean) * rstd * weight[c + j * step] + bias[c + j * step];
+            out[j] = standardized(in[j]) * weight[c + j * step] + bias[c + j * step];
         });
       }
     });
@@ -160,8 +115,8 @@ void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     channel_sums<T>(dgamma, by.at, [&](int64_t first, int64_t g) {
       const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
-      const T mean = by.mean.as<T>()[g], rstd = by.rstd.as<T>()[g];
-      return [=](int64_t j) { return d[j] * ((in[j] - mean) * rstd); };
+      const Standardized<T> standardized{by.mean.as<T>()[g], by.rstd.as<T>()[g]};
+      return [=](int64_t j) { return d[j] * standardized(in[j]); };
     });
   });
 }
@@ -181,22 +136,23 @@ void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma)
     const PerChannel<T> weight(gamma, 1);
     const double elements = static_cast<double>(by.at.elements());
     const auto group = [&](int64_t g, auto accumulate) {
-      const T mean = by.mean.as<T>()[g], rstd = by.rstd.as<T>()[g];
+      const Standardized<T> standardized{by.mean.as<T>()[g], by.rstd.as<T>()[g]};
       double sum = 0, product = 0;  // of gamma dy, and of gamma dy (x - mean)
       if (by.source == Source::batch)
-        by.at.for_each_piece(g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+        for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
           const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
           sum += sum_of<T>(size, [&](int64_t j) { return weight[c + j * step] * d[j]; });
-          product += sum_of<T>(
-              size, [&](int64_t j) { return weight[c + j * step] * d[j] * (in[j] - mean); });
+          product += sum_of<T>(size, [&](int64_t j) {
+            return weight[c + j * step] * d[j] * (in[j] - standardized.mean);
+          });
         });
       const T average = static_cast<T>(sum / elements);
-      const T slope = rstd * rstd * static_cast<T>(product / elements);
-      by.at.for_each_piece(g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+      const T slope = standardized.rstd * standardized.rstd * static_cast<T>(product / elements);
+      for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
         const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
         T* out = dx.grad.as<T>() + first;
         for (int64_t j = 0; j < size; ++j)
-          store(out[j], rstd * (weight[c + j * step] * d[j] - average - (in[j] - mean) * slope),
+          store(out[j], standardized.backward(in[j], weight[c + j * step] * d[j], average, slope),
                 accumulate);
       });
     };
@@ -213,12 +169,11 @@ void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma)
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::group_moments) group_moments;
-decltype(cpu::var_to_rstd) var_to_rstd;
+decltype(cpu::given_moments) given_moments;
 decltype(cpu::normalize) normalize;
 decltype(cpu::norm_gamma_backward) norm_gamma_backward;
 decltype(cpu::norm_beta_backward) norm_beta_backward;
 decltype(cpu::norm_backward) norm_backward;
-decltype(cpu::move_running) move_running;
 }  // namespace cuda
 
 namespace {
@@ -234,9 +189,9 @@ void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, c
           beta.shape(), x.shape(), C);
 }
 
-// Mean and variance of every group, measured or given.
+// Mean and 1 / sqrt(variance + eps) of every group, measured or given.
 struct Moments {
-  Tensor mean, var;
+  Tensor mean, rstd;
   Source source;
 
   static Moments empty(const Tensor& x, const Grouping& at, Source source) {
@@ -245,21 +200,21 @@ struct Moments {
   }
 };
 
-Moments measure(std::string_view op, const Tensor& x, const Grouping& at) {
+Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double eps,
+                const Running& running = {}) {
   check(at.elements() > 1, "[{}] x {} has groups of {} element(s): expected at least 2", op,
         x.shape(), at.elements());
   Moments moments = Moments::empty(x, at, Source::batch);
   launch<cpu::group_moments, cuda::group_moments>(x.device(), moments.mean.view(),
-                                                  moments.var.view(), x.view(), at);
+                                                  moments.rstd.view(), x.view(), at, eps, running);
   return moments;
 }
 
 Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                 const Grouping& at, const Moments& moments, double eps) {
+                 const Grouping& at, const Moments& moments) {
   const Device device = x.device();
-  launch<cpu::var_to_rstd, cuda::var_to_rstd>(device, moments.var.view(), eps);
-  const auto by = [=, mean = moments.mean, rstd = moments.var, source = moments.source] {
-    return cpu::Normalization{at, mean.view(), rstd.view(), source};
+  const auto by = [=] {
+    return Normalization{at, moments.mean.view(), moments.rstd.view(), moments.source};
   };
   Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
   launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
@@ -295,7 +250,7 @@ Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, co
         op, groups, C, x.shape());
   check_operands(op, x, gamma, beta, C);
   const Grouping at{x.size(0), C, S, C / groups, Grouping::Over::sample};
-  return normalize(op, x, gamma, beta, at, measure(op, x, at), eps);
+  return normalize(op, x, gamma, beta, at, measure(op, x, at, eps));
 }
 
 }  // namespace
@@ -306,7 +261,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   const int64_t C = x.size(-1);
   check_operands("layer_norm", x, gamma, beta, C);
   const Grouping at{x.numel() / C, C, 1, C, Grouping::Over::sample};
-  return normalize("layer_norm", x, gamma, beta, at, measure("layer_norm", x, at), eps);
+  return normalize("layer_norm", x, gamma, beta, at, measure("layer_norm", x, at, eps));
 }
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
@@ -330,17 +285,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   if (mode == NormMode::eval) {
     // Copies, because a later forward in train mode moves the running ones before backward.
     const Moments moments = Moments::empty(x, at, Source::constant);
-    moments.mean.copy_from(running.mean);
-    moments.var.copy_from(running.var);
-    return normalize("batch_norm", x, gamma, beta, at, moments, eps);
+    launch<cpu::given_moments, cuda::given_moments>(x.device(), moments.mean.view(),
+                                                    moments.rstd.view(), running.mean.view(),
+                                                    running.var.view(), eps);
+    return normalize("batch_norm", x, gamma, beta, at, moments);
   }
-  const Moments moments = measure("batch_norm", x, at);
-  const double elements = static_cast<double>(at.elements());
-  launch<cpu::move_running, cuda::move_running>(x.device(), running.mean.view(),
-                                                moments.mean.view(), running.momentum, 1.0);
-  launch<cpu::move_running, cuda::move_running>(x.device(), running.var.view(), moments.var.view(),
-                                                running.momentum, elements / (elements - 1));
-  return normalize("batch_norm", x, gamma, beta, at, moments, eps);
+  const Running moved{running.mean.view(), running.var.view(), running.momentum};
+  return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved));
 }
 
 }  // namespace accrue

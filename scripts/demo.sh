@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained network: sets up, builds, finds data, trains by accumulation.
+# From a fresh clone to a trained network: sets up, builds, finds data, trains by accumulation; on
+# the GPU where there is one and a CUDA compiler.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
+# shellcheck source=scripts/machine.sh
+source "$root/scripts/machine.sh"
 
 usage() {
   cat <<END
@@ -44,15 +47,21 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-build() {
-  local launcher=()
-  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-  cd "$root" && cmake --preset release "${launcher[@]}" >/dev/null &&
-    cmake --build --preset release --target apps/accrue
-}
+# build PRESET OPTIONS...: the program; subshell, because of the working directory.
+build() (
+  cd "$root"
+  mapfile -t launchers < <(ccache_options)
+  cmake --preset "$@" "${launchers[@]}" >/dev/null && cmake --build --preset "$1" --target accrue
+)
 
 if $setup; then "$root/scripts/setup.sh"; fi
-(build) || fail "the build failed"
+preset=release
+if have_nvcc && have_gpu; then
+  if build cuda -DCMAKE_CUDA_ARCHITECTURES=native; then preset=cuda
+  else echo "demo: the CUDA build failed (its messages are above): going on without the GPU" >&2
+  fi
+fi
+[[ $preset == cuda ]] || build release || fail "the build failed"
 
 if $digits; then
   data=digits
@@ -66,7 +75,7 @@ else
     "training on the built-in digits"
 fi
 
-command=("$root/build/release/apps/accrue" train --model mlp --data "$data"
+command=("$root/build/$preset/apps/accrue" train --model mlp --data "$data"
          --micro-batch 16 --accum 4 --schedule cosine --epochs "$epochs" "${steps[@]}" "$@")
 echo "demo: ${command[*]}"
 exec "${command[@]}"

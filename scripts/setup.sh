@@ -4,7 +4,7 @@ set -euo pipefail
 
 readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
-                             catch2)
+                             catch2 libboost-context-dev)
 # Without these the build goes on: slower, or with one check less.
 readonly optional_libraries=(libdnnl-dev)
 

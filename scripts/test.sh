@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every check of accrue, as CI runs them: format, include directions, the tests as built for use
-# and under the sanitizers, and the demo.
+# and under the sanitizers (the CUDA kernels too, on the host), a build by nvcc, and the demo.
 # shellcheck disable=SC2317  # step calls the checks by name
 set -uo pipefail
 
@@ -8,22 +8,26 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 root=$PWD
 readonly root
 readonly format_version=14
+# shellcheck source=scripts/machine.sh
+source scripts/machine.sh
 
 usage() {
   cat <<END
 Usage: scripts/test.sh [options]
 Sets up, builds with warnings as errors and runs every check; exits with 1 if one fails.
   --no-setup  install no packages
-  --no-asan   leave out the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+  --no-simt   leave out the tests under the sanitizers, with the CUDA kernels run on the host
+  --no-cuda   leave out the build by nvcc (which is left out where there is no nvcc)
   --no-demo   leave out the demo
 END
 }
 
-setup=true asan=true demo=true
+setup=true simt=true cuda=true demo=true
 for argument in "$@"; do
   case $argument in
     --no-setup) setup=false ;;
-    --no-asan) asan=false ;;
+    --no-simt) simt=false ;;
+    --no-cuda) cuda=false ;;
     --no-demo) demo=false ;;
     -h | --help) usage; exit ;;
     *) usage >&2; echo "test: error: unknown option '$argument'" >&2; exit 2 ;;
@@ -35,23 +39,29 @@ failures=() skips=()
 heading() { printf '\n=== %s\n' "$1"; }
 skip() { heading "SKIPPED: $1"; skipped=$((skipped + 1)); skips+=("$1"); }
 
+times=()
+took() { times+=("$(printf '%5d s  %s' $((SECONDS - $2)) "$1")"); echo "--- ${times[-1]}"; }
+
 # step NAME COMMAND...: one check. True if it passed.
 step() {
-  local name=$1
+  local name=$1 start=$SECONDS
   shift
   heading "$name"
   if "$@" </dev/null; then
     passed=$((passed + 1))
+    took "$name" "$start"
   else
     heading "FAILED: $name"
     failed=$((failed + 1))
     failures+=("$name")
+    took "$name" "$start"
     return 1
   fi
 }
 
 finish() {
   heading summary
+  printf '%s\n' "${times[@]}"
   [[ ${#skips[@]} -eq 0 ]] || printf 'skipped: %s\n' "${skips[@]}"
   [[ ${#failures[@]} -eq 0 ]] || printf 'failed: %s\n' "${failures[@]}"
   printf '%d passed, %d failed, %d skipped (%d s)\n' "$passed" "$failed" "$skipped" "$SECONDS"
@@ -78,41 +88,55 @@ clang_format() {
 
 check_format() { tracked_sources | xargs -0 "$1" --dry-run -Werror; }
 
+# build FOLDER PRESET OPTIONS...
 build() {
-  local preset=$1 launcher=()
-  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-  cmake --preset "$preset" -DACCRUE_WERROR=ON -DACCRUE_TESTS=ON "${launcher[@]}" >/dev/null &&
-    cmake --build --preset "$preset" --parallel "$(nproc)"
+  local folder=$1 launchers
+  mapfile -t launchers < <(ccache_options)
+  cmake -B "$folder" --preset "${@:2}" -DACCRUE_WERROR=ON -DACCRUE_TESTS=ON "${launchers[@]}" \
+    >/dev/null && cmake --build "$folder" --parallel "$(nproc)"
 }
 
 # The number of tests with this attribute of a JUnit report: tests, failures, disabled, skipped.
 count_of() { sed -n "s/^.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
 
-# ctest's tests count one by one; one at a time, because each uses every core.
+# run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one, and run one at a
+# time unless said otherwise, because each uses every core.
 run_tests() {
-  local preset=$1 report=$root/build/$1/junit.xml status=0 tests failures_here skipped_here
-  heading "tests ($preset)"
+  local name="tests ($1)" folder=$2 report=$root/$2/junit.xml start=$SECONDS status=0
+  local tests failures_here skipped_here
+  heading "$name"
   rm -f "$report"
-  ctest --preset "$preset" --no-tests=error --timeout 1200 --output-junit "$report" </dev/null ||
-    status=1
+  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout 900 \
+    --output-junit "$report" "${@:3}" </dev/null || status=1
+  took "$name" "$start"
   if [[ ! -s $report ]]; then
     failed=$((failed + 1))
-    failures+=("tests ($preset): ctest wrote no report")
+    failures+=("$name: ctest wrote no report")
     return
   fi
   tests=$(count_of "$report" tests)
   failures_here=$(count_of "$report" failures)
   skipped_here=$(($(count_of "$report" skipped) + $(count_of "$report" disabled)))
   if [[ $status -ne 0 && $failures_here -eq 0 ]]; then failures_here=1; fi
-  [[ $failures_here -eq 0 ]] || failures+=("$failures_here of the tests ($preset)")
-  [[ $skipped_here -eq 0 ]] || skips+=("$skipped_here of the tests ($preset)")
+  [[ $failures_here -eq 0 ]] || failures+=("$failures_here of the $name")
+  [[ $skipped_here -eq 0 ]] || skips+=("$skipped_here of the $name")
   passed=$((passed + tests - failures_here - skipped_here))
   failed=$((failed + failures_here))
   skipped=$((skipped + skipped_here))
 }
 
-build_and_test() {
-  if step "build ($1)" build "$1"; then run_tests "$1"; else skip "tests ($1): no build"; fi
+# device_tests_are STATUS FOLDER: a test on a device that is not there would pass by doing nothing,
+# so ctest's report must call every one of them this: run, or notrun (which is skipped).
+device_tests_are() {
+  local tests
+  tests=$(grep -o '<testcase name="[^"]*-cuda".*status="[a-z]*"' "$2/junit.xml") || {
+    echo "test: error: $2 has no tests on Device::cuda (named *-cuda)" >&2
+    return 1
+  }
+  if grep --invert-match "status=\"$1\"" <<<"$tests"; then
+    echo "test: error: the tests above should be: $1" >&2
+    return 1
+  fi
 }
 
 run_demo() (
@@ -133,13 +157,38 @@ else
   skip "format: it is defined by clang-format $format_version, which is not here"
 fi
 step "include directions" python3 scripts/check_includes.py
-build_and_test release
-if $asan; then
+if step "build (release)" build build/release release; then
+  run_tests release build/release
+else
+  skip "tests (release): no build"
+fi
+
+if ! $simt; then
+  skip "tests (simt): left out by --no-simt"
+elif step "build (simt)" build build/simt simt; then
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=print_stacktrace=1
-  build_and_test asan
+  run_tests "simt, CPU" build/simt --exclude-regex '-cuda$'
+  # The runner is one thread.
+  run_tests "simt, CUDA" build/simt --tests-regex '-cuda$' --parallel "$(nproc)"
+  step "simt: the CUDA tests ran" device_tests_are run build/simt
 else
-  skip "tests (asan): left out by --no-asan"
+  skip "tests (simt): no build"
+fi
+
+# Without a GPU the one architecture is enough to see that nvcc takes the sources.
+architecture=90-real expected=notrun
+if have_gpu; then architecture=native expected=run; fi
+folder=build/cuda-$architecture
+if ! $cuda; then
+  skip "build (cuda): left out by --no-cuda"
+elif ! have_nvcc; then
+  skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
+elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture"; then
+  run_tests cuda "$folder" --tests-regex '^cli$|-cuda$'
+  step "cuda: the tests on a GPU are $expected" device_tests_are "$expected" "$folder"
+else
+  skip "tests (cuda): no build"
 fi
 if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
 finish

@@ -192,7 +192,7 @@ TEST_CASE("the shape of a data set charges the meta ledger the same", "[data]") 
   write_mnist(directory, "");
   const Usage before = ledger(Device::cpu).current();
   const Dataset set = load_mnist(directory.path(), Split::train);
-  const Dataset shape = set.on_meta();
+  const Dataset shape = set.to(Device::meta);
   const size_t measured = ledger(Device::cpu).current()[Category::data] - before[Category::data];
   REQUIRE(measured > 0);
   REQUIRE(ledger(Device::meta).current()[Category::data] == measured);

@@ -141,7 +141,7 @@ TEST_CASE("bad loader options are refused", "[data]") {
   REQUIRE_ERROR(load(0, 1), "effective batch of 0 cannot be made of micro-batches of 1");
   REQUIRE_ERROR(load(16, 32), "effective batch of 16 cannot be made of micro-batches of 32");
   REQUIRE_ERROR(load(101, 1), "more than the 100 samples of data set 'counting'");
-  REQUIRE_ERROR(Loader(data.on_meta(), {}), "is on the meta device");
+  REQUIRE_ERROR(Loader(data.to(Device::meta), {}), "is on the meta device");
 }
 
 TEST_CASE("without prefetching the loader yields the same", "[data]") {
@@ -184,7 +184,7 @@ TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
 TEST_CASE("the loader takes the same memory on meta, and none that grows", "[data]") {
   const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   const Dataset data = make_digits(Split::test);
-  const Dataset shape = data.on_meta();
+  const Dataset shape = data.to(Device::meta);
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const int64_t m : {1, 7, 64}) {
       const auto bytes_for = [&](const Dataset& set, Device device) {
@@ -225,7 +225,7 @@ TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
   Samples out = gather(data, 0, 2);
   REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{200}), "sample 200 is not in data set");
   REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{0, 1, 2}), "3 samples do not fit");
-  REQUIRE(gather(data.on_meta(), 0, 3).images.shape() == Shape{3, 1, 1, 1});
+  REQUIRE(gather(data.to(Device::meta), 0, 3).images.shape() == Shape{3, 1, 1, 1});
 }
 
 }  // namespace accrue::test

@@ -66,7 +66,7 @@ template <class Algo>
 std::optional<size_t> workspace_bytes(const Problem& p, Algo algo) {
   const auto& c = choices(algo);
   if (algo == c.fastest) return 0;
-  if (algo == c.roomy) return p.column_bytes();
+  if (algo == c.roomy) return c.frugal_bytes + p.column_bytes();
   if (algo == c.frugal) return c.frugal_bytes;
   return std::nullopt;
 }

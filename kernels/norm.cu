@@ -1,0 +1,361 @@
+#include "kernels/elementwise.cuh"
+#include "kernels/norm_kernels.h"
+#include "kernels/reduce.cuh"
+
+namespace accrue::cuda {
+namespace {
+
+// A group up to small_group elements is worked on by a warp, of which eight make a block; a larger
+// one by a whole block, a large one because batch norm has few groups.
+constexpr int64_t small_group = 1024;
+constexpr int large_team = 512;
+// Columns of [N, C] that are summed side by side: 32 bytes of float, the least that a memory access
+// fetches.
+constexpr int side_by_side = 8;
+
+// x as [N, G, K, S] of vectors: G groups of K channels to a sample. A vector is neighbouring
+// elements of one channel, or with S = 1 of neighbouring channels of one group.
+struct Layout {
+  int64_t N, G, K, S;
+  int channels;  // in a vector
+  Grouping::Over over;
+
+  Layout(const Grouping& at, int width)
+      : N(at.N),
+        G(at.per_sample()),
+        K(at.K),
+        S(at.S),
+        channels(at.S == 1 ? width : 1),
+        over(at.over) {
+    (at.S == 1 ? K : S) /= width;
+  }
+
+  __device__ int64_t group_of(int64_t n, int64_t g) const {
+    return over == Grouping::Over::batch ? g : n * G + g;
+  }
+};
+
+// Digits of a vector's number in such a layout. A thread goes from vector to vector by adding the
+// digits of its stride, because divisions would cost more than the arithmetic on the elements.
+struct Place {
+  int64_t n, g, k, s;
+
+  __device__ Place(int64_t i, int64_t G, int64_t K, int64_t S)
+      : n(i / S / K / G), g(i / S / K % G), k(i / S % K), s(i % S) {}
+
+  __device__ void advance(const Place& by, int64_t G, int64_t K, int64_t S) {
+    n += by.n, g += by.g, k += by.k, s += by.s;
+    if (s >= S) s -= S, ++k;
+    if (k >= K) k -= K, ++g;
+    if (g >= G) g -= G, ++n;
+  }
+};
+
+// Calls body(vector, first channel) for those vectors of a group that a member of its team has:
+// every `team`-th, so that a warp's accesses are contiguous within a channel.
+template <int team, class Body>
+__device__ void for_each_vector(const Layout& in, int64_t group, Body body) {
+  const bool over_batch = in.over == Grouping::Over::batch;
+  const int64_t size = (over_batch ? in.N : 1) * in.K * in.S, first = group * in.K * in.S;
+  const int64_t channel = group % in.G * in.K;
+  const Place step(team, 1, in.K, in.S);
+  const int64_t rank = threadIdx.x % team;
+  Place at(rank, 1, in.K, in.S);
+  for (int64_t i = rank; i < size; i += team, at.advance(step, 1, in.K, in.S))
+    body(first + (at.n * in.G * in.K + at.k) * in.S + at.s, (channel + at.k) * in.channels);
+}
+
+// Every thread of the team must call it.
+template <int team, class T>
+__device__ T team_sum(T value) {
+  if constexpr (team == warp_threads) return warp_sum(value);
+  else return block_sum<team>(value);
+}
+
+template <int team>
+__device__ int64_t first_group() {
+  return first_item() / team;
+}
+template <int team>
+__device__ int64_t group_stride() {
+  return item_stride() / team;
+}
+
+template <class T>
+struct RunningPointers {
+  T *mean, *var;
+  double momentum;
+};
+
+// A team per group. The second read, of squares around the mean, finds the group in the cache.
+template <int team, int width, class T>
+__global__ void __launch_bounds__(large_team, 1)
+    moments_kernel(T* mean, T* rstd, const T* x, Layout in, int64_t groups, int64_t elements,
+                   double eps, RunningPointers<T> running) {
+  const auto* vectors = reinterpret_cast<const Vector<T, width>*>(x);
+  for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
+    ThreadSum<T> sum, squares;
+    for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
+      T of_vector = 0;
+      for (const T value : vectors[v].values) of_vector += value;
+      sum.add(of_vector);
+    });
+    const T center = team_sum<team>(sum.value()) / static_cast<T>(elements);
+    for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
+      T of_vector = 0;
+      for (const T value : vectors[v].values) of_vector += (value - center) * (value - center);
+      squares.add(of_vector);
+    });
+    const T deviations = team_sum<team>(squares.value());
+    if (threadIdx.x % team != 0) continue;
+    mean[g] = center;
+    rstd[g] = rstd_of(deviations / static_cast<T>(elements), eps);
+    if (!running.mean) continue;
+    move_towards(center, running.mean[g], running.momentum);
+    move_towards(deviations / static_cast<T>(elements - 1), running.var[g], running.momentum);
+  }
+}
+
+// A thread per group.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    given_moments_kernel(T* mean, T* rstd, const T* given_mean, const T* given_var, int64_t groups,
+                         double eps) {
+  for (int64_t g = first_item(); g < groups; g += item_stride()) {
+    mean[g] = given_mean[g];
+    rstd[g] = rstd_of(given_var[g], eps);
+  }
+}
+
+// A thread has whole vectors, a grid apart. Groups play no part in the mapping: few large ones
+// would leave multiprocessors idle.
+template <int width, class T>
+__global__ void __launch_bounds__(block_threads)
+    normalize_kernel(T* y, const T* x, const T* mean, const T* rstd, PerChannel<T> gamma,
+                     PerChannel<T> beta, Layout in) {
+  const int64_t size = in.N * in.G * in.K * in.S;
+  const Place step(item_stride(), in.G, in.K, in.S);
+  Place at(first_item(), in.G, in.K, in.S);
+  for (int64_t v = first_item(); v < size; v += item_stride(), at.advance(step, in.G, in.K, in.S)) {
+    const int64_t g = in.group_of(at.n, at.g), c = (at.g * in.K + at.k) * in.channels;
+    const Standardized<T> standardized{mean[g], rstd[g]};
+    auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
+    for (int w = 0; w < width; ++w) {
+      T& value = values.values[w];
+      const int64_t channel = in.channels == 1 ? c : c + w;
+      value = standardized(value) * gamma[channel] + beta[channel];
+    }
+    reinterpret_cast<Vector<T, width>*>(y)[v] = values;
+  }
+}
+
+// A team per group: two sums, then dx, for which it finds the group in the cache. dx may be dy: a
+// group's sums are complete before its first element is written.
+template <int team, int width, bool accumulate, class T>
+__global__ void __launch_bounds__(large_team, 1)
+    norm_backward_kernel(T* dx, const T* dy, const T* x, const T* mean, const T* rstd,
+                         PerChannel<T> gamma, Layout in, int64_t groups, int64_t elements,
+                         Source source) {
+  using Values = Vector<T, width>;
+  const auto* dy_vectors = reinterpret_cast<const Values*>(dy);
+  const auto* x_vectors = reinterpret_cast<const Values*>(x);
+  const auto gamma_dy = [&](int64_t v, int64_t c) {
+    Values values = dy_vectors[v];
+    for (int w = 0; w < width; ++w) values.values[w] *= gamma[in.channels == 1 ? c : c + w];
+    return values;
+  };
+  for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
+    const Standardized<T> standardized{mean[g], rstd[g]};
+    T average = 0, slope = 0;
+    if (source == Source::batch) {
+      ThreadSum<T> sum, product;
+      for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
+        const Values d = gamma_dy(v, c), values = x_vectors[v];
+        T sum_of_vector = 0, product_of_vector = 0;
+        for (int w = 0; w < width; ++w) {
+          sum_of_vector += d.values[w];
+          product_of_vector += d.values[w] * (values.values[w] - standardized.mean);
+        }
+        sum.add(sum_of_vector);
+        product.add(product_of_vector);
+      });
+      average = team_sum<team>(sum.value()) / static_cast<T>(elements);
+      slope = standardized.rstd * standardized.rstd *
+              (team_sum<team>(product.value()) / static_cast<T>(elements));
+    }
+    for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
+      const Values d = gamma_dy(v, c), values = x_vectors[v];
+      auto& out = reinterpret_cast<Values*>(dx)[v];
+      Values result;
+      if constexpr (accumulate) result = out;
+      for (int w = 0; w < width; ++w)
+        store(result.values[w],
+              standardized.backward(values.values[w], d.values[w], average, slope),
+              std::bool_constant<accumulate>{});
+      out = result;
+    });
+  }
+}
+
+// What is summed over the elements of a channel for the gradient of beta, and of gamma: vector v,
+// which is in group g.
+template <class T>
+struct BetaTerm {
+  const T* dy;
+
+  template <int width>
+  __device__ T of_vector(int64_t v, int64_t) const {
+    T sum = 0;
+    for (const T d : reinterpret_cast<const Vector<T, width>*>(dy)[v].values) sum += d;
+    return sum;
+  }
+};
+template <class T>
+struct GammaTerm {
+  const T *dy, *x, *mean, *rstd;
+
+  template <int width>
+  __device__ T of_vector(int64_t v, int64_t g) const {
+    const Standardized<T> standardized{mean[g], rstd[g]};
+    const auto d = reinterpret_cast<const Vector<T, width>*>(dy)[v];
+    const auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
+    T sum = 0;
+    for (int w = 0; w < width; ++w) sum += d.values[w] * standardized(values.values[w]);
+    return sum;
+  }
+};
+
+// out[c] = sum of the terms of channel c + beta * out[c]: a block per channel; or, with `columns`,
+// per that many neighbouring channels, whose S is 1: a thread then has every (threads / columns)-th
+// sample of one of them, so that a warp reads whole runs of 32 bytes.
+template <int columns, int width, bool accumulate, class T, class Term>
+__global__ void __launch_bounds__(large_team, 1)
+    channel_sums_kernel(T* out, Term term, Grouping at) {
+  constexpr int members = large_team / columns;
+  const int64_t S = at.S / width, size = at.N * S, rank = threadIdx.x / columns;
+  for (int64_t first = int64_t{blockIdx.x} * columns; first < at.C;
+       first += int64_t{gridDim.x} * columns) {
+    const int64_t c = first + threadIdx.x % columns;
+    ThreadSum<T> sum;
+    if (c < at.C && size > 0) {
+      const Place step(members, 1, 1, S);
+      Place place(rank, 1, 1, S);
+      for (int64_t i = rank; i < size; i += members, place.advance(step, 1, 1, S))
+        sum.add(term.template of_vector<width>((place.n * at.C + c) * S + place.s,
+                                               at.group_of(place.n, c)));
+    }
+    const T total = block_sum<large_team, columns>(sum.value());
+    if (c < at.C && rank == 0) store(out[c], total, std::bool_constant<accumulate>{});
+  }
+}
+
+// Calls body with the elements of a vector: 16 bytes where groups (or channels, for `run` S) divide
+// into such vectors at these addresses, else one.
+template <class T, class Body>
+void with_width(int64_t run, std::initializer_list<const T*> addresses, Body&& body) {
+  constexpr int width = 16 / sizeof(T);
+  const bool fits = run % width == 0 && std::ranges::all_of(addresses, [](const T* address) {
+                      return is_aligned(address, 16);
+                    });
+  if (fits) body(std::integral_constant<int, width>{});
+  else body(std::integral_constant<int, 1>{});
+}
+
+// Consecutive elements of which vectors may be made without leaving a group, and with S > 1 a
+// channel.
+int64_t run_of(const Grouping& at) { return at.S == 1 ? at.K : at.S; }
+
+// Calls body with the threads that work on one group, and the grid for all.
+template <class Body>
+void with_team(const Grouping& at, Body&& body) {
+  if (at.elements() <= small_group) {
+    body(std::integral_constant<int, warp_threads>{}, grid_over(at.count() * warp_threads));
+  } else {
+    const int64_t most = int64_t{4} * context().multiprocessors();
+    const auto blocks = static_cast<unsigned>(std::min(at.count(), most));
+    body(std::integral_constant<int, large_team>{}, Grid{dim3(blocks), large_team});
+  }
+}
+
+template <class T, class Term>
+void channel_sums(GradTarget target, const Term& term, const Grouping& at,
+                  std::initializer_list<const T*> addresses) {
+  const auto launch_for = [&](auto columns, auto width) {
+    const auto blocks = static_cast<unsigned>((at.C + columns.value - 1) / columns.value);
+    with_beta(target.beta, [&](auto accumulate) {
+      enqueue({dim3(blocks), large_team},
+              channel_sums_kernel<columns.value, width.value, accumulate.value, T, Term>,
+              target.grad.as<T>(), term, at);
+    });
+  };
+  using One = std::integral_constant<int, 1>;
+  if (at.S == 1) launch_for(std::integral_constant<int, side_by_side>{}, One{});
+  else with_width<T>(at.S, addresses, [&](auto width) { launch_for(One{}, width); });
+}
+
+}  // namespace
+
+void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
+  if (at.count() == 0) return;
+  dispatch_floating(x.dtype, [&]<class T>() {
+    RunningPointers<T> moved{nullptr, nullptr, running.momentum};
+    if (running.mean.data) moved.mean = running.mean.as<T>(), moved.var = running.var.as<T>();
+    with_width<T>(run_of(at), {x.as<T>()}, [&](auto width) {
+      with_team(at, [&](auto team, const Grid& grid) {
+        enqueue(grid, moments_kernel<team.value, width.value, T>, mean.as<T>(), rstd.as<T>(),
+                x.as<const T>(), Layout(at, width.value), at.count(), at.elements(), eps, moved);
+      });
+    });
+  });
+}
+
+void given_moments(View mean, View rstd, View given_mean, View given_var, double eps) {
+  dispatch_floating(mean.dtype, [&]<class T>() {
+    enqueue(grid_over(mean.numel()), given_moments_kernel<T>, mean.as<T>(), rstd.as<T>(),
+            given_mean.as<const T>(), given_var.as<const T>(), mean.numel(), eps);
+  });
+}
+
+void normalize(View y, View x, Normalization by, View gamma, View beta) {
+  if (x.numel() == 0) return;
+  dispatch_floating(x.dtype, [&]<class T>() {
+    with_width<T>(run_of(by.at), {y.as<T>(), x.as<T>()}, [&](auto width) {
+      enqueue(grid_over(x.numel() / width.value), normalize_kernel<width.value, T>, y.as<T>(),
+              x.as<const T>(), by.mean.as<const T>(), by.rstd.as<const T>(),
+              PerChannel<T>(gamma, 1), PerChannel<T>(beta, 0), Layout(by.at, width.value));
+    });
+  });
+}
+
+void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
+  if (x.numel() == 0) return;
+  const Grouping& at = by.at;
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const auto addresses = {dx.grad.as<const T>(), dy.as<const T>(), x.as<const T>()};
+    with_width<T>(run_of(at), addresses, [&](auto width) {
+      with_team(at, [&](auto team, const Grid& grid) {
+        with_beta(dx.beta, [&](auto accumulate) {
+          enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
+                  dx.grad.as<T>(), dy.as<const T>(), x.as<const T>(), by.mean.as<const T>(),
+                  by.rstd.as<const T>(), PerChannel<T>(gamma, 1), Layout(at, width.value),
+                  at.count(), at.elements(), by.source);
+        });
+      });
+    });
+  });
+}
+
+void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const GammaTerm<T> term{dy.as<T>(), x.as<T>(), by.mean.as<T>(), by.rstd.as<T>()};
+    channel_sums<T>(dgamma, term, by.at, {dy.as<T>(), x.as<T>()});
+  });
+}
+
+void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    channel_sums<T>(dbeta, BetaTerm<T>{dy.as<T>()}, at, {dy.as<T>()});
+  });
+}
+
+}  // namespace accrue::cuda

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Unpacks the Debian packages that accrue is built with into a folder, for a machine that can
+# install none: take the folder there and build with -DCMAKE_PREFIX_PATH=DIR/usr.
+set -euo pipefail
+
+# libfmt-dev's configuration names the library of libfmt. Catch2, CLI11, Eigen and
+# nlohmann_json are headers only. oneDNN is left out: it is large, and Eigen takes its place.
+readonly packages=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev catch2)
+
+usage() {
+  cat <<END_OF_USAGE
+Usage: scripts/vendor_headers.sh DIR
+Downloads and unpacks, without installing, what the CUDA build needs: ${packages[*]}
+END_OF_USAGE
+}
+
+fail() { echo "vendor: error: $*" >&2; exit 1; }
+
+case ${1:-} in
+  -h | --help) usage; exit ;;
+  '' | -*) usage >&2; exit 2 ;;
+esac
+if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+  fail "needs apt-get and dpkg"
+fi
+mkdir -p "$1"
+directory=$(cd "$1" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# The library that a -dev package links to, as the version at hand calls it: libfmt9, libfmt10.
+fmt_library=$(apt-cache depends libfmt-dev | sed -n 's/^ *Depends: \(libfmt[0-9.]*[a-z0-9]*\)$/\1/p')
+[[ -n $fmt_library ]] || fail "apt does not know libfmt-dev; run apt-get update"
+(cd "$scratch" && apt-get --quiet --quiet download "${packages[@]}" "$fmt_library") ||
+  fail "apt-get could not download the packages (no network?)"
+for package in "$scratch"/*.deb; do dpkg --extract "$package" "$directory"; done
+rm -rf "$directory"/usr/share/{doc,doc-base,lintian,man}
+# A link into the root of this machine; the static library beside it serves everywhere.
+find "$directory" -name libz.so -delete
+echo "vendor: $(du --summarize --human-readable "$directory" | cut -f 1) in $directory;" \
+  "build with -DCMAKE_PREFIX_PATH=$directory/usr"

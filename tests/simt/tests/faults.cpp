@@ -1,0 +1,217 @@
+// What kernels do wrong, and that the runner shows it.
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "runner.h"
+
+namespace {
+
+__global__ void record_order(int* order, int* next) {
+  order[atomicAdd(next, 1)] = blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// Reverses a block's values through shared memory.
+__global__ void reverse_without_barrier(int* out) {
+  __shared__ int values[64];
+  values[threadIdx.x] = blockIdx.x * 64 + threadIdx.x;
+  out[blockIdx.x * 64 + threadIdx.x] = values[63 - threadIdx.x];
+}
+
+__global__ void half_of_the_block_waits(int* out) {
+  if (threadIdx.x >= 50) return;
+  __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+__global__ void two_barriers(int* out) {
+  if (threadIdx.x % 2 == 0) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+  out[threadIdx.x] = 1;
+}
+
+__global__ void warp_against_block(int* out) {
+  if (threadIdx.x == 3) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+  out[threadIdx.x] = 1;
+}
+
+__global__ void reads_exited_lane(int* out) {
+  if (threadIdx.x >= 16) return;
+  out[threadIdx.x] = __shfl_xor_sync(~0u, 1, 16);
+}
+
+__global__ void reads_outside_mask(int* out) {
+  if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffff, 1, 20);
+}
+
+__global__ void not_in_own_mask(int* out) { out[threadIdx.x] = __ballot_sync(0xfffe, 1); }
+
+__global__ void throws(int* out) {
+  out[threadIdx.x] = 1;
+  if (threadIdx.x == 5) throw std::runtime_error("from a kernel");
+  __syncthreads();
+}
+
+__global__ void fill(float* out, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = 1;
+}
+
+__global__ void overrun_shared(int* out, int i) {
+  __shared__ int values[64];
+  values[threadIdx.x + i] = 1;
+  __syncthreads();
+  out[threadIdx.x] = values[threadIdx.x];
+}
+
+std::vector<int> order_with(uint64_t seed) {
+  simt::set_seed(seed);
+  Array<int> order(4 * 64), next(std::vector<int>{0});
+  REQUIRE(launch(4, 64, record_order, order.data(), next.data()) == cudaSuccess);
+  return order.read();
+}
+
+// The report of a kernel of 64 threads that cannot end well.
+std::string failure_of(void (*kernel)(int*)) {
+  simt::reset();
+  Array<int> out(64 * 4);
+  REQUIRE(launch(4, 64, kernel, out.data()) == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+  CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);  // for good
+  CHECK(cudaGetLastError() == cudaErrorLaunchFailure);
+  CHECK(cudaGetErrorString(cudaErrorLaunchFailure) ==
+        "unspecified launch failure: " + simt::last_report());
+  return simt::last_report();
+}
+
+}  // namespace
+
+TEST_CASE("Blocks and threads run in an order that the seed decides", "[simt]") {
+  const FreshDevice fresh;
+  const std::vector<int> order = order_with(1);
+  CHECK(order == order_with(1));
+  CHECK(order != order_with(2));
+  std::vector<int> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted != order);
+  for (int i = 0; i < 256; ++i) CHECK(sorted[i] == i);
+}
+
+TEST_CASE("A missing barrier gives a wrong result under some seed", "[simt]") {
+  const FreshDevice fresh;
+  std::vector<int> expected(4 * 64);
+  for (int i = 0; i < 4 * 64; ++i) expected[i] = i / 64 * 64 + 63 - i % 64;
+  int wrong = 0;
+  for (const uint64_t seed : {1, 2, 3}) {
+    simt::set_seed(seed);
+    Array<int> out(4 * 64);
+    REQUIRE(launch(4, 64, reverse_without_barrier, out.data()) == cudaSuccess);
+    wrong += out.read() != expected;
+  }
+  CHECK(wrong >= 1);
+}
+
+TEST_CASE("A barrier that not all threads reach is reported, with the block", "[simt]") {
+  const FreshDevice fresh;
+  const std::string report = failure_of(half_of_the_block_waits);
+  CAPTURE(report);
+  CHECK_THAT(report, ContainsSubstring("block (") && ContainsSubstring("of (4, 1, 1)"));
+  CHECK_THAT(report, ContainsSubstring("14 of 64 threads exited"));
+  CHECK_THAT(report, ContainsSubstring("50 of 64 threads wait in __syncthreads at ") &&
+                         ContainsSubstring("faults.cpp:") &&
+                         ContainsSubstring("half_of_the_block_waits"));
+}
+
+TEST_CASE("Threads of a block at different barriers are reported", "[simt]") {
+  const FreshDevice fresh;
+  CHECK_THAT(failure_of(two_barriers), ContainsSubstring("all threads must come to one barrier"));
+  const std::string report = failure_of(warp_against_block);
+  CHECK_THAT(report, ContainsSubstring("1 of 64 threads wait in __syncthreads"));
+  CHECK_THAT(report, ContainsSubstring("wait in __syncwarp with mask 0xffffffff"));
+}
+
+TEST_CASE("A shuffle with a lane that is not there is reported", "[simt]") {
+  const FreshDevice fresh;
+  CHECK_THAT(failure_of(reads_exited_lane),
+             ContainsSubstring("which has exited or does not exist"));
+  CHECK_THAT(failure_of(reads_outside_mask),
+             ContainsSubstring("reads lane 20, which is not in the mask"));
+  CHECK_THAT(failure_of(not_in_own_mask), ContainsSubstring("does not name its own lane"));
+}
+
+TEST_CASE("After a failure and a reset the device works again", "[simt]") {
+  const FreshDevice fresh;
+  REQUIRE(launch(1, 64, half_of_the_block_waits, static_cast<int*>(nullptr)) == cudaSuccess);
+  REQUIRE(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+  float* pointer = nullptr;
+  CHECK(cudaMalloc(&pointer, 4) == cudaErrorLaunchFailure);
+  simt::reset();
+  CHECK(simt::last_report().empty());
+  CHECK(cudaGetLastError() == cudaSuccess);
+  Array<float> out(100);
+  REQUIRE(launch(2, 64, fill, out.data(), 100) == cudaSuccess);
+  CHECK(out.read() == std::vector<float>(100, 1.0f));
+}
+
+TEST_CASE("An exception in a kernel comes out of the call that waits", "[simt]") {
+  const FreshDevice fresh;
+  Array<int> out(64);
+  REQUIRE(launch(1, 64, throws, out.data()) == cudaSuccess);
+  REQUIRE_ERROR(cudaDeviceSynchronize(), "from a kernel");
+  CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+}
+
+TEST_CASE("AddressSanitizer sees a kernel write one float too far", "[simt]") {
+  if (!address_sanitizer) return;
+  const FreshDevice fresh;
+  const std::string report = report_of_death([] {
+    Array<float> out(100);
+    launch(2, 64, fill, out.data(), 101);
+    cudaDeviceSynchronize();
+  });
+  CHECK_THAT(report, ContainsSubstring("heap-buffer-overflow") && ContainsSubstring("fill"));
+}
+
+// Where the array's bound is in sight UndefinedBehaviorSanitizer, if it is on as well, is the first
+// to see it.
+TEST_CASE("The sanitizers see a kernel leave its shared memory", "[simt]") {
+  if (!address_sanitizer) return;
+  const FreshDevice fresh;
+  const std::string report = report_of_death([] {
+    Array<int> out(64);
+    launch(1, 64, overrun_shared, out.data(), 1);
+    cudaDeviceSynchronize();
+  });
+  CHECK_THAT(report, ContainsSubstring("faults.cpp"));
+}
+
+TEST_CASE("AddressSanitizer sees the host touch device memory", "[simt]") {
+  if (!address_sanitizer) return;
+  const FreshDevice fresh;
+  Array<float> values(std::vector<float>(10, 1.0f));
+  volatile float* pointer = values.data();
+  CHECK_THAT(report_of_death([&] { pointer[3] = pointer[2]; }),
+             ContainsSubstring("use-after-poison"));
+  values.read();
+  CHECK_THAT(report_of_death([&] { pointer[9] = 0; }), ContainsSubstring("use-after-poison"));
+}
+
+TEST_CASE("AddressSanitizer sees a kernel use what was freed", "[simt]") {
+  if (!address_sanitizer) return;
+  const FreshDevice fresh;
+  const std::string report = report_of_death([] {
+    float* pointer = nullptr;
+    cudaMalloc(&pointer, 400);
+    cudaFree(pointer);
+    launch(2, 64, fill, pointer, 100);
+    cudaDeviceSynchronize();
+  });
+  CHECK_THAT(report, ContainsSubstring("heap-use-after-free"));
+}
