@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures accrue beside PyTorch on this machine's CPU, in one run, and prints a Markdown table.
+"""Measures accrue beside PyTorch on this machine, in one run, and prints a Markdown table.
 
 Same layers, micro-batches, accumulation, Adam and threads on both sides. Every measurement is a
 process of its own; accrue and PyTorch take turns for several rounds, and medians are compared.
@@ -9,6 +9,9 @@ PyTorch's samples are float tensors in memory; of its two zero_grad modes the fa
     scripts/bench_pytorch.py --memory --data DIR             peak memory of training on MNIST
     scripts/bench_pytorch.py --python python3 --python /opt/torch/bin/python
                                                              beside several versions of PyTorch
+    scripts/bench_pytorch.py --device cuda --program build/cuda/apps/accrue
+                                                             on the GPU, speed and memory: beside
+                                                             PyTorch's ways there (torch_cuda.py)
 
 The interpreters named by --python (default: the one that runs this) need torch; no other package.
 """
@@ -47,9 +50,12 @@ class Configuration:
 # In a process of PyTorch's own; torch is imported nowhere else.
 
 
-def describe_torch():
+def describe_torch(device):
     import torch
 
+    if device == "cuda":
+        return (f"PyTorch {torch.__version__} (CUDA {torch.version.cuda},"
+                f" cuDNN {torch.backends.cudnn.version()}), {torch.cuda.get_device_name()}")
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     blas = blas.group(1) if blas else "unknown BLAS"
     if blas == "generic":  # the system's: which one is in the process?
@@ -125,9 +131,14 @@ def torch_process(request):
     import torch
 
     torch.set_num_threads(request["threads"])
-    answer = {"torch": describe_torch()}
+    answer = {"torch": describe_torch(request["device"])}
     configuration = Configuration(request["configuration"])
-    if request["memory"]:
+    if request["device"] == "cuda":
+        import torch_cuda
+
+        answer["variants"] = torch_cuda.measure_all(configuration, request["seconds"],
+                                                    SAMPLES_IN_MEMORY)
+    elif request["memory"]:
         torch_training(configuration, request["data"])
     else:
         answer["samples_per_s"] = torch_speed(configuration, request["seconds"])
@@ -155,6 +166,14 @@ def run(command, threads=None):
         return output.read(), usage.ru_maxrss * 1024
 
 
+def report_of(command):
+    """What a command of accrue writes with --json."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = pathlib.Path(scratch) / "bench.json"
+        run(command + ["--json", str(report)])
+        return json.loads(report.read_text())
+
+
 class Accrue:
     def __init__(self, options):
         self.options = options
@@ -164,14 +183,20 @@ class Accrue:
         return [str(self.options.program), *arguments, "--model", configuration.model,
                 "--micro-batch", str(configuration.micro_batch), "--accum",
                 str(configuration.accum), "--optimizer", "adam",
-                "--threads", str(self.options.threads)]
+                "--device", self.options.device, "--threads", str(self.options.threads)]
 
-    def speed(self, configuration):
-        with tempfile.TemporaryDirectory() as scratch:
-            report = pathlib.Path(scratch) / "bench.json"
-            run(self.command(configuration, "bench", "train") +
-                ["--seconds", str(self.options.seconds), "--json", str(report)])
-            return json.loads(report.read_text())["samples_per_s"]
+    def speed(self, configuration, *arguments):
+        return report_of(self.command(configuration, "bench", "train") +
+                         ["--seconds", str(self.options.seconds), *arguments])["samples_per_s"]
+
+    def ledger_peak(self, configuration):
+        """Bytes without the data."""
+        report = report_of([str(self.options.program), "bench", "memory",
+                            "--model", configuration.model, "--device", self.options.device,
+                            "--effective-batch", str(configuration.effective_batch),
+                            "--micro-batches", str(configuration.micro_batch)])
+        peak = report["rows"][-1]["peak_bytes"]
+        return peak["total"] - peak["data"]
 
     def memory(self, configuration):
         return run(self.command(configuration, "train") + [
@@ -187,7 +212,7 @@ class PyTorch:
     def process(self, configuration):
         request = {"configuration": configuration.text, "threads": self.options.threads,
                    "seconds": self.options.seconds, "memory": self.options.memory,
-                   "data": str(self.options.data)}
+                   "device": self.options.device, "data": str(self.options.data)}
         output, peak_bytes = run([self.python, __file__, "--torch-process", json.dumps(request)],
                                  self.options.threads)
         answer = json.loads(output.splitlines()[-1])
@@ -228,6 +253,54 @@ def row(configuration, figures, options):
     return "| " + " | ".join(cells) + " |"
 
 
+def measure_cuda(configuration, options):
+    """By way to train, the samples per second of each round and the peak bytes."""
+    accrue, pytorch = Accrue(options), PyTorch(options, (options.python or [sys.executable])[0])
+    ways = {}
+    for round_number in range(1, options.rounds + 1):
+        print(f"{configuration.text}: round {round_number} of {options.rounds}", file=sys.stderr)
+        figures = {"accrue": {"samples_per_s": accrue.speed(configuration)},
+                   "accrue without graphs": {
+                       "samples_per_s": accrue.speed(configuration, "--cuda-graphs", "off")}}
+        if round_number == 1:
+            figures["accrue"]["peak_allocated_bytes"] = accrue.ledger_peak(configuration)
+        figures |= pytorch.process(configuration)[0]["variants"]
+        for name, figure in figures.items():
+            way = ways.setdefault(name, {"samples_per_s": []})
+            if "samples_per_s" in figure:
+                way["samples_per_s"].append(figure.pop("samples_per_s"))
+            way.update(figure)
+    return {"configuration": configuration.text, "ways": ways}, pytorch.name
+
+
+def cuda_rows(result):
+    configuration, ways = Configuration(result["configuration"]), result["ways"]
+    own = statistics.median(ways["accrue"]["samples_per_s"])
+    for name, way in ways.items():
+        cells = [configuration.model, configuration.split, name]
+        if way["samples_per_s"]:
+            rate = statistics.median(way["samples_per_s"])
+            cells += [f"{rate:,.0f}", f"{own / rate:.2f}"]
+            cells += [f"{way[key] / 1e6:.1f}" if key in way else ""
+                      for key in ("peak_allocated_bytes", "peak_reserved_bytes")]
+        else:
+            cells += [way["error"].replace("|", "/").splitlines()[0][:80], "", "", ""]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def compare_on_cuda(configurations, options):
+    results, names = zip(*(measure_cuda(each, options) for each in configurations))
+    print(f"{names[0]}; medians of {options.rounds} rounds of {options.seconds:g} s; peak without"
+          " the samples\n")
+    heads = ["model", "micro-batch x K", "way", "samples/s", "accrue is faster by",
+             "peak MB allocated", "reserved"]
+    print("| " + " | ".join(heads) + " |\n" + "| --- " * len(heads) + "|")
+    print("\n".join(row for result in results for row in cuda_rows(result)))
+    if options.json:
+        options.json.write_text(json.dumps({"torch": names[0], "results": results}, indent=2))
+    return 0
+
+
 def processor():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -241,6 +314,8 @@ def main():
     parser.add_argument("configurations", nargs="*", type=Configuration, metavar="MODEL:MxK",
                         help=f"default: {' '.join(SPEED_CONFIGURATIONS)};"
                              f" with --memory: {' '.join(MEMORY_CONFIGURATIONS)}")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures, with --device cuda")
     parser.add_argument("--memory", action="store_true", help="compare peak memory, not speed")
     parser.add_argument("--python", action="append", metavar="PYTHON",
                         help="an interpreter that has torch; may be given again")
@@ -256,6 +331,8 @@ def main():
         parser.error(f"no program {options.program}: build it, or name it with --program")
     configurations = options.configurations or [Configuration(text) for text in (
         MEMORY_CONFIGURATIONS if options.memory else SPEED_CONFIGURATIONS)]
+    if options.device == "cuda":
+        return compare_on_cuda(configurations, options)
     contestants = [Accrue(options)]
     contestants += [PyTorch(options, python) for python in options.python or [sys.executable]]
 

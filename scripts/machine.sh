@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What this machine has for CUDA; sourced by the other scripts.
+# What this machine has for CUDA, and whether the tests used it; sourced by the other scripts.
 
 # True where CMake would find a CUDA compiler.
 have_nvcc() {
@@ -11,4 +11,18 @@ have_gpu() { command -v nvidia-smi >/dev/null && [[ $(nvidia-smi -L 2>/dev/null)
 # CMake's options for compiling through ccache where it is installed, one a line.
 ccache_options() {
   ! command -v ccache >/dev/null || printf '%s\n' -DCMAKE_{CXX,CUDA}_COMPILER_LAUNCHER=ccache
+}
+
+# device_tests_are STATUS FOLDER: a test on a device that is not there would pass by doing nothing,
+# so ctest's report must call every one of them this: run, or notrun (which is skipped).
+device_tests_are() {
+  local tests
+  tests=$(grep -o '<testcase name="[^"]*-cuda".*status="[a-z]*"' "$2/junit.xml") || {
+    echo "error: $2 has no tests on Device::cuda (named *-cuda)" >&2
+    return 1
+  }
+  if grep --invert-match "status=\"$1\"" <<<"$tests"; then
+    echo "error: the tests above should be: $1" >&2
+    return 1
+  fi
 }

@@ -125,20 +125,6 @@ run_tests() {
   skipped=$((skipped + skipped_here))
 }
 
-# device_tests_are STATUS FOLDER: a test on a device that is not there would pass by doing nothing,
-# so ctest's report must call every one of them this: run, or notrun (which is skipped).
-device_tests_are() {
-  local tests
-  tests=$(grep -o '<testcase name="[^"]*-cuda".*status="[a-z]*"' "$2/junit.xml") || {
-    echo "test: error: $2 has no tests on Device::cuda (named *-cuda)" >&2
-    return 1
-  }
-  if grep --invert-match "status=\"$1\"" <<<"$tests"; then
-    echo "test: error: the tests above should be: $1" >&2
-    return 1
-  fi
-}
-
 run_demo() (
   cd "$scratch" &&
     "$root/scripts/demo.sh" --no-setup --digits --epochs 1 --steps 50 -- \
@@ -157,6 +143,7 @@ else
   skip "format: it is defined by clang-format $format_version, which is not here"
 fi
 step "include directions" python3 scripts/check_includes.py
+step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
 if step "build (release)" build build/release release; then
   run_tests release build/release
 else
@@ -185,6 +172,8 @@ if ! $cuda; then
 elif ! have_nvcc; then
   skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
 elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture"; then
+  step "cuda: no spills, 16-byte loads" python3 scripts/ptxas_report.py --build "$folder" \
+    accumulate optimizer_step
   run_tests cuda "$folder" --tests-regex '^cli$|-cuda$'
   step "cuda: the tests on a GPU are $expected" device_tests_are "$expected" "$folder"
 else

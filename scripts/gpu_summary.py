@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Puts together what scripts/gpu_check.sh measured: summary.md, a page, and results.json.
+
+    scripts/gpu_summary.py MEASURED OUT_DIR
+
+Exits with 1 if a required step failed or was never reached. A target that is missed is told, and
+fails nothing.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+
+GRAPHS = ("on", "off")
+LARGE_BYTES = 256 << 20  # an array that no cache holds
+
+
+class Target:
+    """A figure beside what was aimed at: at least, or at most."""
+
+    def __init__(self, name, figure, least=None, most=None):
+        self.name, self.figure = name, figure
+        self.aim = f">= {least:g}" if most is None else f"<= {most:g}"
+        if figure is None:
+            self.verdict = "not measured"
+        else:
+            met = figure >= least if most is None else figure <= most
+            self.verdict = "met" if met else "MISSED"
+
+
+def read_measured(folder):
+    results = {"gpu": "", "steps": []}
+    for file in sorted(folder.iterdir()):
+        text = file.read_text()
+        if file.suffix == ".json":
+            results[file.stem] = json.loads(text)
+        elif file.name == "steps.jsonl":
+            results["steps"] = [json.loads(line) for line in text.splitlines()]
+        elif file.name == "gpu.txt":
+            results["gpu"] = text.strip()
+    return results
+
+
+def window_us(results, model, split, graphs="on"):
+    figures = results.get(f"train-{model}-{split}-{graphs}")
+    return figures and 1e6 * figures["effective_batch"] / figures["samples_per_s"]
+
+
+def share_of_copy(results, ladder):
+    kernels = results.get("kernels", {"rungs": [], "array_bytes": 0})
+    shares = [rung["share_of_copy"] for rung in kernels["rungs"]
+              if rung["ladder"] == ladder and rung["rung"].endswith("(shipped)")]
+    return shares[0] if shares and kernels["array_bytes"] >= LARGE_BYTES else None
+
+
+def window_of_eight(results, model):
+    """Its time, the optimizer's step included, over eight times what a micro-step adds to one."""
+    one, four, eight = (window_us(results, model, split) for split in ("32x1", "32x4", "32x8"))
+    return eight / (8 * (four - one) / 3) if one and four and eight and four > one else None
+
+
+def ways_of(results, model):
+    """accrue's figures at 32 x 4 and those of PyTorch's ways, by name; or None twice."""
+    for result in results.get("pytorch", {"results": []})["results"]:
+        if result["configuration"] == f"{model}:32x4":
+            ways = dict(result["ways"])
+            ways.pop("accrue without graphs", None)
+            return ways.pop("accrue"), {name: way for name, way in ways.items()
+                                        if way["samples_per_s"]}
+    return None, {}
+
+
+def advantage(results, model, names=None):
+    """accrue's samples per second over those of the fastest of these ways (None: of all)."""
+    accrue, ways = ways_of(results, model)
+    rates = [statistics.median(way["samples_per_s"]) for name, way in ways.items()
+             if names is None or name in names]
+    return statistics.median(accrue["samples_per_s"]) / max(rates) if rates else None
+
+
+def memory_ratio(results, model):
+    """accrue's peak over the least of PyTorch's ways', both without the samples."""
+    accrue, ways = ways_of(results, model)
+    peaks = [way["peak_allocated_bytes"] for way in ways.values()]
+    return accrue["peak_allocated_bytes"] / min(peaks) if peaks else None
+
+
+def targets(results):
+    yield Target("accumulate, bandwidth over a copy's", share_of_copy(results, "accumulate"), 0.9)
+    yield Target("Adam, bandwidth over a copy's", share_of_copy(results, "adam"), 0.9)
+    for model, eager, best in (("mlp", 5, 1.5), ("cnn", 2, 1.2)):
+        yield Target(f"{model} 32 x 4, speed over PyTorch eager",
+                     advantage(results, model, ("eager",)), eager)
+        yield Target(f"{model} 32 x 4, speed over PyTorch's best", advantage(results, model), best)
+        yield Target(f"{model}, a window of 8 x 32 over 8 micro-steps",
+                     window_of_eight(results, model), most=1.05)
+        yield Target(f"{model} 32 x 4, peak bytes over PyTorch's least",
+                     memory_ratio(results, model), most=0.7)
+
+
+def table(heads, rows):
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def number(value, pattern):
+    return "" if value is None else pattern.format(value)
+
+
+def step_lines(steps):
+    """One row a step, the many short ones that passed counted together."""
+    shown = [step for step in steps
+             if step["status"] != "passed" or not step["step"].startswith("bench train")]
+    rows = [[step["step"], step["status"], step["seconds"], step["need"]] for step in shown]
+    hidden = len(steps) - len(shown)
+    return rows + ([[f"{hidden} of bench train", "passed", "", "required"]] if hidden else [])
+
+
+def train_rows(results):
+    for model in ("mlp", "cnn"):
+        for split in ("32x4", "8x16", "128x1", "1x32", "32x1", "32x8"):
+            figures = [results.get(f"train-{model}-{split}-{graphs}") for graphs in GRAPHS]
+            if any(figures):
+                yield ([model, split.replace("x", " x ")] +
+                       [f"{each['samples_per_s']:,.0f}" if each else "" for each in figures] +
+                       [number(window_us(results, model, split, graphs), "{:.1f}")
+                        for graphs in GRAPHS])
+
+
+def kernel_rows(results):
+    for rung in results.get("kernels", {"rungs": []})["rungs"]:
+        rate, share = rung.get("bytes_per_s"), rung.get("share_of_copy")
+        yield [rung["ladder"], rung["rung"], rung["launches"], f"{1e6 * rung['seconds']:.1f}",
+               number(rate and rate / 1e9, "{:.0f}"), number(share, "{:.0%}"),
+               "ok" if rung["ok"] else "WRONG"]
+
+
+def memory_rows(results):
+    for model in ("mlp", "cnn"):
+        for row in results.get(f"memory-{model}", {"rows": []})["rows"]:
+            peak = row["peak_bytes"]
+            yield [model, f"{row['micro_batch']} x {row['accum']}",
+                   *(f"{value / 1e6:.2f}" for value in (
+                       peak["activations"], peak["workspace"], peak["total"] - peak["data"])),
+                   f"{row['largest_weight_difference']:.1e}"]
+
+
+def pytorch_rows(results):
+    for result in results.get("pytorch", {"results": []})["results"]:
+        for name, way in result["ways"].items():
+            rates = way["samples_per_s"]
+            yield [result["configuration"], name,
+                   f"{statistics.median(rates):,.0f}" if rates else way.get("error", "")[:60],
+                   *(number(key in way and way[key] / 1e6 or None, "{:.1f}")
+                     for key in ("peak_allocated_bytes", "peak_reserved_bytes"))]
+
+
+def summary(results):
+    parts = [
+        ("Steps", ["step", "status", "s", ""], step_lines(results["steps"])),
+        ("Targets", ["target", "aim", "measured", ""],
+         [[each.name, each.aim, number(each.figure, "{:.3g}"), each.verdict]
+          for each in targets(results)]),
+        ("Kernels", ["ladder", "rung", "launches", "us", "GB/s", "of a copy", "result"],
+         kernel_rows(results)),
+        ("Training", ["model", "micro-batch x K", "samples/s", "without graphs", "us a window",
+                      "without graphs"], train_rows(results)),
+        ("Memory, effective batch 128, MB", ["model", "micro-batch x K", "activations",
+                                             "workspace", "peak without data", "max abs dw"],
+         memory_rows(results)),
+        ("Beside PyTorch", ["model", "way", "samples/s", "peak MB allocated", "reserved"],
+         pytorch_rows(results))]
+    text = f"# GPU check\n\n{results['gpu']}\n\n{results.get('pytorch', {}).get('torch', '')}\n"
+    for title, heads, rows in parts:
+        rows = list(rows)
+        if rows:
+            text += f"\n## {title}\n\n{table(heads, rows)}\n"
+    return text
+
+
+def failures(results):
+    return [step["step"] for step in results["steps"]
+            if step["status"] == "failed" and step["need"] != "optional"]
+
+
+def write(file, text):
+    part = file.with_suffix(".part")
+    part.write_text(text)
+    part.replace(file)
+
+
+def main(measured, out):
+    results = read_measured(pathlib.Path(measured))
+    text = summary(results)
+    write(pathlib.Path(out) / "results.json", json.dumps(results, indent=1) + "\n")
+    write(pathlib.Path(out) / "summary.md", text)
+    print(f"\n{text}")
+    failed = failures(results)
+    print(f"FAILED: {', '.join(failed)}" if failed else "every required step passed")
+    return bool(failed) or not results["steps"]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))

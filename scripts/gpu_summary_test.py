@@ -1,0 +1,112 @@
+"""Tests of gpu_summary.py on made-up measurements.
+
+    python3 -m unittest discover -s scripts -p '*_test.py'
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+
+import gpu_summary
+
+
+def rung(ladder, name, share):
+    return {"ladder": ladder, "rung": name, "launches": 1, "bytes": 1, "seconds": 1e-3, "error": 0,
+            "ok": True, "bytes_per_s": 4e12, "share_of_copy": share}
+
+
+def step(name, status="passed", need="required"):
+    return {"step": name, "status": status, "seconds": 2, "need": need}
+
+
+def train(split, samples_per_s):
+    micro_batch, accum = (int(number) for number in split.split("x"))
+    return {"effective_batch": micro_batch * accum, "samples_per_s": samples_per_s}
+
+
+def pytorch(configuration, accrue, eager, compiled):
+    def way(rate, peak):
+        return {"samples_per_s": [rate, rate], "peak_allocated_bytes": peak}
+    return {"configuration": configuration,
+            "ways": {"accrue": way(accrue, 6e6), "accrue without graphs": {"samples_per_s": [1.0]},
+                     "eager": way(eager, 12e6), "compiled": way(compiled, 10e6),
+                     "fused Adam": {"samples_per_s": [], "error": "none | here"}}}
+
+
+MEASURED = {
+    "kernels": {"array_bytes": 256 << 20, "rungs": [
+        rung("accumulate", "scalar", 0.2), rung("accumulate", "flat (shipped)", 0.95),
+        rung("adam", "fused, flat (shipped)", 0.85)]},
+    "train-mlp-32x1-on": train("32x1", 32 / 1.5e-3), "train-mlp-32x4-on": train("32x4", 128 / 4.5e-3),
+    "train-mlp-32x8-on": train("32x8", 256 / 8.5e-3),
+    "train-mlp-32x8-off": train("32x8", 16e3),
+    "pytorch": {"torch": "PyTorch 2.11", "results": [pytorch("mlp:32x4", 100e3, 10e3, 80e3)]},
+    "memory-mlp": {"rows": [{"micro_batch": 32, "accum": 4, "largest_weight_difference": 1e-7,
+                             "peak_bytes": {"activations": 1e6, "workspace": 0, "data": 5e6,
+                                            "total": 14e6}}]},
+}
+
+
+def run(measured, steps):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        (folder / "out").mkdir()
+        (folder / "in").mkdir()
+        for name, figures in measured.items():
+            (folder / "in" / f"{name}.json").write_text(json.dumps(figures))
+        (folder / "in" / "steps.jsonl").write_text("".join(json.dumps(s) + "\n" for s in steps))
+        (folder / "in" / "gpu.txt").write_text("A GPU\n")
+        with contextlib.redirect_stdout(io.StringIO()):
+            status = gpu_summary.main(folder / "in", folder / "out")
+        results = json.loads((folder / "out" / "results.json").read_text())
+        return status, (folder / "out" / "summary.md").read_text(), results
+
+
+class Summary(unittest.TestCase):
+    def verdicts(self, measured):
+        return {target.name: (target.verdict, target.figure)
+                for target in gpu_summary.targets({"steps": [], "gpu": "", **measured})}
+
+    def test_targets(self):
+        verdicts = self.verdicts(MEASURED)
+        self.assertEqual(verdicts["accumulate, bandwidth over a copy's"], ("met", 0.95))
+        self.assertEqual(verdicts["Adam, bandwidth over a copy's"], ("MISSED", 0.85))
+        self.assertEqual(verdicts["mlp 32 x 4, speed over PyTorch eager"], ("met", 10))
+        self.assertEqual(verdicts["mlp 32 x 4, speed over PyTorch's best"], ("MISSED", 1.25))
+        verdict, figure = verdicts["mlp, a window of 8 x 32 over 8 micro-steps"]
+        self.assertEqual(verdict, "MISSED")  # micro-steps of 1 ms and a step of 0.5 ms
+        self.assertAlmostEqual(figure, 8.5 / 8)
+        self.assertEqual(verdicts["mlp 32 x 4, peak bytes over PyTorch's least"], ("met", 0.6))
+        self.assertEqual(verdicts["cnn 32 x 4, speed over PyTorch eager"], ("not measured", None))
+
+    def test_a_cached_array_is_no_bandwidth(self):
+        small = {"kernels": MEASURED["kernels"] | {"array_bytes": 1 << 20}}
+        self.assertEqual(self.verdicts(small)["Adam, bandwidth over a copy's"][0], "not measured")
+
+    def test_page(self):
+        status, page, results = run(MEASURED, [step("build"), step("bench train mlp 32x8")])
+        self.assertEqual(status, 0)
+        self.assertIn("| mlp | 32 x 8 | 30,118 | 16,000 | 8500.0 | 16000.0 |", page)
+        self.assertIn("| mlp | 32 x 4 | 1.00 | 0.00 | 9.00 | 1.0e-07 |", page)
+        self.assertIn("| 1 of bench train | passed |", page)
+        self.assertEqual(results["gpu"], "A GPU")
+
+    def test_nothing_measured(self):
+        status, page, _ = run({}, [step("build", "failed")])
+        self.assertEqual(status, 1)
+        self.assertIn("| build | failed |", page)
+        self.assertNotIn("MISSED", page)
+
+    def test_status(self):
+        self.assertEqual(run({}, [step("memcheck", "failed")])[0], 1)
+        self.assertEqual(run({}, [step("racecheck", "failed", "budget")])[0], 1)
+        self.assertEqual(run({}, [step("racecheck", "stopped", "budget")])[0], 0)
+        self.assertEqual(run({}, [step("beside PyTorch", "failed", "optional")])[0], 0)
+        self.assertEqual(run({}, [])[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
