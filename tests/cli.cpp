@@ -46,7 +46,7 @@ std::string device_arguments() { return fmt::format(" --device {} ", name(test_d
 
 Output accrue_run(const std::string& arguments) {
   std::string command = std::string(ACCRUE_PROGRAM) + " " + arguments;
-  for (const char* computes : {"train", "eval", "bench train", "bench memory"})
+  for (const char* computes : {"train", "eval", "bench train", "bench memory", "bench kernels"})
     if (arguments.starts_with(computes)) command += device_arguments();
   return shell(command);
 }
@@ -369,9 +369,11 @@ TEST_CASE("bench reports and writes", "[cli]") {
 
 TEST_CASE("bench kernels climbs every rung", "[cli]") {
   const Folder folder;
-  for (const std::string what : {"--size 1MiB", "--model mlp-small"}) {
-    const std::string text = succeed("bench kernels " + what +
-                                     " --seconds 0.1 --device cpu --json " + (folder / "kernels"));
+  using Layouts = std::vector<std::string>;
+  for (const std::string& layout :
+       on_runner() ? Layouts{"--size 64KiB"} : Layouts{"--size 1MiB", "--model mlp-small"}) {
+    const std::string text =
+        succeed("bench kernels " + layout + " --seconds 0.1 --json " + (folder / "kernels"));
     const auto figures = nlohmann::json::parse(file_bytes(folder / "kernels"));
     std::map<std::string, int> rungs;
     for (const auto& rung : figures["rungs"]) {
