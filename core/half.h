@@ -22,12 +22,13 @@ constexpr float to_float(BFloat16 x) { return std::bit_cast<float>(uint32_t{x.bi
 constexpr float to_float(Half x) {
   const uint32_t sign = uint32_t{x.bits} << 16 & 0x80000000u;
   const uint32_t exponent = x.bits >> 10 & 0x1fu, fraction = x.bits & 0x3ffu;
-  if (exponent == 0) {  // zero or denormal: fraction * 2^-24, exact in float
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
+  // Both ways without a branch, so that loops over this are vectorised. Zero or denormal is
+  // fraction * 2^-24, exact in float.
   const uint32_t wider = exponent == 0x1f ? 0xffu : exponent + 127 - 15;
-  return std::bit_cast<float>(sign | wider << 23 | fraction << 13);
+  const uint32_t normal = wider << 23 | fraction << 13;
+  const auto denormal =
+      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(fraction)) * 0x1p-24f);
+  return std::bit_cast<float>(sign | (exponent == 0 ? denormal : normal));
 }
 
 // Rounded to nearest, ties to even; a NaN stays one.

@@ -12,9 +12,10 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
     const int64_t tiles = (E + tile - 1) / tile;
-    const Keep<T> keep = mask.keep<T>();
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
+        // Here, so that the compiler knows that writing y does not change it.
+        const Keep<T> keep = mask.keep<T>();
         uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {
           const int64_t n = i / tiles, first = i % tiles * tile, size = std::min(tile, E - first);

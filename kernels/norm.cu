@@ -94,19 +94,19 @@ __global__ void __launch_bounds__(large_team, 1)
                    double eps, RunningPointers<T> running) {
   const auto* vectors = reinterpret_cast<const Vector<T, width>*>(x);
   for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
-    ThreadSum<T> sum, squares;
+    RunningSum<T> sum, squares;
     for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
       T of_vector = 0;
       for (const T value : vectors[v].values) of_vector += value;
       sum.add(of_vector);
     });
-    const T center = team_sum<team>(sum.value()) / static_cast<T>(elements);
+    const T center = team_sum<team>(sum.total()) / static_cast<T>(elements);
     for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
       T of_vector = 0;
       for (const T value : vectors[v].values) of_vector += (value - center) * (value - center);
       squares.add(of_vector);
     });
-    const T deviations = team_sum<team>(squares.value());
+    const T deviations = team_sum<team>(squares.total());
     if (threadIdx.x % team != 0) continue;
     mean[g] = center;
     rstd[g] = rstd_of(deviations / static_cast<T>(elements), eps);
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(large_team, 1)
     const Standardized<T> standardized{mean[g], rstd[g]};
     T average = 0, slope = 0;
     if (source == Source::batch) {
-      ThreadSum<T> sum, product;
+      RunningSum<T> sum, product;
       for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
         const Values d = gamma_dy(v, c), values = x_vectors[v];
         T sum_of_vector = 0, product_of_vector = 0;
@@ -179,9 +179,9 @@ __global__ void __launch_bounds__(large_team, 1)
         sum.add(sum_of_vector);
         product.add(product_of_vector);
       });
-      average = team_sum<team>(sum.value()) / static_cast<T>(elements);
+      average = team_sum<team>(sum.total()) / static_cast<T>(elements);
       slope = standardized.rstd * standardized.rstd *
-              (team_sum<team>(product.value()) / static_cast<T>(elements));
+              (team_sum<team>(product.total()) / static_cast<T>(elements));
     }
     for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
       const Values d = gamma_dy(v, c), values = x_vectors[v];
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(large_team, 1)
   for (int64_t first = int64_t{blockIdx.x} * columns; first < at.C;
        first += int64_t{gridDim.x} * columns) {
     const int64_t c = first + threadIdx.x % columns;
-    ThreadSum<T> sum;
+    RunningSum<T> sum;
     if (c < at.C && size > 0) {
       const Place step(members, 1, 1, S);
       Place place(rank, 1, 1, S);
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(large_team, 1)
         sum.add(term.template of_vector<width>((place.n * at.C + c) * S + place.s,
                                                at.group_of(place.n, c)));
     }
-    const T total = block_sum<large_team, columns>(sum.value());
+    const T total = block_sum<large_team, columns>(sum.total());
     if (c < at.C && rank == 0) store(out[c], total, std::bool_constant<accumulate>{});
   }
 }

@@ -25,13 +25,17 @@ void sgd_step(View w_, View u_, View gradient, View state, const SgdScalars& sca
   if (step.skipped) return;
   dispatch_floating(w_.dtype, [&]<class T>() {
     T* w = w_.as<T>();
+    T* u = scalars.kind == Momentum::none ? nullptr : u_.as<T>();
     const T* grad = gradient.as<const T>();
     const formula::SgdUpdate<T> update(scalars, step);
     parallel_for(w_.numel(), 3, [&](int64_t begin, int64_t end) {
-      if (scalars.kind == Momentum::none)
+      if (!u) {
+#pragma omp simd
         for (int64_t i = begin; i < end; ++i) update(w[i], grad[i]);
-      else
-        for (int64_t i = begin; i < end; ++i) update(w[i], u_.as<T>()[i], grad[i]);
+      } else {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) update(w[i], u[i], grad[i]);
+      }
     });
   });
 }

@@ -15,6 +15,7 @@
 #include "core/memory.h"
 #include "data/safetensors.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 #include "tests/files.h"
 
 namespace accrue::test {
@@ -39,8 +40,14 @@ Output shell(const std::string& command) {
   return output;
 }
 
+// For the subcommands that compute.
+std::string device_arguments() { return fmt::format(" --device {} ", name(test_device())); }
+
 Output accrue_run(const std::string& arguments) {
-  return shell(std::string(ACCRUE_PROGRAM) + " " + arguments);
+  std::string command = std::string(ACCRUE_PROGRAM) + " " + arguments;
+  for (const char* computes : {"train", "eval", "bench train", "bench memory"})
+    if (arguments.starts_with(computes)) command += device_arguments();
+  return shell(command);
 }
 
 std::string succeed(const std::string& arguments) {
@@ -297,7 +304,7 @@ TEST_CASE("bad data is named", "[cli]") {
 TEST_CASE("a limit is kept and an excess explained", "[cli][memory]") {
   succeed("train --model mlp-small --steps 1 --memory-limit 1GiB");
   refuse("train --model mlp --steps 1 --memory-limit 12MB --micro-batch 16",
-         "out of memory on cpu");
+         "out of memory on " + std::string(name(test_device())));
 }
 
 TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
@@ -306,8 +313,9 @@ TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
   succeed("train --model mlp-small --steps 0 --save " + saved);
   const std::string before = file_bytes(saved);
   // A file size limit stands in for a full disk: write() fails in the middle.
-  const Output output = shell("trap '' XFSZ; ulimit -f 100; " + std::string(ACCRUE_PROGRAM) +
-                              " train --model mlp-small --steps 1 --save " + saved);
+  const Output output =
+      shell("trap '' XFSZ; ulimit -f 100; " + std::string(ACCRUE_PROGRAM) +
+            " train --model mlp-small --steps 1 --save " + saved + device_arguments());
   INFO(output.text);
   REQUIRE(output.status == 1);
   REQUIRE_THAT(output.text, ContainsSubstring("weights.safetensors"));
@@ -333,7 +341,7 @@ TEST_CASE("an interrupt ends the run after a whole window", "[cli]") {
   const Folder folder;
   const Output output = shell("timeout --signal=INT 2 " + std::string(ACCRUE_PROGRAM) +
                               " train --model cnn --epochs 1000 --json " + (folder / "log") +
-                              " --save " + (folder / "w"));
+                              " --save " + (folder / "w") + device_arguments());
   INFO(output.text);
   REQUIRE_THAT(output.text, ContainsSubstring("interrupted: stopped after a whole window"));
   REQUIRE_THAT(output.text, ContainsSubstring("test accuracy"));

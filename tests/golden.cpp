@@ -10,6 +10,7 @@
 #include "layers/models.h"
 #include "optim/window.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 
 namespace accrue::test {
 namespace {
@@ -41,34 +42,31 @@ std::unique_ptr<Sequential> make_net(const std::string& net) {
 }
 
 Tensor convert(const Tensor& source, DType dtype) {
-  const auto from = source.span<float>();
-  if (dtype == DType::f32) return Tensor::from(std::span<const float>(from), source.shape());
-  return Tensor::from(std::vector<double>(from.begin(), from.end()), source.shape());
+  if (dtype == DType::f32) return source.to(test_device());
+  return Tensor::from(to_doubles(source), source.shape(), test_device());
 }
 
 // Largest difference, relative to the largest magnitude of the expected tensor.
 double relative_difference(const Tensor& actual, const Tensor& expected) {
   REQUIRE(actual.shape() == expected.shape());
   double difference = 0, largest = 0;
-  dispatch_floating(actual.dtype(), [&]<class T>() {
-    const auto a = actual.span<T>();
-    const auto e = expected.span<double>();
-    for (size_t i = 0; i < a.size(); ++i) {
-      difference = std::max(difference, std::abs(double(a[i]) - e[i]));
-      largest = std::max(largest, std::abs(e[i]));
-    }
-  });
+  const auto a = to_doubles(actual), e = to_doubles(expected);
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, std::abs(a[i] - e[i]));
+    largest = std::max(largest, std::abs(e[i]));
+  }
   return difference / largest;
 }
 
 void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) {
   const Golden golden = read_golden(net);
   const auto model = make_net(net);
-  Parameters parameters = place(*model, dtype, Device::cpu, 0);
+  Parameters parameters = place(*model, dtype, test_device(), 0);
   for (const auto& entry : parameters.entries())
     entry.tensor.copy_from(convert(golden.at("init." + entry.name), dtype));
   const auto optimizer = adam(parameters);
-  const Tensor input = convert(golden.at("input"), dtype), labels = golden.at("labels");
+  const Tensor input = convert(golden.at("input"), dtype),
+               labels = golden.at("labels").to(test_device());
   const int64_t N = labels.numel(), n = N / K;
   Window window(*optimizer, ScheduleOptions{.base = 1e-3},
                 {.effective_batch_size = N, .strategy = strategy});

@@ -13,6 +13,7 @@
 #include "kernels/pool.h"
 #include "kernels/upsample.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 #include "tests/op_table.h"
 
 namespace accrue::test {
@@ -137,7 +138,7 @@ Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
           .depth = double(s.kernel * s.kernel) + 2};
 }
 
-Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, Device::cpu); }
+Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
 
 }  // namespace
 
@@ -175,10 +176,10 @@ void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolv
   const auto make = [&](const Shape& shape) {
     Values values(static_cast<size_t>(shape.numel()));
     for (double& v : values) v = random.uniform(-1, 1);
-    return Tensor::from(values, shape);
+    return Tensor::from(values, shape, test_device());
   };
   const auto dot = [](const Tensor& a, const Tensor& b) {
-    const auto u = a.span<double>(), v = b.span<double>();
+    const Values u = to_doubles(a), v = to_doubles(b);
     return std::inner_product(u.begin(), u.end(), v.begin(), 0.0);
   };
   const Tensor x = require_grad(make(x_shape)), w = require_grad(make(w_shape));
@@ -205,13 +206,10 @@ TEST_CASE("large convolutions", "[ops]") {
     const Op op = conv2d_op("", {k.x, k.w, k.shape, false});
     check_bilinear(k.x, k.w, [&](const Tensor& x, const Tensor& w) {
       const Tensor y = op.run({x, w});
-      const auto values = [](const Tensor& t) {
-        return Values(t.span<double>().begin(), t.span<double>().end());
-      };
-      const Values expected = op.reference({values(x), values(w)});
+      const Values expected = op.reference({to_doubles(x), to_doubles(w)}), actual = to_doubles(y);
       for (size_t i = 0; i < expected.size(); ++i)
-        if (!(std::abs(y.span<double>()[i] - expected[i]) <= op.depth * op.depth * 0x1p-53))
-          FAIL("at " << i << ": " << y.span<double>()[i] << ", expected " << expected[i]);
+        if (!(std::abs(actual[i] - expected[i]) <= op.depth * op.depth * 0x1p-53))
+          FAIL("at " << i << ": " << actual[i] << ", expected " << expected[i]);
       return y;
     });
   }
@@ -229,14 +227,13 @@ TEST_CASE("pools", "[ops]") {
 TEST_CASE("max_pool2d sends the gradient to the first of equal values, and lets a NaN win",
           "[ops]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor x =
-      require_grad(Tensor::from(std::vector<float>{1, 1, 0, nan, 1, 1, 5, 0}, {1, 1, 2, 4}));
+  const Tensor x = require_grad(
+      Tensor::from(std::vector<float>{1, 1, 0, nan, 1, 1, 5, 0}, {1, 1, 2, 4}, test_device()));
   const Tensor y = max_pool2d(x, {2});
-  REQUIRE(y.span<float>()[0] == 1);
-  REQUIRE(std::isnan(y.span<float>()[1]));
+  REQUIRE(to_doubles(y)[0] == 1);
+  REQUIRE(std::isnan(to_doubles(y)[1]));
   backward(conv2d(y, ones({1, 1, 1, 2}), Tensor(), {}));
-  const auto dx = grad(x).span<float>();
-  REQUIRE(std::vector<float>(dx.begin(), dx.end()) == std::vector<float>{1, 0, 0, 1, 0, 0, 0, 0});
+  REQUIRE(to_doubles(grad(x)) == Values{1, 0, 0, 1, 0, 0, 0, 0});
 }
 
 TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {

@@ -6,6 +6,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 #include "tests/op_table.h"
 
 namespace accrue::test {
@@ -88,12 +89,12 @@ TEST_CASE("cross_entropy", "[ops]") {
 }
 
 TEST_CASE("cross_entropy survives large logits", "[ops]") {
-  const Tensor x = require_grad(Tensor::from(std::vector<float>{1e4f, -1e4f}, {1, 2}));
-  const Tensor loss = cross_entropy(x, Tensor::from(std::vector<int32_t>{1}, {1}));
+  const Tensor x =
+      require_grad(Tensor::from(std::vector<float>{1e4f, -1e4f}, {1, 2}, test_device()));
+  const Tensor loss = cross_entropy(x, indices({1}, x));
   REQUIRE(loss.item() == 2e4);
   backward(loss);
-  REQUIRE(grad(x).span<float>()[0] == 1);
-  REQUIRE(grad(x).span<float>()[1] == -1);
+  REQUIRE(to_doubles(grad(x)) == Values{1, -1});
 }
 
 TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
@@ -106,7 +107,8 @@ TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
     for (int64_t c = 0; c < C; ++c) logits.push_back(c == n % C ? std::log(16.0f) : 0);
     labels.push_back(static_cast<int32_t>(n % 3 == 0 ? n % C : (n + 1) % C));
   }
-  const Tensor loss = cross_entropy(Tensor::from(logits, {N, C}), Tensor::from(labels, {N}));
+  const Tensor x = Tensor::from(logits, {N, C}, test_device());
+  const Tensor loss = cross_entropy(x, indices(labels, x));
   // Rows of 17 in float32, then double.
   REQUIRE(loss.item() == Approx(std::log(32.0) - std::log(16.0) / 3).epsilon(20 * 0x1p-24));
 }
@@ -114,10 +116,11 @@ TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
 TEST_CASE("add_score adds losses and right answers", "[ops]") {
   const float nan = std::nanf("");
   const auto score_of = [](const std::vector<float>& row, int32_t label) {
-    const Tensor score = Tensor::from(Values{10, 100}, {2});
-    add_score(score, Tensor::from(row, {1, static_cast<int64_t>(row.size())}),
-              Tensor::from(std::vector<int32_t>{label}, {1}));
-    return Values{score.span<double>()[0] - 10, score.span<double>()[1] - 100};
+    const Tensor score = Tensor::from(Values{10, 100}, {2}, test_device());
+    add_score(score, Tensor::from(row, {1, static_cast<int64_t>(row.size())}, test_device()),
+              indices({label}, score));
+    const Values sums = to_doubles(score);
+    return Values{sums[0] - 10, sums[1] - 100};
   };
   REQUIRE(score_of({0, std::log(3.0f)}, 1)[0] == Approx(std::log(4.0 / 3)).epsilon(8 * 0x1p-24));
   REQUIRE(score_of({0, std::log(3.0f)}, 0)[0] == Approx(std::log(4.0)).epsilon(8 * 0x1p-24));
@@ -134,19 +137,37 @@ TEST_CASE("add_score adds losses and right answers", "[ops]") {
 
 TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
   const auto make = [](const Shape& shape) {
-    return Tensor::full(shape, 1, DType::f32, Device::cpu);
+    return Tensor::full(shape, 1, DType::f32, test_device());
   };
   REQUIRE_ERROR(linear(make({2, 3}), make({4, 5}), Tensor()), "x [2, 3] and w [4, 5]");
   REQUIRE_ERROR(linear(make({2, 3}), make({4, 3}), make({5})), "expected b [4]");
   REQUIRE_ERROR(matmul(make({2, 3}), make({4, 5})), "a [2, 3] and b [4, 5]");
-  REQUIRE_ERROR(linear(make({2, 3}), Tensor::full({4, 3}, 1, DType::f64, Device::cpu), Tensor()),
+  REQUIRE_ERROR(linear(make({2, 3}), Tensor::full({4, 3}, 1, DType::f64, test_device()), Tensor()),
                 "f32 [2, 3] and f64 [4, 3]");
-  REQUIRE_ERROR(cross_entropy(make({2, 3}), Tensor::from(std::vector<int32_t>{0, 3}, {2})),
-                "label 3 of sample 1 is outside [0, 3)");
-  const Tensor labels = Tensor::from(std::vector<int32_t>{0, -1}, {2});
-  REQUIRE_ERROR(add_score(Tensor::from(Values{0, 0}, {2}), make({2, 3}), labels),
-                "label -1 of sample 1 is outside [0, 3)");
-  REQUIRE_ERROR(add_score(make({2}), make({2, 3}), labels), "expected score f64 [2]");
+  REQUIRE_ERROR(add_score(make({2}), make({2, 3}), indices({0, 1}, make({}))),
+                "expected score f64 [2]");
+}
+
+TEST_CASE("labels out of range are refused, and give NaN where no kernel can throw", "[ops]") {
+  const Tensor x = require_grad(Tensor::full({2, 3}, 1, DType::f32, test_device()));
+  for (const int32_t bad : {3, -1}) {
+    const Tensor labels = indices({0, bad}, x);
+    const Tensor score = Tensor::full({2}, 0, DType::f64, test_device());
+    if (test_device() == Device::cpu) {
+      const std::string part = fmt::format("label {} of sample 1 is outside [0, 3)", bad);
+      REQUIRE_ERROR(cross_entropy(x, labels), part);
+      REQUIRE_ERROR(add_score(score, x.detach(), labels), part);
+      continue;
+    }
+    zero_grad(x);
+    const Tensor loss = cross_entropy(x, labels);
+    REQUIRE(std::isnan(loss.item()));
+    backward(loss);
+    const Values dx = to_doubles(grad(x));
+    for (size_t i = 0; i < dx.size(); ++i) REQUIRE(std::isnan(dx[i]) == (i >= 3));
+    add_score(score, x.detach(), labels);
+    REQUIRE(std::isnan(to_doubles(score)[0]));
+  }
 }
 
 }  // namespace accrue::test

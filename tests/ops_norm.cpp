@@ -9,6 +9,7 @@
 #include "kernels/losses.h"
 #include "kernels/norm.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 #include "tests/op_table.h"
 
 namespace accrue::test {
@@ -123,12 +124,7 @@ Tensor random_tensor(const Shape& shape, uint64_t seed) {
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   RandomStream random(seed);
   for (float& v : values) v = random.uniform(-1, 3);
-  return Tensor::from(values, shape);
-}
-
-std::vector<float> to_vector(const Tensor& x) {
-  const auto span = x.span<float>();
-  return {span.begin(), span.end()};
+  return Tensor::from(values, shape, test_device());
 }
 
 }  // namespace
@@ -173,24 +169,25 @@ TEST_CASE("batch_norm in eval mode", "[ops]") {
 }
 
 TEST_CASE("batch_norm moves the running statistics as PyTorch does", "[ops]") {
-  const Tensor x = Tensor::from(Values{1, 2, 10, 14, 3, 6, 30, 26}, {2, 2, 2});
+  const Tensor x = Tensor::from(Values{1, 2, 10, 14, 3, 6, 30, 26}, {2, 2, 2}, test_device());
   const RunningStatistics running = running_for(x, {0, 100}, {1, 7});
   const NoGrad no_grad;
   batch_norm(x, {}, {}, running, NormMode::train);
   // Channel 0 holds 1 2 3 6: mean 3, unbiased variance 14/3. Channel 1 holds 10 14 30 26: mean 20,
   // unbiased variance 272/3.
-  REQUIRE(running.mean.span<double>()[0] == Approx(0.1 * 3));
-  REQUIRE(running.mean.span<double>()[1] == Approx(0.9 * 100 + 0.1 * 20));
-  REQUIRE(running.var.span<double>()[0] == Approx(0.9 + 0.1 * 14 / 3));
-  REQUIRE(running.var.span<double>()[1] == Approx(0.9 * 7 + 0.1 * 272 / 3));
-  const Values before{running.var.span<double>()[0], running.mean.span<double>()[1]};
+  const Values mean = to_doubles(running.mean), var = to_doubles(running.var);
+  REQUIRE(mean[0] == Approx(0.1 * 3));
+  REQUIRE(mean[1] == Approx(0.9 * 100 + 0.1 * 20));
+  REQUIRE(var[0] == Approx(0.9 + 0.1 * 14 / 3));
+  REQUIRE(var[1] == Approx(0.9 * 7 + 0.1 * 272 / 3));
   batch_norm(x, {}, {}, running, NormMode::eval);
-  REQUIRE(before == Values{running.var.span<double>()[0], running.mean.span<double>()[1]});
+  REQUIRE(to_doubles(running.mean) == mean);
+  REQUIRE(to_doubles(running.var) == var);
 }
 
 TEST_CASE("batch_norm's eval gradient is of the statistics that its forward saw", "[ops]") {
   const Tensor other = random_tensor({4, 2, 3}, 1), target = random_tensor({4, 2, 3}, 2);
-  std::vector<float> gradients[2];
+  Values gradients[2];
   for (const bool move_between : {false, true}) {
     const Tensor x = require_grad(random_tensor({4, 2, 3}, 3));
     const Tensor gamma = require_grad(random_tensor({2}, 4));
@@ -199,8 +196,8 @@ TEST_CASE("batch_norm's eval gradient is of the statistics that its forward saw"
     if (move_between) batch_norm(other, {}, {}, running, NormMode::train);
     backward(loss);
     auto& all = gradients[move_between];
-    all = to_vector(grad(x));
-    for (const float g : to_vector(grad(gamma))) all.push_back(g);
+    all = to_doubles(grad(x));
+    for (const double g : to_doubles(grad(gamma))) all.push_back(g);
   }
   REQUIRE(gradients[0] == gradients[1]);
 }
@@ -213,20 +210,22 @@ TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops
   for (size_t i = 0; i < values.size(); ++i) values[i] = 4096 + 0.25f * static_cast<float>(i % 8);
   const double deviation = std::sqrt(21.0 / 64 + eps);
   const auto require_exact = [&](const Tensor& y) {
+    const Values actual = to_doubles(y);
     for (size_t i = 0; i < values.size(); ++i) {
       const double expected = (values[i] - 4096.875) / deviation;
       // Sums of 256 squares in float32; half of their relative error reaches y, and 4 roundings.
-      REQUIRE(y.span<float>()[i] == Approx(expected).epsilon((256 / 2 + 4) * 0x1p-24));
+      REQUIRE(actual[i] == Approx(expected).epsilon((256 / 2 + 4) * 0x1p-24));
     }
   };
   const NoGrad no_grad;
-  require_exact(layer_norm(Tensor::from(values, {1, size}), {}, {}));
-  require_exact(group_norm(Tensor::from(values, {1, 8, size / 8}), 1, {}, {}));
-  require_exact(instance_norm(Tensor::from(values, {1, 1, size})));
-  require_exact(batch(Tensor::from(values, {16, 1, size / 16}), {}, {}));
+  const Tensor x = Tensor::from(values, {size}, test_device());
+  require_exact(layer_norm(x.reshape({1, size}), {}, {}));
+  require_exact(group_norm(x.reshape({1, 8, size / 8}), 1, {}, {}));
+  require_exact(instance_norm(x.reshape({1, 1, size})));
+  require_exact(batch(x.reshape({16, 1, size / 16}), {}, {}));
 }
 
-TEST_CASE("norms do not depend on the thread count", "[ops]") {
+TEST_CASE("norms do not depend on the threads", "[ops]") {
   struct Case {
     Shape shape;
     Norm norm;
@@ -234,19 +233,20 @@ TEST_CASE("norms do not depend on the thread count", "[ops]") {
   const int threads = omp_get_max_threads();
   for (const auto& [shape, norm] : {Case{{8, 12, 32, 32}, group(4)}, Case{{8, 12, 32, 32}, batch},
                                     Case{{8, 12, 32, 32}, instance}, Case{{1500, 70}, batch}}) {
-    std::vector<float> results[2];
+    Values results[2];
     for (const int count : {1, 3}) {
       omp_set_num_threads(count);
+      set_thread_order(count);
       const int64_t C = shape[1];
       const Tensor x = require_grad(random_tensor(shape, 1));
       const Tensor gamma = require_grad(random_tensor({C}, 2)),
                    beta = require_grad(random_tensor({C}, 5));
       const Tensor y = norm(x, gamma, beta);
       auto& all = results[count / 2];
-      all = to_vector(y);
+      all = to_doubles(y);
       backward(mse_loss(y, random_tensor(shape, 3)));
       for (const Tensor& leaf : {x, gamma, beta})
-        for (const float g : to_vector(grad(leaf))) all.push_back(g);
+        for (const double g : to_doubles(grad(leaf))) all.push_back(g);
     }
     REQUIRE(results[0] == results[1]);
   }
@@ -255,15 +255,15 @@ TEST_CASE("norms do not depend on the thread count", "[ops]") {
 
 TEST_CASE("a norm keeps its input and two numbers a group", "[ops]") {
   const Tensor x = require_grad(random_tensor({4, 6, 50}, 1));
-  const size_t before = ledger(Device::cpu).current()[Category::activations];
+  const size_t before = ledger(test_device()).current()[Category::activations];
   const Tensor y = group_norm(x, 2, {}, {});
-  const size_t kept = ledger(Device::cpu).current()[Category::activations] - before;
+  const size_t kept = ledger(test_device()).current()[Category::activations] - before;
   REQUIRE(kept == y.bytes() + 2 * Ledger::alignment);
 }
 
 TEST_CASE("norms refuse what does not fit", "[ops]") {
   const auto make = [](const Shape& shape) {
-    return Tensor::full(shape, 1, DType::f32, Device::cpu);
+    return Tensor::full(shape, 1, DType::f32, test_device());
   };
   const Tensor x = make({2, 6, 4});
   REQUIRE_ERROR(layer_norm(x, make({6}), {}), "[layer_norm] gamma [6]");

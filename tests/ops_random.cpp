@@ -9,15 +9,16 @@
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 #include "tests/op_table.h"
 
 namespace accrue::test {
 namespace {
 
-Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, Device::cpu); }
+Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
 
 Tensor samples(const std::vector<int32_t>& values) {
-  return Tensor::from(values, {static_cast<int64_t>(values.size())});
+  return Tensor::from(values, {static_cast<int64_t>(values.size())}, test_device());
 }
 
 std::vector<int32_t> counted(int32_t size) {
@@ -26,14 +27,20 @@ std::vector<int32_t> counted(int32_t size) {
   return values;
 }
 
-std::vector<float> to_vector(const Tensor& x) {
-  const auto span = x.span<float>();
-  return {span.begin(), span.end()};
+// keep(n, e) / (1 - p) for rows of E elements.
+Values mask(double p, const DropoutKey& key, int64_t E) {
+  return to_doubles(dropout(ones({key.samples.size(0), E}), p, key));
 }
 
-// keep(n, e) / (1 - p) for rows of E elements.
-std::vector<float> mask(double p, const DropoutKey& key, int64_t E) {
-  return to_vector(dropout(ones({key.samples.size(0), E}), p, key));
+// As if y were summed up to a loss.
+void backward_of_sum(const Tensor& y) {
+  Tensor loss = ones({});
+  const Edge edge = y;
+  record("sum", loss, {edge}, [edge](Tensor&) {
+    claim_grad(edge);
+    edge.variable()->grad.fill(1);
+  });
+  backward(loss);
 }
 
 // Of n independent events of probability q, a count further than 5 standard deviations from the
@@ -95,7 +102,7 @@ TEST_CASE("a dropout mask is the same for every split and order of the samples",
   const auto whole = mask(0.5, {.seed = 1, .samples = samples(order)}, E);
   for (const std::vector<size_t>& sizes :
        {std::vector<size_t>{1, 1, 1, 1, 1, 1, 1}, {3, 3, 1}, {2, 5}, {7}}) {
-    std::vector<float> parts;
+    Values parts;
     auto row = order.begin();
     for (const size_t size : sizes) {
       const std::vector<int32_t> some(row, row + static_cast<ptrdiff_t>(size));
@@ -146,15 +153,8 @@ TEST_CASE("dropout's gradient is its mask", "[ops]") {
   const DropoutKey key{.seed = 9, .layer = 4, .epoch = 2, .samples = samples(counted(6))};
   for (const bool over : {false, true}) {  // also where y goes over x and dx over dy
     const Tensor x = require_grad(ones({6, 50}));
-    const Tensor y = over ? dropout(scale(x, 1), 0.25, key) : dropout(x, 0.25, key);
-    Tensor loss = ones({});
-    const Edge edge = y;
-    record("sum", loss, {edge}, [edge](Tensor&) {
-      const auto dy = claim_grad(edge);
-      std::fill_n(dy->grad.as<float>(), dy->grad.numel(), 1.0f);
-    });
-    backward(loss);
-    REQUIRE(to_vector(grad(x)) == mask(0.25, key, 50));
+    backward_of_sum(over ? dropout(scale(x, 1), 0.25, key) : dropout(x, 0.25, key));
+    REQUIRE(to_doubles(grad(x)) == mask(0.25, key, 50));
   }
 }
 
@@ -194,31 +194,38 @@ TEST_CASE("embedding", "[ops]") {
 TEST_CASE("embedding's gradient writes 0 to unused rows, and adds nothing to them", "[ops]") {
   const Tensor w = require_grad(ones({4, 2}));
   const auto run = [&] {
-    const Tensor y = embedding(w, samples({2, 0, 2}));
-    Tensor loss = ones({});
-    const Edge edge = y;
-    record("sum", loss, {edge}, [edge](Tensor&) {
-      const auto dy = claim_grad(edge);
-      std::fill_n(dy->grad.as<float>(), dy->grad.numel(), 1.0f);
-    });
-    backward(loss);
-    return to_vector(grad(w));
+    backward_of_sum(embedding(w, samples({2, 0, 2})));
+    return to_doubles(grad(w));
   };
-  REQUIRE(run() == std::vector<float>{1, 1, 0, 0, 2, 2, 0, 0});
-  std::ranges::fill(grad(w).span<float>(), std::nanf(""));
+  REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
+  grad(w).fill(std::nan(""));
   zero_grad(w);
-  REQUIRE(run() == std::vector<float>{1, 1, 0, 0, 2, 2, 0, 0});
-  std::ranges::fill(grad(w).span<float>(), 9.0f);
-  REQUIRE(run() == std::vector<float>{10, 10, 9, 9, 11, 11, 9, 9});
+  REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
+  grad(w).fill(9);
+  REQUIRE(run() == Values{10, 10, 9, 9, 11, 11, 9, 9});
 }
 
 TEST_CASE("embedding refuses what does not fit", "[ops]") {
-  REQUIRE_ERROR(embedding(ones({4, 2}), samples({0, 4})),
-                "index 4 at position 1 is outside [0, 4)");
-  REQUIRE_ERROR(embedding(ones({4, 2}), samples({-1})), "index -1 at position 0");
   REQUIRE_ERROR(embedding(ones({4}), samples({0})), "w [4] and index i32 [1]");
   REQUIRE_ERROR(embedding(ones({4, 2}), ones({3})), "index f32 [3]");
   REQUIRE_ERROR(embedding(ones({4, 2}), Tensor()), "expected w [V, D]");
+}
+
+TEST_CASE("indices out of range are refused, and give NaN where no kernel can throw", "[ops]") {
+  const Tensor w = require_grad(ones({4, 2}));
+  for (const int32_t bad : {4, -1}) {
+    if (test_device() == Device::cpu) {
+      REQUIRE_ERROR(embedding(w, samples({0, bad})),
+                    fmt::format("index {} at position 1 is outside [0, 4)", bad));
+      continue;
+    }
+    zero_grad(w);
+    const Tensor rows = embedding(w, samples({0, bad}));
+    const Values y = to_doubles(rows);
+    for (size_t i = 0; i < y.size(); ++i) REQUIRE(std::isnan(y[i]) == (i >= 2));
+    backward_of_sum(rows);
+    REQUIRE(to_doubles(grad(w)) == Values{1, 1, 0, 0, 0, 0, 0, 0});
+  }
 }
 
 }  // namespace accrue::test

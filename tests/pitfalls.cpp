@@ -4,17 +4,17 @@
 #include <omp.h>
 
 #include <cmath>
-#include <numeric>
 #include <limits>
 
 #include "core/random.h"
 #include "kernels/accumulate.h"
-#include "kernels/window_state.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/window_state.h"
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "optim/window.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 
 namespace accrue::test {
 namespace {
@@ -30,16 +30,17 @@ struct Batch {
 
 Batch random_batch(DType dtype) {
   RandomStream random(17);
-  Batch batch{Tensor::empty({N, 1, 6, 6}, dtype, Device::cpu, Category::data),
-              Tensor::empty({N}, DType::i32, Device::cpu, Category::data),
-              Tensor::empty({N}, DType::i32, Device::cpu, Category::data)};
+  const Batch batch{Tensor::empty({N, 1, 6, 6}, dtype, Device::cpu, Category::data),
+                    Tensor::empty({N}, DType::i32, Device::cpu, Category::data),
+                    Tensor::empty({N}, DType::i32, Device::cpu, Category::data)};
   dispatch_floating(dtype, [&]<class T>() {
     for (T& v : batch.x.span<T>()) v = random.normal();
   });
   for (int32_t& label : batch.labels.span<int32_t>())
     label = static_cast<int32_t>(random.below(classes));
   for (int32_t n = 0; int32_t & sample : batch.samples.span<int32_t>()) sample = 1000 + n++;
-  return batch;
+  return {batch.x.to(test_device()), batch.labels.to(test_device()),
+          batch.samples.to(test_device())};
 }
 
 enum class NormKind { none, group, batch };
@@ -54,13 +55,6 @@ std::unique_ptr<Sequential> small_cnn(NormKind norm, double dropout = 0) {
   if (dropout > 0) model->add<Dropout>(dropout);
   model->add<Linear>(4 * 36, classes);
   return model;
-}
-
-std::vector<double> to_doubles(const Tensor& tensor) {
-  return dispatch_floating(tensor.dtype(), [&]<class T>() {
-    const auto span = tensor.span<T>();
-    return std::vector<double>(span.begin(), span.end());
-  });
 }
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
@@ -81,7 +75,7 @@ struct Learner {
 
   Learner(std::unique_ptr<Sequential> net, DType dtype, WindowOptions options)
       : model(std::move(net)),
-        parameters(place(*model, dtype, Device::cpu, 5)),
+        parameters(place(*model, dtype, test_device(), 5)),
         optimizer(adam(parameters)),
         window(*optimizer, ScheduleOptions{}, options) {}
 
@@ -109,9 +103,9 @@ std::vector<double> gradient_of(std::unique_ptr<Sequential> model, const Split& 
 }  // namespace
 
 TEST_CASE("an accumulator counts past 256", "[pitfalls]") {
-  const Tensor w = require_grad(Tensor::full({1, 1}, 1, DType::f32, Device::cpu));
-  const Tensor b = require_grad(Tensor::full({1}, 1, DType::f32, Device::cpu));
-  const Tensor x = Tensor::full({1, 1}, 1, DType::f32, Device::cpu);
+  const Tensor w = require_grad(Tensor::full({1, 1}, 1, DType::f32, test_device()));
+  const Tensor b = require_grad(Tensor::full({1}, 1, DType::f32, test_device()));
+  const Tensor x = Tensor::full({1, 1}, 1, DType::f32, test_device());
   for (int i = 0; i < 300; ++i) backward(linear(x, w, b));
   REQUIRE(grad(w).item() == 300);
   REQUIRE(grad(b).item() == 300);
@@ -157,7 +151,7 @@ TEST_CASE("the peak is parameters, moments, gradients and one micro-batch, to th
   // The window's: its state, and partial sums of the norm.
   const size_t counters = 192 + norm_partials * sizeof(double);
   static_assert(sizeof(WindowState) > 128 && sizeof(WindowState) <= 192);
-  for (const Device device : {Device::cpu, Device::meta})
+  for (const Device device : {test_device(), meta_of(test_device())})
     for (const int64_t m : {1, 16})
       for (const int64_t K : {1, 4})
         for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
@@ -201,8 +195,8 @@ TEST_CASE("a skipped window leaves BatchNorm's statistics as they were", "[pitfa
   const auto after_one_step = to_doubles(statistics);
   REQUIRE(after_one_step != initial);
 
-  Batch bad = random_batch(DType::f32);
-  bad.x.span<float>()[20 * 36] = std::numeric_limits<float>::infinity();
+  const Batch bad = random_batch(DType::f32);
+  bad.x.slice(20, 21).fill(std::numeric_limits<double>::infinity());
   learner.accumulate(bad, {16, 16, 8});
   REQUIRE(learner.window.step().skipped);
   REQUIRE(to_doubles(statistics) == after_one_step);
@@ -217,7 +211,7 @@ TEST_CASE("a window that ran out of memory leaves no trace", "[pitfalls][memory]
     const Batch batch = random_batch(DType::f32);
     if (disturbed) {
       learner.accumulate(batch, {16});
-      Ledger& account = ledger(Device::cpu);
+      Ledger& account = ledger(test_device());
       // Enough for the forward pass of 8 samples, not for its backward.
       account.set_limit(account.current().total() + 2 * 8 * 4 * 36 * sizeof(float) + 4096);
       REQUIRE_THROWS_AS(learner.accumulate(batch, {8}), OutOfMemory);
@@ -234,30 +228,33 @@ TEST_CASE("a window that ran out of memory leaves no trace", "[pitfalls][memory]
 TEST_CASE("a finite gradient too large to be squared is clipped, not skipped", "[pitfalls]") {
   Sequential model;
   model.add<Linear>(1, 1);
-  Parameters parameters = place(model, DType::f32, Device::cpu, 1);
+  Parameters parameters = place(model, DType::f32, test_device(), 1);
   const auto optimizer = sgd(parameters);
   Window window(*optimizer, ScheduleOptions{.base = 1},
                 {.effective_batch_size = 2, .clip_norm = 0.5});
   const double before = to_doubles(parameters.values())[0];
   for (int i = 0; i < 2; ++i)
-    window.backward(model(Tensor::full({1, 1}, 1e30, DType::f32, Device::cpu)), 1);
+    window.backward(model(Tensor::full({1, 1}, 1e30, DType::f32, test_device())), 1);
   const StepReport report = window.step();
   REQUIRE_FALSE(report.skipped);
   REQUIRE(report.grad_norm == Approx(1e30));
   REQUIRE(to_doubles(parameters.values())[0] == Approx(before - 0.5));
 }
 
-TEST_CASE("the norm of a gradient does not depend on the thread count", "[pitfalls]") {
+TEST_CASE("the norm of a gradient does not depend on the threads", "[pitfalls]") {
   constexpr int64_t P = 300'001;
-  const Tensor g = Tensor::empty({P}, DType::f32, Device::cpu);
+  std::vector<float> values(P);
   RandomStream random(1);
-  for (float& v : g.span<float>()) v = random.normal();
+  for (float& v : values) v = random.normal();
+  const Tensor g = Tensor::from(values, {P}, test_device());
   const auto sum_of_squares = [&](int threads) {
     omp_set_num_threads(threads);
-    const Tensor partials = Tensor::empty({norm_partials}, DType::f64, Device::cpu);
+    set_thread_order(threads);
+    const Tensor partials = Tensor::empty({norm_partials}, DType::f64, test_device());
     squared_norm({partials.view(), 0}, g.view());
-    const auto values = partials.span<double>();
-    return std::accumulate(values.begin(), values.end(), 0.0);
+    double sum = 0;
+    for (const double partial : to_doubles(partials)) sum += partial;
+    return sum;
   };
   const int threads = omp_get_max_threads();
   const double alone = sum_of_squares(1);

@@ -12,6 +12,7 @@
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 
 namespace accrue::test {
 namespace {
@@ -27,21 +28,14 @@ struct Batch {
 
 Batch random_batch(int64_t samples, DType dtype, uint64_t seed) {
   RandomStream random(seed);
-  Batch batch{Tensor::empty({samples, features}, dtype, Device::cpu, Category::data),
-              Tensor::empty({samples}, DType::i32, Device::cpu, Category::data)};
+  const Batch batch{Tensor::empty({samples, features}, dtype, Device::cpu, Category::data),
+                    Tensor::empty({samples}, DType::i32, Device::cpu, Category::data)};
   dispatch_floating(dtype, [&]<class T>() {
     for (T& v : batch.x.span<T>()) v = random.normal();
   });
   for (int32_t& label : batch.labels.span<int32_t>())
     label = static_cast<int32_t>(random.below(classes));
-  return batch;
-}
-
-std::vector<double> to_doubles(const Tensor& tensor) {
-  return dispatch_floating(tensor.dtype(), [&]<class T>() {
-    const auto span = tensor.span<T>();
-    return std::vector<double>(span.begin(), span.end());
-  });
+  return {batch.x.to(test_device()), batch.labels.to(test_device())};
 }
 
 struct Learner {
@@ -54,7 +48,7 @@ struct Learner {
   // moves a weight by at most lr/eps * d per step.
   static constexpr double lr = 1e-3, eps = 1e-3;
   explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N})
-      : parameters(place(*model, dtype, Device::cpu, 3)),
+      : parameters(place(*model, dtype, test_device(), 3)),
         optimizer(adam(parameters, {.eps = eps})),
         window(*optimizer, ScheduleOptions{.base = lr}, options) {}
 
@@ -226,8 +220,8 @@ TEST_CASE("a window with a non-finite gradient leaves no trace", "[window]") {
   const auto weights = to_doubles(learner.parameters.values());
   const auto m = to_doubles(learner.optimizer->state()[0].second);
 
-  Batch bad = random_batch(N, DType::f32, 2);
-  bad.x.span<float>()[20 * features] = std::numeric_limits<float>::infinity();
+  const Batch bad = random_batch(N, DType::f32, 2);
+  bad.x.slice(20, 21).fill(std::numeric_limits<double>::infinity());
   learner.accumulate(bad, {16, 16, 16, 16});
   const StepReport report = learner.window.step();
   REQUIRE(report.skipped);
@@ -269,7 +263,7 @@ TEST_CASE("the window refuses what would break it", "[window]") {
 
 TEST_CASE("every counter moves once per window, not per micro-batch", "[window]") {
   auto model = make_mlp(sizes);
-  Parameters parameters = place(*model, DType::f32, Device::cpu, 1);
+  Parameters parameters = place(*model, DType::f32, test_device(), 1);
   const auto optimizer = adamw(parameters, {.weight_decay = 0.5});
   Window window(*optimizer, ScheduleOptions{.base = 0.1, .warmup_steps = 10},
                 {.effective_batch_size = N});
@@ -305,8 +299,8 @@ TEST_CASE("two optimizers share one window", "[window]") {
   constexpr std::array<int64_t, 2> g_sizes{features, features}, d_sizes{features, classes};
   const auto train = [&](const Split& split) {
     auto g = make_mlp(g_sizes), d = make_mlp(d_sizes);
-    Parameters g_parameters = place(*g, DType::f64, Device::cpu, 1);
-    Parameters d_parameters = place(*d, DType::f64, Device::cpu, 2);
+    Parameters g_parameters = place(*g, DType::f64, test_device(), 1);
+    Parameters d_parameters = place(*d, DType::f64, test_device(), 2);
     const auto g_adam = adam(g_parameters, {.eps = 1e-3}),
                d_adam = adam(d_parameters, {.eps = 1e-3});
     Window window({g_adam.get(), d_adam.get()}, ScheduleOptions{}, {.effective_batch_size = 2 * N});
@@ -366,8 +360,8 @@ TEST_CASE("peak memory does not grow with the number of micro-batches", "[window
   };
   for (const Strategy strategy : {Strategy::fused, Strategy::separate})
     for (const int64_t K : {1, 2, 8, 64})
-      for (const Device device : {Device::cpu, Device::meta})
-        REQUIRE(peak(K, device, strategy) == peak(1, Device::cpu, strategy));
+      for (const Device device : {test_device(), meta_of(test_device())})
+        REQUIRE(peak(K, device, strategy) == peak(1, test_device(), strategy));
 }
 
 TEST_CASE("schedules count optimizer steps", "[window][schedule]") {

@@ -18,10 +18,16 @@ inline uint16_t bfloat16_bits(float value) {
 
 }  // namespace simt
 
+struct alignas(2) __nv_bfloat16_raw {
+  unsigned short x;
+};
+
 struct alignas(2) __nv_bfloat16 {
   __nv_bfloat16() = default;
+  __nv_bfloat16(const __nv_bfloat16_raw& raw) : bits_(raw.x) {}
   __nv_bfloat16(float value) : bits_(simt::bfloat16_bits(value)) {}
   operator float() const { return std::bit_cast<float>(uint32_t(bits_) << 16); }
+  operator __nv_bfloat16_raw() const { return {bits_}; }
 
  private:
   friend __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits);

@@ -32,10 +32,16 @@ inline float half_value(uint16_t bits) {
 
 }  // namespace simt
 
+struct alignas(2) __half_raw {
+  unsigned short x;
+};
+
 struct alignas(2) __half {
   __half() = default;
+  __half(const __half_raw& raw) : bits_(raw.x) {}
   __half(float value) : bits_(simt::half_bits(value)) {}
   operator float() const { return simt::half_value(bits_); }
+  operator __half_raw() const { return {bits_}; }
 
  private:
   friend __half __ushort_as_half(unsigned short bits);

@@ -216,7 +216,7 @@ int Block::sync_block(Barrier barrier, bool predicate, Place place) {
   self.place = place;
   if (at_barrier_ == 0) {
     first_at_barrier_ = &self;
-  } else if (first_at_barrier_->barrier != barrier || !same(first_at_barrier_->place, place)) {
+  } else if (!same(first_at_barrier_->place, place)) {
     refuse(fmt::format(
         "waits in {}, but thread {} waits in {}: all threads must come to one barrier",
         describe_wait(self), first_at_barrier_->linear, describe_wait(*first_at_barrier_)));

@@ -53,6 +53,22 @@ __global__ void reads_outside_mask(int* out) {
 
 __global__ void not_in_own_mask(int* out) { out[threadIdx.x] = __ballot_sync(0xfffe, 1); }
 
+// Both halves name lane 15, which comes with the lower one.
+__global__ void disagrees_on_the_mask(int* out) {
+  out[threadIdx.x] = __ballot_sync(threadIdx.x % 32 < 16 ? ~0u : 0xffff8000, 1);
+}
+
+int unwound = 0;
+
+__global__ void holds_an_object(int* out) {
+  struct Guard {
+    ~Guard() { ++unwound; }
+  };
+  const Guard guard;
+  if (threadIdx.x > 0) __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
 __global__ void throws(int* out) {
   out[threadIdx.x] = 1;
   if (threadIdx.x == 5) throw std::runtime_error("from a kernel");
@@ -93,15 +109,23 @@ std::string failure_of(void (*kernel)(int*)) {
 
 }  // namespace
 
-TEST_CASE("Blocks and threads run in an order that the seed decides", "[simt]") {
+TEST_CASE("Blocks, warps and lanes run in an order that the seed decides", "[simt]") {
   const FreshDevice fresh;
   const std::vector<int> order = order_with(1);
   CHECK(order == order_with(1));
   CHECK(order != order_with(2));
   std::vector<int> sorted = order;
   std::sort(sorted.begin(), sorted.end());
-  CHECK(sorted != order);
   for (int i = 0; i < 256; ++i) CHECK(sorted[i] == i);
+
+  bool block_first[4] = {}, warp_first[2] = {}, lane_first[32] = {};
+  for (int seed = 0; seed < 100; ++seed) {
+    const int first = order_with(seed)[0];
+    block_first[first / 64] = warp_first[first % 64 / 32] = lane_first[first % 32] = true;
+  }
+  CHECK(std::count(block_first, block_first + 4, true) == 4);
+  CHECK(std::count(warp_first, warp_first + 2, true) == 2);
+  CHECK(std::count(lane_first, lane_first + 32, true) > 16);
 }
 
 TEST_CASE("A missing barrier gives a wrong result under some seed", "[simt]") {
@@ -143,6 +167,7 @@ TEST_CASE("A shuffle with a lane that is not there is reported", "[simt]") {
              ContainsSubstring("which has exited or does not exist"));
   CHECK_THAT(failure_of(reads_outside_mask),
              ContainsSubstring("reads lane 20, which is not in the mask"));
+  CHECK_THAT(failure_of(disagrees_on_the_mask), ContainsSubstring("no thread can go on"));
   CHECK_THAT(failure_of(not_in_own_mask), ContainsSubstring("does not name its own lane"));
 }
 
@@ -158,6 +183,13 @@ TEST_CASE("After a failure and a reset the device works again", "[simt]") {
   Array<float> out(100);
   REQUIRE(launch(2, 64, fill, out.data(), 100) == cudaSuccess);
   CHECK(out.read() == std::vector<float>(100, 1.0f));
+}
+
+TEST_CASE("The threads of a failed block are unwound", "[simt]") {
+  const FreshDevice fresh;
+  unwound = 0;
+  failure_of(holds_an_object);
+  CHECK(unwound == 64);
 }
 
 TEST_CASE("An exception in a kernel comes out of the call that waits", "[simt]") {

@@ -71,6 +71,15 @@ TEMPLATE_TEST_CASE("Floats between two patterns go to the nearer, ties to the ev
   }
 }
 
+TEST_CASE("The raw types hold the pattern", "[simt]") {
+  const __half_raw half{0x3e00};
+  const __nv_bfloat16_raw bfloat16{0x3fc0};
+  CHECK(__half2float(half) == 1.5f);
+  CHECK(__bfloat162float(bfloat16) == 1.5f);
+  CHECK(__half_raw(__float2half(1.5f)).x == half.x);
+  CHECK(__nv_bfloat16_raw(__float2bfloat16(1.5f)).x == bfloat16.x);
+}
+
 TEST_CASE("Extreme floats narrow to infinity and zero", "[simt]") {
   CHECK(Half::narrow(1e30f) == 0x7c00);
   CHECK(Half::narrow(-INFINITY) == 0xfc00);

@@ -92,6 +92,16 @@ __global__ void atomics(float* sum, int* ints, unsigned* unsigneds) {
   atomicMin(&unsigneds[1], 5u);
 }
 
+__global__ void bits(unsigned* out) {
+  out[0] = __float_as_uint(1.0f);
+  out[1] = __float_as_uint(__uint_as_float(0x40000001));
+  out[2] = __float_as_int(__int_as_float(7));
+  out[3] = __umulhi(0xffffffff, 0xffffffff);
+  out[4] = __float_as_uint(rsqrtf(4.0f));
+  out[5] = __double_as_longlong(__longlong_as_double(9));
+  out[6] = min(3, 2) + max(10u, 20u);
+}
+
 __global__ void many_barriers(int* out, int rounds) {
   __shared__ int ring[96];
   ring[threadIdx.x] = threadIdx.x;
@@ -246,10 +256,10 @@ TEST_CASE("A launch outside CUDA's limits is refused", "[simt]") {
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-TEST_CASE("Bit casts and the high half of a product", "[simt]") {
-  CHECK(__float_as_uint(1.0f) == 0x3f800000);
-  CHECK(__uint_as_float(0x40000000) == 2.0f);
-  CHECK(__float_as_int(-0.0f) == std::numeric_limits<int>::min());
-  CHECK(__umulhi(0xffffffff, 0xffffffff) == 0xfffffffe);
-  CHECK(rsqrtf(4.0f) == 0.5f);
+TEST_CASE("Bit casts, the high half of a product, min and max", "[simt]") {
+  const FreshDevice fresh;
+  Array<unsigned> out(7);
+  REQUIRE(launch(1, 1, bits, out.data()) == cudaSuccess);
+  CHECK(out.read() ==
+        std::vector<unsigned>{0x3f800000, 0x40000001, 7, 0xfffffffe, 0x3f000000, 9, 22});
 }
