@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(block_threads)
                 const WindowState* state, AdamScalars scalars) {
   if (state->outcome.skipped) return;
   using Update = formula::AdamUpdate<T>;
-  __shared__ alignas(Update) unsigned char of_block[sizeof(Update)];
+  alignas(Update) __shared__ unsigned char of_block[sizeof(Update)];
   if (threadIdx.x == 0) new (of_block) Update(scalars, state->outcome, *steps);
   __syncthreads();
   const Update update = *reinterpret_cast<const Update*>(of_block);
