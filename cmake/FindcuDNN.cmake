@@ -21,7 +21,8 @@ if(cuDNN_INCLUDE_DIR AND EXISTS ${cuDNN_INCLUDE_DIR}/cudnn_version.h)
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(cuDNN REQUIRED_VARS cuDNN_LIBRARY cuDNN_INCLUDE_DIR
-                                  VERSION_VAR cuDNN_VERSION)
+                                  VERSION_VAR cuDNN_VERSION
+                                  REASON_FAILURE_MESSAGE "name its folder with -DcuDNN_ROOT=DIR")
 if(cuDNN_FOUND AND NOT TARGET cuDNN::cuDNN)
   add_library(cuDNN::cuDNN UNKNOWN IMPORTED)
   set_target_properties(cuDNN::cuDNN PROPERTIES

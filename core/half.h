@@ -22,13 +22,14 @@ constexpr float to_float(BFloat16 x) { return std::bit_cast<float>(uint32_t{x.bi
 constexpr float to_float(Half x) {
   const uint32_t sign = uint32_t{x.bits} << 16 & 0x80000000u;
   const uint32_t exponent = x.bits >> 10 & 0x1fu, fraction = x.bits & 0x3ffu;
-  // Both ways without a branch, so that loops over this are vectorised. Zero or denormal is
-  // fraction * 2^-24, exact in float.
+  // Zero or denormal is fraction * 2^-24, exact in float. Both ways are computed and one is masked
+  // out, so that loops over this have no branch and are vectorised.
   const uint32_t wider = exponent == 0x1f ? 0xffu : exponent + 127 - 15;
   const uint32_t normal = wider << 23 | fraction << 13;
   const auto denormal =
       std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(fraction)) * 0x1p-24f);
-  return std::bit_cast<float>(sign | (exponent == 0 ? denormal : normal));
+  const uint32_t is_denormal = 0u - static_cast<uint32_t>(exponent == 0);
+  return std::bit_cast<float>(sign | (denormal & is_denormal) | (normal & ~is_denormal));
 }
 
 // Rounded to nearest, ties to even; a NaN stays one.

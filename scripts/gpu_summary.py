@@ -60,29 +60,30 @@ def window_of_eight(results, model):
     return eight / (8 * (four - one) / 3) if one and four and eight and four > one else None
 
 
-def ways_of(results, model):
-    """accrue's figures at 32 x 4 and those of PyTorch's ways, by name; or None twice."""
+def ways_of(results, model, names=None):
+    """accrue's figures at 32 x 4 and those of PyTorch's ways with these names (None: of all); none
+    of PyTorch's if one of them failed, because the best of the others proves nothing."""
     for result in results.get("pytorch", {"results": []})["results"]:
         if result["configuration"] == f"{model}:32x4":
             ways = dict(result["ways"])
             ways.pop("accrue without graphs", None)
-            return ways.pop("accrue"), {name: way for name, way in ways.items()
-                                        if way["samples_per_s"]}
-    return None, {}
+            accrue = ways.pop("accrue")
+            wanted = [way for name, way in ways.items() if names is None or name in names]
+            return accrue, wanted if all(way["samples_per_s"] for way in wanted) else []
+    return None, []
 
 
 def advantage(results, model, names=None):
-    """accrue's samples per second over those of the fastest of these ways (None: of all)."""
-    accrue, ways = ways_of(results, model)
-    rates = [statistics.median(way["samples_per_s"]) for name, way in ways.items()
-             if names is None or name in names]
+    """accrue's samples per second over those of the fastest of these ways."""
+    accrue, ways = ways_of(results, model, names)
+    rates = [statistics.median(way["samples_per_s"]) for way in ways]
     return statistics.median(accrue["samples_per_s"]) / max(rates) if rates else None
 
 
 def memory_ratio(results, model):
     """accrue's peak over the least of PyTorch's ways', both without the samples."""
     accrue, ways = ways_of(results, model)
-    peaks = [way["peak_allocated_bytes"] for way in ways.values()]
+    peaks = [way["peak_allocated_bytes"] for way in ways]
     return accrue["peak_allocated_bytes"] / min(peaks) if peaks else None
 
 

@@ -27,13 +27,13 @@ def train(split, samples_per_s):
     return {"effective_batch": micro_batch * accum, "samples_per_s": samples_per_s}
 
 
-def pytorch(configuration, accrue, eager, compiled):
+def pytorch(configuration, accrue, eager, compiled, failed=()):
     def way(rate, peak):
         return {"samples_per_s": [rate, rate], "peak_allocated_bytes": peak}
     return {"configuration": configuration,
             "ways": {"accrue": way(accrue, 6e6), "accrue without graphs": {"samples_per_s": [1.0]},
                      "eager": way(eager, 12e6), "compiled": way(compiled, 10e6),
-                     "fused Adam": {"samples_per_s": [], "error": "none | here"}}}
+                     **{name: {"samples_per_s": [], "error": "no compiler"} for name in failed}}}
 
 
 MEASURED = {
@@ -85,6 +85,12 @@ class Summary(unittest.TestCase):
     def test_a_cached_array_is_no_bandwidth(self):
         small = {"kernels": MEASURED["kernels"] | {"array_bytes": 1 << 20}}
         self.assertEqual(self.verdicts(small)["Adam, bandwidth over a copy's"][0], "not measured")
+
+    def test_the_best_is_unknown_where_a_way_failed(self):
+        failed = pytorch("mlp:32x4", 100e3, 10e3, 80e3, failed=["compiled"])
+        verdicts = self.verdicts({"pytorch": {"torch": "", "results": [failed]}})
+        self.assertEqual(verdicts["mlp 32 x 4, speed over PyTorch eager"], ("met", 10))
+        self.assertEqual(verdicts["mlp 32 x 4, speed over PyTorch's best"][0], "not measured")
 
     def test_page(self):
         status, page, results = run(MEASURED, [step("build"), step("bench train mlp 32x8")])

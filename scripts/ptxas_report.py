@@ -6,9 +6,10 @@
     scripts/ptxas_report.py --markdown docs/ptxas.md     a short table
 
 Compiles as a build by preset cuda does, for one architecture, without a GPU. Exits with 1 if a
-kernel spills registers, or if one that is meant to access 16 bytes at a time (its first template
-argument, the width, is above 1) has no 128-bit load. Accesses are counted in the machine code
-where nvdisasm is found (CUDA toolkit; in Python the package nvidia-cuda-nvdisasm), else in PTX.
+kernel spills registers, or if one of those that every parameter goes through is meant to access 16
+bytes at a time (its first template argument, the width, is above 1) and has no 128-bit load.
+Accesses are counted in the machine code where nvdisasm is found (CUDA toolkit; in Python the
+package nvidia-cuda-nvdisasm), else in PTX.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Listed kernel by kernel in the short table: every byte of a parameter goes through them.
+# Every parameter goes through their kernels: the short table has each of them.
 STEP_KERNELS = ("accumulate", "optimizer_step")
 
 
@@ -42,7 +43,7 @@ class Kernel:
     wide_stores: int = 0
 
     def faults(self):
-        width = re.search(r"_kernel<(\d+),", self.name)
+        width = self.source in STEP_KERNELS and re.search(r"_kernel<(\d+),", self.name)
         if self.spill_bytes:
             yield f"{self.name} spills {self.spill_bytes} bytes"
         if width and int(width.group(1)) > 1 and not self.wide_loads:
@@ -128,8 +129,8 @@ def inspect(source, command, architecture, nvdisasm):
             ptx = f"{scratch}/kernels.ptx"
             output_of([*command, "-ptx", "-o", ptx])
             count_accesses(kernels, pathlib.Path(ptx).read_text(), r".*\.entry (\w+)\(",
-                           r"\bld\.global\S*\.(v4\.[fbsu]32|v2\.[fbsu]64)",
-                           r"\bst\.global\S*\.(v4\.[fbsu]32|v2\.[fbsu]64)")
+                           r"\bld\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)",
+                           r"\bst\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)")
     for mangled, name in zip(kernels, readable(kernels)):
         kernels[mangled].source, kernels[mangled].name = source, name
     return list(kernels.values())
@@ -171,7 +172,7 @@ and fails if one spills. {how}
 
 The first template argument is the number of elements that a thread takes at a time; the kernels of
 width 1 are for addresses that are not aligned to 16 bytes. Loads and stores are instructions (loops
-are unrolled). {"Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64."}
+are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64.
 
 {kernel_table(of_step)}
 

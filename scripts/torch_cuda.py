@@ -76,6 +76,7 @@ def measure(configuration, variant, seconds, samples):
     windows = itertools.cycle([
         list(zip(x[rows].split(configuration.micro_batch), y[rows].split(configuration.micro_batch)))
         for rows in (slice(start, start + size) for start in range(0, count, size))])
+    data_bytes = sum(each.numel() * each.element_size() for each in (x, y))
     training = Training(configuration, variant)
     training.prepare()
     rates, allocated, reserved = [], [], []
@@ -84,8 +85,8 @@ def measure(configuration, variant, seconds, samples):
         torch.cuda.reset_peak_memory_stats()
         rates.append(size / median_window_seconds(
             seconds / len(modes), lambda: training.window(next(windows), set_to_none)))
-        allocated.append(torch.cuda.max_memory_allocated() - x.nbytes - y.nbytes)
-        reserved.append(torch.cuda.max_memory_reserved() - x.nbytes - y.nbytes)
+        allocated.append(torch.cuda.max_memory_allocated() - data_bytes)
+        reserved.append(torch.cuda.max_memory_reserved() - data_bytes)
     return {"samples_per_s": max(rates), "peak_allocated_bytes": min(allocated),
             "peak_reserved_bytes": min(reserved)}
 

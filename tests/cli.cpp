@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -45,7 +46,7 @@ std::string device_arguments() { return fmt::format(" --device {} ", name(test_d
 
 Output accrue_run(const std::string& arguments) {
   std::string command = std::string(ACCRUE_PROGRAM) + " " + arguments;
-  for (const char* computes : {"train", "eval", "bench train", "bench memory"})
+  for (const char* computes : {"train", "eval", "bench train", "bench memory", "bench kernels"})
     if (arguments.starts_with(computes)) command += device_arguments();
   return shell(command);
 }
@@ -135,7 +136,8 @@ double largest_difference(const std::string& a, const std::string& b) {
 }  // namespace
 
 TEST_CASE("help, version and unknown words", "[cli]") {
-  for (const char* command : {"", "train", "eval", "info", "bench", "bench train", "bench memory"})
+  for (const char* command :
+       {"", "train", "eval", "info", "bench", "bench train", "bench memory", "bench kernels"})
     REQUIRE_THAT(succeed(std::string(command) + " --help"), ContainsSubstring("Usage"));
   succeed("--version");
   refuse("train --micro-bacth 4", "did you mean --micro-batch instead of --micro-bacth");
@@ -363,6 +365,33 @@ TEST_CASE("bench reports and writes", "[cli]") {
   REQUIRE(rows[1]["largest_weight_difference"].get<double>() < 1e-4);
   REQUIRE(rows[1]["peak_rss_bytes"].get<double>() > 1e6);
   REQUIRE(file_bytes(folder / "csv").starts_with("micro_batch,accum,parameters_bytes"));
+}
+
+TEST_CASE("bench kernels climbs every rung", "[cli]") {
+  const Folder folder;
+  using Layouts = std::vector<std::string>;
+  for (const std::string& layout :
+       on_runner() ? Layouts{"--size 64KiB"} : Layouts{"--size 1MiB", "--model mlp-small"}) {
+    const std::string text =
+        succeed("bench kernels " + layout + " --seconds 0.1 --json " + (folder / "kernels"));
+    const auto figures = nlohmann::json::parse(file_bytes(folder / "kernels"));
+    std::map<std::string, int> rungs;
+    for (const auto& rung : figures["rungs"]) {
+      INFO(rung.dump());
+      REQUIRE(rung["ok"] == true);
+      REQUIRE(rung["bytes"].get<double>() >= 4 * figures["parameters"].get<double>() / 1.01);
+      REQUIRE_THAT(text, ContainsSubstring(rung["rung"].get<std::string>()));
+      ++rungs[rung["ladder"]];
+    }
+    REQUIRE(rungs == std::map<std::string, int>{{"copy", 1},
+                                                {"accumulate", 8},
+                                                {"loss scale", 2},
+                                                {"norm", 2},
+                                                {"adam", 3},
+                                                {"sgd", 2}});
+  }
+  refuse("bench kernels --size 1MiB --model mlp", "excludes");
+  refuse("bench kernels --size 2", "an array of 2 bytes holds no float32");
 }
 
 }  // namespace accrue::test

@@ -154,6 +154,8 @@ TEST_CASE("conv2d", "[ops]") {
   check_op(conv2d_op("more padding than kernel", {{1, 1, 3, 3}, {2, 1, 2, 2}, {.padding = 3}}));
   check_op(conv2d_op("TensorFlow's SAME, 5x5 stride 2",
                      {{2, 2, 6, 8}, {3, 2, 5, 5}, {.stride = 2, .padding = {1, 2}}}));
+  check_op(conv2d_op("padding before, pixels left out after",
+                     {{2, 1, 5, 36}, {2, 1, 2, 2}, {.stride = 4, .padding = {2, 0}}}));
 }
 
 TEST_CASE("conv_transpose2d", "[ops]") {
@@ -272,6 +274,23 @@ TEST_CASE("a convolution's scratch does not grow with the micro-batch", "[ops]")
   };
   REQUIRE(peak_of(256) == peak_of(16));
   REQUIRE(peak_of(256) < (2 << 20));
+}
+
+TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
+  const auto peak_of = [](int64_t N, Padding padding) {
+    const auto make = [](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f32, Device::meta_cuda);
+    };
+    Ledger& memory = ledger(Device::meta_cuda);
+    memory.reset_peak();
+    conv2d(make({N, 4, 32, 32}), make({16, 4, 3, 3}), Tensor(), {.padding = padding});
+    return memory.peak()[Category::workspace];
+  };
+  REQUIRE(peak_of(1, 1) == 4 << 20);
+  // The larger of image and grid.
+  REQUIRE(peak_of(128, 1) == 128 * 16 * 32 * 32 * sizeof(float));
+  // And a copy of the image, padded on both sides, where the padding differs.
+  REQUIRE(peak_of(1, {0, 2}) == (4 << 20) + 4 * 34 * 34 * sizeof(float) + 192);
 }
 
 TEST_CASE("image ops refuse what does not fit", "[ops]") {

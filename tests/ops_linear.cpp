@@ -49,6 +49,8 @@ TEST_CASE("linear", "[ops]") {
   // Whole vectors and few samples: the weight gradient has a kernel of its own, in parts of 32
   // rows.
   check_op(linear_op("linear of few samples", Activation::none, true, {.N = 3, .I = 48, .O = 37}));
+  // The bias gradient of many: more rows and columns than a block's tile on cuda.
+  check_op(linear_op("linear of many samples", Activation::relu, true, {.N = 67, .I = 3, .O = 33}));
 }
 
 TEST_CASE("matmul", "[ops]") {

@@ -224,7 +224,9 @@ TEST_CASE("indices out of range are refused, and give NaN where no kernel can th
     const Values y = to_doubles(rows);
     for (size_t i = 0; i < y.size(); ++i) REQUIRE(std::isnan(y[i]) == (i >= 2));
     backward_of_sum(rows);
-    REQUIRE(to_doubles(grad(w)) == Values{1, 1, 0, 0, 0, 0, 0, 0});
+    Values named(8);  // not a list: GCC 12 fills it with ones at -O3
+    named[0] = named[1] = 1;
+    REQUIRE(to_doubles(grad(w)) == named);
   }
 }
 

@@ -21,7 +21,7 @@ struct Abandoned {};
 
 bool same(const Place& a, const Place& b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 
 // The block that runs now. Its threads run one after another on one fiber, as ordinary function
@@ -39,7 +39,7 @@ class Block {
   [[noreturn]] static void run_threads(Fiber& fiber);
 
   void start_block(uint3 index);
-  bool failed() const { return exception_ != nullptr; }
+  bool failed() const { return bool(exception_); }
   bool may_start() const { return !failed() && ready_.empty() && started_ < threads_.size(); }
   Fiber& idle_fiber();
   void run_thread(Thread& thread, Fiber& fiber);
