@@ -152,7 +152,7 @@ fi
 
 if ! $simt; then
   skip "tests (simt): left out by --no-simt"
-elif step "build (simt)" build build/simt simt; then
+elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"; then
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=print_stacktrace=1
   run_tests "simt, CPU" build/simt --exclude-regex '-cuda$'
