@@ -54,6 +54,11 @@ template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     squared_norm_kernel(double* partials, float beta, const T* g, int64_t n) {
   const int64_t vectors = n / width;
+  // Few parameters leave most blocks without any.
+  if (int64_t{blockIdx.x} * block_threads >= (vectors > 0 ? vectors : n)) {
+    if (threadIdx.x == 0) partials[blockIdx.x] = blend(0.0, beta, partials[blockIdx.x]);
+    return;
+  }
   double sum = 0;
   for (int64_t v = first_item(); v < vectors; v += item_stride()) {
     const auto in = reinterpret_cast<const Vector<T, width>*>(g)[v];

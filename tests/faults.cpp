@@ -46,9 +46,9 @@ TEST_CASE("the op table sees planted faults", "[faults]") {
   REQUIRE_THAT(verdict(Fault::overrun), ContainsSubstring("gradient of input 0\nwritten beyond"));
   REQUIRE_THAT(verdict(Fault::overwritten),
                ContainsSubstring("target preset, f64\ngradient of input 0\nat"));
-  if (on_runner())
-    REQUIRE_THAT(verdict(Fault::missing_barrier),
-                 ContainsSubstring("forward\nat") || ContainsSubstring("thread order"));
+  // The second time the shared memory holds sums of the first.
+  for (int repeat = 0; repeat < 2 && on_runner(); ++repeat)
+    REQUIRE_THAT(verdict(Fault::missing_barrier), ContainsSubstring("forward\nat"));
 }
 
 }  // namespace accrue::test

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "core/random.h"
 #include "kernels/accumulate.h"
@@ -70,7 +71,11 @@ struct Outcome {
   std::vector<double> weights, m, v;
 };
 
-Outcome run(DType dtype, const Split& split, WindowOptions options, int steps = 20) {
+// The runner takes a second for what a GPU does in a millisecond.
+int steps_of_a_run() { return on_runner() ? 5 : 20; }
+
+Outcome run(DType dtype, const Split& split, WindowOptions options) {
+  const int steps = steps_of_a_run();
   Learner learner(dtype, options);
   Outcome outcome;
   for (int step = 0; step < steps; ++step) {
@@ -101,7 +106,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 // N terms, each the end of a chain of sums over the layers' widths; every addition rounds by at
 // most u times the running value, which stays below A, the largest sum of the samples' absolute
 // gradients divided by N.
-double gradient_bound(DType dtype) {
+double compute_gradient_bound(DType dtype) {
   const double u = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
   const Batch batch = random_batch(N, dtype, 100);
   Learner learner(dtype, {.effective_batch_size = 1});
@@ -117,6 +122,12 @@ double gradient_bound(DType dtype) {
   return terms * u * *std::ranges::max_element(absolute);
 }
 
+double gradient_bound(DType dtype) {
+  static std::map<DType, double> bounds;
+  if (!bounds.contains(dtype)) bounds[dtype] = compute_gradient_bound(dtype);
+  return bounds[dtype];
+}
+
 // Errors of the weights after some steps: each step moves them by at most lr/eps times the
 // gradient's error, and the moved weights move later gradients in turn (a factor that stays near 1
 // for 20 steps of 1e-3; 2 is allowed for it).
@@ -125,7 +136,7 @@ double weight_bound(DType dtype, int steps) {
 }
 
 void require_equivalent(const Outcome& a, const Outcome& b, DType dtype) {
-  const double g = gradient_bound(dtype), w = weight_bound(dtype, 20);
+  const double g = gradient_bound(dtype), w = weight_bound(dtype, steps_of_a_run());
   if (!a.gradient.empty() && !b.gradient.empty())
     REQUIRE(largest_difference(a.gradient, b.gradient) <= g);
   // The norm of P elements, each off by g, is off by at most g * sqrt(P); later steps start from
@@ -146,10 +157,9 @@ TEST_CASE("every split of an effective batch is the same training", "[window]") 
       for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
         const Outcome parts = run(dtype, split, {.effective_batch_size = N, .strategy = strategy});
         require_equivalent(whole, parts, dtype);
-      }
-      if (dtype == DType::f64) {
-        const Outcome parts = run(dtype, split, {.effective_batch_size = N});
-        REQUIRE(largest_difference(whole.gradient, parts.gradient) <= 1e-12);
+        if (dtype == DType::f32) continue;
+        if (strategy == Strategy::fused)
+          REQUIRE(largest_difference(whole.gradient, parts.gradient) <= 1e-12);
         REQUIRE(largest_difference(whole.norms, parts.norms) <= 1e-12);
         REQUIRE(largest_difference(whole.weights, parts.weights) <= 1e-12);
         REQUIRE(largest_difference(whole.m, parts.m) <= 1e-12);
