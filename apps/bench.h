@@ -25,7 +25,7 @@ void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench);
 // everybody writes it first to the shipped kernel (apps/study/), in turns with a copy. Throws Error
 // if a result is wrong.
 struct BenchKernelsOptions {
-  std::string model;  // whose parameters; empty: `size` bytes of layers of 1024 x 1024
+  std::string model;  // whose parameters; empty: `size` bytes of layers of 4096 x 4096
   std::string size;   // empty: what no cache holds
   int64_t micro_batch = 32;
   double seconds = 5;

@@ -1,5 +1,7 @@
 #include "apps/memory_table.h"
 
+#include "core/cuda.h"
+
 namespace accrue::app {
 namespace {
 
@@ -45,6 +47,7 @@ void print_memory_table(const TrainOptions& options, Batches batches, const Data
   fmt::print("{}\n", predicted.bytes == measured.bytes
                          ? "predicted to the byte"
                          : "the prediction is off: please report this run");
+  if (device == Device::cuda) fmt::print("the device's memory: {}\n", cuda::blocks().describe());
   const double ratio = double(without_data(baseline)) / double(without_data(measured));
   if (ratio > 1.005)
     fmt::print("accumulation needs {:.2f}x less than the same batch at once (data aside)\n", ratio);

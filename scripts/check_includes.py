@@ -4,6 +4,7 @@
     core <- kernels <- layers;  core, kernels <- optim, data;  all <- apps, tests
 
 A quoted include names a file of this project by its path from the root, and that file exists.
+tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
 """
 
 import pathlib
@@ -20,6 +21,7 @@ MAY_USE = {
     "apps": {*PARTS, "apps"},
     "tests": {*PARTS, "apps", "tests"},
 }
+RUNNER = pathlib.Path("tests", "simt")
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
@@ -40,6 +42,13 @@ def include_error(root, part, line):
     return None
 
 
+def runner_error(line):
+    found = INCLUDE.match(line)
+    if found and found.group(2).split("/")[0] in {*PARTS, "apps"}:
+        return f"{RUNNER} stands alone: it must not include {found.group(2)}"
+    return None
+
+
 def link_error(part, line):
     above = [used for used in LINK.findall(line.split("#")[0]) if used not in MAY_USE[part]]
     if above:
@@ -50,7 +59,9 @@ def link_error(part, line):
 def errors(root):
     for part in MAY_USE:
         for path in sorted((root / part).rglob("*")):
-            if path.suffix in SOURCES:
+            if path.suffix in SOURCES and path.is_relative_to(root / RUNNER):
+                check = runner_error
+            elif path.suffix in SOURCES:
                 check = lambda line: include_error(root, part, line)
             elif path.name == "CMakeLists.txt":
                 check = lambda line: link_error(part, line)

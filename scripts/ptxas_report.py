@@ -107,14 +107,17 @@ def resources(report):
     return kernels
 
 
-def count_accesses(kernels, text, section, load, store):
-    current = None
+def count_accesses(text, section, load, store):
+    """By the kernels' readable names, because mangled ones differ from compilation to compilation:
+    the loads and the stores."""
+    counts, current = {}, None
     for line in text.splitlines():
         if found := re.match(section, line):
-            current = kernels.get(found.group(1))
+            current = counts[found.group(1)] = [0, 0]
         elif current:
-            current.wide_loads += bool(re.search(load, line))
-            current.wide_stores += bool(re.search(store, line))
+            current[0] += bool(re.search(load, line))
+            current[1] += bool(re.search(store, line))
+    return dict(zip(readable(counts), counts.values()))
 
 
 def inspect(source, command, architecture, nvdisasm):
@@ -123,16 +126,18 @@ def inspect(source, command, architecture, nvdisasm):
         command = command + [f"-arch={architecture}"]
         kernels = resources(output_of([*command, "-cubin", "-Xptxas", "-v", "-o", cubin]))
         if nvdisasm:
-            count_accesses(kernels, output_of([nvdisasm, cubin]), r"\.text\.(\w+):",
-                           r"\bLDG\.\S*128\b", r"\bSTG\.\S*128\b")
+            counts = count_accesses(output_of([nvdisasm, cubin]), r"\.text\.(\w+):",
+                                    r"\bLDG\.\S*128\b", r"\bSTG\.\S*128\b")
         else:
             ptx = f"{scratch}/kernels.ptx"
             output_of([*command, "-ptx", "-o", ptx])
-            count_accesses(kernels, pathlib.Path(ptx).read_text(), r".*\.entry (\w+)\(",
-                           r"\bld\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)",
-                           r"\bst\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)")
-    for mangled, name in zip(kernels, readable(kernels)):
-        kernels[mangled].source, kernels[mangled].name = source, name
+            counts = count_accesses(
+                pathlib.Path(ptx).read_text(), r".*\.entry (\w+)\(",
+                r"\bld\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)",
+                r"\bst\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)")
+    for kernel, name in zip(kernels.values(), readable(kernels)):
+        kernel.source, kernel.name = source, name
+        kernel.wide_loads, kernel.wide_stores = counts[name]
     return list(kernels.values())
 
 

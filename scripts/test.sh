@@ -152,7 +152,7 @@ fi
 
 if ! $simt; then
   skip "tests (simt): left out by --no-simt"
-elif step "build (simt)" build build/simt simt; then
+elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"; then
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=print_stacktrace=1
   run_tests "simt, CPU" build/simt --exclude-regex '-cuda$'
@@ -174,7 +174,8 @@ elif ! have_nvcc; then
 elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture"; then
   step "cuda: no spills, 16-byte loads" python3 scripts/ptxas_report.py --build "$folder" \
     accumulate optimizer_step
-  run_tests cuda "$folder" --tests-regex '^cli$|-cuda$'
+  step "cuda: the program finds a device" "$folder/apps/accrue" train --steps 2
+  run_tests cuda "$folder" --tests-regex '-cuda$'
   step "cuda: the tests on a GPU are $expected" device_tests_are "$expected" "$folder"
 else
   skip "tests (cuda): no build"

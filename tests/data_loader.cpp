@@ -6,6 +6,7 @@
 #include "data/digits.h"
 #include "data/loader.h"
 #include "tests/catch.h"
+#include "tests/device.h"
 
 namespace accrue::test {
 namespace {
@@ -226,6 +227,37 @@ TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
   REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{200}), "sample 200 is not in data set");
   REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{0, 1, 2}), "3 samples do not fit");
   REQUIRE(gather(data.to(Device::meta), 0, 3).images.shape() == Shape{3, 1, 1, 1});
+}
+
+TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of the cpu",
+          "[data][engine]") {
+  const Dataset data = counting(100);
+  const auto on_cpu = [](const Tensor& x) {
+    const Tensor host = on_host(x);
+    const auto values = host.span<int32_t>();
+    return std::vector<int32_t>(values.begin(), values.end());
+  };
+  for (const Device where : {test_device(), Device::cpu}) {
+    LoaderOptions options{.effective_batch_size = 30, .micro_batch_size = 8, .seed = 5};
+    Loader expected(data, options);
+    options.device = test_device();
+    Loader loader(data.to(where), options);
+    for (const int64_t epoch : {0, 1}) {
+      expected.start_epoch(epoch, epoch);
+      loader.start_epoch(epoch, epoch);
+      while (const MicroBatch* a = expected.next()) {
+        const MicroBatch* b = loader.next();
+        REQUIRE(b != nullptr);
+        REQUIRE(b->images.device() == test_device());
+        REQUIRE(to_doubles(b->images) == to_doubles(a->images));
+        REQUIRE(on_cpu(b->labels) == on_cpu(a->labels));
+        REQUIRE(on_cpu(b->samples) == on_cpu(a->samples));
+        REQUIRE(b->window_size == a->window_size);
+        REQUIRE(b->ends_window == a->ends_window);
+      }
+      REQUIRE(loader.next() == nullptr);
+    }
+  }
 }
 
 }  // namespace accrue::test

@@ -40,7 +40,7 @@ struct Arrays {
   int64_t tensors() const { return static_cast<int64_t>(layout.size()); }
 };
 
-// A layout of `bytes`: layers of 1024 x 1024 weights and 1024 biases, the last ones smaller.
+// A layout of `bytes`: layers of 4096 x 4096 weights and 4096 biases, the last ones smaller.
 Parameters layout_of(size_t bytes);
 
 // What an element must be, and how far from it rounding can take it.
