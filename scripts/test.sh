@@ -106,7 +106,7 @@ run_tests() {
   local tests failures_here skipped_here
   heading "$name"
   rm -f "$report"
-  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout 900 \
+  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout 2400 \
     --output-junit "$report" "${@:3}" </dev/null || status=1
   took "$name" "$start"
   if [[ ! -s $report ]]; then
