@@ -3,13 +3,20 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 namespace accrue {
 
+enum class Recording : char {
+  on,
+  off,
+  inputs_only  // a segment's first run: which variables it would differentiate, but no graph
+};
+
 struct Node {
   std::string op;
+  Label label;        // of the memory that its output took, and its gradient will
   uint64_t sequence;  // creation order, which is a topological order
   std::vector<std::shared_ptr<Variable>> inputs;
   Backward backward;  // empty once used
@@ -17,12 +24,27 @@ struct Node {
 
 namespace {
 
-thread_local bool recording = true;
+using Variables = std::vector<std::shared_ptr<Variable>>;
 
-uint64_t next_sequence() {
-  static std::atomic<uint64_t> counter{0};
-  return counter++;
-}
+// Sets a value and puts the old one back at the end of the scope.
+template <class T>
+class Restored {
+ public:
+  Restored(T& place, T value) : place_(place), before_(std::exchange(place, std::move(value))) {}
+  ~Restored() { place_ = std::move(before_); }
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+
+ private:
+  T& place_;
+  T before_;
+};
+
+thread_local Recording recording = Recording::on;
+thread_local Variables inputs_of_segment;
+thread_local bool second_run = false;
+
+std::atomic<uint64_t> sequence_counter{0};
 
 std::shared_ptr<Variable> make_variable(const Tensor& x) {
   auto variable = std::make_shared<Variable>();
@@ -32,9 +54,25 @@ std::shared_ptr<Variable> make_variable(const Tensor& x) {
   return variable;
 }
 
-// Every op output that `root` depends on, newest first.
-std::vector<std::shared_ptr<Variable>> graph_of(const std::shared_ptr<Variable>& root) {
-  std::vector<std::shared_ptr<Variable>> found{root};
+void append_unique(Variables& list, const std::shared_ptr<Variable>& variable) {
+  if (std::ranges::find(list, variable) == list.end()) list.push_back(variable);
+}
+
+void attach_node(std::string_view op, Tensor& y, Variables inputs, Backward backward) {
+  auto node = std::make_shared<Node>();
+  node->op = op;
+  node->label = MemoryScope::label().empty() ? Label(op) : MemoryScope::label();
+  node->sequence = sequence_counter++;
+  node->inputs = std::move(inputs);
+  node->backward = std::move(backward);
+  auto variable = make_variable(y);
+  variable->producer = std::move(node);
+  y.set_variable(std::move(variable));
+}
+
+// Every op output not older than `oldest` that `root` depends on, newest first.
+Variables graph_of(const std::shared_ptr<Variable>& root, uint64_t oldest) {
+  Variables found{root};
   std::unordered_set<const Variable*> seen{root.get()};
   for (size_t i = 0; i < found.size(); ++i) {
     const std::shared_ptr<Node> node = found[i]->producer;
@@ -42,12 +80,93 @@ std::vector<std::shared_ptr<Variable>> graph_of(const std::shared_ptr<Variable>&
           "backward() came a second time to '{}', whose saved tensors are released; "
           "run the forward again",
           node->op);
-    for (const auto& input : node->inputs)
-      if (input->producer && seen.insert(input.get()).second) found.push_back(input);
+    for (const auto& input : node->inputs) {
+      const bool inside = input->producer && input->producer->sequence >= oldest;
+      if (inside && seen.insert(input.get()).second) found.push_back(input);
+    }
   }
   std::ranges::sort(found, std::greater(),
                     [](const auto& variable) { return variable->producer->sequence; });
   return found;
+}
+
+// Counts, for a hook, how many edges still lead to each leaf.
+class PendingLeaves {
+ public:
+  explicit PendingLeaves(const GradHook& hook) : hook_(hook) {}
+
+  // Before the ops of a graph are run. Those of a segment take over from the op that stands for it.
+  void add(const Variables& graph) {
+    for (const auto& output : graph)
+      for (const auto& input : output->producer->inputs)
+        if (!input->producer) ++pending_[input.get()];
+    if (node_) finish_node(*node_);
+  }
+
+  // Restores the outer op, if this one belongs to a segment.
+  [[nodiscard]] Restored<Node*> start_node(Node& node) { return {node_, &node}; }
+
+  // The kernel of the last claim has been launched when the next one comes.
+  void claim(const std::shared_ptr<Variable>& variable) {
+    finish_claim();
+    if (!variable->producer) claimed_ = variable;
+  }
+
+  void finish_node(Node& node) {
+    finish_claim();
+    for (const auto& input : std::exchange(node.inputs, {}))
+      if (!input->producer) count_down(input);
+    for (const auto& leaf : std::exchange(after_op_, {})) complete(*leaf);
+  }
+
+ private:
+  void finish_claim() {
+    const auto leaf = std::exchange(claimed_, nullptr);
+    if (!leaf) return;
+    const auto edge = std::ranges::find(node_->inputs, leaf);
+    if (edge == node_->inputs.end()) return;
+    node_->inputs.erase(edge);
+    count_down(leaf);
+  }
+
+  void count_down(const std::shared_ptr<Variable>& leaf) {
+    if (--pending_.at(leaf.get()) > 0) return;
+    if (hook_.when == GradHook::When::kernel) complete(*leaf);
+    else after_op_.push_back(leaf);
+  }
+
+  void complete(Variable& leaf) {
+    if (!leaf.fresh) hook_.complete(leaf);
+  }
+
+  const GradHook& hook_;
+  std::unordered_map<const Variable*, int64_t> pending_;
+  Node* node_ = nullptr;
+  std::shared_ptr<Variable> claimed_;
+  Variables after_op_;
+};
+thread_local PendingLeaves* pending_leaves = nullptr;
+
+// Runs a graph, from the gradient of its newest output.
+void run_backward(Variables graph, Tensor gradient) {
+  graph.front()->grad = std::move(gradient);
+  graph.front()->fresh = false;
+  if (pending_leaves) pending_leaves->add(graph);
+  for (auto& output : graph) {
+    Node& node = *output->producer;
+    const MemoryScope scope(node.label);
+    const Backward run = std::exchange(node.backward, nullptr);
+    if (pending_leaves) {
+      const auto outer = pending_leaves->start_node(node);
+      if (!output->fresh) run(output->grad);
+      pending_leaves->finish_node(node);
+    } else if (!output->fresh) {
+      run(output->grad);
+    }
+    output->grad.reset();
+    node.inputs.clear();
+    output.reset();
+  }
 }
 
 }  // namespace
@@ -55,7 +174,9 @@ std::vector<std::shared_ptr<Variable>> graph_of(const std::shared_ptr<Variable>&
 std::optional<GradTarget> claim_grad(const Edge& x) {
   if (!x.wants_grad()) return std::nullopt;
   Variable& variable = *x.variable();
+  if (pending_leaves) pending_leaves->claim(x.variable());
   if (!variable.grad.defined()) {
+    const MemoryScope scope(variable.producer ? variable.producer->label : MemoryScope::label());
     const auto category = variable.producer ? Category::activations : Category::gradients;
     variable.grad = Tensor::empty(variable.shape, variable.dtype, variable.device, category);
   }
@@ -74,37 +195,77 @@ std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
 }
 
 void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward) {
-  if (!recording) return;
-  auto node = std::make_shared<Node>();
+  if (recording == Recording::off) return;
+  Variables wanted;
   for (const Edge& input : inputs)
-    if (input.wants_grad()) node->inputs.push_back(input.variable());
-  if (node->inputs.empty()) return;
-  node->op = op;
-  node->sequence = next_sequence();
-  node->backward = std::move(backward);
-  auto variable = make_variable(y);
-  variable->producer = std::move(node);
-  y.set_variable(std::move(variable));
+    if (input.wants_grad()) wanted.push_back(input.variable());
+  if (recording == Recording::inputs_only)
+    for (const auto& variable : wanted) append_unique(inputs_of_segment, variable);
+  else if (!wanted.empty()) attach_node(op, y, std::move(wanted), std::move(backward));
 }
 
-void backward(const Tensor& loss, double seed) {
+void backward(const Tensor& loss, double seed, const GradHook& hook) {
+  check(loss.defined(), "backward() of an undefined loss");
+  backward(loss, Tensor::full(loss.shape(), seed, loss.dtype(), loss.device()), hook);
+}
+
+void backward(const Tensor& loss, Tensor seed, const GradHook& hook) {
   check(loss.defined() && loss.numel() == 1, "backward() needs a loss of one element, got shape {}",
         loss.shape());
-  check(loss.variable() && loss.variable()->producer,
+  check(seed.shape() == loss.shape() && seed.dtype() == loss.dtype() &&
+            seed.device() == loss.device(),
+        "backward() begins with {} {} on {}: expected what the loss is, {} {} on {}",
+        name(seed.dtype()), seed.shape(), name(seed.device()), name(loss.dtype()), loss.shape(),
+        name(loss.device()));
+  const std::shared_ptr<Variable>& root = loss.variable();
+  check(root && root->producer,
         "backward() of a loss that depends on nothing differentiable (no parameter that wants a "
         "gradient, or NoGrad was in force)");
-  auto graph = graph_of(loss.variable());
-  loss.variable()->grad = Tensor::full(loss.variable()->shape, seed, loss.dtype(), loss.device());
-  loss.variable()->fresh = false;
-  for (auto& output : graph) {
-    Node& node = *output->producer;
-    const Backward run = std::exchange(node.backward, nullptr);
-    if (!output->fresh) run(output->grad);
-    output->grad.reset();
-    node.inputs.clear();
-    output.reset();
-  }
+  auto graph = graph_of(root, 0);
+  const MemoryScope phase(Phase::backward, root->producer->label);
+  PendingLeaves leaves(hook);
+  const Restored counting(pending_leaves, hook.complete ? &leaves : nullptr);
+  run_backward(std::move(graph), std::move(seed));
 }
+
+Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
+  if (recording != Recording::on) return segment(inputs);
+  Variables wanted;
+  Tensor y;
+  {
+    const Restored probing(recording, Recording::inputs_only);
+    const Restored collecting(inputs_of_segment, Variables());
+    y = segment(inputs);
+    wanted = std::move(inputs_of_segment);
+  }
+  // Nothing was computed, or nothing of it is differentiable.
+  if (y.variable() || wanted.empty()) return y;
+
+  std::vector<Tensor> values;
+  for (const Tensor& input : inputs) values.push_back(input.detach());
+  std::vector<Edge> edges(inputs.begin(), inputs.end());
+  attach_node("recompute", y, std::move(wanted),
+              [segment = std::move(segment), values = std::move(values),
+               edges = std::move(edges)](Tensor& dy) mutable {
+                for (size_t i = 0; i < values.size(); ++i)
+                  if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
+                const uint64_t first = sequence_counter;
+                Tensor again;
+                {
+                  const Restored record_now(recording, Recording::on);
+                  const Restored once_more(second_run, true);
+                  again = segment(values);
+                }
+                values.clear();
+                const std::shared_ptr<Variable> root = again.variable();
+                again.reset();
+                if (!root || !root->producer) return;
+                run_backward(graph_of(root, first), std::exchange(dy, {}).reshape(root->shape));
+              });
+  return y;
+}
+
+bool recomputing() { return second_run; }
 
 Tensor require_grad(const Tensor& x) {
   Tensor leaf = x.detach();
@@ -122,7 +283,7 @@ void zero_grad(const Tensor& x) {
   if (x.variable()) x.variable()->fresh = true;
 }
 
-NoGrad::NoGrad() : previous_(std::exchange(recording, false)) {}
+NoGrad::NoGrad() : previous_(std::exchange(recording, Recording::off)) {}
 NoGrad::~NoGrad() { recording = previous_; }
 
 }  // namespace accrue

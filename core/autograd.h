@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -27,6 +28,8 @@ class Variable {
   bool fresh = true;
   // A frozen variable refuses claims.
   bool frozen = false;
+  // The value in 16 bits, where there is such a copy for ops to read (core/parameters.h).
+  Tensor copy;
   // The op this tensor came from; null for a leaf.
   std::shared_ptr<Node> producer;
 };
@@ -75,10 +78,32 @@ inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> i
   record(op, y, std::span(inputs.begin(), inputs.size()), std::move(backward));
 }
 
+// What backward() is to do with a leaf's gradient that is complete in this pass: every op that adds
+// to it has done so. `leaf.grad` may be used and dropped. Called at most once per leaf and pass.
+struct GradHook {
+  enum class When {
+    kernel,  // after the last kernel that writes it; its op may still read the leaf's value
+    op       // after the last op that differentiates the leaf: its value may be overwritten
+  } when = When::kernel;
+  std::function<void(Variable& leaf)> complete;
+};
+
 // Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,
 // releasing each op's saved tensors and each intermediate gradient as soon as it has been used.
 // Throws Error unless loss has one element and a graph that was not yet used.
-void backward(const Tensor& loss, double seed = 1.0);
+void backward(const Tensor& loss, double seed = 1.0, const GradHook& hook = {});
+// The same with the seed where the loss is, which backward may write over.
+void backward(const Tensor& loss, Tensor seed, const GradHook& hook = {});
+
+// y = segment(inputs), of which only the inputs are kept: backward runs the segment a second time,
+// recorded, and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
+// 2016). The same gradients, bit for bit, for the time of another forward. The segment must give
+// the same result again; what it does besides, it must leave out while recomputing() (BatchNorm's
+// running statistics do).
+using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
+// Whether a segment is being run for the second time on this thread.
+bool recomputing();
 
 // A leaf that wants a gradient. A copy of the handle x; the gradient appears in grad(x).
 Tensor require_grad(const Tensor& x);
@@ -86,6 +111,8 @@ Tensor require_grad(const Tensor& x);
 Tensor grad(const Tensor& x);
 // Marks the gradient fresh; touches no memory.
 void zero_grad(const Tensor& x);
+
+enum class Recording : char;
 
 // While alive, ops on this thread record nothing.
 class NoGrad {
@@ -96,7 +123,7 @@ class NoGrad {
   NoGrad& operator=(const NoGrad&) = delete;
 
  private:
-  bool previous_;
+  Recording previous_;
 };
 
 }  // namespace accrue

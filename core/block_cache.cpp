@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/memory.h"
 
 namespace accrue {
 namespace {
@@ -131,22 +130,15 @@ size_t BlockCache::release_segments() {
   return released;
 }
 
-BlockCache::Statistics BlockCache::statistics() const {
+Reserve BlockCache::statistics() const {
   std::lock_guard lock(mutex_);
-  Statistics result{.allocated = allocated_};
+  Reserve result{.allocated = allocated_};
   for (const auto& [data, block] : blocks_) {
     result.reserved += block->size;
     result.segments += block->before == nullptr;
     if (!block->used) result.largest_free = std::max(result.largest_free, block->size);
   }
   return result;
-}
-
-std::string BlockCache::describe() const {
-  const Statistics s = statistics();
-  return fmt::format("reserved {} in {} segments, {} of it allocated, largest free block {}",
-                     format_bytes(s.reserved), s.segments, format_bytes(s.allocated),
-                     format_bytes(s.largest_free));
 }
 
 void BlockCache::set_mode(Mode mode) {

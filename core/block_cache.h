@@ -7,7 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <string>
+
+#include "core/usage.h"
 
 namespace accrue {
 
@@ -29,13 +30,6 @@ class BlockCache {
   using Pool = int64_t;
   static constexpr Pool common_pool = 0;
 
-  struct Statistics {
-    size_t reserved = 0;      // in segments
-    size_t allocated = 0;     // in blocks that are handed out
-    size_t largest_free = 0;  // block
-    int64_t segments = 0;
-  };
-
   explicit BlockCache(Source source) : source_(std::move(source)) {}
   // Does not free: at the end of the program the driver may be gone already.
   ~BlockCache() = default;
@@ -48,9 +42,8 @@ class BlockCache {
 
   // Returns segments without a block in use to the source, but for held pools; the bytes that were.
   size_t release_cached();
-  Statistics statistics() const;
-  // "reserved 24.0 MiB in 3 segments, 21.5 MiB of it allocated, largest free block 1.5 MiB"
-  std::string describe() const;
+  Reserve statistics() const;
+  std::string describe() const { return to_string(statistics()); }
 
   // Throws Error while blocks are in use.
   void set_mode(Mode mode);

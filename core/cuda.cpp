@@ -1,7 +1,6 @@
 #include "core/cuda.h"
 
 #include "core/cuda_context.h"
-#include "core/memory.h"
 
 namespace accrue::cuda {
 namespace {
@@ -133,6 +132,14 @@ std::string describe_device() {
 
 size_t total_memory() { return context().properties().totalGlobalMem; }
 
+size_t free_memory() {
+  context();
+  size_t free = 0, total = 0;
+  check_call(cudaMemGetInfo(&free, &total), "ask how much memory is free");
+  const Reserve cache = blocks().statistics();
+  return free + cache.reserved - cache.allocated;
+}
+
 BlockCache& blocks() {
   static BlockCache cache({allocate_segment, free_segment});
   return cache;
@@ -161,27 +168,27 @@ void copy_on_device(void* to, const void* from, size_t bytes) {
              "copy on the device");
 }
 
+void allow_tf32(bool allow) { context().allow_tf32(allow); }
+
 void synchronize() {
   check_call(cudaStreamSynchronize(context().stream()), "finish what was enqueued");
 }
 
-PinnedBlock::PinnedBlock(size_t bytes, Category category) : bytes_(bytes), category_(category) {
-  ledger(Device::cpu).charge(category_, bytes_);
+PinnedBlock::PinnedBlock(size_t bytes, Category category)
+    : allocation_({static_cast<int64_t>(bytes)}, DType::u8, Device::cpu, category) {
   void* block = nullptr;
   const cudaError_t status = cudaMallocHost(&block, bytes);
   if (status != cudaSuccess) {
     cudaGetLastError();
-    ledger(Device::cpu).refund(category_, bytes_);
-    throw OutOfMemory(fmt::format("the machine cannot lock {} of its memory for the device: {}",
-                                  format_bytes(bytes), cudaGetErrorString(status)));
+    throw OutOfMemory(
+        ledger(Device::cpu)
+            .shortage(allocation_, fmt::format("the machine cannot lock so much for the device: {}",
+                                               cudaGetErrorString(status))));
   }
   data_ = static_cast<std::byte*>(block);
 }
 
-PinnedBlock::~PinnedBlock() {
-  cudaFreeHost(data_);
-  ledger(Device::cpu).refund(category_, bytes_);
-}
+PinnedBlock::~PinnedBlock() { cudaFreeHost(data_); }
 
 void enqueue_copy_to_host(void* host, const void* from, size_t bytes) {
   check_call(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, context().stream()),
@@ -242,14 +249,11 @@ Graph::Graph(const std::function<void()>& work) {
     throw;
   }
   check_call(cudaStreamEndCapture(stream, &graph), "end recording");
-  size_t nodes = 0;
   cudaGraphExec_t executable = nullptr;
-  check_call(cudaGraphGetNodes(graph, nullptr, &nodes), "count what was recorded");
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
   check_call(status, "make what was recorded executable");
   executable_ = executable;
-  nodes_ = static_cast<int64_t>(nodes);
 }
 
 Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_)); }

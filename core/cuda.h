@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/block_cache.h"
-#include "core/memory.h"
+#include "core/ledger.h"
 #include "core/view.h"
 
 // The CUDA device as the rest of core sees it. Built from cuda.cpp where the CUDA backend is
@@ -24,6 +24,8 @@ std::string describe_device();
 
 // Of the device, whoever uses it.
 size_t total_memory();
+// What the driver has left, and what the cache of blocks holds without using it.
+size_t free_memory();
 
 // Device memory, from a cache of blocks; null if there is none left. All work is on one stream, so
 // a block may be handed out again while kernels on its former content are still queued.
@@ -41,6 +43,10 @@ void fill(const View& x, double value);
 // Waits for everything that was enqueued. Throws Error if a kernel failed.
 void synchronize();
 
+// From now on, whether products of float32 matrices and convolutions may take their factors in
+// TF32, 10 fraction bits instead of 23, which tensor cores multiply eight times as fast.
+void allow_tf32(bool allow);
+
 // Page-locked host memory, which the device copies to and from while the host goes on. On the cpu's
 // ledger. Throws OutOfMemory.
 class PinnedBlock {
@@ -52,9 +58,8 @@ class PinnedBlock {
   std::byte* data() const { return data_; }
 
  private:
+  Allocation allocation_;
   std::byte* data_ = nullptr;
-  size_t bytes_;
-  Category category_;
 };
 // These return at once; `host` is in a PinnedBlock and must stay as it is until an event recorded
 // later is reached.
@@ -101,11 +106,9 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void launch() const;
-  int64_t nodes() const { return nodes_; }
 
  private:
   void* executable_ = nullptr;  // cudaGraphExec_t
-  int64_t nodes_ = 0;
 };
 
 }  // namespace accrue::cuda

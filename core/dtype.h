@@ -50,14 +50,29 @@ constexpr DType dtype_of() {
   }
 }
 
-// Calls body.operator()<T>() with the scalar type of a floating dtype: every kernel is written
-// once and runs in single and in double precision.
+constexpr bool is_16_bit_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// What elements of this dtype are computed in, and what sums of them are kept in: Wide<T>.
+constexpr DType wide(DType dtype) { return is_16_bit_dtype(dtype) ? DType::f32 : dtype; }
+
+// Calls body.operator()<T>() with the scalar type of a parameter's, gradient's or loss's dtype,
+// which is never 16-bit.
 template <class Body>
-decltype(auto) dispatch_floating(DType dtype, Body&& body) {
-  check(dtype == DType::f32 || dtype == DType::f64, "expected a floating dtype, got {}",
-        name(dtype));
+decltype(auto) dispatch_wide(DType dtype, Body&& body) {
+  check(dtype == DType::f32 || dtype == DType::f64, "expected f32 or f64, got {}", name(dtype));
   if (dtype == DType::f64) return std::forward<Body>(body).template operator()<double>();
   return std::forward<Body>(body).template operator()<float>();
+}
+
+// The same with the scalar type of any floating dtype: every kernel is written once, and computes
+// in Wide<T>.
+template <class Body>
+decltype(auto) dispatch_floating(DType dtype, Body&& body) {
+  if (dtype == DType::f16) return std::forward<Body>(body).template operator()<Half>();
+  if (dtype == DType::bf16) return std::forward<Body>(body).template operator()<BFloat16>();
+  check(dtype == DType::f32 || dtype == DType::f64, "expected a floating dtype, got {}",
+        name(dtype));
+  return dispatch_wide(dtype, std::forward<Body>(body));
 }
 
 }  // namespace accrue

@@ -2,55 +2,93 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace accrue {
 
-// The two 16-bit floating formats as they lie in memory. Arithmetic happens in float.
+// The two 16-bit floating formats. They store values; arithmetic happens in float, to which they
+// convert by themselves, exactly. The way back rounds to nearest, ties to even, and must be asked
+// for: a sum that would be rounded at every step does not compile.
 
-// IEEE 754 binary16: 5 exponent bits, 10 fraction bits; from 2^-24 to 65504.
+// IEEE 754 binary16: 5 exponent bits, 10 fraction bits; from 2^-24 to 65504, above that infinity.
 struct Half {
   uint16_t bits;
+
+  Half() = default;
+  constexpr explicit Half(float x) : bits(narrow(x)) {}
+  static constexpr Half from_bits(uint16_t bits) { return std::bit_cast<Half>(bits); }
+  constexpr operator float() const { return widen(bits); }
+
+ private:
+  [[gnu::always_inline]] static constexpr float widen(uint16_t x) {
+#ifdef __CUDA_ARCH__
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x));
+    return wide;
+#else
+    const uint32_t sign = uint32_t{x} << 16 & 0x80000000u;
+    const uint32_t exponent = x >> 10 & 0x1fu, fraction = x & 0x3ffu;
+    // Zero or denormal is fraction * 2^-24, exact in float. Both ways are computed and one is
+    // masked out, so that loops over this have no branch and are vectorised.
+    const uint32_t wider = exponent == 0x1f ? 0xffu : exponent + 127 - 15;
+    const uint32_t normal = wider << 23 | fraction << 13;
+    const auto denormal =
+        std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(fraction)) * 0x1p-24f);
+    const uint32_t is_denormal = 0u - static_cast<uint32_t>(exponent == 0);
+    return std::bit_cast<float>(sign | (denormal & is_denormal) | (normal & ~is_denormal));
+#endif
+  }
+
+  [[gnu::always_inline]] static constexpr uint16_t narrow(float x) {
+#ifdef __CUDA_ARCH__
+    uint16_t rounded;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+    return rounded;
+#else
+    const auto bits = std::bit_cast<uint32_t>(x);
+    const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    // Again every way is computed, and masks choose.
+    const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    const uint32_t normal = (rounded - 0x38000000u) >> 13;
+    // Below 2^-14: adding 0.5 lets the float unit round to 2^-24.
+    const float small = std::bit_cast<float>(magnitude < 0x38800000u ? magnitude : 0u) + 0.5f;
+    const uint32_t denormal = std::bit_cast<uint32_t>(small) - 0x3f000000u;
+    uint32_t half = magnitude < 0x38800000u ? denormal : normal;
+    half = magnitude >= 0x477ff000u ? 0x7c00u : half;  // 65520 and above
+    half = magnitude > 0x7f800000u ? 0x7e00u : half;   // NaN
+    return static_cast<uint16_t>(sign | half);
+#endif
+  }
 };
 
-// The upper half of a float: 8 exponent bits, 7 fraction bits.
+// The upper half of a float: 8 exponent bits, 7 fraction bits. A NaN stays one.
 struct BFloat16 {
   uint16_t bits;
+
+  BFloat16() = default;
+  constexpr explicit BFloat16(float x) : bits(narrow(x)) {}
+  static constexpr BFloat16 from_bits(uint16_t bits) { return std::bit_cast<BFloat16>(bits); }
+  constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+ private:
+  [[gnu::always_inline]] static constexpr uint16_t narrow(float x) {
+    const auto bits = std::bit_cast<uint32_t>(x);
+    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    const uint32_t is_nan = 0u - static_cast<uint32_t>((bits & 0x7fffffffu) > 0x7f800000u);
+    return static_cast<uint16_t>((rounded & ~is_nan) | ((bits >> 16 | 0x40u) & is_nan));
+  }
 };
 
-constexpr float to_float(BFloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
+template <class T>
+inline constexpr bool is_16_bit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
-constexpr float to_float(Half x) {
-  const uint32_t sign = uint32_t{x.bits} << 16 & 0x80000000u;
-  const uint32_t exponent = x.bits >> 10 & 0x1fu, fraction = x.bits & 0x3ffu;
-  // Zero or denormal is fraction * 2^-24, exact in float. Both ways are computed and one is masked
-  // out, so that loops over this have no branch and are vectorised.
-  const uint32_t wider = exponent == 0x1f ? 0xffu : exponent + 127 - 15;
-  const uint32_t normal = wider << 23 | fraction << 13;
-  const auto denormal =
-      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(fraction)) * 0x1p-24f);
-  const uint32_t is_denormal = 0u - static_cast<uint32_t>(exponent == 0);
-  return std::bit_cast<float>(sign | (denormal & is_denormal) | (normal & ~is_denormal));
-}
+// The type that elements of type T are computed in: float for 16-bit ones, else T itself.
+template <class T>
+using Wide = std::conditional_t<is_16_bit<T>, float, T>;
 
-// Rounded to nearest, ties to even; a NaN stays one.
-constexpr BFloat16 to_bfloat16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (x != x) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};
-  return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
-}
-
-constexpr Half to_half(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
-  if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // 65520 and above
-  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 lets the float unit round to 2^-24
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u))};
-  }
-  const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
-  return {static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};
+template <class T>
+constexpr Wide<T> widen(T x) {
+  return x;
 }
 
 }  // namespace accrue

@@ -26,14 +26,28 @@ Tensor place_flat(std::vector<Parameters::Entry>& entries, const std::vector<Dec
 }  // namespace
 
 Parameters::Parameters(const std::vector<Declaration>& parameters,
-                       const std::vector<Declaration>& buffers, DType dtype, Device device)
-    : values_(place_flat(entries_, parameters, dtype, device)),
-      gradients_(Tensor::full(values_.shape(), 0, dtype, device, Category::gradients)),
-      buffers_(place_flat(buffer_entries_, buffers, dtype, device)) {
-  for (auto& [name, offset, tensor] : entries_) {
-    tensor = require_grad(tensor);
-    tensor.variable()->grad =
-        gradients_.slice(offset, offset + tensor.numel()).reshape(tensor.shape());
+                       const std::vector<Declaration>& buffers, DType dtype, DType compute,
+                       Device device, GradientStorage storage)
+    : values_(place_flat(entries_, parameters, dtype, device)), buffers_([&] {
+        const MemoryScope scope("module buffers");
+        return place_flat(buffer_entries_, buffers, dtype, device);
+      }()) {
+  check(wide(compute) == dtype, "parameters are {} for a model that computes in {}: expected {}",
+        name(dtype), name(compute), name(wide(compute)));
+  for (Entry& entry : entries_) entry.tensor = require_grad(entry.tensor);
+  if (compute != dtype) {
+    const MemoryScope scope("16-bit weights");
+    copies_ = Tensor::full(values_.shape(), 0, compute, device, Category::parameters);
+    for (const Entry& entry : entries_) {
+      const auto [begin, end] = entry.range();
+      entry.tensor.variable()->copy = copies_.slice(begin, end).reshape(entry.tensor.shape());
+    }
+  }
+  if (storage == GradientStorage::on_demand) return;
+  gradients_ = Tensor::full(values_.shape(), 0, dtype, device, Category::gradients);
+  for (const Entry& entry : entries_) {
+    const auto [begin, end] = entry.range();
+    entry.tensor.variable()->grad = gradients_.slice(begin, end).reshape(entry.tensor.shape());
   }
 }
 
@@ -44,7 +58,10 @@ int64_t Parameters::count() const {
 }
 
 void Parameters::zero_grad() const {
-  for (const Entry& entry : entries_) accrue::zero_grad(entry.tensor);
+  for (const Entry& entry : entries_) {
+    accrue::zero_grad(entry.tensor);
+    if (!gradients_.defined()) entry.tensor.variable()->grad.reset();
+  }
 }
 
 void Parameters::set_frozen(std::string_view prefix, bool frozen) const {

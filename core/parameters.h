@@ -14,26 +14,39 @@ struct Declaration {
   Shape shape;
 };
 
+// Where the gradients of parameters live.
+enum class GradientStorage {
+  arena,     // [P], as long as the parameters
+  on_demand  // made when backward claims them, until whoever used them drops them (GradHook)
+};
+
 // All parameters of a model in one flat arena: values [P] and gradients [P], each parameter a
 // 64-byte-aligned slice of both, in the order they are declared. One kernel launch then reaches
 // every parameter. Gaps between slices stay zero. Beside them the model's buffers: state that is
-// not learned (BatchNorm's running statistics), likewise flat.
+// not learned (BatchNorm's running statistics), likewise flat; and, for a model that computes in
+// 16 bits, a copy [P] of the values in those, which ops read (kernels/backend.h, operand()) and the
+// optimizer writes with the values.
 class Parameters {
  public:
+  struct Range {
+    int64_t begin, end;  // in elements
+  };
   struct Entry {
     std::string name;
     int64_t offset;  // in elements
     Tensor tensor;   // of the parameter's shape, aliasing values; its gradient aliases gradients
+    Range range() const { return {offset, offset + tensor.numel()}; }
     bool claimed() const { return !tensor.variable()->fresh; }
     bool frozen() const { return tensor.variable()->frozen; }
   };
-  struct Range {
-    int64_t begin, end;  // in elements
-  };
 
-  // Everything zero and no gradient claimed. Throws OutOfMemory.
+  // Everything zero and no gradient claimed. dtype is that of values and gradients, `compute` the
+  // ops': the same, or 16-bit under float32. Throws OutOfMemory.
   Parameters(const std::vector<Declaration>& parameters, const std::vector<Declaration>& buffers,
-             DType dtype, Device device);
+             DType dtype, Device device, GradientStorage storage = GradientStorage::arena)
+      : Parameters(parameters, buffers, dtype, dtype, device, storage) {}
+  Parameters(const std::vector<Declaration>& parameters, const std::vector<Declaration>& buffers,
+             DType dtype, DType compute, Device device, GradientStorage storage);
   Parameters(Parameters&&) = default;
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
@@ -41,12 +54,15 @@ class Parameters {
   const std::vector<Entry>& entries() const { return entries_; }
   const std::vector<Entry>& buffer_entries() const { return buffer_entries_; }
   const Tensor& values() const { return values_; }        // [P]
-  const Tensor& gradients() const { return gradients_; }  // [P]
-  const Tensor& buffers() const { return buffers_; }      // all buffers, flat
+  const Tensor& gradients() const { return gradients_; }  // [P]; undefined if on demand
+  const Tensor& copies() const { return copies_; }        // [P] in 16 bits; undefined if none
+  // The dtype that the model computes in.
+  DType compute_dtype() const { return (copies_.defined() ? copies_ : values_).dtype(); }
+  const Tensor& buffers() const { return buffers_; }  // all buffers, flat
   // Learnable scalars, gaps not counted.
   int64_t count() const;
 
-  // Marks every gradient fresh; touches no memory.
+  // Marks every gradient fresh, and drops those on demand; touches no memory.
   void zero_grad() const;
   // While frozen, gradients are refused and steps leave the values alone. `prefix` selects by the
   // start of the name; empty means all.
@@ -71,7 +87,7 @@ class Parameters {
   void set_frozen(std::string_view prefix, bool frozen) const;
 
   std::vector<Entry> entries_, buffer_entries_;
-  Tensor values_, gradients_, buffers_;
+  Tensor values_, gradients_, copies_, buffers_;
 };
 
 }  // namespace accrue

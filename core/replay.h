@@ -50,6 +50,9 @@ class Replays {
     return true;
   }
 
+  // Whether anything is ever replayed.
+  bool records() const { return on_; }
+
   // Forgets what was recorded under keys for which stale(key) holds.
   template <class Stale>
   void forget_if(Stale&& stale) {

@@ -26,7 +26,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category ca
   Tensor tensor;
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
-  tensor.storage_ = std::make_shared<Storage>(tensor.bytes(), device, category);
+  tensor.storage_ = std::make_shared<Storage>(shape, dtype, device, category);
   return tensor;
 }
 
@@ -40,8 +40,9 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 void Tensor::fill(double value) const {
   if (is_meta(device())) return;
   if (device() == Device::cuda) return cuda::fill(view(), value);
-  dispatch_floating(dtype_,
-                    [&]<class T>() { std::ranges::fill(span<T>(), static_cast<T>(value)); });
+  dispatch_floating(dtype_, [&]<class T>() {
+    std::ranges::fill(span<T>(), static_cast<T>(static_cast<Wide<T>>(value)));
+  });
 }
 
 void Tensor::copy_from(const Tensor& source) const {
@@ -51,6 +52,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 Tensor Tensor::to(Device device, Category category) const {
+  const MemoryScope scope(MemoryScope::label().empty() ? storage_->label() : MemoryScope::label());
   Tensor copy = empty(shape_, dtype_, device, category);
   copy_bytes(copy, *this);
   return copy;
@@ -115,10 +117,14 @@ Tensor Tensor::detach() const {
 
 template Tensor Tensor::from(std::span<const float>, const Shape&, Device, Category);
 template Tensor Tensor::from(std::span<const double>, const Shape&, Device, Category);
+template Tensor Tensor::from(std::span<const Half>, const Shape&, Device, Category);
+template Tensor Tensor::from(std::span<const BFloat16>, const Shape&, Device, Category);
 template Tensor Tensor::from(std::span<const int32_t>, const Shape&, Device, Category);
 template Tensor Tensor::from(std::span<const uint8_t>, const Shape&, Device, Category);
 template std::span<float> Tensor::span() const;
 template std::span<double> Tensor::span() const;
+template std::span<Half> Tensor::span() const;
+template std::span<BFloat16> Tensor::span() const;
 template std::span<int32_t> Tensor::span() const;
 template std::span<uint8_t> Tensor::span() const;
 

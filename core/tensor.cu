@@ -14,7 +14,8 @@ __global__ void fill_kernel(T* x, int64_t n, T value) {
 void fill(const View& x, double value) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
-    enqueue(grid_over(x.numel()), fill_kernel<T>, x.as<T>(), x.numel(), static_cast<T>(value));
+    enqueue(grid_over(x.numel()), fill_kernel<T>, x.as<T>(), x.numel(),
+            static_cast<T>(static_cast<Wide<T>>(value)));
   });
 }
 

@@ -52,7 +52,8 @@ class Tensor {
   // too, and throws Error unless shape and dtype agree. Const, because a Tensor is a handle.
   void fill(double value) const;
   void copy_from(const Tensor& source) const;
-  // A copy of the elements on `device`. From cuda to cpu this waits for the device.
+  // A copy of the elements on `device`, by the same label unless a MemoryScope gives one. From cuda
+  // to cpu this waits for the device.
   Tensor to(Device device, Category category = Category::data) const;
 
   // The same variable under another shape: same storage, same gradient. Throws Error unless the

@@ -10,6 +10,7 @@ std::string unavailable_reason() {
 std::string describe_device() { return "none: " + unavailable_reason(); }
 
 size_t total_memory() { return 0; }
+size_t free_memory() { return 0; }
 
 BlockCache& blocks() {
   static BlockCache none({[](size_t) { return nullptr; }, [](void*) {}});
@@ -27,7 +28,9 @@ void copy_to_host(void*, const void*, size_t) {}
 void copy_on_device(void*, const void*, size_t) {}
 void fill(const View&, double) {}
 void synchronize() {}
-PinnedBlock::PinnedBlock(size_t bytes, Category category) : bytes_(bytes), category_(category) {
+void allow_tf32(bool) {}
+PinnedBlock::PinnedBlock(size_t bytes, Category category)
+    : allocation_({static_cast<int64_t>(bytes)}, DType::u8, Device::cpu, category) {
   require_device();
 }
 PinnedBlock::~PinnedBlock() = default;

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/usage.h"
+
+namespace accrue {
+
+// Freed host blocks, kept by size class: training asks for the same sizes again in every
+// micro-batch, and fresh pages from the system cost more than the arithmetic on them. But a block
+// that is not there is not taken from the system beside idle ones: they go back first, so that at
+// most idle_allowance more is held than was ever in use at once. Thread-safe.
+class HostBlocks {
+ public:
+  static constexpr size_t idle_allowance = size_t{16} << 20;
+
+  HostBlocks() = default;
+  ~HostBlocks() { release_cached(); }
+  HostBlocks(const HostBlocks&) = delete;
+  HostBlocks& operator=(const HostBlocks&) = delete;
+
+  // A block of at least `bytes`, aligned to Ledger::alignment; null if the system has none.
+  void* take(size_t bytes);
+  void give(void* block, size_t bytes);
+
+  // Returns the free blocks to the system; the bytes that were.
+  size_t release_cached();
+  // Each block is a segment of its own.
+  Reserve statistics() const;
+
+ private:
+  // Returns idle blocks, the largest first, until no more than `bytes` are held or none is left.
+  size_t shrink_to(size_t bytes);
+
+  mutable std::mutex mutex_;
+  std::map<size_t, std::vector<void*>, std::greater<>> free_;  // by size, the largest first
+  Reserve held_;                                               // but for largest_free
+  size_t most_in_use_ = 0;
+};
+
+// Those of the program.
+HostBlocks& host_blocks();
+
+}  // namespace accrue

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/memory_scope.h"
+#include "core/shape.h"
+#include "core/usage.h"
+
+namespace accrue {
+
+// What is known of an allocation.
+struct AllocationInfo {
+  size_t bytes = 0;  // rounded up to Ledger::alignment
+  Category category{};
+  Shape shape;
+  DType dtype{};
+  Phase phase{};        // in which it was made
+  Label label;          // of the scope it was made in
+  uint64_t number = 0;  // of the ledger's allocations, in their order
+
+  // The label, or without one the category's name.
+  std::string_view name() const { return label.empty() ? accrue::name(category) : label.text(); }
+  // "f32 [8, 32, 14, 14]"
+  std::string type() const { return fmt::format("{} {}", accrue::name(dtype), shape); }
+};
+
+// Allocations that differ in nothing but their number, in one.
+struct AllocationGroup {
+  AllocationInfo each;
+  int64_t count;
+  size_t bytes;  // of all
+};
+
+// Why an allocation was refused, and what holds the memory instead.
+struct MemoryShortage {
+  Device device;
+  AllocationInfo requested;
+  std::string cause;  // what the allocator said; empty if the limit refused
+  Usage in_use, peak;
+  std::optional<size_t> limit;
+  Reserve reserve;                       // all zero on a meta device
+  std::vector<AllocationGroup> largest;  // at most five
+};
+// A sentence, and a line for everything that is known.
+std::string to_string(const MemoryShortage& shortage);
+
+// Thrown when an allocation would exceed the ledger's limit or the machine has no more.
+class OutOfMemory : public Error {
+ public:
+  explicit OutOfMemory(const MemoryShortage& shortage)
+      : Error(to_string(shortage)), shortage_(std::make_shared<MemoryShortage>(shortage)) {}
+  const MemoryShortage& shortage() const { return *shortage_; }
+
+ private:
+  std::shared_ptr<const MemoryShortage> shortage_;
+};
+
+// Told of every allocation of a ledger in their order, while the ledger is locked.
+class LedgerObserver {
+ public:
+  virtual ~LedgerObserver() = default;
+  // Before it is counted: if this throws, it is not.
+  virtual void charging(const AllocationInfo& allocation) = 0;
+  virtual void refunding(const AllocationInfo& allocation) = 0;
+};
+
+class Allocation;
+
+// The account of one device's memory: bytes now, at the peak, and what the peak was made of, and
+// every live allocation by name. Sizes are rounded up to `alignment`, the same on every device, so
+// that a prediction on a meta device and a measurement on the device it stands for agree to the
+// byte. Thread-safe.
+class Ledger {
+ public:
+  static constexpr size_t alignment = 64;
+
+  explicit Ledger(Device device) : device_(device) {}
+
+  Usage current() const;
+  // The breakdown at the moment the total was highest since reset_peak().
+  Usage peak() const;
+  void reset_peak();
+
+  // Makes a big machine behave as a small card; nullopt lifts the limit.
+  void set_limit(std::optional<size_t> bytes);
+  std::optional<size_t> limit() const;
+
+  // What is alive, equal allocations together, largest first.
+  std::vector<AllocationGroup> largest(size_t count) const;
+  // What to say when the allocator has no memory for `requested`, which is counted already.
+  MemoryShortage shortage(const Allocation& requested, std::string cause) const;
+
+  // One observer at a time; null takes it away. Returns what is in use when it starts. Throws Error
+  // if there is another.
+  Usage observe(LedgerObserver* observer);
+
+ private:
+  friend class Allocation;
+  void charge(Allocation& allocation);
+  void refund(Allocation& allocation);
+  std::vector<AllocationGroup> largest_but(const Allocation* left_out, size_t count) const;
+  MemoryShortage shortage_of(const Allocation& requested, std::string cause) const;
+
+  mutable std::mutex mutex_;
+  const Device device_;
+  Usage current_, peak_;
+  size_t current_total_ = 0, peak_total_ = 0;
+  std::optional<size_t> limit_;
+  Allocation* newest_ = nullptr;  // of the live ones, a list
+  uint64_t allocations_ = 0;
+  LedgerObserver* observer_ = nullptr;
+};
+
+// One ledger per device, because the device's memory is one.
+Ledger& ledger(Device device);
+
+// An entry on a device's ledger, from construction to destruction, made in the MemoryScope that is
+// in force.
+class Allocation {
+ public:
+  // For elements of `dtype`. Throws OutOfMemory, and counts nothing, if the ledger's total would
+  // exceed its limit.
+  Allocation(const Shape& shape, DType dtype, Device device, Category category);
+  ~Allocation() { ledger(device_).refund(*this); }
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
+  const AllocationInfo& info() const { return info_; }
+  Device device() const { return device_; }
+
+ private:
+  friend class Ledger;
+  AllocationInfo info_;
+  Device device_;
+  Allocation *older_ = nullptr, *newer_ = nullptr;
+};
+
+}  // namespace accrue

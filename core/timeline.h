@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <vector>
+
+#include "core/ledger.h"
+
+namespace accrue {
+
+// Records what happens to a device's memory, and the phases of the thread that made it, from
+// construction until so many steps (scopes of Phase::step) are done, stop() or destruction.
+class Timeline : private LedgerObserver {
+ public:
+  struct Moment {
+    double us;            // since construction
+    int64_t step;         // steps done before
+    int64_t micro_batch;  // backward passes since the last step
+  };
+  enum class Event { allocate, free };
+  struct Change {
+    Moment at;
+    Event event;
+    AllocationInfo allocation;
+  };
+  struct Span {
+    Phase phase;
+    Moment begin;
+    double end_us;
+  };
+
+  // Throws Error if there is a recording of this device or thread already.
+  Timeline(Device device, int64_t steps);
+  ~Timeline() override { stop(); }
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+  // By the thread that made it.
+  void stop();
+
+  // In use at the start.
+  const Usage& initial() const { return initial_; }
+  // In their order, allocations without bytes left out. Complete once it is stopped.
+  const std::vector<Change>& changes() const { return changes_; }
+  // In the order of their beginnings; they nest. What comes before the first phase that is entered
+  // is Phase::setup.
+  const std::vector<Span>& spans() const { return spans_; }
+
+  // MemoryScope tells the recording of this thread, if there is one.
+  static void enter(Phase phase);
+  static void leave();
+
+ private:
+  void charging(const AllocationInfo& allocation) override { add(Event::allocate, allocation); }
+  void refunding(const AllocationInfo& allocation) override { add(Event::free, allocation); }
+  void add(Event event, const AllocationInfo& allocation);
+  void open(Phase phase);
+  // Whether that was the last step.
+  bool close();
+  Moment now() const;
+
+  const Device device_;
+  const int64_t steps_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Usage initial_;
+  std::mutex mutex_;  // of all below
+  int64_t step_ = 0, micro_batch_ = 0;
+  std::vector<Change> changes_;
+  std::vector<Span> spans_;
+  std::vector<size_t> open_;  // spans, the innermost last
+};
+
+}  // namespace accrue
