@@ -9,13 +9,6 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-template <class T>
-T widen(T x) {
-  return x;
-}
-float widen(Half x) { return to_float(x); }
-float widen(BFloat16 x) { return to_float(x); }
-
 // Sixty-four independent sums hide the latency of the addition. Squares may overflow where double
 // ones do not: only then add those.
 template <class T>
@@ -34,22 +27,23 @@ double sum_of_squares(const T* in, int64_t n) {
 
 }  // namespace
 
-void accumulate(View sum, View g, double scale) {
-  const auto add = [&]<class T, class G>(T* out, const G* in) {
+void accumulate(View sum, View g, double scale, const int64_t* keep) {
+  if (keep && *keep == 0) return;
+  dispatch_floating(g.dtype, [&]<class G>() {
+    using T = Wide<G>;
+    T* out = sum.as<T>();
+    const G* in = g.as<const G>();
     const T s = static_cast<T>(scale);
     parallel_for(g.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] += s * widen(in[i]);
+      for (int64_t i = begin; i < end; ++i) out[i] += s * in[i];
     });
-  };
-  if (g.dtype == DType::f16) add(sum.as<float>(), g.as<const Half>());
-  else if (g.dtype == DType::bf16) add(sum.as<float>(), g.as<const BFloat16>());
-  else dispatch_floating(g.dtype, [&]<class T>() { add(sum.as<T>(), g.as<const T>()); });
+  });
 }
 
 void squared_norm(GradTarget partials, View g) {
   const int64_t P = g.numel(), places = norm_partials;
   double* out = partials.grad.as<double>();
-  dispatch_floating(g.dtype, [&]<class T>() {
+  dispatch_wide(g.dtype, [&]<class T>() {
     parallel_for(places, P / places + 1, [&](int64_t first, int64_t last) {
       for (int64_t j = first; j < last; ++j) {
         const int64_t begin = P * j / places, end = P * (j + 1) / places;
@@ -67,13 +61,13 @@ decltype(cpu::accumulate) accumulate;
 decltype(cpu::squared_norm) squared_norm;
 }  // namespace cuda
 
-void accumulate(View sum, View g, double scale) {
-  const bool widens = sum.dtype == DType::f32 && size_of(g.dtype) == 2;
+void accumulate(View sum, View g, double scale, const int64_t* keep) {
+  const bool widens = sum.dtype == DType::f32 && is_16_bit_dtype(g.dtype);
   check(sum.shape == g.shape && sum.device == g.device && (sum.dtype == g.dtype || widens),
         "[accumulate] sum {} {} on {} and g {} {} on {}: expected the same, or g in 16 bits under "
         "a float32 sum",
         name(sum.dtype), sum.shape, name(sum.device), name(g.dtype), g.shape, name(g.device));
-  launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale);
+  launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale, keep);
 }
 
 void squared_norm(GradTarget partials, View g) {

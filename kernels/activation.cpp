@@ -10,7 +10,7 @@ void relu_backward_over(View dy, View y) {
     const T* at = y.as<T>();
     constexpr formula::WhereActive where_active;
     parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = where_active(out[i], at[i]);
+      for (int64_t i = begin; i < end; ++i) out[i] = T(where_active(widen(out[i]), widen(at[i])));
     });
   });
 }

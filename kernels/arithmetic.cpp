@@ -11,7 +11,7 @@ void add(View y, View a, View b) {
     T* out = y.as<T>();
     const T *left = a.as<T>(), *right = b.as<T>();
     parallel_for(y.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = left[i] + right[i];
+      for (int64_t i = begin; i < end; ++i) out[i] = T(left[i] + right[i]);
     });
   });
 }
@@ -36,7 +36,7 @@ void scale(GradTarget y, View x, double factor) {
   dispatch_floating(x.dtype, [&]<class T>() {
     T* out = y.grad.as<T>();
     const T* in = x.as<T>();
-    const T f = static_cast<T>(factor);
+    const auto f = static_cast<Wide<T>>(factor);
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) store(out[i], f * in[i], accumulate);

@@ -35,8 +35,8 @@ void launch(Device device, Args&&... args) {
 
 // value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).
 template <class T>
-HOST_DEVICE T blend(T value, float beta, T dst) {
-  return beta == 0 ? value : value + T(beta) * dst;
+HOST_DEVICE T blend(Wide<T> value, float beta, T dst) {
+  return T(beta == 0 ? value : value + Wide<T>(beta) * dst);
 }
 
 // Calls body with std::true_type when the target accumulates (beta 1) and std::false_type when it
@@ -47,11 +47,19 @@ void with_beta(float beta, Body&& body) {
   else body(std::true_type{});
 }
 
-// Stores by the constant that with_beta chose.
+// Stores by the constant that with_beta chose, rounding once.
 template <bool accumulate, class T>
-HOST_DEVICE void store(T& dst, T value, std::bool_constant<accumulate>) {
-  if constexpr (accumulate) dst += value;
-  else dst = value;
+HOST_DEVICE void store(T& dst, Wide<T> value, std::bool_constant<accumulate>) {
+  if constexpr (accumulate) dst = T(dst + value);
+  else dst = T(value);
+}
+
+// A parameter as an op on tensors of `dtype` reads it: its 16-bit copy where it has one of that
+// dtype (core/parameters.h), else itself. Its gradient is its own, in float32.
+inline Tensor operand(const Tensor& parameter, DType dtype) {
+  const auto& variable = parameter.variable();
+  const bool has_copy = variable && variable->copy.defined() && variable->copy.dtype() == dtype;
+  return has_copy ? variable->copy : parameter.detach();
 }
 
 // Throws Error unless all tensors are on one device and of one floating dtype.

@@ -15,10 +15,10 @@ __global__ void __launch_bounds__(block_threads)
   for (int64_t v = first_item(); v < n / width; v += item_stride()) {
     auto& at = reinterpret_cast<Vector<T, width>*>(y)[v];
     Vector<T, width> values = at;
-    const T shift = b ? b[v * width / P % C] : T(0);
+    const Wide<T> shift = b ? widen(b[v * width / P % C]) : Wide<T>(0);
     for (T& value : values.values) {
-      value += shift;
-      if (activation == Activation::relu) value = formula::Relu{}(value);
+      const Wide<T> shifted = value + shift;
+      value = T(activation == Activation::relu ? formula::Relu{}(shifted) : shifted);
     }
     at = values;
   }
@@ -29,12 +29,11 @@ inline void add_channel_bias(View y, View b, Activation activation) {
   const int64_t n = y.numel(), C = y.shape[1], P = y.shape.numel(2, y.shape.rank());
   if (n == 0 || (!b.data && activation == Activation::none)) return;
   dispatch_floating(y.dtype, [&]<class T>() {
-    constexpr int width = 16 / sizeof(T);
     const T* bias = b.data ? b.as<const T>() : nullptr;
-    if (is_aligned(y.as<T>(), 16) && P % width == 0)
-      enqueue(grid_over(n / width), channel_bias_kernel<width, T>, y.as<T>(), bias, n, C, P,
+    with_width<T>(P, {y.data}, [&](auto width) {
+      enqueue(grid_over(n / width), channel_bias_kernel<width.value, T>, y.as<T>(), bias, n, C, P,
               activation);
-    else enqueue(grid_over(n), channel_bias_kernel<1, T>, y.as<T>(), bias, n, C, P, activation);
+    });
   });
 }
 

@@ -39,8 +39,9 @@ Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dShape shape,
               Activation activation) {
+  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
   const Windows windows = windows_of(x, w, b, shape);
   const int64_t N = x.size(0);
   const DType dtype = x.dtype();
@@ -49,9 +50,9 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape sha
       y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
       activation, windows, gather_workspace(windows, N, dtype, x.device()).view());
 
-  const Edge dx_edge = x, dw_edge = w, db_edge = b;
+  const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("conv2d", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach(), w = w.detach(),
+         [=, x = x.detach(),
           y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
            if (y.defined())

@@ -43,8 +43,9 @@ Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b,
 
 }  // namespace
 
-Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& b,
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         ConvTranspose2dShape shape) {
+  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
   const Windows windows = windows_of(x, w, b, shape);
   const int64_t N = x.size(0);
   const DType dtype = x.dtype();
@@ -53,9 +54,9 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& b,
       y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
       windows, scatter_workspace(windows, N, dtype, x.device()).view());
 
-  const Edge dx_edge = x, dw_edge = w, db_edge = b;
+  const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach(), w = w.detach()](Tensor& dy) mutable {
+         [=, x = x.detach()](Tensor& dy) mutable {
            const Device device = dy.device();
            if (auto dw = claim_grad(dw_edge))
              launch<cpu::correlate_windows, cuda::correlate_windows>(

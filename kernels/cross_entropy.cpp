@@ -8,9 +8,9 @@ namespace accrue {
 namespace cpu {
 
 template <class T>
-RowSoftmax<T> row_softmax(const T* x, int64_t C) {
-  const T maximum = *std::max_element(x, x + C);
-  T sum = 0;
+RowSoftmax<Wide<T>> row_softmax(const T* x, int64_t C) {
+  const Wide<T> maximum = *std::max_element(x, x + C);
+  Wide<T> sum = 0;
   for (int64_t c = 0; c < C; ++c) sum += std::exp(x[c] - maximum);
   return {maximum, sum};
 }
@@ -39,7 +39,7 @@ void cross_entropy(View loss, View block_sums, View x, View labels) {
     });
     double sum = 0;
     for (int64_t b = 0; b < block_sums.numel(); ++b) sum += sums[b];
-    *loss.as<T>() = static_cast<T>(sum / static_cast<double>(N));
+    *loss.as<Wide<T>>() = static_cast<Wide<T>>(sum / static_cast<double>(N));
   });
 }
 
@@ -48,14 +48,14 @@ void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], C = x.shape[1];
     const int32_t* label = labels.as<int32_t>();
-    const T scale = *dloss.as<T>() / static_cast<T>(N);
+    const Wide<T> scale = *dloss.as<Wide<T>>() / static_cast<Wide<T>>(N);
     with_beta(dx.beta, [&](auto accumulate) {
       for (int64_t n = 0; n < N; ++n) {
         const T* row = x.as<T>() + n * C;
         T* out = dx.grad.as<T>() + n * C;
-        const RowSoftmax<T> softmax = row_softmax(row, C);
+        const auto softmax = row_softmax(row, C);
         for (int64_t c = 0; c < C; ++c)
-          store(out[c], scale * (softmax.probability(row[c]) - T(c == label[n])), accumulate);
+          store(out[c], scale * (softmax.probability(row[c]) - Wide<T>(c == label[n])), accumulate);
       }
     });
   });
@@ -70,7 +70,8 @@ void add_score(View score, View x, View labels) {
       const T* row = x.as<T>() + n * C;
       const int64_t label = labels.as<int32_t>()[n];
       bool right = true;
-      for (int64_t c = 0; c < C; ++c) right = right && !outdoes(row[c], row[label], c, label);
+      for (int64_t c = 0; c < C; ++c)
+        right = right && !outdoes<Wide<T>>(row[c], row[label], c, label);
       sums[0] += static_cast<double>(row_softmax(row, C).loss(row[label]));
       sums[1] += right;
     }
@@ -103,7 +104,7 @@ void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
 
 Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   check_labels("cross_entropy", x, labels);
-  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
   {
     const int64_t rows = rows_per_block(x.size(1));
     const Tensor block_sums =

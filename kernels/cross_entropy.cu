@@ -33,58 +33,58 @@ __device__ void for_each_row(T* x, int64_t C, int64_t begin, int64_t end, int64_
 }
 
 // Maximum and sum around it: two reads of a row, the second from the cache.
-template <int lanes, class T>
-__device__ RowSoftmax<T> row_softmax(const T* row, int64_t size, int lane) {
-  T maximum = -std::numeric_limits<T>::infinity();
-  for (int64_t c = lane; c < size; c += lanes) maximum = row[c] > maximum ? row[c] : maximum;
+template <int lanes, class T, class W = Wide<T>>
+__device__ RowSoftmax<W> row_softmax(const T* row, int64_t size, int lane) {
+  W maximum = -std::numeric_limits<W>::infinity();
+  for (int64_t c = lane; c < size; c += lanes) maximum = row[c] > maximum ? widen(row[c]) : maximum;
   maximum = warp_max<lanes>(maximum);
-  RunningSum<T> sum;
+  RunningSum<W> sum;
   for (int64_t c = lane; c < size; c += lanes) sum.add(std::exp(row[c] - maximum));
   return {maximum, warp_sum<lanes>(sum.total())};
 }
 
-template <class T>
-__device__ T row_loss(const RowSoftmax<T>& softmax, const T* row, int32_t label, int64_t C) {
-  return 0 <= label && label < C ? softmax.loss(row[label]) : std::numeric_limits<T>::quiet_NaN();
+template <class T, class W = Wide<T>>
+__device__ W row_loss(const RowSoftmax<W>& softmax, const T* row, int32_t label, int64_t C) {
+  return 0 <= label && label < C ? softmax.loss(row[label]) : std::numeric_limits<W>::quiet_NaN();
 }
 
 // A block has `rows` consecutive rows; the first lane of a row adds its loss, the block's threads
 // are added in a tree. A grid of one block writes the mean itself, which saves a small model a
 // launch; else mean_kernel adds up the blocks' sums.
-template <int lanes, class T>
+template <int lanes, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(sum_threads, 1)
-    cross_entropy_kernel(T* loss, double* block_sums, const T* x, const int32_t* labels, int64_t N,
+    cross_entropy_kernel(W* loss, double* block_sums, const T* x, const int32_t* labels, int64_t N,
                          int64_t C, int64_t rows) {
   const int64_t begin = blockIdx.x * rows, end = N - begin < rows ? N : begin + rows;
-  RunningSum<T> sum;
+  RunningSum<Wide<T>> sum;
   for_each_row<lanes>(x, C, begin, end, threadIdx.x / warp_threads, sum_threads / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
-                        const RowSoftmax<T> softmax = row_softmax<lanes>(row, size, lane);
+                        const auto softmax = row_softmax<lanes>(row, size, lane);
                         if (size > 0 && lane == 0) sum.add(row_loss(softmax, row, labels[n], C));
                       });
-  const T total = block_sum<sum_threads>(sum.total());
+  const W total = block_sum<sum_threads>(sum.total());
   if (threadIdx.x != 0) return;
-  if (gridDim.x == 1) *loss = total / static_cast<T>(N);
+  if (gridDim.x == 1) *loss = total / static_cast<W>(N);
   else block_sums[blockIdx.x] = static_cast<double>(total);
 }
 
 // Rows a grid apart. The softmax is taken again from x, cheaper than keeping it. dx may be x: a row
 // is written by the lanes that read it, after their sums.
-template <int lanes, bool accumulate, class T>
+template <int lanes, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    cross_entropy_backward_kernel(T* dx, const T* dloss, const T* x, const int32_t* labels,
+    cross_entropy_backward_kernel(T* dx, const W* dloss, const T* x, const int32_t* labels,
                                   int64_t N, int64_t C) {
-  const T scale = *dloss / static_cast<T>(N);
+  const W scale = *dloss / static_cast<W>(N);
   for_each_row<lanes>(x, C, 0, N, first_item() / warp_threads, item_stride() / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
-                        const RowSoftmax<T> softmax = row_softmax<lanes>(row, size, lane);
+                        const auto softmax = row_softmax<lanes>(row, size, lane);
                         if (size == 0) return;
                         const int32_t label = labels[n];
                         const bool in_range = 0 <= label && label < C;
-                        const T factor = in_range ? scale : std::numeric_limits<T>::quiet_NaN();
+                        const W factor = in_range ? scale : std::numeric_limits<W>::quiet_NaN();
                         for (int64_t c = lane; c < size; c += lanes)
                           store(dx[n * C + c],
-                                factor * (softmax.probability(row[c]) - T(c == label)),
+                                factor * (softmax.probability(row[c]) - W(c == label)),
                                 std::bool_constant<accumulate>{});
                       });
 }
@@ -93,22 +93,22 @@ __global__ void __launch_bounds__(block_threads)
 template <int lanes, class T>
 __global__ void __launch_bounds__(sum_threads, 1)
     add_score_kernel(double* score, const T* x, const int32_t* labels, int64_t N, int64_t C) {
-  RunningSum<T> sum;
+  RunningSum<Wide<T>> sum;
   int right = 0;
   for_each_row<lanes>(x, C, 0, N, threadIdx.x / warp_threads, sum_threads / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
-                        const RowSoftmax<T> softmax = row_softmax<lanes>(row, size, lane);
+                        const auto softmax = row_softmax<lanes>(row, size, lane);
                         const int32_t label = size > 0 ? labels[n] : 0;
                         bool outdone = label < 0 || label >= C;
                         if (!outdone)
                           for (int64_t c = lane; c < size; c += lanes)
-                            outdone = outdone || outdoes(row[c], row[label], c, label);
+                            outdone = outdone || outdoes<Wide<T>>(row[c], row[label], c, label);
                         outdone = warp_max<lanes>(int{outdone});
                         if (size == 0 || lane != 0) return;
                         sum.add(row_loss(softmax, row, label, C));
                         right += !outdone;
                       });
-  const T loss = block_sum<sum_threads>(sum.total());
+  const Wide<T> loss = block_sum<sum_threads>(sum.total());
   right = block_sum<sum_threads>(right);
   if (threadIdx.x != 0) return;
   score[0] += static_cast<double>(loss);
@@ -123,11 +123,11 @@ void cross_entropy(View loss, View block_sums, View x, View labels) {
     const Grid grid{dim3(static_cast<unsigned>(blocks)), sum_threads};
     double* sums = block_sums.as<double>();
     with_lanes(C, [&](auto lanes) {
-      enqueue(grid, cross_entropy_kernel<lanes.value, T>, loss.as<T>(), sums, x.as<const T>(),
+      enqueue(grid, cross_entropy_kernel<lanes.value, T>, loss.as<Wide<T>>(), sums, x.as<const T>(),
               labels.as<const int32_t>(), N, C, rows_per_block(C));
     });
     if (blocks > 1)
-      enqueue({1}, mean_kernel<T>, loss.as<T>(), sums, blocks, static_cast<double>(N));
+      enqueue({1}, mean_kernel<Wide<T>>, loss.as<Wide<T>>(), sums, blocks, static_cast<double>(N));
   });
 }
 
@@ -138,7 +138,7 @@ void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
       with_beta(dx.beta, [&](auto accumulate) {
         enqueue(grid_over(N * lanes.value),
                 cross_entropy_backward_kernel<lanes.value, accumulate.value, T>, dx.grad.as<T>(),
-                dloss.as<const T>(), x.as<const T>(), labels.as<const int32_t>(), N, C);
+                dloss.as<const Wide<T>>(), x.as<const T>(), labels.as<const int32_t>(), N, C);
       });
     });
   });

@@ -15,14 +15,14 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
         // Here, so that the compiler knows that writing y does not change it.
-        const Keep<T> keep = mask.keep<T>();
+        const auto keep = mask.keep<Wide<T>>();
         uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {
           const int64_t n = i / tiles, first = i % tiles * tile, size = std::min(tile, E - first);
           mask.draw<tile / words_of_call>(word, samples.as<int32_t>()[n], first);
           const T* in = x.as<T>() + n * E + first;
           T* out = y.grad.as<T>() + n * E + first;
-          for (int64_t j = 0; j < size; ++j) store(out[j], keep(in[j], word[j]), accumulate);
+          for (int64_t j = 0; j < size; ++j) store(out[j], keep(widen(in[j]), word[j]), accumulate);
         }
       });
     });

@@ -25,10 +25,11 @@ void embedding_backward(GradTarget dw, View dy, View index) {
   const int32_t* row = index.as<int32_t>();
   dispatch_floating(dy.dtype, [&]<class T>() {
     const T* in = dy.as<T>();
-    T* out = dw.grad.as<T>();
+    auto* out = dw.grad.as<Wide<T>>();
     parallel_for(D, dw.beta == 0 ? N + V : N, [&](int64_t begin, int64_t end) {
       if (dw.beta == 0)
-        for (int64_t v = 0; v < V; ++v) std::fill(out + v * D + begin, out + v * D + end, T(0));
+        for (int64_t v = 0; v < V; ++v)
+          std::fill(out + v * D + begin, out + v * D + end, Wide<T>(0));
       for (int64_t n = 0; n < N; ++n)
         for (int64_t d = begin; d < end; ++d) out[row[n] * D + d] += in[n * D + d];
     });
@@ -49,8 +50,10 @@ Tensor embedding(const Tensor& w, const Tensor& index) {
             index.dtype() == DType::i32 && index.device() == w.device(),
         "[embedding] w {} and index {} {}: expected w [V, D] and i32 index [N] on {}", w.shape(),
         name(index.dtype()), index.shape(), name(w.device()));
-  Tensor y = Tensor::empty({index.size(0), w.size(1)}, w.dtype(), w.device());
-  launch<cpu::embedding, cuda::embedding>(y.device(), y.view(), w.view(), index.view());
+  const auto& variable = w.variable();
+  const Tensor table = variable && variable->copy.defined() ? variable->copy : w.detach();
+  Tensor y = Tensor::empty({index.size(0), w.size(1)}, table.dtype(), w.device());
+  launch<cpu::embedding, cuda::embedding>(y.device(), y.view(), table.view(), index.view());
   const Edge dw_edge = w;
   record("embedding", y, {dw_edge}, [dw_edge, index](Tensor& dy) {
     if (auto dw = claim_grad(dw_edge))

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(block_threads)
     Part part;
     if (0 <= v && v < V) part = reinterpret_cast<const Part*>(w)[v * parts + i % parts];
     else
-      for (T& value : part.values) value = std::numeric_limits<T>::quiet_NaN();
+      for (T& value : part.values) value = T(std::numeric_limits<Wide<T>>::quiet_NaN());
     reinterpret_cast<Part*>(y)[i] = part;
   }
 }
@@ -37,9 +37,9 @@ HOST_DEVICE int64_t tiles_down(int64_t V) { return (V + tile_rows - 1) / tile_ro
 // most stretches of indices name none of the tile's and cost no more than their load.
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
-    embedding_backward_kernel(T* dw, const T* dy, const int32_t* index, int64_t N, int64_t V,
+    embedding_backward_kernel(Wide<T>* dw, const T* dy, const int32_t* index, int64_t N, int64_t V,
                               int64_t D) {
-  using Part = Vector<T, width>;
+  using Part = Vector<Wide<T>, width>;
   __shared__ int32_t staged[block_threads];
   const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads;
   const int64_t parts = D / width, across = tiles_across(parts);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(block_threads)
           named = true;
           if (!owns) continue;
           const int64_t row = begin + k + std::countr_zero(found);
-          const Part add = reinterpret_cast<const Part*>(dy)[row * parts + part];
+          const auto add = reinterpret_cast<const Vector<T, width>*>(dy)[row * parts + part];
           for (int w = 0; w < width; ++w) sum.values[w] += add.values[w];
         }
     }
@@ -76,23 +76,14 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// Calls body with the widest vector that rows of D elements at these addresses consist of.
-template <class T, class Body>
-void with_width(int64_t D, const T* a, const T* b, Body&& body) {
-  constexpr int most = 16 / sizeof(T);
-  if (D % most == 0 && is_aligned(a, 16) && is_aligned(b, 16))
-    body(std::integral_constant<int, most>{});
-  else body(std::integral_constant<int, 1>{});
-}
-
 }  // namespace
 
 void embedding(View y, View w, View index) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const int64_t N = y.shape[0], D = y.shape[1], V = w.shape[0];
-    with_width(D, y.as<const T>(), w.as<const T>(), [&](auto width) {
-      enqueue(grid_over(N * D / width), embedding_kernel<width, T>, y.as<T>(), w.as<const T>(),
-              index.as<const int32_t>(), N, V, D);
+    with_width<T>(D, {y.data, w.data}, [&](auto width) {
+      enqueue(grid_over(N * D / width), embedding_kernel<width.value, T>, y.as<T>(),
+              w.as<const T>(), index.as<const int32_t>(), N, V, D);
     });
   });
 }
@@ -101,9 +92,9 @@ void embedding_backward(GradTarget dw, View dy, View index) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const int64_t N = dy.shape[0], D = dy.shape[1], V = dw.grad.shape[0];
     with_beta(dw.beta, [&](auto accumulate) {
-      with_width(D, dw.grad.as<const T>(), dy.as<const T>(), [&](auto width) {
+      with_width<T>(D, {dw.grad.data, dy.data}, [&](auto width) {
         enqueue(grid_over(tiles_down(V) * tiles_across(D / width) * block_threads),
-                embedding_backward_kernel<width, accumulate.value, T>, dw.grad.as<T>(),
+                embedding_backward_kernel<width.value, accumulate.value, T>, dw.grad.as<Wide<T>>(),
                 dy.as<const T>(), index.as<const int32_t>(), N, V, D);
       });
     });

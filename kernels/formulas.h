@@ -10,10 +10,11 @@ namespace accrue::formula {
 // The pointwise formulas, written once for every device: y = f(x) and df/dx, the latter from
 // whichever of x and y its op keeps.
 
+// A NaN stays one.
 struct Relu {
   template <class T>
   HOST_DEVICE T operator()(T x) const {
-    return x > 0 ? x : T(0);
+    return x < 0 ? T(0) : x;
   }
   template <class T>
   HOST_DEVICE T slope_at(T y) const {
@@ -98,6 +99,14 @@ struct Pixel {
   template <class T>
   HOST_DEVICE T operator()(uint8_t value) const {
     return (static_cast<T>(value) / 255 - T(0.5)) / T(0.5);
+  }
+};
+
+// A byte of a mask, from {0, 255} to {0, 1}.
+struct MaskPixel {
+  template <class T>
+  HOST_DEVICE T operator()(uint8_t value) const {
+    return static_cast<T>(value) / 255;
   }
 };
 

@@ -17,9 +17,10 @@ using Preference = Descriptor<cublasLtMatmulPreferenceDestroy>;
 // All that the choice of an algorithm depends on: the same product is always computed by the same
 // algorithm, hence to the same bits.
 struct Product {
-  DType dtype;
+  DType dtype, result;
   int64_t M, N, K;
   Transpose a_op, b_op;
+  cublasComputeType_t compute;
   cublasLtEpilogue_t epilogue;
   uint32_t alignment;
   int64_t workspace_bytes;
@@ -58,7 +59,21 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
       "say what a matrix product may use");
 }
 
-cudaDataType_t data_type(DType dtype) { return dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F; }
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return CUDA_R_64F;
+    case DType::f16: return CUDA_R_16F;
+    case DType::bf16: return CUDA_R_16BF;
+    default: return CUDA_R_32F;
+  }
+}
+
+// 16-bit products are summed in float.
+cublasComputeType_t compute_type(DType dtype) {
+  if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
+  const bool tf32 = dtype == DType::f32 && context().allows_tf32();
+  return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
 
 cublasOperation_t operation(Transpose op) {
   return op == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -99,10 +114,8 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Plan& plan, const Pro
 
 // c^T = op(b)^T op(a)^T: cuBLASLt's first factor is b.
 Plan make_plan(const Product& product, View c, View a, View b, const void* bias) {
-  const cublasComputeType_t compute =
-      product.dtype == DType::f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
-  Plan plan{make_descriptor<cublasLtMatmulDescDestroy>(cublasLtMatmulDescCreate, compute,
-                                                       data_type(product.dtype)),
+  Plan plan{make_descriptor<cublasLtMatmulDescDestroy>(cublasLtMatmulDescCreate, product.compute,
+                                                       data_type(wide(product.dtype))),
             layout_of(a), layout_of(b), layout_of(c)};
   set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
   set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
@@ -119,12 +132,14 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
   static std::map<Product, Plan> plans;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
-  const Product product{c.grad.dtype,
+  const Product product{a.dtype,
+                        c.grad.dtype,
                         c.grad.shape[0],
                         c.grad.shape[1],
                         K,
                         a_op,
                         b_op,
+                        compute_type(a.dtype),
                         epilogue.kind,
                         alignment_of({c.grad.data, a.data, b.data, epilogue.bias}),
                         workspace.numel()};
@@ -134,7 +149,7 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
   const Plan& plan = at->second;
   if (!plan.algorithm) return false;
   if (epilogue.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
-  dispatch_floating(product.dtype, [&]<class T>() {
+  dispatch_wide(wide(product.dtype), [&]<class T>() {
     const T alpha = 1, beta = c.beta;
     check_call(cublasLtMatmul(context().cublas_lt(), plan.product.get(), &alpha, b.data,
                               plan.b.get(), a.data, plan.a.get(), &beta, c.grad.data, plan.c.get(),
@@ -151,17 +166,17 @@ constexpr int tile = warp_threads;
 // db[o] = sum_n dz[n, o]. A block has a tile of columns; its warp y reads their elements in rows
 // y, y + 32, ..., which are contiguous. The warps' sums are then read transposed, so that each warp
 // adds up one column by shuffles; the unused column keeps that free of bank conflicts.
-template <bool accumulate, class T>
+template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(tile* tile)
-    column_sum_kernel(T* db, const T* dz, int64_t N, int64_t O) {
-  __shared__ T of_warp[tile][tile + 1];
+    column_sum_kernel(W* db, const T* dz, int64_t N, int64_t O) {
+  __shared__ W of_warp[tile][tile + 1];
   const int64_t first = int64_t{blockIdx.x} * tile, o = first + threadIdx.x;
-  RunningSum<T> sum;
+  RunningSum<W> sum;
   if (o < O)
     for (int64_t n = threadIdx.y; n < N; n += tile) sum.add(dz[n * O + o]);
   of_warp[threadIdx.y][threadIdx.x] = sum.total();
   __syncthreads();
-  const T column = warp_sum(of_warp[threadIdx.x][threadIdx.y]);
+  const W column = warp_sum(of_warp[threadIdx.x][threadIdx.y]);
   if (threadIdx.x == 0 && first + threadIdx.y < O)
     store(db[first + threadIdx.y], column, std::bool_constant<accumulate>{});
 }
@@ -172,7 +187,7 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
   if (try_matmul(c, a, b, a_op, b_op, workspace, {})) return;
   const bool no_terms = a.numel() == 0;
   check(c.grad.numel() == 0 || no_terms, "cuBLASLt has no algorithm for {} {} x {} in {}",
-        name(c.grad.dtype), a.shape, b.shape, format_bytes(workspace.numel()));
+        name(a.dtype), a.shape, b.shape, format_bytes(workspace.numel()));
   if (c.beta == 0) fill(c.grad, 0);
 }
 
@@ -192,7 +207,7 @@ void bias_backward(GradTarget db, View dz) {
     const auto tiles = static_cast<unsigned>((O + tile - 1) / tile);
     with_beta(db.beta, [&](auto accumulate) {
       enqueue({dim3(tiles), dim3(tile, tile)}, column_sum_kernel<accumulate.value, T>,
-              db.grad.as<T>(), dz.as<const T>(), N, O);
+              db.grad.as<Wide<T>>(), dz.as<const T>(), N, O);
     });
   });
 }

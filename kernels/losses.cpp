@@ -22,12 +22,12 @@ void loss(View loss, View block_sums, View x, View target, F f) {
       for (int64_t b = first; b < last; ++b) {
         const int64_t begin = b * loss_block, size = std::min(loss_block, n - begin);
         const T *in = x.as<T>() + begin, *t = target.as<T>() + begin;
-        sums[b] = sum_of<T>(size, [=](int64_t i) { return f(in[i], t[i]); });
+        sums[b] = sum_of<Wide<T>>(size, [=](int64_t i) { return f(widen(in[i]), widen(t[i])); });
       }
     });
     double sum = 0;
     for (int64_t b = 0; b < blocks; ++b) sum += sums[b];
-    *loss.as<T>() = static_cast<T>(sum / static_cast<double>(n));
+    *loss.as<Wide<T>>() = static_cast<Wide<T>>(sum / static_cast<double>(n));
   });
 }
 
@@ -37,11 +37,11 @@ void loss_backward(GradTarget dx, View dloss, View x, View target, F f) {
   dispatch_floating(x.dtype, [&]<class T>() {
     T* out = dx.grad.as<T>();
     const T *in = x.as<T>(), *t = target.as<T>();
-    const T factor = *dloss.as<T>() / static_cast<T>(x.numel());
+    const Wide<T> factor = *dloss.as<Wide<T>>() / static_cast<Wide<T>>(x.numel());
     with_beta(dx.beta, [&](auto accumulate) {
       parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
-          store(out[i], factor * f.slope_at(in[i], t[i]), accumulate);
+          store(out[i], factor * f.slope_at(widen(in[i]), widen(t[i])), accumulate);
       });
     });
   });
@@ -52,7 +52,7 @@ void check_probabilities(View target) {
     const T* t = target.as<T>();
     for (int64_t i = 0; i < target.numel(); ++i)
       check(t[i] >= 0 && t[i] <= 1, "[bce_with_logits] target {} is {}, expected it in [0, 1]", i,
-            t[i]);
+            widen(t[i]));
   });
 }
 
@@ -76,7 +76,7 @@ Tensor loss(std::string_view op, const Tensor& x, const Tensor& target, F f) {
         target.shape());
   check(!Edge(target).wants_grad(),
         "[{}] the target wants a gradient, but is a constant here; pass target.detach()", op);
-  Tensor loss = Tensor::empty({}, x.dtype(), x.device());
+  Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
   {
     const Tensor block_sums =
         Tensor::empty({blocks_of(x.numel())}, DType::f64, x.device(), Category::workspace);

@@ -26,37 +26,46 @@ void for_each_piece(const Grouping& at, int64_t group, Body&& body) {
   });
 }
 
+// gamma or beta of a piece's element j. That of the only channel is read once: loops over j are
+// then free of the test whether there is any.
+template <class T, int64_t step>
+auto along(const PerChannel<T>& values, int64_t c, std::integral_constant<int64_t, step>) {
+  if constexpr (step == 0) return [value = values[c]](int64_t) { return value; };
+  else return [&values, c](int64_t j) { return values[c + j]; };
+}
+
 // The moments of each group, and `running` moved towards them, with the unbiased variance.
 void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
-  dispatch_floating(x.dtype, [&]<class T>() {
-    const double elements = static_cast<double>(at.elements());
-    parallel_for(at.count(), at.elements(), [&](int64_t begin, int64_t end) {
-      for (int64_t g = begin; g < end; ++g) {
-        double sum = 0, squares = 0;
-        for_each_run(at, g, [&](int64_t first, int64_t size) {
-          const T* in = x.as<T>() + first;
-          sum += sum_of<T>(size, [=](int64_t j) { return in[j]; });
+  dispatch_floating(
+      x.dtype, [&]<class T, class W = Wide<T>>() {
+        const double elements = static_cast<double>(at.elements());
+        parallel_for(at.count(), at.elements(), [&](int64_t begin, int64_t end) {
+          for (int64_t g = begin; g < end; ++g) {
+            double sum = 0, squares = 0;
+            for_each_run(at, g, [&](int64_t first, int64_t size) {
+              const T* in = x.as<T>() + first;
+              sum += sum_of<W>(size, [=](int64_t j) { return in[j]; });
+            });
+            const W center = static_cast<W>(sum / elements);
+            for_each_run(at, g, [&](int64_t first, int64_t size) {
+              const T* in = x.as<T>() + first;
+              squares +=
+                  sum_of<W>(size, [=](int64_t j) { return (in[j] - center) * (in[j] - center); });
+            });
+            mean.as<W>()[g] = center;
+            rstd.as<W>()[g] = rstd_of(static_cast<W>(squares / elements), eps);
+            if (!running.mean.data) continue;
+            move_towards(center, running.mean.as<W>()[g], running.momentum);
+            move_towards(static_cast<W>(squares / (elements - 1)), running.var.as<W>()[g],
+                         running.momentum);
+          }
         });
-        const T center = static_cast<T>(sum / elements);
-        for_each_run(at, g, [&](int64_t first, int64_t size) {
-          const T* in = x.as<T>() + first;
-          squares +=
-              sum_of<T>(size, [=](int64_t j) { return (in[j] - center) * (in[j] - center); });
-        });
-        mean.as<T>()[g] = center;
-        rstd.as<T>()[g] = rstd_of(static_cast<T>(squares / elements), eps);
-        if (!running.mean.data) continue;
-        move_towards(center, running.mean.as<T>()[g], running.momentum);
-        move_towards(static_cast<T>(squares / (elements - 1)), running.var.as<T>()[g],
-                     running.momentum);
-      }
-    });
-  });
+      });
 }
 
 // The moments that evaluation normalises by.
 void given_moments(View mean, View rstd, View given_mean, View given_var, double eps) {
-  dispatch_floating(mean.dtype, [&]<class T>() {
+  dispatch_wide(mean.dtype, [&]<class T>() {
     for (int64_t g = 0; g < mean.numel(); ++g) {
       mean.as<T>()[g] = given_mean.as<T>()[g];
       rstd.as<T>()[g] = rstd_of(given_var.as<T>()[g], eps);
@@ -65,20 +74,23 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
 }
 
 void normalize(View y, View x, Normalization by, View gamma, View beta) {
-  dispatch_floating(x.dtype, [&]<class T>() {
-    const PerChannel<T> weight(gamma, 1), bias(beta, 0);
-    parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
-      for (int64_t g = begin; g < end; ++g) {
-        const Standardized<T> standardized{by.mean.as<T>()[g], by.rstd.as<T>()[g]};
-        for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-          const T* in = x.as<T>() + first;
-          T* out = y.as<T>() + first;
-          for (int64_t j = 0; j < size; ++j)
-            out[j] = standardized(in[j]) * weight[c + j * step] + bias[c + j * step];
+  dispatch_floating(
+      x.dtype, [&]<class T, class W = Wide<T>>() {
+        const PerChannel<W> gammas(gamma, 1), betas(beta, 0);
+        parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
+          for (int64_t g = begin; g < end; ++g) {
+            const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
+            for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+              const T* in = x.as<T>() + first;
+              T* out = y.as<T>() + first;
+              const auto weight = along(gammas, c, step);
+              const auto bias = along(betas, c, step);
+              for (int64_t j = 0; j < size; ++j)
+                out[j] = T(standardized(in[j]) * weight(j) + bias(j));
+            });
+          }
         });
-      }
-    });
-  });
+      });
 }
 
 // out[c] = sum_{i in c} term(i) + beta * out[c]. term_at(first, g) gives the terms of elements
@@ -112,56 +124,61 @@ void channel_sums(GradTarget target, const Grouping& at, TermAt&& term_at) {
 }
 
 void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    channel_sums<T>(dgamma, by.at, [&](int64_t first, int64_t g) {
-      const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
-      const Standardized<T> standardized{by.mean.as<T>()[g], by.rstd.as<T>()[g]};
-      return [=](int64_t j) { return d[j] * standardized(in[j]); };
-    });
-  });
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        channel_sums<W>(dgamma, by.at, [&](int64_t first, int64_t g) {
+          const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+          const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
+          return [=](int64_t j) { return d[j] * standardized(in[j]); };
+        });
+      });
 }
 
 void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    channel_sums<T>(dbeta, at, [&](int64_t first, int64_t) {
-      const T* d = dy.as<T>() + first;
-      return [=](int64_t j) { return d[j]; };
-    });
-  });
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        channel_sums<W>(dbeta, at, [&](int64_t first, int64_t) {
+          const T* d = dy.as<T>() + first;
+          return [=](int64_t j) { return widen(d[j]); };
+        });
+      });
 }
 
 // dx may be dy: a group's sums are complete before its first element is written.
 void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    const PerChannel<T> weight(gamma, 1);
-    const double elements = static_cast<double>(by.at.elements());
-    const auto group = [&](int64_t g, auto accumulate) {
-      const Standardized<T> standardized{by.mean.as<T>()[g], by.rstd.as<T>()[g]};
-      double sum = 0, product = 0;  // of gamma dy, and of gamma dy (x - mean)
-      if (by.source == Source::batch)
-        for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-          const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
-          sum += sum_of<T>(size, [&](int64_t j) { return weight[c + j * step] * d[j]; });
-          product += sum_of<T>(size, [&](int64_t j) {
-            return weight[c + j * step] * d[j] * (in[j] - standardized.mean);
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        const PerChannel<W> gammas(gamma, 1);
+        const double elements = static_cast<double>(by.at.elements());
+        const auto group = [&](int64_t g, auto accumulate) {
+          const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
+          double sum = 0, product = 0;  // of gamma dy, and of gamma dy (x - mean)
+          if (by.source == Source::batch)
+            for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+              const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+              const auto weight = along(gammas, c, step);
+              sum += sum_of<W>(size, [&](int64_t j) { return weight(j) * d[j]; });
+              product += sum_of<W>(
+                  size, [&](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
+            });
+          const W average = static_cast<W>(sum / elements);
+          const W slope =
+              standardized.rstd * standardized.rstd * static_cast<W>(product / elements);
+          for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+            const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+            T* out = dx.grad.as<T>() + first;
+            const auto weight = along(gammas, c, step);
+            for (int64_t j = 0; j < size; ++j)
+              store(out[j], standardized.backward(in[j], weight(j) * d[j], average, slope),
+                    accumulate);
+          });
+        };
+        with_beta(dx.beta, [&](auto accumulate) {
+          parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
+            for (int64_t g = begin; g < end; ++g) group(g, accumulate);
           });
         });
-      const T average = static_cast<T>(sum / elements);
-      const T slope = standardized.rstd * standardized.rstd * static_cast<T>(product / elements);
-      for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-        const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
-        T* out = dx.grad.as<T>() + first;
-        for (int64_t j = 0; j < size; ++j)
-          store(out[j], standardized.backward(in[j], weight[c + j * step] * d[j], average, slope),
-                accumulate);
       });
-    };
-    with_beta(dx.beta, [&](auto accumulate) {
-      parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
-        for (int64_t g = begin; g < end; ++g) group(g, accumulate);
-      });
-    });
-  });
 }
 
 }  // namespace cpu
@@ -180,9 +197,18 @@ namespace {
 
 View view_of(const Tensor& x) { return x.defined() ? x.view() : View{}; }
 
+// v stays float32 beside a 16-bit x: statistics, and parameters whose copies would save nothing.
+void check_wide(std::string_view op, const Tensor& x, const Tensor& v) {
+  check(!v.defined() || (v.device() == x.device() && v.dtype() == wide(x.dtype())),
+        "[{}] x {} on {} with {} on {}: expected {} on the same device", op, name(x.dtype()),
+        name(x.device()), v.defined() ? name(v.dtype()) : "", v.defined() ? name(v.device()) : "",
+        name(wide(x.dtype())));
+}
+
 void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                     int64_t C) {
-  check_same(op, {&x, gamma.defined() ? &gamma : &x, beta.defined() ? &beta : &x});
+  check_same(op, {&x});
+  for (const Tensor* v : {&gamma, &beta}) check_wide(op, x, *v);
   for (const Tensor* v : {&gamma, &beta})
     check(!v->defined() || v->shape() == Shape{C},
           "[{}] gamma {} and beta {} with x {}: expected [{}] or undefined", op, gamma.shape(),
@@ -195,7 +221,7 @@ struct Moments {
   Source source;
 
   static Moments empty(const Tensor& x, const Grouping& at, Source source) {
-    const auto make = [&] { return Tensor::empty({at.count()}, x.dtype(), x.device()); };
+    const auto make = [&] { return Tensor::empty({at.count()}, wide(x.dtype()), x.device()); };
     return {make(), make(), source};
   }
 };
@@ -277,7 +303,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, NormMode mode, double eps) {
   const int64_t C = channels("batch_norm", x), S = x.shape().numel(2, x.shape().rank());
   check_operands("batch_norm", x, gamma, beta, C);
-  check_same("batch_norm", {&x, &running.mean, &running.var});
+  check_same("batch_norm", {&running.mean, &running.var});
+  check_wide("batch_norm", x, running.mean);
   check(running.mean.shape() == Shape{C} && running.var.shape() == Shape{C},
         "[batch_norm] running mean {} and variance {} with x {}: expected [{}]",
         running.mean.shape(), running.var.shape(), x.shape(), C);
@@ -290,7 +317,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                                                     running.var.view(), eps);
     return normalize("batch_norm", x, gamma, beta, at, moments);
   }
-  const Running moved{running.mean.view(), running.var.view(), running.momentum};
+  const Running moved = recomputing()
+                            ? Running{}
+                            : Running{running.mean.view(), running.var.view(), running.momentum};
   return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved));
 }
 

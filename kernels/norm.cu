@@ -88,31 +88,31 @@ struct RunningPointers {
 };
 
 // A team per group. The second read, of squares around the mean, finds the group in the cache.
-template <int team, int width, class T>
+template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    moments_kernel(T* mean, T* rstd, const T* x, Layout in, int64_t groups, int64_t elements,
-                   double eps, RunningPointers<T> running) {
+    moments_kernel(W* mean, W* rstd, const T* x, Layout in, int64_t groups, int64_t elements,
+                   double eps, RunningPointers<W> running) {
   const auto* vectors = reinterpret_cast<const Vector<T, width>*>(x);
   for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
-    RunningSum<T> sum, squares;
+    RunningSum<W> sum, squares;
     for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
-      T of_vector = 0;
+      W of_vector = 0;
       for (const T value : vectors[v].values) of_vector += value;
       sum.add(of_vector);
     });
-    const T center = team_sum<team>(sum.total()) / static_cast<T>(elements);
+    const W center = team_sum<team>(sum.total()) / static_cast<W>(elements);
     for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
-      T of_vector = 0;
+      W of_vector = 0;
       for (const T value : vectors[v].values) of_vector += (value - center) * (value - center);
       squares.add(of_vector);
     });
-    const T deviations = team_sum<team>(squares.total());
+    const W deviations = team_sum<team>(squares.total());
     if (threadIdx.x % team != 0) continue;
     mean[g] = center;
-    rstd[g] = rstd_of(deviations / static_cast<T>(elements), eps);
+    rstd[g] = rstd_of(deviations / static_cast<W>(elements), eps);
     if (!running.mean) continue;
     move_towards(center, running.mean[g], running.momentum);
-    move_towards(deviations / static_cast<T>(elements - 1), running.var[g], running.momentum);
+    move_towards(deviations / static_cast<W>(elements - 1), running.var[g], running.momentum);
   }
 }
 
@@ -129,21 +129,21 @@ __global__ void __launch_bounds__(block_threads)
 
 // A thread has whole vectors, a grid apart. Groups play no part in the mapping: few large ones
 // would leave multiprocessors idle.
-template <int width, class T>
+template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    normalize_kernel(T* y, const T* x, const T* mean, const T* rstd, PerChannel<T> gamma,
-                     PerChannel<T> beta, Layout in) {
+    normalize_kernel(T* y, const T* x, const W* mean, const W* rstd, PerChannel<W> gamma,
+                     PerChannel<W> beta, Layout in) {
   const int64_t size = in.N * in.G * in.K * in.S;
   const Place step(item_stride(), in.G, in.K, in.S);
   Place at(first_item(), in.G, in.K, in.S);
   for (int64_t v = first_item(); v < size; v += item_stride(), at.advance(step, in.G, in.K, in.S)) {
     const int64_t g = in.group_of(at.n, at.g), c = (at.g * in.K + at.k) * in.channels;
-    const Standardized<T> standardized{mean[g], rstd[g]};
+    const Standardized<W> standardized{mean[g], rstd[g]};
     auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
     for (int w = 0; w < width; ++w) {
       T& value = values.values[w];
       const int64_t channel = in.channels == 1 ? c : c + w;
-      value = standardized(value) * gamma[channel] + beta[channel];
+      value = T(standardized(value) * gamma[channel] + beta[channel]);
     }
     reinterpret_cast<Vector<T, width>*>(y)[v] = values;
   }
@@ -151,27 +151,30 @@ __global__ void __launch_bounds__(block_threads)
 
 // A team per group: two sums, then dx, for which it finds the group in the cache. dx may be dy: a
 // group's sums are complete before its first element is written.
-template <int team, int width, bool accumulate, class T>
+template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    norm_backward_kernel(T* dx, const T* dy, const T* x, const T* mean, const T* rstd,
-                         PerChannel<T> gamma, Layout in, int64_t groups, int64_t elements,
+    norm_backward_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
+                         PerChannel<W> gamma, Layout in, int64_t groups, int64_t elements,
                          Source source) {
   using Values = Vector<T, width>;
   const auto* dy_vectors = reinterpret_cast<const Values*>(dy);
   const auto* x_vectors = reinterpret_cast<const Values*>(x);
   const auto gamma_dy = [&](int64_t v, int64_t c) {
-    Values values = dy_vectors[v];
-    for (int w = 0; w < width; ++w) values.values[w] *= gamma[in.channels == 1 ? c : c + w];
-    return values;
+    const Values values = dy_vectors[v];
+    Vector<W, width> products;
+    for (int w = 0; w < width; ++w)
+      products.values[w] = values.values[w] * gamma[in.channels == 1 ? c : c + w];
+    return products;
   };
   for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
-    const Standardized<T> standardized{mean[g], rstd[g]};
-    T average = 0, slope = 0;
+    const Standardized<W> standardized{mean[g], rstd[g]};
+    W average = 0, slope = 0;
     if (source == Source::batch) {
-      RunningSum<T> sum, product;
+      RunningSum<W> sum, product;
       for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
-        const Values d = gamma_dy(v, c), values = x_vectors[v];
-        T sum_of_vector = 0, product_of_vector = 0;
+        const auto d = gamma_dy(v, c);
+        const Values values = x_vectors[v];
+        W sum_of_vector = 0, product_of_vector = 0;
         for (int w = 0; w < width; ++w) {
           sum_of_vector += d.values[w];
           product_of_vector += d.values[w] * (values.values[w] - standardized.mean);
@@ -179,12 +182,13 @@ __global__ void __launch_bounds__(large_team, 1)
         sum.add(sum_of_vector);
         product.add(product_of_vector);
       });
-      average = team_sum<team>(sum.total()) / static_cast<T>(elements);
+      average = team_sum<team>(sum.total()) / static_cast<W>(elements);
       slope = standardized.rstd * standardized.rstd *
-              (team_sum<team>(product.total()) / static_cast<T>(elements));
+              (team_sum<team>(product.total()) / static_cast<W>(elements));
     }
     for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
-      const Values d = gamma_dy(v, c), values = x_vectors[v];
+      const auto d = gamma_dy(v, c);
+      const Values values = x_vectors[v];
       auto& out = reinterpret_cast<Values*>(dx)[v];
       Values result;
       if constexpr (accumulate) result = out;
@@ -204,22 +208,23 @@ struct BetaTerm {
   const T* dy;
 
   template <int width>
-  __device__ T of_vector(int64_t v, int64_t) const {
-    T sum = 0;
+  __device__ Wide<T> of_vector(int64_t v, int64_t) const {
+    Wide<T> sum = 0;
     for (const T d : reinterpret_cast<const Vector<T, width>*>(dy)[v].values) sum += d;
     return sum;
   }
 };
-template <class T>
+template <class T, class W = Wide<T>>
 struct GammaTerm {
-  const T *dy, *x, *mean, *rstd;
+  const T *dy, *x;
+  const W *mean, *rstd;
 
   template <int width>
-  __device__ T of_vector(int64_t v, int64_t g) const {
-    const Standardized<T> standardized{mean[g], rstd[g]};
+  __device__ W of_vector(int64_t v, int64_t g) const {
+    const Standardized<W> standardized{mean[g], rstd[g]};
     const auto d = reinterpret_cast<const Vector<T, width>*>(dy)[v];
     const auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
-    T sum = 0;
+    W sum = 0;
     for (int w = 0; w < width; ++w) sum += d.values[w] * standardized(values.values[w]);
     return sum;
   }
@@ -228,15 +233,15 @@ struct GammaTerm {
 // out[c] = sum of the terms of channel c + beta * out[c]: a block per channel; or, with `columns`,
 // per that many neighbouring channels, whose S is 1: a thread then has every (threads / columns)-th
 // sample of one of them, so that a warp reads whole runs of 32 bytes.
-template <int columns, int width, bool accumulate, class T, class Term>
+template <int columns, int width, bool accumulate, class W, class Term>
 __global__ void __launch_bounds__(large_team, 1)
-    channel_sums_kernel(T* out, Term term, Grouping at) {
+    channel_sums_kernel(W* out, Term term, Grouping at) {
   constexpr int members = large_team / columns;
   const int64_t S = at.S / width, size = at.N * S, rank = threadIdx.x / columns;
   for (int64_t first = int64_t{blockIdx.x} * columns; first < at.C;
        first += int64_t{gridDim.x} * columns) {
     const int64_t c = first + threadIdx.x % columns;
-    RunningSum<T> sum;
+    RunningSum<W> sum;
     if (c < at.C && size > 0) {
       const Place step(members, 1, 1, S);
       Place place(rank, 1, 1, S);
@@ -244,21 +249,9 @@ __global__ void __launch_bounds__(large_team, 1)
         sum.add(term.template of_vector<width>((place.n * at.C + c) * S + place.s,
                                                at.group_of(place.n, c)));
     }
-    const T total = block_sum<large_team, columns>(sum.total());
+    const W total = block_sum<large_team, columns>(sum.total());
     if (c < at.C && rank == 0) store(out[c], total, std::bool_constant<accumulate>{});
   }
-}
-
-// Calls body with the elements of a vector: 16 bytes where groups (or channels, for `run` S) divide
-// into such vectors at these addresses, else one.
-template <class T, class Body>
-void with_width(int64_t run, std::initializer_list<const T*> addresses, Body&& body) {
-  constexpr int width = 16 / sizeof(T);
-  const bool fits = run % width == 0 && std::ranges::all_of(addresses, [](const T* address) {
-                      return is_aligned(address, 16);
-                    });
-  if (fits) body(std::integral_constant<int, width>{});
-  else body(std::integral_constant<int, 1>{});
 }
 
 // Consecutive elements of which vectors may be made without leaving a group, and with S > 1 a
@@ -279,38 +272,40 @@ void with_team(const Grouping& at, Body&& body) {
 
 template <class T, class Term>
 void channel_sums(GradTarget target, const Term& term, const Grouping& at,
-                  std::initializer_list<const T*> addresses) {
+                  std::initializer_list<const void*> arrays) {
   const auto launch_for = [&](auto columns, auto width) {
     const auto blocks = static_cast<unsigned>((at.C + columns.value - 1) / columns.value);
     with_beta(target.beta, [&](auto accumulate) {
       enqueue({dim3(blocks), large_team},
-              channel_sums_kernel<columns.value, width.value, accumulate.value, T, Term>,
-              target.grad.as<T>(), term, at);
+              channel_sums_kernel<columns.value, width.value, accumulate.value, Wide<T>, Term>,
+              target.grad.as<Wide<T>>(), term, at);
     });
   };
   using One = std::integral_constant<int, 1>;
   if (at.S == 1) launch_for(std::integral_constant<int, side_by_side>{}, One{});
-  else with_width<T>(at.S, addresses, [&](auto width) { launch_for(One{}, width); });
+  else with_width<T>(at.S, arrays, [&](auto width) { launch_for(One{}, width); });
 }
 
 }  // namespace
 
 void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
   if (at.count() == 0) return;
-  dispatch_floating(x.dtype, [&]<class T>() {
-    RunningPointers<T> moved{nullptr, nullptr, running.momentum};
-    if (running.mean.data) moved.mean = running.mean.as<T>(), moved.var = running.var.as<T>();
-    with_width<T>(run_of(at), {x.as<T>()}, [&](auto width) {
-      with_team(at, [&](auto team, const Grid& grid) {
-        enqueue(grid, moments_kernel<team.value, width.value, T>, mean.as<T>(), rstd.as<T>(),
-                x.as<const T>(), Layout(at, width.value), at.count(), at.elements(), eps, moved);
+  dispatch_floating(
+      x.dtype, [&]<class T, class W = Wide<T>>() {
+        RunningPointers<W> moved{nullptr, nullptr, running.momentum};
+        if (running.mean.data) moved.mean = running.mean.as<W>(), moved.var = running.var.as<W>();
+        with_width<T>(run_of(at), {x.data}, [&](auto width) {
+          with_team(at, [&](auto team, const Grid& grid) {
+            enqueue(grid, moments_kernel<team.value, width.value, T>, mean.as<W>(), rstd.as<W>(),
+                    x.as<const T>(), Layout(at, width.value), at.count(), at.elements(), eps,
+                    moved);
+          });
+        });
       });
-    });
-  });
 }
 
 void given_moments(View mean, View rstd, View given_mean, View given_var, double eps) {
-  dispatch_floating(mean.dtype, [&]<class T>() {
+  dispatch_wide(mean.dtype, [&]<class T>() {
     enqueue(grid_over(mean.numel()), given_moments_kernel<T>, mean.as<T>(), rstd.as<T>(),
             given_mean.as<const T>(), given_var.as<const T>(), mean.numel(), eps);
   });
@@ -318,36 +313,37 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
 
 void normalize(View y, View x, Normalization by, View gamma, View beta) {
   if (x.numel() == 0) return;
-  dispatch_floating(x.dtype, [&]<class T>() {
-    with_width<T>(run_of(by.at), {y.as<T>(), x.as<T>()}, [&](auto width) {
-      enqueue(grid_over(x.numel() / width.value), normalize_kernel<width.value, T>, y.as<T>(),
-              x.as<const T>(), by.mean.as<const T>(), by.rstd.as<const T>(),
-              PerChannel<T>(gamma, 1), PerChannel<T>(beta, 0), Layout(by.at, width.value));
-    });
-  });
+  dispatch_floating(
+      x.dtype, [&]<class T, class W = Wide<T>>() {
+        with_width<T>(run_of(by.at), {y.data, x.data}, [&](auto width) {
+          enqueue(grid_over(x.numel() / width.value), normalize_kernel<width.value, T>, y.as<T>(),
+                  x.as<const T>(), by.mean.as<const W>(), by.rstd.as<const W>(),
+                  PerChannel<W>(gamma, 1), PerChannel<W>(beta, 0), Layout(by.at, width.value));
+        });
+      });
 }
 
 void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
   if (x.numel() == 0) return;
   const Grouping& at = by.at;
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    const auto addresses = {dx.grad.as<const T>(), dy.as<const T>(), x.as<const T>()};
-    with_width<T>(run_of(at), addresses, [&](auto width) {
-      with_team(at, [&](auto team, const Grid& grid) {
-        with_beta(dx.beta, [&](auto accumulate) {
-          enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
-                  dx.grad.as<T>(), dy.as<const T>(), x.as<const T>(), by.mean.as<const T>(),
-                  by.rstd.as<const T>(), PerChannel<T>(gamma, 1), Layout(at, width.value),
-                  at.count(), at.elements(), by.source);
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        with_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
+          with_team(at, [&](auto team, const Grid& grid) {
+            with_beta(dx.beta, [&](auto accumulate) {
+              enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
+                      dx.grad.as<T>(), dy.as<const T>(), x.as<const T>(), by.mean.as<const W>(),
+                      by.rstd.as<const W>(), PerChannel<W>(gamma, 1), Layout(at, width.value),
+                      at.count(), at.elements(), by.source);
+            });
+          });
         });
       });
-    });
-  });
 }
 
 void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
   dispatch_floating(dy.dtype, [&]<class T>() {
-    const GammaTerm<T> term{dy.as<T>(), x.as<T>(), by.mean.as<T>(), by.rstd.as<T>()};
+    const GammaTerm<T> term{dy.as<T>(), x.as<T>(), by.mean.as<Wide<T>>(), by.rstd.as<Wide<T>>()};
     channel_sums<T>(dgamma, term, by.at, {dy.as<T>(), x.as<T>()});
   });
 }

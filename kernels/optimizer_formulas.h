@@ -12,33 +12,74 @@ namespace accrue::formula {
 // The updates of one parameter, for both devices. Constructors compute in double what is the same
 // for all parameters.
 
-template <class T>
-struct AdamUpdate {
-  T beta1, beta2, rest1, rest2, eps, scale, step_size, inverse_root, l2, keep;
+// An update that also rounds the new weight to its copy.
+template <class Update>
+struct Copied {
+  Update update;
 
-  HOST_DEVICE AdamUpdate(const AdamScalars& s, const StepOutcome& step, double t)
-      : beta1(T(s.beta1)),
-        beta2(T(s.beta2)),
+  template <class C, class T, class... Rest>
+  HOST_DEVICE void operator()(C& copy, T& w, Rest&... rest) const {
+    update(w, rest...);
+    copy = C(w);
+  }
+};
+
+template <class T>
+struct AdamMoments {
+  T keep1, keep2, rest1, rest2, scale, l2;
+
+  // adam_step()'s, and adam_fold()'s of a window's first micro-batch.
+  HOST_DEVICE AdamMoments(const AdamScalars& s, double grad_scale)
+      : keep1(T(s.beta1)),
+        keep2(T(s.beta2)),
         rest1(T(1 - s.beta1)),
         rest2(T(1 - s.beta2)),
-        eps(T(s.eps)),
-        scale(T(step.grad_scale)),
-        step_size(T(step.lr / (1 - std::pow(s.beta1, t)))),
-        inverse_root(T(1 / std::sqrt(1 - std::pow(s.beta2, t)))),
-        l2(T(s.decay == WeightDecay::l2 ? s.weight_decay : 0)),
-        keep(T(s.decay == WeightDecay::decoupled ? 1 - step.lr * s.weight_decay : 1)) {}
+        scale(T(grad_scale)),
+        l2(T(s.decay == WeightDecay::l2 ? s.weight_decay : 0)) {}
+  HOST_DEVICE AdamMoments(const AdamScalars& s, const FoldScalars& fold)
+      : AdamMoments(s, fold.scale) {
+    if (!fold.first) keep1 = keep2 = 1, l2 = 0;
+  }
 
-  HOST_DEVICE void operator()(T& w, T& m, T& v, T gradient) const {
+  HOST_DEVICE void operator()(T& m, T& v, T w, T gradient) const {
     const T g = scale * gradient + l2 * w;
-    m = flush(beta1 * m + rest1 * g);
-    v = flush(beta2 * v + rest2 * g * g);
-    w = keep * w - step_size * m / (std::sqrt(v) * inverse_root + eps);
+    m = flush(keep1 * m + rest1 * g);
+    v = flush(keep2 * v + rest2 * g * g);
   }
 
  private:
   // Zero for a denormal number.
   HOST_DEVICE static T flush(T value) {
     return std::abs(value) < std::numeric_limits<T>::min() ? T(0) : value;
+  }
+};
+
+template <class T>
+struct AdamWeights {
+  T step_size, inverse_root, eps, keep;
+
+  HOST_DEVICE AdamWeights(const AdamScalars& s, const StepOutcome& step, double t)
+      : step_size(T(step.lr / (1 - std::pow(s.beta1, t)))),
+        inverse_root(T(1 / std::sqrt(1 - std::pow(s.beta2, t)))),
+        eps(T(s.eps)),
+        keep(T(s.decay == WeightDecay::decoupled ? 1 - step.lr * s.weight_decay : 1)) {}
+
+  HOST_DEVICE void operator()(T& w, T m, T v) const {
+    w = keep * w - step_size * m / (std::sqrt(v) * inverse_root + eps);
+  }
+};
+
+template <class T>
+struct AdamUpdate {
+  AdamMoments<T> moments;
+  AdamWeights<T> weights;
+
+  HOST_DEVICE AdamUpdate(const AdamScalars& s, const StepOutcome& step, double t)
+      : moments(s, step.grad_scale), weights(s, step, t) {}
+
+  HOST_DEVICE void operator()(T& w, T& m, T& v, T gradient) const {
+    moments(m, v, w, gradient);
+    weights(w, m, v);
   }
 };
 

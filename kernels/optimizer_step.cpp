@@ -4,39 +4,71 @@
 
 namespace accrue {
 namespace cpu {
+namespace {
 
-void adam_step(View w_, View m_, View v_, View gradient, View steps, View state,
+// By value, so that the compiler knows that no array holds the update's numbers, and vectorises.
+template <class Update, class... Ts>
+void update_range(int64_t begin, int64_t end, Update update, Ts*... arrays) {
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) update(arrays[i]...);
+}
+
+// update(arrays[i]...) for i in [0, n).
+template <class Update, class... Ts>
+void update_each(int64_t n, const Update& update, Ts*... arrays) {
+  parallel_for(n, sizeof...(arrays),
+               [&](int64_t begin, int64_t end) { update_range(begin, end, update, arrays...); });
+}
+
+// The same with the weights' copy, where there is one.
+template <class Update, class... Ts>
+void step_each(const Weights& w, const Update& update, Ts*... arrays) {
+  const int64_t n = w.values.numel();
+  const formula::Copied<Update> copied{update};
+  if (!w.copy.data) update_each(n, update, arrays...);
+  else if (w.copy.dtype == DType::f16) update_each(n, copied, w.copy.as<Half>(), arrays...);
+  else update_each(n, copied, w.copy.as<BFloat16>(), arrays...);
+}
+
+}  // namespace
+
+void adam_step(Weights w, View m, View v, View gradient, View steps, View state,
                const AdamScalars& scalars) {
   const StepOutcome& step = window_state(state)->outcome;
   if (step.skipped) return;
-  dispatch_floating(w_.dtype, [&]<class T>() {
-    T *w = w_.as<T>(), *m = m_.as<T>(), *v = v_.as<T>();
-    const T* grad = gradient.as<const T>();
-    const formula::AdamUpdate<T> update(scalars, step, *steps.as<double>());
-    parallel_for(w_.numel(), 4, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) update(w[i], m[i], v[i], grad[i]);
-    });
+  dispatch_wide(w.values.dtype, [&]<class T>() {
+    step_each(w, formula::AdamUpdate<T>(scalars, step, *steps.as<double>()), w.values.as<T>(),
+              m.as<T>(), v.as<T>(), gradient.as<const T>());
   });
 }
 
-void sgd_step(View w_, View u_, View gradient, View state, const SgdScalars& scalars) {
+void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+               const AdamScalars& scalars) {
+  dispatch_wide(w.dtype, [&]<class T>() {
+    update_each(w.numel(), formula::AdamMoments<T>(scalars, fold), m.as<T>(), v.as<T>(),
+                w.as<const T>(), gradient.as<const T>());
+  });
+}
+
+void adam_folded_step(Weights w, View m, View v, View steps, View state,
+                      const AdamScalars& scalars) {
   const StepOutcome& step = window_state(state)->outcome;
   if (step.skipped) return;
-  dispatch_floating(w_.dtype, [&]<class T>() {
-    T* w = w_.as<T>();
-    T* u = scalars.kind == Momentum::none ? nullptr : u_.as<T>();
-    const T* grad = gradient.as<const T>();
+  dispatch_wide(w.values.dtype, [&]<class T>() {
+    step_each(w, formula::AdamWeights<T>(scalars, step, *steps.as<double>()), w.values.as<T>(),
+              m.as<const T>(), v.as<const T>());
+  });
+}
+
+void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
+  const StepOutcome& step = window_state(state)->outcome;
+  if (step.skipped) return;
+  dispatch_wide(w.values.dtype, [&]<class T>() {
     const formula::SgdUpdate<T> update(scalars, step);
-    parallel_for(w_.numel(), 3, [&](int64_t begin, int64_t end) {
-      if (!u) {
-#pragma omp simd
-        for (int64_t i = begin; i < end; ++i) update(w[i], grad[i]);
-      } else {
-#pragma omp simd
-        for (int64_t i = begin; i < end; ++i) update(w[i], u[i], grad[i]);
-      }
-    });
+    T* values = w.values.as<T>();
+    const T* grad = gradient.as<const T>();
+    if (scalars.kind == Momentum::none) step_each(w, update, values, grad);
+    else step_each(w, update, values, u.as<T>(), grad);
   });
 }
 
@@ -45,16 +77,28 @@ void sgd_step(View w_, View u_, View gradient, View state, const SgdScalars& sca
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::adam_step) adam_step;
+decltype(cpu::adam_fold) adam_fold;
+decltype(cpu::adam_folded_step) adam_folded_step;
 decltype(cpu::sgd_step) sgd_step;
 }  // namespace cuda
 
-void adam_step(View w, View m, View v, View gradient, View steps, View state,
+void adam_step(Weights w, View m, View v, View gradient, View steps, View state,
                const AdamScalars& scalars) {
-  launch<cpu::adam_step, cuda::adam_step>(w.device, w, m, v, gradient, steps, state, scalars);
+  launch<cpu::adam_step, cuda::adam_step>(m.device, w, m, v, gradient, steps, state, scalars);
 }
 
-void sgd_step(View w, View u, View gradient, View state, const SgdScalars& scalars) {
-  launch<cpu::sgd_step, cuda::sgd_step>(w.device, w, u, gradient, state, scalars);
+void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+               const AdamScalars& scalars) {
+  launch<cpu::adam_fold, cuda::adam_fold>(w.device, m, v, w, gradient, fold, scalars);
+}
+
+void adam_folded_step(Weights w, View m, View v, View steps, View state,
+                      const AdamScalars& scalars) {
+  launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, steps, state, scalars);
+}
+
+void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
+  launch<cpu::sgd_step, cuda::sgd_step>(gradient.device, w, u, gradient, state, scalars);
 }
 
 }  // namespace accrue

@@ -6,89 +6,135 @@ namespace accrue::cuda {
 namespace {
 
 // All parameters of a model in one launch. A thread has `width` consecutive parameters at a time:
-// in float32 four 16-byte loads (w, m, v, gradient) and three such stores. The block's first
-// thread works out what is the same for all parameters (two powers in double, slow on most
-// devices) and leaves it in shared memory.
-template <int width, class T>
-__global__ void __launch_bounds__(block_threads)
-    adam_kernel(T* w, T* m, T* v, const T* gradient, int64_t n, const double* steps,
-                const WindowState* state, AdamScalars scalars) {
-  if (state->outcome.skipped) return;
-  using Update = formula::AdamUpdate<T>;
+// in float32 four 16-byte loads (w, m, v, gradient) and three such stores.
+
+// What is the same for all parameters takes two powers in double, slow on most devices: the block's
+// first thread works it out and leaves it in shared memory.
+template <class Update>
+__device__ Update once_a_block(const AdamScalars& scalars, const WindowState* state,
+                               const double* steps) {
   alignas(Update) __shared__ unsigned char of_block[sizeof(Update)];
   if (threadIdx.x == 0) new (of_block) Update(scalars, state->outcome, *steps);
   __syncthreads();
-  const Update update = *reinterpret_cast<const Update*>(of_block);
-
-  using Values = Vector<T, width>;
-  const int64_t vectors = n / width;
-  for (int64_t i = first_item(); i < vectors; i += item_stride()) {
-    Values wi = reinterpret_cast<Values*>(w)[i], mi = reinterpret_cast<Values*>(m)[i],
-           vi = reinterpret_cast<Values*>(v)[i];
-    const Values gi = reinterpret_cast<const Values*>(gradient)[i];
-    for (int k = 0; k < width; ++k) update(wi.values[k], mi.values[k], vi.values[k], gi.values[k]);
-    reinterpret_cast<Values*>(w)[i] = wi;
-    reinterpret_cast<Values*>(m)[i] = mi;
-    reinterpret_cast<Values*>(v)[i] = vi;
-  }
-  for (int64_t i = vectors * width + first_item(); i < n; i += item_stride())
-    update(w[i], m[i], v[i], gradient[i]);
+  return *reinterpret_cast<const Update*>(of_block);
 }
 
-template <int width, class T, bool has_momentum>
+// The arrays of a step with a copy of the weights, or without.
+struct NoCopy {};
+template <int width, class Update, class... Arrays>
+__device__ void step_each(int64_t n, const Update& update, NoCopy, Arrays... arrays) {
+  update_each<width>(n, update, arrays...);
+}
+template <int width, class Update, class C, class... Arrays>
+__device__ void step_each(int64_t n, const Update& update, WriteOnly<C> copy, Arrays... arrays) {
+  update_each<width>(n, formula::Copied<Update>{update}, copy, arrays...);
+}
+
+template <int width, class T, class Copy>
 __global__ void __launch_bounds__(block_threads)
-    sgd_kernel(T* w, T* u, const T* gradient, int64_t n, const WindowState* state,
-               SgdScalars scalars) {
+    adam_kernel(Copy copy, T* w, T* m, T* v, const T* gradient, int64_t n, const double* steps,
+                const WindowState* state, AdamScalars scalars) {
+  if (state->outcome.skipped) return;
+  const auto update = once_a_block<formula::AdamUpdate<T>>(scalars, state, steps);
+  step_each<width>(n, update, copy, w, m, v, gradient);
+}
+
+template <int width, class T>
+__global__ void __launch_bounds__(block_threads)
+    adam_fold_kernel(T* m, T* v, const T* w, const T* gradient, int64_t n, FoldScalars fold,
+                     AdamScalars scalars) {
+  update_each<width>(n, formula::AdamMoments<T>(scalars, fold), m, v, w, gradient);
+}
+
+template <int width, class T, class Copy>
+__global__ void __launch_bounds__(block_threads)
+    adam_folded_step_kernel(Copy copy, T* w, const T* m, const T* v, int64_t n, const double* steps,
+                            const WindowState* state, AdamScalars scalars) {
+  if (state->outcome.skipped) return;
+  const auto update = once_a_block<formula::AdamWeights<T>>(scalars, state, steps);
+  step_each<width>(n, update, copy, w, m, v);
+}
+
+template <int width, class T, class Copy, class... Momentum>
+__global__ void __launch_bounds__(block_threads)
+    sgd_kernel(Copy copy, T* w, const T* gradient, int64_t n, const WindowState* state,
+               SgdScalars scalars, Momentum*... u) {
   if (state->outcome.skipped) return;
   const formula::SgdUpdate<T> update(scalars, state->outcome);
-  using Values = Vector<T, width>;
-  const int64_t vectors = n / width;
-  for (int64_t i = first_item(); i < vectors; i += item_stride()) {
-    Values wi = reinterpret_cast<Values*>(w)[i];
-    const Values gi = reinterpret_cast<const Values*>(gradient)[i];
-    if constexpr (has_momentum) {
-      Values ui = reinterpret_cast<Values*>(u)[i];
-      for (int k = 0; k < width; ++k) update(wi.values[k], ui.values[k], gi.values[k]);
-      reinterpret_cast<Values*>(u)[i] = ui;
-    } else {
-      for (int k = 0; k < width; ++k) update(wi.values[k], gi.values[k]);
-    }
-    reinterpret_cast<Values*>(w)[i] = wi;
-  }
-  for (int64_t i = vectors * width + first_item(); i < n; i += item_stride()) {
-    if constexpr (has_momentum) update(w[i], u[i], gradient[i]);
-    else update(w[i], gradient[i]);
-  }
+  step_each<width>(n, update, copy, w, u..., gradient);
+}
+
+// Calls body(copy, width) for the weights' copy and the vectors that it and the arrays allow.
+template <class T, class Body>
+void with_copy_and_width(const View& copy, std::initializer_list<const void*> arrays, Body body) {
+  with_width<T>(0, arrays, [&](auto width) {
+    using One = std::integral_constant<int, 1>;
+    const auto with = [&](auto written) {
+      // The arrays' vectors are 16 bytes, the copy's 8.
+      if (is_aligned(copy.data, width * sizeof(Half))) body(written, width);
+      else body(written, One{});
+    };
+    if (!copy.data) body(NoCopy{}, width);
+    else if (copy.dtype == DType::f16) with(WriteOnly<Half>{copy.as<Half>()});
+    else with(WriteOnly<BFloat16>{copy.as<BFloat16>()});
+  });
 }
 
 }  // namespace
 
-void adam_step(View w, View m, View v, View gradient, View steps, View state,
+void adam_step(Weights weights, View m_, View v_, View gradient_, View steps, View state,
                const AdamScalars& scalars) {
-  dispatch_floating(w.dtype, [&]<class T>() {
-    constexpr int width = 16 / sizeof(T);
-    const int64_t n = w.numel();
-    const bool aligned = is_aligned(w.as<T>(), 16) && is_aligned(m.as<T>(), 16) &&
-                         is_aligned(v.as<T>(), 16) && is_aligned(gradient.as<T>(), 16);
-    enqueue(grid_over(aligned ? n / width : n), aligned ? adam_kernel<width, T> : adam_kernel<1, T>,
-            w.as<T>(), m.as<T>(), v.as<T>(), gradient.as<const T>(), n, steps.as<const double>(),
-            window_state(state), scalars);
+  dispatch_wide(weights.values.dtype, [&]<class T>() {
+    T *w = weights.values.as<T>(), *m = m_.as<T>(), *v = v_.as<T>();
+    const T* gradient = gradient_.as<const T>();
+    const int64_t n = weights.values.numel();
+    with_copy_and_width<T>(weights.copy, {w, m, v, gradient}, [&](auto copy, auto width) {
+      enqueue(grid_over(n / width), adam_kernel<width.value, T, decltype(copy)>, copy, w, m, v,
+              gradient, n, steps.as<const double>(), window_state(state), scalars);
+    });
   });
 }
 
-void sgd_step(View w, View u, View gradient, View state, const SgdScalars& scalars) {
-  dispatch_floating(w.dtype, [&]<class T>() {
-    constexpr int width = 16 / sizeof(T);
-    const int64_t n = w.numel();
-    const bool has_momentum = scalars.kind != Momentum::none;
-    T* momentum = has_momentum ? u.as<T>() : nullptr;
-    const bool aligned =
-        is_aligned(w.as<T>(), 16) && is_aligned(momentum, 16) && is_aligned(gradient.as<T>(), 16);
-    const auto kernel = has_momentum
-                            ? (aligned ? sgd_kernel<width, T, true> : sgd_kernel<1, T, true>)
-                            : (aligned ? sgd_kernel<width, T, false> : sgd_kernel<1, T, false>);
-    enqueue(grid_over(aligned ? n / width : n), kernel, w.as<T>(), momentum, gradient.as<const T>(),
-            n, window_state(state), scalars);
+void adam_fold(View m_, View v_, View w_, View gradient_, const FoldScalars& fold,
+               const AdamScalars& scalars) {
+  dispatch_wide(w_.dtype, [&]<class T>() {
+    T *m = m_.as<T>(), *v = v_.as<T>();
+    const T *w = w_.as<const T>(), *gradient = gradient_.as<const T>();
+    const int64_t n = w_.numel();
+    with_width<T>(0, {m, v, w, gradient}, [&](auto width) {
+      enqueue(grid_over(n / width), adam_fold_kernel<width.value, T>, m, v, w, gradient, n, fold,
+              scalars);
+    });
+  });
+}
+
+void adam_folded_step(Weights weights, View m_, View v_, View steps, View state,
+                      const AdamScalars& scalars) {
+  dispatch_wide(weights.values.dtype, [&]<class T>() {
+    T* w = weights.values.as<T>();
+    const T *m = m_.as<const T>(), *v = v_.as<const T>();
+    const int64_t n = weights.values.numel();
+    with_copy_and_width<T>(weights.copy, {w, m, v}, [&](auto copy, auto width) {
+      enqueue(grid_over(n / width), adam_folded_step_kernel<width.value, T, decltype(copy)>, copy,
+              w, m, v, n, steps.as<const double>(), window_state(state), scalars);
+    });
+  });
+}
+
+void sgd_step(Weights weights, View u_, View gradient_, View state, const SgdScalars& scalars) {
+  dispatch_wide(weights.values.dtype, [&]<class T>() {
+    T* w = weights.values.as<T>();
+    const T* gradient = gradient_.as<const T>();
+    const int64_t n = weights.values.numel();
+    const auto enqueue_with = [&](auto*... u) {
+      with_copy_and_width<T>(weights.copy, {w, gradient, u...}, [&](auto copy, auto width) {
+        enqueue(grid_over(n / width),
+                sgd_kernel<width.value, T, decltype(copy), std::remove_pointer_t<decltype(u)>...>,
+                copy, w, gradient, n, window_state(state), scalars, u...);
+      });
+    };
+    if (scalars.kind == Momentum::none) enqueue_with();
+    else enqueue_with(u_.as<T>());
   });
 }
 

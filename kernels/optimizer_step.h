@@ -9,6 +9,12 @@ namespace accrue {
 // is on the same device. The gradient is the window's sum times grad_scale = N/N_actual /
 // loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
 
+// The parameters that a step changes: their values and, unless empty, a 16-bit copy of these that
+// the same pass writes and does not read.
+struct Weights {
+  View values, copy = {};
+};
+
 // Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), as PyTorch computes them:
 //   g = grad_scale * gradient            (Adam: + weight_decay * w)
 //   w = w * (1 - lr * weight_decay)      (AdamW only)
@@ -17,14 +23,33 @@ namespace accrue {
 // with t the f64 [1] `steps`, this step counted. m and v are stored as zero where they would be
 // denormal: a weight whose gradient has ended keeps its moments there for good, and a processor
 // takes many times as long over such numbers.
-// Bytes moved: read w, g, m, v; write w, m, v: 28 P in float32.
+// Bytes moved: read w, g, m, v; write w, m, v: 28 P in float32, and 2 P more for a 16-bit copy.
 enum class WeightDecay { l2, decoupled };
 struct AdamScalars {
   double beta1, beta2, eps, weight_decay;
   WeightDecay decay;
 };
-void adam_step(View w, View m, View v, View gradient, View steps, View state,
+void adam_step(Weights w, View m, View v, View gradient, View steps, View state,
                const AdamScalars& scalars);
+
+// The same in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
+// each micro-batch i of a window, with g_i its share of the window's mean gradient:
+//   g = scale * gradient_i               (Adam: + weight_decay * w, once a window)
+//   m = (first ? beta1 : 1) * m + (1 - beta1) * g
+//   v = (first ? beta2 : 1) * v + (1 - beta2) * g^2
+// then, once a window, the update of w as above. This is AdamA (Zhang et al., "Adam Accumulation
+// to Reduce Memory Footprints of both Activations and Gradients for Large-scale DNN Training",
+// arXiv 2305.19982). Not Adam: v takes in sum_i g_i^2, not (sum_i g_i)^2; with one micro-batch they
+// are the same.
+// Bytes moved: 20 P a micro-batch (read g, m, v; write m, v) and 16 P a window.
+struct FoldScalars {
+  double scale;
+  bool first;  // of this window's for these parameters
+};
+void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+               const AdamScalars& scalars);
+void adam_folded_step(Weights w, View m, View v, View steps, View state,
+                      const AdamScalars& scalars);
 
 // Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:
 //   g = grad_scale * gradient + weight_decay * w
@@ -37,6 +62,6 @@ struct SgdScalars {
   double momentum, weight_decay;
   Momentum kind;
 };
-void sgd_step(View w, View u, View gradient, View state, const SgdScalars& scalars);
+void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars);
 
 }  // namespace accrue

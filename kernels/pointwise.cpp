@@ -12,7 +12,7 @@ void map(View y, View x, F f) {
     T* out = y.as<T>();
     const T* in = x.as<T>();
     parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = f(in[i]);
+      for (int64_t i = begin; i < end; ++i) out[i] = T(f(widen(in[i])));
     });
   });
 }
@@ -25,7 +25,8 @@ void map_backward(GradTarget dx, View dy, View kept, F f) {
     const T *in = dy.as<T>(), *at = kept.as<T>();
     with_beta(dx.beta, [&](auto accumulate) {
       parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) store(out[i], in[i] * f.slope_at(at[i]), accumulate);
+        for (int64_t i = begin; i < end; ++i)
+          store(out[i], in[i] * f.slope_at(widen(at[i])), accumulate);
       });
     });
   });

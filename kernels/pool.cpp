@@ -23,23 +23,23 @@ void for_each_window(const Shape& x, const Shape& y, int64_t stride, int64_t beg
 template <class T, class Kernel, class Stride>
 void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W, Kernel kernel,
                     Stride stride) {
-  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;  // as wide as T: one mask
+  using Index = std::conditional_t<sizeof(Wide<T>) == 4, int32_t, int64_t>;  // one mask for both
   constexpr int64_t chunk = 64;
   for (int64_t begin = 0; begin < count; begin += chunk) {
     const int64_t size = std::min(chunk, count - begin);
     Index at[chunk];
     for (int64_t w = 0; w < size; ++w) {
       const T* window = x + (begin + w) * stride;
-      T best = window[0];
+      Wide<T> best = window[0];
       Index best_at = 0;
       for (int64_t i = 0; i < kernel; ++i)
         for (int64_t j = 0; j < kernel; ++j) {
-          const T v = window[i * W + j];
+          const Wide<T> v = window[i * W + j];
           const bool better = wins(v, best);
           best = better ? v : best;
           best_at = better ? static_cast<Index>(i * kernel + j) : best_at;
         }
-      y[begin + w] = best;
+      y[begin + w] = T(best);
       at[w] = best_at;
     }
     for (int64_t w = 0; w < size; ++w) winner[begin + w] = static_cast<uint8_t>(at[w]);
@@ -78,7 +78,7 @@ void max_pool2d(View y, View winner, View x, Pool2dShape s) {
 template <class T>
 void zero_planes(GradTarget dx, int64_t begin, int64_t end) {
   const int64_t P = dx.grad.shape.numel(2, 4);
-  if (dx.beta == 0) std::fill_n(dx.grad.as<T>() + begin * P, (end - begin) * P, T(0));
+  if (dx.beta == 0) std::fill_n(dx.grad.as<T>() + begin * P, (end - begin) * P, T(0.0f));
 }
 
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
@@ -93,7 +93,8 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
       for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t pixel, int64_t window) {
-        out[pixel + offset_of[at[window]]] += in[window];
+        T& winning = out[pixel + offset_of[at[window]]];
+        winning = T(winning + in[window]);
       });
     });
   });
@@ -101,13 +102,13 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
 
 void avg_pool2d(View y, View x, Pool2dShape s) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    const T share = T(1) / static_cast<T>(s.kernel * s.kernel);
+    const auto share = 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
     parallel_for(x.shape.numel(0, 2), x.shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       for_each_window(x.shape, y.shape, s.stride, begin, end, [&](int64_t in, int64_t out) {
-        T sum = 0;
+        Wide<T> sum = 0;
         for (int64_t i = 0; i < s.kernel; ++i)
           for (int64_t j = 0; j < s.kernel; ++j) sum += x.as<T>()[in + i * x.shape[3] + j];
-        y.as<T>()[out] = share * sum;
+        y.as<T>()[out] = T(share * sum);
       });
     });
   });
@@ -116,13 +117,15 @@ void avg_pool2d(View y, View x, Pool2dShape s) {
 void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
-    const T share = T(1) / static_cast<T>(s.kernel * s.kernel);
+    const auto share = 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
       for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t in, int64_t out) {
         for (int64_t i = 0; i < s.kernel; ++i)
-          for (int64_t j = 0; j < s.kernel; ++j)
-            dx.grad.as<T>()[in + i * shape[3] + j] += share * dy.as<T>()[out];
+          for (int64_t j = 0; j < s.kernel; ++j) {
+            T& pixel = dx.grad.as<T>()[in + i * shape[3] + j];
+            pixel = T(pixel + share * dy.as<T>()[out]);
+          }
       });
     });
   });

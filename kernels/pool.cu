@@ -55,16 +55,16 @@ __global__ void __launch_bounds__(block_threads)
     max_pool2d_kernel(T* y, uint8_t* winner, const T* x, int64_t n, Geometry s) {
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
     const T* in = x + first_pixel(s, window);
-    T best = in[0];
+    Wide<T> best = in[0];
     int64_t best_at = 0;
     for (int64_t i = 0; i < s.kernel; ++i)
       for (int64_t j = 0; j < s.kernel; ++j) {
-        const T v = in[i * s.W + j];
+        const Wide<T> v = in[i * s.W + j];
         if (!wins(v, best)) continue;
         best = v;
         best_at = i * s.kernel + j;
       }
-    y[window.item] = best;
+    y[window.item] = T(best);
     winner[window.item] = static_cast<uint8_t>(best_at);
   }
 }
@@ -72,16 +72,16 @@ __global__ void __launch_bounds__(block_threads)
 // The mapping of max_pool2d_kernel. Sums by rows, so that rounding grows with the window's side.
 template <class T, class Geometry>
 __global__ void __launch_bounds__(block_threads)
-    avg_pool2d_kernel(T* y, const T* x, int64_t n, Geometry s, T share) {
+    avg_pool2d_kernel(T* y, const T* x, int64_t n, Geometry s, Wide<T> share) {
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
     const T* in = x + first_pixel(s, window);
-    T sum = 0;
+    Wide<T> sum = 0;
     for (int64_t i = 0; i < s.kernel; ++i) {
-      T of_row = 0;
+      Wide<T> of_row = 0;
       for (int64_t j = 0; j < s.kernel; ++j) of_row += in[i * s.W + j];
       sum += of_row;
     }
-    y[window.item] = share * sum;
+    y[window.item] = T(share * sum);
   }
 }
 
@@ -90,15 +90,15 @@ template <class T>
 struct ToWinner {
   const T* dy;
   const uint8_t* winner;
-  __device__ T operator()(int64_t window, int64_t at) const {
-    return winner[window] == at ? dy[window] : T(0);
+  __device__ Wide<T> operator()(int64_t window, int64_t at) const {
+    return winner[window] == at ? widen(dy[window]) : Wide<T>(0);
   }
 };
 template <class T>
 struct ToAll {
   const T* dy;
-  T share;
-  __device__ T operator()(int64_t window, int64_t) const { return share * dy[window]; }
+  Wide<T> share;
+  __device__ Wide<T> operator()(int64_t window, int64_t) const { return share * dy[window]; }
 };
 
 // The windows [begin, end) along one dimension that hold its pixel p, of G windows.
@@ -118,9 +118,9 @@ __global__ void __launch_bounds__(block_threads)
     pool2d_backward_kernel(T* dx, int64_t n, Geometry s, Share share) {
   for (Place pixel(s.H, s.W); pixel.item < n; pixel.advance()) {
     const Range rows = windows_with(pixel.h, s.GH, s), columns = windows_with(pixel.w, s.GW, s);
-    T sum = 0;
+    Wide<T> sum = 0;
     for (int64_t i = rows.begin; i < rows.end; ++i) {
-      T of_row = 0;
+      Wide<T> of_row = 0;
       for (int64_t j = columns.begin; j < columns.end; ++j)
         of_row += share((pixel.plane * s.GH + i) * s.GW + j,
                         (pixel.h - i * s.stride) * s.kernel + pixel.w - j * s.stride);
@@ -150,8 +150,8 @@ void pool2d_backward(GradTarget dx, const Shape& y, Pool2dShape s, Share share) 
 }
 
 template <class T>
-T share_of(Pool2dShape s) {
-  return T(1) / static_cast<T>(s.kernel * s.kernel);
+Wide<T> share_of(Pool2dShape s) {
+  return 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
 }
 
 }  // namespace

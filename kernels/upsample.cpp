@@ -26,7 +26,7 @@ void upsample_nearest_backward(GradTarget dx, View dy, int64_t factor) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t w = 0; w < W; ++w) {
           const T* in = dy.as<T>() + (row * factor * W + w) * factor;
-          T sum = 0;
+          Wide<T> sum = 0;
           for (int64_t i = 0; i < factor; ++i)
             for (int64_t j = 0; j < factor; ++j) sum += in[i * factor * W + j];
           T& out = dx.grad.as<T>()[row * W + w];

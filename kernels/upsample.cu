@@ -29,9 +29,9 @@ __global__ void __launch_bounds__(block_threads)
     upsample_backward_kernel(T* dx, const T* dy, int64_t pixels, int64_t W, int64_t factor) {
   for (int64_t pixel = first_item(); pixel < pixels; pixel += item_stride()) {
     const T* square = dy + (pixel / W * factor * W + pixel % W) * factor;
-    T sum = 0;
+    Wide<T> sum = 0;
     for (int64_t i = 0; i < factor; ++i) {
-      T of_row = 0;
+      Wide<T> of_row = 0;
       for (int64_t j = 0; j < factor; ++j) of_row += square[i * factor * W + j];
       sum += of_row;
     }

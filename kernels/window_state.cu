@@ -7,26 +7,50 @@ namespace {
 // One thread: what these kernels cost is their launch.
 const Grid one_thread{dim3(1), dim3(1)};
 
-constexpr int decide_threads = 1024;
+constexpr int sum_threads = 1024;
+
+template <class T>
+__global__ void seed_gradient_kernel(T* dloss, const WindowState* state, double share) {
+  *dloss = static_cast<T>(state->loss_scale.value * share);
+}
 
 template <class T>
 __global__ void add_loss_kernel(WindowState* state, const T* loss, double samples, float beta) {
+  if (beta == 0) state->dropped_samples = 0;
   state->loss_sum = blend(double(*loss) * samples, beta, state->loss_sum);
 }
 
 __global__ void plan_step_kernel(WindowState* state, StepPlan plan) { state->plan = plan; }
 
-// One block adds all partial sums, each thread every 1024th, then by halves: a fixed order.
-__global__ void decide_step_kernel(WindowState* state, const double* partials, int64_t n) {
+// One block adds all partial sums, each thread every 1024th, then by halves: a fixed order. Its
+// first thread has the result.
+__device__ double sum_of(const double* partials, int64_t n) {
   double sum = 0;
-  for (int64_t i = threadIdx.x; i < n; i += decide_threads) sum += partials[i];
-  sum = block_sum<decide_threads>(sum);
+  for (int64_t i = threadIdx.x; i < n; i += sum_threads) sum += partials[i];
+  return block_sum<sum_threads>(sum);
+}
+
+__global__ void take_first_norm_kernel(WindowState* state, const double* partials, int64_t n) {
+  const double sum = sum_of(partials, n);
+  if (threadIdx.x == 0) state->first_squares = sum;
+}
+
+template <class T>
+__global__ void judge_micro_batch_kernel(WindowState* state, const double* partials, int64_t n,
+                                         const T* loss, int64_t samples, float beta) {
+  const double sum = sum_of(partials, n);
+  if (threadIdx.x == 0) formula::Judge{}(*state, sum, double(*loss), samples, beta);
+}
+
+__global__ void decide_step_kernel(WindowState* state, const double* partials, int64_t n) {
+  const double sum = sum_of(partials, n);
   if (threadIdx.x == 0) formula::Decide{}(*state, sum);
 }
 
 template <class T>
-__global__ void settle_buffers_kernel(T* buffers, T* before, const WindowState* state, int64_t n) {
-  const bool skipped = state->outcome.skipped != 0;
+__global__ void settle_buffers_kernel(T* buffers, T* before, const WindowState* state, Settled what,
+                                      int64_t n) {
+  const bool skipped = formula::goes_back(*state, what);
   for (int64_t i = first_item(); i < n; i += item_stride()) {
     if (skipped) buffers[i] = before[i];
     else before[i] = buffers[i];
@@ -39,8 +63,21 @@ __global__ void count_step_kernel(double* steps, const WindowState* state) {
 
 }  // namespace
 
+void seed_gradient(View dloss, View state, double share) {
+  dispatch_wide(dloss.dtype, [&]<class T>() {
+    enqueue(one_thread, seed_gradient_kernel<T>, dloss.as<T>(), window_state(state), share);
+  });
+}
+
+void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta) {
+  dispatch_wide(loss.dtype, [&]<class T>() {
+    enqueue({dim3(1), dim3(sum_threads)}, judge_micro_batch_kernel<T>, window_state(state),
+            partials.as<const double>(), partials.numel(), loss.as<const T>(), samples, beta);
+  });
+}
+
 void add_loss(View state, View loss, int64_t samples, float beta) {
-  dispatch_floating(loss.dtype, [&]<class T>() {
+  dispatch_wide(loss.dtype, [&]<class T>() {
     enqueue(one_thread, add_loss_kernel<T>, window_state(state), loss.as<const T>(),
             double(samples), beta);
   });
@@ -50,15 +87,20 @@ void plan_step(View state, const StepPlan& plan) {
   enqueue(one_thread, plan_step_kernel, window_state(state), plan);
 }
 
-void decide_step(View state, View partials) {
-  enqueue({dim3(1), dim3(decide_threads)}, decide_step_kernel, window_state(state),
+void take_first_norm(View state, View partials) {
+  enqueue({dim3(1), dim3(sum_threads)}, take_first_norm_kernel, window_state(state),
           partials.as<const double>(), partials.numel());
 }
 
-void settle_buffers(View buffers, View before, View state) {
-  dispatch_floating(buffers.dtype, [&]<class T>() {
+void decide_step(View state, View partials) {
+  enqueue({dim3(1), dim3(sum_threads)}, decide_step_kernel, window_state(state),
+          partials.as<const double>(), partials.numel());
+}
+
+void settle_buffers(View buffers, View before, View state, Settled what) {
+  dispatch_wide(buffers.dtype, [&]<class T>() {
     enqueue(grid_over(buffers.numel()), settle_buffers_kernel<T>, buffers.as<T>(), before.as<T>(),
-            window_state(state), buffers.numel());
+            window_state(state), what, buffers.numel());
   });
 }
 

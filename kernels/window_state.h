@@ -13,13 +13,16 @@ inline constexpr int max_windows_in_flight = 8;
 // What the host knows of a step when it enqueues it.
 struct StepPlan {
   double effective_batch_size;  // N
-  double samples;               // N_actual
-  double loss_scale;
-  double clip_norm;  // infinity for none
+  double samples;               // N_actual, dropped ones included
+  double clip_norm;             // infinity for none
+  double first_samples;  // of the first micro-batch if take_first_norm() was called for it, else 0
   // The learning rate of step first_step + i. Which it will be, the device knows alone: windows
   // in flight may turn out to be skipped.
   int64_t first_step;
   std::array<double, max_windows_in_flight> lr;
+  // Of the loss scale (optim/loss_scale.h).
+  double scale_growth, scale_backoff;
+  int64_t scale_interval, scale_hysteresis;
 };
 
 // What became of a step.
@@ -28,25 +31,56 @@ struct StepOutcome {
   double loss;       // mean over the window's samples
   double grad_norm;  // of the mean gradient, before clipping
   double lr;
-  double grad_scale;  // N / N_actual / loss_scale * clip: what turns the sum into the gradient
-  int64_t skipped;    // 1: the loss or the norm is not finite, nothing changes
+  double grad_scale;   // N / N_actual / loss_scale * clip: what turns the sum into the gradient
+  int64_t skipped;     // 1: the loss or the norm is not finite, nothing changes
+  double noise_scale;  // B_simple in samples, see decide_step(); NaN while unknown
+  double loss_scale;   // that the window was computed with
+  int64_t overflow;    // 1: the gradient was not finite, of the window or of one it dropped
+  int64_t dropped_samples;
+};
+
+// The loss scale of the window under way, and what its next change depends on.
+struct LossScaleState {
+  double value;
+  int64_t finite_windows, overflows;  // in a row; since the last change
+};
+
+// Moving sums of the estimates of |G|^2 and tr(Sigma), see decide_step().
+struct GradientNoise {
+  double gradient_squared, trace;
 };
 
 // A window's counters, in device memory, so that nothing in a window waits for the host.
 struct WindowState {
-  double loss_sum;  // over the samples so far
+  double loss_sum;          // over the samples so far
+  int64_t dropped_samples;  // so far
+  int64_t kept;             // 1: the last micro-batch judged is to be kept
+  LossScaleState loss_scale;
+  double first_squares;  // of the accumulator after the first micro-batch
+  GradientNoise noise;
   StepPlan plan;
   StepOutcome outcome;
 };
 
-// The only element of a state tensor u8 [sizeof(WindowState)], which starts zeroed.
+// The only element of a state tensor u8 [sizeof(WindowState)], zero but for the loss scale.
 inline WindowState* window_state(const View& state) {
   return reinterpret_cast<WindowState*>(state.as<uint8_t>());
 }
-Tensor make_window_state(Device device);
+Tensor make_window_state(Device device, double loss_scale);
+
+// dloss = loss_scale * share: where backward begins.
+void seed_gradient(View dloss, View state, double share);
 
 // loss_sum = loss * samples + beta * loss_sum, beta 0 for a window's first micro-batch.
 void add_loss(View state, View loss, int64_t samples, float beta);
+
+// The same for a micro-batch that may be dropped: if its loss and the sum of the partial sums of
+// squares of its gradient are finite, it is kept; else its samples are counted as dropped.
+void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta);
+
+// Remembers the sum of the partial sums of squares (kernels/accumulate.h) of what the first
+// micro-batch has put into the accumulator.
+void take_first_norm(View state, View partials);
 
 // Puts the plan where decide_step() finds it. Apart from it, because it differs from step to step,
 // and what follows does not.
@@ -55,12 +89,24 @@ void plan_step(View state, const StepPlan& plan);
 // From the partial sums of squares of the accumulated gradient (kernels/accumulate.h):
 //   norm = sqrt(sum of partials) * N / N_actual / loss_scale        loss = loss_sum / N_actual
 //   grad_scale = N / N_actual / loss_scale * min(1, clip_norm / norm)
-// and, unless norm or loss is not finite, counts the step.
+// with N_actual less what was dropped and, unless norm or loss is not finite, counts the step. Then
+// the loss scale of the next window.
+//
+// With first_samples b and N_actual B, 0 < b < B, it also estimates the gradient noise scale
+// (McCandlish et al. 2018, arXiv 1812.06162, appendix A.1). With g_b and g_B the mean gradients of
+// the first micro-batch and of the window, G the true gradient and Sigma a sample's covariance,
+//   E |g_b|^2 = |G|^2 + tr(Sigma) / b                 and the same for B, hence without bias
+//   |G|^2 ~ (B |g_B|^2 - b |g_b|^2) / (B - b)         tr(Sigma) ~ (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
+// That the first micro-batch is part of the window only couples their errors. Both are noisy: each
+// moves 1 % of its way to the new one a step, and noise_scale is B_simple = tr(Sigma) / |G|^2 of
+// what has gathered.
 void decide_step(View state, View partials);
 
 // After a step the buffers are the ones to go back to; after a skipped one they go back:
 //   skipped: buffers = before        else: before = buffers
-void settle_buffers(View buffers, View before, View state);
+// Likewise after a micro-batch that was kept, or dropped.
+enum class Settled { step, micro_batch };
+void settle_buffers(View buffers, View before, View state, Settled what);
 
 // steps += 1 unless the step is skipped. steps f64 [1]: an optimizer's own count, Adam's t.
 void count_step(View steps, View state);

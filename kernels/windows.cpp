@@ -29,45 +29,49 @@ class Carver {
   size_t used_ = 0;
 };
 
-// The scratch of gather and scatter. `products` has one entry for each phase of the target.
-template <class T>
+// The scratch of gather and scatter on elements of type T. `products` has one entry for each phase
+// of the target; `weights` are there if w has to be widened first.
+template <class T, class W = Wide<T>>
 struct Scratch {
   IndirectGemm* products;
   int32_t *weight_row, *weight_at, *source_at;
-  T *frames, *results;
+  W *weights, *frames, *results;
   int64_t frame_size, result_size, phases;
   size_t bytes;
 
   Scratch(const Plan& p, const Windows& s, void* base) {
     Carver carver(base);
     phases = p.h.target_step * p.w.target_step;
-    frame_size = round_up(p.frame(p.band), lanes<T>) + lanes<T>;
-    result_size = p.target_channels * round_up(p.cells(p.band), lanes<T>);
+    frame_size = round_up(p.frame(p.band), lanes<W>) + lanes<W>;
+    result_size = p.target_channels * round_up(p.cells(p.band), lanes<W>);
     products = carver.take<IndirectGemm>(phases);
     weight_row = carver.take<int32_t>(p.target_channels);
     weight_at = carver.take<int32_t>(p.source_channels * s.area());
     source_at = carver.take<int32_t>(p.source_channels * s.area());
-    frames = carver.take<T>(p.parts * frame_size);
-    results = carver.take<T>(p.parts * result_size);
+    weights = carver.take<W>(is_16_bit<T> ? s.O * s.taps() : 0);
+    frames = carver.take<W>(p.parts * frame_size);
+    results = carver.take<W>(p.parts * result_size);
     bytes = carver.used();
   }
 };
 
-// The scratch of correlate, whose product is what the taps see times the transposed cells.
-template <class T>
+// The scratch of correlate, whose product is what the taps see times the transposed cells, which
+// are widened before if they have to be.
+template <class T, class W = Wide<T>>
 struct CorrelateScratch {
   int32_t *image_at, *cell_at, *transposed_at;
-  T *frames, *cells, *partials;
+  W *frames, *widened, *cells, *partials;
   // Threads share the bands, each group of bands with a partial sum of its own. Where partial sums
   // are too large to have several, they share the image's channels instead, in slices.
-  int64_t groups, slices, stride, frame_size, cells_size, partial_size;
+  int64_t groups, slices, stride, frame_size, widened_size, cells_size, partial_size;
   size_t bytes;
 
   CorrelateScratch(const Plan& p, const Windows& s, void* base) {
     constexpr int64_t partial_elements = 1 << 18;
     Carver carver(base);
-    stride = round_up(s.O, lanes<T>);
+    stride = round_up(s.O, lanes<W>);
     frame_size = p.frame(p.band);
+    widened_size = is_16_bit<T> ? s.O * p.band * s.GW : 0;
     cells_size = p.band * s.GW * stride;
     partial_size = s.taps() * stride;
     groups = std::clamp<int64_t>(partial_elements / partial_size, 1, p.parts);
@@ -75,18 +79,20 @@ struct CorrelateScratch {
     image_at = carver.take<int32_t>(s.taps());
     cell_at = carver.take<int32_t>(p.band * s.GW);
     transposed_at = carver.take<int32_t>(p.band * s.GW);
-    frames = carver.take<T>(groups * slices * frame_size);
-    cells = carver.take<T>(groups * slices * cells_size);
-    partials = carver.take<T>(groups * partial_size);
+    frames = carver.take<W>(groups * slices * frame_size);
+    widened = carver.take<W>(groups * slices * widened_size);
+    cells = carver.take<W>(groups * slices * cells_size);
+    partials = carver.take<W>(groups * partial_size);
     bytes = carver.used();
   }
 };
 
-template <template <class> class AnyScratch>
-Tensor workspace_of(Direction direction, const Windows& s, int64_t N, DType dtype, Device device) {
+template <template <class, class> class AnyScratch>
+Tensor workspace_of(Direction direction, const Windows& s, int64_t N, DType dtype, Device device,
+                    int64_t more_on_cuda = 0) {
   const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
-    if (plans_for_cuda(device)) return cuda::workspace_bytes(s, N, dtype);
-    return static_cast<int64_t>(AnyScratch<T>(Plan(direction, s, N), s, nullptr).bytes);
+    if (plans_for_cuda(device)) return cuda::workspace_bytes(s, N, dtype) + more_on_cuda;
+    return static_cast<int64_t>(AnyScratch<T, Wide<T>>(Plan(direction, s, N), s, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
@@ -100,7 +106,8 @@ Tensor scatter_workspace(const Windows& s, int64_t N, DType dtype, Device device
   return workspace_of<Scratch>(Direction::scatter, s, N, dtype, device);
 }
 Tensor correlate_workspace(const Windows& s, int64_t N, DType dtype, Device device) {
-  return workspace_of<CorrelateScratch>(Direction::gather, s, N, dtype, device);
+  return workspace_of<CorrelateScratch>(Direction::gather, s, N, dtype, device,
+                                        cuda::rounded_weights_bytes(s, dtype));
 }
 
 namespace cpu {
@@ -118,7 +125,7 @@ void for_each_part(int64_t parts, int64_t count, Body body) {
 // frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
 // plane for each phase. The frame starts as zeros; those left and right of the source stay.
 template <class T>
-void load_frame(T* frame, const T* source, const Plan& p, Band band, int64_t c_begin,
+void load_frame(Wide<T>* frame, const T* source, const Plan& p, Band band, int64_t c_begin,
                 int64_t c_end) {
   const int64_t columns = p.columns(), planes = p.h.phases() * p.w.phases();
   for (int64_t plane = c_begin * planes; plane < c_end * planes; ++plane) {
@@ -129,10 +136,10 @@ void load_frame(T* frame, const T* source, const Plan& p, Band band, int64_t c_b
         std::clamp<int64_t>(ceil_div(p.w.source - w0, step), begin, columns) - begin;
     const T* in =
         source + (band.n * p.source_channels + c) * p.h.source * p.w.source + w0 + begin * step;
-    T* out = frame + plane * p.plane(p.band) + begin;
+    Wide<T>* out = frame + plane * p.plane(p.band) + begin;
     for (int64_t r = 0; r < p.h.extent(band.rows); ++r, out += columns) {
       const int64_t h = (band.begin + r) * p.h.source_step + p.h.first + h_phase;
-      if (h < 0 || h >= p.h.source) std::fill_n(out, size, T(0));
+      if (h < 0 || h >= p.h.source) std::fill_n(out, size, Wide<T>(0));
       else if (step == 1) std::copy_n(in + h * p.w.source, size, out);
       else
         for (int64_t v = 0; v < size; ++v) out[v] = in[h * p.w.source + v * step];
@@ -148,35 +155,36 @@ struct Epilogue {
   Activation activation;
 };
 
-template <class T, class Accumulate>
-void store_row(T* out, const T* in, int64_t count, int64_t step, T shift, T low,
+template <class T, class W, class Accumulate>
+void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, W low,
                Accumulate accumulate) {
   if (step == 1) {
 #pragma omp simd
     for (int64_t v = 0; v < count; ++v) {
-      const T value = in[v] + shift;
+      const W value = in[v] + shift;
       store(out[v], value < low ? low : value, accumulate);
     }
   } else {
     for (int64_t v = 0; v < count; ++v) {
-      const T value = in[v] + shift;
+      const W value = in[v] + shift;
       store(out[v * step], value < low ? low : value, accumulate);
     }
   }
 }
 
 template <class T, class Accumulate>
-void store_result(const Epilogue<T>& e, const T* result, int64_t stride, const Plan& p, Band band,
-                  int64_t phase, Accumulate accumulate) {
+void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, const Plan& p,
+                  Band band, int64_t phase, Accumulate accumulate) {
   const int64_t h_phase = phase / p.w.target_step, w_phase = phase % p.w.target_step;
   const int64_t h_step = p.h.target_step, w_step = p.w.target_step, W = p.w.target;
   const int64_t width = ceil_div(W - w_phase, w_step);
   // Whole vectors where possible: what they write past a row's end, the next row overwrites.
   const int64_t vectors =
-      accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<T>);
-  const T low = e.activation == Activation::relu ? T(0) : -std::numeric_limits<T>::infinity();
+      accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
+  constexpr Wide<T> lowest = -std::numeric_limits<Wide<T>>::infinity();
+  const Wide<T> low = e.activation == Activation::relu ? 0 : lowest;
   for (int64_t m = 0; m < p.target_channels; ++m) {
-    const T shift = e.bias ? e.bias[m] : T(0);
+    const Wide<T> shift = e.bias ? widen(e.bias[m]) : Wide<T>(0);
     T* plane = e.target + (band.n * p.target_channels + m) * p.h.target * W;
     const int64_t rows = std::min(band.rows, ceil_div(p.h.target - h_phase, h_step) - band.begin);
     for (int64_t r = 0; r < rows; ++r)
@@ -214,34 +222,46 @@ void fill_tables(Scratch<T>& x, const Plan& p, const Windows& s, int64_t target_
   }
 }
 
+// w as it is, or its wide elements in `room`.
+template <class T>
+const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* room, [[maybe_unused]] int64_t n) {
+  if constexpr (!is_16_bit<T>) return w;
+  else {
+    std::copy_n(w, n, room);
+    return room;
+  }
+}
+
 // target = act(sum over taps and source channels of weight * source + b) + beta * target.
 void multiply(Direction direction, GradTarget target, View source, View w, View b,
               Activation activation, const Windows& s, View workspace) {
-  dispatch_floating(source.dtype, [&]<class T>() {
-    const int64_t N = source.shape[0];
-    const Plan plan(direction, s, N);
-    const bool gather = direction == Direction::gather;
-    Scratch<T> scratch(plan, s, workspace.data);
-    fill_tables(scratch, plan, s, gather ? s.taps() : s.area(), gather ? s.area() : s.taps());
-    const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
-    for_each_part(plan.parts, N * plan.bands, [&](int64_t part, int64_t begin, int64_t end) {
-      T* frame = scratch.frames + part * scratch.frame_size;
-      T* result = scratch.results + part * scratch.result_size;
-      std::fill_n(frame, scratch.frame_size, T(0));
-      for (int64_t item = begin; item < end; ++item) {
-        const Band band(plan, item);
-        load_frame(frame, source.as<T>(), plan, band, 0, plan.source_channels);
-        for (int64_t phase = 0; phase < scratch.phases; ++phase) {
-          IndirectGemm product = scratch.products[phase];
-          product.N = round_up(plan.cells(band.rows), lanes<T>);
-          indirect_gemm(result, w.as<T>(), frame, product, Result::write);
-          with_beta(target.beta, [&](auto accumulate) {
-            store_result(epilogue, result, product.N, plan, band, phase, accumulate);
-          });
-        }
-      }
-    });
-  });
+  dispatch_floating(
+      source.dtype, [&]<class T, class W = Wide<T>>() {
+        const int64_t N = source.shape[0];
+        const Plan plan(direction, s, N);
+        const bool gather = direction == Direction::gather;
+        Scratch<T> scratch(plan, s, workspace.data);
+        fill_tables(scratch, plan, s, gather ? s.taps() : s.area(), gather ? s.area() : s.taps());
+        const W* weights = widened(w.as<const T>(), scratch.weights, w.numel());
+        const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
+        for_each_part(plan.parts, N * plan.bands, [&](int64_t part, int64_t begin, int64_t end) {
+          W* frame = scratch.frames + part * scratch.frame_size;
+          W* result = scratch.results + part * scratch.result_size;
+          std::fill_n(frame, scratch.frame_size, W(0));
+          for (int64_t item = begin; item < end; ++item) {
+            const Band band(plan, item);
+            load_frame(frame, source.as<const T>(), plan, band, 0, plan.source_channels);
+            for (int64_t phase = 0; phase < scratch.phases; ++phase) {
+              IndirectGemm product = scratch.products[phase];
+              product.N = round_up(plan.cells(band.rows), lanes<W>);
+              indirect_gemm(result, weights, frame, product, Result::write);
+              with_beta(target.beta, [&](auto accumulate) {
+                store_result(epilogue, result, product.N, plan, band, phase, accumulate);
+              });
+            }
+          }
+        });
+      });
 }
 
 template <class T>
@@ -257,6 +277,20 @@ void fill_tables(const CorrelateScratch<T>& x, const Plan& p, const Windows& s) 
   }
 }
 
+// cells = the band's rows of the grid, transposed: [band, O].
+template <class T>
+void load_cells(Wide<T>* cells, [[maybe_unused]] Wide<T>* widened, const T* grid, Band band,
+                const Windows& s) {
+  const int64_t size = band.rows * s.GW, stride = round_up(s.O, lanes<Wide<T>>);
+  const T* in = grid + (band.n * s.O * s.GH + band.begin) * s.GW;
+  if constexpr (is_16_bit<T>) {
+    for (int64_t o = 0; o < s.O; ++o) std::copy_n(in + o * s.GH * s.GW, size, widened + o * size);
+    transpose(cells, stride, widened, size, s.O, size);
+  } else {
+    transpose(cells, stride, in, s.GH * s.GW, s.O, size);
+  }
+}
+
 // w[o, k] = sum_g partials[g][k, o] + beta * w[o, k].
 template <class T>
 void add_partials(GradTarget w, const CorrelateScratch<T>& x, const Windows& s) {
@@ -267,10 +301,10 @@ void add_partials(GradTarget w, const CorrelateScratch<T>& x, const Windows& s) 
       for (int64_t k_begin = 0; k_begin < taps; k_begin += tile)
         for (int64_t o = begin; o < end; ++o)
           for (int64_t k = k_begin; k < std::min(k_begin + tile, taps); ++k) {
-            T sum = 0;
+            Wide<T> sum = 0;
             for (int64_t g = 0; g < x.groups; ++g)
               sum += x.partials[g * x.partial_size + k * x.stride + o];
-            store(w.grad.as<T>()[o * taps + k], sum, accumulate);
+            store(w.grad.as<Wide<T>>()[o * taps + k], sum, accumulate);
           }
     });
   });
@@ -289,54 +323,55 @@ void scatter_windows(GradTarget image, View grid, View w, View b, const Windows&
 }
 
 void correlate_windows(GradTarget w, View grid, View image, const Windows& s, View workspace) {
-  dispatch_floating(grid.dtype, [&]<class T>() {
-    const int64_t N = grid.shape[0];
-    const Plan plan(Direction::gather, s, N);
-    const CorrelateScratch<T> x(plan, s, workspace.data);
-    fill_tables(x, plan, s);
-    for_each_part(x.groups, N * plan.bands, [&](int64_t group, int64_t begin, int64_t end) {
-      for_each_part(x.slices, s.C, [&](int64_t slice, int64_t c_begin, int64_t c_end) {
-        const int64_t part = group * x.slices + slice, first_tap = c_begin * s.area();
-        T *frame = x.frames + part * x.frame_size, *cells = x.cells + part * x.cells_size;
-        std::fill_n(frame, x.frame_size, T(0));
-        for (int64_t item = begin; item < end; ++item) {
-          const Band band(plan, item);
-          load_frame(frame, image.as<T>(), plan, band, c_begin, c_end);
-          transpose(cells, x.stride, grid.as<T>() + (band.n * s.O * s.GH + band.begin) * s.GW,
-                    s.GH * s.GW, s.O, band.rows * s.GW);
-          const IndirectGemm product{.M = (c_end - c_begin) * s.area(),
-                                     .N = x.stride,
-                                     .K = band.rows * s.GW,
-                                     .a_row = x.image_at + first_tap,
-                                     .a_col = x.cell_at,
-                                     .b_row = x.transposed_at};
-          indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame, cells,
-                        product, item == begin ? Result::write : Result::add);
-        }
+  dispatch_floating(
+      grid.dtype, [&]<class T, class W = Wide<T>>() {
+        const int64_t N = grid.shape[0];
+        const Plan plan(Direction::gather, s, N);
+        const CorrelateScratch<T> x(plan, s, workspace.data);
+        fill_tables(x, plan, s);
+        for_each_part(x.groups, N * plan.bands, [&](int64_t group, int64_t begin, int64_t end) {
+          for_each_part(x.slices, s.C, [&](int64_t slice, int64_t c_begin, int64_t c_end) {
+            const int64_t part = group * x.slices + slice, first_tap = c_begin * s.area();
+            W *frame = x.frames + part * x.frame_size, *cells = x.cells + part * x.cells_size;
+            std::fill_n(frame, x.frame_size, W(0));
+            for (int64_t item = begin; item < end; ++item) {
+              const Band band(plan, item);
+              load_frame(frame, image.as<const T>(), plan, band, c_begin, c_end);
+              load_cells(cells, x.widened + part * x.widened_size, grid.as<const T>(), band, s);
+              const IndirectGemm product{.M = (c_end - c_begin) * s.area(),
+                                         .N = x.stride,
+                                         .K = band.rows * s.GW,
+                                         .a_row = x.image_at + first_tap,
+                                         .a_col = x.cell_at,
+                                         .b_row = x.transposed_at};
+              indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
+                            cells, product, item == begin ? Result::write : Result::add);
+            }
+          });
+        });
+        add_partials(w, x, s);
       });
-    });
-    add_partials(w, x, s);
-  });
 }
 
 void channel_sum(GradTarget db, View dy) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    const int64_t N = dy.shape[0], C = dy.shape[1], P = dy.shape.numel(2, dy.shape.rank());
-    parallel_for(C, N * P, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        T sum = 0;
-        for (int64_t n = 0; n < N; ++n) {
-          const T* plane = dy.as<T>() + (n * C + c) * P;
-          T plane_sum = 0;
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        const int64_t N = dy.shape[0], C = dy.shape[1], P = dy.shape.numel(2, dy.shape.rank());
+        parallel_for(C, N * P, [&](int64_t begin, int64_t end) {
+          for (int64_t c = begin; c < end; ++c) {
+            W sum = 0;
+            for (int64_t n = 0; n < N; ++n) {
+              const T* plane = dy.as<T>() + (n * C + c) * P;
+              W plane_sum = 0;
 #pragma omp simd reduction(+ : plane_sum)
-          for (int64_t p = 0; p < P; ++p) plane_sum += plane[p];
-          sum += plane_sum;
-        }
-        T& out = db.grad.as<T>()[c];
-        out = blend(sum, db.beta, out);
-      }
-    });
-  });
+              for (int64_t p = 0; p < P; ++p) plane_sum += plane[p];
+              sum += plane_sum;
+            }
+            W& out = db.grad.as<W>()[c];
+            out = blend(sum, db.beta, out);
+          }
+        });
+      });
 }
 
 }  // namespace cpu

@@ -1,5 +1,6 @@
 #include <array>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -19,6 +20,7 @@ struct Convolution {
   int64_t N;
   DType dtype;
   size_t scratch_bytes;
+  bool tf32 = context().allows_tf32();
 
   auto operator<=>(const Convolution&) const = default;
 };
@@ -34,9 +36,24 @@ int as_int(int64_t size) {
   return static_cast<int>(size);
 }
 
+cudnnDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return CUDNN_DATA_DOUBLE;
+    case DType::f16: return CUDNN_DATA_HALF;
+    case DType::bf16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+  }
+}
+
+// 16-bit products are summed in float, on tensor cores; float ones are float's unless TF32 will do.
+cudnnMathType_t math_type(const Convolution& c) {
+  if (is_16_bit_dtype(c.dtype)) return CUDNN_TENSOR_OP_MATH;
+  return c.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
 Descriptors describe(const Convolution& c) {
   const Windows& s = c.windows;
-  const cudnnDataType_t type = c.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  const cudnnDataType_t type = data_type(c.dtype);
   const auto images = [&](int64_t C, int64_t H, int64_t W) {
     auto made = make_descriptor<cudnnDestroyTensorDescriptor>(cudnnCreateTensorDescriptor);
     check_call(cudnnSetTensor4dDescriptor(made.get(), CUDNN_TENSOR_NCHW, type, as_int(c.N),
@@ -53,10 +70,10 @@ Descriptors describe(const Convolution& c) {
              "describe weights");
   const int padding = as_int(s.padding), stride = as_int(s.stride), dilation = as_int(s.dilation);
   check_call(cudnnSetConvolution2dDescriptor(d.convolution.get(), padding, padding, stride, stride,
-                                             dilation, dilation, CUDNN_CROSS_CORRELATION, type),
+                                             dilation, dilation, CUDNN_CROSS_CORRELATION,
+                                             data_type(wide(c.dtype))),
              "describe a convolution");
-  check_call(cudnnSetConvolutionMathType(d.convolution.get(), CUDNN_FMA_MATH),
-             "ask for float arithmetic");
+  check_call(cudnnSetConvolutionMathType(d.convolution.get(), math_type(c)), "say how to multiply");
   return d;
 }
 
@@ -105,7 +122,7 @@ struct Product {
                   const void* right_in, void* scratch) {
     const Plan& plan = plan_for(c);
     const Descriptors& d = plan.d;
-    dispatch_floating(c.dtype, [&]<class T>() {
+    dispatch_wide(wide(c.dtype), [&]<class T>() {
       const T alpha = 1, beta = beta_value;
       check_call(compute(context().cudnn(), &alpha, (d.*left).get(), left_in, (d.*right).get(),
                          right_in, d.convolution.get(), plan.algorithm, scratch, c.scratch_bytes,
@@ -160,7 +177,8 @@ __global__ void __launch_bounds__(block_threads)
     for (int64_t column = lane; column < to.W; column += warp_threads) {
       const int64_t w = column + shift;
       const bool seen = inside && w >= 0 && w < from.W;
-      store(target[row * to.W + column], seen ? source[(plane * from.H + h) * from.W + w] : T(0),
+      store(target[row * to.W + column],
+            seen ? widen(source[(plane * from.H + h) * from.W + w]) : Wide<T>(0),
             std::bool_constant<accumulate>{});
     }
   }
@@ -190,22 +208,22 @@ constexpr int channel_threads = 1024;
 
 // db[c] = sum_(n, p) dy[n, c, p]. A block has a channel: runs of `lanes` threads read planes of it
 // side by side, so that small planes keep all threads busy and large ones are read contiguously.
-template <int width, bool accumulate, class T>
+template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(channel_threads)
-    channel_sum_kernel(T* db, const T* dy, int64_t N, int64_t C, int64_t P, int lanes) {
+    channel_sum_kernel(W* db, const T* dy, int64_t N, int64_t C, int64_t P, int lanes) {
   const int64_t c = blockIdx.x;
   const int lane = threadIdx.x % lanes;
-  RunningSum<T> sum;
+  RunningSum<W> sum;
   for (int64_t n = threadIdx.x / lanes; n < N; n += channel_threads / lanes) {
     const auto* plane = reinterpret_cast<const Vector<T, width>*>(dy + (n * C + c) * P);
     for (int64_t v = lane; v < P / width; v += lanes) {
       const Vector<T, width> vector = plane[v];
-      T part = 0;
+      W part = 0;
       for (const T value : vector.values) part += value;
       sum.add(part);
     }
   }
-  const T total = block_sum<channel_threads>(sum.total());
+  const W total = block_sum<channel_threads>(sum.total());
   if (threadIdx.x == 0) store(db[c], total, std::bool_constant<accumulate>{});
 }
 
@@ -229,27 +247,40 @@ void scatter_windows(GradTarget image, View grid, View w, View b, const Windows&
   add_channel_bias(image.grad, b, Activation::none);
 }
 
+// cuDNN's weight gradient has the dtype of its images. A 16-bit one goes to the end of the
+// workspace and from there, widened, into the float32 sum over micro-batches.
 void correlate_windows(GradTarget w, View grid, View image, const Windows& s, View workspace) {
+  const int64_t rounded_bytes = rounded_weights_bytes(s, grid.dtype);
+  workspace.shape = {workspace.numel() - rounded_bytes};
   const Scratch x(s, grid.shape[0], grid.dtype, workspace);
-  Correlate::run(x.convolution, w.grad.data, w.beta, load_image(x, image, s), grid.data, x.scratch);
+  if (rounded_bytes == 0) {
+    Correlate::run(x.convolution, w.grad.data, w.beta, load_image(x, image, s), grid.data,
+                   x.scratch);
+    return;
+  }
+  View rounded = w.grad;
+  rounded.data = static_cast<std::byte*>(workspace.data) + workspace.numel();
+  rounded.dtype = grid.dtype;
+  Correlate::run(x.convolution, rounded.data, 0, load_image(x, image, s), grid.data, x.scratch);
+  dispatch_floating(grid.dtype, [&]<class T>() {
+    elementwise(w.grad.as<Wide<T>>(), w.beta, w.grad.numel(), std::identity{},
+                rounded.as<const T>());
+  });
 }
 
 void channel_sum(GradTarget db, View dy) {
   const int64_t N = dy.shape[0], C = dy.shape[1], P = dy.shape.numel(2, dy.shape.rank());
   if (C == 0) return;
   dispatch_floating(dy.dtype, [&]<class T>() {
-    const auto sum = [&]<int width>(std::integral_constant<int, width>) {
+    with_width<T>(P, {dy.data}, [&](auto width) {
       const auto vectors = static_cast<uint64_t>(std::max<int64_t>(P / width, 1));
       const auto lanes = static_cast<int>(std::min<uint64_t>(std::bit_ceil(vectors), 256));
       with_beta(db.beta, [&](auto accumulate) {
         enqueue({dim3(static_cast<unsigned>(C)), channel_threads},
-                channel_sum_kernel<width, accumulate.value, T>, db.grad.as<T>(), dy.as<const T>(),
-                N, C, P, lanes);
+                channel_sum_kernel<width.value, accumulate.value, T>, db.grad.as<Wide<T>>(),
+                dy.as<const T>(), N, C, P, lanes);
       });
-    };
-    constexpr int width = 16 / sizeof(T);
-    if (P % width == 0 && is_aligned(dy.as<T>(), 16)) sum(std::integral_constant<int, width>{});
-    else sum(std::integral_constant<int, 1>{});
+    });
   });
 }
 

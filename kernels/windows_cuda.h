@@ -36,6 +36,12 @@ inline int64_t padded_image_bytes(const Windows& s, int64_t N, DType dtype) {
   return (pixels * int64_t(size_of(dtype)) + alignment - 1) / alignment * alignment;
 }
 
+// The weight gradient of one micro-batch, which correlate_windows() has at the end of its workspace
+// where cuDNN computes it in 16 bits.
+inline int64_t rounded_weights_bytes(const Windows& s, DType dtype) {
+  return is_16_bit_dtype(dtype) ? s.O * s.taps() * int64_t(size_of(dtype)) : 0;
+}
+
 // After it cuDNN may use as much as the larger of image and grid takes: an algorithm that needs
 // more would make the micro-batch that fits into memory smaller.
 inline int64_t workspace_bytes(const Windows& s, int64_t N, DType dtype) {
