@@ -15,6 +15,9 @@ namespace accrue {
 // Layers: parameters and a short forward. The formulas, shapes and errors are those of the op each
 // one includes; parameter names and shapes are PyTorch's.
 
+// Whether a layer adds a learned bias; one that a norm follows would lose it there.
+enum class Bias { none, learned };
+
 // y = act(x W^T + b), kernels/linear.h. weight [out, in], bias [out]. x [N, ...] is taken as rows
 // of `in` elements.
 class Linear : public Module {
@@ -24,19 +27,21 @@ class Linear : public Module {
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
+  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   Activation activation_;
   Parameter weight_, bias_;
 };
 
-// weight [out, in, kernel, kernel], bias [out]
+// weight [out, in, kernel, kernel], bias [out] if there is one
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
-         InitScheme scheme = InitScheme::kaiming);
+         InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
+  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   Conv2dShape shape_;
@@ -50,6 +55,7 @@ class ConvTranspose2d : public Module {
                   InitScheme scheme = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
+  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   ConvTranspose2dShape shape_;
@@ -140,6 +146,13 @@ class AvgPool2d : public Module {
 
  private:
   Pool2dShape shape_;
+};
+
+// The mean of each channel: square images [N, C, H, H] to [N, C, 1, 1].
+class GlobalAvgPool2d : public Module {
+ public:
+  Tensor forward(Tensor x, const Pass&) const override { return avg_pool2d(x, {x.size(2)}); }
+  std::string describe() const override { return "global average-pool"; }
 };
 
 class UpsampleNearest : public Module {

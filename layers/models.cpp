@@ -1,29 +1,36 @@
 #include "layers/models.h"
 
-#include "layers/layers.h"
+#include <cmath>
+
+#include "layers/unet.h"
 
 namespace accrue {
 namespace {
 
-enum class NormKind { none, group, batch };
+// A hidden layer's size or a convolution's channels at this width: a multiple of GroupNorm's 8.
+int64_t scaled(int64_t size, double width) {
+  check(0 < width && width <= 1024, "a model's width is {}: expected a factor, above 0 to 1024",
+        width);
+  return 8 * std::max<int64_t>(1, std::llround(double(size) * width / 8));
+}
 
 // Pooling comes before relu, which gives the same result (both are monotone) and keeps a quarter
 // of the activations.
 std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm) {
   auto model = std::make_unique<Sequential>();
   int64_t in = 1;
-  for (const int64_t out : {16, 32}) {
+  for (const int64_t out : {scaled(16, options.width), scaled(32, options.width)}) {
     model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1}, options.init);
-    if (norm == NormKind::group) model->add<GroupNorm>(8, out);
-    if (norm == NormKind::batch) model->add<BatchNorm>(out);
+    if (norm != NormKind::none) model->append(make_norm(norm, out));
     model->add<MaxPool2d>(Pool2dShape{2});
     model->add<Relu>();
     in = out;
   }
   model->add<Flatten>();
-  model->add<Linear>(in * 7 * 7, 128, Activation::relu, options.init);
+  const int64_t hidden = scaled(128, options.width);
+  model->add<Linear>(in * 7 * 7, hidden, Activation::relu, options.init);
   if (options.dropout > 0) model->add<Dropout>(options.dropout);
-  model->add<Linear>(128, 10, Activation::none, options.init);
+  model->add<Linear>(hidden, 10, Activation::none, options.init);
   return model;
 }
 
@@ -34,7 +41,10 @@ const std::map<std::string, ModelKind>& model_names() {
                                                       {"mlp-small", ModelKind::mlp_small},
                                                       {"cnn", ModelKind::cnn},
                                                       {"cnn-gn", ModelKind::cnn_gn},
-                                                      {"cnn-bn", ModelKind::cnn_bn}};
+                                                      {"cnn-bn", ModelKind::cnn_bn},
+                                                      {"resnet", ModelKind::resnet},
+                                                      {"resnet-bn", ModelKind::resnet_bn},
+                                                      {"unet", ModelKind::unet}};
   return names;
 }
 
@@ -42,6 +52,14 @@ std::string name(ModelKind kind) {
   for (const auto& [text, candidate] : model_names())
     if (candidate == kind) return text;
   return "?";
+}
+
+Task task_of(ModelKind kind) {
+  return kind == ModelKind::unet ? Task::segmentation : Task::classification;
+}
+
+bool has_batch_norm(ModelKind kind) {
+  return kind == ModelKind::cnn_bn || kind == ModelKind::resnet_bn;
 }
 
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout,
@@ -56,17 +74,47 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
   return model;
 }
 
-std::unique_ptr<Sequential> make_model(const ModelOptions& options) {
-  static constexpr std::array<int64_t, 5> mlp{784, 512, 256, 128, 10};
-  static constexpr std::array<int64_t, 3> mlp_small{784, 256, 10};
+std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
+                                        NormKind norm, double dropout, InitScheme init) {
+  check(!channels.empty() && blocks >= 1, "a ResNet needs stages and blocks, got {} and {}",
+        channels.size(), blocks);
+  auto model = std::make_unique<Sequential>();
+  int64_t in = channels.front();
+  model->add<Conv2d>(1, in, 3, Conv2dShape{.padding = 1}, init, Bias::none);
+  model->append(make_norm(norm, in));
+  model->add<Relu>();
+  for (size_t stage = 0; stage < channels.size(); ++stage)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      model->add<BasicBlock>(std::exchange(in, channels[stage]), channels[stage], stride, norm,
+                             init);
+    }
+  model->add<GlobalAvgPool2d>();
+  model->add<Flatten>();
+  if (dropout > 0) model->add<Dropout>(dropout);
+  model->add<Linear>(in, 10, Activation::none, init);
+  return model;
+}
+
+std::unique_ptr<Module> make_model(const ModelOptions& options) {
+  const auto wide = [&](int64_t size) { return scaled(size, options.width); };
+  const std::array<int64_t, 5> mlp{784, wide(512), wide(256), wide(128), 10};
+  const std::array<int64_t, 3> mlp_small{784, wide(256), 10};
+  const std::array<int64_t, 3> stages{wide(16), wide(32), wide(64)};
+  const auto resnet20 = [&](NormKind norm) {
+    return make_resnet(stages, 3, norm, options.dropout, options.init);
+  };
   switch (options.kind) {
     case ModelKind::mlp: return make_mlp(mlp, options.dropout, options.init);
     case ModelKind::mlp_small: return make_mlp(mlp_small, options.dropout, options.init);
     case ModelKind::cnn: return make_cnn(options, NormKind::none);
     case ModelKind::cnn_gn: return make_cnn(options, NormKind::group);
-    case ModelKind::cnn_bn: break;
+    case ModelKind::cnn_bn: return make_cnn(options, NormKind::batch);
+    case ModelKind::resnet: return resnet20(NormKind::group);
+    case ModelKind::resnet_bn: return resnet20(NormKind::batch);
+    case ModelKind::unet: break;
   }
-  return make_cnn(options, NormKind::batch);
+  return std::make_unique<UNet>(stages, options.dropout, options.init);
 }
 
 }  // namespace accrue

@@ -1,6 +1,20 @@
 #include "layers/module.h"
 
+#include <cmath>
+
+#include "kernels/round_copies.h"
+
 namespace accrue {
+
+Tensor Module::operator()(Tensor x, const Pass& pass) const {
+  const MemoryScope scope(pass.training() ? Phase::forward : Phase::evaluate,
+                          label_.empty() ? MemoryScope::label() : label_);
+  if (!pass.observe) return forward(std::move(x), pass);
+  const Shape before = x.shape();
+  Tensor y = forward(std::move(x), pass);
+  pass.observe(*this, before, y.shape());
+  return y;
+}
 
 void Module::visit_parameters(const ParameterVisitor& visit, const std::string& prefix) {
   for (auto& [name, parameter] : parameters_) visit(prefix + name, *parameter);
@@ -12,7 +26,15 @@ void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix
   for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
 }
 
-Parameters place(Module& model, DType dtype, Device device, uint64_t seed) {
+void Module::label_memory(const std::string& place) {
+  if (!place.empty()) label_ = children_.empty() ? place + " " + describe() : place;
+  for (auto& [name, child] : children_)
+    child->label_memory(place.empty() ? name : place + "." + name);
+}
+
+Parameters place(Module& model, DType compute, Device device, uint64_t seed,
+                 GradientStorage storage) {
+  const DType dtype = wide(compute);
   std::vector<Declaration> declared, buffers_declared;
   model.visit_parameters([&](const std::string& name, Parameter& p) {
     check(!p.tensor.defined(), "parameter {} is already placed on a device", name);
@@ -21,7 +43,8 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed) {
   model.visit_buffers([&](const std::string& name, Buffer& b) {
     buffers_declared.push_back({name, b.shape});
   });
-  Parameters parameters(declared, buffers_declared, dtype, device);
+  Parameters parameters(declared, buffers_declared, dtype, compute, device, storage);
+  model.label_memory();
   size_t number = 0;
   model.visit_parameters([&](const std::string&, Parameter& p) {
     p.tensor = parameters.entries()[number].tensor;
@@ -29,7 +52,7 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed) {
       const Tensor drawn = device == Device::cpu
                                ? p.tensor
                                : Tensor::empty(p.shape, dtype, Device::cpu, Category::workspace);
-      dispatch_floating(dtype, [&]<class T>() { p.init.fill(drawn.span<T>(), seed, number); });
+      dispatch_wide(dtype, [&]<class T>() { p.init.fill(drawn.span<T>(), seed, number); });
       if (device != Device::cpu) p.tensor.copy_from(drawn);
     }
     ++number;
@@ -39,17 +62,42 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed) {
     b.tensor = parameters.buffer_entries()[number++].tensor;
     b.tensor.fill(b.initial_value);
   });
+  round_copies(parameters);
   return parameters;
 }
 
 void Sequential::append(std::unique_ptr<Module> layer) {
   declare(std::to_string(next_number_), *layer);
+  bool has_weights = layers_.empty();
+  layer->visit_parameters(
+      [&](const std::string&, const Parameter& p) { has_weights |= p.shape.rank() > 1; });
+  if (has_weights) blocks_.push_back(layers_.size());
   const int number = std::exchange(next_number_, next_number_ + layer->places());
   layers_.push_back({number, std::move(layer)});
 }
 
 Tensor Sequential::forward(Tensor x, const Pass& pass) const {
-  for (const auto& [number, layer] : layers_) x = layer->forward(std::move(x), pass);
+  if (pass.recompute == Recompute::none) return forward(std::move(x), pass, 0, layers_.size());
+  const size_t blocks = blocks_.size();
+  const auto segments = pass.recompute == Recompute::all
+                            ? blocks
+                            : static_cast<size_t>(std::ceil(std::sqrt(double(blocks))));
+  Pass inner = pass;
+  inner.recompute = Recompute::none;
+  size_t begin = 0;
+  // Not the last segment: its backward would begin with what has just been dropped.
+  for (size_t s = 1; s < segments; ++s) {
+    const size_t end = blocks_[s * blocks / segments];
+    x = accrue::recompute(
+        [=, this](const std::vector<Tensor>& in) { return forward(in[0], inner, begin, end); },
+        {std::move(x)});
+    begin = end;
+  }
+  return forward(std::move(x), inner, begin, layers_.size());
+}
+
+Tensor Sequential::forward(Tensor x, const Pass& pass, size_t begin, size_t end) const {
+  for (size_t i = begin; i < end; ++i) x = (*layers_[i].layer)(std::move(x), pass);
   return x;
 }
 

@@ -25,13 +25,26 @@ struct Buffer {
   Tensor tensor;
 };
 
+// What a model's forward keeps for backward. The same result either way (core/autograd.h,
+// recompute()), for less memory and up to one forward more.
+enum class Recompute {
+  none,  // every activation
+  sqrt,  // the inputs of about sqrt(n) of its n blocks
+  all    // the input of every block
+};
+
+class Module;
+
 // What one forward pass is for. Explicit, so that a pass can be repeated with the same result.
 struct Pass {
   enum class Mode { train, eval } mode = Mode::train;
   // What dropout is keyed by: its masks depend on the sample, not on the micro-batch.
   uint64_t seed = 0;
   int64_t epoch = 0;
-  Tensor samples;  // i32 [N]: the dataset index of each row
+  Tensor samples{};  // i32 [N]: the dataset index of each row
+  Recompute recompute = Recompute::none;
+  // If set, told of every module that has run, a module's parts before itself.
+  std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 
   bool training() const { return mode == Mode::train; }
   static Pass eval() { return {.mode = Mode::eval}; }
@@ -48,13 +61,17 @@ class Module {
 
   // x by value: a layer that is handed the last reference may write over it.
   virtual Tensor forward(Tensor x, const Pass& pass) const = 0;
-  Tensor operator()(Tensor x, const Pass& pass = {}) const { return forward(std::move(x), pass); }
+  // forward(), in the memory scope of the pass and of this module.
+  Tensor operator()(Tensor x, const Pass& pass = {}) const;
 
   // One line for people: "linear 784 -> 512 + relu".
   virtual std::string describe() const = 0;
   // The places this layer takes in PyTorch's nn.Sequential numbering: 2 when an activation is
   // fused, so that the names of the parameters agree.
   virtual int places() const { return 1; }
+  // Multiplications of the layer's own matrix product or convolution from x to y; 0 for what is
+  // none, or is made of parts.
+  virtual int64_t products(const Shape& /*x*/, const Shape& /*y*/) const { return 0; }
 
   using ParameterVisitor = std::function<void(const std::string& name, Parameter&)>;
   using BufferVisitor = std::function<void(const std::string& name, Buffer&)>;
@@ -62,6 +79,9 @@ class Module {
   // of declaration, by its full name.
   void visit_parameters(const ParameterVisitor& visit, const std::string& prefix = "");
   void visit_buffers(const BufferVisitor& visit, const std::string& prefix = "");
+  // From now on the memory of this module goes by its place in the model and, unless it has
+  // children, its line: "3 conv 3x3 16 -> 32, stride 1, padding 1", "layer1.0". place() does it.
+  void label_memory(const std::string& place = "");
 
  protected:
   // Constructors declare their members by the name PyTorch gives them.
@@ -77,14 +97,18 @@ class Module {
   std::vector<std::pair<std::string, Parameter*>> parameters_;
   std::vector<std::pair<std::string, Buffer*>> buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
+  Label label_;
 };
 
-// Places a model on a device, all its parameters in one arena, and draws their initial values:
-// parameter number p from the random stream (seed, p), so the weights do not depend on the device.
-// Throws Error if the model is placed already, and OutOfMemory.
-Parameters place(Module& model, DType dtype, Device device, uint64_t seed);
+// Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
+// under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
+// (seed, p), so the weights do not depend on the device. What else sets values must round_copies()
+// after it. Throws Error if the model is placed already, and OutOfMemory.
+Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
+                 GradientStorage storage = GradientStorage::arena);
 
-// Layers one after the other, numbered as PyTorch's nn.Sequential numbers them.
+// Layers one after the other, numbered as PyTorch's nn.Sequential numbers them. A block, for
+// Recompute, is a layer with weights and those without that follow it.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -96,22 +120,21 @@ class Sequential : public Module {
     append(std::move(layer));
     return reference;
   }
+  void append(std::unique_ptr<Module> layer);
   Tensor forward(Tensor x, const Pass& pass) const override;
   // The layers' lines, numbered.
   std::string describe() const override;
-  // Calls visit(layer) for each layer in order.
-  template <class Visit>
-  void for_each_layer(Visit&& visit) const {
-    for (const auto& [number, layer] : layers_) visit(*layer);
-  }
 
  private:
-  void append(std::unique_ptr<Module> layer);
+  // Layers [begin, end).
+  Tensor forward(Tensor x, const Pass& pass, size_t begin, size_t end) const;
+
   struct Place {
     int number;
     std::unique_ptr<Module> layer;
   };
   std::vector<Place> layers_;
+  std::vector<size_t> blocks_;  // the first layer of each
   int next_number_ = 0;
 };
 

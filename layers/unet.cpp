@@ -1,0 +1,78 @@
+#include "layers/unet.h"
+
+#include "kernels/concat.h"
+
+namespace accrue {
+namespace {
+
+int64_t finest(std::span<const int64_t> channels) {
+  check(!channels.empty(), "a U-Net needs the channels of at least one level, got none");
+  return channels.front();
+}
+
+}  // namespace
+
+UNet::UNet(std::span<const int64_t> channels, double dropout, InitScheme init)
+    : head_(finest(channels), 1, 1, {}, init) {
+  for (size_t i = 0; i < channels.size(); ++i)
+    encoder_.push_back(
+        std::make_unique<DoubleConv>(i == 0 ? 1 : channels[i - 1], channels[i], init));
+  for (size_t i = 0; i + 1 < channels.size(); ++i) {
+    up_.push_back(std::make_unique<ConvTranspose2d>(channels[i + 1], channels[i], 2,
+                                                    ConvTranspose2dShape{.stride = 2}, init));
+    decoder_.push_back(std::make_unique<DoubleConv>(2 * channels[i], channels[i], init));
+  }
+  if (dropout > 0) dropout_.emplace(dropout);
+  const auto declare_list = [&](const std::string& name, auto& modules) {
+    for (size_t i = 0; i < modules.size(); ++i) declare(fmt::format("{}.{}", name, i), *modules[i]);
+  };
+  declare_list("encoder", encoder_);
+  declare_list("up", up_);
+  declare_list("decoder", decoder_);
+  declare("head", head_);
+}
+
+Tensor UNet::forward(Tensor x, const Pass& pass) const {
+  x = level(0, std::move(x), pass);
+  if (dropout_) x = (*dropout_)(std::move(x), pass);
+  return head_(std::move(x), pass);
+}
+
+Tensor UNet::level(size_t i, Tensor x, const Pass& pass) const {
+  Pass inner = pass;
+  inner.recompute = Recompute::none;
+  const auto run = [&](const Segment& segment, const std::vector<Tensor>& inputs) {
+    return pass.recompute == Recompute::none ? segment(inputs) : recompute(segment, inputs);
+  };
+  using Tensors = std::vector<Tensor>;
+  const Segment encode = [=, this](const Tensors& in) { return (*encoder_[i])(in[0], inner); };
+  const Tensor skip = run(encode, {std::move(x)});
+  if (i == up_.size()) return skip;
+
+  const auto below = [=, this](const Tensor& from, const Pass& how) {
+    return level(i + 1, max_pool2d(from, {2}), how);
+  };
+  const Tensor coarse =
+      pass.recompute == Recompute::sqrt
+          ? recompute([=](const Tensors& in) { return below(in[0], inner); }, {skip})
+          : below(skip, pass);
+  const Segment decode = [=, this](const Tensors& in) {
+    return (*decoder_[i])(concat({in[0], (*up_[i])(in[1], inner)}, 1), inner);
+  };
+  // Backward begins with the finest decoder: it would need at once what it had just dropped.
+  return i == 0 ? decode({skip, coarse}) : run(decode, {skip, coarse});
+}
+
+std::string UNet::describe() const {
+  std::string text;
+  const auto describe_list = [&](std::string_view name, const auto& modules) {
+    for (size_t i = 0; i < modules.size(); ++i)
+      text += fmt::format("  {}.{}  {}\n", name, i, modules[i]->describe());
+  };
+  describe_list("encoder", encoder_);
+  describe_list("up", up_);
+  describe_list("decoder", decoder_);
+  return text + fmt::format("  head  {}\n", head_.describe());
+}
+
+}  // namespace accrue
