@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
-#include "kernels/optimizer_step.h"
+#include <cmath>
+
 #include "kernels/window_state.h"
 
 namespace accrue {
@@ -14,10 +15,20 @@ void check_in(std::string_view what, double value, double low, double below) {
   check(value >= low && value < below, "{} is {}, expected in [{}, {})", what, value, low, below);
 }
 
+// The parameters of a range, with their copy where there is one.
+Weights weights_of(const Parameters& parameters, Parameters::Range range) {
+  const Tensor& copies = parameters.copies();
+  return {range_of(parameters.values(), range),
+          copies.defined() ? range_of(copies, range) : View{}};
+}
+
 class Adam : public Optimizer {
  public:
   Adam(Parameters& parameters, const AdamOptions& options, WeightDecay decay)
-      : Optimizer(parameters), options_(options), decay_(decay), m_(new_state()), v_(new_state()) {
+      : Optimizer(parameters),
+        scalars_{options.beta1, options.beta2, options.eps, options.weight_decay, decay},
+        m_(new_state("adam m")),
+        v_(new_state("adam v")) {
     check_in("beta1", options.beta1, 0, 1);
     check_in("beta2", options.beta2, 0, 1);
     check(options.eps > 0 && options.eps < 1, "eps is {}, expected in (0, 1)", options.eps);
@@ -27,20 +38,23 @@ class Adam : public Optimizer {
     return {{"m", m_}, {"v", v_}};
   }
 
- private:
-  void step_range(Parameters::Range range, const Tensor& gradients, const View& steps,
-                  const View& state) override {
-    adam_step(range_of(parameters().values(), range), range_of(m_, range), range_of(v_, range),
-              range_of(gradients, range), steps, state,
-              {.beta1 = options_.beta1,
-               .beta2 = options_.beta2,
-               .eps = options_.eps,
-               .weight_decay = options_.weight_decay,
-               .decay = decay_});
+  void step(Parameters::Range range, const View& gradient, const View& state) override {
+    adam_step(weights_of(parameters_, range), range_of(m_, range), range_of(v_, range), gradient,
+              steps_.view(), state, scalars_);
   }
 
-  AdamOptions options_;
-  WeightDecay decay_;
+  bool folds() const override { return true; }
+  void fold(Parameters::Range range, const View& gradient, const FoldScalars& fold) override {
+    adam_fold(range_of(m_, range), range_of(v_, range), range_of(parameters_.values(), range),
+              gradient, fold, scalars_);
+  }
+  void step_folded(Parameters::Range range, const View& state) override {
+    adam_folded_step(weights_of(parameters_, range), range_of(m_, range), range_of(v_, range),
+                     steps_.view(), state, scalars_);
+  }
+
+ private:
+  AdamScalars scalars_;
   Tensor m_, v_;
 };
 
@@ -51,24 +65,23 @@ class Sgd : public Optimizer {
     check_in("momentum", options.momentum, 0, 1);
     check_in("weight decay", options.weight_decay, 0, 1e9);
     check(!options.nesterov || options.momentum > 0, "nesterov needs a momentum above 0");
-    if (options.momentum > 0) u_ = new_state();
+    if (options.momentum > 0) u_ = new_state("sgd momentum");
   }
   std::vector<std::pair<std::string, Tensor>> state() const override {
     if (!u_.defined()) return {};
     return {{"momentum", u_}};
   }
 
- private:
-  void step_range(Parameters::Range range, const Tensor& gradients, const View&,
-                  const View& state) override {
+  void step(Parameters::Range range, const View& gradient, const View& state) override {
     const Momentum kind = !u_.defined()       ? Momentum::none
                           : options_.nesterov ? Momentum::nesterov
                                               : Momentum::heavy_ball;
-    sgd_step(range_of(parameters().values(), range), u_.defined() ? range_of(u_, range) : View{},
-             range_of(gradients, range), state,
+    sgd_step(weights_of(parameters_, range), u_.defined() ? range_of(u_, range) : View{}, gradient,
+             state,
              {.momentum = options_.momentum, .weight_decay = options_.weight_decay, .kind = kind});
   }
 
+ private:
   SgdOptions options_;
   Tensor u_;
 };
@@ -79,15 +92,30 @@ Optimizer::Optimizer(Parameters& parameters)
     : parameters_(parameters),
       steps_(Tensor::full({1}, 0, DType::f64, parameters.values().device(), Category::optimizer)) {}
 
-void Optimizer::step(const Tensor& gradients, std::span<const Parameters::Range> ranges,
-                     const View& state) {
-  count_step(steps_.view(), state);
-  for (const Parameters::Range range : ranges) step_range(range, gradients, steps_.view(), state);
+void Optimizer::begin_step(const View& state) { count_step(steps_.view(), state); }
+
+void Optimizer::fold(Parameters::Range, const View&, const FoldScalars&) {
+  throw Error("this optimizer has no moments to fold gradients into");
+}
+void Optimizer::step_folded(Parameters::Range, const View&) {
+  throw Error("this optimizer has no moments to step by");
 }
 
-Tensor Optimizer::new_state() const {
+void Optimizer::add_state(StateDict& dict, const std::string& prefix) const {
+  dict.tensors.emplace_back(prefix + "steps", steps_);
+  for (const auto& [name, tensor] : state()) dict.tensors.emplace_back(prefix + name, tensor);
+}
+
+Tensor Optimizer::new_state(std::string_view name) const {
+  const MemoryScope scope{Label(name)};
   const Tensor& values = parameters_.values();
   return Tensor::full(values.shape(), 0, values.dtype(), values.device(), Category::optimizer);
+}
+
+double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size) {
+  check(half_life_samples > 0 && std::isfinite(half_life_samples),
+        "a half-life of beta2 of {} samples: expected more than 0", half_life_samples);
+  return std::exp2(-double(effective_batch_size) / half_life_samples);
 }
 
 std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options) {

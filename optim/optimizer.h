@@ -1,11 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/parameters.h"
+#include "kernels/optimizer_step.h"
+#include "optim/state_dict.h"
 
 namespace accrue {
 
@@ -17,25 +18,32 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Steps the values in `ranges` with gradients (flat, [P]), by the learning rate and the scale
-  // that are in the window's state (kernels/window_state.h); does nothing if that says skipped.
-  void step(const Tensor& gradients, std::span<const Parameters::Range> ranges, const View& state);
+  // A step is begun once, then made for each range of the parameters, by the learning rate and the
+  // scale that are in the window's state (kernels/window_state.h); neither does anything if that
+  // says skipped. `gradient` is that of the range.
+  void begin_step(const View& state);
+  virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
+
+  // Whether the moments can be the accumulator (kernels/optimizer_step.h, adam_fold()). If so, each
+  // gradient is folded in as it comes, and the step needs none.
+  virtual bool folds() const { return false; }
+  virtual void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
+  virtual void step_folded(Parameters::Range range, const View& state);
 
   Parameters& parameters() const { return parameters_; }
   // Optimizer steps taken: Adam's t. Waits for the device.
   int64_t steps() const { return is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
   // The flat state by name ("m", "v", "momentum"), for tests and checkpoints.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
+  // The same and the count of steps, each name after `prefix`.
+  void add_state(StateDict& dict, const std::string& prefix) const;
 
  protected:
-  // One range of the flat views; `steps` f64 [1] counts this step.
-  virtual void step_range(Parameters::Range range, const Tensor& gradients, const View& steps,
-                          const View& state) = 0;
-  Tensor new_state() const;
+  // Zeros; the name is the memory's.
+  Tensor new_state(std::string_view name) const;
 
- private:
   Parameters& parameters_;
-  Tensor steps_;
+  Tensor steps_;  // f64 [1]
 };
 
 // kernels/optimizer_step.h gives the formulas.
@@ -46,6 +54,11 @@ struct SgdOptions {
   double momentum = 0, weight_decay = 0;
   bool nesterov = false;
 };
+// The beta2 with which half of v is forgotten after so many samples, whatever the effective batch:
+// 2^(-effective_batch_size / half_life) (Marek et al., arXiv 2507.07101, section 3). Throws Error
+// unless half_life is positive.
+double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size);
+
 // Factories throw Error for hyper-parameters out of range and OutOfMemory for their state.
 std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options = {});
 // Weight decay decoupled from the gradient; PyTorch's default for it is 0.01.

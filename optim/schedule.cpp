@@ -10,6 +10,22 @@ namespace accrue {
 
 using Kind = ScheduleOptions::Kind;
 
+namespace {
+
+// From `begin` to `end` along half a cosine, `done` in [0, 1].
+double anneal(double begin, double end, double done) {
+  return end + (begin - end) * (1 + std::cos(std::numbers::pi * done)) / 2;
+}
+
+double one_cycle(const ScheduleOptions& o, double step) {
+  const double start = o.base / o.div_factor, end = start / o.final_div_factor;
+  const double top = o.pct_start * double(o.total) - 1, last = double(o.total) - 1;
+  if (step < top) return anneal(start, o.base, step / top);
+  return last > top ? anneal(o.base, end, std::min(1.0, (step - top) / (last - top))) : o.base;
+}
+
+}  // namespace
+
 Schedule::Schedule(ScheduleOptions options) : options_(options) {
   const auto& o = options_;
   check(o.base >= 0 && std::isfinite(o.base), "learning rate {}: expected 0 or more", o.base);
@@ -21,6 +37,16 @@ Schedule::Schedule(ScheduleOptions options) : options_(options) {
         o.every);
   check(o.kind != Kind::plateau || o.patience >= 0, "plateau patience {}: expected 0 or more",
         o.patience);
+  if (o.kind != Kind::one_cycle) return;
+  check(o.pct_start >= 0 && o.pct_start <= 1, "one-cycle pct_start {}: expected in [0, 1]",
+        o.pct_start);
+  check(o.div_factor >= 1 && o.final_div_factor >= 1,
+        "one-cycle div_factor {} and final_div_factor {}: expected 1 or more", o.div_factor,
+        o.final_div_factor);
+  check(o.warmup_steps == 0,
+        "a one-cycle schedule rises by itself, for the first {} of its steps: expected no warm-up "
+        "of {} steps beside it",
+        o.pct_start, o.warmup_steps);
 }
 
 double Schedule::lr(int64_t step) const {
@@ -31,9 +57,9 @@ double Schedule::lr(int64_t step) const {
     case Kind::step: return std::max(o.floor, o.base * std::pow(o.gamma, double(step / o.every)));
     case Kind::cosine: {
       const double length = double(std::max<int64_t>(1, o.total - o.warmup_steps));
-      const double done = std::min(1.0, double(step - o.warmup_steps) / length);
-      return o.floor + (o.base - o.floor) * (1 + std::cos(std::numbers::pi * done)) / 2;
+      return anneal(o.base, o.floor, std::min(1.0, double(step - o.warmup_steps) / length));
     }
+    case Kind::one_cycle: return one_cycle(o, double(step));
     case Kind::plateau: return std::max(o.floor, o.base * factor_);
   }
   return o.base;
@@ -49,8 +75,15 @@ void Schedule::observe(double metric) {
   }
 }
 
+void Schedule::add_state(StateDict& dict) {
+  dict.numbers.emplace_back("schedule.factor", &factor_);
+  dict.numbers.emplace_back("schedule.best", &best_);
+  dict.numbers.emplace_back("schedule.without_improvement", &without_improvement_);
+}
+
 std::string Schedule::describe() const {
   const auto& o = options_;
+  const std::string length = o.total > 0 ? fmt::format("{} steps", o.total) : "the run";
   std::string text;
   switch (o.kind) {
     case Kind::constant: text = fmt::format("constant {:g}", o.base); break;
@@ -58,8 +91,12 @@ std::string Schedule::describe() const {
       text = fmt::format("{:g} times {:g} every {} steps", o.base, o.gamma, o.every);
       break;
     case Kind::cosine:
-      text = fmt::format("cosine from {:g} to {:g} over {}", o.base, o.floor,
-                         o.total > 0 ? fmt::format("{} steps", o.total) : "the run");
+      text = fmt::format("cosine from {:g} to {:g} over {}", o.base, o.floor, length);
+      break;
+    case Kind::one_cycle:
+      text = fmt::format("one cycle from {:g} up to {:g} in {:g} % and down to {:g} in {}",
+                         o.base / o.div_factor, o.base, 100 * o.pct_start,
+                         o.base / o.div_factor / o.final_div_factor, length);
       break;
     case Kind::plateau:
       text = fmt::format("{:g} times {:g} after {} epochs without a lower loss", o.base, o.gamma,

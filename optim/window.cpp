@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "kernels/accumulate.h"
+#include "kernels/average_weights.h"
+#include "kernels/round_copies.h"
 #include "kernels/window_state.h"
 
 namespace accrue {
@@ -27,105 +29,213 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
     : schedule_(std::move(schedule)),
       options_(options),
       device_(device_of(optimizers)),
-      state_(make_window_state(device_)),
+      state_(make_window_state(device_, options.loss_scale.initial)),
       norm_partials_(Tensor::empty({norm_partials}, DType::f64, device_, Category::workspace)),
       micro_steps_(device_, options.graphs),
       whole_steps_(device_, options.graphs),
       outcomes_(device_, sizeof(StepOutcome), max_windows_in_flight) {
-  check(options.effective_batch_size > 0, "effective batch size {}: expected 1 or more",
-        options.effective_batch_size);
-  check(!options.clip_norm || *options.clip_norm > 0, "clip norm {}: expected more than 0",
-        options.clip_norm.value_or(0));
-  check(options.loss_scale > 0 && std::isfinite(options.loss_scale),
-        "loss scale {}: expected more than 0", options.loss_scale);
+  check_options(options);
   for (Optimizer* optimizer : optimizers) {
-    Parameters& parameters = optimizer->parameters();
-    Member member{optimizer, {}, {}, {}};
+    const Parameters& parameters = optimizer->parameters();
+    Member member{optimizer, {}, {}, {}, {}, std::vector<char>(parameters.entries().size())};
     const Tensor& gradients = parameters.gradients();
-    if (options.strategy == Strategy::separate)
+    const MemoryScope scope("window");
+    if (options.strategy == Strategy::separate && gradients.defined())
       member.sum = Tensor::full(gradients.shape(), 0, gradients.dtype(), gradients.device(),
                                 Category::gradients);
-    member.claimed.resize(parameters.entries().size());
+    if (options.ema_decay) {
+      const MemoryScope named("average of the weights");
+      const Tensor& values = parameters.values();
+      member.average =
+          Tensor::full(values.shape(), 0, values.dtype(), values.device(), Category::optimizer);
+    }
     const Tensor& buffers = parameters.buffers();
-    if (buffers.numel() > 0)
-      member.buffers_before =
-          Tensor::empty(buffers.shape(), buffers.dtype(), buffers.device(), Category::parameters);
+    const auto like_buffers = [&] {
+      return Tensor::empty(buffers.shape(), buffers.dtype(), buffers.device(),
+                           Category::parameters);
+    };
+    if (buffers.numel() > 0) {
+      member.buffers_before = like_buffers();
+      if (options.on_overflow == OnOverflow::drop_micro_batch) member.buffers_kept = like_buffers();
+    }
     members_.push_back(std::move(member));
+  }
+  check_members();
+  if (drops_gradients(options.strategy)) {
+    norm_partials_.fill(0);
+    for (Member& member : members_)
+      for (const Parameters::Entry& entry : member.parameters().entries())
+        owners_[entry.tensor.variable().get()] = {&member, member.number(entry)};
   }
   remember_buffers();
   start_next();
 }
 
+void Window::check_members() const {
+  const bool drops = drops_gradients(options_.strategy);
+  for (const Member& member : members_) {
+    check(drops != member.parameters().gradients().defined(),
+          "the parameters' gradients are {}: expected gradient_storage(strategy)",
+          drops ? "in an arena" : "on demand");
+    check(options_.strategy != Strategy::moments || member.optimizer->folds(),
+          "strategy moments folds gradients into Adam's moments: expected adam or adamw");
+  }
+}
+
+bool Window::has_gradient(const Member& member, const Parameters::Entry& entry) const {
+  return options_.strategy == Strategy::fused ? entry.claimed()
+                                              : member.claimed[member.number(entry)] != 0;
+}
+
+void Window::expect(int64_t samples) {
+  check(micro_batches_ == 0 && samples > 0 && samples <= options_.effective_batch_size,
+        "expect({}) after {} micro-batches: expected 1 to {} samples before the first", samples,
+        micro_batches_, options_.effective_batch_size);
+  expected_samples_ = samples;
+}
+
 void Window::backward(const Tensor& loss, int64_t samples) {
   check(samples > 0, "a micro-batch of {} samples: expected 1 or more", samples);
-  check(samples_ + samples <= options_.effective_batch_size,
+  check(samples_ + samples <= expected_samples_,
         "a window of {} samples already has {}: {} more do not fit; step() first",
-        options_.effective_batch_size, samples_, samples);
+        expected_samples_, samples_, samples);
+  const MemoryScope scope(Phase::backward);
+  const bool dropping = options_.on_overflow == OnOverflow::drop_micro_batch;
+  if (!dropping) add_loss(state_.view(), loss.view(), samples, micro_batches_ == 0 ? 0.0f : 1.0f);
   const double share = double(samples) / double(options_.effective_batch_size);
-  if (options_.strategy == Strategy::fused) {
-    accrue::backward(loss, options_.loss_scale * share);
-  } else {
-    for (Member& member : members_) member.optimizer->parameters().zero_grad();
-    accrue::backward(loss, options_.loss_scale);
-    for (Member& member : members_) accumulate_separately(member, share);
+  switch (options_.strategy) {
+    case Strategy::fused: accrue::backward(loss, seed(loss, share)); break;
+    case Strategy::separate:
+      for (Member& member : members_) member.parameters().zero_grad();
+      accrue::backward(loss, seed(loss, 1));
+      if (dropping) judge(loss, samples);
+      for (Member& member : members_) accumulate_separately(member, share);
+      break;
+    case Strategy::moments:
+      accrue::backward(loss, seed(loss, double(samples) / double(expected_samples_)),
+                       dropping_hook());
+      break;
+    case Strategy::step_in_backward:
+      check(micro_batches_ == 0,
+            "strategy step-in-backward steps during the backward of a window's only micro-batch: "
+            "expected 1 micro-batch, or another strategy");
+      plan(samples);
+      touched_ = true;
+      begin_steps();
+      accrue::backward(loss, seed(loss, share), dropping_hook());
+      break;
   }
-  add_loss(state_.view(), loss.view(), samples, micro_batches_ == 0 ? 0.0f : 1.0f);
+  if (options_.noise_scale == NoiseScale::estimate && micro_batches_ == 0) {
+    if (!sum_squares()) norm_partials_.fill(0);
+    take_first_norm(state_.view(), norm_partials_.view());
+  }
   count(samples);
 }
 
 void Window::count(int64_t samples) {
+  if (micro_batches_ == 0) first_samples_ = samples;
   samples_ += samples;
   ++micro_batches_;
+  touched_ = drops_gradients(options_.strategy);
 }
 
 void Window::micro_step(int64_t samples, int64_t variant, const std::function<void()>& work) {
-  const MicroStep key{variant, samples, micro_batches_ == 0};
-  micro_steps_.forget_if([&](const MicroStep& other) { return other.variant < variant; });
+  const int64_t window_size = options_.strategy == Strategy::moments ? expected_samples_ : 0;
+  const MicroStep key{variant, samples, micro_batches_ == 0, window_size};
+  const auto stale = [&](const MicroStep& other) { return other.variant < variant; };
+  micro_steps_.forget_if(stale);
+  std::erase_if(claims_after_, [&](const auto& known) { return stale(known.first); });
+  if (options_.strategy == Strategy::step_in_backward) plan(samples);
   if (micro_steps_.run(key, work)) {
-    claims_after_[key] = claims();
+    if (micro_steps_.records()) claims_after_[key] = claims();
   } else {
     count(samples);
     set_claims(claims_after_.at(key));
   }
 }
 
+Tensor Window::seed(const Tensor& loss, double share) const {
+  const MemoryScope scope("loss");
+  Tensor seed = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
+  seed_gradient(seed.view(), state_.view(), share);
+  return seed;
+}
+
+// Whether the micro-batch whose gradient has just been computed is to count.
+void Window::judge(const Tensor& loss, int64_t samples) {
+  float beta = 0;
+  for (const Member& member : members_)
+    for (const auto [begin, end] : member.parameters().ranges(
+             [](const Parameters::Entry& entry) { return entry.claimed(); })) {
+      squared_norm({norm_partials_.view(), beta},
+                   member.parameters().gradients().slice(begin, end).view());
+      beta = 1;
+    }
+  if (beta == 0) norm_partials_.fill(0);
+  judge_micro_batch(state_.view(), norm_partials_.view(), loss.view(), samples,
+                    micro_batches_ == 0 ? 0.0f : 1.0f);
+  for (Member& member : members_)
+    if (member.buffers_kept.defined())
+      settle_buffers(member.parameters().buffers().view(), member.buffers_kept.view(),
+                     state_.view(), Settled::micro_batch);
+}
+
 // The textbook loop: zero the sum at the window's start, then sum += n_i/N * g.
 void Window::accumulate_separately(Member& member, double share) {
   if (micro_batches_ == 0) member.sum.fill(0);
-  const Parameters& parameters = member.optimizer->parameters();
+  const bool judged = options_.on_overflow == OnOverflow::drop_micro_batch && !is_meta(device_);
+  const int64_t* keep = judged ? &window_state(state_.view())->kept : nullptr;
+  const Parameters& parameters = member.parameters();
   const auto reached = [](const Parameters::Entry& entry) { return entry.claimed(); };
   for (const auto [begin, end] : parameters.ranges(reached))
     accumulate(member.sum.slice(begin, end).view(), parameters.gradients().slice(begin, end).view(),
-               share);
-  for (size_t i = 0; i < member.claimed.size(); ++i)
-    member.claimed[i] |= parameters.entries()[i].claimed();
+               share, keep);
+  for (const Parameters::Entry& entry : parameters.entries())
+    member.claimed[member.number(entry)] |= entry.claimed();
 }
 
-std::vector<Parameters::Range> Window::claimed_ranges(const Member& member) const {
-  const Parameters& parameters = member.optimizer->parameters();
-  return parameters.ranges([&](const Parameters::Entry& entry) {
-    const auto i = static_cast<size_t>(&entry - parameters.entries().data());
-    return !entry.frozen() && (member.sum.defined() ? member.claimed[i] != 0 : entry.claimed());
+// Each gradient, once complete, goes into the moments or the weights.
+GradHook Window::dropping_hook() {
+  const bool folds = options_.strategy == Strategy::moments;
+  GradHook hook{folds ? GradHook::When::kernel : GradHook::When::op, {}};
+  hook.complete = [this, folds](Variable& leaf) {
+    const auto owner = owners_.find(&leaf);
+    if (owner == owners_.end()) return;
+    const auto [member, number] = owner->second;
+    const Parameters::Range range = member->parameters().entries()[number].range();
+    char& claimed = member->claimed[number];
+    if (folds)
+      member->optimizer->fold(range, leaf.grad.view(),
+                              {.scale = 1 / options_.loss_scale.initial, .first = claimed == 0});
+    else member->optimizer->step(range, leaf.grad.view(), state_.view());
+    claimed = 1;
+    leaf.grad.reset();
+    leaf.fresh = true;
+    touched_ = true;
+  };
+  return hook;
+}
+
+std::vector<Parameters::Range> Window::stepped_ranges(const Member& member) const {
+  return member.parameters().ranges([&](const Parameters::Entry& entry) {
+    return !entry.frozen() && has_gradient(member, entry);
   });
 }
 
 Window::Claims Window::claims() const {
   Claims result;
   for (const Member& member : members_)
-    for (const Parameters::Entry& entry : member.optimizer->parameters().entries()) {
-      const auto i = static_cast<size_t>(&entry - member.optimizer->parameters().entries().data());
-      result.push_back(member.sum.defined() ? member.claimed[i] != 0 : entry.claimed());
-    }
+    for (const Parameters::Entry& entry : member.parameters().entries())
+      result.push_back(has_gradient(member, entry));
   return result;
 }
 
 void Window::set_claims(const Claims& claims) {
   auto claim = claims.begin();
   for (Member& member : members_)
-    for (const Parameters::Entry& entry : member.optimizer->parameters().entries()) {
-      const auto i = static_cast<size_t>(&entry - member.optimizer->parameters().entries().data());
-      entry.tensor.variable()->fresh = *claim == 0;
-      member.claimed[i] = *claim++;
+    for (const Parameters::Entry& entry : member.parameters().entries()) {
+      if (options_.strategy == Strategy::fused) entry.tensor.variable()->fresh = *claim == 0;
+      member.claimed[member.number(entry)] = *claim++;
     }
 }
 
@@ -141,36 +251,82 @@ StepReport Window::step() {
 
 void Window::enqueue_step() {
   check(samples_ > 0, "step() of a window without micro-batches");
-  if (in_flight_.size() == max_windows_in_flight) take_report();
-  StepPlan plan{.effective_batch_size = double(options_.effective_batch_size),
-                .samples = double(samples_),
-                .loss_scale = options_.loss_scale,
-                .clip_norm = options_.clip_norm.value_or(std::numeric_limits<double>::infinity()),
-                .first_step = taken_};
-  for (size_t i = 0; i < plan.lr.size(); ++i) plan.lr[i] = schedule_.lr(taken_ + int64_t(i));
-  plan_step(state_.view(), plan);
+  check(options_.strategy != Strategy::moments || samples_ == expected_samples_,
+        "step() of a window of {} samples, whose gradients were folded as shares of {}: expect() "
+        "the size of a short window before its first micro-batch",
+        samples_, expected_samples_);
+  const MemoryScope scope(Phase::step);
+  plan(samples_);
   whole_steps_.run(claims(), [this] { run_step(); });
   if (!is_meta(device_)) outcomes_.push(&window_state(state_.view())->outcome);
   in_flight_.push_back({.micro_batches = micro_batches_, .samples = samples_, .lr = lr()});
   start_next();
 }
 
+// Tells the device what the host knows of this window's step, once a window.
+void Window::plan(int64_t samples) {
+  if (std::exchange(planned_, true)) return;
+  if (in_flight_.size() == max_windows_in_flight) take_report();
+  StepPlan plan{
+      .effective_batch_size = double(options_.effective_batch_size),
+      .samples = double(samples),
+      .clip_norm = options_.clip_norm.value_or(std::numeric_limits<double>::infinity()),
+      .first_samples = options_.noise_scale == NoiseScale::estimate ? double(first_samples_) : 0,
+      .first_step = taken_,
+      .lr = {},
+      .scale_growth = options_.loss_scale.growth,
+      .scale_backoff = options_.loss_scale.backoff,
+      .scale_interval = options_.loss_scale.interval,
+      .scale_hysteresis = options_.loss_scale.hysteresis};
+  for (size_t i = 0; i < plan.lr.size(); ++i) plan.lr[i] = schedule_.lr(taken_ + int64_t(i));
+  plan_step(state_.view(), plan);
+}
+
+// Decides by the loss and what is known of the gradient, and counts the step.
+void Window::begin_steps() {
+  decide_step(state_.view(), norm_partials_.view());
+  for (Member& member : members_) member.optimizer->begin_step(state_.view());
+}
+
+// The accumulated gradient's, into norm_partials_. Whether there is any to be stepped by.
+bool Window::sum_squares() {
+  bool any = false;
+  for (const Member& member : members_)
+    for (const auto [begin, end] : stepped_ranges(member)) {
+      if (!drops_gradients(options_.strategy))
+        squared_norm({norm_partials_.view(), any ? 1.0f : 0.0f},
+                     accumulator(member).slice(begin, end).view());
+      any = true;
+    }
+  return any;
+}
+
 // Everything between the last gradient and the next window, on the device alone.
 void Window::run_step() {
-  const View state = state_.view(), partials = norm_partials_.view();
-  float beta = 0;
-  for (const Member& member : members_)
-    for (const auto [begin, end] : claimed_ranges(member)) {
-      squared_norm({partials, beta}, member.accumulator().slice(begin, end).view());
-      beta = 1;
-    }
-  check(beta == 1, "step() of a window in which no parameter received a gradient");
-  decide_step(state, partials);
+  const View state = state_.view();
+  check(sum_squares(), "step() of a window in which no parameter received a gradient");
+  if (options_.strategy != Strategy::step_in_backward) begin_steps();
   for (Member& member : members_) {
-    member.optimizer->step(member.accumulator(), claimed_ranges(member), state);
+    for (const Parameters::Range range : stepped_ranges(member)) step_range(member, range);
+    if (member.average.defined())
+      average_weights(member.average.view(), member.parameters().values().view(), state,
+                      *options_.ema_decay);
     if (member.buffers_before.defined())
-      settle_buffers(member.optimizer->parameters().buffers().view(), member.buffers_before.view(),
-                     state);
+      settle_buffers(member.parameters().buffers().view(), member.buffers_before.view(), state,
+                     Settled::step);
+    if (member.buffers_kept.defined()) member.buffers_kept.copy_from(member.parameters().buffers());
+  }
+}
+
+void Window::step_range(Member& member, Parameters::Range range) {
+  switch (options_.strategy) {
+    case Strategy::fused:
+    case Strategy::separate:
+      member.optimizer->step(range, accumulator(member).slice(range.begin, range.end).view(),
+                             state_.view());
+      break;
+    case Strategy::moments: member.optimizer->step_folded(range, state_.view()); break;
+    case Strategy::step_in_backward: break;  // done
   }
 }
 
@@ -190,29 +346,95 @@ void Window::take_report() {
   if (!is_meta(device_)) report.lr = outcome.lr;
   report.loss = outcome.loss;
   report.grad_norm = outcome.grad_norm;
+  if (!is_meta(device_)) report.noise_scale = outcome.noise_scale;
   report.skipped = outcome.skipped != 0;
+  if (!is_meta(device_)) report.loss_scale = outcome.loss_scale;
+  report.overflow = outcome.overflow != 0;
+  report.dropped_samples = outcome.dropped_samples;
+  report.samples -= outcome.dropped_samples;
+  check(!report.skipped || options_.strategy != Strategy::moments,
+        "the loss of a window after step {} is not finite, and strategy moments has folded its "
+        "gradients into the moments, which cannot be undone: check the data, lower the learning "
+        "rate, or use another strategy",
+        taken_);
+  if (drops_gradients(options_.strategy)) report.grad_norm = std::nan("");
   reports_.push_back(report);
 }
 
 void Window::abandon() {
+  const bool touched = std::exchange(touched_, false);
   for (Member& member : members_)
-    if (member.buffers_before.defined())
-      member.optimizer->parameters().buffers().copy_from(member.buffers_before);
+    if (member.buffers_before.defined()) {
+      member.parameters().buffers().copy_from(member.buffers_before);
+      if (member.buffers_kept.defined()) member.buffers_kept.copy_from(member.buffers_before);
+    }
   start_next();
+  check(!touched,
+        "a window whose gradients went into moments or weights already cannot be abandoned: use "
+        "strategy fused or separate");
+}
+
+StateDict Window::state_dict() {
+  check(micro_batches_ == 0 && in_flight_.empty(),
+        "the state between two windows was asked for after {} micro-batches of one, with {} steps "
+        "not reported: call step() and reports(Wait::yes) first",
+        micro_batches_, in_flight_.size());
+  StateDict dict;
+  dict.numbers.emplace_back("window.steps", &taken_);
+  dict.tensors.emplace_back("window.state", state_);
+  schedule_.add_state(dict);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const std::string prefix =
+        members_.size() == 1 ? "optimizer." : fmt::format("optimizer.{}.", i);
+    members_[i].optimizer->add_state(dict, prefix);
+    if (members_[i].average.defined())
+      dict.tensors.emplace_back(prefix + "average", members_[i].average);
+  }
+  return dict;
+}
+
+void Window::restored() {
+  for (const Member& member : members_) round_copies(member.parameters());
+  remember_buffers();
+}
+
+std::vector<Window::Gradient> Window::last_gradients() const {
+  check(!drops_gradients(options_.strategy) && !is_meta(device_) && steps() > 0,
+        "there are no gradients of a last step: expected a step before, and a strategy that keeps "
+        "them");
+  const Tensor state = device_ == Device::cpu ? state_ : state_.to(Device::cpu);
+  const double scale = window_state(state.view())->outcome.grad_scale;
+  std::vector<Gradient> gradients;
+  for (const Member& member : members_)
+    for (const Parameters::Entry& entry : member.parameters().entries())
+      if (!entry.frozen())
+        gradients.push_back(
+            {entry.name, accumulator(member).slice(entry.range().begin, entry.range().end), scale});
+  return gradients;
+}
+
+void Window::exchange_averages() {
+  check(options_.ema_decay && steps() > 0,
+        "the weights have no average: expected an ema_decay and an optimizer step before it");
+  for (Member& member : members_)
+    exchange(member.parameters().values().view(), member.average.view());
+  for (const Member& member : members_) round_copies(member.parameters());
 }
 
 void Window::remember_buffers() {
   for (Member& member : members_)
-    if (member.buffers_before.defined())
-      member.buffers_before.copy_from(member.optimizer->parameters().buffers());
+    for (const Tensor& remembered : {member.buffers_before, member.buffers_kept})
+      if (remembered.defined()) remembered.copy_from(member.parameters().buffers());
 }
 
 void Window::start_next() {
   for (Member& member : members_) {
-    member.optimizer->parameters().zero_grad();
+    member.parameters().zero_grad();
     std::ranges::fill(member.claimed, 0);
   }
-  micro_batches_ = samples_ = 0;
+  micro_batches_ = samples_ = first_samples_ = 0;
+  expected_samples_ = options_.effective_batch_size;
+  planned_ = touched_ = false;
 }
 
 }  // namespace accrue

@@ -2,33 +2,17 @@
 
 #include <deque>
 #include <functional>
-#include <optional>
+#include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "core/readback.h"
 #include "core/replay.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "optim/window_options.h"
 
 namespace accrue {
-
-// How the gradients of a window's micro-batches come together.
-enum class Strategy {
-  fused,    // backward kernels write dst = value + beta * dst into the accumulator (the default)
-  separate  // a second gradient buffer, then the explicit kernel sum += n_i/N * g: what is
-            // written by hand everywhere, and this library's own baseline
-};
-
-struct WindowOptions {
-  int64_t effective_batch_size = 1;  // N
-  Strategy strategy = Strategy::fused;
-  // Largest global L2 norm of the window's gradient; the whole window is scaled down to it.
-  std::optional<double> clip_norm;
-  // Multiplies the loss's gradient in backward and is divided out in the step.
-  double loss_scale = 1;
-  // On cuda: record micro-steps and steps once and replay them. The same bits either way.
-  Graphs graphs = Graphs::on;
-};
 
 // What one optimizer step did.
 struct StepReport {
@@ -36,8 +20,12 @@ struct StepReport {
   int64_t micro_batches = 0;  // in this window
   int64_t samples = 0;        // in this window: N_actual
   double loss = 0;            // mean over those samples
-  double grad_norm = 0;       // of the mean gradient, before clipping
+  double grad_norm = 0;       // of the mean gradient, before clipping; NaN if never whole
   double lr = 0;
+  double noise_scale = std::numeric_limits<double>::quiet_NaN();  // in samples; NaN while unknown
+  double loss_scale = 1;  // that the window was computed with
+  bool overflow = false;  // the gradient was not finite, in the window or in what it dropped
+  int64_t dropped_samples = 0;
   bool skipped = false;  // a non-finite gradient or loss: nothing was changed
 };
 
@@ -63,10 +51,16 @@ struct StepReport {
 // refuse gradients, all step together, and the clipping norm is over all of them.
 class Window {
  public:
-  // Throws Error for options out of range or no optimizer.
+  // Throws Error for options out of range, no optimizer, and what the strategy does not go with:
+  // separate and fused need gradients in an arena, the others on demand and no clipping; moments
+  // needs Adam.
   Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOptions options);
   Window(Optimizer& optimizer, Schedule schedule, WindowOptions options)
       : Window(std::vector{&optimizer}, std::move(schedule), options) {}
+
+  // Says that this window is to have fewer samples than N. Strategy moments must know before the
+  // first micro-batch, because what it has folded cannot be rescaled; the others need not.
+  void expect(int64_t samples);
 
   // Adds the gradient of one micro-batch. `loss` is the mean over its `samples`. Throws Error when
   // the window would exceed N. If anything throws in here (out of memory, bad input), call
@@ -85,13 +79,37 @@ class Window {
 
   // The same without waiting for the device, unless it is max_windows_in_flight behind.
   void enqueue_step();
-  // What enqueued steps did, oldest first, as far as it is known; with Wait::yes all of it.
   enum class Wait { no, yes };
+  // What enqueued steps did, oldest first, as far as it is known; with Wait::yes all of it.
   std::vector<StepReport> reports(Wait wait = Wait::no);
 
   // Forgets this window: gradients fresh, module buffers (BatchNorm statistics) as the last step
-  // left them; weights, moments and counters were never touched.
+  // left them; weights, moments and counters were never touched. Throws Error if the strategy has
+  // touched them: with moments after the first micro-batch, with step_in_backward ever after the
+  // start of its backward.
   void abandon();
+
+  // All that is carried into the next window, beside the parameters and module buffers: steps
+  // taken, schedule and the optimizers' state ("optimizer.m"; of several "optimizer.0.m").
+  // Throws Error within a window, or while the outcome of a step is not taken by reports().
+  StateDict state_dict();
+  // To be called after that, parameters or module buffers have been overwritten.
+  void restored();
+
+  // The gradients by which the last step was taken, parameter by parameter: `scale * sum`. Those of
+  // a step that was skipped are as they came. Waits for the device. To be called between that step
+  // and the next window, whose backward writes over them. Throws Error for a strategy that drops
+  // gradients.
+  struct Gradient {
+    std::string name;
+    Tensor sum;
+    double scale;
+  };
+  std::vector<Gradient> last_gradients() const;
+
+  // Weights and their averages change places: twice, around an evaluation or saving of the
+  // averages. Throws Error without an ema_decay, or before the first step.
+  void exchange_averages();
 
   int64_t micro_batches() const { return micro_batches_; }
   int64_t samples() const { return samples_; }
@@ -103,30 +121,54 @@ class Window {
  private:
   struct Member {
     Optimizer* optimizer;
-    Tensor sum;                 // separate: the accumulator; fused: undefined, gradients() is it
+    Tensor sum;                 // separate: the accumulator
+    Tensor average;             // of the weights, if wanted
     Tensor buffers_before;      // module buffers at the start of the window
-    std::vector<char> claimed;  // separate: parameters that any micro-batch reached
-    const Tensor& accumulator() const {
-      return sum.defined() ? sum : optimizer->parameters().gradients();
+    Tensor buffers_kept;        // drop_micro_batch: as the last kept micro-batch left them
+    std::vector<char> claimed;  // not fused: parameters that any micro-batch reached
+
+    const Parameters& parameters() const { return optimizer->parameters(); }
+    size_t number(const Parameters::Entry& entry) const {
+      return static_cast<size_t>(&entry - parameters().entries().data());
     }
+  };
+  // A parameter, by its variable.
+  struct Owner {
+    Member* member;
+    size_t entry;
   };
 
   // Recorded work is the same if it starts from the same: the number of samples, whether it
-  // writes or adds, and what its caller says.
+  // writes or adds, the size of the window if gradients are shares of it, and what its caller says.
   struct MicroStep {
     int64_t variant, samples;
     bool writes;
+    int64_t window_size;
     auto operator<=>(const MicroStep&) const = default;
   };
   // For each parameter of each member, whether it has a gradient.
   using Claims = std::vector<char>;
 
+  void check_members() const;
+  const Tensor& accumulator(const Member& member) const {
+    return member.sum.defined() ? member.sum : member.parameters().gradients();
+  }
+  bool has_gradient(const Member& member, const Parameters::Entry& entry) const;
   void count(int64_t samples);
+  bool sum_squares();
+  // The loss's gradient: loss scale * share.
+  Tensor seed(const Tensor& loss, double share) const;
   void accumulate_separately(Member& member, double share);
-  std::vector<Parameters::Range> claimed_ranges(const Member& member) const;
+  void judge(const Tensor& loss, int64_t samples);
+  // moments, step_in_backward
+  GradHook dropping_hook();
+  void begin_steps();
+  std::vector<Parameters::Range> stepped_ranges(const Member& member) const;
   Claims claims() const;
   void set_claims(const Claims& claims);
+  void plan(int64_t samples);
   void run_step();
+  void step_range(Member& member, Parameters::Range range);
   void take_report();
   void remember_buffers();
   void start_next();
@@ -140,10 +182,14 @@ class Window {
   Replays<MicroStep> micro_steps_;
   Replays<Claims> whole_steps_;
   std::map<MicroStep, Claims> claims_after_;
+  std::unordered_map<const Variable*, Owner> owners_;  // moments, step_in_backward
   Readback outcomes_;
   std::deque<StepReport> in_flight_;  // what the host knows of them
   std::vector<StepReport> reports_;
-  int64_t micro_batches_ = 0, samples_ = 0, taken_ = 0;
+  int64_t micro_batches_ = 0, samples_ = 0, first_samples_ = 0, taken_ = 0;
+  int64_t expected_samples_ = 0;  // of this window
+  bool planned_ = false;          // this window's step
+  bool touched_ = false;          // weights, moments or step counts, in this window
 };
 
 }  // namespace accrue

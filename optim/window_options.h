@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+
+#include "core/parameters.h"
+#include "core/replay.h"
+#include "optim/loss_scale.h"
+
+namespace accrue {
+
+// How the gradients of a window's micro-batches come together.
+enum class Strategy {
+  fused,     // backward kernels write dst = value + beta * dst into the accumulator (the default)
+  separate,  // a second gradient buffer, then the explicit kernel sum += n_i/N * g: what is
+             // written by hand everywhere, and this library's own baseline
+  moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
+             // complete: another optimizer (AdamA, kernels/optimizer_step.h)
+  step_in_backward  // for windows of one micro-batch: each parameter is stepped and its gradient
+                    // dropped as soon as its last op is done
+};
+// The last two need no memory for all gradients at once. They never have the whole gradient
+// either: its norm is unknown, and a window is skipped for a non-finite loss only.
+constexpr bool drops_gradients(Strategy strategy) {
+  return strategy == Strategy::moments || strategy == Strategy::step_in_backward;
+}
+// What the strategy wants of Parameters.
+constexpr GradientStorage gradient_storage(Strategy strategy) {
+  return drops_gradients(strategy) ? GradientStorage::on_demand : GradientStorage::arena;
+}
+
+enum class NoiseScale { off, estimate };
+
+// What becomes of a gradient that is not finite.
+enum class OnOverflow {
+  skip_window,      // the window is skipped whole
+  drop_micro_batch  // the micro-batch that it came of is left out, and the window is a mean over
+                    // the others. Judging each one takes Strategy::separate: a gradient buffer
+                    // more, and two more passes over it a micro-batch
+};
+
+struct WindowOptions {
+  int64_t effective_batch_size = 1;  // N
+  Strategy strategy = Strategy::fused;
+  // Largest global L2 norm of the window's gradient; the whole window is scaled down to it.
+  std::optional<double> clip_norm{};
+  LossScale loss_scale{};
+  OnOverflow on_overflow = OnOverflow::skip_window;
+  // Keeps the moving average of the weights over the optimizer steps (kernels/average_weights.h),
+  // as many bytes as the weights.
+  std::optional<double> ema_decay{};
+  // Estimates the gradient noise scale (kernels/window_state.h): one more pass over the gradient a
+  // window. For windows of several micro-batches and strategies that keep gradients.
+  NoiseScale noise_scale = NoiseScale::off;
+  // On cuda: record micro-steps and steps once and replay them. The same bits either way.
+  Graphs graphs = Graphs::on;
+};
+
+// Throws Error for what is out of range, and for what the strategy does not go with.
+void check_options(const WindowOptions& options);
+
+}  // namespace accrue
