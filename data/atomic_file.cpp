@@ -68,14 +68,17 @@ void AtomicFile::commit() {
   if (::close(std::exchange(descriptor_, -1)) != 0) fail_at("closing");
   if (std::rename(temporary_.c_str(), destination_.c_str()) != 0) fail_at("renaming");
   temporary_.clear();
+  sync_directory(directory_of(destination_));
+}
 
-  const int directory = ::open(directory_of(destination_).c_str(), O_RDONLY | O_DIRECTORY);
+void sync_directory(const fs::path& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // EINVAL: this file system cannot and need not.
-  const bool synced = directory >= 0 && (::fsync(directory) == 0 || errno == EINVAL);
+  const bool synced = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);
   const int error = errno;
-  if (directory >= 0) ::close(directory);
-  check(synced, "'{}' is written, but fsync of its directory failed: {}", destination_.string(),
-        std::strerror(error));
+  if (descriptor >= 0) ::close(descriptor);
+  check(synced, "what was written to '{}' is complete, but fsync of the directory failed: {}",
+        directory.string(), std::strerror(error));
 }
 
 void write_text_atomically(const fs::path& path, std::string_view text) {

@@ -31,6 +31,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// fsync of a directory: the names in it are durable. Throws Error.
+void sync_directory(const std::filesystem::path& directory);
+
 // A whole text file at once, as AtomicFile does it.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 

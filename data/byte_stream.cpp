@@ -51,6 +51,11 @@ size_t InputFile::read(std::span<std::byte> out) {
   return done;
 }
 
+void InputFile::skip(uint64_t bytes) {
+  check(::lseek(descriptor_, static_cast<off_t>(bytes), SEEK_CUR) >= 0, "cannot read '{}': {}",
+        path_.string(), std::strerror(errno));
+}
+
 struct ByteStream::Inflater {
   z_stream z{};
   uint64_t consumed = 0;  // compressed bytes

@@ -24,6 +24,8 @@ class InputFile {
   // Fills `out` with the next bytes; fewer only at the end of the file. Throws Error on a failing
   // disk. Returns how many.
   size_t read(std::span<std::byte> out);
+  // Goes on that many bytes later.
+  void skip(uint64_t bytes);
 
  private:
   std::filesystem::path path_;

@@ -10,6 +10,7 @@
 
 #include "data/digits.h"
 #include "data/idx.h"
+#include "data/shapes.h"
 
 namespace accrue {
 namespace {
@@ -86,24 +87,26 @@ Datasets load_both(const fs::path& directory, const std::string& name) {
 
 Dataset load_mnist(const fs::path& directory, Split split) {
   constexpr int64_t classes = 10;
+  const MemoryScope scope(split == Split::train ? "training data" : "test data");
   const std::string stem = prefix(split);
   const fs::path images_path = require_file(directory, stem + "-images", "idx3-ubyte");
   const fs::path labels_path = require_file(directory, stem + "-labels", "idx1-ubyte");
   Dataset dataset{directory.string(), directory.string(), read_idx_images(images_path),
                   read_idx_labels(labels_path, classes), classes};
-  check(dataset.images.size(0) == dataset.size(),
+  check(dataset.is_complete(),
         "'{}' has {} images but '{}' has {} labels; they belong to different data sets",
-        images_path.string(), dataset.images.size(0), labels_path.string(), dataset.size());
+        images_path.string(), dataset.size(), labels_path.string(), dataset.labels.size(0));
   return dataset;
 }
 
 Datasets find_dataset(const std::string& name, const fs::path& data_dir) {
   if (name == "digits") return {make_digits(Split::train), make_digits(Split::test)};
+  if (name == "shapes") return {make_shapes(Split::train), make_shapes(Split::test)};
   if (name != "mnist" && name != "fashion") {
     std::error_code ignored;
     check(fs::is_directory(name, ignored),
-          "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, or a "
-          "directory with files in MNIST's format",
+          "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, or "
+          "a directory with files in MNIST's format",
           name);
     return load_both(name, name);
   }
@@ -121,9 +124,22 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir) {
 Dataset Dataset::to(Device device) const {
   Dataset copy = *this;
   if (device == images.device()) return copy;
-  copy.images = images.to(device);
-  copy.labels = labels.to(device);
+  for (Tensor* part : {&copy.images, &copy.labels, &copy.masks})
+    if (part->defined()) *part = part->to(device);
   return copy;
+}
+
+bool Dataset::is_complete() const {
+  const Shape& shape = images.shape();
+  if (shape.rank() != 4 || labels.defined() == masks.defined()) return false;
+  return labels.defined() ? labels.shape() == Shape{size()} : masks.shape() == shape.with(1, 1);
+}
+
+size_t Dataset::bytes() const {
+  size_t sum = 0;
+  for (const Tensor* part : {&images, &labels, &masks})
+    if (part->defined()) sum += part->bytes();
+  return sum;
 }
 
 }  // namespace accrue

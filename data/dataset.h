@@ -3,25 +3,37 @@
 #include <filesystem>
 #include <string>
 
-#include "core/tensor.h"
+#include "kernels/gather_samples.h"
 
 namespace accrue {
 
 enum class Split { train, test };
 
-// Images with one label each, as bytes: they become floats a micro-batch at a time.
+// Images, and of each its class or the mask of what is to be found in it, as bytes: they become
+// floats a micro-batch at a time.
 struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
   Tensor images;       // u8 [N, C, H, W], Category::data
-  Tensor labels;       // i32 [N], each in [0, classes), Category::data
+  Tensor labels;       // i32 [N], each in [0, classes), Category::data; undefined beside masks
   int64_t classes = 0;
+  Tensor masks{};  // u8 [N, 1, H, W], 0 or 255, Category::data; undefined beside labels
 
-  int64_t size() const { return labels.size(0); }
+  int64_t size() const { return images.size(0); }
+  // Whether there are labels or masks, and as many as images.
+  bool is_complete() const;
+  SampleViews views() const { return {view_of(images), view_of(labels), view_of(masks)}; }
   // The same data set on another device (Category::data); itself if it is there. On a meta device
   // the ledger is charged the same, and nothing is stored.
   Dataset to(Device device) const;
-  size_t bytes() const { return images.bytes() + labels.bytes(); }
+  size_t bytes() const;
+};
+
+// How much of a built-in data set is made, and from which seed.
+struct BuiltInOptions {
+  int64_t train_size = 10'000;
+  int64_t test_size = 2'000;
+  uint64_t seed = 1;
 };
 
 struct Datasets {
@@ -29,7 +41,7 @@ struct Datasets {
 };
 
 // Finds and reads a data set by its name, or from a directory:
-//   digits: generated (data/digits.h);
+//   digits, shapes: generated (data/digits.h, data/shapes.h);
 //   mnist, fashion: from the first of data_dir/NAME, data_dir itself (both unless data_dir is
 //   empty),
 //     data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or torchvision's

@@ -6,36 +6,56 @@
 #include "kernels/gather_samples.h"
 
 namespace accrue {
+namespace {
+
+// The first n rows of x.
+void enqueue_copy(const Tensor& x, const void* pinned, int64_t n) {
+  cuda::enqueue_copy_to_device(x.view().data, pinned, x.slice(0, n).bytes());
+}
+
+// x[k, :] = all[picked[k], :] for k < n, by way of pinned memory; nothing if there is no x.
+template <class T>
+void stage_rows(const Tensor& x, T* pinned, const Tensor& all, const int32_t* picked, int64_t n) {
+  if (!x.defined()) return;
+  const T* source = all.span<T>().data();
+  const int64_t size = x.numel() / x.size(0);
+  for (int64_t k = 0; k < n; ++k) std::copy_n(source + picked[k] * size, size, pinned + k * size);
+  enqueue_copy(x, pinned, n);
+}
+
+}  // namespace
 
 DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device)
-    : dataset_(dataset),
-      device_(device),
-      pixels_(dataset.images.numel() / std::max<int64_t>(1, dataset.size())),
-      order_(static_cast<size_t>(dataset.size())) {
+    : dataset_(dataset), device_(device), order_(static_cast<size_t>(dataset.size())) {
+  const MemoryScope scope("micro-batch");
   const auto make = [&](const Shape& shape, DType type) {
     return Tensor::empty(shape, type, device, Category::data);
   };
-  const Shape images = dataset.images.shape().with(0, capacity);
-  slot_ = {make(images, dtype), make({capacity}, DType::i32)};
+  slot_ = empty_samples(dataset, capacity, dtype, device);
   samples_ = make({capacity}, DType::i32);
   if (resident()) {
+    const MemoryScope scope_of_order("order of the epoch");
     order_there_ = make({dataset.size()}, DType::i32);
     return;
   }
-  staged_images_ = make(images, DType::u8);
+  staged_images_ = make(slot_.images.shape(), DType::u8);
+  if (slot_.masks.defined()) staged_masks_ = make(slot_.masks.shape(), DType::u8);
   std::vector<int32_t> counting(static_cast<size_t>(capacity));
   std::iota(counting.begin(), counting.end(), 0);
   identity_ = Tensor::from(counting, {capacity}, device);
   if (is_meta(device)) return;
-  // Labels and samples first: they need more alignment than bytes do.
+  // Samples and labels first: they need more alignment than bytes do.
+  const auto bytes_of = [](const Tensor& x) { return x.defined() ? x.bytes() : 0; };
   for (Staging& s : staging_) {
-    const auto n = static_cast<size_t>(capacity);
-    s.block = std::make_unique<cuda::PinnedBlock>(2 * n * sizeof(int32_t) + staged_images_.bytes(),
-                                                  Category::data);
+    s.block =
+        std::make_unique<cuda::PinnedBlock>(samples_.bytes() + bytes_of(slot_.labels) +
+                                                staged_images_.bytes() + bytes_of(staged_masks_),
+                                            Category::data);
     s.copied = std::make_unique<cuda::Event>();
-    s.labels = reinterpret_cast<int32_t*>(s.block->data());
-    s.samples = s.labels + n;
-    s.images = reinterpret_cast<uint8_t*>(s.samples + n);
+    s.samples = reinterpret_cast<int32_t*>(s.block->data());
+    s.labels = s.samples + samples_.numel();
+    s.images = reinterpret_cast<uint8_t*>(s.labels) + bytes_of(slot_.labels);
+    s.masks = s.images + staged_images_.bytes();
   }
 }
 
@@ -47,18 +67,19 @@ void DeviceFeed::start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle) {
 
 void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   const int64_t n = end - begin;
-  out.images = slot_.images.slice(0, n);
-  out.labels = slot_.labels.slice(0, n);
+  static_cast<Samples&>(out) = slot_.slice(0, n);
   out.samples = samples_.slice(0, n);
   if (is_meta(device_)) return;
   if (resident()) {
-    gather_samples(out.images.view(), out.labels.view(), out.samples.view(), dataset_.images.view(),
-                   dataset_.labels.view(), order_there_.slice(begin, end).view());
+    gather_samples(out.views(), out.samples.view(), dataset_.views(),
+                   order_there_.slice(begin, end).view());
     return;
   }
   stage(begin, end);
-  gather_samples(out.images.view(), out.labels.view(), View{}, staged_images_.slice(0, n).view(),
-                 out.labels.view(), identity_.slice(0, n).view());
+  // The labels have come as they are.
+  const Samples staged = Samples{staged_images_, {}, staged_masks_}.slice(0, n);
+  gather_samples({out.images.view(), {}, view_of(out.masks)}, View{}, staged.views(),
+                 identity_.slice(0, n).view());
 }
 
 // What the last but one micro-batch left in the pinned block has been copied by now, or is waited
@@ -66,20 +87,13 @@ void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
 void DeviceFeed::stage(int64_t begin, int64_t end) {
   Staging& s = staging_[turn_++ % staging_.size()];
   if (turn_ > staging_.size()) s.copied->wait();
-  const uint8_t* images = dataset_.images.span<uint8_t>().data();
-  const int32_t* labels = dataset_.labels.span<int32_t>().data();
-  for (int64_t k = 0; k < end - begin; ++k) {
-    const int32_t sample = s.samples[k] = order_[static_cast<size_t>(begin + k)];
-    s.labels[k] = labels[sample];
-    std::copy_n(images + sample * pixels_, pixels_, s.images + k * pixels_);
-  }
-  const auto n = static_cast<size_t>(end - begin);
-  const auto send = [](const Tensor& to, const void* from, size_t bytes) {
-    cuda::enqueue_copy_to_device(to.view().data, from, bytes);
-  };
-  send(staged_images_, s.images, n * static_cast<size_t>(pixels_));
-  send(slot_.labels, s.labels, n * sizeof(int32_t));
-  send(samples_, s.samples, n * sizeof(int32_t));
+  const int32_t* picked = order_.data() + begin;
+  const int64_t n = end - begin;
+  std::copy_n(picked, n, s.samples);
+  enqueue_copy(samples_, s.samples, n);
+  stage_rows(slot_.labels, s.labels, dataset_.labels, picked, n);
+  stage_rows(staged_images_, s.images, dataset_.images, picked, n);
+  stage_rows(staged_masks_, s.masks, dataset_.masks, picked, n);
   s.copied->record();
 }
 

@@ -32,19 +32,18 @@ class DeviceFeed {
   struct Staging {
     std::unique_ptr<cuda::PinnedBlock> block;
     std::unique_ptr<cuda::Event> copied;
-    uint8_t* images = nullptr;
-    int32_t *labels = nullptr, *samples = nullptr;
+    int32_t *samples = nullptr, *labels = nullptr;
+    uint8_t *images = nullptr, *masks = nullptr;
   };
 
   const Dataset dataset_;
   const Device device_;
-  const int64_t pixels_;
   std::vector<int32_t> order_;
-  Samples slot_;        // floating images, and labels
+  Samples slot_;
   Tensor samples_;      // i32 [capacity]
   Tensor order_there_;  // i32 [N], if the data set is resident
   // If it is not: the bytes of one micro-batch, and 0, 1, 2, ... as their index.
-  Tensor staged_images_, identity_;
+  Tensor staged_images_, staged_masks_, identity_;
   std::array<Staging, 2> staging_;
   size_t turn_ = 0;
 };

@@ -3,24 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 #include <vector>
 
-#include "core/random.h"
-
-// Bits equal on every machine: geometry in double, whose last bit (sin and cos differ between
-// libraries) disappears in the rounding to float; pixels in float with exactly rounded operations
-// only; noise in integers; and no fused multiply-add (see CMakeLists.txt).
+#include "data/drawing.h"
 
 namespace accrue {
 namespace {
 
-constexpr int side = 28;
-constexpr double pi = std::numbers::pi;
-
-struct Point {
-  double x, y;
-};
 using Stroke = std::vector<Point>;
 
 // Glyphs live in the square [-1, 1]^2, y downwards.
@@ -86,11 +75,6 @@ const std::array<std::vector<Glyph>, 10>& alphabet() {
        {arc({0, -0.45}, 0.5, 0.48, 0, 360), line({0.5, -0.45}, {0.4, 0.95})}},
   }};
   return glyphs;
-}
-
-// Draws in [low, high); in double, unlike RandomStream's own.
-double between(RandomStream& random, double low, double high) {
-  return low + (high - low) * (random.next() * 0x1p-32);
 }
 
 // From glyph coordinates to pixels.
@@ -169,10 +153,7 @@ void draw_distractors(Canvas& canvas, RandomStream& random) {
 void expose(std::span<uint8_t> pixels, const Canvas& canvas, RandomStream& random) {
   const int strength = static_cast<int>(random.below(48));
   for (int i = 0; i < side * side; ++i) {
-    const uint32_t word = random.next();
-    const int noise = (static_cast<int>(word & 0xff) - static_cast<int>(word >> 8 & 0xff));
-    const int value = static_cast<int>(canvas[i] * 255.0f + 0.5f) + noise * strength / 256;
-    pixels[i] = static_cast<uint8_t>(std::clamp(value, 0, 255));
+    pixels[i] = noisy(static_cast<int>(canvas[i] * 255.0f + 0.5f), strength, random);
   }
 }
 
@@ -192,9 +173,10 @@ int32_t draw_sample(std::span<uint8_t> pixels, RandomStream random) {
 
 }  // namespace
 
-Dataset make_digits(Split split, const DigitsOptions& options) {
+Dataset make_digits(Split split, const BuiltInOptions& options) {
   const int64_t N = split == Split::train ? options.train_size : options.test_size;
   check(N >= 1, "a split of the built-in digits needs at least 1 sample, got {}", N);
+  const MemoryScope scope(split == Split::train ? "training data" : "test data");
   Dataset dataset{"digits", "built in", {}, {}, 10};
   dataset.images = Tensor::empty({N, 1, side, side}, DType::u8, Device::cpu, Category::data);
   dataset.labels = Tensor::empty({N}, DType::i32, Device::cpu, Category::data);

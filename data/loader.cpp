@@ -2,26 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
-#include <utility>
-
-#include "core/random.h"
-#include "kernels/gather_samples.h"
 
 namespace accrue {
 namespace {
 
 // Samples that are worth waking a thread for.
 constexpr int64_t group_samples = 32;
-// Keeps the shuffle's random numbers apart from every other use of the seed.
-constexpr uint64_t order_stream = uint64_t{0x6f72} << 48;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
-  return {Tensor::empty(dataset.images.shape().with(0, n), dtype, device, Category::data),
-          Tensor::empty({n}, DType::i32, device, Category::data)};
-}
 
 int64_t group_size(const LoaderOptions& options) {
   if (options.prefetch == Prefetch::off) return 1;
@@ -29,9 +17,10 @@ int64_t group_size(const LoaderOptions& options) {
 }
 
 LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
-  check(dataset.images.shape().rank() == 4 && dataset.images.size(0) == dataset.size(),
-        "data set '{}': expected images [N, C, H, W] and labels [N], got {} and {}", dataset.name,
-        dataset.images.shape(), dataset.labels.shape());
+  check(dataset.is_complete(),
+        "data set '{}': expected images [N, C, H, W] with labels [N] or masks [N, 1, H, W], got "
+        "{}, {} and {}",
+        dataset.name, dataset.images.shape(), dataset.labels.shape(), dataset.masks.shape());
   const Device at = dataset.images.device();
   const bool reachable = at == options.device || at == Device::cpu ||
                          (at == Device::meta && options.device == Device::meta_cuda);
@@ -51,46 +40,6 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
 
 }  // namespace
 
-void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle) {
-  std::iota(order.begin(), order.end(), 0);
-  if (shuffle == Shuffle::off) return;
-  RandomStream random(seed, order_stream + static_cast<uint64_t>(epoch));
-  for (size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
-}
-
-void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples) {
-  const int64_t N = dataset.size();
-  const auto all_labels = dataset.labels.span<int32_t>();
-  check(samples.size() <= static_cast<size_t>(out.labels.size(0)) &&
-            out.images.size(0) == out.labels.size(0),
-        "{} samples do not fit images {} and labels {}", samples.size(), out.images.shape(),
-        out.labels.shape());
-  for (const int32_t i : samples) {
-    check(0 <= i && i < N, "sample {} is not in data set '{}' of {} samples", i, dataset.name, N);
-    check(0 <= all_labels[i] && all_labels[i] < dataset.classes,
-          "data set '{}': sample {} has label {}, expected 0 to {}", dataset.name, i, all_labels[i],
-          dataset.classes - 1);
-  }
-  const auto n = static_cast<int64_t>(samples.size());
-  const View index{const_cast<int32_t*>(samples.data()), {n}, DType::i32, Device::cpu};
-  gather_samples(out.images.slice(0, n).view(), out.labels.slice(0, n).view(), View{},
-                 dataset.images.view(), dataset.labels.view(), index);
-}
-
-Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) {
-  check(0 <= begin && begin <= end && end <= dataset.size(),
-        "samples [{}, {}) are not within the {} of data set '{}'", begin, end, dataset.size(),
-        dataset.name);
-  const Device device = dataset.images.device();
-  Samples out = empty_samples(dataset, end - begin, dtype, device);
-  if (is_meta(device)) return out;
-  std::vector<int32_t> samples(static_cast<size_t>(end - begin));
-  std::iota(samples.begin(), samples.end(), static_cast<int32_t>(begin));
-  gather(out, dataset, samples);
-  return out;
-}
-
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(dataset), options_(checked(options, dataset)), group_size_(group_size(options_)) {
   if (plans_for_cuda(options_.device)) {
@@ -98,6 +47,7 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
                                          options_.device);
     return;
   }
+  const MemoryScope scope("order of the epoch");
   order_ = Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data);
   const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
   slots_.resize(options.prefetch == Prefetch::on ? 2 : 1);
@@ -226,8 +176,7 @@ const MicroBatch* Loader::next() {
     if (position_ % group_size_ == 0) wait_for_group(g);
     const int64_t base = group(g).begin;
     const Samples& slot = slots_[g % slots_.size()];
-    current_.images = slot.images.slice(range.begin - base, range.end - base);
-    current_.labels = slot.labels.slice(range.begin - base, range.end - base);
+    static_cast<Samples&>(current_) = slot.slice(range.begin - base, range.end - base);
     current_.samples = order_.slice(range.begin, range.end);
   }
   current_.window_size = whole.end - whole.begin;

@@ -13,12 +13,6 @@
 
 namespace accrue {
 
-// images[k] = dataset.images[samples[k]], labels[k] = dataset.labels[samples[k]], into tensors that
-// exist. Throws Error when a sample or its label is out of range.
-void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
-// Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
-Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
-
 // Whether a thread prepares what comes next. It needs a core of its own: beside a program that
 // computes on every core it takes more than it gives.
 enum class Prefetch { off, on };

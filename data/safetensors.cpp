@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/half.h"
 #include "data/atomic_file.h"
 #include "data/byte_stream.h"
+#include "data/strict_json.h"
 
 namespace accrue {
 namespace {
@@ -20,8 +21,12 @@ constexpr const char* metadata_key = "__metadata__";
 constexpr uint64_t max_header_bytes = 16 << 20;
 constexpr size_t length_bytes = 8;
 
-constexpr std::array<std::pair<DType, const char*>, 4> dtype_names{
-    {{DType::f32, "F32"}, {DType::f64, "F64"}, {DType::i32, "I32"}, {DType::u8, "U8"}}};
+constexpr std::array<std::pair<DType, const char*>, 6> dtype_names{{{DType::f32, "F32"},
+                                                                    {DType::f64, "F64"},
+                                                                    {DType::f16, "F16"},
+                                                                    {DType::bf16, "BF16"},
+                                                                    {DType::i32, "I32"},
+                                                                    {DType::u8, "U8"}}};
 
 const char* format_name(DType dtype) {
   return std::ranges::find(dtype_names, dtype, &std::pair<DType, const char*>::first)->second;
@@ -92,7 +97,8 @@ class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path) {}
 
-  NamedTensors read(Category category, Metadata* metadata);
+  NamedTensors read(Category category, Metadata* metadata, const Wanted& wanted);
+  void read_into(const NamedTensors& tensors);
 
  private:
   template <class... Args>
@@ -103,7 +109,12 @@ class Reader {
   }
 
   json read_header();
+  // The wanted tensors, in the order of their data.
+  std::vector<Entry> entries(const json& header, const Wanted& wanted) const;
+  void read_elements(const Entry& entry, const Tensor& to);
   Metadata read_metadata(const json& header) const;
+  // Its place among the data alone.
+  Entry place(const std::string& name, const json& value) const;
   Entry entry(const std::string& name, const json& value) const;
   DType dtype(const std::string& name, const json& value) const;
   Shape shape(const std::string& name, const json& value) const;
@@ -111,6 +122,7 @@ class Reader {
 
   InputFile file_;
   uint64_t data_bytes_ = 0;
+  uint64_t position_ = 0;  // in the data
 };
 
 json Reader::read_header() {
@@ -129,22 +141,11 @@ json Reader::read_header() {
           "the file shrank while it was read");
   require(text.starts_with('{'), "the header at offset {} does not start with '{{'", length_bytes);
 
-  // Checked while parsing, before a hostile header has become a large object.
-  std::vector<std::set<std::string>> keys(4);
-  const auto check_event = [&](int depth, json::parse_event_t event, json& value) {
-    require(depth <= 3, "the header is nested too deeply");
-    if (event == json::parse_event_t::object_start) keys[depth].clear();
-    if (event == json::parse_event_t::key)
-      require(keys[depth - 1].insert(value.get<std::string>()).second,
-              "'{}' stands twice in the header", value.get<std::string>());
-    return true;
-  };
   data_bytes_ = file_.size() - length_bytes - length;
   try {
-    return json::parse(text, check_event);
-  } catch (const json::exception& error) {
-    fail("'{}' is not a valid safetensors file: the header is not JSON: {}", file_.path().string(),
-         error.what());
+    return parse_strict_json(text, 3, "the header");
+  } catch (const Error& error) {
+    fail("'{}' is not a valid safetensors file: {}", file_.path().string(), error.what());
   }
 }
 
@@ -165,8 +166,8 @@ DType Reader::dtype(const std::string& name, const json& value) const {
   const std::string text = value.get<std::string>();
   for (const auto& [dtype, format] : dtype_names)
     if (text == format) return dtype;
-  fail("'{}': tensor '{}' has dtype {}; accrue reads F32, F64, I32 and U8", file_.path().string(),
-       name, text);
+  fail("'{}': tensor '{}' has dtype {}; accrue reads F32, F64, F16, BF16, I32 and U8",
+       file_.path().string(), name, text);
 }
 
 Shape Reader::shape(const std::string& name, const json& value) const {
@@ -188,7 +189,7 @@ Shape Reader::shape(const std::string& name, const json& value) const {
   return Shape(sizes);
 }
 
-Entry Reader::entry(const std::string& name, const json& value) const {
+Entry Reader::place(const std::string& name, const json& value) const {
   require(value.is_object() && value.size() == 3 && value.contains("dtype") &&
               value.contains("shape") && value.contains("data_offsets"),
           "tensor '{}': expected dtype, shape and data_offsets, found {:.80}", name, value.dump());
@@ -196,11 +197,17 @@ Entry Reader::entry(const std::string& name, const json& value) const {
   require(offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
               offsets[1].is_number_unsigned(),
           "tensor '{}': expected data_offsets [begin, end], found {:.80}", name, offsets.dump());
-  Entry e{name, dtype(name, value["dtype"]), shape(name, value["shape"]),
-          offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
+  const Entry e{name, DType::u8, {}, offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
   require(e.begin <= e.end && e.end <= data_bytes_,
           "tensor '{}': data_offsets [{}, {}] are not within the {} bytes of data (truncated?)",
           name, e.begin, e.end, data_bytes_);
+  return e;
+}
+
+Entry Reader::entry(const std::string& name, const json& value) const {
+  Entry e = place(name, value);
+  e.dtype = dtype(name, value["dtype"]);
+  e.shape = shape(name, value["shape"]);
   const uint64_t needed = static_cast<uint64_t>(e.shape.numel()) * size_of(e.dtype);
   require(e.end - e.begin == needed, "tensor '{}': {} {} takes {} bytes, but data_offsets give {}",
           name, format_name(e.dtype), e.shape, needed, e.end - e.begin);
@@ -220,29 +227,86 @@ void Reader::check_layout(const std::vector<Entry>& entries) const {
   require(end == data_bytes_, "the tensors end at byte {} of {} bytes of data", end, data_bytes_);
 }
 
-NamedTensors Reader::read(Category category, Metadata* metadata) {
+std::vector<Entry> Reader::entries(const json& header, const Wanted& wanted) const {
+  std::vector<Entry> result;
+  for (const auto& [name, value] : header.items())
+    if (name != metadata_key)
+      result.push_back(!wanted || wanted(name) ? entry(name, value) : place(name, value));
+  std::ranges::sort(result, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+  check_layout(result);
+  if (wanted) std::erase_if(result, [&](const Entry& e) { return !wanted(e.name); });
+  return result;
+}
+
+void Reader::read_elements(const Entry& entry, const Tensor& to) {
+  file_.skip(entry.begin - position_);
+  require(file_.read(bytes_of(to)) == to.bytes(), "the file shrank while it was read");
+  position_ = entry.end;
+}
+
+NamedTensors Reader::read(Category category, Metadata* metadata, const Wanted& wanted) {
   const json header = read_header();
   const Metadata texts = read_metadata(header);
   if (metadata) *metadata = texts;
   NamedTensors result;
-  std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items())
-    if (name != metadata_key) entries.push_back(entry(name, value));
-  std::ranges::sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
-  check_layout(entries);
-  for (const Entry& e : entries) {
+  for (const Entry& e : entries(header, wanted)) {
     Tensor tensor = Tensor::empty(e.shape, e.dtype, Device::cpu, category);
-    require(file_.read(bytes_of(tensor)) == tensor.bytes(), "the file shrank while it was read");
+    read_elements(e, tensor);
     result.emplace_back(e.name, std::move(tensor));
   }
   return result;
 }
 
+void Reader::read_into(const NamedTensors& tensors) {
+  const std::map<std::string, Tensor> to(tensors.begin(), tensors.end());
+  const std::vector<Entry> found = entries(read_header(), {});
+  std::string problems;
+  std::set<std::string> names;
+  for (const Entry& e : found) {
+    names.insert(e.name);
+    const auto it = to.find(e.name);
+    if (it == to.end()) problems += fmt::format("\n  {} {} is not wanted", e.name, e.shape);
+    else if (it->second.shape() != e.shape || it->second.dtype() != e.dtype)
+      problems += fmt::format("\n  {} is {} {}, expected {} {}", e.name, accrue::name(e.dtype),
+                              e.shape, accrue::name(it->second.dtype()), it->second.shape());
+  }
+  for (const auto& [name, tensor] : to)
+    if (!names.contains(name))
+      problems += fmt::format("\n  {} {} is missing", name, tensor.shape());
+  check(problems.empty(), "'{}' does not hold the expected tensors:{}", file_.path().string(),
+        problems);
+  for (const Entry& e : found) {
+    const Tensor& destination = to.at(e.name);
+    if (destination.device() == Device::cpu) {
+      read_elements(e, destination);
+    } else {
+      const Tensor staged = Tensor::empty(e.shape, e.dtype, Device::cpu, Category::data);
+      read_elements(e, staged);
+      destination.copy_from(staged);
+    }
+  }
+}
+
 }  // namespace
 
 NamedTensors read_safetensors(const std::filesystem::path& path, Category category,
-                              Metadata* metadata) {
-  return Reader(path).read(category, metadata);
+                              Metadata* metadata, const Wanted& wanted) {
+  return Reader(path).read(category, metadata, wanted);
+}
+
+void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors) {
+  Reader(path).read_into(tensors);
+}
+
+Tensor widened(const Tensor& tensor) {
+  if (tensor.dtype() != DType::f16 && tensor.dtype() != DType::bf16) return tensor;
+  const Tensor result = Tensor::empty(tensor.shape(), DType::f32, Device::cpu, Category::data);
+  const auto widen = [&]<class T>(const T* values) {
+    std::copy_n(values, tensor.numel(), result.span<float>().begin());
+  };
+  if (tensor.dtype() == DType::f16) widen(static_cast<const Half*>(tensor.view().data));
+  else widen(static_cast<const BFloat16*>(tensor.view().data));
+  return result;
 }
 
 }  // namespace accrue

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,7 +18,7 @@ using Metadata = std::map<std::string, std::string>;
 // little-endian 64-bit integer, the header in JSON,
 //   {"__metadata__": {name: text}, name: {"dtype": "F32", "shape": [..], "data_offsets": [b, e]}},
 // then the elements, little-endian and row-major; the offsets cover them without hole or overlap.
-// dtypes: F32, F64, I32, U8.
+// dtypes: F32, F64, F16, BF16, I32, U8.
 
 // Writes atomically (data/atomic_file.h). The elements start at a multiple of 8 and tensors of
 // wider elements come first, so that every tensor is aligned for its dtype. Throws Error for a
@@ -26,12 +27,23 @@ using Metadata = std::map<std::string, std::string>;
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const Metadata& metadata = {});
 
-// Reads a whole file into tensors on the CPU, in the order of their data. Nothing is allocated for
-// elements before the header is known to agree with the size of the file. Throws Error, naming the
-// file, what was expected and what was found, for anything that the format does not allow or that
-// accrue cannot hold (another dtype, more than five dimensions).
+// Which tensors of a file are wanted, by name; the others may be of any dtype.
+using Wanted = std::function<bool(const std::string& name)>;
+
+// Reads a file's tensors (all, or the wanted) to the CPU, in the order of their data. Nothing is
+// allocated for elements before the header is known to agree with the size of the file. Throws
+// Error, naming the file, what was expected and what was found, for anything that the format does
+// not allow or that accrue cannot hold (another dtype, more than five dimensions).
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
-                              Metadata* metadata = nullptr);
+                              Metadata* metadata = nullptr, const Wanted& wanted = {});
+
+// Reads the elements of exactly these tensors into them, on whichever device they are; for one on
+// the cpu without other memory. Throws Error as above, and with every difference named if names,
+// shapes or dtypes differ, before any element has changed.
+void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors);
+
+// f16 and bf16 as f32, exactly; other tensors as they are. On the cpu.
+Tensor widened(const Tensor& tensor);
 
 }  // namespace accrue

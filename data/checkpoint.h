@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+
+#include "data/safetensors.h"
+
+namespace accrue {
+
+// A checkpoint is a directory of three files:
+//   weights.safetensors  parameters and module buffers, which loads in PyTorch as it is
+//   state.safetensors    the other tensors that are carried from one window to the next
+//   checkpoint.json      what follows here, the version of this format, size and CRC-32 of the two
+//                        other files, and the CRC-32 of its own content without that number (as
+//                        compact JSON with sorted names)
+using Count = std::variant<int64_t, double>;
+struct CheckpointRecord {
+  std::map<std::string, Count> counters;  // any double, infinity and NaN included
+  Metadata decisive;  // what decides the result beyond rounding: text by the option's name
+  Metadata rounding;  // what decides how sums are rounded
+  Metadata origin;    // who wrote it, and how it was started: for people
+};
+
+inline constexpr const char* checkpoint_weights = "weights.safetensors";
+inline constexpr const char* checkpoint_state = "state.safetensors";
+inline constexpr const char* checkpoint_record = "checkpoint.json";
+
+// Writes the three files, each synchronised with the disk, into an existing directory. Tensors are
+// on the cpu. Throws Error as AtomicFile does.
+void write_checkpoint(const std::filesystem::path& directory, const CheckpointRecord& record,
+                      const NamedTensors& weights, const NamedTensors& state,
+                      const Metadata& state_texts);
+
+// Reads the record and checks the two other files against it. Throws Error for a file that is
+// missing, unreadable, of another size or content than was written, or of another format's version.
+CheckpointRecord read_checkpoint(const std::filesystem::path& directory);
+
+// Throws Error for a checkpoint.json that is not one, or was changed.
+CheckpointRecord read_checkpoint_record(const std::filesystem::path& file);
+
+}  // namespace accrue

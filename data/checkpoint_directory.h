@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "data/checkpoint.h"
+
+namespace accrue {
+
+// The checkpoints of one run: D/step-00000100 and so on, each a directory (data/checkpoint.h) that
+// appears complete and durable, or not at all. While this is alive no other process has D.
+class CheckpointDirectory {
+ public:
+  // Makes D where it is missing, and removes what writes that were killed have left in it. Throws
+  // Error where that cannot be done, and if another process has D.
+  explicit CheckpointDirectory(std::filesystem::path directory);
+  ~CheckpointDirectory();
+  CheckpointDirectory(const CheckpointDirectory&) = delete;
+  CheckpointDirectory& operator=(const CheckpointDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path at(int64_t step) const;
+  // Those that are there, whole or damaged, in rising order.
+  std::vector<int64_t> steps() const;
+
+  // Writes the files of a checkpoint by write(directory), beside their place; then moves them
+  // there, replacing a checkpoint of the same step, and makes that durable; then removes those of
+  // later steps (damaged ones, that resuming passed over) and all but the latest `keep`. Throws
+  // Error, with the earlier checkpoints as they were.
+  void add(int64_t step, int64_t keep,
+           const std::function<void(const std::filesystem::path& directory)>& write);
+
+  struct Found {
+    std::filesystem::path directory;
+    CheckpointRecord record;
+  };
+  // The latest whole checkpoint; none if there is none of any kind. For each damaged one that is
+  // passed over, on_damaged(reason) is called. Throws Error with the reasons if all are damaged.
+  std::optional<Found> latest(const std::function<void(const std::string&)>& on_damaged) const;
+
+ private:
+  std::filesystem::path temporary();
+  void remove(const std::filesystem::path& checkpoint);
+  void prune(int64_t newest, int64_t keep);
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  int temporaries_ = 0;
+};
+
+}  // namespace accrue

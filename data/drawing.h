@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numbers>
+
+#include "core/random.h"
+
+// What the generated data sets are drawn with. Bits equal on every machine: geometry in double,
+// whose last bit (sin and cos differ between libraries) disappears in the rounding to float; pixels
+// in float with exactly rounded operations only; noise in integers; and no fused multiply-add (see
+// CMakeLists.txt).
+
+namespace accrue {
+
+inline constexpr int side = 28;
+inline constexpr double pi = std::numbers::pi;
+
+struct Point {
+  double x, y;  // y downwards
+};
+
+// Draws in [low, high); in double, unlike RandomStream's own.
+inline double between(RandomStream& random, double low, double high) {
+  return low + (high - low) * (random.next() * 0x1p-32);
+}
+
+// A grey value with triangular noise of up to +-strength, as a byte.
+inline uint8_t noisy(int value, int strength, RandomStream& random) {
+  const uint32_t word = random.next();
+  const int noise = static_cast<int>(word & 0xff) - static_cast<int>(word >> 8 & 0xff);
+  return static_cast<uint8_t>(std::clamp(value + noise * strength / 256, 0, 255));
+}
+
+}  // namespace accrue

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/append_file.h"
+
+namespace accrue {
+
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4), and as TFRecord files hold it: rotated and offset,
+// so that a checksum of data with checksums in it still tells something.
+uint32_t crc32c(std::string_view bytes);
+uint32_t masked_crc32c(std::string_view bytes);
+
+// TensorFlow's record files (tensorflow/core/lib/io/record_writer.h): for each record
+//   uint64 length, uint32 masked_crc32c(length), length bytes, uint32 masked_crc32c(bytes)
+// with little-endian numbers.
+void append_record(AppendFile& file, std::string_view record);
+
+struct Records {
+  std::vector<std::string> whole;
+  // Bytes after the last whole record: of one that was cut off when its writer died.
+  size_t torn_bytes = 0;
+};
+// Throws Error, with the offset, for a record that does not fit its checksums.
+Records read_records(const std::filesystem::path& path);
+
+}  // namespace accrue
