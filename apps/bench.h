@@ -11,12 +11,17 @@ namespace accrue::app {
 // (measured in between, in the same run) that their arithmetic reaches.
 void bench_train(const TrainOptions& options, double seconds);
 
-// `accrue bench memory`: one fresh process per micro-batch size, and one without accumulation:
-// peak by category, peak resident memory, time per sample, difference of the resulting weights.
+// `accrue bench memory`: for each width and effective batch, one batch at once and every way to
+// divide it, in fresh processes: peak by category, growth of the resident memory, time per sample,
+// difference of the resulting weights, and in words what it costs and saves.
 struct BenchMemoryOptions {
-  std::vector<int64_t> micro_batches{8, 16, 32};
-  int64_t steps = 3;
-  std::string csv;
+  std::vector<double> widths;  // empty: the model's --width
+  std::vector<int64_t> effective_batches;
+  std::vector<int64_t> micro_batches;  // empty: of 8, 16 and 32 those that are less
+  std::vector<std::string> ways;       // empty: all that can run here
+  std::string python = "python3";
+  int64_t steps = 3, rounds = 3;
+  std::string csv, report;
 };
 void add_memory_bench_options(CLI::App& command, TrainOptions& options, BenchMemoryOptions& bench);
 void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench);

@@ -76,10 +76,10 @@ void add_kernels_bench_options(CLI::App& command, TrainOptions& options,
       ->transform(CLI::IsMember(model_names(), CLI::ignore_case))
       ->excludes(size);
   command.add_option("--micro-batch", bench.micro_batch, "Samples in the weight gradients")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command.add_option("--seconds", bench.seconds, "How long to measure")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   command.add_option("--json", options.json, "Write the figures")->type_name("FILE");
 }

@@ -1,84 +1,57 @@
+#include <omp.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "apps/bench.h"
-#include "apps/child.h"
-#include "apps/training.h"
+#include "apps/memory_row.h"
+#include "apps/memory_runs.h"
+#include "apps/report/page.h"
 #include "data/atomic_file.h"
-#include "data/safetensors.h"
 
 namespace accrue::app {
 namespace {
 
-// A folder for the children's files, removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "accrue-XXXXXX").string();
-    check(mkdtemp(pattern.data()) != nullptr, "cannot make a folder in {}",
-          std::filesystem::temp_directory_path().string());
-    path_ = pattern;
+std::vector<Way> chosen_ways(const TrainOptions& options, const BenchMemoryOptions& bench,
+                             const MemoryRuns& runs) {
+  const bool fp32 = options.precision == Precision::fp32;
+  std::vector<Way> ways;
+  for (const std::string& name : bench.ways) ways.push_back(find_way(name));
+  const bool has_pytorch = runs.pytorch_is_installed();
+  if (!ways.empty()) {
+    check(has_pytorch || std::ranges::none_of(ways, &Way::is_pytorch),
+          "--ways has pytorch, which {} does not have; name an interpreter that has it with "
+          "--python",
+          bench.python);
+    check(fp32 || std::ranges::none_of(ways, &Way::is_pytorch),
+          "--ways has pytorch, which is measured in fp32, and --precision {}: expected one of them",
+          name_in(precision_names(), options.precision));
+    return ways;
   }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  ways = all_ways();
+  std::erase_if(ways, [&](const Way& way) {
+    return (way.is_pytorch() && (!has_pytorch || !fp32)) ||
+           (way.name == "moments" && options.optimizer == OptimizerKind::sgd) ||
+           // Its loss scale is dynamic.
+           ((way.name == "moments" || way.name == "step-in-backward") &&
+            options.precision == Precision::fp16) ||
+           (!way.is_in_given_precision() && !fp32);
+  });
+  return ways;
+}
 
- private:
-  std::filesystem::path path_;
-};
-
-struct Row {
-  Batches batches;
-  Usage peak;
-  size_t peak_rss_bytes;
-  double us_per_sample;
-  double weight_difference;  // largest, against the run without accumulation
-};
-
-std::vector<std::string> train_arguments(const TrainOptions& o, int64_t micro_batch,
-                                         int64_t steps) {
-  std::vector<std::string> arguments{"train",
-                                     "--model",
-                                     name(o.model.kind),
-                                     "--data",
-                                     o.data,
-                                     "--dropout",
-                                     fmt::format("{}", o.model.dropout),
-                                     "--init-scheme",
-                                     name_in(init_scheme_names(), o.model.init),
-                                     "--optimizer",
-                                     name_in(optimizer_names(), o.optimizer),
-                                     "--lr",
-                                     fmt::format("{}", o.schedule.base),
-                                     "--strategy",
-                                     name_in(strategy_names(), o.strategy),
-                                     "--seed",
-                                     std::to_string(o.seed),
-                                     "--device",
-                                     name_in(device_names(), o.device),
-                                     "--cuda-graphs",
-                                     name_in(graphs_names(), o.cuda_graphs),
-                                     "--threads",
-                                     std::to_string(o.threads),
-                                     "--effective-batch",
-                                     std::to_string(o.effective_batch.value()),
-                                     "--micro-batch",
-                                     std::to_string(micro_batch),
-                                     "--steps",
-                                     std::to_string(steps),
-                                     "--epochs",
-                                     std::to_string(steps)};
-  if (!o.data_dir.empty()) arguments.insert(arguments.end(), {"--data-dir", o.data_dir});
-  if (!o.memory_limit.empty())
-    arguments.insert(arguments.end(), {"--memory-limit", o.memory_limit});
-  return arguments;
+MemoryRows rows_of(double width, int64_t effective, const std::vector<int64_t>& micro_batches,
+                   const std::vector<Way>& ways) {
+  const Batches whole{effective, effective};
+  MemoryRows rows{{width, whole, at_once()}};
+  for (const Way& way : ways)
+    if (way.split != Way::Split::always) rows.push_back({width, whole, way});
+  for (const int64_t micro_batch : micro_batches)
+    for (const Way& way : ways)
+      if (way.split != Way::Split::never && micro_batch < effective)
+        rows.push_back({width, {micro_batch, effective}, way});
+  return rows;
 }
 
 double largest_difference(const NamedTensors& a, const NamedTensors& b) {
@@ -91,116 +64,131 @@ double largest_difference(const NamedTensors& a, const NamedTensors& b) {
   return largest;
 }
 
-// Trains in a fresh process; the JSON lines give the ledger's peak and the time of each step.
-Row measure(const TrainOptions& options, int64_t micro_batch, int64_t steps,
-            const ScratchFolder& scratch, NamedTensors& weights) {
-  auto arguments = train_arguments(options, micro_batch, steps);
-  const std::string json = scratch.file("steps.json"), saved = scratch.file("weights.safetensors");
-  arguments.insert(arguments.end(), {"--json", json, "--save", saved});
-  const ChildResult child = run_self(arguments);
-  check(child.exit_status == 0, "micro-batch {}: the training process failed:\n{}", micro_batch,
-        child.output);
-
-  Row row{{micro_batch, *options.effective_batch}, {}, child.peak_rss_bytes, 0, 0};
-  std::vector<double> times;
-  std::ifstream lines(json);
-  for (std::string line; std::getline(lines, line);) {
-    const auto step = nlohmann::json::parse(line);
-    times.push_back(1e6 / step["samples_per_s"].get<double>());
-    for (Category c : all_categories)
-      row.peak[c] = step["peak_bytes"][std::string(name(c))].get<size_t>();
+// On a terminal, which of how many processes is under way.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total) {}
+  ~Progress() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
   }
-  // The first step pays for what later ones reuse.
-  if (times.size() > 1) times.erase(times.begin());
-  std::ranges::nth_element(times, times.begin() + static_cast<ptrdiff_t>(times.size() / 2));
-  row.us_per_sample = times[times.size() / 2];
-  weights = read_safetensors(saved);
-  return row;
+  void next(const MemoryRow& row) {
+    if (terminal_)
+      fmt::print(stderr, "\r\033[K[{}/{}] {} {}", ++done_, total_, row.way.name,
+                 row.batches.describe());
+  }
+
+ private:
+  size_t total_, done_ = 0;
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+// In each round every row runs once, so that a machine that slows down does so for all of them.
+void measure(std::vector<MemoryRows>& groups, int64_t rounds, const MemoryRuns& runs) {
+  size_t processes = 0;
+  for (const MemoryRows& rows : groups) processes += static_cast<size_t>(rounds) * rows.size();
+  Progress progress(processes);
+  for (MemoryRows& rows : groups) {
+    NamedTensors baseline;
+    for (int64_t round = 0; round < rounds; ++round)
+      for (MemoryRow& row : rows) {
+        progress.next(row);
+        runs.measure(row);
+        if (round > 0 || row.way.is_pytorch()) continue;
+        if (baseline.empty()) baseline = runs.weights();
+        row.weight_difference = largest_difference(runs.weights(), baseline);
+      }
+  }
 }
 
-nlohmann::ordered_json to_json(const Row& row) {
-  nlohmann::ordered_json json{{"micro_batch", row.batches.micro},
-                              {"accum", row.batches.accumulation_steps()}};
-  for (Category c : all_categories) json["peak_bytes"][std::string(name(c))] = row.peak[c];
-  json["peak_bytes"]["total"] = row.peak.total();
-  json["peak_rss_bytes"] = row.peak_rss_bytes;
-  json["us_per_sample"] = row.us_per_sample;
-  json["largest_weight_difference"] = row.weight_difference;
-  return json;
-}
-
-std::string to_csv(const std::vector<Row>& rows) {
-  std::string text = "micro_batch,accum";
-  for (Category c : all_categories) text += fmt::format(",{}_bytes", name(c));
-  text += ",total_bytes,peak_rss_bytes,us_per_sample,largest_weight_difference\n";
-  for (const Row& row : rows) {
-    text += fmt::format("{},{}", row.batches.micro, row.batches.accumulation_steps());
-    for (Category c : all_categories) text += fmt::format(",{}", row.peak[c]);
-    text += fmt::format(",{},{},{:.3f},{:.3g}\n", row.peak.total(), row.peak_rss_bytes,
-                        row.us_per_sample, row.weight_difference);
-  }
-  return text;
-}
-
-void print(const std::vector<Row>& rows) {
-  fmt::print("{:>7} {:>4}", "micro", "K");
-  for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print(" {:>11} {:>11} {:>10} {:>10}\n", "total", "RSS", "us/sample", "max |dw|");
-  for (const Row& row : rows) {
-    fmt::print("{:>7} {:>4}", row.batches.micro, row.batches.accumulation_steps());
-    for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(row.peak[c]));
-    fmt::print(" {:>11} {:>11} {:>10.1f} {:>10.2g}\n", format_bytes(row.peak.total()),
-               format_bytes(row.peak_rss_bytes), row.us_per_sample, row.weight_difference);
-  }
+void check_options(const BenchMemoryOptions& bench) {
+  const int64_t largest = std::ranges::max(bench.effective_batches);
+  for (const int64_t micro_batch : bench.micro_batches)
+    check(0 < micro_batch && micro_batch <= largest,
+          "--micro-batches has {}: expected 1 to the effective batch of {}", micro_batch, largest);
+  // A place that cannot be written to is an error now, not after the measurements.
+  if (bench.report.empty()) return;
+  require_chart_library();
+  AtomicFile{bench.report};
 }
 
 }  // namespace
 
 void add_memory_bench_options(CLI::App& command, TrainOptions& options, BenchMemoryOptions& bench) {
-  command.add_option("--effective-batch", options.effective_batch, "Samples per optimizer step")
-      ->required();
-  command.add_option("--micro-batches", bench.micro_batches, "Micro-batch sizes to compare")
+  command
+      .add_option("--effective-batch,--effective-batches", bench.effective_batches,
+                  "Samples per optimizer step, to compare")
       ->delimiter(',')
+      ->check(positive())
+      ->required();
+  command
+      .add_option("--micro-batches", bench.micro_batches,
+                  "Micro-batch sizes to compare (default: of 8, 16 and 32 those that are less)")
+      ->delimiter(',');
+  command.add_option("--widths", bench.widths, "Factors on the model's hidden sizes, to compare")
+      ->delimiter(',')
+      ->check(positive())
+      ->excludes("--width");
+  command
+      .add_option("--ways", bench.ways,
+                  "What to compare with one batch at once: fused, separate, recompute-sqrt, "
+                  "recompute-all, fused-bf16, fused-fp16, moments, step-in-backward, pytorch "
+                  "(default: all there are)")
+      ->delimiter(',');
+  command.add_option("--python", bench.python, "Interpreter that may have PyTorch")
       ->capture_default_str();
   command.add_option("--steps", bench.steps, "Optimizer steps of each run")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
-  add_strategy_option(command, options);
+  command.add_option("--rounds", bench.rounds, "Runs of each row, in turns; times are medians")
+      ->check(positive())
+      ->capture_default_str();
   add_optimizer_kind_option(command, options);
   command.add_option("--lr", options.schedule.base, "Learning rate")->capture_default_str();
   command.add_option("--csv", bench.csv, "Write the table")->type_name("FILE");
   command.add_option("--json", options.json, "Write the table")->type_name("FILE");
+  command.add_option("--report", bench.report, "Write charts and tables as one web page")
+      ->type_name("FILE.html");
 }
 
-void bench_memory(const TrainOptions& options, const BenchMemoryOptions& bench) {
-  const int64_t effective = options.effective_batch.value();
-  for (const int64_t micro_batch : bench.micro_batches)
-    check(0 < micro_batch && micro_batch <= effective,
-          "--micro-batches has {}: expected 1 to the effective batch of {}", micro_batch,
-          effective);
-  std::vector<int64_t> sizes = bench.micro_batches;
-  std::ranges::sort(sizes, std::greater());
-  if (sizes.empty() || sizes.front() != effective) sizes.insert(sizes.begin(), effective);
+void bench_memory(const TrainOptions& given, const BenchMemoryOptions& bench) {
+  check_options(bench);
+  TrainOptions options = given;
+  options.device = wanted_device(options) == Device::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
+  if (options.threads == 0) options.threads = omp_get_max_threads();
+  const MemoryRuns runs(options, bench.steps, bench.python);
+  const std::vector<Way> ways = chosen_ways(options, bench, runs);
+  std::vector<int64_t> micro_batches =
+      bench.micro_batches.empty() ? std::vector<int64_t>{8, 16, 32} : bench.micro_batches;
+  std::ranges::sort(micro_batches, std::greater());
 
-  const ScratchFolder scratch;
-  std::vector<Row> rows;
-  NamedTensors baseline, weights;
-  for (const int64_t micro_batch : sizes) {
-    rows.push_back(measure(options, micro_batch, bench.steps, scratch, weights));
-    if (baseline.empty()) baseline = weights;
-    rows.back().weight_difference = largest_difference(weights, baseline);
+  std::vector<MemoryRows> groups;
+  const auto widths = bench.widths.empty() ? std::vector{options.model.width} : bench.widths;
+  for (const double width : widths)
+    for (const int64_t effective : bench.effective_batches)
+      groups.push_back(rows_of(width, effective, micro_batches, ways));
+  measure(groups, bench.rounds, runs);
+
+  nlohmann::ordered_json result{{"model", name(options.model.kind)},
+                                {"data", options.data_name()},
+                                {"precision", name_in(precision_names(), options.precision)},
+                                {"optimizer", name_in(optimizer_names(), options.optimizer)},
+                                {"device", name_in(device_names(), options.device)},
+                                {"threads", options.threads},
+                                {"steps", bench.steps},
+                                {"rounds", bench.rounds}};
+  for (const MemoryRows& rows : groups) {
+    fmt::print("{} | {} | width {} | effective batch {} | {} optimizer steps, {} rounds\n",
+               name(options.model.kind), name_in(precision_names(), options.precision),
+               rows.front().width, rows.front().batches.effective, bench.steps, bench.rounds);
+    print(rows);
+    for (const MemoryRow& row : rows) result["rows"].push_back(to_json(row, rows));
   }
-  fmt::print(
-      "{} | effective batch {} | {} optimizer steps; the first row is without accumulation\n",
-      name(options.model.kind), effective, bench.steps);
-  print(rows);
-  if (!bench.csv.empty()) write_text_atomically(bench.csv, to_csv(rows));
-  if (!options.json.empty()) {
-    nlohmann::ordered_json result{{"model", name(options.model.kind)},
-                                  {"effective_batch", effective}};
-    for (const Row& row : rows) result["rows"].push_back(to_json(row));
-    write_text_atomically(options.json, result.dump(2) + "\n");
-  }
+  if (!bench.csv.empty()) write_text_atomically(bench.csv, to_csv(groups));
+  if (!options.json.empty()) write_text_atomically(options.json, result.dump(2) + "\n");
+  if (bench.report.empty()) return;
+  for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
+  write_text_atomically(bench.report, memory_page(std::move(result)));
+  fmt::print("wrote {}\n", bench.report);
 }
 
 }  // namespace accrue::app

@@ -1,11 +1,12 @@
 #include <omp.h>
 
-#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench.h"
 #include "apps/flops.h"
+#include "apps/median.h"
+#include "apps/memory_advice.h"
 #include "apps/training.h"
 #include "core/cuda.h"
 #include "data/atomic_file.h"
@@ -20,12 +21,6 @@ double seconds_of(auto&& work) {
   const auto start = Clock::now();
   work();
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 void wait_for(Device device) {
@@ -70,9 +65,10 @@ class GemmProbe {
 
 }  // namespace
 
-void bench_train(const TrainOptions& options, double seconds) {
-  const Device device = apply_machine_options(options);
-  const Datasets data = place_data(find_dataset(options.data, options.data_dir), device);
+void bench_train(const TrainOptions& asked, double seconds) {
+  const Device device = apply_machine_options(asked);
+  const Datasets data = place_data(load_data(asked), device);
+  const TrainOptions options = with_micro_batch_chosen(asked, data, device);
   const Batches batches = options.batches(data.train.size());
   Training training(options, batches, data.train, device);
   const GemmProbe probe(device);

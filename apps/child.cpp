@@ -1,6 +1,5 @@
 #include "apps/child.h"
 
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,10 +11,10 @@
 
 namespace accrue::app {
 
-ChildResult run_self(const std::vector<std::string>& arguments) {
+ChildResult run_program(const std::string& program, const std::vector<std::string>& arguments) {
   std::array<int, 2> output;
   check(pipe(output.data()) == 0, "cannot make a pipe: {}", std::strerror(errno));
-  std::vector<std::string> copies{"accrue"};
+  std::vector<std::string> copies{program};
   copies.insert(copies.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& argument : copies) argv.push_back(argument.data());
@@ -28,7 +27,7 @@ ChildResult run_self(const std::vector<std::string>& arguments) {
     dup2(output[1], STDERR_FILENO);
     close(output[0]);
     close(output[1]);
-    execv("/proc/self/exe", argv.data());
+    execvp(program.c_str(), argv.data());
     _exit(127);
   }
   close(output[1]);
@@ -42,12 +41,14 @@ ChildResult run_self(const std::vector<std::string>& arguments) {
   }
   close(output[0]);
   int status = 0;
-  rusage usage{};
-  while (wait4(pid, &status, 0, &usage) < 0)
+  while (waitpid(pid, &status, 0) < 0)
     check(errno == EINTR, "lost a child process: {}", std::strerror(errno));
   result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  result.peak_rss_bytes = static_cast<size_t>(usage.ru_maxrss) * 1024;
   return result;
+}
+
+ChildResult run_self(const std::vector<std::string>& arguments) {
+  return run_program("/proc/self/exe", arguments);
 }
 
 }  // namespace accrue::app

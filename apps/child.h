@@ -6,14 +6,14 @@
 namespace accrue::app {
 
 struct ChildResult {
-  int exit_status;        // -1 if a signal ended it
-  size_t peak_rss_bytes;  // of the child alone
-  std::string output;     // stdout and stderr
+  int exit_status;     // -1 if a signal ended it, 127 if it could not be started
+  std::string output;  // stdout and stderr
 };
 
-// Runs this program again with other arguments and waits: a fresh process, whose peak resident
-// memory says what the ledger cannot (libraries, stacks, allocator). Throws Error if it cannot be
-// started.
+// Runs a program, which is looked for as a shell does, and waits. Throws Error if no process can be
+// made.
+ChildResult run_program(const std::string& program, const std::vector<std::string>& arguments);
+// This program again with other arguments: a fresh process.
 ChildResult run_self(const std::vector<std::string>& arguments);
 
 }  // namespace accrue::app

@@ -1,7 +1,9 @@
 #include "apps/eval.h"
 
+#include "apps/score.h"
 #include "apps/training.h"
 #include "apps/weights.h"
+#include "data/atomic_file.h"
 
 namespace accrue::app {
 
@@ -10,15 +12,19 @@ void eval(const TrainOptions& options) {
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   check(options.micro_batch > 0, "--micro-batch is {}: expected 1 or more samples",
         options.micro_batch);
-  const Datasets data = place_data(find_dataset(options.data, options.data_dir), device);
+  const Datasets data = place_data(load_data(options), device);
   const auto model = make_model(options.model);
-  Parameters parameters = place(*model, DType::f32, device, options.seed);
+  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed);
   load_weights(options.init, parameters);
+  nlohmann::ordered_json json;
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
-    const Score score = evaluate(*model, *set, options.micro_batch, device);
-    fmt::print("{} accuracy {:.2f} % ({} of {}), loss {:.4f}\n", split, score.accuracy(),
-               score.correct, score.samples, score.loss);
+    const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
+      return evaluate(*model, *set, samples, parameters.compute_dtype(), device);
+    });
+    fmt::print("{} {}\n", split, score.describe());
+    json[split] = score.to_json();
   }
+  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
 }
 
 }  // namespace accrue::app

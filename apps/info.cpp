@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include "apps/averages.h"
 #include "apps/flops.h"
 #include "core/cuda.h"
 
@@ -15,10 +16,12 @@ void info(const TrainOptions& options) {
   fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.model.kind),
              parameters.count(), training_flops_per_sample(options.model) / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
-    fmt::print("  {:<14} {}\n", entry.name, entry.tensor.shape());
+    fmt::print("  {:<24} {}\n", entry.name, entry.tensor.shape());
   for (const auto& buffer : parameters.buffer_entries())
-    fmt::print("  {:<14} {} (buffer)\n", buffer.name, buffer.tensor.shape());
+    fmt::print("  {:<24} {} (buffer)\n", buffer.name, buffer.tensor.shape());
   fmt::print("\nlearning rate: {}\n", Schedule(options.schedule).describe());
+  const int64_t effective = options.effective_batch.value_or(default_effective_batch);
+  for (const std::string& line : describe_averages(options, effective)) fmt::print("{}\n", line);
 }
 
 }  // namespace accrue::app

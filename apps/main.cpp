@@ -1,8 +1,12 @@
 #include <cstdio>
 
 #include "apps/bench.h"
+#include "apps/checkpoint_options.h"
 #include "apps/eval.h"
 #include "apps/info.h"
+#include "apps/memory_advice.h"
+#include "apps/plan.h"
+#include "apps/report/runs.h"
 #include "apps/suggest.h"
 #include "apps/train.h"
 
@@ -19,20 +23,53 @@ int run(int argc, char** argv) {
   add_model_options(*train_command, options);
   add_batch_options(*train_command, options);
   add_optimizer_options(*train_command, options);
+  add_loss_scale_options(*train_command, options);
   add_output_options(*train_command, options);
-  train_command->final_callback([&] { train(options); });
+  add_checkpoint_options(*train_command, options);
+  add_on_oom_option(*train_command, options);
+  train_command->final_callback([&] {
+    options.settings = settings_of(*train_command);
+    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+  });
 
   CLI::App* eval_command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
   add_model_options(*eval_command, options);
   eval_command->add_option("--micro-batch", options.micro_batch, "Samples in memory at a time")
       ->capture_default_str();
-  eval_command->final_callback([&] { eval(options); });
+  eval_command->add_option("--json", options.json, "Write the scores")->type_name("FILE");
+  eval_command->final_callback([&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
+
+  PlanOptions planning;
+  CLI::App* plan_command =
+      app.add_subcommand("plan", "The largest micro-batch that fits, and what else would");
+  add_model_options(*plan_command, options);
+  add_batch_options(*plan_command, options);
+  add_optimizer_options(*plan_command, options);
+  add_loss_scale_options(*plan_command, options);
+  add_plan_options(*plan_command, options, planning);
+  plan_command->final_callback([&] { plan(options, planning); });
 
   CLI::App* info_command =
       app.add_subcommand("info", "The build, the machine and a model's layers");
   add_model_options(*info_command, options);
   add_optimizer_options(*info_command, options);
+  info_command
+      ->add_option("--effective-batch", options.effective_batch,
+                   "Samples per optimizer step, for --beta2-half-life")
+      ->check(positive())
+      ->group("Optimizer");
   info_command->final_callback([&] { info(options); });
+
+  std::vector<std::string> run_directories;
+  std::string report_file = "report.html";
+  CLI::App* report_command = app.add_subcommand("report", "Compare runs in one web page");
+  report_command->add_option("runs", run_directories, "What train --log-dir wrote")
+      ->type_name("DIR")
+      ->required();
+  report_command->add_option("--output", report_file, "The page")
+      ->type_name("FILE.html")
+      ->capture_default_str();
+  report_command->final_callback([&] { report_runs(run_directories, report_file); });
 
   CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
   double seconds = 5;
@@ -40,8 +77,9 @@ int run(int argc, char** argv) {
   add_model_options(*bench_train_command, options);
   add_batch_options(*bench_train_command, options);
   add_optimizer_options(*bench_train_command, options);
+  add_loss_scale_options(*bench_train_command, options);
   bench_train_command->add_option("--seconds", seconds, "How long to measure")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   bench_train_command->add_option("--json", options.json, "Write the figures")->type_name("FILE");
   bench_train_command->final_callback([&] { bench_train(options, seconds); });

@@ -26,8 +26,13 @@ void print_memory_table(const TrainOptions& options, Batches batches, const Data
   const Usage baseline = predict_peak(options, whole, data, device);
   std::vector<std::pair<std::string, Usage>> columns{
       {"this run", measured}, {"predicted", predicted}, {"no accumulation", baseline}};
-  if (options.measure_baseline)
-    columns.emplace_back("no accum., run", measure_baseline(options, whole, data, device));
+  if (options.measure_baseline) {
+    try {
+      columns.emplace_back("no accum., run", measure_baseline(options, whole, data, device));
+    } catch (const OutOfMemory&) {
+      fmt::print("\nwithout accumulation the run does not fit\n");
+    }
+  }
 
   fmt::print("\npeak memory on {}, effective batch {}\n{:<14}", name(device), batches.describe(),
              "");

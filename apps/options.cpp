@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <charconv>
 #include <map>
 
 #include "core/cuda.h"
@@ -12,18 +13,44 @@ namespace {
 template <class Enum>
 CLI::Option* add_choice(CLI::App& command, const std::string& name, Enum& value,
                         const std::map<std::string, Enum>& choices, const std::string& help) {
-  std::string names, current;
-  for (const auto& [text, choice] : choices) {
-    names += (names.empty() ? "" : "|") + text;
-    if (choice == value) current = text;
-  }
+  std::string names;
+  for (const auto& [text, choice] : choices) names += (names.empty() ? "" : "|") + text;
   return command.add_option(name, value, help)
       ->transform(CLI::CheckedTransformer(choices, CLI::ignore_case).description(""))
       ->type_name(names)
-      ->default_str(current);
+      ->default_function([&value, choices] { return name_in(choices, value); })
+      ->capture_default_str();
+}
+
+template <class Accepts>
+CLI::Validator number_that(Accepts&& accepts, std::string expected, std::string type) {
+  const auto error = [=](const std::string& text) {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value);
+    const bool fine = problem == std::errc() && stop == end && accepts(value);
+    return fine ? "" : fmt::format("found {}, expected {}", text, expected);
+  };
+  return CLI::Validator(error, std::move(type));
 }
 
 }  // namespace
+
+CLI::Validator positive() {
+  return number_that([](double x) { return x > 0; }, "a number above 0", "POSITIVE");
+}
+
+CLI::Validator not_negative() {
+  return number_that([](double x) { return x >= 0; }, "0 or more", "NONNEGATIVE");
+}
+
+const std::map<std::string, Precision>& precision_names() {
+  static const std::map<std::string, Precision> names{{"fp32", Precision::fp32},
+                                                      {"tf32", Precision::tf32},
+                                                      {"bf16", Precision::bf16},
+                                                      {"fp16", Precision::fp16}};
+  return names;
+}
 
 const std::map<std::string, InitScheme>& init_scheme_names() {
   static const std::map<std::string, InitScheme> names{{"kaiming", InitScheme::kaiming},
@@ -34,8 +61,30 @@ const std::map<std::string, InitScheme>& init_scheme_names() {
 }
 
 const std::map<std::string, Strategy>& strategy_names() {
-  static const std::map<std::string, Strategy> names{{"fused", Strategy::fused},
-                                                     {"separate", Strategy::separate}};
+  static const std::map<std::string, Strategy> names{
+      {"fused", Strategy::fused},
+      {"separate", Strategy::separate},
+      {"moments", Strategy::moments},
+      {"step-in-backward", Strategy::step_in_backward}};
+  return names;
+}
+
+const std::map<std::string, Recompute>& recompute_names() {
+  static const std::map<std::string, Recompute> names{
+      {"none", Recompute::none}, {"sqrt", Recompute::sqrt}, {"all", Recompute::all}};
+  return names;
+}
+
+const std::map<std::string, OnOom>& on_oom_names() {
+  static const std::map<std::string, OnOom> names{{"fail", OnOom::fail}, {"split", OnOom::split}};
+  return names;
+}
+
+const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
+  static const std::map<std::string, OnOverflowChoice> names{
+      {"skip-window", OnOverflowChoice::skip_window},
+      {"drop-micro-batch", OnOverflowChoice::drop_micro_batch},
+      {"stop", OnOverflowChoice::stop}};
   return names;
 }
 
@@ -63,13 +112,26 @@ std::string Batches::describe() const {
   return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
 }
 
+std::string TrainOptions::data_name() const {
+  if (!data.empty()) return data;
+  return task_of(model.kind) == Task::segmentation ? "shapes" : "digits";
+}
+
+LossScale TrainOptions::chosen_loss_scale() const {
+  const bool dynamic = loss_scale.value_or(precision == Precision::fp16 ? dynamic_loss_scale : 1) ==
+                       dynamic_loss_scale;
+  return dynamic ? dynamic_scale : LossScale(loss_scale.value_or(1));
+}
+
 Batches TrainOptions::batches(int64_t samples) const {
+  check(micro_batch != auto_micro_batch,
+        "--micro-batch auto is chosen by train and bench train: expected a number here");
   check(micro_batch > 0, "--micro-batch is {}: expected 1 or more samples", micro_batch);
   check(!accum || *accum > 0, "--accum is {}: expected 1 or more micro-batches", accum.value_or(0));
   check(!effective_batch || *effective_batch > 0,
         "--effective-batch is {}: expected 1 or more samples", effective_batch.value_or(0));
   check(micro_batch <= samples, "--micro-batch {} is larger than the data: {} has {} samples",
-        micro_batch, data, samples);
+        micro_batch, data_name(), samples);
   if (accum && effective_batch)
     check(*accum * micro_batch == *effective_batch,
           "--micro-batch {} x --accum {} is {}, but --effective-batch is {}; leave out --accum and "
@@ -77,18 +139,34 @@ Batches TrainOptions::batches(int64_t samples) const {
           micro_batch, *accum, *accum * micro_batch, *effective_batch);
   const int64_t effective = effective_batch ? *effective_batch : micro_batch * accum.value_or(4);
   check(effective <= samples, "an effective batch of {} is larger than the data: {} has {} samples",
-        effective, data, samples);
-  return {std::min(micro_batch, effective), effective};
+        effective, data_name(), samples);
+  const Batches batches{std::min(micro_batch, effective), effective};
+  check(strategy != Strategy::step_in_backward || batches.accumulation_steps() == 1,
+        "--strategy step-in-backward steps during the backward of a single micro-batch, but the "
+        "effective batch is {}: make --micro-batch {}, or use --strategy moments or fused",
+        batches.describe(), effective);
+  return batches;
+}
+
+double TrainOptions::beta2(int64_t effective_batch_size) const {
+  return beta2_half_life ? beta2_of_half_life(*beta2_half_life, effective_batch_size) : adam.beta2;
 }
 
 void add_model_options(CLI::App& command, TrainOptions& o) {
   add_choice(command, "--model", o.model.kind, model_names(), "Network to train")
       ->group("Model and data");
+  command.add_option("--width", o.model.width, "Factor on hidden sizes and channels")
+      ->check(positive())
+      ->capture_default_str()
+      ->group("Model and data");
+  add_choice(command, "--precision", o.precision, precision_names(),
+             "Of activations and products; sums, parameters and their gradients stay in float32")
+      ->group("Model and data");
   command
       .add_option("--data", o.data,
-                  "mnist, fashion, digits (built in), or a directory of IDX files")
+                  "mnist, fashion, digits and shapes (both built in), or a directory of IDX files")
       ->type_name("NAME|DIR")
-      ->capture_default_str()
+      ->default_str("digits; for unet shapes")
       ->group("Model and data");
   command.add_option("--data-dir", o.data_dir, "Where mnist and fashion are looked for first")
       ->type_name("DIR")
@@ -128,7 +206,16 @@ void add_device_options(CLI::App& command, TrainOptions& o) {
 
 void add_batch_options(CLI::App& command, TrainOptions& o) {
   const std::string group = "Batches";
-  command.add_option("--micro-batch", o.micro_batch, "Samples in memory at a time")
+  command
+      .add_option("--micro-batch", o.micro_batch,
+                  "Samples in memory at a time; auto: as many as --memory-limit allows")
+      ->transform(CLI::Transformer(std::map<std::string, int64_t>{{"auto", auto_micro_batch}},
+                                   CLI::ignore_case)
+                      .description(""))
+      ->type_name("N|auto")
+      ->default_function([&o] {
+        return o.micro_batch == auto_micro_batch ? "auto" : std::to_string(o.micro_batch);
+      })
       ->capture_default_str()
       ->group(group);
   command.add_option("--accum", o.accum, "Micro-batches per optimizer step (default 4)")
@@ -138,20 +225,36 @@ void add_batch_options(CLI::App& command, TrainOptions& o) {
                   "Samples per optimizer step; --accum is derived, the remainder exact")
       ->group(group);
   add_strategy_option(command, o);
+  add_recompute_option(command, o);
   command.add_option("--epochs", o.epochs, "Passes over the training data")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str()
       ->group(group);
   command.add_option("--steps", o.steps, "Stop after this many optimizer steps")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->group(group);
   command.add_flag("!--no-shuffle", o.shuffle, "Take the samples in the order of the file")
       ->group(group);
 }
 
+void add_on_oom_option(CLI::App& command, TrainOptions& o) {
+  add_choice(command, "--on-oom", o.on_oom, on_oom_names(),
+             "split: a window that does not fit is run again with half the micro-batch")
+      ->group("Batches");
+}
+
 void add_strategy_option(CLI::App& command, TrainOptions& o) {
   add_choice(command, "--strategy", o.strategy, strategy_names(),
-             "fused: backward accumulates; separate: a second buffer and an adding pass")
+             "fused: backward accumulates; separate: a second buffer and an adding pass; moments: "
+             "gradients go into Adam's moments one by one (AdamA, another optimizer); "
+             "step-in-backward: parameters are stepped one by one, without accumulation")
+      ->group("Batches");
+}
+
+void add_recompute_option(CLI::App& command, TrainOptions& o) {
+  add_choice(command, "--recompute", o.recompute, recompute_names(),
+             "Keep fewer activations and compute them again in backward: of the model's n blocks, "
+             "keep about sqrt(n), or the input of each (all)")
       ->group("Batches");
 }
 
@@ -172,18 +275,24 @@ void add_optimizer_options(CLI::App& command, TrainOptions& o) {
   number("--lr", o.schedule.base, "Learning rate");
   number("--beta1", o.adam.beta1, "Adam: decay of the first moment");
   number("--beta2", o.adam.beta2, "Adam: decay of the second moment");
+  command
+      .add_option("--beta2-half-life", o.beta2_half_life,
+                  "Adam: the same by the samples after which half of it is gone")
+      ->type_name("SAMPLES")
+      ->excludes("--beta2")
+      ->group(group);
   number("--eps", o.adam.eps, "Adam: added to the root of the second moment");
   command.add_option("--weight-decay", o.weight_decay, "Default 0; for adamw 0.01")->group(group);
   number("--momentum", o.sgd.momentum, "SGD momentum");
   command.add_flag("--nesterov", o.sgd.nesterov, "SGD: Nesterov's momentum")->group(group);
   command.add_option("--clip-norm", o.clip_norm, "Largest norm of the window's gradient")
       ->group(group);
-  number("--loss-scale", o.loss_scale, "Factor on the loss in backward, divided out in the step");
   using Schedule = ScheduleOptions::Kind;
   add_choice<Schedule>(command, "--schedule", o.schedule.kind,
                        {{"constant", Schedule::constant},
                         {"step", Schedule::step},
                         {"cosine", Schedule::cosine},
+                        {"one-cycle", Schedule::one_cycle},
                         {"plateau", Schedule::plateau}},
                        "Learning rate over the optimizer steps")
       ->group(group);
@@ -192,6 +301,52 @@ void add_optimizer_options(CLI::App& command, TrainOptions& o) {
   number("--lr-gamma", o.schedule.gamma, "step, plateau: factor of a reduction");
   number("--lr-floor", o.schedule.floor, "step, cosine, plateau: lowest learning rate");
   count("--lr-patience", o.schedule.patience, "plateau: epochs without a lower loss to wait");
+  number("--lr-rise", o.schedule.pct_start, "one-cycle: share of the steps in which it rises");
+  number("--lr-start-divisor", o.schedule.div_factor, "one-cycle: it starts at --lr over this");
+  number("--lr-end-divisor", o.schedule.final_div_factor, "one-cycle: and ends at that over this");
+  command
+      .add_option("--ema", o.ema,
+                  "Also average the weights over the steps, with this decay (0.999)")
+      ->type_name("DECAY")
+      ->group(group);
+  command
+      .add_flag(
+          "--noise-scale", o.noise_scale,
+          "Estimate the gradient's noise scale: the effective batch beyond which more samples "
+          "help little")
+      ->group(group);
+}
+
+void add_loss_scale_options(CLI::App& command, TrainOptions& o) {
+  const std::string group = "Loss scale";
+  command
+      .add_option("--loss-scale", o.loss_scale,
+                  "Factor on the loss in backward, divided out in the step")
+      ->transform(CLI::Transformer(std::map<std::string, double>{{"dynamic", dynamic_loss_scale}},
+                                   CLI::ignore_case)
+                      .description(""))
+      ->type_name("X|dynamic")
+      ->default_str("dynamic with fp16, else 1")
+      ->group(group);
+  LossScale& scale = o.dynamic_scale;
+  const auto add = [&](const std::string& name, auto& value, const std::string& help) {
+    command.add_option(name, value, "dynamic: " + help)->capture_default_str()->group(group);
+  };
+  add("--loss-scale-init", scale.initial, "the first");
+  add("--loss-scale-growth", scale.growth, "its factor after windows without an overflow");
+  add("--loss-scale-interval", scale.interval, "so many of them in a row");
+  add("--loss-scale-backoff", scale.backoff, "its factor after an overflow");
+  add("--loss-scale-hysteresis", scale.hysteresis, "so many overflows before it backs off");
+  add_choice(command, "--on-overflow", o.on_overflow, on_overflow_names(),
+             "A gradient that is not finite: skip its window; leave out its micro-batch (takes "
+             "--strategy separate); or stop")
+      ->group(group);
+  command
+      .add_option("--max-skipped", o.max_skipped,
+                  "Stop after so many windows in a row that no smaller loss scale would save")
+      ->check(positive())
+      ->capture_default_str()
+      ->group(group);
 }
 
 void add_output_options(CLI::App& command, TrainOptions& o) {
@@ -199,11 +354,35 @@ void add_output_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--save", o.save, "Write the weights at the end; PyTorch's names and layout")
       ->type_name("FILE.safetensors")
       ->group(group);
-  command.add_option("--json", o.json, "Write a JSON line per optimizer step")
+  command.add_option("--json", o.json, "Write a JSON line per optimizer step, and the test score")
       ->type_name("FILE")
       ->group(group);
+  CLI::Option* log_dir =
+      command
+          .add_option("--log-dir", o.log_dir,
+                      "Keep the run's log there: TensorBoard's files, metrics.jsonl, summary.json")
+          ->type_name("DIR")
+          ->group(group);
+  command
+      .add_option("--log-histograms", o.log_histograms,
+                  "Also log histograms of the gradients, every so many optimizer steps")
+      ->check(positive())
+      ->type_name("STEPS")
+      ->needs(log_dir)
+      ->group(group);
+  CLI::Option* trace =
+      command
+          .add_option("--memory-trace", o.memory_trace,
+                      "Record every allocation of the first windows, as Chrome's trace events")
+          ->type_name("FILE.json")
+          ->group(group);
+  command.add_option("--memory-trace-windows", o.memory_trace_windows, "How many windows")
+      ->check(positive())
+      ->capture_default_str()
+      ->needs(trace)
+      ->group(group);
   command.add_option("--log-every", o.log_every, "Optimizer steps between two lines in a pipe")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str()
       ->group(group);
   command
@@ -212,15 +391,37 @@ void add_output_options(CLI::App& command, TrainOptions& o) {
       ->group(group);
 }
 
+std::map<std::string, std::string> settings_of(CLI::App& command) {
+  std::map<std::string, std::string> settings;
+  for (CLI::Option* option : command.get_options()) {
+    // By now the value it is set to, as far as the library can tell.
+    std::string text = option->capture_default_str()->get_default_str();
+    if (text.empty()) text = CLI::detail::join(option->results(), " ");
+    if (option->get_group() != "Output" && !text.empty()) settings[option->get_name()] = text;
+  }
+  return settings;
+}
+
+Device wanted_device(const TrainOptions& options) {
+  if (options.device == DeviceChoice::automatic)
+    return cuda::unavailable_reason().empty() ? Device::cuda : Device::cpu;
+  return options.device == DeviceChoice::cpu ? Device::cpu : Device::cuda;
+}
+
 Device apply_machine_options(const TrainOptions& options) {
-  Device device = options.device == DeviceChoice::cpu ? Device::cpu : Device::cuda;
+  const Device device = wanted_device(options);
   if (options.device == DeviceChoice::cuda) cuda::require_device();
   if (options.device == DeviceChoice::automatic) {
     const std::string reason = cuda::unavailable_reason();
-    if (!reason.empty()) device = Device::cpu;
     if (reason.empty()) fmt::print("device: cuda ({})\n", cuda::describe_device());
     else fmt::print("device: cpu (not cuda: {})\n", reason);
   }
+  const bool tf32 = options.precision == Precision::tf32;
+  check(!tf32 || device == Device::cuda,
+        "--precision tf32 is a way of a GPU's tensor cores to multiply, but this run is on {}: "
+        "expected fp32, bf16 or fp16, or --device cuda",
+        name(device));
+  if (device == Device::cuda) cuda::allow_tf32(tf32);
   if (options.threads > 0) omp_set_num_threads(options.threads);
   if (!options.memory_limit.empty()) ledger(device).set_limit(parse_bytes(options.memory_limit));
   return device;

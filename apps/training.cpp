@@ -5,14 +5,16 @@
 #include <limits>
 #include <thread>
 
+#include "apps/score.h"
 #include "core/cuda.h"
-#include "kernels/cross_entropy.h"
 
 namespace accrue::app {
 namespace {
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& o, Parameters& parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& o, Batches batches,
+                                          Parameters& parameters) {
   AdamOptions adam_options = o.adam;
+  adam_options.beta2 = o.beta2(batches.effective);
   adam_options.weight_decay =
       o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
   SgdOptions sgd_options = o.sgd;
@@ -31,6 +33,10 @@ ScheduleOptions schedule_over(const TrainOptions& o, Batches batches, int64_t sa
   return schedule;
 }
 
+bool lies_on_device(const Datasets& data, size_t memory) {
+  return data.train.bytes() + data.test.bytes() <= memory / 4;
+}
+
 Prefetch prefetch_where_a_core_is_free() {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   return omp_get_max_threads() < cores ? Prefetch::on : Prefetch::off;
@@ -40,32 +46,70 @@ Prefetch prefetch_where_a_core_is_free() {
 
 Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
     : batches_(batches),
+      device_(device),
       seed_(o.seed),
+      recompute_(o.recompute),
+      shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
       masks_change_(o.model.dropout > 0),
       model_(make_model(o.model)),
-      parameters_(place(*model_, DType::f32, device, o.seed)),
-      optimizer_(make_optimizer(o, parameters_)),
+      parameters_(
+          place(*model_, compute_dtype(o.precision), device, o.seed, gradient_storage(o.strategy))),
+      optimizer_(make_optimizer(o, batches, parameters_)),
       window_(*optimizer_, schedule_over(o, batches, data.size()),
               {.effective_batch_size = batches.effective,
                .strategy = o.strategy,
                .clip_norm = o.clip_norm,
-               .loss_scale = o.loss_scale,
+               .loss_scale = o.chosen_loss_scale(),
+               .on_overflow = o.on_overflow == OnOverflowChoice::drop_micro_batch
+                                  ? OnOverflow::drop_micro_batch
+                                  : OnOverflow::skip_window,
+               .ema_decay = o.ema,
+               .noise_scale = o.noise_scale ? NoiseScale::estimate : NoiseScale::off,
                .graphs = o.cuda_graphs}),
-      loader_(data, {.effective_batch_size = batches.effective,
-                     .micro_batch_size = batches.micro,
-                     .seed = o.seed,
-                     .shuffle = o.shuffle ? Shuffle::on : Shuffle::off,
-                     .device = device,
-                     .prefetch = prefetch_where_a_core_is_free()}) {}
+      data_(data),
+      loader_(make_loader()) {}
+
+std::unique_ptr<Loader> Training::make_loader() const {
+  return std::make_unique<Loader>(data_,
+                                  LoaderOptions{.effective_batch_size = batches_.effective,
+                                                .micro_batch_size = batches_.micro,
+                                                .seed = seed_,
+                                                .shuffle = shuffle_,
+                                                .device = device_,
+                                                .dtype = parameters_.compute_dtype(),
+                                                .prefetch = prefetch_where_a_core_is_free()});
+}
 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
-  const Pass pass{
-      .mode = Pass::Mode::train, .seed = seed_, .epoch = epoch, .samples = micro_batch.samples};
-  const int64_t samples = micro_batch.labels.size(0);
-  window_.micro_step(samples, masks_change_ ? epoch : 0, [&] {
-    const Tensor loss = cross_entropy((*model_)(micro_batch.images, pass), micro_batch.labels);
+  const Pass pass{.mode = Pass::Mode::train,
+                  .seed = seed_,
+                  .epoch = epoch,
+                  .samples = micro_batch.samples,
+                  .recompute = recompute_};
+  if (window_.micro_batches() == 0) window_.expect(micro_batch.window_size);
+  const int64_t samples = micro_batch.size();
+  window_.micro_step(samples, variant(epoch), [&] {
+    const Tensor loss = [&] {
+      const MemoryScope scope(Phase::forward, "loss");
+      return loss_of((*model_)(micro_batch.images, pass), micro_batch);
+    }();
     window_.backward(loss, samples);
   });
+}
+
+int64_t Training::variant(int64_t epoch) const {
+  constexpr int64_t epochs = int64_t{1} << 40;
+  return halved_ * epochs + (masks_change_ ? epoch : 0);
+}
+
+void Training::halve_micro_batch() {
+  window_.abandon();
+  if (device_ == Device::cuda) cuda::synchronize();  // copies out of the loader may be under way
+  loader_.reset();
+  if (device_ == Device::cuda) cuda::blocks().release_cached();
+  batches_.micro = (batches_.micro + 1) / 2;
+  ++halved_;
+  loader_ = make_loader();
 }
 
 int64_t total_steps(const TrainOptions& options, Batches batches, int64_t samples) {
@@ -74,30 +118,40 @@ int64_t total_steps(const TrainOptions& options, Batches batches, int64_t sample
   return options.steps ? std::min(*options.steps, all) : all;
 }
 
-Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, Device device) {
-  const NoGrad no_grad;
-  const int64_t size = std::min(micro_batch, data.size());
-  Loader loader(data, {.effective_batch_size = size,
-                       .micro_batch_size = size,
-                       .shuffle = Shuffle::off,
-                       .device = device,
-                       .prefetch = Prefetch::off});
-  const Tensor score = Tensor::full({2}, 0, DType::f64, device, Category::workspace);
-  loader.start_epoch(0);
-  while (const MicroBatch* part = loader.next())
-    add_score(score, model(part->images, Pass::eval()), part->labels);
-  const Tensor result = score.to(Device::cpu, Category::workspace);
-  const auto sums = result.span<double>();
-  return {.loss = sums[0] / double(data.size()),
-          .correct = static_cast<int64_t>(sums[1]),
-          .samples = data.size()};
-}
-
 Datasets place_data(Datasets data, Device device) {
   const size_t memory = ledger(device).limit().value_or(
       device == Device::cuda ? cuda::total_memory() : std::numeric_limits<size_t>::max());
-  if (data.train.bytes() + data.test.bytes() > memory / 4) return data;
+  if (!lies_on_device(data, memory)) return data;
   return {data.train.to(device), data.test.to(device)};
+}
+
+Datasets load_data(const TrainOptions& options) {
+  Datasets data = find_dataset(options.data_name(), options.data_dir);
+  const std::string model = name(options.model.kind), set = data.train.name;
+  const bool has_masks = data.train.masks.defined();
+  if (task_of(options.model.kind) == Task::segmentation)
+    check(has_masks,
+          "--model {} answers with a mask for each image, but the data set {} has labels: expected "
+          "--data shapes",
+          model, set);
+  else
+    check(!has_masks,
+          "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
+          "mnist or fashion (--data shapes is for --model unet)",
+          model, set);
+  return data;
+}
+
+Datasets plan_data(const Datasets& data, Device device) {
+  const auto planned = [&](const Dataset& set) {
+    return set.to(set.images.device() == device ? meta_of(device) : Device::meta);
+  };
+  return {planned(data.train), planned(data.test)};
+}
+
+Datasets plan_data(const Datasets& data, Device device, size_t memory) {
+  const Device there = lies_on_device(data, memory) ? meta_of(device) : Device::meta;
+  return {data.train.to(there), data.test.to(there)};
 }
 
 Usage peak_of_windows(const TrainOptions& options, Batches batches, const Dataset& data,
@@ -118,11 +172,25 @@ Usage peak_of_windows(const TrainOptions& options, Batches batches, const Datase
 
 Usage predict_peak(const TrainOptions& options, Batches batches, const Datasets& data,
                    Device device) {
-  const auto planned = [&](const Dataset& set) {
-    return set.to(set.images.device() == device ? meta_of(device) : Device::meta);
-  };
-  const Dataset train = planned(data.train), test = planned(data.test);
-  return peak_of_windows(options, batches, train, meta_of(device));
+  const Datasets planned = plan_data(data, device);
+  return planned_peak(options, batches, planned.train, device);
+}
+
+// Micro-batches of one size need the same memory however many there are: a window of two of them
+// and of what remains stands for any. So does another for the short window that ends an epoch.
+Usage planned_peak(const TrainOptions& options, Batches batches, const Dataset& planned,
+                   Device device) {
+  const int64_t m = batches.micro, E = batches.effective, N = planned.size();
+  const Batches whole{m, std::min(E, 2 * m + E % m)};
+  Usage peak = peak_of_windows(options, whole, planned, meta_of(device));
+  const int64_t rest = N % E % m;
+  const bool ends_epoch = total_steps(options, batches, N) >= (N + E - 1) / E;
+  if (rest > 0 && rest != E % m && ends_epoch) {
+    const Batches short_window = m < E ? Batches{m, m + rest} : Batches{rest, rest};
+    const Usage last = peak_of_windows(options, short_window, planned, meta_of(device));
+    if (last.total() > peak.total()) peak = last;
+  }
+  return peak;
 }
 
 }  // namespace accrue::app

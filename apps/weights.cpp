@@ -5,9 +5,9 @@
 #include <map>
 
 #include "data/safetensors.h"
+#include "kernels/round_copies.h"
 
 namespace accrue::app {
-namespace {
 
 NamedTensors named_tensors(const Parameters& parameters) {
   NamedTensors tensors;
@@ -18,8 +18,16 @@ NamedTensors named_tensors(const Parameters& parameters) {
   return tensors;
 }
 
+NamedTensors on_cpu(NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors)
+    if (tensor.device() != Device::cpu) tensor = tensor.to(Device::cpu);
+  return tensors;
+}
+
+namespace {
+
 void check_finite(const std::string& path, const std::string& tensor_name, const Tensor& tensor) {
-  dispatch_floating(tensor.dtype(), [&]<class T>() {
+  dispatch_wide(tensor.dtype(), [&]<class T>() {
     const auto values = tensor.span<T>();
     const auto bad = std::ranges::find_if(values, [](T v) { return !std::isfinite(v); });
     check(bad == values.end(), "{}: {} holds {} at element {}: training cannot start from it", path,
@@ -30,15 +38,18 @@ void check_finite(const std::string& path, const std::string& tensor_name, const
 }  // namespace
 
 void save_weights(const std::string& path, const Parameters& parameters) {
-  NamedTensors tensors = named_tensors(parameters);
-  for (auto& [name, tensor] : tensors)
-    if (tensor.device() != Device::cpu) tensor = tensor.to(Device::cpu);
-  write_safetensors(path, tensors, {{"format", "pt"}});
+  write_safetensors(path, on_cpu(named_tensors(parameters)), {{"format", "pt"}});
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {
-  const NamedTensors file = read_safetensors(path);
-  const std::map<std::string, Tensor> found(file.begin(), file.end());
+  // PyTorch's BatchNorm counts its batches, in a type of its own; nothing here depends on that.
+  const Wanted wanted_in_file = [](const std::string& name) {
+    return !name.ends_with("num_batches_tracked");
+  };
+  std::map<std::string, Tensor> found;
+  for (const auto& [name, tensor] :
+       read_safetensors(path, Category::parameters, nullptr, wanted_in_file))
+    found[name] = widened(tensor);
   const NamedTensors wanted = named_tensors(parameters);
   std::string problems;
   for (const auto& [name, tensor] : wanted) {
@@ -53,15 +64,13 @@ void load_weights(const std::string& path, Parameters& parameters) {
                       it->second.shape(), accrue::name(tensor.dtype()), tensor.shape());
     else check_finite(path, name, it->second);
   }
-  for (const auto& [name, tensor] : found) {
-    // PyTorch's BatchNorm counts its batches; nothing here depends on that.
-    if (!name.ends_with("num_batches_tracked") &&
-        std::ranges::none_of(wanted, [&](const auto& k) { return k.first == name; }))
+  for (const auto& [name, tensor] : found)
+    if (std::ranges::none_of(wanted, [&](const auto& k) { return k.first == name; }))
       problems += fmt::format("\n  {} {} is not in the model", name, tensor.shape());
-  }
   check(problems.empty(), "{} does not fit the model (is --model the one it was saved from?):{}",
         path, problems);
   for (const auto& [name, tensor] : wanted) tensor.copy_from(found.at(name));
+  round_copies(parameters);
 }
 
 }  // namespace accrue::app

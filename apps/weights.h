@@ -3,15 +3,21 @@
 #include <string>
 
 #include "core/parameters.h"
+#include "data/safetensors.h"
 
 namespace accrue::app {
+
+// Parameters and module buffers, by their PyTorch names.
+NamedTensors named_tensors(const Parameters& parameters);
+// Copies of those tensors that are not there.
+NamedTensors on_cpu(NamedTensors tensors);
 
 // Writes parameters and module buffers as safetensors, by their PyTorch names. Nothing half-written
 // remains after an error.
 void save_weights(const std::string& path, const Parameters& parameters);
 
 // Reads them back. Throws Error, with every difference named, unless the file holds exactly the
-// model's names, shapes and dtype, and only finite values.
+// model's names and shapes, in its dtype or (f16, bf16) a narrower one, and only finite values.
 void load_weights(const std::string& path, Parameters& parameters);
 
 }  // namespace accrue::app

@@ -35,11 +35,11 @@ Array make_random(int64_t P, float low, uint64_t stream, const Arrays& arrays) {
 }
 
 template <class T>
-Array make_rounded(const Array& g, T (*round)(float), const Arrays& arrays) {
+Array make_rounded(const Array& g, const Arrays& arrays) {
   Tensor initial =
       Tensor::empty(g.initial.shape(), dtype_of<T>(), Device::cpu, Category::workspace);
   const auto in = g.initial.span<float>();
-  std::ranges::transform(in, initial.view().as<T>(), round);
+  std::ranges::transform(in, initial.view().as<T>(), [](float x) { return T(x); });
   return make_array(std::move(initial), arrays);
 }
 
@@ -57,8 +57,8 @@ Arrays::Arrays(const Parameters& parameters, Device device_)
   v = make_random(P, 0, 5, *this);
   t.values = Tensor::full({P}, 0, DType::f32, device, Category::workspace);
   t.parameters = slices(t.values, layout);
-  g_f16 = make_rounded(g, to_half, *this);
-  g_bf16 = make_rounded(g, to_bfloat16, *this);
+  g_f16 = make_rounded<Half>(g, *this);
+  g_bf16 = make_rounded<BFloat16>(g, *this);
 }
 
 void Arrays::reset() const {

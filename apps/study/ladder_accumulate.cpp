@@ -8,10 +8,6 @@ namespace {
 
 constexpr double scale = 1.0 / 4;  // 1/K
 
-double widen(float x) { return x; }
-double widen(Half x) { return to_float(x); }
-double widen(BFloat16 x) { return to_float(x); }
-
 // Three roundings on the way: of scale, of the product, of the sum.
 template <class G>
 double error_of_sum(const Arrays& a, const Array& g) {

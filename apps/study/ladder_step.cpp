@@ -10,7 +10,7 @@ namespace {
 
 // Adam on the views w, m, v and g, of one parameter or of all.
 auto adam_by(double grad_scale, Device device) {
-  return [state = make_state(grad_scale, device), steps = make_steps(device)](View w, View m,
+  return [state = make_state(grad_scale, device), steps = make_steps(device)](Weights w, View m,
                                                                               View v, View g) {
     adam_step(w, m, v, g, steps.view(), state.view(), adam_scalars);
   };
@@ -61,11 +61,11 @@ std::vector<Rung> scaling_ladder(const Arrays& a) {
   return {{"loss scale", "unscale, then Adam", 2, 36 * P,
            [=, &a] {
              apply(a.t.flat(), Scale{static_cast<float>(1 / loss_scale)}, a.g.flat());
-             adam_unscaled(a.w.flat(), a.m.flat(), a.v.flat(), a.t.flat());
+             adam_unscaled({a.w.flat()}, a.m.flat(), a.v.flat(), a.t.flat());
            },
            error, ""},
           {"loss scale", "in Adam's scalar", 1, 28 * P,
-           [=, &a] { adam_scaled(a.w.flat(), a.m.flat(), a.v.flat(), a.g.flat()); }, error, ""},
+           [=, &a] { adam_scaled({a.w.flat()}, a.m.flat(), a.v.flat(), a.g.flat()); }, error, ""},
           {"norm", "finite?, then squares", 2, 8 * P,
            [=, &a] {
              find_nonfinite(a.found.view(), a.g.flat());
@@ -82,6 +82,7 @@ std::vector<Rung> scaling_ladder(const Arrays& a) {
 std::vector<Rung> optimizer_ladder(const Arrays& a) {
   const int64_t n = a.count(), P = a.size(), tensors = a.tensors();
   const auto adam = adam_by(1, a.device);
+  const Tensor copy = Tensor::full({P}, 0, DType::bf16, a.device, Category::workspace);
   const auto adam_right = [&a] { return adam_error(a, 1); };
   const auto sgd_right = [&a] { return sgd_error(a); };
   return {{"adam", "seven operations", 7 * tensors, 72 * n,
@@ -95,12 +96,17 @@ std::vector<Rung> optimizer_ladder(const Arrays& a) {
           {"adam", "fused per parameter", tensors, 28 * n,
            for_each_parameter(a,
                               [=, &a](size_t p) {
-                                adam(a.w.parameters[p], a.m.parameters[p], a.v.parameters[p],
+                                adam({a.w.parameters[p]}, a.m.parameters[p], a.v.parameters[p],
                                      a.g.parameters[p]);
                               }),
            adam_right, ""},
           {"adam", "fused, flat (shipped)", 1, 28 * P,
-           [=, &a] { adam(a.w.flat(), a.m.flat(), a.v.flat(), a.g.flat()); }, adam_right, ""},
+           [=, &a] { adam({a.w.flat()}, a.m.flat(), a.v.flat(), a.g.flat()); }, adam_right, ""},
+          {"adam", "and a bf16 copy of w", 1, 30 * P,
+           [=, &a] {
+             adam({a.w.flat(), copy.view()}, a.m.flat(), a.v.flat(), a.g.flat());
+           },
+           adam_right, ""},
           {"sgd", "three operations", 3 * tensors, 32 * n,
            for_each_parameter(a,
                               [&a](size_t p) {
@@ -110,7 +116,7 @@ std::vector<Rung> optimizer_ladder(const Arrays& a) {
            sgd_right, ""},
           {"sgd", "momentum, flat (shipped)", 1, 20 * P,
            [&a, state = make_state(1, a.device)] {
-             sgd_step(a.w.flat(), a.m.flat(), a.g.flat(), state.view(), sgd_scalars);
+             sgd_step({a.w.flat()}, a.m.flat(), a.g.flat(), state.view(), sgd_scalars);
            },
            sgd_right, ""}};
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "apps/median.h"
 #include "core/cuda.h"
 
 namespace accrue::study {
@@ -14,12 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 // What a turn takes at least: a thousand times what clocks and launches are uncertain by.

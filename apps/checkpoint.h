@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+
+#include "apps/training.h"
+#include "data/checkpoint_directory.h"
+
+namespace accrue::app {
+
+// The checkpoints of a run: what is in them, when they are written, and how to go on from one.
+// Without --checkpoint-dir there are none, and nothing here does anything.
+//
+// A checkpoint holds what is carried from one window to the next, so that a run that goes on from
+// it ends, bit for bit, like one that never stopped. Parameters and module buffers are its
+// weights.safetensors; Window::state_dict() and what the training loop adds to it are the rest.
+class Checkpoints {
+ public:
+  // `loop` is what the training loop carries. Throws Error for a directory that cannot be used, and
+  // for one with checkpoints unless the options say --resume.
+  Checkpoints(const TrainOptions& options, const Dataset& train, Training& training,
+              StateDict loop);
+
+  // --resume: puts everything back as the latest whole checkpoint has it, and says so. False, with
+  // a word, if there is none. Throws Error, with everything as it was, for a checkpoint of another
+  // run, with each difference named.
+  bool resume();
+
+  // Whether --checkpoint-every more steps are enqueued.
+  bool due() const;
+  // Writes a checkpoint, unless one of this step has been written or resumed from (windows skipped
+  // since are skipped again after it). Between two windows, all steps reported. Throws Error if it
+  // cannot be written, with the earlier ones as they were.
+  void save();
+
+ private:
+  StateDict state() const;
+  CheckpointRecord record(const StateDict& state) const;
+  void restore(const CheckpointDirectory::Found& checkpoint);
+  void check_same_run(const CheckpointDirectory::Found& checkpoint) const;
+
+  Training& training_;
+  const StateDict loop_;
+  const int64_t every_, keep_;
+  const bool resumes_;
+  std::optional<CheckpointDirectory> directory_;
+  Metadata decisive_, origin_;
+  int64_t saved_ = 0;  // the step of the latest checkpoint
+};
+
+}  // namespace accrue::app

@@ -1,0 +1,60 @@
+#include "apps/environment.h"
+
+#include <fmt/chrono.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "core/cuda.h"
+
+namespace accrue::app {
+namespace {
+
+std::string shell_word(const std::string& word) {
+  const bool plain = std::ranges::all_of(word, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+=.,:/@%", c);
+  });
+  if (plain && !word.empty()) return word;
+  // GCC 12 takes a literal before a string for overlapping memory (GCC bug 105651).
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+}  // namespace
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text;
+  for (std::string word; std::getline(file, word, '\0');) {
+    if (!text.empty()) text += ' ';
+    text += shell_word(word);
+  }
+  return text;
+}
+
+std::string now() { return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))); }
+
+std::string machine_name(Device device) {
+  return device == Device::cuda ? cuda::describe_device() : processor();
+}
+
+nlohmann::ordered_json environment(Device device) {
+  return {{"version", ACCRUE_VERSION},       {"compiler", ACCRUE_COMPILER},
+          {"libraries", ACCRUE_LIBRARIES},   {"matrix_products", ACCRUE_GEMM},
+          {"machine", machine_name(device)}, {"device", name(device)},
+          {"threads", omp_get_max_threads()}};
+}
+
+}  // namespace accrue::app

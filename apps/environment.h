@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/device.h"
+
+namespace accrue::app {
+
+// This process's command line, as it could be typed again.
+std::string command_line();
+// "2026-11-21 20:15 UTC"
+std::string now();
+// What computes on `device`: the processor or the GPU, by name.
+std::string machine_name(Device device);
+
+// What a result depends on beside its options: version, compiler, machine, device, threads and the
+// libraries the program was built with.
+nlohmann::ordered_json environment(Device device);
+
+}  // namespace accrue::app

@@ -1,0 +1,117 @@
+#include "apps/report/runs.h"
+
+#include <fmt/core.h>
+
+#include <fstream>
+#include <set>
+#include <span>
+
+#include "apps/report/page.h"
+#include "data/atomic_file.h"
+
+namespace accrue::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::vector<Json> lines_of(const fs::path& path) {
+  std::ifstream file(path);
+  check(file.is_open(), "cannot open '{}': expected a directory that train --log-dir has written",
+        path.string());
+  std::vector<Json> lines;
+  for (std::string text; std::getline(file, text);) {
+    Json line = Json::parse(text, nullptr, false);
+    // A run that is still going may be writing it.
+    if (!line.is_object() && file.peek() == std::ifstream::traits_type::eof()) break;
+    check(line.is_object(), "{}, line {}: expected a JSON object", path.string(), lines.size() + 1);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+// The mean of a key over a stretch of steps; of a rate over their samples. Null without a number.
+Json mean(std::span<const Json> stretch, const std::string& key) {
+  double sum = 0, weights = 0;
+  for (const Json& line : stretch) {
+    const auto value = line.find(key);
+    if (value == line.end() || !value->is_number()) continue;
+    const double v = *value;
+    const double samples = line.value("samples", 1.0);
+    const bool is_rate = key == "samples_per_s";
+    if (is_rate && v <= 0) continue;
+    sum += is_rate ? samples / v : v;
+    weights += is_rate ? samples : 1;
+  }
+  if (weights == 0) return nullptr;
+  return key == "samples_per_s" ? weights / sum : sum / weights;
+}
+
+Json curves_of(const std::vector<Json>& steps, size_t points) {
+  Json curves{{"step", Json::array()}};
+  const size_t stretches = std::min(points, steps.size());
+  for (size_t i = 0; i < stretches; ++i) {
+    const size_t begin = steps.size() * i / stretches, end = steps.size() * (i + 1) / stretches;
+    const std::span<const Json> stretch(&steps[begin], end - begin);
+    curves["step"].push_back(stretch.back().at("step"));
+    for (const char* key : {"loss", "lr", "grad_norm", "samples_per_s", "noise_scale"})
+      if (steps.front().contains(key)) curves[key].push_back(mean(stretch, key));
+  }
+  return curves;
+}
+
+Json summary_of(const fs::path& path) {
+  if (!fs::exists(path)) return {{"status", "not ended"}};
+  std::ifstream file(path);
+  Json summary = Json::parse(file, nullptr, false);
+  check(summary.is_object(), "{}: expected a JSON object", path.string());
+  return summary;
+}
+
+// A short name for each directory: its last part, or all of it where two share that.
+std::vector<std::string> labels_of(const std::vector<std::string>& directories) {
+  std::multiset<std::string> names;
+  std::vector<std::string> last;
+  for (const std::string& directory : directories) {
+    const fs::path path = fs::path(directory).lexically_normal();
+    last.push_back((path.has_filename() ? path : path.parent_path()).filename().string());
+    names.insert(last.back());
+  }
+  for (size_t i = 0; i < last.size(); ++i)
+    if (names.count(last[i]) > 1) last[i] = directories[i];
+  return last;
+}
+
+}  // namespace
+
+Json read_run(const fs::path& directory, size_t points) {
+  const std::vector<Json> lines = lines_of(directory / "metrics.jsonl");
+  std::vector<Json> steps;
+  for (const Json& line : lines)
+    if (line.contains("step")) steps.push_back(line);
+  check(!steps.empty(), "{} has no optimizer step yet: nothing to report",
+        (directory / "metrics.jsonl").string());
+  Json run{{"steps", steps.size()}, {"samples_per_s", mean(steps, "samples_per_s")}};
+  run["peak_bytes"] = steps.back().at("peak_bytes");
+  run["last_loss"] = steps.back().value("loss", Json());
+  if (lines.back().contains("test")) run.update(lines.back());
+  run.update(summary_of(directory / "summary.json"));
+  run["curves"] = curves_of(steps, points);
+  return run;
+}
+
+void report_runs(const std::vector<std::string>& directories, const std::string& output) {
+  require_chart_library();
+  const std::vector<std::string> labels = labels_of(directories);
+  Json runs = Json::array();
+  for (size_t i = 0; i < directories.size(); ++i) {
+    Json run{{"label", labels[i]}};
+    run.update(read_run(directories[i]));
+    runs.push_back(std::move(run));
+  }
+  write_text_atomically(output, runs_page(std::move(runs)));
+  fmt::print("wrote {}: {} run{}\n", output, directories.size(),
+             directories.size() == 1 ? "" : "s");
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "apps/training.h"
+
+namespace accrue::app {
+
+// Ends a run that trains no more: after --max-skipped windows in a row that were skipped although
+// no smaller loss scale would have saved them, and with --on-overflow stop at the first overflow.
+class SkippedWindows {
+ public:
+  SkippedWindows(Training& training, const TrainOptions& options, const Dataset& data);
+
+  // The reports in the order of the windows. Throws Error that names the first parameter or the
+  // first sample of the window that is not finite.
+  void see(const StepReport& report);
+  // What see() changes.
+  void add_state(StateDict& dict);
+
+ private:
+  // What of the window is not finite: "sample 17 (label 3) of digits".
+  std::string culprit(int64_t window) const;
+
+  Training& training_;
+  const TrainOptions& options_;
+  const Dataset& data_;
+  int64_t window_ = 0, in_a_row_ = 0;  // window_: the next, counted over the epochs
+};
+
+}  // namespace accrue::app
