@@ -113,7 +113,8 @@ TEST_CASE("statistics say what is reserved, allocated and free", "[engine]") {
   cache.give(large);
   REQUIRE(cache.statistics().allocated == 3 * KiB);
   REQUIRE(cache.describe() ==
-          "reserved 34.0 MiB in 2 segments, 3.0 KiB of it allocated, largest free block 32.0 MiB");
+          "reserved 34.0 MiB in 2 segments, 3.0 KiB of it allocated, largest free block 32.0 MiB, "
+          "fragmentation 6 %");
 }
 
 TEST_CASE("release_cached returns the segments that nobody uses", "[engine]") {

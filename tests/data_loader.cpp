@@ -5,6 +5,7 @@
 
 #include "data/digits.h"
 #include "data/loader.h"
+#include "data/shapes.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 
@@ -20,6 +21,20 @@ Dataset counting(int64_t N) {
     labels.push_back(static_cast<int32_t>(i % 10));
   }
   return {"counting", "test", Tensor::from(pixels, {N, 1, 1, 1}), Tensor::from(labels, {N}), 10};
+}
+
+// Sample i is two channels of three pixels of value i, masked at pixel i % 3.
+Dataset counting_masks(int64_t N) {
+  std::vector<uint8_t> pixels, masks;
+  for (int64_t i = 0; i < N; ++i) {
+    for (int64_t j = 0; j < 6; ++j) pixels.push_back(static_cast<uint8_t>(i));
+    for (int64_t j = 0; j < 3; ++j) masks.push_back(j == i % 3 ? 255 : 0);
+  }
+  return {.name = "masks",
+          .source = "test",
+          .images = Tensor::from(pixels, {N, 2, 1, 3}),
+          .labels = {},
+          .masks = Tensor::from(masks, {N, 1, 1, 3})};
 }
 
 std::vector<int32_t> order_of(int64_t N, uint64_t seed, int64_t epoch, Shuffle shuffle) {
@@ -184,7 +199,8 @@ TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
 
 TEST_CASE("the loader takes the same memory on meta, and none that grows", "[data]") {
   const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
-  const Dataset data = make_digits(Split::test);
+  const bool masks = GENERATE(false, true);
+  const Dataset data = masks ? make_shapes(Split::test) : make_digits(Split::test);
   const Dataset shape = data.to(Device::meta);
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const int64_t m : {1, 7, 64}) {
@@ -206,7 +222,7 @@ TEST_CASE("the loader takes the same memory on meta, and none that grows", "[dat
       };
       const size_t measured = bytes_for(data, Device::cpu);
       REQUIRE(bytes_for(shape, Device::meta) == measured);
-      const size_t sample = 784 * size_of(dtype);
+      const size_t sample = (masks ? 2 : 1) * 784 * size_of(dtype);
       const size_t slots = prefetch == Prefetch::on ? 2 : 1;
       REQUIRE(measured > slots * static_cast<size_t>(m) * sample);
       REQUIRE(measured < slots * 65 * sample + 4 * 2000 + 1024);
@@ -229,9 +245,41 @@ TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
   REQUIRE(gather(data.to(Device::meta), 0, 3).images.shape() == Shape{3, 1, 1, 1});
 }
 
+TEST_CASE("the loader yields each sample's own mask", "[data]") {
+  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
+  Loader loader(
+      counting_masks(50),
+      {.effective_batch_size = 20, .micro_batch_size = 3, .seed = 2, .prefetch = prefetch});
+  loader.start_epoch(0);
+  int64_t seen = 0;
+  while (const MicroBatch* part = loader.next()) {
+    REQUIRE_FALSE(part->labels.defined());
+    REQUIRE(part->images.shape() == Shape{part->size(), 2, 1, 3});
+    REQUIRE(part->masks.shape() == Shape{part->size(), 1, 1, 3});
+    const auto masks = part->masks.span<float>(), images = part->images.span<float>();
+    for (int64_t k = 0; k < part->size(); ++k, ++seen) {
+      const int32_t sample = part->samples.span<int32_t>()[k];
+      for (int64_t j = 0; j < 3; ++j) REQUIRE(masks[3 * k + j] == (j == sample % 3 ? 1 : 0));
+      REQUIRE(images[6 * k + 5] == (static_cast<float>(sample) / 255 - 0.5f) / 0.5f);
+    }
+  }
+  REQUIRE(seen == 50);
+}
+
+TEST_CASE("a data set without labels or masks, or with both, is refused", "[data]") {
+  Dataset both = counting_masks(40);
+  both.labels = counting(40).labels;
+  Dataset neither = counting(40), fewer = counting_masks(40);
+  neither.labels = {};
+  fewer.masks = counting_masks(39).masks;
+  const LoaderOptions options{.effective_batch_size = 4, .micro_batch_size = 4};
+  for (const Dataset& data : {both, neither, fewer})
+    REQUIRE_ERROR(Loader(data, options), "with labels [N] or masks [N, 1, H, W]");
+}
+
 TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of the cpu",
           "[data][engine]") {
-  const Dataset data = counting(100);
+  const Dataset data = GENERATE(counting(100), counting_masks(100));
   const auto on_cpu = [](const Tensor& x) {
     const Tensor host = on_host(x);
     const auto values = host.span<int32_t>();
@@ -250,7 +298,10 @@ TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of th
         REQUIRE(b != nullptr);
         REQUIRE(b->images.device() == test_device());
         REQUIRE(to_doubles(b->images) == to_doubles(a->images));
-        REQUIRE(on_cpu(b->labels) == on_cpu(a->labels));
+        REQUIRE(b->labels.defined() == a->labels.defined());
+        REQUIRE(b->masks.defined() == a->masks.defined());
+        if (a->labels.defined()) REQUIRE(on_cpu(b->labels) == on_cpu(a->labels));
+        if (a->masks.defined()) REQUIRE(to_doubles(b->masks) == to_doubles(a->masks));
         REQUIRE(on_cpu(b->samples) == on_cpu(a->samples));
         REQUIRE(b->window_size == a->window_size);
         REQUIRE(b->ends_window == a->ends_window);

@@ -33,6 +33,17 @@ bool on_runner() { return false; }
 void set_thread_order(int) {}
 #endif
 
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  check(a.size() == b.size(), "{} values compared with {}", a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    if (!std::isfinite(difference)) return std::nan("");
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
 int thread_orders() {
   if (on_runner()) return 3;
   return under_test == Device::cuda ? 2 : 1;

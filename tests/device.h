@@ -14,10 +14,19 @@ void set_test_device(Device device);
 // Whether it is the runner's: CUDA kernels on the host, hundreds of times slower than a GPU.
 bool on_runner();
 
+// Whether this is a build under AddressSanitizer: ten times slower.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
 // x itself if it is on the cpu, else a copy that is.
 Tensor on_host(const Tensor& x);
 // The elements of a floating tensor on any device but a meta one. Exact.
 std::vector<double> to_doubles(const Tensor& x);
+// The largest |a[i] - b[i]|; NaN, which no comparison holds for, if one is not finite.
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
 // How often a kernel is to be repeated, each time with set_thread_order(0), (1), ..., to be trusted
 // with having no race: on the runner in several orders of the threads, on a GPU in those that

@@ -34,7 +34,8 @@ std::string verdict(Fault fault) {
                            for (const double x : in[0]) sum += x;
                            return Values{sum};
                          },
-                     .depth = size})
+                     .depth = size,
+                     .in_16_bits = false})
       .value_or("");
 }
 

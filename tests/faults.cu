@@ -32,7 +32,7 @@ Grid one_block() { return {.blocks = 1}; }
 }  // namespace
 
 void total_kernel(View y, View x, Fault fault) {
-  dispatch_floating(x.dtype, [&]<class T>() {
+  dispatch_wide(x.dtype, [&]<class T>() {
     const auto kernel = fault == Fault::missing_barrier ? total<false, T> : total<true, T>;
     enqueue(one_block(), kernel, y.as<T>(), x.as<const T>(), x.numel());
   });
@@ -40,7 +40,7 @@ void total_kernel(View y, View x, Fault fault) {
 
 void total_backward_kernel(GradTarget dx, View dy, Fault fault) {
   const int64_t n = dx.grad.numel() + (fault == Fault::overrun);
-  dispatch_floating(dy.dtype, [&]<class T>() {
+  dispatch_wide(dy.dtype, [&]<class T>() {
     with_beta(fault == Fault::overwritten ? 0 : dx.beta, [&](auto accumulate) {
       enqueue(one_block(), total_backward<accumulate.value, T>, dx.grad.as<T>(), dy.as<const T>(),
               n);

@@ -1,4 +1,5 @@
 #define CATCH_CONFIG_RUNNER
+#include <algorithm>
 #include <iostream>
 
 #include "core/cuda.h"
@@ -26,6 +27,18 @@ class ChooseBlocks : public TestListener {
 };
 CATCH_REGISTER_LISTENER(ChooseBlocks)
 
+// After the last test no memory is in use. Returns how much is, by name, and says so.
+int leaks() {
+  int found = 0;
+  for (const Device device : {Device::cpu, Device::cuda, Device::meta, Device::meta_cuda})
+    for (const AllocationGroup& group : ledger(device).largest(5)) {
+      std::cerr << "leaked on " << name(device) << ": " << group.count << " x " << group.each.type()
+                << " '" << group.each.name() << "'\n";
+      ++found;
+    }
+  return found;
+}
+
 int run(int argc, char** argv) {
   Catch::Session session;
   std::string device = "cpu";
@@ -42,7 +55,8 @@ int run(int argc, char** argv) {
     }
     set_test_device(Device::cuda);
   }
-  return session.run();
+  const int failed = session.run();
+  return std::max(failed, leaks());
 }
 
 }  // namespace

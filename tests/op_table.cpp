@@ -43,10 +43,29 @@ Values random_values(const Op& op, size_t input) {
   return values;
 }
 
+template <class T>
+std::vector<T> rounded_to(const Values& values) {
+  std::vector<T> rounded(values.size());
+  std::ranges::transform(values, rounded.begin(),
+                         [](double v) { return T(static_cast<Wide<T>>(v)); });
+  return rounded;
+}
+
 Tensor make(const Values& values, const Shape& shape, DType dtype, Device device,
             Category category = Category::activations) {
-  if (dtype == DType::f64) return Tensor::from(values, shape, device, category);
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, device, category);
+  return dispatch_floating(dtype, [&]<class T>() {
+    return Tensor::from(rounded_to<T>(values), shape, device, category);
+  });
+}
+
+// What of the values is left in a 16-bit dtype; the values themselves for others.
+Values held_by(DType dtype, const Values& values) {
+  if (!is_16_bit_dtype(dtype)) return values;
+  return to_doubles(make(values, {static_cast<int64_t>(values.size())}, dtype, Device::cpu));
+}
+
+bool is_parameter(const Op& op, size_t input) {
+  return std::ranges::find(op.parameters, input) != op.parameters.end();
 }
 
 Values to_values(const Tensor& x) { return is_meta(x.device()) ? Values() : to_doubles(x); }
@@ -65,8 +84,9 @@ void give_gradient(const Edge& x, const Values& values) {
   }
   if (gradient.device() != Device::cpu)
     return gradient.copy_from(make(sum, gradient.shape(), gradient.dtype(), Device::cpu));
-  dispatch_floating(gradient.dtype(),
-                    [&]<class T>() { std::ranges::copy(sum, gradient.span<T>().begin()); });
+  dispatch_floating(gradient.dtype(), [&]<class T>() {
+    std::ranges::copy(rounded_to<T>(sum), gradient.span<T>().begin());
+  });
 }
 
 // y = x as an op of its own: makes an intermediate result of a leaf.
@@ -83,7 +103,7 @@ Tensor weighted_sum(const Tensor& y, const Values& weights) {
   const Values values = to_values(y);
   double total = 0;
   for (size_t i = 0; i < values.size(); ++i) total += weights[i] * values[i];
-  Tensor sum = Tensor::full({}, total, y.dtype(), y.device());
+  Tensor sum = Tensor::full({}, total, wide(y.dtype()), y.device());
   const Edge edge = y;
   record("weighted_sum", sum, {edge}, [edge, weights](Tensor& dsum) {
     Values dy = weights;
@@ -147,15 +167,22 @@ Result run(const Op& op, const std::vector<Values>& inputs, const Values& weight
   std::vector<Guarded> values, gradients;
   std::vector<Tensor> leaves, operands;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    values.emplace_back(inputs[i], around_input, op.inputs[i], mode, Category::activations);
+    const bool parameter = is_parameter(op, i);
+    Mode own = mode;
+    if (parameter) own.dtype = wide(mode.dtype);
+    values.emplace_back(inputs[i], around_input, op.inputs[i], own, Category::activations);
     leaves.push_back(require_grad(values[i].tensor));
+    if (own.dtype != mode.dtype)
+      leaves[i].variable()->copy = make(inputs[i], op.inputs[i], mode.dtype, mode.device);
     if (mode.target != Target::absent) {
       const Values old(inputs[i].size(), mode.target == Target::preset ? preset_value : nan);
-      gradients.emplace_back(old, around_gradient, op.inputs[i], mode, Category::gradients);
+      gradients.emplace_back(old, around_gradient, op.inputs[i], own, Category::gradients);
       leaves[i].variable()->grad = gradients[i].tensor;
       leaves[i].variable()->fresh = mode.target != Target::preset;
     }
-    operands.push_back(mode.inputs == Inputs::leaves ? leaves[i] : pass_on(leaves[i]));
+    const bool passed_on =
+        mode.inputs == Inputs::intermediates && !(parameter && own.dtype != mode.dtype);
+    operands.push_back(passed_on ? pass_on(leaves[i]) : leaves[i]);
   }
   Tensor y = op.run(operands);
   operands.clear();
@@ -221,29 +248,44 @@ struct Expectation {
   std::vector<Values> inputs, other_inputs, gradients;
   Values y, weights;
 
-  explicit Expectation(const Op& op) {
-    for (size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(random_values(op, i));
+  // For inputs and weights that this dtype can hold.
+  Expectation(const Op& op, DType dtype) {
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      inputs.push_back(held_by(dtype, random_values(op, i)));
     other_inputs = inputs;
     for (Values& values : other_inputs) std::ranges::reverse(values);
     y = op.reference(inputs);
     weights.resize(y.size());
     RandomStream random(7);
     for (double& w : weights) w = random.uniform(-1, 1);
+    weights = held_by(dtype, weights);
     for (size_t i = 0; i < inputs.size(); ++i)
       gradients.push_back(numeric_gradient(op, inputs, i, weights));
   }
 };
 
+double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 0x1p-53;
+    case DType::f16: return 0x1p-11;
+    case DType::bf16: return 0x1p-8;
+    default: return 0x1p-24;
+  }
+}
+
 void check_result(const Op& op, const Expectation& expected, const Result& result,
                   const Mode& mode) {
-  const double unit = mode.dtype == DType::f64 ? 0x1p-53 : 0x1p-24;
-  check_close("forward", result.y, expected.y, op.depth * unit * magnitude(expected.y));
+  const double unit = rounding_of(wide(mode.dtype));
+  // The result is rounded to 16 bits once. A gradient may come of a y that was, by a slope of up to
+  // 2, and is rounded itself; float16's denormals lie 2^-24 apart.
+  const double last = is_16_bit_dtype(mode.dtype) ? op.roundings * rounding_of(mode.dtype) : 0;
+  check_close("forward", result.y, expected.y, (op.depth * unit + last) * magnitude(expected.y));
   for (size_t i = 0; i < expected.inputs.size(); ++i) {
     Values gradient = expected.gradients[i];
     if (mode.target == Target::preset)
       for (double& g : gradient) g += preset_value;
     // Backward sums over what forward fans out to, hence the factor.
-    const double rounding = 4 * op.depth * unit * magnitude(gradient);
+    const double rounding = (4 * op.depth * unit + 3 * last) * magnitude(gradient);
     check_close(fmt::format("gradient of input {}", i), result.gradients[i], gradient,
                 rounding + 1e-8 * magnitude(gradient));
   }
@@ -263,8 +305,8 @@ void check_mode(const Op& op, const Expectation& expected, const Mode& mode) {
   }
 }
 
-void check_memory(const Op& op, const Expectation& expected, const Usage& before) {
-  const Mode real{DType::f32, test_device(), Inputs::intermediates, Target::absent};
+void check_memory(const Op& op, const Expectation& expected, DType dtype, const Usage& before) {
+  const Mode real{dtype, test_device(), Inputs::intermediates, Target::absent};
   Mode meta = real;
   meta.device = meta_of(real.device);
   const Usage idle = ledger(meta.device).current();
@@ -281,22 +323,29 @@ void check_memory(const Op& op, const Expectation& expected, const Usage& before
 }  // namespace
 
 std::optional<std::string> op_failure(const Op& op) {
-  const Expectation expected(op);
+  const Expectation expected(op, DType::f64);
   const Usage before = ledger(test_device()).current();
   std::string where;
-  try {
+  const auto check_modes = [&](const Expectation& expectation, std::vector<DType> dtypes,
+                               std::vector<Inputs> kinds) {
     // The guarded targets first, so that what is written beyond one hits a band and nothing else.
-    for (const Inputs inputs : {Inputs::leaves, Inputs::intermediates})
+    for (const Inputs inputs : kinds)
       for (const Target target : {Target::nan_filled, Target::preset, Target::absent})
-        for (const DType dtype : {DType::f64, DType::f32}) {
+        for (const DType dtype : dtypes) {
           const Mode mode{dtype, test_device(), inputs, target};
           where = describe(mode);
-          check_mode(op, expected, mode);
+          check_mode(op, expectation, mode);
         }
     where = "memory";
     check(ledger(test_device()).current().bytes == before.bytes, "left behind {}",
           to_string(ledger(test_device()).current()));
-    check_memory(op, expected, before);
+    check_memory(op, expectation, dtypes.back(), before);
+  };
+  try {
+    check_modes(expected, {DType::f64, DType::f32}, {Inputs::leaves, Inputs::intermediates});
+    if (op.in_16_bits)
+      for (const DType dtype : {DType::f16, DType::bf16})
+        check_modes(Expectation(op, dtype), {dtype}, {Inputs::intermediates});
   } catch (const std::exception& failure) {
     return fmt::format("op {}\n{}\n{}", op.name, where, failure.what());
   }

@@ -27,6 +27,12 @@ struct Op {
   // Inputs are uniform in [low, high) and kept at least `gap` away from zero, where relu and its
   // like have no derivative.
   double low = -1, high = 1, gap = 0;
+  // Results rounded to the inputs' dtype one after the other: more than 1 if `run` is several ops.
+  double roundings = 1;
+  // Inputs that are parameters: float32 with a 16-bit copy where the others are 16-bit.
+  std::vector<size_t> parameters = {};
+  // False for those that have no derivative where two inputs are equal, as 16-bit ones often are.
+  bool in_16_bits = true;
 };
 
 // Checks, for one op on the device under test:
@@ -42,7 +48,9 @@ struct Op {
 //      buffers, nor over the leaves;
 //   8. every order of the threads (tests/device.h) gives the same bits;
 //   9. the device's meta twin charges the ledger with the same peak, and nothing is left on it
-//      afterwards.
+//      afterwards;
+//  10. all of it again in float16 and bfloat16, on inputs that these can hold: results within a few
+//      of their roundings, because everything between is computed in float32.
 // What failed first, and where; nothing if all holds.
 std::optional<std::string> op_failure(const Op& op);
 void check_op(const Op& op);

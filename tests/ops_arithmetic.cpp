@@ -82,13 +82,15 @@ TEST_CASE("add and scale where results go over operands", "[ops]") {
   check_op(binary(
       "a + 3b", [](const Tensor& a, const Tensor& b) { return add(a, scale(b, 3)); },
       [](double a, double b) { return a + 3 * b; }));
-  check_op(binary(
+  Op product = binary(
       "(a + b) * (a + b) * b",
       [](const Tensor& a, const Tensor& b) {
         const Tensor sum = add(a, b);
         return mul(mul(sum, sum), b);
       },
-      [](double a, double b) { return (a + b) * (a + b) * b; }));
+      [](double a, double b) { return (a + b) * (a + b) * b; });
+  product.roundings = 4;  // those of the sum count twice in its square
+  check_op(product);
   check_op(unary(
       "2x + constant, 2x * constant",
       [](const Tensor& x) {
@@ -109,7 +111,7 @@ TEST_CASE("one tensor used 1 to 9 times", "[ops]") {
           return y;
         },
         [=](double x) { return uses * x; });
-    sum.depth = uses;
+    sum.depth = sum.roundings = uses;
     check_op(sum);
     Op power = unary(
         fmt::format("product of {} uses", uses),
@@ -120,6 +122,7 @@ TEST_CASE("one tensor used 1 to 9 times", "[ops]") {
         },
         [=](double x) { return std::pow(x, uses); });
     power.depth = 2 * uses;
+    power.roundings = uses;
     check_op(power);
     Op parts = unary(
         fmt::format("{} uses of x * x in one concat", uses),

@@ -53,6 +53,9 @@ void add_bias(Values& y, const Values& b, const Shape& shape) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += b[i / plane % b.size()];
 }
 
+// cuDNN rounds its result before the bias is added and it is rounded again.
+constexpr double roundings = 2;
+
 Op conv2d_op(std::string name, ConvCase k) {
   std::vector<Shape> inputs{k.x, k.w};
   if (k.bias) inputs.push_back({k.w[0]});
@@ -78,7 +81,9 @@ Op conv2d_op(std::string name, ConvCase k) {
                   for (double& v : y) v = std::max(v, 0.0);
                 return y;
               },
-          .depth = double(k.w.numel(1, 4)) + 2};
+          .depth = double(k.w.numel(1, 4)) + 2,
+          .roundings = roundings,
+          .parameters = {1, 2}};
 }
 
 Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTranspose2dShape shape,
@@ -96,7 +101,9 @@ Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTra
                 add_bias(y, in[2], y_shape);
                 return y;
               },
-          .depth = double(w[0] * w[2] * w[3]) + 2};
+          .depth = double(w[0] * w[2] * w[3]) + 2,
+          .roundings = roundings,
+          .parameters = {1, 2}};
 }
 
 // A pool's reference: reduce(window) for every window of x.
@@ -127,7 +134,8 @@ Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
   return {.name = std::move(name),
           .inputs = {x},
           .run = [=](const auto& in) { return max_pool2d(in[0], s); },
-          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, maximum); }};
+          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, maximum); },
+          .in_16_bits = false};
 }
 
 Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {

@@ -37,7 +37,8 @@ Op linear_op(std::string name, Activation activation, bool bias, LinearSizes siz
               }
             return y;
           },
-      .depth = static_cast<double>(I + 2)};
+      .depth = static_cast<double>(I + 2),
+      .parameters = {1, 2}};
 }
 
 }  // namespace

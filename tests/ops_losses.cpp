@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "kernels/arithmetic.h"
 #include "kernels/losses.h"
+#include "kernels/mask_score.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/op_table.h"
@@ -16,9 +17,11 @@ namespace accrue::test {
 namespace {
 
 Tensor constant(const Values& values, const Tensor& like) {
-  if (like.dtype() == DType::f64) return Tensor::from(values, like.shape(), like.device());
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), like.shape(),
-                      like.device());
+  return dispatch_floating(like.dtype(), [&]<class T>() {
+    std::vector<T> rounded(values.size());
+    std::ranges::transform(values, rounded.begin(), [](double v) { return T(Wide<T>(v)); });
+    return Tensor::from(rounded, like.shape(), like.device());
+  });
 }
 
 Tensor floats(const std::vector<float>& values) {
@@ -118,6 +121,43 @@ TEST_CASE("a loss writes dx over x when nobody else holds x", "[ops]") {
     REQUIRE(added == Ledger::alignment + (held ? size * sizeof(float) : 0));  // the seed and dx
     if (held) REQUIRE(to_doubles(x)[0] == 2);
   }
+}
+
+TEST_CASE("the score of masks adds loss, overlap and sizes", "[ops]") {
+  constexpr int64_t size = 3 * 7 * 100;  // more than the threads of a block
+  RandomStream random(3);
+  std::vector<float> logits(size), masks(size);
+  Values expected{1, 2, 3, 4};
+  for (size_t i = 0; i < size; ++i) {
+    logits[i] = i % 10 == 0 ? 0 : random.uniform(-3, 3);  // 0 is not in A
+    masks[i] = static_cast<float>(random.below(2));
+    expected[0] += logistic_loss(logits[i], masks[i]);
+    expected[1] += logits[i] > 0 && masks[i] == 1;
+    expected[2] += logits[i] > 0;
+    expected[3] += masks[i];
+  }
+  for (int order = 0; order < thread_orders(); ++order) {
+    set_thread_order(order);
+    const Tensor score = Tensor::from(Values{1, 2, 3, 4}, {4}, test_device());
+    const Shape shape{3, 1, 7, 100};
+    add_mask_score(score, floats(logits).reshape(shape), floats(masks).reshape(shape));
+    const Values sums = to_doubles(score);
+    REQUIRE(sums[0] == Approx(expected[0]).epsilon(260 * 0x1p-24));  // 256 additions a run
+    for (size_t i = 1; i < 4; ++i) REQUIRE(sums[i] == expected[i]);
+  }
+}
+
+TEST_CASE("the score of masks shows a NaN in the loss, and refuses what does not fit", "[ops]") {
+  const Tensor score = Tensor::full({4}, 0, DType::f64, test_device());
+  add_mask_score(score, floats({std::nanf(""), 1, -1}), floats({1, 1, 1}));
+  const Values sums = to_doubles(score);
+  REQUIRE(std::isnan(sums[0]));
+  REQUIRE(sums[1] == 1);
+  REQUIRE(sums[2] == 1);
+  REQUIRE(sums[3] == 3);
+  REQUIRE_ERROR(add_mask_score(score, floats({1, 2}), floats({1})), "x [2] and masks [1]");
+  const Tensor other = Tensor::full({2}, 0, DType::f64, test_device());
+  REQUIRE_ERROR(add_mask_score(other, floats({1}), floats({1})), "expected score f64 [4]");
 }
 
 TEST_CASE("losses refuse what does not fit", "[ops]") {

@@ -77,7 +77,8 @@ Op norm_op(std::string name, const Shape& shape, const Layout& at, Affine affine
                                   has_beta ? in.back() : Values(at.C, 0));
               },
           // The sums of mean and variance, then the normalisation.
-          .depth = 2 * static_cast<double>(at.elements()) + 8};
+          .depth = 2 * static_cast<double>(at.elements()) + 8,
+          .parameters = {1, 2}};
 }
 
 Layout rows(size_t N, size_t C) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/conv2d.h"
+#include "kernels/linear.h"
 #include "kernels/pointwise.h"
 #include "tests/catch.h"
 #include "tests/device.h"
@@ -55,6 +57,23 @@ TEST_CASE("relu writes over its input exactly when it is handed the last referen
   REQUIRE(relu(x).view().data != storage);
   REQUIRE(to_doubles(x)[0] == -1);
   REQUIRE(relu(std::move(x)).view().data == storage);
+}
+
+// A window is skipped for a NaN in its loss: a relu before it must not turn one into a zero.
+TEST_CASE("a NaN goes through relu, alone and fused", "[ops]") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    const auto filled = [&](const Shape& shape, double value) {
+      return Tensor::full(shape, value, dtype, test_device());
+    };
+    INFO(name(dtype));
+    for (const double value : to_doubles(relu(filled({2, 20}, NAN)))) REQUIRE(std::isnan(value));
+    for (const double value : to_doubles(
+             linear(filled({2, 20}, NAN), filled({24, 20}, 1), filled({24}, 1), Activation::relu)))
+      REQUIRE(std::isnan(value));
+    for (const double value : to_doubles(conv2d(filled({2, 3, 6, 6}, NAN), filled({4, 3, 3, 3}, 1),
+                                                filled({4}, 1), {}, Activation::relu)))
+      REQUIRE(std::isnan(value));
+  }
 }
 
 }  // namespace accrue::test

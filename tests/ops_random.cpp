@@ -188,7 +188,8 @@ TEST_CASE("embedding", "[ops]") {
                       y.push_back(in[0][static_cast<size_t>(v) * D + d]);
                   return y;
                 },
-            .depth = 3});
+            .depth = 3,
+            .parameters = {0}});
 }
 
 TEST_CASE("embedding's gradient writes 0 to unused rows, and adds nothing to them", "[ops]") {

@@ -7,13 +7,12 @@
 #include <limits>
 #include <map>
 
-#include "core/random.h"
 #include "kernels/accumulate.h"
 #include "kernels/cross_entropy.h"
 #include "layers/layers.h"
 #include "layers/models.h"
+#include "tests/batch.h"
 #include "tests/catch.h"
-#include "tests/device.h"
 
 namespace accrue::test {
 namespace {
@@ -23,20 +22,8 @@ constexpr std::array<int64_t, 4> sizes{features, 16, 8, classes};
 using Split = std::vector<int64_t>;
 const std::vector<Split> splits{{64}, {32, 32}, {16, 16, 16, 16}, Split(64, 1), {24, 24, 16}};
 
-struct Batch {
-  Tensor x, labels;
-};
-
 Batch random_batch(int64_t samples, DType dtype, uint64_t seed) {
-  RandomStream random(seed);
-  const Batch batch{Tensor::empty({samples, features}, dtype, Device::cpu, Category::data),
-                    Tensor::empty({samples}, DType::i32, Device::cpu, Category::data)};
-  dispatch_floating(dtype, [&]<class T>() {
-    for (T& v : batch.x.span<T>()) v = random.normal();
-  });
-  for (int32_t& label : batch.labels.span<int32_t>())
-    label = static_cast<int32_t>(random.below(classes));
-  return {batch.x.to(test_device()), batch.labels.to(test_device())};
+  return test::random_batch({samples, features}, classes, seed, dtype);
 }
 
 struct Learner {
@@ -89,17 +76,6 @@ Outcome run(DType dtype, const Split& split, WindowOptions options) {
   outcome.m = to_doubles(learner.optimizer->state()[0].second);
   outcome.v = to_doubles(learner.optimizer->state()[1].second);
   return outcome;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(a[i] - b[i]);
-    if (std::isnan(difference)) return difference;
-    largest = std::max(largest, difference);
-  }
-  return largest;
 }
 
 // How far two orders of summing the same window's gradient may be apart. Each element is a sum of
@@ -427,26 +403,6 @@ TEST_CASE("peak memory does not grow with the number of micro-batches", "[window
     for (const int64_t K : {1, 2, 8, 64})
       for (const Device device : {test_device(), meta_of(test_device())})
         REQUIRE(peak(K, device, strategy) == peak(1, test_device(), strategy));
-}
-
-TEST_CASE("schedules count optimizer steps", "[window][schedule]") {
-  using Kind = ScheduleOptions::Kind;
-  const Schedule step({.kind = Kind::step, .base = 1, .gamma = 0.5, .every = 10});
-  REQUIRE(step.lr(9) == 1);
-  REQUIRE(step.lr(10) == 0.5);
-  REQUIRE(step.lr(25) == 0.25);
-  const Schedule cosine(
-      {.kind = Kind::cosine, .base = 1, .floor = 0.1, .warmup_steps = 4, .total = 104});
-  REQUIRE(cosine.lr(0) == 0.25);
-  REQUIRE(cosine.lr(4) == 1);
-  REQUIRE(cosine.lr(54) == Approx(0.55));
-  REQUIRE(cosine.lr(104) == Approx(0.1));
-  REQUIRE(cosine.lr(500) == Approx(0.1));
-  Schedule plateau({.kind = Kind::plateau, .base = 1, .gamma = 0.1, .patience = 1});
-  for (const double loss : {3.0, 2.0, 2.0, 2.5}) plateau.observe(loss);
-  REQUIRE(plateau.lr(0) == Approx(0.1));
-  REQUIRE_ERROR(Schedule({.base = -1}), "learning rate -1");
-  REQUIRE_ERROR(Schedule({.kind = Kind::step, .every = 0}), "every 0 steps");
 }
 
 }  // namespace accrue::test

@@ -1,5 +1,8 @@
 #include "convolution.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <Eigen/Core>
 #include <vector>
 
@@ -63,7 +66,8 @@ void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std
 }  // namespace
 
 template <class T>
-void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, T alpha, T beta) {
+void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, Sum<T> alpha,
+              Sum<T> beta) {
   require_device(buffers.x, p.x.size() * sizeof(T), "convolution: x or dx");
   require_device(buffers.w, p.w.size() * sizeof(T), "convolution: w or dw");
   require_device(buffers.y, p.y.size() * sizeof(T), "convolution: y or dy");
@@ -73,14 +77,23 @@ void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, 
   T* result = direction == Direction::forward ? buffers.y
               : direction == Direction::data  ? buffers.x
                                               : buffers.w;
-  std::vector<T> out(shape.size());
-  accumulate(direction, p, buffers, out);
+  std::vector<Sum<T>> out(shape.size());
+  if constexpr (sizeof(T) == 2) {
+    std::vector<float> x(buffers.x, buffers.x + p.x.size()), w(buffers.w, buffers.w + p.w.size()),
+        y(buffers.y, buffers.y + p.y.size());
+    accumulate(direction, p, Buffers<float>{x.data(), w.data(), y.data()}, out);
+  } else {
+    accumulate(direction, p, buffers, out);
+  }
   for (size_t i = 0; i < out.size(); ++i) {
-    result[i] = beta == 0 ? alpha * out[i] : alpha * out[i] + beta * result[i];
+    const Sum<T> before = beta == 0 ? 0 : beta * static_cast<Sum<T>>(result[i]);
+    result[i] = beta == 0 ? alpha * out[i] : alpha * out[i] + before;
   }
 }
 
 template void convolve(Direction, const Problem&, const Buffers<float>&, float, float);
 template void convolve(Direction, const Problem&, const Buffers<double>&, double, double);
+template void convolve(Direction, const Problem&, const Buffers<__half>&, float, float);
+template void convolve(Direction, const Problem&, const Buffers<__nv_bfloat16>&, float, float);
 
 }  // namespace simt

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "cudnn.h"
 
 struct cudnnTensorStruct {
@@ -48,8 +50,12 @@ struct Buffers {
 };
 
 // result = alpha * convolution + beta * result, where the result is y, x or w by direction; with
-// beta 0 it is not read. Runs on the device, T is float or double.
+// beta 0 it is not read. Runs on the device. T is float or double, or 16-bit, of which sums are
+// taken in float.
 template <class T>
-void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, T alpha, T beta);
+using Sum = std::conditional_t<sizeof(T) == 2, float, T>;
+template <class T>
+void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, Sum<T> alpha,
+              Sum<T> beta);
 
 }  // namespace simt

@@ -1,5 +1,8 @@
 #include "cudnn.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <optional>
 
 #include "convolution.h"
@@ -32,8 +35,9 @@ cudnnStatus_t judge(const Problem& p) {
   }
   if (y.N != p.y.N || y.C != p.y.C || y.H != p.y.H || y.W != p.y.W) return CUDNN_STATUS_BAD_PARAM;
   if (p.x.type != p.w.type || p.x.type != p.y.type) return CUDNN_STATUS_BAD_PARAM;
-  const bool supported = (p.x.type == CUDNN_DATA_FLOAT || p.x.type == CUDNN_DATA_DOUBLE) &&
-                         p.conv.compute == p.x.type && p.x.format == CUDNN_TENSOR_NCHW &&
+  const cudnnDataType_t compute =
+      p.x.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  const bool supported = p.conv.compute == compute && p.x.format == CUDNN_TENSOR_NCHW &&
                          p.w.format == CUDNN_TENSOR_NCHW && p.y.format == CUDNN_TENSOR_NCHW &&
                          p.conv.mode == CUDNN_CROSS_CORRELATION;
   return supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
@@ -107,7 +111,7 @@ template <class T>
 cudnnStatus_t submit_run(cudaStream_t stream, Direction direction, const Problem& p,
                          const Buffers<T>& buffers, const void* alpha, const void* beta,
                          Workspace workspace) {
-  const T a = *static_cast<const T*>(alpha), b = *static_cast<const T*>(beta);
+  const auto a = *static_cast<const Sum<T>*>(alpha), b = *static_cast<const Sum<T>*>(beta);
   const cudaError_t error = submit_library_work(stream, [=] {
     workspace.scribble();
     convolve(direction, p, buffers, a, b);
@@ -140,10 +144,16 @@ cudnnStatus_t start(cudnnHandle_t handle, Direction direction, const Problem& p,
   if (const cudnnStatus_t status = tell_workspace(p, algo, &need)) return status;
   if (workspace.bytes < need || (need > 0 && workspace.data == nullptr))
     return CUDNN_STATUS_BAD_PARAM;
-  if (p.x.type == CUDNN_DATA_DOUBLE) {
-    return submit_run(handle->stream, direction, p, pointers.as<double>(), alpha, beta, workspace);
+  const auto submit = [&]<class T>(T) {
+    return submit_run(handle->stream, direction, p, pointers.as<T>(), alpha, beta, workspace);
+  };
+  switch (p.x.type) {
+    case CUDNN_DATA_DOUBLE: return submit(double{});
+    case CUDNN_DATA_HALF: return submit(__half{});
+    case CUDNN_DATA_BFLOAT16: return submit(__nv_bfloat16{});
+    case CUDNN_DATA_FLOAT: break;
   }
-  return submit_run(handle->stream, direction, p, pointers.as<float>(), alpha, beta, workspace);
+  return submit(float{});
 }
 
 // Runs `body` on the problem that the descriptors describe, if all are there.

@@ -1,0 +1,71 @@
+#include "tests/allocation_failure.h"
+
+#include <atomic>
+#include <optional>
+
+#include "core/tensor.h"
+
+// The linker's --wrap (tests/CMakeLists.txt) takes symbols as the compiler names them.
+#define TENSOR_EMPTY "_ZN6accrue6Tensor5emptyERKNS_5ShapeENS_5DTypeENS_6DeviceENS_8CategoryE"
+#define TENSOR_FULL "_ZN6accrue6Tensor4fullERKNS_5ShapeEdNS_5DTypeENS_6DeviceENS_8CategoryE"
+
+namespace accrue::test {
+namespace {
+
+// Loaders allocate on their threads, too.
+std::atomic<int64_t> count{0}, failing_from{0};
+std::atomic<bool> once{true}, failed{false};
+
+// While alive, the device has no memory left.
+class NoMemoryLeft {
+ public:
+  explicit NoMemoryLeft(Device device) : ledger_(ledger(device)), limit_(ledger_.limit()) {
+    ledger_.set_limit(1);
+  }
+  ~NoMemoryLeft() { ledger_.set_limit(limit_); }
+  NoMemoryLeft(const NoMemoryLeft&) = delete;
+  NoMemoryLeft& operator=(const NoMemoryLeft&) = delete;
+
+ private:
+  Ledger& ledger_;
+  std::optional<size_t> limit_;
+};
+
+template <class Allocate>
+Tensor counted(const Shape& shape, Device device, Allocate&& allocate) {
+  if (is_meta(device)) return allocate();
+  const int64_t number = ++count;
+  if (failing_from == 0 || number < failing_from || shape.numel() == 0) return allocate();
+  if (once && failed.exchange(true)) return allocate();
+  failed = true;
+  const NoMemoryLeft none(device);
+  return allocate();
+}
+
+}  // namespace
+
+int64_t allocations() { return count; }
+
+AllocationFailure::AllocationFailure(int64_t n, Failing failing) {
+  once = failing == Failing::once;
+  failed = false;
+  failing_from = count + n;
+}
+AllocationFailure::~AllocationFailure() { failing_from = 0; }
+bool AllocationFailure::happened() const { return failed; }
+
+Tensor real_empty(const Shape&, DType, Device, Category) asm("__real_" TENSOR_EMPTY);
+Tensor counted_empty(const Shape&, DType, Device, Category) asm("__wrap_" TENSOR_EMPTY);
+Tensor real_full(const Shape&, double, DType, Device, Category) asm("__real_" TENSOR_FULL);
+Tensor counted_full(const Shape&, double, DType, Device, Category) asm("__wrap_" TENSOR_FULL);
+
+Tensor counted_empty(const Shape& shape, DType dtype, Device device, Category category) {
+  return counted(shape, device, [&] { return real_empty(shape, dtype, device, category); });
+}
+
+Tensor counted_full(const Shape& shape, double value, DType dtype, Device device,
+                    Category category) {
+  return counted(shape, device, [&] { return real_full(shape, value, dtype, device, category); });
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,141 @@
+#pragma once
+
+// What the tests of the program share: running it, and the files it reads and writes.
+
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/memory.h"
+#include "data/safetensors.h"
+#include "tests/catch.h"
+#include "tests/device.h"
+#include "tests/files.h"
+
+namespace accrue::test {
+
+namespace fs = std::filesystem;
+
+struct Output {
+  int status;
+  std::string text;  // stdout and stderr
+};
+
+inline Output shell(const std::string& command) {
+  std::FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Output output;
+  std::array<char, 4096> buffer;
+  while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+    output.text.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  output.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return output;
+}
+
+// For the subcommands that compute.
+inline std::string device_arguments() { return fmt::format(" --device {} ", name(test_device())); }
+
+inline Output accrue_run(const std::string& arguments) {
+  std::string command = std::string(ACCRUE_PROGRAM) + " " + arguments;
+  for (const char* computes :
+       {"train", "eval", "bench train", "bench memory", "bench kernels", "plan"})
+    if (arguments.starts_with(computes)) command += device_arguments();
+  return shell(command);
+}
+
+inline std::string succeed(const std::string& arguments) {
+  const Output output = accrue_run(arguments);
+  INFO(arguments << "\n" << output.text);
+  REQUIRE(output.status == 0);
+  return output.text;
+}
+
+// Fails with one clear error that names `part`.
+inline void refuse(const std::string& arguments, const std::string& part) {
+  const Output output = accrue_run(arguments);
+  INFO(arguments << "\n" << output.text);
+  REQUIRE(output.status != 0);
+  REQUIRE(output.status < 128);
+  REQUIRE_THAT(output.text, ContainsSubstring(part));
+}
+
+struct Folder : TemporaryDirectory {
+  std::string operator/(const std::string& name) const { return (path() / name).string(); }
+};
+
+using Bytes = std::vector<unsigned char>;
+
+inline void put(Bytes& bytes, uint32_t value) {
+  for (int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<unsigned char>(value >> shift));
+}
+
+inline void write(const std::string& path, const Bytes& bytes) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+inline Bytes idx_images(uint32_t count) {
+  Bytes bytes;
+  for (const uint32_t word : {0x803u, count, 28u, 28u}) put(bytes, word);
+  for (uint32_t i = 0; i < count * 784; ++i)
+    bytes.push_back(static_cast<unsigned char>(i * 7919 >> 3));
+  return bytes;
+}
+
+inline Bytes idx_labels(uint32_t count) {
+  Bytes bytes;
+  for (const uint32_t word : {0x801u, count}) put(bytes, word);
+  for (uint32_t i = 0; i < count; ++i) bytes.push_back(static_cast<unsigned char>(i % 10));
+  return bytes;
+}
+
+// A small data set in MNIST's format: 40 training and 10 test images.
+inline void write_idx_data(const Folder& folder) {
+  write(folder / "train-images-idx3-ubyte", idx_images(40));
+  write(folder / "train-labels-idx1-ubyte", idx_labels(40));
+  write(folder / "t10k-images-idx3-ubyte", idx_images(10));
+  write(folder / "t10k-labels-idx1-ubyte", idx_labels(10));
+}
+
+inline std::vector<nlohmann::json> json_lines(const std::string& path) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+// The lines about optimizer steps in a file of train --json; after them comes the test score.
+inline std::vector<nlohmann::json> json_steps(const std::string& path) {
+  auto lines = json_lines(path);
+  std::erase_if(lines, [](const auto& line) { return !line.contains("step"); });
+  return lines;
+}
+
+inline std::string file_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The largest difference of two weight files.
+inline double largest_difference(const std::string& a, const std::string& b) {
+  const NamedTensors x = read_safetensors(a), y = read_safetensors(b);
+  REQUIRE(x.size() == y.size());
+  double largest = 0;
+  for (size_t t = 0; t < x.size(); ++t) {
+    const auto u = x[t].second.span<float>(), v = y[t].second.span<float>();
+    for (size_t i = 0; i < u.size(); ++i)
+      largest = std::max(largest, std::abs(double(u[i]) - double(v[i])));
+  }
+  return largest;
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,93 @@
+#include "tests/fuzz/parsers.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "data/checkpoint.h"
+#include "data/idx.h"
+#include "data/safetensors.h"
+
+namespace accrue::fuzz {
+namespace {
+
+// A file that lies in memory, at a path.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::span<const std::byte> content)
+      : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    const auto size = static_cast<ssize_t>(content.size());
+    check(descriptor_ >= 0 && ::write(descriptor_, content.data(), content.size()) == size,
+          "no file in memory could be made");
+  }
+  ~MemoryFile() { ::close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+size_t plain(std::span<const std::byte> file) { return file.size(); }
+
+bool is_gzip(std::span<const std::byte> file) {
+  return file.size() >= 2 && file[0] == std::byte{0x1f} && file[1] == std::byte{0x8b};
+}
+
+}  // namespace
+
+const std::vector<Parser>& parsers() {
+  static const std::vector<Parser> all{
+      {"safetensors", [](auto file) { read_safetensors(MemoryFile(file).path()); }, plain},
+      {"checkpoint", [](auto file) { read_checkpoint_record(MemoryFile(file).path()); }, plain},
+      {"idx",
+       [](auto file) {
+         const MemoryFile memory(file);
+         try {
+           read_idx_images(memory.path());
+         } catch (const Error&) {
+           read_idx_labels(memory.path(), 10);
+         }
+       },
+       // data/byte_stream.cpp gives the source; a label takes four bytes once it is read.
+       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 4; }}};
+  return all;
+}
+
+Bytes with_right_checksum(std::span<const std::byte> file) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  auto record = nlohmann::json::parse(text, nullptr, false);
+  if (record.is_object()) try {
+      record.erase("crc32");
+      const std::string content = record.dump();
+      const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size());
+      record["crc32"] = fmt::format("{:08x}", crc);
+      const std::string signed_text = record.dump();
+      const auto bytes = std::as_bytes(std::span(signed_text));
+      return {bytes.begin(), bytes.end()};
+    } catch (const nlohmann::json::exception&) {  // not UTF-8
+    }
+  return {file.begin(), file.end()};
+}
+
+Bytes gzip(std::span<const std::byte> content) {
+  z_stream z{};
+  check(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK, "zlib");
+  Bytes result(deflateBound(&z, content.size()) + 32);
+  z.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(content.data()));
+  z.avail_in = static_cast<uInt>(content.size());
+  z.next_out = reinterpret_cast<Bytef*>(result.data());
+  z.avail_out = static_cast<uInt>(result.size());
+  check(deflate(&z, Z_FINISH) == Z_STREAM_END, "zlib");
+  result.resize(z.total_out);
+  deflateEnd(&z);
+  return result;
+}
+
+}  // namespace accrue::fuzz
