@@ -22,7 +22,8 @@ endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(cuDNN REQUIRED_VARS cuDNN_LIBRARY cuDNN_INCLUDE_DIR
                                   VERSION_VAR cuDNN_VERSION
-                                  REASON_FAILURE_MESSAGE "name its folder with -DcuDNN_ROOT=DIR")
+                                  REASON_FAILURE_MESSAGE
+                                    "name its folder with -DcuDNN_ROOT=DIR, or build without CUDA: -DACCRUE_CUDA=OFF")
 if(cuDNN_FOUND AND NOT TARGET cuDNN::cuDNN)
   add_library(cuDNN::cuDNN UNKNOWN IMPORTED)
   set_target_properties(cuDNN::cuDNN PROPERTIES

@@ -1,30 +1,40 @@
-# What every accrue target is compiled with: link to accrue_options.
+# What accrue's own sources are compiled with: link to accrue_options. Its users are not.
+include(CheckCXXCompilerFlag)
 add_library(accrue_options INTERFACE)
-target_include_directories(accrue_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+# Nobody reads errno or the flags of exceptions after arithmetic; loops that might set them could
+# not be vectorised.
 target_compile_options(accrue_options INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-fno-math-errno>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math>")
 if(ACCRUE_WERROR)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
                          "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")
 endif()
 if(ACCRUE_NATIVE)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
+  # Seen with GCC 12: it moves 64 bytes as if they were aligned to 64, which they are not in a frame
+  # of AddressSanitizer's detect_stack_use_after_return.
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND
+     CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+    check_cxx_compiler_flag(-mmove-max=256 ACCRUE_HAS_MOVE_MAX)
+    if(ACCRUE_HAS_MOVE_MAX)
+      target_compile_options(accrue_options INTERFACE
+        "$<$<COMPILE_LANGUAGE:CXX>:-mmove-max=256;-mstore-max=256>")
+    endif()
+  endif()
 endif()
 if(ACCRUE_CUDA)
+  # Whoever includes a header of accrue in a .cu needs these, too.
   # fmt believes that nvcc knows too little of constant expressions to check format strings.
   # 1675: nvcc does not know GCC's pragma for unrolling.
-  target_compile_options(accrue_options INTERFACE
+  target_compile_options(accrue_cuda_libraries INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-DFMT_USE_CONSTEXPR=1;-diag-suppress=1675>")
-  if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-    # CMake 3.25 does not know that nvcc 12 has C++20.
-    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
-    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-  endif()
+  include(nvcc_cxx20)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 endif()
-if(ACCRUE_CUDA OR ACCRUE_SIMT)
-  target_compile_definitions(accrue_options INTERFACE ACCRUE_WITH_CUDA)
+if(TARGET accrue_cuda_libraries)
+  target_compile_definitions(accrue_cuda_libraries INTERFACE ACCRUE_WITH_CUDA)
 endif()
 
 # accrue_cuda_sources(sources...): has the runner's build take .cu sources for C++.
@@ -39,7 +49,7 @@ function(accrue_cuda_sources)
 endfunction()
 
 # accrue_library(NAME SOURCES... CUDA sources... WITHOUT_CUDA sources... LINK targets...
-# PRIVATE targets...): one layer of the architecture.
+# PRIVATE targets...): one layer of the architecture, accrue::NAME here and where it is installed.
 function(accrue_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA;WITHOUT_CUDA;LINK;PRIVATE" ${ARGN})
   if(TARGET accrue::cuda_libraries)
@@ -50,6 +60,10 @@ function(accrue_library name)
   endif()
   add_library(accrue_${name} STATIC ${ARG_SOURCES})
   add_library(accrue::${name} ALIAS accrue_${name})
-  target_link_libraries(accrue_${name} PUBLIC accrue_options ${ARG_LINK} PRIVATE ${ARG_PRIVATE})
+  set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(accrue_${name} PUBLIC cxx_std_20)
+  target_include_directories(accrue_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(accrue_${name} PRIVATE $<BUILD_INTERFACE:accrue_options>
+                        PUBLIC ${ARG_LINK} PRIVATE ${ARG_PRIVATE})
   accrue_cuda_sources(${ARG_CUDA})
 endfunction()

@@ -9,6 +9,19 @@ find_package(Threads REQUIRED)
 if(ACCRUE_ONEDNN)
   find_package(oneDNN)
 endif()
+# For `train --log-dir`, which writes TensorBoard's files.
+if(ACCRUE_PROTOBUF)
+  find_package(Protobuf)
+  if(NOT Protobuf_FOUND)
+    message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir")
+  endif()
+endif()
+# For `bench memory --report` and `report`, embedded in the program.
+find_file(ChartJs_FILE chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH)
+if(NOT ChartJs_FILE)
+  set(ChartJs_FILE "")
+  message(STATUS "no Chart.js (libjs-chart.js): bench memory will not write reports")
+endif()
 
 # The CUDA sources are built by nvcc, or (ACCRUE_SIMT) by the C++ compiler against the runner's
 # headers in tests/simt. Either way accrue::cuda_libraries is what they link to.

@@ -194,7 +194,8 @@ class Accrue:
         report = report_of([str(self.options.program), "bench", "memory",
                             "--model", configuration.model, "--device", self.options.device,
                             "--effective-batch", str(configuration.effective_batch),
-                            "--micro-batches", str(configuration.micro_batch)])
+                            "--micro-batches", str(configuration.micro_batch),
+                            "--ways", "fused", "--rounds", "1"])
         peak = report["rows"][-1]["peak_bytes"]
         return peak["total"] - peak["data"]
 

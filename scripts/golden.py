@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the golden files of the tests, tests/golden/{mlp,cnn}.safetensors, with PyTorch.
+"""Writes the golden files of the tests, tests/golden/{mlp,cnn,resnet,unet}.safetensors, with PyTorch.
 
-Two small nets, each trained for 10 optimizer steps (Adam with PyTorch's defaults, learning rate
+Four small nets, each trained for 10 optimizer steps (Adam with PyTorch's defaults, learning rate
 1e-3) on one window of 8 samples, cut into K = 1 and K = 4 micro-batches: of each micro-batch the
-mean cross-entropy over K is the loss. Everything is computed in float64 from values that float32
+mean cross-entropy over K (of unet the mean logistic loss of the pixels) is the loss. Everything is computed in float64 from values that float32
 holds exactly, so the files are the truth for both types. A file holds
 
     input             F32  the 8 samples: [8, 20] or [8, 1, 8, 8]
-    labels            I32  [8], of ten classes
+    labels            I32  [8], of ten classes, or
+    masks             F32  [8, 1, 8, 8], 0 or 1
     init.NAME         F32  the initial weights, NAME as in the nn.Sequential's state_dict
     grad.kK.NAME      F64  the first window's gradient
     final.kK.NAME     F64  the weights after 10 steps
@@ -31,13 +32,15 @@ import torch
 from torch.nn import functional
 
 import safetensors_io
-from reference_models import cnn, mlp
+from reference_models import UNet, cnn, mlp, resnet
 
 SAMPLES, CLASSES, STEPS, LEARNING_RATE = 8, 10, 10, 1e-3
 ACCUMULATION_STEPS = (1, 4)
 NETS = {
     "mlp": (lambda: mlp(20, 16, 12, CLASSES), (20,)),
     "cnn": (lambda: cnn(image=8, channels=(4, 6), hidden=0, classes=CLASSES), (1, 8, 8)),
+    "resnet": (lambda: resnet(channels=(8, 8), blocks=1, classes=CLASSES), (1, 8, 8)),
+    "unet": (lambda: UNet(channels=(8, 8)), (1, 8, 8)),
 }
 # A float32 run may be this far from the truth: the tests allow 1e-5, and a seed whose net sits on a
 # kink of relu or a vanishing gradient would spend that on rounding.
@@ -52,29 +55,40 @@ def uniform(generator, bound, *shape):
 
 
 def make_case(net, seed):
-    """The model with its initial weights, inputs and labels, in float64."""
+    """The model with its initial weights, inputs and targets, in float64."""
     build, sample_shape = NETS[net]
     generator = random.Random(f"{net} {seed}")
     model = build().double()
     with torch.no_grad():
-        for weight, bias in zip(*[iter(model.parameters())] * 2):
-            bound = weight[0].numel() ** -0.5
-            weight.copy_(uniform(generator, bound, *weight.shape))
-            bias.copy_(uniform(generator, bound, *bias.shape))
+        for name, p in model.named_parameters():
+            if p.dim() > 1:
+                bound = p[0].numel() ** -0.5
+                p.copy_(uniform(generator, bound, *p.shape))
+            elif name.endswith("bias"):
+                p.copy_(uniform(generator, bound, *p.shape))
+            else:  # a norm's
+                p.copy_((1 + uniform(generator, 0.5, *p.shape)).float())
     inputs = uniform(generator, 1, SAMPLES, *sample_shape)
-    labels = torch.tensor([generator.randrange(CLASSES) for _ in range(SAMPLES)])
-    return model, inputs, labels
+    if net == "unet":
+        return model, inputs, (uniform(generator, 1, *inputs.shape) > 0).float()
+    return model, inputs, torch.tensor([generator.randrange(CLASSES) for _ in range(SAMPLES)]).int()
 
 
-def train(model, inputs, labels, accumulation_steps):
+def mean_loss(answer, targets):
+    if targets.is_floating_point():
+        return functional.binary_cross_entropy_with_logits(answer, targets.to(answer.dtype))
+    return functional.cross_entropy(answer, targets.long())
+
+
+def train(model, inputs, targets, accumulation_steps):
     """Trains the model in place; returns the first gradient, and loss and norm of each window."""
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     first_gradient, losses, norms = None, [], []
     for _ in range(STEPS):
         optimizer.zero_grad()
         total = 0.0
-        for x, y in zip(inputs.chunk(accumulation_steps), labels.chunk(accumulation_steps)):
-            loss = functional.cross_entropy(model(x), y) / accumulation_steps
+        for x, y in zip(inputs.chunk(accumulation_steps), targets.chunk(accumulation_steps)):
+            loss = mean_loss(model(x), y) / accumulation_steps
             loss.backward()
             total += loss.item()
         gradient = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -93,14 +107,14 @@ def relative_error(actual, truth):
 
 def golden(net, seed):
     """The file's tensors, and how far a float32 run is from them."""
-    model, inputs, labels = make_case(net, seed)
-    tensors = {"input": inputs.float(), "labels": labels.int()}
+    model, inputs, targets = make_case(net, seed)
+    tensors = {"input": inputs.float(), "masks" if net == "unet" else "labels": targets}
     tensors.update({f"init.{name}": p.detach().float() for name, p in model.named_parameters()})
     error = 0.0
     for k in ACCUMULATION_STEPS:
         exact, rounded = copy.deepcopy(model), copy.deepcopy(model).float()
-        gradient, losses, norms = train(exact, inputs, labels, k)
-        rounded_gradient, _, _ = train(rounded, inputs.float(), labels, k)
+        gradient, losses, norms = train(exact, inputs, targets, k)
+        rounded_gradient, _, _ = train(rounded, inputs.float(), targets, k)
         error = max(error, relative_error(rounded_gradient, gradient),
                     relative_error(rounded.state_dict(), exact.state_dict()))
         tensors.update({f"grad.k{k}.{name}": g for name, g in gradient.items()})

@@ -156,8 +156,13 @@ bench() {
       for graphs in on off; do bench_train "$model" "$split" "$graphs"; done
     done
     step bench required 60 "bench memory $model" "$folder/apps/accrue" bench memory \
-      --device cuda --model "$model" --effective-batch 128 --micro-batches 32 --steps 5 \
+      --device cuda --model "$model" --effective-batch 128 --micro-batches 32 --ways fused --steps 5 \
       --json "$scratch/memory-$model.json"
+  done
+  for model in unet resnet; do
+    step bench required 120 "bench memory $model" "$folder/apps/accrue" bench memory \
+      --device cuda --model "$model" --effective-batch 256 --micro-batches 8,32 \
+      --ways fused,recompute-all,moments --steps 3 --json "$scratch/memory-$model.json"
   done
 }
 

@@ -138,13 +138,14 @@ def kernel_rows(results):
 
 
 def memory_rows(results):
-    for model in ("mlp", "cnn"):
+    for model in ("mlp", "cnn", "unet", "resnet"):
         for row in results.get(f"memory-{model}", {"rows": []})["rows"]:
             peak = row["peak_bytes"]
-            yield [model, f"{row['micro_batch']} x {row['accum']}",
+            yield [model, row.get("way", ""), f"{row['micro_batch']} x {row['accum']}",
                    *(f"{value / 1e6:.2f}" for value in (
                        peak["activations"], peak["workspace"], peak["total"] - peak["data"])),
-                   f"{row['largest_weight_difference']:.1e}"]
+                   number(row.get("us_per_sample"), "{:.1f}"),
+                   number(row["largest_weight_difference"], "{:.1e}")]
 
 
 def pytorch_rows(results):
@@ -167,8 +168,9 @@ def summary(results):
          kernel_rows(results)),
         ("Training", ["model", "micro-batch x K", "samples/s", "without graphs", "us a window",
                       "without graphs"], train_rows(results)),
-        ("Memory, effective batch 128, MB", ["model", "micro-batch x K", "activations",
-                                             "workspace", "peak without data", "max abs dw"],
+        ("Memory, MB, effective batch 128 (mlp, cnn) and 256",
+         ["model", "way", "micro-batch x K", "activations", "workspace", "peak without data",
+          "us/sample", "max abs dw"],
          memory_rows(results)),
         ("Beside PyTorch", ["model", "way", "samples/s", "peak MB allocated", "reserved"],
          pytorch_rows(results))]

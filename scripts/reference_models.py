@@ -1,9 +1,12 @@
 """accrue's networks in PyTorch: the same layers in the same order, so with the same names."""
 
+import torch
 from torch import nn
+from torch.nn import functional
 
 CNN_CHANNELS = (16, 32)
 CNN_HIDDEN = 128
+STAGES = (16, 32, 64)
 
 
 def mlp(*sizes):
@@ -13,11 +16,22 @@ def mlp(*sizes):
     return nn.Sequential(*layers[:-1])
 
 
-def cnn(image=28, channels=CNN_CHANNELS, hidden=CNN_HIDDEN, classes=10):
+def scaled(sizes, width):
+    """As accrue's --width: multiples of 8."""
+    return [8 * max(1, int(size * width / 8 + 0.5)) for size in sizes]
+
+
+def group_norm(channels):
+    return nn.GroupNorm(8, channels)
+
+
+def cnn(image=28, channels=CNN_CHANNELS, hidden=CNN_HIDDEN, classes=10, norm=None):
     """Of square images with one channel; hidden 0 leaves out the hidden linear layer."""
     layers, inputs = [], 1
     for outputs in channels:
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.MaxPool2d(2), nn.ReLU()]
+        layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
+        layers += [norm(outputs)] if norm else []
+        layers += [nn.MaxPool2d(2), nn.ReLU()]
         inputs, image = outputs, image // 2
     features = inputs * image * image
     layers.append(nn.Flatten())
@@ -27,10 +41,89 @@ def cnn(image=28, channels=CNN_CHANNELS, hidden=CNN_HIDDEN, classes=10):
     return nn.Sequential(*layers, nn.Linear(features, classes))
 
 
+class BasicBlock(nn.Module):
+    """torchvision's, with a projected shortcut where the shape changes."""
+
+    def __init__(self, inputs, outputs, stride, norm):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = norm(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = norm(outputs)
+        self.downsample = None
+        if inputs != outputs or stride != 1:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))
+
+    def forward(self, x):
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return functional.relu(y + (self.downsample(x) if self.downsample else x))
+
+
+def resnet(channels=STAGES, blocks=3, norm=group_norm, classes=10):
+    inputs = channels[0]
+    layers = [nn.Conv2d(1, inputs, 3, padding=1, bias=False), norm(inputs), nn.ReLU()]
+    for stage, outputs in enumerate(channels):
+        for block in range(blocks):
+            layers.append(BasicBlock(inputs, outputs, 2 if stage and not block else 1, norm))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def double_conv(inputs, outputs):
+    layers = []
+    for channels in (inputs, outputs):
+        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), group_norm(outputs),
+                   nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+class UNet(nn.Module):
+    """A logit for each pixel."""
+
+    def __init__(self, channels=STAGES):
+        super().__init__()
+        self.encoder = nn.ModuleList(map(double_conv, (1, *channels), channels))
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(coarse, fine, 2, stride=2)
+            for fine, coarse in zip(channels, channels[1:]))
+        self.decoder = nn.ModuleList(double_conv(2 * fine, fine) for fine in channels[:-1])
+        self.head = nn.Conv2d(channels[0], 1, 1)
+
+    def level(self, i, x):
+        skip = self.encoder[i](x)
+        if i == len(self.up):
+            return skip
+        below = self.up[i](self.level(i + 1, functional.max_pool2d(skip, 2)))
+        return self.decoder[i](torch.cat([skip, below], 1))
+
+    def forward(self, x):
+        return self.head(self.level(0, x))
+
+
+def wide_cnn(width=1, norm=None):
+    return cnn(channels=scaled(CNN_CHANNELS, width), hidden=scaled([CNN_HIDDEN], width)[0],
+               norm=norm)
+
+
+def resnet20(width=1, norm=group_norm):
+    return resnet(scaled(STAGES, width), norm=norm)
+
+
+def unet(width=1):
+    return UNet(scaled(STAGES, width))
+
+
+# The classifiers, by the names and with the width of accrue's.
 MODELS = {
-    "mlp": lambda: mlp(784, 512, 256, 128, 10),
-    "mlp-small": lambda: mlp(784, 256, 10),
-    "cnn": cnn,
+    "mlp": lambda width=1: mlp(784, *scaled((512, 256, 128), width), 10),
+    "mlp-small": lambda width=1: mlp(784, *scaled((256,), width), 10),
+    "cnn": wide_cnn,
+    "cnn-gn": lambda width=1: wide_cnn(width, group_norm),
+    "cnn-bn": lambda width=1: wide_cnn(width, nn.BatchNorm2d),
+    "resnet": resnet20,
+    "resnet-bn": lambda width=1: resnet20(width, nn.BatchNorm2d),
 }
 # What one sample looks like to the model.
-SAMPLE_SHAPES = {"mlp": (784,), "mlp-small": (784,), "cnn": (1, 28, 28)}
+SAMPLE_SHAPES = {name: (784,) if name.startswith("mlp") else (1, 28, 28) for name in MODELS}

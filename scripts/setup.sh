@@ -5,14 +5,19 @@ set -euo pipefail
 readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
                              catch2 libboost-context-dev)
-# Without these the build goes on: slower, or with one check less.
-readonly optional_libraries=(libdnnl-dev)
+# Without these the build goes on: slower, without reports' charts, or without train --log-dir.
+readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler)
+# A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
+# and packages an installed accrue. Clang, whose libFuzzer mutates files.
+readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev
+                        clang libclang-rt-14-dev)
 
 usage() {
   cat <<END
-Usage: scripts/setup.sh [--dry-run]
+Usage: scripts/setup.sh [--dry-run] [--tests]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
+  --tests    also what only tests need: a browser, Doxygen, pkg-config
 END
 }
 
@@ -21,10 +26,11 @@ warn() { echo "setup: warning: $*" >&2; }
 fail() { echo "setup: error: $*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-dry_run=false
+dry_run=false for_tests=()
 for argument in "$@"; do
   case $argument in
     --dry-run) dry_run=true ;;
+    --tests) for_tests=("${test_packages[@]}") ;;
     -h | --help) usage; exit ;;
     *) usage >&2; fail "unknown option '$argument'" ;;
   esac
@@ -63,7 +69,7 @@ fi
 
 mapfile -t required < <(missing_tools; not_installed "${required_libraries[@]}")
 mapfile -t optional < <(
-  not_installed "${optional_libraries[@]}"
+  not_installed "${optional_libraries[@]}" "${for_tests[@]}"
   have clang-format-14 || have clang-format || echo clang-format-14)
 
 as_root=()

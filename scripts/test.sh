@@ -35,7 +35,7 @@ for argument in "$@"; do
 done
 
 passed=0 failed=0 skipped=0
-failures=() skips=()
+failures=() skips=() results=()
 heading() { printf '\n=== %s\n' "$1"; }
 skip() { heading "SKIPPED: $1"; skipped=$((skipped + 1)); skips+=("$1"); }
 
@@ -62,6 +62,7 @@ step() {
 finish() {
   heading summary
   printf '%s\n' "${times[@]}"
+  [[ ${#results[@]} -eq 0 ]] || printf '%s\n' "${results[@]}"
   [[ ${#skips[@]} -eq 0 ]] || printf 'skipped: %s\n' "${skips[@]}"
   [[ ${#failures[@]} -eq 0 ]] || printf 'failed: %s\n' "${failures[@]}"
   printf '%d passed, %d failed, %d skipped (%d s)\n' "$passed" "$failed" "$skipped" "$SECONDS"
@@ -71,7 +72,7 @@ finish() {
 # Not through bare git: a clone owned by another user is refused without safe.directory.
 tracked_sources() {
   git -c safe.directory="$root" ls-files -z '*.h' '*.cpp' '*.cuh' '*.cu' 2>/dev/null ||
-    find core kernels layers optim data apps tests \
+    find core kernels layers optim data accrue apps tests examples \
       \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) -print0
 }
 
@@ -94,6 +95,14 @@ build() {
   mapfile -t launchers < <(ccache_options)
   cmake -B "$folder" --preset "${@:2}" -DACCRUE_WERROR=ON -DACCRUE_TESTS=ON "${launchers[@]}" \
     >/dev/null && cmake --build "$folder" --parallel "$(nproc)"
+}
+
+# Their libraries and they alone.
+build_thread_tests() {
+  local launchers
+  mapfile -t launchers < <(ccache_options)
+  cmake --preset tsan -DACCRUE_WERROR=ON "${launchers[@]}" >/dev/null &&
+    cmake --build --preset tsan --parallel "$(nproc)"
 }
 
 # The number of tests with this attribute of a JUnit report: tests, failures, disabled, skipped.
@@ -120,6 +129,8 @@ run_tests() {
   if [[ $status -ne 0 && $failures_here -eq 0 ]]; then failures_here=1; fi
   [[ $failures_here -eq 0 ]] || failures+=("$failures_here of the $name")
   [[ $skipped_here -eq 0 ]] || skips+=("$skipped_here of the $name")
+  results+=("$(printf '%s: %d passed, %d failed, %d skipped' "$name" \
+    $((tests - failures_here - skipped_here)) "$failures_here" "$skipped_here")")
   passed=$((passed + tests - failures_here - skipped_here))
   failed=$((failed + failures_here))
   skipped=$((skipped + skipped_here))
@@ -129,14 +140,14 @@ run_demo() (
   cd "$scratch" &&
     "$root/scripts/demo.sh" --no-setup --digits --epochs 1 --steps 50 -- \
       --save demo.safetensors --json demo.jsonl &&
-    test -s demo.safetensors && test "$(wc -l <demo.jsonl)" -eq 50
+    test -s demo.safetensors && test "$(grep -c '"step"' demo.jsonl)" -eq 50
 )
 
 scratch=$(mktemp -d)
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT
 
-if $setup; then step setup ./scripts/setup.sh || finish; fi
+if $setup; then step setup ./scripts/setup.sh --tests || finish; fi
 if formatter=$(clang_format); then
   step format check_format "$formatter"
 else
@@ -144,25 +155,6 @@ else
 fi
 step "include directions" python3 scripts/check_includes.py
 step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
-if step "build (release)" build build/release release; then
-  run_tests release build/release
-else
-  skip "tests (release): no build"
-fi
-
-if ! $simt; then
-  skip "tests (simt): left out by --no-simt"
-elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"; then
-  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
-  export UBSAN_OPTIONS=print_stacktrace=1
-  run_tests "simt, CPU" build/simt --exclude-regex '-cuda$'
-  # The runner is one thread.
-  run_tests "simt, CUDA" build/simt --tests-regex '-cuda$' --parallel "$(nproc)"
-  step "simt: the CUDA tests ran" device_tests_are run build/simt
-else
-  skip "tests (simt): no build"
-fi
-
 # Without a GPU the one architecture is enough to see that nvcc takes the sources.
 architecture=90-real expected=notrun
 if have_gpu; then architecture=native expected=run; fi
@@ -180,5 +172,47 @@ elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$archi
 else
   skip "tests (cuda): no build"
 fi
+
+if step "build (release)" build build/release release; then
+  run_tests release build/release
+  if missing=$(scripts/check_report.py --available); then
+    step "report in a browser" scripts/check_report.py --program build/release/apps/accrue
+  else
+    skip "report in a browser: $missing"
+  fi
+  step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
+  if command -v doxygen >/dev/null; then
+    step "C++ documentation" cmake --build build/release --target docs
+  else
+    skip "C++ documentation: no doxygen"
+  fi
+else
+  skip "tests (release): no build"
+fi
+
+if missing=$(scripts/fuzz.sh --available); then
+  step "fuzz: 5 s a parser" scripts/fuzz.sh --seconds 5
+else
+  skip "fuzz: $missing"
+fi
+if step "build (tsan)" build_thread_tests; then
+  # The compiler's own OpenMP is not built for ThreadSanitizer: one thread of it.
+  OMP_NUM_THREADS=1 step "threads: loader and signals" \
+    build/tsan/tests/accrue_thread_tests "[interrupt],[data]"
+fi
+
 if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
+
+if ! $simt; then
+  skip "tests (simt): left out by --no-simt"
+elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"; then
+  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+  export UBSAN_OPTIONS=print_stacktrace=1
+  run_tests "simt, CPU" build/simt --exclude-regex '-cuda$'
+  # The runner is one thread.
+  run_tests "simt, CUDA" build/simt --tests-regex '-cuda$' --parallel "$(nproc)"
+  step "simt: the CUDA tests ran" device_tests_are run build/simt
+else
+  skip "tests (simt): no build"
+fi
 finish

@@ -1,0 +1,19 @@
+# accrue_embed(TARGET NAME FILE): the text of FILE as accrue::app::embedded::NAME, declared by the
+# user as `extern const std::string_view NAME`; empty without a FILE.
+function(accrue_embed target name file)
+  set(text "")
+  if(file)
+    file(READ "${file}" text)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  endif()
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/embedded_${name}.cpp")
+  file(CONFIGURE OUTPUT "${generated}" @ONLY CONTENT [[
+#include <string_view>
+
+namespace accrue::app::embedded {
+extern const std::string_view @name@;
+const std::string_view @name@ = R"embedded(@text@)embedded";
+}  // namespace accrue::app::embedded
+]])
+  target_sources(${target} PRIVATE "${generated}")
+endfunction()

@@ -1,0 +1,84 @@
+# `cmake --install`: the program, and for other projects (docs/library.md) the libraries, the public
+# headers, accrueConfig.cmake and accrue.pc.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(parts core kernels layers optim data)
+list(TRANSFORM parts PREPEND accrue_ OUTPUT_VARIABLE libraries)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
+
+install(TARGETS accrue RUNTIME COMPONENT program)
+install(FILES scripts/torch_memory.py scripts/reference_models.py
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/accrue/scripts COMPONENT program)
+install(FILES README.md CHANGELOG.md LICENSE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT program
+        FILES_MATCHING PATTERN "*.md")
+
+if(TARGET accrue_cuda_libraries)
+  set_target_properties(accrue_cuda_libraries PROPERTIES EXPORT_NAME cuda_libraries)
+  list(APPEND libraries accrue_cuda_libraries)
+endif()
+install(TARGETS ${libraries} accrue_all EXPORT accrueTargets
+        ARCHIVE COMPONENT development
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPONENT development)
+
+# Headers that only accrue's own sources use. What they declare may differ with the flags that those
+# are compiled with.
+set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h descriptor.h gemm_16bit.h strict_json.h
+    indirect_gemm.h windows_cuda.h windows_plan.h *_formulas.h *_kernels.h)
+set(not_installed ${ACCRUE_PRIVATE_HEADERS})
+set(kinds PATTERN "*.h")
+if(ACCRUE_CUDA)
+  list(APPEND kinds PATTERN "*.cuh")
+else()
+  list(APPEND not_installed cuda_context.h)
+endif()
+list(TRANSFORM not_installed REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
+set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/accrue)
+install(DIRECTORY ${parts} accrue/ DESTINATION ${include_dir} COMPONENT development
+        FILES_MATCHING ${kinds} ${not_installed})
+# Sources include "core/tensor.h". Installed headers include <accrue/core/tensor.h>, lest they find
+# another project's core/.
+install(CODE "set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${include_dir}\")" COMPONENT development)
+install(CODE [[
+  file(GLOB_RECURSE headers "${folder}/*.h" "${folder}/*.cuh")
+  foreach(header IN LISTS headers)
+    file(READ "${header}" text)
+    string(REGEX REPLACE "#include \"([^\"]+)\"" "#include <accrue/\\1>" text "${text}")
+    file(WRITE "${header}" "${text}")
+  endforeach()
+]] COMPONENT development)
+
+configure_package_config_file(packaging/accrueConfig.cmake.in accrueConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(accrueConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+set(package_files ${PROJECT_BINARY_DIR}/accrueConfig.cmake
+    ${PROJECT_BINARY_DIR}/accrueConfigVersion.cmake)
+if(oneDNN_FOUND)
+  list(APPEND package_files cmake/FindoneDNN.cmake)
+endif()
+if(ACCRUE_CUDA)
+  list(APPEND package_files cmake/FindcuDNN.cmake cmake/nvcc_cxx20.cmake)
+endif()
+install(FILES ${package_files} DESTINATION ${package_dir} COMPONENT development)
+
+list(TRANSFORM parts PREPEND -laccrue_ OUTPUT_VARIABLE pc_libraries)
+list(REVERSE pc_libraries)
+set(pc_flags ${OpenMP_CXX_FLAGS})
+if(oneDNN_FOUND)
+  list(APPEND pc_libraries -ldnnl)
+endif()
+if(ACCRUE_CUDA)
+  list(APPEND pc_flags -DACCRUE_WITH_CUDA)
+  list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE cuda_includes)
+  list(APPEND pc_flags ${cuda_includes} -I${cuDNN_INCLUDE_DIR})
+  list(APPEND pc_libraries -L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart ${cuDNN_LIBRARY})
+endif()
+list(JOIN pc_flags " " pc_flags)
+list(JOIN pc_libraries " " pc_libraries)
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_prefix /${pc_dir} /)
+configure_file(packaging/accrue.pc.in accrue.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/accrue.pc DESTINATION ${pc_dir} COMPONENT development)

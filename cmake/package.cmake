@@ -1,0 +1,55 @@
+# `cpack`: Debian packages of the program (accrue) and of the library (libaccrue-dev), and an archive
+# of both. The preset package builds what runs on every processor of this architecture.
+set(CPACK_PACKAGE_CONTACT "accrue maintainers <maintainers@accrue.example>")
+set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_FILE_NAME accrue-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
+if(NOT ACCRUE_CUDA)  # whose libraries are in no package of Debian
+  list(APPEND CPACK_GENERATOR DEB)
+endif()
+
+# What Debian expects of each of its packages, and of a program.
+find_program(GZIP_PROGRAM gzip)
+if(GZIP_PROGRAM)
+  # Of now, or of SOURCE_DATE_EPOCH.
+  string(TIMESTAMP changelog_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+  configure_file(packaging/changelog.in changelog @ONLY)
+  execute_process(COMMAND ${GZIP_PROGRAM} -9nc ${PROJECT_BINARY_DIR}/changelog
+                  OUTPUT_FILE ${PROJECT_BINARY_DIR}/changelog.gz)
+  execute_process(COMMAND ${GZIP_PROGRAM} -9nc ${PROJECT_SOURCE_DIR}/packaging/accrue.1
+                  OUTPUT_FILE ${PROJECT_BINARY_DIR}/accrue.1.gz)
+  install(FILES ${PROJECT_BINARY_DIR}/accrue.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+          COMPONENT program)
+  foreach(component program development)
+    string(REPLACE development libaccrue-dev package ${component})
+    string(REPLACE program accrue package ${package})
+    install(FILES packaging/copyright ${PROJECT_BINARY_DIR}/changelog.gz
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
+  endforeach()
+endif()
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE "")
+set(built_for "")
+if(ACCRUE_NATIVE)
+  set(built_for "\nCompiled for processors like that of the machine it was built on.")
+endif()
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME accrue)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "A window of micro-batches takes the step of one big batch, exactly, in the\n\
+memory of one micro-batch. The program trains, evaluates, plans for a memory\n\
+budget and measures.${built_for}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libaccrue-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(dev_depends libfmt-dev zlib1g-dev)
+if(oneDNN_FOUND)
+  list(APPEND dev_depends libdnnl-dev)
+endif()
+list(JOIN dev_depends ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
+set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Tensors, autograd, kernels, layers, optimizers and data sets in which\n\
+accumulating gradients is the contract of every kernel. A C++20\n\
+library: static libraries, headers, CMake and pkg-config files.${built_for}")
+include(CPack)

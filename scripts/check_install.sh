@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Checks what a build installs and packages, in a scratch folder: that another project finds and uses
+# it, by CMake (examples/) and by pkg-config, that every installed header compiles for it, and that
+# the program runs where dpkg unpacks it.
+set -euo pipefail
+
+[[ $# -eq 1 ]] || { echo "Usage: scripts/check_install.sh BUILD_FOLDER" >&2; exit 2; }
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$(cd "$1" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Where nothing of the source tree can be found by accident.
+cd "$scratch"
+fail() { echo "check_install: error: $*" >&2; exit 1; }
+
+# expect NAME PATTERN: the output in $scratch/NAME has a line like this.
+expect() {
+  grep -Eq "$2" "$1" || { cat "$1"; fail "$1: expected a line that matches '$2'"; }
+}
+
+cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
+prefix/bin/accrue train --data digits --model mlp-small --steps 5 >program
+expect program '^test accuracy'
+if grep -rl --include='*.h' --include='*.cmake' --include='*.pc' "$root" prefix; then
+  fail "the files above name the source tree, which their user does not have"
+fi
+
+cmake -S "$root/examples" -B examples -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+  -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >configured || { cat configured; fail "see above"; }
+cmake --build examples --parallel "$(nproc)"
+examples/train_digits | tee digits
+expect digits '^test accuracy [89][0-9]\.'
+examples/accumulate_by_hand | tee by_hand
+# 1/K is right for the full windows and wrong for the last; the other columns always agree.
+awk 'function same(a, b) { return (a > b ? a - b : b - a) < 1e-5 * a }
+     NR > 1 { bad += !same($2, $3) || !same($2, $5) || same($2, $4) != ($1 == 96) }
+     END { exit NR != 4 || bad }' by_hand || fail "accumulate_by_hand: the columns above are wrong"
+examples/custom_op
+
+PKG_CONFIG_PATH=$(dirname "$(find "$scratch/prefix" -name accrue.pc)")
+export PKG_CONFIG_PATH
+read -ra flags < <(pkg-config --cflags --libs accrue)
+(cd prefix/include && find accrue -name '*.h' -printf '#include <%p>\n' | sort) >headers.cpp
+g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only headers.cpp "${flags[@]}"
+g++ -std=c++20 "$root/examples/train_digits.cpp" "${flags[@]}" -o by_pkg_config
+# The same program as examples/train_digits, so one run will do.
+./by_pkg_config | tee digits
+expect digits '^test accuracy [89][0-9]\.'
+
+cpack --config "$build/CPackConfig.cmake" -B packages >packed 2>&1 || { cat packed; fail "see above"; }
+version=$(prefix/bin/accrue --version)
+architecture=$(dpkg --print-architecture)
+package_has() {
+  local package=packages/$1_${version}_$architecture.deb
+  dpkg-deb --field "$package" Depends >"$1.depends"
+  expect "$1.depends" "$2"
+  dpkg-deb --extract "$package" root
+}
+package_has accrue 'libc6 .*libfmt'
+package_has libaccrue-dev 'libfmt-dev'
+for file in share/man/man1/accrue.1.gz share/doc/accrue/copyright include/accrue/accrue.h; do
+  test -s "root/usr/$file" || fail "the packages have no /usr/$file"
+done
+root/usr/bin/accrue train --data digits --model mlp-small --steps 5 >unpacked
+diff <(grep accuracy program) <(grep accuracy unpacked) || fail "the packaged program trains otherwise"
+tar -tf "packages/accrue-$version-$(uname -m).tar.gz" >archived
+expect archived 'bin/accrue$'
+
+echo "installed to a scratch prefix: the program, $(wc -l <headers.cpp) headers, examples by CMake" \
+  "and pkg-config; packaged: $(cd packages && echo ./*.deb ./*.tar.gz)"

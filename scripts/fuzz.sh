@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Builds the libFuzzer targets of accrue's parsers (tests/fuzz) under AddressSanitizer and
+# UndefinedBehaviorSanitizer, and lets each mutate its corpus for a while.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<END
+Usage: scripts/fuzz.sh [--seconds N] [--available]
+Fuzzes every parser for N seconds (default 60); exits with 1 if one crashes, and leaves the file
+that does it in build/fuzz.
+  --available  exit with 1, and say why, if this machine cannot
+END
+}
+
+seconds=60 available=false
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --seconds) seconds=${2:?--seconds needs a number}; shift ;;
+    --available) available=true ;;
+    -h | --help) usage; exit ;;
+    *) usage >&2; echo "fuzz: error: unknown option '$1'" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+compiler=$(command -v clang++ || command -v clang++-14 || true)
+mkdir -p build/fuzz
+# Clang may be there without its runtime libraries (Debian: libclang-rt-14-dev).
+if [[ -z $compiler ]] ||
+  ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+    "$compiler" -x c++ - -fsanitize=fuzzer,address -o build/fuzz/probe 2>/dev/null; then
+  echo "no clang++ with libFuzzer (Debian: clang, libclang-rt-14-dev)"
+  exit 1
+fi
+$available && exit
+
+sources=(data/{atomic_file,byte_stream,checkpoint,idx,safetensors,strict_json}.cpp
+         tests/fuzz/parsers.cpp)
+for source in core/*.cpp; do
+  [[ $source == core/cuda.cpp ]] || sources+=("$source")
+done
+flags=(-std=c++20 -O1 -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
+       -fno-sanitize-recover=all)
+objects=()
+for source in "${sources[@]}"; do
+  object=build/fuzz/${source//\//-}.o
+  objects+=("$object")
+  printf '%s\0-o\0%s\0' "$source" "$object"
+done >build/fuzz/list
+xargs -0 -n 3 -P "$(nproc)" "$compiler" "${flags[@]}" -c <build/fuzz/list
+
+export UBSAN_OPTIONS=print_stacktrace=1
+for parser in safetensors checkpoint idx; do
+  "$compiler" "${flags[@]}" -fsanitize=fuzzer -DFUZZ_PARSER="\"$parser\"" tests/fuzz/target.cpp \
+    "${objects[@]}" -lfmt -lz -o "build/fuzz/$parser"
+  mkdir -p "build/fuzz/corpus/$parser"
+  echo "--- $parser, $seconds s"
+  "build/fuzz/$parser" -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
+    -artifact_prefix=build/fuzz/ -verbosity=0 -print_funcs=0 -print_final_stats=1 \
+    "build/fuzz/corpus/$parser" "tests/fuzz/corpus/$parser"
+done
