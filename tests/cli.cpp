@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/cuda.h"
+#include "tests/child.h"
 
 namespace accrue::test {
 

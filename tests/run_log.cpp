@@ -2,6 +2,7 @@
 
 #include "apps/run_log.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
