@@ -13,6 +13,9 @@ struct Geometry {
   Step stride;
 };
 
+template <int64_t side>
+using Constant = std::integral_constant<int64_t, side>;
+
 // The item of a grid-stride loop, as place in planes of H x W. Divides once and then carries: a
 // division per item would take longer than the item's memory.
 class Place {
@@ -110,31 +113,47 @@ __device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
   return {p < s.kernel ? 0 : (p - s.kernel) / s.stride + 1, min(p / s.stride + 1, G)};
 }
 
+// What the windows that hold a pixel of dx give to it.
+template <class Geometry, class Share>
+__device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Share& share) {
+  using T = decltype(share(0, 0));
+  const Range rows = windows_with(pixel.h, s.GH, s), columns = windows_with(pixel.w, s.GW, s);
+  T sum = 0;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    T of_row = 0;
+    for (int64_t j = columns.begin; j < columns.end; ++j)
+      of_row += share((pixel.plane * s.GH + i) * s.GW + j,
+                      (pixel.h - i * s.stride) * s.kernel + pixel.w - j * s.stride);
+    sum += of_row;
+  }
+  return sum;
+}
+// Windows whose step is their side do not overlap: one at most holds a pixel.
+template <int64_t side, class Share>
+__device__ auto share_of_windows(const Place& pixel,
+                                 const Geometry<Constant<side>, Constant<side>>& s,
+                                 const Share& share) {
+  using T = decltype(share(0, 0));
+  const int64_t i = pixel.h / side, j = pixel.w / side;
+  if (i >= s.GH || j >= s.GW) return T(0);
+  return share((pixel.plane * s.GH + i) * s.GW + j, pixel.h % side * side + pixel.w % side);
+}
+
 // A thread owns pixels of dx, a grid apart, and asks the windows that hold each one for its part.
 // Windows that overlap would otherwise have to add to one pixel by atomics, in an order that
 // differs from run to run; here each pixel is also written once, whether a window holds it or not.
 template <bool accumulate, class T, class Geometry, class Share>
 __global__ void __launch_bounds__(block_threads)
     pool2d_backward_kernel(T* dx, int64_t n, Geometry s, Share share) {
-  for (Place pixel(s.H, s.W); pixel.item < n; pixel.advance()) {
-    const Range rows = windows_with(pixel.h, s.GH, s), columns = windows_with(pixel.w, s.GW, s);
-    Wide<T> sum = 0;
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      Wide<T> of_row = 0;
-      for (int64_t j = columns.begin; j < columns.end; ++j)
-        of_row += share((pixel.plane * s.GH + i) * s.GW + j,
-                        (pixel.h - i * s.stride) * s.kernel + pixel.w - j * s.stride);
-      sum += of_row;
-    }
-    store(dx[pixel.item], sum, std::bool_constant<accumulate>{});
-  }
+  for (Place pixel(s.H, s.W); pixel.item < n; pixel.advance())
+    store(dx[pixel.item], share_of_windows(pixel, s, share), std::bool_constant<accumulate>{});
 }
 
 // Calls body with the Geometry of pooling x to y.
 template <class Body>
 void with_geometry(const Shape& x, const Shape& y, Pool2dShape s, Body&& body) {
-  using Two = std::integral_constant<int64_t, 2>;
-  if (s.kernel == 2 && s.stride == 2) body(Geometry<Two, Two>{x[2], x[3], y[2], y[3], {}, {}});
+  if (s.kernel == 2 && s.stride == 2)
+    body(Geometry<Constant<2>, Constant<2>>{x[2], x[3], y[2], y[3], {}, {}});
   else body(Geometry<int64_t, int64_t>{x[2], x[3], y[2], y[3], s.kernel, s.stride});
 }
 
