@@ -1,5 +1,9 @@
 #include "apps/interrupt.h"
 
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <initializer_list>
@@ -14,7 +18,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not w
 void install(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
@@ -23,13 +27,33 @@ void ask(int) {
   if (++asked == 2) install(SIG_DFL);
 }
 
+size_t handler_stack_bytes() {
+  constexpr long enough = 64 << 10;
+  return static_cast<size_t>(std::max(enough, sysconf(_SC_SIGSTKSZ)));
+}
+
+// OpenMP's other threads have no stack for the handler: leave signals to the calling thread.
+void leave_signals_to_this_thread() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+#pragma omp parallel
+  if (omp_get_thread_num() != 0) pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 }  // namespace
 
-InterruptScope::InterruptScope() {
+InterruptScope::InterruptScope() : stack_(handler_stack_bytes()) {
+  const stack_t own{.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
+  sigaltstack(&own, &stack_before_);
+  leave_signals_to_this_thread();
   asked = 0;
   install(ask);
 }
-InterruptScope::~InterruptScope() { install(SIG_DFL); }
+InterruptScope::~InterruptScope() {
+  install(SIG_DFL);
+  sigaltstack(&stack_before_, nullptr);
+}
 bool interrupted() { return asked >= 1; }
 bool interrupted_twice() { return asked >= 2; }
 

@@ -32,6 +32,15 @@ bool handled_by_default(int signal) {
   return action.sa_handler == SIG_DFL;
 }
 
+// Not on the stack that the thread computes on.
+bool handled_on_its_own_stack(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  stack_t stack{};
+  sigaltstack(nullptr, &stack);
+  return (action.sa_flags & SA_ONSTACK) != 0 && (stack.ss_flags & SS_DISABLE) == 0;
+}
+
 }  // namespace
 
 TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
@@ -41,6 +50,7 @@ TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
     {
       const app::InterruptScope scope;
       REQUIRE(!app::interrupted());
+      REQUIRE((handled_on_its_own_stack(SIGINT) && handled_on_its_own_stack(SIGTERM)));
       signal_while_loading(loader, times % 2 == 0 ? SIGINT : SIGTERM, app::interrupted);
       REQUIRE(!app::interrupted_twice());
       REQUIRE(!handled_by_default(SIGINT));
