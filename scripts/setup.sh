@@ -17,7 +17,7 @@ usage() {
 Usage: scripts/setup.sh [--dry-run] [--tests]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
-  --tests    also what only tests need: a browser, Doxygen, pkg-config
+  --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer
 END
 }
 
