@@ -26,8 +26,7 @@ std::string describe_noise_scale(double noise_scale, int64_t effective) {
   const double ratio = noise_scale / double(effective);
   return fmt::format(
       "gradient noise scale {:.0f} samples: at an effective batch of {} a run takes {:.2g}x the "
-      "steps "
-      "of noiseless ones, and {:.2g}x the samples of the smallest batches",
+      "steps of noiseless ones, and {:.2g}x the samples of the smallest batches",
       noise_scale, effective, 1 + ratio, 1 + 1 / ratio);
 }
 

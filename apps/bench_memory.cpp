@@ -2,12 +2,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "apps/bench.h"
 #include "apps/memory_row.h"
 #include "apps/memory_runs.h"
 #include "apps/report/page.h"
+#include "apps/weights.h"
 #include "data/atomic_file.h"
 
 namespace accrue::app {
@@ -52,16 +52,6 @@ MemoryRows rows_of(double width, int64_t effective, const std::vector<int64_t>& 
       if (way.split != Way::Split::never && micro_batch < effective)
         rows.push_back({width, {micro_batch, effective}, way});
   return rows;
-}
-
-double largest_difference(const NamedTensors& a, const NamedTensors& b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const auto x = a[i].second.span<float>(), y = b[i].second.span<float>();
-    for (size_t j = 0; j < x.size(); ++j)
-      largest = std::max(largest, std::abs(double(x[j]) - double(y[j])));
-  }
-  return largest;
 }
 
 // On a terminal, which of how many processes is under way.

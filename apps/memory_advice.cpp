@@ -1,6 +1,7 @@
 #include "apps/memory_advice.h"
 
 #include "core/cuda.h"
+#include "core/limit_scope.h"
 
 namespace accrue::app {
 namespace {
@@ -11,21 +12,6 @@ std::optional<size_t> memory_for_a_run(const TrainOptions& options, Device devic
   if (device != Device::cuda) return std::nullopt;
   return cuda::free_memory() / 10 * 9 + ledger(device).current().total();
 }
-
-// Planning reads the data set again, which has no place within the limit.
-class WithoutLimit {
- public:
-  explicit WithoutLimit(Device device) : ledger_(ledger(device)), limit_(ledger_.limit()) {
-    ledger_.set_limit(std::nullopt);
-  }
-  ~WithoutLimit() { ledger_.set_limit(limit_); }
-  WithoutLimit(const WithoutLimit&) = delete;
-  WithoutLimit& operator=(const WithoutLimit&) = delete;
-
- private:
-  Ledger& ledger_;
-  std::optional<size_t> limit_;
-};
 
 }  // namespace
 
@@ -59,7 +45,8 @@ std::string advice_for_training(const TrainOptions& options) {
   const Device device = wanted_device(options);
   const std::optional<size_t> memory = memory_for_a_run(options, device);
   if (!memory) return {};
-  const WithoutLimit unlimited(Device::cpu);
+  // The data set is read again, which has no place within the limit.
+  const LimitScope unlimited(Device::cpu, std::nullopt);
   const Datasets planned = plan_data(load_data(options), device, *memory);
   const auto found = [&](const Freedom& freedom) {
     return plan_windows(options, planned, device, *memory, freedom);

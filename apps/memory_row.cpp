@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/median.h"
+#include "apps/usage_json.h"
 
 namespace accrue::app {
 namespace {
@@ -86,8 +87,7 @@ nlohmann::ordered_json to_json(const MemoryRow& row, const MemoryRows& rows) {
                               {"micro_batch", row.batches.micro},
                               {"accum", row.batches.accumulation_steps()},
                               {"way", row.way.name}};
-  auto& peak = json["peak_bytes"];
-  for (Category c : all_categories) peak[std::string(name(c))] = row.peak[c];
+  auto& peak = json["peak_bytes"] = by_category(row.peak);
   if (row.untold_bytes > 0) peak["untold"] = row.untold_bytes;
   peak["total"] = row.total_bytes();
   json["peak_rss_growth_bytes"] = row.rss_growth_bytes;

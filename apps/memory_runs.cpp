@@ -1,7 +1,6 @@
 #include "apps/memory_runs.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 
 #include "apps/child.h"

@@ -4,6 +4,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "apps/usage_json.h"
 #include "data/atomic_file.h"
 
 namespace accrue::app {
@@ -17,9 +18,11 @@ constexpr int process = 1, phase_track = 1, allocation_track = 2;
 double rounded(double us) { return std::round(us * 1000) / 1000; }
 
 Json counter(double us, const Usage& usage) {
-  Json event{{"name", "memory"}, {"ph", "C"}, {"ts", rounded(us)}, {"pid", process}};
-  for (Category c : all_categories) event["args"][std::string(name(c))] = usage[c];
-  return event;
+  return {{"name", "memory"},
+          {"ph", "C"},
+          {"ts", rounded(us)},
+          {"pid", process},
+          {"args", by_category(usage)}};
 }
 
 Json phase(const Timeline::Span& span) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/usage_json.h"
 #include "data/atomic_file.h"
 
 namespace accrue::app {
@@ -24,7 +25,7 @@ Json to_json(const Plan& plan) {
   Json result{{"recommended", to_json(*plan.recommended())}, {"alternatives", Json::array()}};
   for (const Alternative& a : plan.alternatives) {
     Json row = to_json(a);
-    for (Category c : all_categories) row["peak_by_category"][std::string(name(c))] = a.peak[c];
+    row["peak_by_category"] = by_category(a.peak);
     row["relative_cost"] = a.relative_cost;
     row["fits"] = a.fits;
     result["alternatives"].push_back(std::move(row));

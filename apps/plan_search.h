@@ -12,9 +12,8 @@ struct Alternative {
   Batches batches;
   Strategy strategy;
   Recompute recompute;
-  Usage peak;  // of the whole run, predicted
-  double
-      relative_cost;  // estimated (apps/relative_cost.h); 1 is one fused batch, nothing recomputed
+  Usage peak;            // of the whole run, predicted
+  double relative_cost;  // estimated (apps/relative_cost.h); 1: one fused batch, none recomputed
   bool fits;
 
   int64_t remainder() const { return batches.effective % batches.micro; }

@@ -17,7 +17,8 @@ class SkippedWindows {
   void add_state(StateDict& dict);
 
  private:
-  // What of the window is not finite: "sample 17 (label 3) of digits".
+  // What of the window is not finite: "0.weight is not finite", "the first sample with such a
+  // result is number 17 of digits".
   std::string culprit(int64_t window) const;
 
   Training& training_;

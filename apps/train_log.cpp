@@ -8,6 +8,7 @@
 
 #include "apps/averages.h"
 #include "apps/resident.h"
+#include "apps/usage_json.h"
 
 namespace accrue::app {
 
@@ -112,9 +113,7 @@ nlohmann::ordered_json TrainLog::line_of(int64_t epoch, const StepReport& report
                               {"dropped_samples", report.dropped_samples},
                               {"skipped", report.skipped}};
   if (options_.noise_scale) line["noise_scale"] = report.noise_scale;
-  const Usage peak = ledger(device_).peak();
-  for (Category c : all_categories) line["peak_bytes"][std::string(name(c))] = peak[c];
-  line["peak_bytes"]["total"] = peak.total();
+  line["peak_bytes"] = with_total(ledger(device_).peak());
   line["peak_rss_growth_bytes"] = peak_resident_bytes() - resident_before_;
   return line;
 }
@@ -138,9 +137,7 @@ void TrainLog::finish(bool interrupted, double waited_seconds) {
   results_["samples"] = samples_;
   results_["seconds"] = seconds;
   results_["samples_per_s"] = double(samples_) / seconds;
-  const Usage peak = ledger(device_).peak();
-  for (Category c : all_categories) results_["peak_bytes"][std::string(name(c))] = peak[c];
-  results_["peak_bytes"]["total"] = peak.total();
+  results_["peak_bytes"] = with_total(ledger(device_).peak());
   results_["peak_rss_growth_bytes"] = peak_resident_bytes() - resident_before_;
   if (options_.noise_scale) results_["noise_scale"] = noise_scale_;
 }

@@ -24,6 +24,21 @@ NamedTensors on_cpu(NamedTensors tensors) {
   return tensors;
 }
 
+double largest_difference(const NamedTensors& a, const NamedTensors& b) {
+  check(a.size() == b.size(), "{} tensors are compared with {}", a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto& [name, x] = a[i];
+    const auto& [other_name, y] = b[i];
+    check(name == other_name && x.shape() == y.shape(), "{} {} is compared with {} {}", name,
+          x.shape(), other_name, y.shape());
+    const auto u = x.span<float>(), v = y.span<float>();
+    for (size_t j = 0; j < u.size(); ++j)
+      largest = std::max(largest, std::abs(double(u[j]) - double(v[j])));
+  }
+  return largest;
+}
+
 namespace {
 
 void check_finite(const std::string& path, const std::string& tensor_name, const Tensor& tensor) {

@@ -12,6 +12,10 @@ NamedTensors named_tensors(const Parameters& parameters);
 // Copies of those tensors that are not there.
 NamedTensors on_cpu(NamedTensors tensors);
 
+// The largest absolute difference of two models' tensors, both f32. Throws Error unless they agree
+// in names, order and shapes.
+double largest_difference(const NamedTensors& a, const NamedTensors& b);
+
 // Writes parameters and module buffers as safetensors, by their PyTorch names. Nothing half-written
 // remains after an error.
 void save_weights(const std::string& path, const Parameters& parameters);

@@ -299,13 +299,12 @@ void read_safetensors_into(const std::filesystem::path& path, const NamedTensors
 }
 
 Tensor widened(const Tensor& tensor) {
-  if (tensor.dtype() != DType::f16 && tensor.dtype() != DType::bf16) return tensor;
+  if (!is_16_bit_dtype(tensor.dtype())) return tensor;
   const Tensor result = Tensor::empty(tensor.shape(), DType::f32, Device::cpu, Category::data);
-  const auto widen = [&]<class T>(const T* values) {
-    std::copy_n(values, tensor.numel(), result.span<float>().begin());
-  };
-  if (tensor.dtype() == DType::f16) widen(static_cast<const Half*>(tensor.view().data));
-  else widen(static_cast<const BFloat16*>(tensor.view().data));
+  dispatch_floating(tensor.dtype(), [&]<class T>() {
+    std::ranges::transform(tensor.span<T>(), result.span<float>().begin(),
+                           [](T x) { return static_cast<float>(x); });
+  });
   return result;
 }
 

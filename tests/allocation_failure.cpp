@@ -1,8 +1,8 @@
 #include "tests/allocation_failure.h"
 
 #include <atomic>
-#include <optional>
 
+#include "core/limit_scope.h"
 #include "core/tensor.h"
 
 // The linker's --wrap (tests/CMakeLists.txt) takes symbols as the compiler names them.
@@ -16,21 +16,6 @@ namespace {
 std::atomic<int64_t> count{0}, failing_from{0};
 std::atomic<bool> once{true}, failed{false};
 
-// While alive, the device has no memory left.
-class NoMemoryLeft {
- public:
-  explicit NoMemoryLeft(Device device) : ledger_(ledger(device)), limit_(ledger_.limit()) {
-    ledger_.set_limit(1);
-  }
-  ~NoMemoryLeft() { ledger_.set_limit(limit_); }
-  NoMemoryLeft(const NoMemoryLeft&) = delete;
-  NoMemoryLeft& operator=(const NoMemoryLeft&) = delete;
-
- private:
-  Ledger& ledger_;
-  std::optional<size_t> limit_;
-};
-
 template <class Allocate>
 Tensor counted(const Shape& shape, Device device, Allocate&& allocate) {
   if (is_meta(device)) return allocate();
@@ -38,7 +23,7 @@ Tensor counted(const Shape& shape, Device device, Allocate&& allocate) {
   if (failing_from == 0 || number < failing_from || shape.numel() == 0) return allocate();
   if (once && failed.exchange(true)) return allocate();
   failed = true;
-  const NoMemoryLeft none(device);
+  const LimitScope nothing_left(device, 1);
   return allocate();
 }
 

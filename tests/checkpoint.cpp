@@ -169,7 +169,7 @@ TEST_CASE("a disk that fills up ends the run, and it can go on", "[checkpoint]")
   succeed(runs.with_checkpoints(options + "--steps 2"));
   // No file above 1 MiB: the weights can be written, the moments cannot.
   const Output output =
-      shell("trap '' XFSZ; ulimit -f 1024; " + std::string(ACCRUE_PROGRAM) + " " +
+      shell("trap '' XFSZ; ulimit -f 1024; " + program_path + " " +
             runs.resume(options + "--steps 6 --checkpoint-every 1 ") + device_arguments());
   INFO(output.text);
   REQUIRE(output.status == 1);

@@ -20,8 +20,8 @@ class Child {
  public:
   // What it prints goes to `output`.
   Child(const std::string& arguments, const std::string& output) : output_(output) {
-    const std::string command = "exec " + std::string(ACCRUE_PROGRAM) + " " + arguments +
-                                device_arguments() + " >'" + output + "' 2>&1";
+    const std::string command =
+        "exec " + program_path + " " + arguments + device_arguments() + " >'" + output + "' 2>&1";
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ != 0) return;

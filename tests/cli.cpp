@@ -27,7 +27,7 @@ TEST_CASE("help, version and unknown words", "[cli]") {
 TEST_CASE("the device is chosen, and said, or refused with the reason", "[cli]") {
   // Without device_arguments(): what a user of this build on this machine sees.
   const auto run = [](const std::string& device) {
-    return shell(std::string(ACCRUE_PROGRAM) + " train --model mlp-small --steps 1 " + device);
+    return shell(program_path + " train --model mlp-small --steps 1 " + device);
   };
   const std::string reason = cuda::unavailable_reason();
   const Output automatic = run("--device auto"), cuda = run("--device cuda");
@@ -243,7 +243,7 @@ TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
   const std::string before = file_bytes(saved);
   // A file size limit stands in for a full disk: write() fails in the middle.
   const Output output =
-      shell("trap '' XFSZ; ulimit -f 100; " + std::string(ACCRUE_PROGRAM) +
+      shell("trap '' XFSZ; ulimit -f 100; " + program_path +
             " train --model mlp-small --steps 1 --save " + saved + device_arguments());
   INFO(output.text);
   REQUIRE(output.status == 1);

@@ -11,11 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/weights.h"
 #include "core/memory.h"
 #include "data/safetensors.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/files.h"
+#include "tests/paths.h"
 
 namespace accrue::test {
 
@@ -42,7 +44,7 @@ inline Output shell(const std::string& command) {
 inline std::string device_arguments() { return fmt::format(" --device {} ", name(test_device())); }
 
 inline Output accrue_run(const std::string& arguments) {
-  std::string command = std::string(ACCRUE_PROGRAM) + " " + arguments;
+  std::string command = program_path + " " + arguments;
   for (const char* computes :
        {"train", "eval", "bench train", "bench memory", "bench kernels", "plan"})
     if (arguments.starts_with(computes)) command += device_arguments();
@@ -127,15 +129,7 @@ inline std::string file_bytes(const std::string& path) {
 
 // The largest difference of two weight files.
 inline double largest_difference(const std::string& a, const std::string& b) {
-  const NamedTensors x = read_safetensors(a), y = read_safetensors(b);
-  REQUIRE(x.size() == y.size());
-  double largest = 0;
-  for (size_t t = 0; t < x.size(); ++t) {
-    const auto u = x[t].second.span<float>(), v = y[t].second.span<float>();
-    for (size_t i = 0; i < u.size(); ++i)
-      largest = std::max(largest, std::abs(double(u[i]) - double(v[i])));
-  }
-  return largest;
+  return app::largest_difference(read_safetensors(a), read_safetensors(b));
 }
 
 }  // namespace accrue::test

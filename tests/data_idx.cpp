@@ -7,6 +7,7 @@
 #include "data/idx.h"
 #include "tests/catch.h"
 #include "tests/files.h"
+#include "tests/paths.h"
 
 namespace accrue::test {
 namespace {
@@ -200,7 +201,7 @@ TEST_CASE("the shape of a data set charges the meta ledger the same", "[data]") 
 
 TEST_CASE("MNIST and Fashion-MNIST", "[.real-data]") {
   const char* given = std::getenv("ACCRUE_TEST_DATA");
-  const fs::path data = given ? given : fs::path(ACCRUE_SOURCE_DIR) / "../shared/data";
+  const fs::path data = given ? given : fs::path(source_folder) / "../shared/data";
   if (!fs::exists(data / "mnist") || !fs::exists(data / "fashion-mnist"))
     SKIP_LOUDLY("no mnist and fashion-mnist in " << data << "; set ACCRUE_TEST_DATA");
   for (const char* name : {"mnist", "fashion"}) {

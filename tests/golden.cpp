@@ -12,6 +12,7 @@
 #include "optim/window.h"
 #include "tests/catch.h"
 #include "tests/device.h"
+#include "tests/paths.h"
 
 namespace accrue::test {
 namespace {
@@ -19,8 +20,7 @@ namespace {
 using Golden = std::map<std::string, Tensor>;
 
 Golden read_golden(const std::string& net) {
-  const auto tensors =
-      read_safetensors(std::string(ACCRUE_SOURCE_DIR) + "/tests/golden/" + net + ".safetensors");
+  const auto tensors = read_safetensors(source_folder + "/tests/golden/" + net + ".safetensors");
   return {tensors.begin(), tensors.end()};
 }
 

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 int train(const std::string& arguments, const std::filesystem::path& output) {
-  const std::string command = fmt::format("{} train --device {} {} > {} 2>&1", ACCRUE_PROGRAM,
+  const std::string command = fmt::format("{} train --device {} {} > {} 2>&1", program_path,
                                           name(test_device()), arguments, output.string());
   const int status = std::system(command.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;

@@ -4,12 +4,13 @@
 #include <sstream>
 
 #include "tests/catch.h"
+#include "tests/paths.h"
 
 namespace accrue::test {
 namespace {
 
 std::string read(const std::string& path) {
-  std::ifstream file(std::string(ACCRUE_SOURCE_DIR) + "/" + path);
+  std::ifstream file(source_folder + "/" + path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -1,7 +1,6 @@
 #include "apps/report/page.h"
 
 #include "apps/environment.h"
-#include "apps/report/timeline.h"
 
 namespace accrue::app {
 namespace embedded {

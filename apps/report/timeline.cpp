@@ -4,7 +4,8 @@
 #include <map>
 #include <vector>
 
-#include "core/memory.h"
+#include "apps/usage_json.h"
+#include "core/error.h"
 
 namespace accrue::app {
 namespace {
@@ -88,12 +89,6 @@ std::vector<Change> thinned(const std::vector<Change>& changes, double end_us, s
     first = last;
   }
   return kept;
-}
-
-nlohmann::ordered_json by_category(const Usage& usage) {
-  nlohmann::ordered_json json;
-  for (Category c : all_categories) json[std::string(name(c))] = usage[c];
-  return json;
 }
 
 }  // namespace

@@ -8,8 +8,7 @@ namespace {
   throw Error(
       "--log-dir writes TensorBoard's files with protobuf, without which this program was built: "
       "install the packages libprotobuf-dev and protobuf-compiler (scripts/setup.sh does) and "
-      "build "
-      "again, or use --json FILE, which needs neither");
+      "build again, or use --json FILE, which needs neither");
 }
 
 }  // namespace
