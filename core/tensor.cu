@@ -5,7 +5,7 @@ namespace accrue::cuda {
 namespace {
 
 template <class T>
-__global__ void fill_kernel(T* x, int64_t n, T value) {
+__global__ void __launch_bounds__(block_threads) fill_kernel(T* x, int64_t n, T value) {
   for (int64_t i = first_item(); i < n; i += item_stride()) x[i] = value;
 }
 

@@ -9,7 +9,7 @@ using namespace accrue::cuda;
 
 // One block. The first thread reads what every other one wrote.
 template <bool barrier, class T>
-__global__ void total(T* y, const T* x, int64_t n) {
+__global__ void __launch_bounds__(block_threads) total(T* y, const T* x, int64_t n) {
   __shared__ T of_thread[block_threads];
   T sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += block_threads) sum += x[i];
@@ -22,7 +22,7 @@ __global__ void total(T* y, const T* x, int64_t n) {
 
 // One block, a thread per element.
 template <bool accumulate, class T>
-__global__ void total_backward(T* dx, const T* dy, int64_t n) {
+__global__ void __launch_bounds__(block_threads) total_backward(T* dx, const T* dy, int64_t n) {
   for (int64_t i = first_item(); i < n; i += item_stride())
     store(dx[i], *dy, std::bool_constant<accumulate>{});
 }

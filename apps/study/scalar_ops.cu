@@ -4,22 +4,24 @@
 namespace accrue::study::cuda {
 namespace {
 
-using accrue::cuda::enqueue, accrue::cuda::first_item, accrue::cuda::grid_over,
-    accrue::cuda::item_stride;
+using accrue::cuda::block_threads, accrue::cuda::enqueue, accrue::cuda::first_item,
+    accrue::cuda::grid_over, accrue::cuda::item_stride;
 
 // In all three a thread has one element at a time, a grid apart. A warp's 32 loads of 4 bytes are
 // neighbours, so that memory is read in whole lines even so; what is lost is that each instruction
 // asks for 4 bytes where it could ask for 16.
 
-__global__ void scale_kernel(float* t, const float* g, float scale, int64_t n) {
+__global__ void __launch_bounds__(block_threads)
+    scale_kernel(float* t, const float* g, float scale, int64_t n) {
   for (int64_t i = first_item(); i < n; i += item_stride()) t[i] = scale * g[i];
 }
 
-__global__ void add_kernel(float* sum, const float* t, int64_t n) {
+__global__ void __launch_bounds__(block_threads) add_kernel(float* sum, const float* t, int64_t n) {
   for (int64_t i = first_item(); i < n; i += item_stride()) sum[i] += t[i];
 }
 
-__global__ void scalar_accumulate_kernel(float* sum, const float* g, float scale, int64_t n) {
+__global__ void __launch_bounds__(block_threads)
+    scalar_accumulate_kernel(float* sum, const float* g, float scale, int64_t n) {
   for (int64_t i = first_item(); i < n; i += item_stride()) sum[i] += scale * g[i];
 }
 
