@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Puts together what scripts/gpu_check.sh measured: summary.md, a page, and results.json.
 
-    scripts/gpu_summary.py MEASURED OUT_DIR
+    scripts/gpu_summary.py MEASURED OUT_DIR [PART...]
 
-Exits with 1 if a required step failed or was never reached. A target that is missed is told, and
-fails nothing.
+PARTs are those that are still to come. Exits with 1 if there are any, or a required step failed. A
+target that is missed is told, and fails nothing.
 """
 
 import json
@@ -29,16 +29,31 @@ class Target:
             self.verdict = "met" if met else "MISSED"
 
 
+def read_json(text):
+    """None for what a program that was killed left half written."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
+
+
 def read_measured(folder):
     results = {"gpu": "", "steps": []}
-    for file in sorted(folder.iterdir()):
-        text = file.read_text()
-        if file.suffix == ".json":
-            results[file.stem] = json.loads(text)
-        elif file.name == "steps.jsonl":
-            results["steps"] = [json.loads(line) for line in text.splitlines()]
-        elif file.name == "gpu.txt":
-            results["gpu"] = text.strip()
+    for file in sorted(folder.glob("*.json")):
+        figures = read_json(file.read_text())
+        if figures and file.stem.startswith("pytorch-"):
+            beside = results.setdefault("pytorch", {"torch": figures["torch"], "results": []})
+            beside["results"] += figures["results"]
+        elif figures:
+            results[file.stem] = figures
+    steps = folder / "steps.jsonl"
+    if steps.exists():
+        lines = filter(None, map(read_json, steps.read_text().splitlines()))
+        # Of a step that was repeated the last time counts.
+        results["steps"] = list({step["step"]: step for step in lines}.values())
+    gpu = folder / "gpu.txt"
+    if gpu.exists():
+        results["gpu"] = gpu.read_text().strip()
     return results
 
 
@@ -158,8 +173,16 @@ def pytorch_rows(results):
                      for key in ("peak_allocated_bytes", "peak_reserved_bytes"))]
 
 
-def summary(results):
-    parts = [
+def verdict(results, to_come):
+    failed = failures(results)
+    text = f"FAILED: {', '.join(failed)}." if failed else "No required step failed."
+    if to_come:
+        text += f" Still to come: {', '.join(to_come)}; the same command goes on with them."
+    return text
+
+
+def summary(results, to_come=()):
+    tables = [
         ("Steps", ["step", "status", "s", ""], step_lines(results["steps"])),
         ("Targets", ["target", "aim", "measured", ""],
          [[each.name, each.aim, number(each.figure, "{:.3g}"), each.verdict]
@@ -174,8 +197,10 @@ def summary(results):
          memory_rows(results)),
         ("Beside PyTorch", ["model", "way", "samples/s", "peak MB allocated", "reserved"],
          pytorch_rows(results))]
-    text = f"# GPU check\n\n{results['gpu']}\n\n{results.get('pytorch', {}).get('torch', '')}\n"
-    for title, heads, rows in parts:
+    text = f"# GPU check\n\n{verdict(results, to_come)}\n\n{results['gpu']}\n"
+    if "pytorch" in results:
+        text += f"\n{results['pytorch']['torch']}\n"
+    for title, heads, rows in tables:
         rows = list(rows)
         if rows:
             text += f"\n## {title}\n\n{table(heads, rows)}\n"
@@ -193,18 +218,14 @@ def write(file, text):
     part.replace(file)
 
 
-def main(measured, out):
+def main(measured, out, *to_come):
     results = read_measured(pathlib.Path(measured))
-    text = summary(results)
     write(pathlib.Path(out) / "results.json", json.dumps(results, indent=1) + "\n")
-    write(pathlib.Path(out) / "summary.md", text)
-    print(f"\n{text}")
-    failed = failures(results)
-    print(f"FAILED: {', '.join(failed)}" if failed else "every required step passed")
-    return bool(failed) or not results["steps"]
+    write(pathlib.Path(out) / "summary.md", summary(results, to_come))
+    return bool(failures(results) or to_come) or not results["steps"]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
     sys.exit(main(*sys.argv[1:]))

@@ -3,8 +3,6 @@
     python3 -m unittest discover -s scripts -p '*_test.py'
 """
 
-import contextlib
-import io
 import json
 import pathlib
 import tempfile
@@ -43,7 +41,10 @@ MEASURED = {
     "train-mlp-32x1-on": train("32x1", 32 / 1.5e-3), "train-mlp-32x4-on": train("32x4", 128 / 4.5e-3),
     "train-mlp-32x8-on": train("32x8", 256 / 8.5e-3),
     "train-mlp-32x8-off": train("32x8", 16e3),
-    "pytorch": {"torch": "PyTorch 2.11", "results": [pytorch("mlp:32x4", 100e3, 10e3, 80e3)]},
+    "pytorch-mlp-32x4": {"torch": "PyTorch 2.11",
+                         "results": [pytorch("mlp:32x4", 100e3, 10e3, 80e3)]},
+    "pytorch-mlp-8x16": {"torch": "PyTorch 2.11",
+                         "results": [pytorch("mlp:8x16", 90e3, 5e3, 70e3)]},
     "memory-mlp": {"rows": [{"way": "fused", "micro_batch": 32, "accum": 4,
                              "us_per_sample": 2.5, "largest_weight_difference": 1e-7,
                              "peak_bytes": {"activations": 1e6, "workspace": 0, "data": 5e6,
@@ -51,25 +52,26 @@ MEASURED = {
 }
 
 
-def run(measured, steps):
+def run(measured, steps, to_come=()):
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         (folder / "out").mkdir()
         (folder / "in").mkdir()
         for name, figures in measured.items():
             (folder / "in" / f"{name}.json").write_text(json.dumps(figures))
+        (folder / "in" / "killed.json").write_text('{"rungs": [')
         (folder / "in" / "steps.jsonl").write_text("".join(json.dumps(s) + "\n" for s in steps))
         (folder / "in" / "gpu.txt").write_text("A GPU\n")
-        with contextlib.redirect_stdout(io.StringIO()):
-            status = gpu_summary.main(folder / "in", folder / "out")
+        status = gpu_summary.main(folder / "in", folder / "out", *to_come)
         results = json.loads((folder / "out" / "results.json").read_text())
         return status, (folder / "out" / "summary.md").read_text(), results
 
 
 class Summary(unittest.TestCase):
     def verdicts(self, measured):
+        _, _, results = run(measured, [])
         return {target.name: (target.verdict, target.figure)
-                for target in gpu_summary.targets({"steps": [], "gpu": "", **measured})}
+                for target in gpu_summary.targets(results)}
 
     def test_targets(self):
         verdicts = self.verdicts(MEASURED)
@@ -89,7 +91,7 @@ class Summary(unittest.TestCase):
 
     def test_the_best_is_unknown_where_a_way_failed(self):
         failed = pytorch("mlp:32x4", 100e3, 10e3, 80e3, failed=["compiled"])
-        verdicts = self.verdicts({"pytorch": {"torch": "", "results": [failed]}})
+        verdicts = self.verdicts({"pytorch-mlp-32x4": {"torch": "", "results": [failed]}})
         self.assertEqual(verdicts["mlp 32 x 4, speed over PyTorch eager"], ("met", 10))
         self.assertEqual(verdicts["mlp 32 x 4, speed over PyTorch's best"][0], "not measured")
 
@@ -99,6 +101,8 @@ class Summary(unittest.TestCase):
         self.assertIn("| mlp | 32 x 8 | 30,118 | 16,000 | 8500.0 | 16000.0 |", page)
         self.assertIn("| mlp | fused | 32 x 4 | 1.00 | 0.00 | 9.00 | 2.5 | 1.0e-07 |", page)
         self.assertIn("| 1 of bench train | passed |", page)
+        self.assertIn("\n\nA GPU\n\nPyTorch 2.11\n\n", page)
+        self.assertIn("| mlp:8x16 | compiled | 70,000 |", page)
         self.assertEqual(results["gpu"], "A GPU")
 
     def test_nothing_measured(self):
@@ -113,6 +117,17 @@ class Summary(unittest.TestCase):
         self.assertEqual(run({}, [step("racecheck", "stopped", "budget")])[0], 0)
         self.assertEqual(run({}, [step("beside PyTorch", "failed", "optional")])[0], 0)
         self.assertEqual(run({}, [])[0], 1)
+        self.assertEqual(run({}, [step("build")], ["tests"])[0], 1)
+
+    def test_the_last_time_of_a_step_counts(self):
+        status, page, _ = run({}, [step("tests", "failed"), step("build"), step("tests")])
+        self.assertEqual(status, 0)
+        self.assertIn("No required step failed.\n", page)
+        self.assertEqual(page.count("| tests |"), 1)
+
+    def test_what_is_to_come(self):
+        _, page, _ = run({}, [step("tests", "failed")], ["sanitizer", "cli"])
+        self.assertIn("FAILED: tests. Still to come: sanitizer, cli;", page)
 
 
 if __name__ == "__main__":

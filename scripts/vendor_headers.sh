@@ -3,8 +3,9 @@
 # install none: take the folder there and build with -DCMAKE_PREFIX_PATH=DIR/usr.
 set -euo pipefail
 
-# libfmt-dev's configuration names the library of libfmt. Catch2, CLI11, Eigen and
-# nlohmann_json are headers only. oneDNN is left out: it is large, and Eigen takes its place.
+# libfmt-dev's configuration names the library of libfmt, and where Catch2 is version 3, catch2 is
+# libcatch2-dev by another name. CLI11, Eigen and nlohmann_json are headers only. oneDNN is left out:
+# it is large, and Eigen takes its place.
 readonly packages=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev catch2)
 
 usage() {
@@ -28,10 +29,11 @@ directory=$(cd "$1" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The library that a -dev package links to, as the version at hand calls it: libfmt9, libfmt10.
-fmt_library=$(apt-cache depends libfmt-dev | sed -n 's/^ *Depends: \(libfmt[0-9.]*[a-z0-9]*\)$/\1/p')
-[[ -n $fmt_library ]] || fail "apt does not know libfmt-dev; run apt-get update"
-(cd "$scratch" && apt-get --quiet --quiet download "${packages[@]}" "$fmt_library") ||
+# As the version at hand calls them: libfmt9 or libfmt10, libcatch2-dev or none.
+mapfile -t libraries < <(apt-cache depends libfmt-dev catch2 |
+  sed -n 's/^ *Depends: \(libfmt[0-9.]*[a-z0-9]*\|libcatch2-dev\)$/\1/p')
+[[ ${#libraries[@]} -gt 0 ]] || fail "apt does not know libfmt-dev; run apt-get update"
+(cd "$scratch" && apt-get --quiet --quiet download "${packages[@]}" "${libraries[@]}") ||
   fail "apt-get could not download the packages (no network?)"
 for package in "$scratch"/*.deb; do dpkg --extract "$package" "$directory"; done
 rm -rf "$directory"/usr/share/{doc,doc-base,lintian,man}
