@@ -8,11 +8,12 @@ namespace accrue {
 namespace cpu {
 
 template <class T>
-RowSoftmax<Wide<T>> row_softmax(const T* x, int64_t C) {
+RowSoftmax<Wide<T>> row_softmax(const T* x, int64_t C, int32_t label) {
+  using Softmax = RowSoftmax<Wide<T>>;
   const Wide<T> maximum = *std::max_element(x, x + C);
-  Wide<T> sum = 0;
-  for (int64_t c = 0; c < C; ++c) sum += std::exp(x[c] - maximum);
-  return {maximum, sum};
+  Wide<T> rest = 0;
+  for (int64_t c = 0; c < C; ++c) rest += Softmax::term(x[c], maximum, c == label);
+  return {maximum, rest};
 }
 
 void check_range(std::string_view op, View labels, int64_t C) {
@@ -33,7 +34,7 @@ void cross_entropy(View loss, View block_sums, View x, View labels) {
         sums[b] = 0;
         for (int64_t n = b * rows; n < std::min(N, (b + 1) * rows); ++n) {
           const T* row = x.as<T>() + n * C;
-          sums[b] += static_cast<double>(row_softmax(row, C).loss(row[label[n]]));
+          sums[b] += static_cast<double>(row_softmax(row, C, label[n]).loss(row[label[n]]));
         }
       }
     });
@@ -53,7 +54,7 @@ void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
       for (int64_t n = 0; n < N; ++n) {
         const T* row = x.as<T>() + n * C;
         T* out = dx.grad.as<T>() + n * C;
-        const auto softmax = row_softmax(row, C);
+        const auto softmax = row_softmax(row, C, label[n]);
         for (int64_t c = 0; c < C; ++c)
           store(out[c], scale * (softmax.probability(row[c]) - Wide<T>(c == label[n])), accumulate);
       }
@@ -68,11 +69,11 @@ void add_score(View score, View x, View labels) {
     double* sums = score.as<double>();
     for (int64_t n = 0; n < N; ++n) {
       const T* row = x.as<T>() + n * C;
-      const int64_t label = labels.as<int32_t>()[n];
+      const int32_t label = labels.as<int32_t>()[n];
       bool right = true;
       for (int64_t c = 0; c < C; ++c)
         right = right && !outdoes<Wide<T>>(row[c], row[label], c, label);
-      sums[0] += static_cast<double>(row_softmax(row, C).loss(row[label]));
+      sums[0] += static_cast<double>(row_softmax(row, C, label).loss(row[label]));
       sums[1] += right;
     }
   });

@@ -34,13 +34,14 @@ __device__ void for_each_row(T* x, int64_t C, int64_t begin, int64_t end, int64_
 
 // Maximum and sum around it: two reads of a row, the second from the cache.
 template <int lanes, class T, class W = Wide<T>>
-__device__ RowSoftmax<W> row_softmax(const T* row, int64_t size, int lane) {
+__device__ RowSoftmax<W> row_softmax(const T* row, int32_t label, int64_t size, int lane) {
   W maximum = -std::numeric_limits<W>::infinity();
   for (int64_t c = lane; c < size; c += lanes) maximum = row[c] > maximum ? widen(row[c]) : maximum;
   maximum = warp_max<lanes>(maximum);
-  RunningSum<W> sum;
-  for (int64_t c = lane; c < size; c += lanes) sum.add(std::exp(row[c] - maximum));
-  return {maximum, warp_sum<lanes>(sum.total())};
+  RunningSum<W> rest;
+  for (int64_t c = lane; c < size; c += lanes)
+    rest.add(RowSoftmax<W>::term(row[c], maximum, c == label));
+  return {maximum, warp_sum<lanes>(rest.total())};
 }
 
 template <class T, class W = Wide<T>>
@@ -59,8 +60,9 @@ __global__ void __launch_bounds__(sum_threads, 1)
   RunningSum<Wide<T>> sum;
   for_each_row<lanes>(x, C, begin, end, threadIdx.x / warp_threads, sum_threads / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
-                        const auto softmax = row_softmax<lanes>(row, size, lane);
-                        if (size > 0 && lane == 0) sum.add(row_loss(softmax, row, labels[n], C));
+                        const int32_t label = size > 0 ? labels[n] : 0;
+                        const auto softmax = row_softmax<lanes>(row, label, size, lane);
+                        if (size > 0 && lane == 0) sum.add(row_loss(softmax, row, label, C));
                       });
   const W total = block_sum<sum_threads>(sum.total());
   if (threadIdx.x != 0) return;
@@ -77,9 +79,9 @@ __global__ void __launch_bounds__(block_threads)
   const W scale = *dloss / static_cast<W>(N);
   for_each_row<lanes>(x, C, 0, N, first_item() / warp_threads, item_stride() / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
-                        const auto softmax = row_softmax<lanes>(row, size, lane);
+                        const int32_t label = size > 0 ? labels[n] : 0;
+                        const auto softmax = row_softmax<lanes>(row, label, size, lane);
                         if (size == 0) return;
-                        const int32_t label = labels[n];
                         const bool in_range = 0 <= label && label < C;
                         const W factor = in_range ? scale : std::numeric_limits<W>::quiet_NaN();
                         for (int64_t c = lane; c < size; c += lanes)
@@ -97,8 +99,8 @@ __global__ void __launch_bounds__(sum_threads, 1)
   int right = 0;
   for_each_row<lanes>(x, C, 0, N, threadIdx.x / warp_threads, sum_threads / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
-                        const auto softmax = row_softmax<lanes>(row, size, lane);
                         const int32_t label = size > 0 ? labels[n] : 0;
+                        const auto softmax = row_softmax<lanes>(row, label, size, lane);
                         bool outdone = label < 0 || label >= C;
                         if (!outdone)
                           for (int64_t c = lane; c < size; c += lanes)

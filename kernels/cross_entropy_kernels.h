@@ -12,14 +12,20 @@ namespace accrue {
 // that the loss depends neither on the number of threads nor on the device's size.
 constexpr int64_t rows_per_block(int64_t C) { return std::max<int64_t>(16384 / C, 32); }
 
-// -log softmax(row)[label], from what row_softmax found.
+// -log softmax(row)[label], from what row_softmax found. The loss is a sum of two terms that are
+// never negative, so that no digits cancel. In a row that a model has learnt, the label has the
+// maximum, and the other classes together are lost beside its exp(0) = 1: `rest` is without that
+// 1, which comes off the label's own term before this is added to anything.
 template <class T>
 struct RowSoftmax {
   T maximum;
-  T sum;  // of exp(x - maximum)
+  T rest;  // sum_c term(x[c], c = label): the sum of exp(x - maximum), less 1
 
-  HOST_DEVICE T loss(T x_label) const { return std::log(sum) + maximum - x_label; }
-  HOST_DEVICE T probability(T x) const { return std::exp(x - maximum) / sum; }
+  HOST_DEVICE static T term(T x, T maximum, bool is_label) {
+    return std::exp(x - maximum) - T(is_label);
+  }
+  HOST_DEVICE T loss(T x_label) const { return std::log1p(rest) + (maximum - x_label); }
+  HOST_DEVICE T probability(T x) const { return std::exp(x - maximum) / (1 + rest); }
 };
 
 // Whether entry c of a row keeps entry `label` from being the largest, the first of equals. A NaN

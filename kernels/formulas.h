@@ -137,7 +137,8 @@ struct AbsoluteError {
 struct LogisticLoss {
   template <class T>
   HOST_DEVICE T operator()(T x, T t) const {
-    return (x > 0 ? x : T(0)) - probability(t) * x + std::log1p(std::exp(-std::abs(x)));
+    const T p = probability(t);
+    return (x > 0 ? (1 - p) * x : -p * x) + std::log1p(std::exp(-std::abs(x)));
   }
   template <class T>
   HOST_DEVICE T slope_at(T x, T t) const {

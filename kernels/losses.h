@@ -8,7 +8,8 @@ namespace accrue {
 //   mse_loss         (x - t)^2
 //   l1_loss          |x - t|, whose derivative at x = t is taken as 0
 //   bce_with_logits  -t log s(x) - (1 - t) log(1 - s(x)), s the logistic function, t in [0, 1];
-//                    as max(x, 0) - t x + log(1 + exp(-|x|)), which no logit overflows
+//                    as (x > 0 ? (1 - t) x : -t x) + log(1 + exp(-|x|)): no logit overflows, and
+//                    neither term is negative, so that no digits cancel
 // Backward: dx[i] = dloss/n * dl/dx(x[i], t[i]); the target is a constant. Keeps x (and writes dx
 // over it when nobody else holds it) and t.
 // Throws Error unless the shapes agree, if the target wants a gradient, and, for bce_with_logits,

@@ -100,6 +100,41 @@ TEST_CASE("cross_entropy survives large logits", "[ops]") {
   REQUIRE(to_doubles(grad(x)) == Values{1, -1});
 }
 
+TEST_CASE("cross_entropy keeps the digits of a small loss", "[ops]") {
+  // {0, C - 1 times -d} moved up by `shift`: with the label at the maximum log(1 + (C - 1) e^-d),
+  // elsewhere d more.
+  struct Case {
+    double shift, d;
+    size_t C;
+  };
+  const auto check_as = [&]<class T>(const Case& c) {
+    std::vector<T> row(c.C, T(Wide<T>(c.shift - c.d)));
+    row[0] = T(Wide<T>(c.shift));
+    const Tensor x = Tensor::from(row, {1, int64_t(c.C)}, test_device());
+    for (const int32_t label : {0, 1}) {
+      const double expected = std::log1p(double(c.C - 1) * std::exp(-c.d)) + label * c.d;
+      // The additions of a row; a unit in the last place, 2 u, for exp and for log1p; the sum of
+      // the two terms and the mean. The expected value, in double, has as many roundings.
+      const double bound =
+          double(c.C + 12) * double(std::numeric_limits<Wide<T>>::epsilon()) / 2 * expected;
+      INFO(fmt::format("{} at {}, {} lower, {} classes, label {}", name(x.dtype()), c.shift, c.d,
+                       c.C, label));
+      REQUIRE(std::abs(cross_entropy(x, indices({label}, x)).item() - expected) <= bound);
+      const Tensor score = Tensor::full({2}, 0, DType::f64, test_device());
+      add_score(score, x, indices({label}, x));
+      REQUIRE(std::abs(to_doubles(score)[0] - expected) <= bound);
+    }
+  };
+  for (const Case& c : {Case{1e4, 3, 2}, {30, 15, 2}, {-30, 15, 10}, {20, 20, 1000}, {5, 0, 7}}) {
+    check_as.operator()<float>(c);
+    check_as.operator()<double>(c);
+  }
+  for (const Case& c : {Case{30, 15, 2}, {-8, 0, 17}}) {
+    check_as.operator()<Half>(c);
+    check_as.operator()<BFloat16>(c);
+  }
+}
+
 TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
   // One logit is log 16 and 16 are 0: a row's loss is log 32 - log 16 where that one is the label,
   // log 32 elsewhere.

@@ -75,6 +75,23 @@ TEST_CASE("bce_with_logits survives large logits", "[ops]") {
   REQUIRE(to_doubles(grad(x)) == Values{0, -0.25, 0.25, 0});
 }
 
+TEST_CASE("bce_with_logits keeps the digits of a small loss", "[ops]") {
+  // Of a logit and a target so near to its end that t x would round the loss away.
+  const auto expected = [](double x, double t) {
+    return (x > 0 ? (1 - t) * x : -t * x) + std::log1p(std::exp(-std::abs(x)));
+  };
+  for (const auto& [x, t] : {std::pair{30.0f, 1.0f},
+                             {-30.0f, 0.0f},
+                             {1e4f, 1 - 0x1p-24f},
+                             {-1e4f, 0x1p-24f},
+                             {1e4f, 0.9f}}) {
+    INFO("x " << x << ", t " << t);
+    // Product and sum, 2 u for each function, and the mean.
+    REQUIRE(bce_with_logits(floats({x}), floats({t})).item() ==
+            Approx(expected(x, t)).epsilon(8 * 0x1p-24));
+  }
+}
+
 TEST_CASE("losses over many blocks do not depend on the threads", "[ops]") {
   constexpr int64_t size = 100'003;
   std::vector<float> values(size);
