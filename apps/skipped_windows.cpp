@@ -8,9 +8,6 @@
 namespace accrue::app {
 namespace {
 
-// The scale at which float16 gradients are no larger than the loss's own: a smaller one saves none.
-constexpr double least_useful_scale = 1;
-
 bool is_finite(const Tensor& x) {
   const Tensor host = x.to(Device::cpu, Category::workspace);
   return dispatch_floating(host.dtype(), [&]<class T>() {
@@ -26,6 +23,7 @@ SkippedWindows::SkippedWindows(Training& training, const TrainOptions& options, 
 void SkippedWindows::add_state(StateDict& dict) {
   dict.numbers.emplace_back("windows", &window_);
   dict.numbers.emplace_back("skipped_in_a_row", &in_a_row_);
+  dict.numbers.emplace_back("skipped_from_loss_scale", &from_scale_);
 }
 
 void SkippedWindows::see(const StepReport& report) {
@@ -36,10 +34,18 @@ void SkippedWindows::see(const StepReport& report) {
         "the gradient of window {} is not finite (loss {}, loss scale {:g}), and --on-overflow is "
         "stop: {}",
         window + 1, report.loss, report.loss_scale, culprit(window));
-  // What a smaller scale may cure is the loss scale's business.
-  const bool curable = options_.chosen_loss_scale().is_dynamic() && std::isfinite(report.loss) &&
-                       report.loss_scale > least_useful_scale;
-  in_a_row_ = report.skipped && !curable ? in_a_row_ + 1 : 0;
+  if (!report.skipped) {
+    in_a_row_ = 0;
+    from_scale_ = std::numeric_limits<double>::infinity();
+  } else if (report.overflow && std::isfinite(report.loss) &&
+             options_.chosen_loss_scale().is_dynamic() && report.loss_scale > 1 &&
+             report.loss_scale <= from_scale_ / 2) {
+    // What a smaller scale may cure is the loss scale's business, as long as it falls.
+    in_a_row_ = 0;
+    from_scale_ = report.loss_scale;
+  } else {
+    ++in_a_row_;
+  }
   if (in_a_row_ >= options_.max_skipped)
     fail(
         "the loss or its gradient was not finite in {} windows in a row (after step {}, loss {}): "

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <limits>
+
 #include "apps/training.h"
 
 namespace accrue::app {
 
 // Ends a run that trains no more: after --max-skipped windows in a row that were skipped although
-// no smaller loss scale would have saved them, and with --on-overflow stop at the first overflow.
+// no smaller loss scale would have saved them, or while it fell to no less than half, and with
+// --on-overflow stop at the first overflow.
 class SkippedWindows {
  public:
   SkippedWindows(Training& training, const TrainOptions& options, const Dataset& data);
@@ -25,6 +28,8 @@ class SkippedWindows {
   const TrainOptions& options_;
   const Dataset& data_;
   int64_t window_ = 0, in_a_row_ = 0;  // window_: the next, counted over the epochs
+  // At which the count began; infinite after a window that was not skipped.
+  double from_scale_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace accrue::app

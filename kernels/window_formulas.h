@@ -11,6 +11,9 @@ namespace accrue::formula {
 // The difference of what is not finite with itself is NaN.
 HOST_DEVICE inline bool is_finite(double x) { return x - x == 0; }
 
+// Whether float32 has numbers as large as x >= 0; false for NaN.
+HOST_DEVICE inline bool fits(double x) { return x <= std::numeric_limits<float>::max(); }
+
 HOST_DEVICE inline bool goes_back(const WindowState& state, Settled what) {
   return what == Settled::step ? state.outcome.skipped != 0 : state.kept == 0;
 }
@@ -33,13 +36,16 @@ struct Decide {
     StepOutcome& out = state.outcome;
     const double samples = plan.samples - static_cast<double>(state.dropped_samples);
     const double unscale = plan.effective_batch_size / samples / state.loss_scale.value;
+    const double root = std::sqrt(sum_of_squares);
     out.loss = state.loss_sum / samples;
-    out.grad_norm = std::sqrt(sum_of_squares) * unscale;
+    out.grad_norm = root * unscale;
     out.lr = plan.lr[static_cast<size_t>(out.steps - plan.first_step)];
-    const bool finite = is_finite(out.grad_norm) && is_finite(out.loss);
-    out.skipped = finite ? 0 : 1;
     out.grad_scale =
         out.grad_norm > plan.clip_norm ? unscale * (plan.clip_norm / out.grad_norm) : unscale;
+    const double stepped_by = out.grad_scale * root;
+    const bool finite =
+        is_finite(out.loss) && fits(out.grad_scale) && fits(stepped_by * stepped_by);
+    out.skipped = finite ? 0 : 1;
     if (finite) ++out.steps;
     if (finite) add_noise(state, out.grad_norm * out.grad_norm);
     const GradientNoise& noise = state.noise;
@@ -58,11 +64,11 @@ struct Decide {
     if (overflow) {
       scale.finite_windows = 0;
       if (++scale.overflows < plan.scale_hysteresis) return;
-      scale.value *= plan.scale_backoff;
+      if (scale.value > 1) scale.value = std::fmax(1.0, scale.value * plan.scale_backoff);
       scale.overflows = 0;
     } else if (++scale.finite_windows == plan.scale_interval) {
       const double grown = scale.value * plan.scale_growth;
-      if (grown <= std::numeric_limits<float>::max()) scale.value = grown;
+      if (fits(grown)) scale.value = grown;
       scale.finite_windows = scale.overflows = 0;
     }
   }

@@ -32,7 +32,7 @@ struct StepOutcome {
   double grad_norm;  // of the mean gradient, before clipping
   double lr;
   double grad_scale;   // N / N_actual / loss_scale * clip: what turns the sum into the gradient
-  int64_t skipped;     // 1: the loss or the norm is not finite, nothing changes
+  int64_t skipped;     // 1: the loss or what it would step by is not finite, nothing changes
   double noise_scale;  // B_simple in samples, see decide_step(); NaN while unknown
   double loss_scale;   // that the window was computed with
   int64_t overflow;    // 1: the gradient was not finite, of the window or of one it dropped
@@ -89,8 +89,9 @@ void plan_step(View state, const StepPlan& plan);
 // From the partial sums of squares of the accumulated gradient (kernels/accumulate.h):
 //   norm = sqrt(sum of partials) * N / N_actual / loss_scale        loss = loss_sum / N_actual
 //   grad_scale = N / N_actual / loss_scale * min(1, clip_norm / norm)
-// with N_actual less what was dropped and, unless norm or loss is not finite, counts the step. Then
-// the loss scale of the next window.
+// with N_actual less what was dropped. Counts the step unless the loss is not finite or float32 has
+// no room for grad_scale or for the square of grad_scale * gradient, which is in Adam's v. Then the
+// loss scale of the next window, which does not fall below 1, where it lifts nothing any more.
 //
 // With first_samples b and N_actual B, 0 < b < B, it also estimates the gradient noise scale
 // (McCandlish et al. 2018, arXiv 1812.06162, appendix A.1). With g_b and g_B the mean gradients of

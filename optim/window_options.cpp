@@ -1,6 +1,7 @@
 #include "optim/window_options.h"
 
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "core/error.h"
@@ -9,10 +10,13 @@ namespace accrue {
 namespace {
 
 void check_loss_scale(const LossScale& scale) {
-  check(scale.initial > 0 && std::isfinite(scale.initial), "loss scale {}: expected more than 0",
-        scale.initial);
-  check(scale.growth >= 1 && std::isfinite(scale.growth) && scale.backoff > 0 && scale.backoff <= 1,
-        "the loss scale grows by {} and backs off by {}: expected 1 or more, and (0, 1]",
+  // It and its inverse are normal numbers of float32.
+  check(scale.initial >= 0x1p-126 && scale.initial <= 0x1p126,
+        "loss scale {}: expected from 2^-126 to 2^126", scale.initial);
+  check(!scale.is_dynamic() || (scale.growth >= 1 && std::isfinite(scale.growth) &&
+                                scale.backoff > 0 && scale.backoff < 1),
+        "the loss scale grows by {} and backs off by {}: expected 1 or more, and above 0 and below "
+        "1",
         scale.growth, scale.backoff);
   check(scale.interval > 0 && scale.hysteresis > 0,
         "the loss scale grows after {} windows and backs off after {}: expected 1 or more",
@@ -24,8 +28,10 @@ void check_loss_scale(const LossScale& scale) {
 void check_options(const WindowOptions& options) {
   check(options.effective_batch_size > 0, "effective batch size {}: expected 1 or more",
         options.effective_batch_size);
-  check(!options.clip_norm || *options.clip_norm > 0, "clip norm {}: expected more than 0",
-        options.clip_norm.value_or(0));
+  // The step's factor is a float32.
+  constexpr double least = std::numeric_limits<float>::min();
+  check(!options.clip_norm || *options.clip_norm >= least, "clip norm {}: expected {:.2g} or more",
+        options.clip_norm.value_or(0), least);
   check_loss_scale(options.loss_scale);
   check(!options.ema_decay || (*options.ema_decay >= 0 && *options.ema_decay < 1),
         "decay of the weights' average {}: expected in [0, 1)", options.ema_decay.value_or(0));

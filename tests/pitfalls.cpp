@@ -9,6 +9,7 @@
 
 #include "core/random.h"
 #include "kernels/accumulate.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/window_state.h"
 #include "layers/layers.h"
@@ -224,6 +225,29 @@ TEST_CASE("a finite gradient too large to be squared is clipped, not skipped", "
   REQUIRE_FALSE(report.skipped);
   REQUIRE(report.grad_norm == Approx(1e30));
   REQUIRE(to_doubles(parameters.values())[0] == Approx(before - 0.5));
+}
+
+TEST_CASE("a gradient too large for what the step computes with it is not stepped by",
+          "[pitfalls]") {
+  // Of one sample where 1000 were expected: the sum is finite, the mean is 1000 times as large.
+  // Float32 has no 1e39, and no square of 1e20, which would stay in Adam's moment for good.
+  for (const double slope : {1e39, 1e20}) {
+    Sequential model;
+    model.add<Linear>(1, 1);
+    Parameters parameters = place(model, DType::f32, test_device(), 1);
+    parameters.values().fill(0);  // the loss is finite
+    const auto optimizer = adam(parameters);
+    Window window(*optimizer, ScheduleOptions{}, {.effective_batch_size = 1000});
+    const Tensor x = Tensor::full({1, 1}, slope / 10, DType::f32, test_device());
+    window.backward(scale(model(x), 10), 1);
+    const StepReport report = window.step();
+    REQUIRE(report.skipped);
+    REQUIRE(report.step == 0);
+    REQUIRE(report.grad_norm == Approx(slope));
+    const std::vector<double> untouched(to_doubles(parameters.values()).size());
+    REQUIRE(to_doubles(parameters.values()) == untouched);
+    for (const auto& [name, moment] : optimizer->state()) REQUIRE(to_doubles(moment) == untouched);
+  }
 }
 
 TEST_CASE("the norm of a gradient does not depend on the threads", "[pitfalls]") {

@@ -193,6 +193,23 @@ TEST_CASE("the loss scale backs off and grows", "[precision]") {
   REQUIRE(scales_of(2, overflows) == twice);
 }
 
+TEST_CASE("the loss scale stops falling where it cures nothing", "[precision]") {
+  const Rows loud(DType::f16, 8, 12);
+  LossScale scale = LossScale::dynamic();
+  scale.initial = 4;
+  Learner learner(DType::f16, {.effective_batch_size = N,
+                               .strategy = Strategy::separate,
+                               .loss_scale = scale,
+                               .on_overflow = OnOverflow::drop_micro_batch});
+  Values scales;
+  for (int window = 0; window < 5; ++window) {
+    const StepReport report = learner.run_window(loud);
+    REQUIRE(report.dropped_samples == 4);
+    scales.push_back(report.loss_scale);
+  }
+  REQUIRE(scales == Values{4, 2, 1, 1, 1});
+}
+
 TEST_CASE("a loss scale changes nothing but the roundings", "[precision]") {
   // Powers of two shift exponents only: in float32 not even those.
   const Rows rows(DType::f32);
@@ -223,6 +240,12 @@ TEST_CASE("what a loss scale does not go with", "[precision]") {
   LossScale shrinking = LossScale::dynamic();
   shrinking.growth = 0.5;
   REQUIRE_ERROR(make({.loss_scale = shrinking}), "grows by 0.5");
+  LossScale stuck = LossScale::dynamic();
+  stuck.backoff = 1;
+  REQUIRE_ERROR(make({.loss_scale = stuck}), "backs off by 1:");
+  // Neither a number of float32, nor one with an inverse.
+  for (const double out_of_range : {1e-39, 1e39, std::nan("")})
+    REQUIRE_ERROR(make({.loss_scale = out_of_range}), "expected from 2^-126 to 2^126");
 }
 
 TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
@@ -252,6 +275,14 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   // A hidden layer of 6e4 in float16: its logits are infinite for every sample.
   options.precision = app::Precision::fp16;
   REQUIRE_ERROR(run(1, 6e4, 3), "the first sample with such a result is number");
+  // A scale that falls cures what it caused; one that does not fall, or hardly, counts as at 1.
+  options.dynamic_scale.initial = 1e12;
+  run(1, 0, 50);
+  options.dynamic_scale.hysteresis = 1'000'000'000;
+  REQUIRE_ERROR(run(1, 0, 4), "not finite in 3 windows in a row (after step 0, loss 2");
+  options.dynamic_scale.hysteresis = 1;
+  options.dynamic_scale.backoff = 0.99;
+  REQUIRE_ERROR(run(1, 0, 4), "not finite in 3 windows in a row");
   options.on_overflow = app::OnOverflowChoice::stop;
   REQUIRE_ERROR(run(1, 6e4, 1), "--on-overflow is stop: the first sample");
 }
