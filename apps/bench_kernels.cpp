@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench.h"

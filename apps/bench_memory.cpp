@@ -1,7 +1,9 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "apps/bench.h"
 #include "apps/memory_row.h"

@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <zlib.h>
 
+#include <CLI/CLI.hpp>
 #include <set>
 
 namespace accrue::app {

@@ -1,5 +1,7 @@
 #include "apps/eval.h"
 
+#include <nlohmann/json.hpp>
+
 #include "apps/score.h"
 #include "apps/training.h"
 #include "apps/weights.h"

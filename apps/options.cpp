@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <map>
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <limits>
 #include <map>
 #include <optional>
@@ -9,6 +8,12 @@
 #include "core/memory.h"
 #include "layers/models.h"
 #include "optim/window.h"
+
+// Few sources need the command line parser itself, whose header is slow to compile.
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace accrue::app {
 

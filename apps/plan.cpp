@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/usage_json.h"

@@ -1,5 +1,7 @@
 #include "apps/score.h"
 
+#include <nlohmann/json.hpp>
+
 #include "data/loader.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"

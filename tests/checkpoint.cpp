@@ -1,5 +1,6 @@
 // A run that stops and goes on ends like one that never stopped.
 
+#include <CLI/CLI.hpp>
 #include <thread>
 
 #include "apps/checkpoint_options.h"

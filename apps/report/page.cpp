@@ -1,5 +1,7 @@
 #include "apps/report/page.h"
 
+#include <nlohmann/json.hpp>
+
 #include "apps/environment.h"
 
 namespace accrue::app {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 
