@@ -13,6 +13,7 @@
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/files.h"
+#include "tests/paths.h"
 
 namespace accrue::test {
 namespace {
