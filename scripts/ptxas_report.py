@@ -1,51 +1,89 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the CUDA kernels: registers, spills, shared memory and 128-bit accesses.
+"""What nvcc makes of the CUDA kernels: registers, shared memory, launch bounds, 128-bit accesses.
 
     scripts/ptxas_report.py                              every kernel, as a table
     scripts/ptxas_report.py accumulate optimizer_step    those of kernels/accumulate.cu, ...
     scripts/ptxas_report.py --markdown docs/ptxas.md     a short table
 
-Compiles as a build by preset cuda does, for one architecture, without a GPU. Exits with 1 if a
-kernel spills registers, or if one of those that every parameter goes through is meant to access 16
-bytes at a time (its first template argument, the width, is above 1) and has no 128-bit load.
-Accesses are counted in the machine code where nvdisasm is found (CUDA toolkit; in Python the
-package nvidia-cuda-nvdisasm), else in PTX.
+Reads it out of the objects of a build by preset cuda, which it brings up to date first; needs no
+GPU. Exits with 1 if a kernel may fail to launch (it states no __launch_bounds__, or a block of so
+many threads asks for more registers or shared memory than there are), if it keeps anything in a
+stack, as spilled registers do, or if one of those that every parameter goes through is meant to
+access 16 bytes at a time (its first template argument, the width, is above 1) and has no 128-bit
+load.
 """
 
 import argparse
 import collections
-import concurrent.futures
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
+
+import cubin
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Every parameter goes through their kernels: the short table has each of them.
 STEP_KERNELS = ("accumulate", "optimizer_step")
+# What a block may have, and a multiprocessor of compute capability 9.0 has. The rest of shared
+# memory on a multiprocessor is for blocks that ask for it at run time.
+BLOCK_REGISTERS = MULTIPROCESSOR_REGISTERS = 65536
+BLOCK_SHARED, SYSTEM_SHARED, MULTIPROCESSOR_SHARED = 48 << 10, 1 << 10, 228 << 10
+WARP, MOST_WARPS, MOST_BLOCKS, PARTITIONS = 32, 64, 32, 4
+
+
+def round_up(n, step):
+    return -(-n // step) * step
 
 
 @dataclasses.dataclass
 class Kernel:
     source: str
     name: str
-    registers: int = 0
-    spill_bytes: int = 0
-    stack_bytes: int = 0
+    registers: int
+    bounds: int
     shared_bytes: int = 0
+    stack_bytes: int = 0
     wide_loads: int = 0
     wide_stores: int = 0
 
+    # As in cuda_occupancy.h of the toolkit: registers are given to warps in units of 256, and each
+    # of a multiprocessor's four partitions has a quarter of the registers and of the warps.
+    @property
+    def warp_registers(self):
+        return round_up(self.registers * WARP, 256)
+
+    def block_registers(self, threads):
+        return self.warp_registers * round_up(-(-threads // WARP), PARTITIONS)
+
+    @property
+    def blocks(self):
+        """How many blocks of the bounds' size a multiprocessor holds."""
+        if self.bounds == 0 or any(self.misfits()):
+            return 0
+        warps = -(-self.bounds // WARP)
+        by_registers = MULTIPROCESSOR_REGISTERS // PARTITIONS // self.warp_registers * PARTITIONS
+        by_shared = MULTIPROCESSOR_SHARED // round_up(self.shared_bytes + SYSTEM_SHARED, 128)
+        return min(by_registers // warps, by_shared, MOST_WARPS // warps, MOST_BLOCKS)
+
+    def misfits(self):
+        threads = self.bounds or 1024
+        if self.block_registers(threads) > BLOCK_REGISTERS:
+            yield (f"{self.name}: {threads} threads of {self.registers} registers take"
+                   f" {self.block_registers(threads):,} of {BLOCK_REGISTERS:,}")
+        if self.shared_bytes > BLOCK_SHARED:
+            yield f"{self.name}: {self.shared_bytes:,} bytes of shared memory, above 48 KiB"
+
     def faults(self):
+        if self.bounds == 0:
+            yield f"{self.name} states no __launch_bounds__"
+        yield from self.misfits()
+        if self.stack_bytes:
+            yield f"{self.name} keeps {self.stack_bytes} bytes of a thread in its stack"
         width = self.source in STEP_KERNELS and re.search(r"_kernel<(\d+),", self.name)
-        if self.spill_bytes:
-            yield f"{self.name} spills {self.spill_bytes} bytes"
         if width and int(width.group(1)) > 1 and not self.wide_loads:
             yield f"{self.name} has no 128-bit load"
 
@@ -57,94 +95,30 @@ def output_of(command, **options):
     return done.stdout + done.stderr
 
 
-def compile_commands(build):
-    """By stem, how a build by nvcc compiles a source: all but the target and the output."""
+def compilations(build):
+    """By stem, nvcc's command for a source in a build."""
     database = build / "compile_commands.json"
     if not database.is_file():
-        output_of(["cmake", "--preset", "cuda", "-B", build], cwd=ROOT)
-    commands = {}
-    for entry in json.loads(database.read_text()):
-        source = pathlib.Path(entry["file"])
-        if source.suffix != ".cu" or "tests" in source.relative_to(ROOT).parts:
-            continue
-        words = shlex.split(entry["command"])
-        first = next(i for i, word in enumerate(words) if word.endswith("nvcc"))
-        kept = [word for word in words[first:] if not word.startswith("--generate-code")]
-        for option, values in (("-o", 1), ("-c", 1), ("-MT", 1), ("-MF", 1), ("-MD", 0)):
-            if option in kept:
-                place = kept.index(option)
-                del kept[place:place + 1 + values]
-        commands[source.stem] = kept + [str(source)]
-    return commands
-
-
-def find_nvdisasm(nvcc):
-    beside = pathlib.Path(shutil.which(nvcc) or nvcc).resolve().parent / "nvdisasm"
-    python = [pathlib.Path(place) / "nvidia" for place in sys.path]
-    python = [found for place in python for found in place.glob("cu*/bin/nvdisasm")]
-    for candidate in [shutil.which("nvdisasm"), beside, *python]:
-        if candidate and os.access(candidate, os.X_OK):
-            return str(candidate)
-    return None
-
-
-def resources(report):
-    """By mangled name, what `ptxas -v` says of each kernel."""
-    kernels, current, of_entry = {}, None, False
-    for line in report.splitlines():
-        if entry := re.search(r"Compiling entry function '(\w+)'", line):
-            current = kernels[entry.group(1)] = Kernel("", "")
-        elif properties := re.search(r"Function properties for (\w+)", line):
-            # Of the kernel itself, or of a function that the kernel before it calls.
-            of_entry = properties.group(1) in kernels
-        elif frame := re.search(r"(\d+) bytes stack frame, (\d+) .*stores, (\d+) .*loads", line):
-            current.stack_bytes += int(frame.group(1))
-            current.spill_bytes += int(frame.group(2)) + int(frame.group(3))
-        elif of_entry and (used := re.search(r"Used (\d+) registers", line)):
-            current.registers = int(used.group(1))
-            shared = re.search(r"(\d+) bytes smem", line)
-            current.shared_bytes = int(shared.group(1)) if shared else 0
-    return kernels
-
-
-def count_accesses(text, section, load, store):
-    """By the kernels' readable names, because mangled ones differ from compilation to compilation:
-    the loads and the stores."""
-    counts, current = {}, None
-    for line in text.splitlines():
-        if found := re.match(section, line):
-            current = counts[found.group(1)] = [0, 0]
-        elif current:
-            current[0] += bool(re.search(load, line))
-            current[1] += bool(re.search(store, line))
-    return dict(zip(readable(counts), counts.values()))
-
-
-def inspect(source, command, architecture, nvdisasm):
-    with tempfile.TemporaryDirectory() as scratch:
-        cubin = f"{scratch}/kernels.cubin"
-        command = command + [f"-arch={architecture}"]
-        kernels = resources(output_of([*command, "-cubin", "-Xptxas", "-v", "-o", cubin]))
-        if nvdisasm:
-            counts = count_accesses(output_of([nvdisasm, cubin]), r"\.text\.(\w+):",
-                                    r"\bLDG\.\S*128\b", r"\bSTG\.\S*128\b")
-        else:
-            ptx = f"{scratch}/kernels.ptx"
-            output_of([*command, "-ptx", "-o", ptx])
-            counts = count_accesses(
-                pathlib.Path(ptx).read_text(), r".*\.entry (\w+)\(",
-                r"\bld\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)",
-                r"\bst\.(?!param|shared|local)\S*(v4\.[fbsu]32|v2\.[fbsu]64)")
-    for kernel, name in zip(kernels.values(), readable(kernels)):
-        kernel.source, kernel.name = source, name
-        kernel.wide_loads, kernel.wide_stores = counts[name]
-    return list(kernels.values())
+        output_of(["cmake", "--preset", "cuda", "-B", build, "-DCMAKE_CUDA_ARCHITECTURES=90-real"],
+                  cwd=ROOT)
+    return {pathlib.Path(entry["file"]).stem: shlex.split(entry["command"])
+            for entry in json.loads(database.read_text()) if entry["file"].endswith(".cu")}
 
 
 def readable(mangled):
     names = output_of(["c++filt", "-p", *mangled]).splitlines() if mangled else []
     return [re.sub(r"accrue::|cuda::|formula::|\(anonymous namespace\)::|^void ", "", name)
             for name in names]
+
+
+def kernels_in(path, source, architecture=90):
+    """The kernels of an object that nvcc wrote."""
+    of_architecture = dict(cubin.cubins(path.read_bytes()))
+    if architecture not in of_architecture:
+        raise SystemExit(f"{path} has no machine code for sm_{architecture}, but for"
+                         f" {sorted(of_architecture)}: see CMAKE_CUDA_ARCHITECTURES")
+    found = cubin.kernels(of_architecture[architecture])
+    return [Kernel(source, name, **kernel) for name, kernel in zip(readable(found), found.values())]
 
 
 def table(heads, rows):
@@ -154,9 +128,14 @@ def table(heads, rows):
 
 def kernel_table(kernels):
     return table(
-        ["kernel", "registers", "spilled bytes", "stack", "shared", "128-bit loads", "stores"],
-        [[f"`{k.name}`", k.registers, k.spill_bytes, k.stack_bytes, k.shared_bytes, k.wide_loads,
+        ["kernel", "registers", "bounds", "blocks", "shared", "128-bit loads", "stores"],
+        [[f"`{k.name}`", k.registers, k.bounds, k.blocks, k.shared_bytes, k.wide_loads,
           k.wide_stores] for k in sorted(kernels, key=lambda k: (k.source, k.name))])
+
+
+def span(numbers):
+    least, most = min(numbers), max(numbers)
+    return least if least == most else f"{least} to {most}"
 
 
 def short_report(kernels, how):
@@ -164,14 +143,18 @@ def short_report(kernels, how):
     for kernel in kernels:
         by_source[kernel.source].append(kernel)
     of_step = [kernel for kernel in kernels if kernel.source in STEP_KERNELS]
-    rows = [[f"{source}.cu", len(of_source), max(k.registers for k in of_source),
-             sum(k.spill_bytes for k in of_source), max(k.stack_bytes for k in of_source),
-             max(k.shared_bytes for k in of_source)]
+    rows = [[f"{source}.cu", len(of_source), span([k.registers for k in of_source]),
+             ", ".join(map(str, sorted({k.bounds for k in of_source}))),
+             span([k.blocks for k in of_source]), max(k.shared_bytes for k in of_source)]
             for source, of_source in sorted(by_source.items())]
     return f"""# What the compiler makes of the kernels
 
 Written by `scripts/ptxas_report.py --markdown FILE`, which prints every kernel without the option
-and fails if one spills. {how}
+and fails if one may not launch, spills registers or is narrower than meant. {how}
+
+Bounds are the threads that a block has at most, by `__launch_bounds__`; blocks, how many of that
+size a multiprocessor holds at a time (compute capability 9.0). Registers are a thread's, shared
+memory is a block's in bytes.
 
 ## The kernels that every parameter goes through
 
@@ -183,34 +166,30 @@ are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the grad
 
 ## All of them
 
-{table(["source", "kernels", "most registers", "spilled bytes", "largest stack", "most shared"], rows)}
+{table(["source", "kernels", "registers", "bounds", "blocks", "most shared"], rows)}
 """
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sources", nargs="*", metavar="STEM", help="default: every .cu")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "ptxas",
-                        help="a build by preset cuda; configured if it is not there")
-    parser.add_argument("--architecture", default="sm_90")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "cuda-90-real",
+                        help="a build by preset cuda for sm_90; configured if it is not there")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the short table")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    commands = compile_commands(options.build)
+    commands = compilations(options.build)
     unknown = sorted(set(options.sources) - set(commands))
     if unknown:
         parser.error(f"no {unknown[0]}.cu; there are {', '.join(sorted(commands))}")
     wanted = options.sources or sorted(commands)
-    nvcc = commands[wanted[0]][0]
-    nvdisasm = find_nvdisasm(nvcc)
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(
-            lambda stem: inspect(stem, commands[stem], options.architecture, nvdisasm), wanted)
-        kernels = [kernel for result in results for kernel in result]
+    objects = [commands[stem][commands[stem].index("-o") + 1] for stem in wanted]
+    output_of(["cmake", "--build", options.build, "--target", *objects])
+    kernels = [kernel for stem, path in zip(wanted, objects)
+               for kernel in kernels_in(options.build / path, stem)]
 
+    nvcc = next(word for word in commands[wanted[0]] if word.endswith("nvcc"))
     release = re.search(r"release ([\d.]+)", output_of([nvcc, "--version"])).group(1)
-    how = (f"nvcc {release}, {options.architecture}, accesses counted in"
-           f" {'the machine code' if nvdisasm else 'PTX (no nvdisasm here)'}.")
+    how = f"nvcc {release}, sm_90."
     print(f"{kernel_table(kernels)}\n\n{len(kernels)} kernels. {how}")
     if options.markdown:
         options.markdown.write_text(short_report(kernels, how))

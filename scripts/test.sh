@@ -166,7 +166,7 @@ if ! $cuda; then
 elif ! have_nvcc; then
   skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
 elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture"; then
-  step "cuda: no spills, 16-byte loads" python3 scripts/ptxas_report.py --build "$folder"
+  step "cuda: launches fit, no spills, 16-byte loads" python3 scripts/ptxas_report.py
   step "cuda: the program finds a device" "$folder/apps/accrue" train --steps 2
   run_tests cuda "$folder" --tests-regex '-cuda$'
   step "cuda: the tests on a GPU are $expected" device_tests_are "$expected" "$folder"

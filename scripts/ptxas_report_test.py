@@ -1,0 +1,108 @@
+"""Tests of ptxas_report.py: its rules on made-up kernels, and a planted one that nvcc compiles.
+
+    python3 -m unittest discover -s scripts -p '*_test.py'
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import ptxas_report
+
+NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc", path=os.pathsep.join(
+    [os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
+
+
+def kernel(**properties):
+    return ptxas_report.Kernel("made_up", "kernel", **properties)
+
+
+def faults(**properties):
+    return "; ".join(kernel(**properties).faults())
+
+
+class Rules(unittest.TestCase):
+    def test_registers_of_a_block_without_bounds(self):
+        found = faults(registers=98, bounds=0)
+        self.assertIn("states no __launch_bounds__", found)
+        self.assertIn("1024 threads of 98 registers take 106,496 of 65,536", found)
+
+    def test_registers_of_a_block_with_bounds(self):
+        self.assertIn("106,496", faults(registers=98, bounds=1024))
+        self.assertEqual(faults(registers=98, bounds=512), "")
+        # Given in units of 8 to a thread, and to four warps at a time.
+        self.assertEqual(faults(registers=64, bounds=1024), "")
+        self.assertIn("73,728", faults(registers=65, bounds=1024))
+        self.assertIn("69,632", faults(registers=130, bounds=481))
+
+    def test_shared_memory_and_stack(self):
+        self.assertEqual(faults(registers=8, bounds=32, shared_bytes=48 << 10), "")
+        self.assertIn("above 48 KiB", faults(registers=8, bounds=32, shared_bytes=(48 << 10) + 1))
+        self.assertIn("keeps 8 bytes", faults(registers=8, bounds=32, stack_bytes=8))
+
+    def test_width(self):
+        narrow = ptxas_report.Kernel("accumulate", "accumulate_kernel<4, float>", 32, 256)
+        self.assertEqual(list(narrow.faults()), [f"{narrow.name} has no 128-bit load"])
+
+    # What cudaOccMaxActiveBlocksPerMultiprocessor of cuda_occupancy.h says of an H100.
+    def test_blocks_of_a_multiprocessor(self):
+        for registers, bounds, shared, blocks in [
+                (98, 1024, 0, 0), (98, 256, 0, 2), (32, 256, 0, 8),
+                (33, 256, 64, 6), (8, 1, 0, 32), (80, 512, 1024, 1),
+                (64, 1024, 256, 1), (30, 256, 40000, 5), (48, 97, 0, 10)]:
+            with self.subTest(registers=registers, bounds=bounds, shared=shared):
+                self.assertEqual(kernel(registers=registers, bounds=bounds,
+                                        shared_bytes=shared).blocks, blocks)
+
+
+# Takes two registers for each of its values, because it needs the first with the last.
+PLANTED = """
+constexpr int N = 46;
+__device__ void use_many_registers(double* x) {
+  double values[N];
+  for (int i = 0; i < N; ++i) values[i] = x[i * 1024 + threadIdx.x];
+  __syncthreads();
+  for (int i = 0; i < N; ++i) x[i * 1024 + threadIdx.x] = values[N - 1 - i] - values[i];
+}
+__global__ void unbounded(double* x) { use_many_registers(x); }
+__global__ void __launch_bounds__(16 * 16) bounded(double* x) { use_many_registers(x); }
+__global__ void __launch_bounds__(1024) spilling(double* x) { use_many_registers(x); }
+"""
+
+
+@unittest.skipUnless(NVCC, "there is no nvcc here")
+class Planted(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch)
+            (folder / "planted.cu").write_text(PLANTED)
+            subprocess.run([NVCC, "--generate-code=arch=compute_90,code=[sm_90]", "-c",
+                            "planted.cu", "-o", "planted.o"], cwd=scratch, check=True)
+            found = ptxas_report.kernels_in(folder / "planted.o", "planted")
+        cls.planted = {kernel.name.split("(")[0]: kernel for kernel in found}
+
+    def test_many_registers_without_bounds(self):
+        found = self.planted["unbounded"]
+        self.assertGreater(found.registers, 64)
+        self.assertEqual((found.bounds, found.blocks), (0, 0))
+        faults_found = "; ".join(found.faults())
+        self.assertIn("states no __launch_bounds__", faults_found)
+        self.assertIn(f"1024 threads of {found.registers} registers take", faults_found)
+
+    def test_many_registers_with_bounds(self):
+        found = self.planted["bounded"]
+        self.assertGreater(found.registers, 64)
+        self.assertEqual((found.bounds, list(found.faults())), (256, []))
+
+    def test_registers_that_bounds_spill(self):
+        found = self.planted["spilling"]
+        self.assertEqual((found.bounds, found.registers), (1024, 64))
+        self.assertIn("in its stack", "; ".join(found.faults()))
+
+
+if __name__ == "__main__":
+    unittest.main()
