@@ -19,11 +19,17 @@
 // thread runs at a time in the whole process, so the built-in variables and shared memory are plain
 // statics.
 
-#define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __launch_bounds__(...)
+// As many no-ops before the kernel's entry as a block may have threads: nothing runs them, and a
+// launch, which has only the kernel's address, counts them (bounds.cpp). GCC 12 lists them for all
+// kernels of an object in one section, which links only if none of these kernels can be dropped as
+// another object's double: hence internal linkage, and "used", which keeps GCC from moving a kernel
+// into the section of the only function that launches it.
+#define __global__ static
+#define __launch_bounds__(threads, ...) \
+  __attribute__((used, patchable_function_entry((threads), (threads))))
 #define __shared__ static
 
 inline uint3 threadIdx, blockIdx;

@@ -22,6 +22,9 @@ struct Launch {
   std::function<void()> thread;  // what one thread runs
 };
 
+// The threads that a block of the kernel has at most by its __launch_bounds__; 0 if it states none.
+unsigned launch_bounds(const void* kernel);
+
 // Runs all blocks of the grid in random order. Throws Failure if the kernel breaks a rule of CUDA,
 // and whatever a kernel thread throws.
 void run_grid(const Launch& launch, Random& random);

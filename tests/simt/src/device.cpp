@@ -69,6 +69,12 @@ cudaError_t remember(cudaError_t error) {
   return error;
 }
 
+cudaError_t report(cudaError_t error, const std::string& what) {
+  device().reported = error;
+  device().report = what;
+  return error;
+}
+
 void set_seed(uint64_t seed) {
   const std::scoped_lock lock(device().mutex);
   device().random = Random(seed);
@@ -120,7 +126,7 @@ const char* cudaGetErrorString(cudaError_t error) {
   const ErrorText* text = find_text(error);
   if (text == nullptr) return "unrecognized error code";
   const std::scoped_lock lock(device().mutex);
-  if (error != device().sticky || device().report.empty()) return text->text;
+  if (error != device().reported || device().report.empty()) return text->text;
   message = std::string(text->text) + ": " + device().report;
   return message.c_str();
 }
@@ -222,7 +228,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attr, const void* func) {
   return call([&] {
     if (func == nullptr) return cudaErrorInvalidValue;
     *attr = {};
-    attr->maxThreadsPerBlock = 1024;
+    attr->maxThreadsPerBlock = launch_bounds(func);
     return cudaSuccess;
   });
 }
@@ -231,7 +237,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
                                                           int block_size, size_t) {
   return call([&] {
     if (func == nullptr || block_size < 1) return cudaErrorInvalidValue;
-    *blocks = block_size > 1024 ? 0 : 2048 / block_size;
+    *blocks = unsigned(block_size) > launch_bounds(func) ? 0 : 2048 / block_size;
     return cudaSuccess;
   });
 }

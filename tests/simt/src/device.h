@@ -76,6 +76,7 @@ struct Device {
   std::mutex mutex;
   Random random{default_seed};
   cudaError_t sticky = cudaSuccess;
+  cudaError_t reported = cudaSuccess;  // what the report is about
   std::string report;
 
   std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
@@ -98,6 +99,9 @@ void for_each_stream(Visit visit) {
 cudaError_t remember(cudaError_t error);
 
 // The answer of an API call: that of `body`, run under the lock, unless an earlier failure of the
+// Sets what last_report() says of the error, which it returns.
+cudaError_t report(cudaError_t error, const std::string& what);
+
 // device has ended everything.
 template <class Body>
 cudaError_t call(Body body) {

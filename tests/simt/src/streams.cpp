@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "device.h"
+#include "thread.h"
 
 namespace simt {
 namespace {
@@ -49,9 +52,8 @@ void forget_destroyed() {
 }
 
 // What went wrong stays the answer to every later call.
-void fail_for_good(cudaError_t error, const std::string& report) {
-  device().sticky = error;
-  device().report = report;
+void fail_for_good(cudaError_t error, const std::string& what) {
+  device().sticky = simt::report(error, what);
   drop_everything();
 }
 
@@ -171,6 +173,15 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
     return submit(config.stream, [launch = Launch{grid, block, kernel, std::move(thread)}] {
       run_grid(launch, device().random);
     });
+    // CUDA: "a kernel will fail to launch if it is executed with more threads per block than its
+    // launch bound". Without one the compiler may use more registers than 1024 threads could have.
+    if (const unsigned bound = launch_bounds(kernel); threads > bound) {
+      return report(cudaErrorLaunchOutOfResources,
+                    fmt::format("kernel {} is launched in blocks of {} threads, but {}",
+                                kernel_name(kernel), threads,
+                                bound == 0 ? "states no __launch_bounds__"
+                                           : fmt::format("its __launch_bounds__ allow {}", bound)));
+    }
   });
 }
 

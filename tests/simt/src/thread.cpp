@@ -28,6 +28,8 @@ std::string name(const Thread& thread) {
   return "?";
 }
 
+}  // namespace
+
 // Only exported symbols have a name here (link with -rdynamic); gdb's `info symbol` knows the
 // others.
 std::string kernel_name(const void* kernel) {
@@ -39,8 +41,6 @@ std::string kernel_name(const void* kernel) {
       abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, nullptr), std::free);
   return demangled ? demangled.get() : info.dli_sname;
 }
-
-}  // namespace
 
 std::string describe_wait(const Thread& thread) {
   const std::string mask = thread.state == Thread::State::in_warp

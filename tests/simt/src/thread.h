@@ -37,6 +37,9 @@ std::string describe_wait(const Thread& thread);
 // How many threads wait where, and how many have exited: a line for each.
 std::string describe_block(const std::vector<Thread>& threads);
 
+// "accumulate(float*, const float*)"
+std::string kernel_name(const void* kernel);
+
 // "kernel accumulate(float*, const float*), block (1, 0, 0) of (4, 1, 1), 256 threads"
 std::string describe_kernel(const void* kernel, const dim3& grid, const dim3& block, uint3 index);
 

@@ -7,24 +7,24 @@
 
 namespace {
 
-__global__ void record_order(int* order, int* next) {
+__global__ void __launch_bounds__(64) record_order(int* order, int* next) {
   order[atomicAdd(next, 1)] = blockIdx.x * blockDim.x + threadIdx.x;
 }
 
 // Reverses a block's values through shared memory.
-__global__ void reverse_without_barrier(int* out) {
+__global__ void __launch_bounds__(64) reverse_without_barrier(int* out) {
   __shared__ int values[64];
   values[threadIdx.x] = blockIdx.x * 64 + threadIdx.x;
   out[blockIdx.x * 64 + threadIdx.x] = values[63 - threadIdx.x];
 }
 
-__global__ void half_of_the_block_waits(int* out) {
+__global__ void __launch_bounds__(64) half_of_the_block_waits(int* out) {
   if (threadIdx.x >= 50) return;
   __syncthreads();
   out[threadIdx.x] = 1;
 }
 
-__global__ void two_barriers(int* out) {
+__global__ void __launch_bounds__(64) two_barriers(int* out) {
   if (threadIdx.x % 2 == 0) {
     __syncthreads();
   } else {
@@ -33,7 +33,7 @@ __global__ void two_barriers(int* out) {
   out[threadIdx.x] = 1;
 }
 
-__global__ void warp_against_block(int* out) {
+__global__ void __launch_bounds__(64) warp_against_block(int* out) {
   if (threadIdx.x == 3) {
     __syncthreads();
   } else {
@@ -42,25 +42,27 @@ __global__ void warp_against_block(int* out) {
   out[threadIdx.x] = 1;
 }
 
-__global__ void reads_exited_lane(int* out) {
+__global__ void __launch_bounds__(64) reads_exited_lane(int* out) {
   if (threadIdx.x >= 16) return;
   out[threadIdx.x] = __shfl_xor_sync(~0u, 1, 16);
 }
 
-__global__ void reads_outside_mask(int* out) {
+__global__ void __launch_bounds__(64) reads_outside_mask(int* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffff, 1, 20);
 }
 
-__global__ void not_in_own_mask(int* out) { out[threadIdx.x] = __ballot_sync(0xfffe, 1); }
+__global__ void __launch_bounds__(64) not_in_own_mask(int* out) {
+  out[threadIdx.x] = __ballot_sync(0xfffe, 1);
+}
 
 // Both halves name lane 15, which comes with the lower one.
-__global__ void disagrees_on_the_mask(int* out) {
+__global__ void __launch_bounds__(64) disagrees_on_the_mask(int* out) {
   out[threadIdx.x] = __ballot_sync(threadIdx.x % 32 < 16 ? ~0u : 0xffff8000, 1);
 }
 
 int unwound = 0;
 
-__global__ void holds_an_object(int* out) {
+__global__ void __launch_bounds__(64) holds_an_object(int* out) {
   struct Guard {
     ~Guard() { ++unwound; }
   };
@@ -69,18 +71,18 @@ __global__ void holds_an_object(int* out) {
   out[threadIdx.x] = 1;
 }
 
-__global__ void throws(int* out) {
+__global__ void __launch_bounds__(64) throws(int* out) {
   out[threadIdx.x] = 1;
   if (threadIdx.x == 5) throw std::runtime_error("from a kernel");
   __syncthreads();
 }
 
-__global__ void fill(float* out, int n) {
+__global__ void __launch_bounds__(64) fill(float* out, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = 1;
 }
 
-__global__ void overrun_shared(int* out, int i) {
+__global__ void __launch_bounds__(64) overrun_shared(int* out, int i) {
   __shared__ int values[64];
   values[threadIdx.x + i] = 1;
   __syncthreads();

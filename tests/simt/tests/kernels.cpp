@@ -21,27 +21,28 @@ __device__ float block_sum(float value) {
   return value;
 }
 
-__global__ void __launch_bounds__(256) axpy(float* y, const float* __restrict__ x, float a, int n) {
+__global__ void __launch_bounds__(64) __launch_bounds__(256)
+    axpy(float* y, const float* __restrict__ x, float a, int n) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     y[i] += a * __ldg(x + i);
   }
 }
 
-__global__ void row_sums(float* sums, const float* x, int cols) {
+__global__ void __launch_bounds__(128) row_sums(float* sums, const float* x, int cols) {
   float value = 0;
   for (int c = threadIdx.x; c < cols; c += blockDim.x) value += x[blockIdx.x * cols + c];
   value = block_sum<128>(value);
   if (threadIdx.x == 0) sums[blockIdx.x] = value;
 }
 
-__global__ void record_index(uint4* out) {
+__global__ void __launch_bounds__(60) record_index(uint4* out) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   out[block * blockDim.x * blockDim.y * blockDim.z + thread] = make_uint4(
       blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
 }
 
-__global__ void shuffles(int* out, int width) {
+__global__ void __launch_bounds__(32) shuffles(int* out, int width) {
   const int lane = threadIdx.x, value = 100 + lane;
   out[lane] = __shfl_sync(all, value, lane / 2 + 3, width);
   out[lane + 32] = __shfl_xor_sync(all, value, 5, width);
@@ -49,11 +50,11 @@ __global__ void shuffles(int* out, int width) {
   out[lane + 96] = __shfl_up_sync(all, value, 3, width);
 }
 
-__global__ void wide_shuffle(double* out) {
+__global__ void __launch_bounds__(32) wide_shuffle(double* out) {
   out[threadIdx.x] = __shfl_sync(all, 1.0 / (threadIdx.x + 1), 31 - threadIdx.x);
 }
 
-__global__ void votes(unsigned* out) {
+__global__ void __launch_bounds__(64) votes(unsigned* out) {
   const int lane = threadIdx.x % 32;
   const bool odd = lane % 2 != 0;
   const unsigned halves = lane < 16 ? 0x0000ffff : 0xffff0000;
@@ -65,7 +66,7 @@ __global__ void votes(unsigned* out) {
   out[threadIdx.x * 6 + 5] = __all_sync(halves, lane < 16);
 }
 
-__global__ void block_votes(int* out) {
+__global__ void __launch_bounds__(100) block_votes(int* out) {
   const bool third = threadIdx.x % 3 == 0;
   out[threadIdx.x * 5] = __syncthreads_count(third);
   out[threadIdx.x * 5 + 1] = __syncthreads_and(third);
@@ -75,12 +76,12 @@ __global__ void block_votes(int* out) {
 }
 
 // Threads beyond n have returned before the others meet: a vote does without them.
-__global__ void early_exit(unsigned* out, int n) {
+__global__ void __launch_bounds__(40) early_exit(unsigned* out, int n) {
   if (int(threadIdx.x) >= n) return;
   out[threadIdx.x] = __ballot_sync(all, 1);
 }
 
-__global__ void atomics(float* sum, int* ints, unsigned* unsigneds) {
+__global__ void __launch_bounds__(64) atomics(float* sum, int* ints, unsigned* unsigneds) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   atomicAdd(sum, 0.5f);
   atomicAdd(&ints[0], 1);
@@ -92,7 +93,7 @@ __global__ void atomics(float* sum, int* ints, unsigned* unsigneds) {
   atomicMin(&unsigneds[1], 5u);
 }
 
-__global__ void bits(unsigned* out) {
+__global__ void __launch_bounds__(1) bits(unsigned* out) {
   out[0] = __float_as_uint(1.0f);
   out[1] = __float_as_uint(__uint_as_float(0x40000001));
   out[2] = __float_as_int(__int_as_float(7));
@@ -102,7 +103,7 @@ __global__ void bits(unsigned* out) {
   out[6] = min(3, 2) + max(10u, 20u);
 }
 
-__global__ void many_barriers(int* out, int rounds) {
+__global__ void __launch_bounds__(96) many_barriers(int* out, int rounds) {
   __shared__ int ring[96];
   ring[threadIdx.x] = threadIdx.x;
   for (int round = 0; round < rounds; ++round) {
@@ -112,6 +113,21 @@ __global__ void many_barriers(int* out, int rounds) {
     ring[threadIdx.x] = next;
   }
   out[blockIdx.x * 96 + threadIdx.x] = ring[threadIdx.x];
+}
+
+// Bounds of 96, in a template, and a kernel with none.
+constexpr int bound = 96;
+template <class T, int threads>
+__global__ void __launch_bounds__(threads, 2) bounded_by_parameter(T* out) {
+  out[threadIdx.x] = 1;
+}
+template <class T>
+__global__ void __launch_bounds__(bound) bounded_by_constant(T* out) {
+  out[threadIdx.x] = 1;
+}
+template <class T>
+__global__ void unbounded(T* out) {
+  out[threadIdx.x] = 1;
 }
 
 }  // namespace
@@ -254,6 +270,26 @@ TEST_CASE("A launch outside CUDA's limits is refused", "[simt]") {
   CHECK(cudaPeekAtLastError() == cudaErrorInvalidConfiguration);
   CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
   CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("A block beyond the kernel's launch bounds is refused", "[simt]") {
+  const FreshDevice fresh;
+  Array<int> out(96);
+  for (const auto kernel : {bounded_by_parameter<int, 96>, bounded_by_constant<int>}) {
+    CHECK(launch(1, 96, kernel, out.data()) == cudaSuccess);
+    CHECK(launch(1, dim3(32, 3), kernel, out.data()) == cudaSuccess);
+    CHECK(launch(1, 97, kernel, out.data()) == cudaErrorLaunchOutOfResources);
+    CHECK(cudaGetLastError() == cudaErrorLaunchOutOfResources);
+    CHECK_THAT(simt::last_report(), ContainsSubstring("in blocks of 97 threads, but its") &&
+                                        ContainsSubstring("allow 96"));
+    cudaFuncAttributes attributes;
+    REQUIRE(cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess);
+    CHECK(attributes.maxThreadsPerBlock == 96);
+  }
+  CHECK(launch(1, 1, unbounded<int>, out.data()) == cudaErrorLaunchOutOfResources);
+  CHECK_THAT(cudaGetErrorString(cudaErrorLaunchOutOfResources),
+             ContainsSubstring("states no __launch_bounds__"));
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 
 TEST_CASE("Bit casts, the high half of a product, min and max", "[simt]") {
