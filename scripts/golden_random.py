@@ -1,0 +1,451 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/random.{json,safetensors}: one window of 200 random configurations, in PyTorch.
+
+A configuration is a small net (layers in sequence on images of any height and width, a ResNet or a
+U-Net), a split into micro-batches of which the last may be short, as the window may be, a loss, a
+precision, a strategy, a recompute mode, an optimizer and perhaps a largest norm. Weights, inputs and
+targets are drawn by a generator that tests/golden_random.cpp repeats, as multiples of 1/256 or
+coarser by powers of two, so that float16 and bfloat16 hold them too. Everything is computed in
+float64. The JSON file holds the configurations with loss and gradient norm; of number i the other
+holds (F32, for precision f64 F64; each one tensor, parameter after parameter)
+
+    i.gradient    what the optimizer was given: the mean over the samples, clipped
+    i.weights     after the step; then, if there are any, the running statistics
+
+How far a right result may be from that follows from the configuration: as docs/numerics.md says of
+ops, a result z may be off by depth * u * max |z| + h * |z|, with u the unit roundoff of what sums are
+made in, depth the length of the sum, and h that of a 16-bit type that the result is stored in. The
+window is repeated with every result of a layer, forward and backward, moved up or down by as much at
+random. The bound of a tensor is FACTOR times the largest change of any element in DRAWS such windows,
+and a few roundings. Roundings are no larger than these moves and on average half of them, so a right
+program does not come near, and a wrong factor or term exceeds it by far. A configuration is drawn
+again if its bounds are wide, which is how a net that sits on a kink of relu shows.
+
+    scripts/golden_random.py            writes the files
+    scripts/golden_random.py --check    compares the committed files with what this PyTorch computes
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import safetensors_io
+from reference_models import UNet, resnet
+
+CONFIGURATIONS, DRAWS, FACTOR = 200, 8, 4
+UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-24, "f16": 2.0**-24}
+STORED = {"f64": 0, "f32": 0, "bf16": 2.0**-8, "f16": 2.0**-11}
+# The widest bound, relative to the largest element of the whole gradient.
+WIDEST = {"f64": 1e-10, "f32": 1e-3, "bf16": 0.25, "f16": 0.05}
+ACTIVATIONS = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "gelu": nn.GELU, "sigmoid": nn.Sigmoid,
+               "tanh": nn.Tanh, "silu": nn.SiLU}
+
+
+# Nets. A layer is a line of text: its name and numbers.
+
+
+def draw_mlp(rng):
+    sizes = [rng.randint(2, 10) for _ in range(rng.randint(2, 4))] + [rng.randint(2, 5)]
+    layers = []
+    for inputs, outputs in zip(sizes, sizes[1:-1]):
+        if rng.random() < 0.3:
+            layers.append(f"linear_relu {inputs} {outputs}")
+            continue
+        layers.append(f"linear {inputs} {outputs}")
+        if rng.random() < 0.4:
+            layers.append(f"layer_norm {outputs}")
+        layers.append(rng.choice(list(ACTIVATIONS)))
+    return layers + [f"linear {sizes[-2]} {sizes[-1]}"], [sizes[0]]
+
+
+def size_after(size, kernel, stride=1, padding=0, dilation=1):
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def draw_norm(rng, channels):
+    groups = rng.choice([g for g in range(1, channels + 1) if channels % g == 0])
+    return rng.choice([f"group_norm {groups} {channels}", f"batch_norm {channels}",
+                       f"instance_norm {channels}"])
+
+
+def draw_conv_net(rng):
+    channels, height, width = rng.randint(1, 3), rng.randint(4, 11), rng.randint(4, 11)
+    layers, shape = [], [channels, height, width]
+    for _ in range(rng.randint(1, 3)):
+        outputs = rng.choice([2, 3, 4, 6])
+        if rng.random() < 0.15:
+            layers.append(f"conv_transpose {channels} {outputs} 2 2")
+            height, width = 2 * height, 2 * width
+        else:
+            kernel, stride, dilation = rng.choice([1, 3, 3, 5]), rng.choice([1, 1, 2]), 1
+            if kernel == 3 and rng.random() < 0.2:
+                dilation = 2
+            padding = rng.randint(0, dilation * (kernel // 2))
+            sizes = [size_after(size, kernel, stride, padding, dilation) for size in (height, width)]
+            if min(sizes) < 1:
+                break
+            height, width = sizes
+            layers.append(f"conv {channels} {outputs} {kernel} {stride} {padding} {dilation}")
+        channels = outputs
+        if rng.random() < 0.5:
+            layers.append(draw_norm(rng, channels))
+        if rng.random() < 0.8:
+            layers.append(rng.choice(list(ACTIVATIONS)))
+        if rng.random() < 0.5 and min(height, width) >= 3:
+            kernel, stride = rng.randint(2, 3), rng.randint(1, 3)
+            layers.append(f"{rng.choice(['max_pool', 'avg_pool'])} {kernel} {stride}")
+            height, width = (size_after(size, kernel, stride) for size in (height, width))
+        if rng.random() < 0.1:
+            layers.append("upsample 2")
+            height, width = 2 * height, 2 * width
+    if rng.random() < 0.4:
+        layers.append("global_avg_pool")
+        height = width = 1
+    return layers + ["flatten", f"linear {channels * height * width} {rng.randint(2, 5)}"], shape
+
+
+def draw_net(rng, number):
+    if number % 20 == 0:
+        return ["resnet 8 8"], [1, rng.randint(4, 9), rng.randint(4, 9)]
+    if number % 20 == 1:
+        return ["unet 8 8"], [1, 2 * rng.randint(2, 4), 2 * rng.randint(2, 4)]
+    return draw_mlp(rng) if rng.random() < 0.35 else draw_conv_net(rng)
+
+
+def make_layer(line):
+    name, *numbers = line.split()
+    n = [int(number) for number in numbers]
+    if name in ACTIVATIONS:
+        return [ACTIVATIONS[name]()]
+    return {"linear": lambda: [nn.Linear(*n)],
+            "linear_relu": lambda: [nn.Linear(*n), nn.ReLU()],
+            "layer_norm": lambda: [nn.LayerNorm(*n)],
+            "group_norm": lambda: [nn.GroupNorm(*n)],
+            "batch_norm": lambda: [nn.BatchNorm2d(*n)],
+            "instance_norm": lambda: [nn.InstanceNorm2d(*n)],
+            "conv": lambda: [nn.Conv2d(*n)],
+            "conv_transpose": lambda: [nn.ConvTranspose2d(*n)],
+            "max_pool": lambda: [nn.MaxPool2d(*n)],
+            "avg_pool": lambda: [nn.AvgPool2d(*n)],
+            "global_avg_pool": lambda: [nn.AdaptiveAvgPool2d(1)],
+            "upsample": lambda: [nn.Upsample(scale_factor=n[0])],
+            "flatten": lambda: [nn.Flatten()],
+            "resnet": lambda: list(resnet(n, blocks=1)),
+            "unet": lambda: [UNet(n)]}[name]()
+
+
+def make_model(lines):
+    layers = [layer for line in lines for layer in make_layer(line)]
+    return (layers[0] if isinstance(layers[0], UNet) else nn.Sequential(*layers)).double()
+
+
+# Configurations.
+
+
+def draw_optimizer(rng):
+    kind = rng.choice(["adam", "adamw", "sgd"])
+    decay = rng.choice([0, 0, 0.01, 0.3])
+    if kind == "sgd":
+        momentum = rng.choice([0, 0.9])
+        return {"kind": kind, "momentum": momentum, "weight_decay": decay,
+                "nesterov": momentum > 0 and rng.random() < 0.5}
+    # With a tiny eps a gradient that is rounding noise moves its weight by lr.
+    return {"kind": kind, "beta1": rng.choice([0.9, 0.5]), "beta2": rng.choice([0.999, 0.9]),
+            "eps": 1e-2, "weight_decay": decay}
+
+
+def draw_configuration(rng, number):
+    net, shape = draw_net(rng, number)
+    unet = net[0].startswith("unet")
+    size, count = rng.randint(1, 4), rng.randint(1, 4)
+    micro_batches = [size] * (count - 1) + [rng.randint(1, size)]
+    optimizer = draw_optimizer(rng)
+    strategies = ["fused", "fused", "separate"]
+    if optimizer["kind"] != "sgd":
+        strategies.append("moments")
+    if count == 1:
+        strategies.append("step_in_backward")
+    strategy = rng.choice(strategies)
+    keeps = strategy in ("fused", "separate")
+    precision = rng.choice(["f32", "f32", "f64", "bf16", "f16"])
+    if net[0].startswith(("resnet", "unet")):
+        precision = rng.choice(["f32", "f32", "f64"])
+    samples = sum(micro_batches)
+    return {"net": net, "shape": shape, "loss": "bce" if unet else
+            rng.choice(["cross_entropy", "cross_entropy", "mse"]),
+            "micro_batches": micro_batches,
+            "effective_batch": samples + (rng.randint(1, 5) if rng.random() < 0.25 else 0),
+            "precision": precision, "strategy": strategy,
+            "recompute": rng.choice(["none", "sqrt", "all"]), "optimizer": optimizer,
+            "lr": rng.choice([1e-3, 1e-2, 0.1]),
+            "clip_norm": rng.choice([0, 0.05, 0.5]) if keeps else 0,
+            # float16's smallest numbers would cost digits otherwise.
+            "loss_scale": 1024 if precision == "f16" else rng.choice([1, 1, 64]),
+            "seed": rng.getrandbits(32)}
+
+
+class Generator:
+    """Integers in [-128, 128): the upper bits of a linear congruential generator (Knuth's MMIX)."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def draw(self):
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.state >> 56) - 128
+
+    def tensor(self, shape):
+        count = torch.Size(shape).numel()
+        return torch.tensor([self.draw() for _ in range(count)]).double().reshape(shape)
+
+
+def draw_values(configuration):
+    """The model with its weights, inputs and targets."""
+    model, generator = make_model(configuration["net"]), Generator(configuration["seed"])
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            values = generator.tensor(p.shape)
+            if p.dim() > 1:
+                p.copy_(values / 128 * 2.0**math.ceil(-math.log2(p[0].numel()) / 2))
+            elif name.endswith("bias"):
+                p.copy_(values / 256)
+            else:  # a norm's
+                p.copy_(1 + values / 256)
+    samples = sum(configuration["micro_batches"])
+    x = generator.tensor([samples, *configuration["shape"]]) / 128
+    with torch.no_grad():
+        model.eval()
+        shape = model(x[:1]).shape[1:]
+        model.train()
+    if configuration["loss"] == "cross_entropy":
+        y = torch.tensor([(generator.draw() + 128) % shape[0] for _ in range(samples)])
+    else:
+        y = generator.tensor([samples, *shape]) / 128
+        if configuration["loss"] == "bce":
+            y = (y > 0).double()
+    return model, x, y
+
+
+# A window, as it is and with its results moved.
+
+
+class Rounding:
+    """Moves results by what a program's may be off: nothing if there is no generator."""
+
+    def __init__(self, precision, generator=None):
+        self.unit, self.stored = UNIT[precision], STORED[precision]
+        self.generator = generator
+
+    def __call__(self, z, depth):
+        if self.generator is None:
+            return z
+        sign, size = 2 * torch.randint(2, z.shape, generator=self.generator) - 1, z.detach().abs()
+        return z + sign * (depth * self.unit * size.max() + self.stored * size)
+
+
+def depths(layer, x, y):
+    """The longest sums that a layer makes for an element of y, of dx and of dw."""
+    def norm(run):
+        if run < 4:  # whose gradient is what its terms nearly cancel to
+            raise ValueError(f"a norm over {run} values")
+        return run + 6, 2 * run + 6, x.numel() // x.shape[1]
+
+    if isinstance(layer, nn.Linear):
+        return layer.in_features + 1, layer.out_features, len(x)
+    if isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d)):
+        taps = layer.kernel_size[0] * layer.kernel_size[1]
+        return (layer.in_channels * taps + 1, layer.out_channels * taps,
+                max(x.numel() // x.shape[1], y.numel() // y.shape[1]))
+    if isinstance(layer, nn.LayerNorm):
+        return norm(x.shape[1])
+    if isinstance(layer, nn.GroupNorm):
+        return norm(x[0].numel() // layer.num_groups)
+    if isinstance(layer, nn.InstanceNorm2d):
+        return norm(x[0, 0].numel())
+    if isinstance(layer, nn.BatchNorm2d):
+        return norm(x.numel() // x.shape[1])
+    pooled = max(1, x.numel() // y.numel())
+    return pooled + 4, max(pooled, y.numel() // x.numel()) + 4, 1
+
+
+def watch(model, rounding):
+    """Moves what every layer of the model computes."""
+    def moved(layer, inputs, y):
+        forward, backward, layer.terms = depths(layer, inputs[0], y)
+        if inputs[0].requires_grad:
+            inputs[0].register_hook(lambda dx: rounding(dx, backward))
+        return rounding(y, forward)
+
+    for layer in model.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(moved)
+            for p in layer.parameters():
+                p.register_hook(lambda dp, layer=layer: rounding(dp, layer.terms))
+
+
+def mean_loss(kind, answer, y):
+    return {"cross_entropy": functional.cross_entropy, "mse": functional.mse_loss,
+            "bce": functional.binary_cross_entropy_with_logits}[kind](answer, y)
+
+
+def step(configuration, parameters, gradient):
+    options = dict(configuration["optimizer"])
+    kind = options.pop("kind")
+    for p, g in zip(parameters, gradient):
+        p.grad = g
+    if kind == "sgd":
+        optimizer = torch.optim.SGD(parameters, configuration["lr"], **options)
+    else:
+        options["betas"] = options.pop("beta1"), options.pop("beta2")
+        optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](
+            parameters, configuration["lr"], **options)
+    optimizer.step()
+
+
+def step_by_moments(configuration, parameters, shares):
+    """AdamA (arXiv 2305.19982): squares of the micro-batches' gradients, not of their sum."""
+    options, lr = configuration["optimizer"], configuration["lr"]
+    beta1, beta2, decay = options["beta1"], options["beta2"], options["weight_decay"]
+    for i, w in enumerate(parameters):
+        m, v = torch.zeros_like(w), torch.zeros_like(w)
+        for number, share in enumerate(shares):
+            g = share[i] + (decay * w if number == 0 and options["kind"] == "adam" else 0)
+            m, v = m + (1 - beta1) * g, v + (1 - beta2) * g * g
+        if options["kind"] == "adamw":
+            w.mul_(1 - lr * decay)
+        w.sub_(lr * (m / (1 - beta1)) / ((v / (1 - beta2)).sqrt() + options["eps"]))
+
+
+def run_window(configuration, generator=None):
+    """Loss, gradient norm, the gradient that the optimizer was given and the state after the step."""
+    rounding = Rounding(configuration["precision"], generator)
+    model, x, y = draw_values(configuration)
+    watch(model, rounding)
+    parameters, total, loss, begin, shares = list(model.parameters()), len(x), 0, 0, []
+    for n in configuration["micro_batches"]:
+        rows = slice(begin, begin + n)
+        answer = model(x[rows])
+        share = mean_loss(configuration["loss"], answer, y[rows]) * n / total
+        shares.append(torch.autograd.grad(share, parameters))
+        loss, begin = loss + share.item(), begin + n
+    gradient = [sum(parts) for parts in zip(*shares)]
+    norm = torch.cat([g.flatten() for g in gradient]).norm().item()
+    if configuration["clip_norm"]:
+        gradient = [g * min(1, configuration["clip_norm"] / norm) for g in gradient]
+    with torch.no_grad():
+        if configuration["strategy"] == "moments":
+            step_by_moments(configuration, parameters, shares)
+        else:
+            step(configuration, parameters, gradient)
+    state = [p.detach() for p in parameters]
+    state += [b for name, b in model.named_buffers() if "num_batches" not in name]
+    return loss, norm, gradient, state
+
+
+def largest(tensor):
+    return tensor.abs().max().item()
+
+
+def bound(truth, moved, roundings, unit):
+    change = max(largest(other - truth) for other in moved)
+    return FACTOR * change + roundings * unit * largest(truth)
+
+
+def measure(configuration):
+    """The window's results, and the configuration with its figures and bounds, or None if these are
+    wide."""
+    precision, unit = configuration["precision"], UNIT[configuration["precision"]]
+    truth = run_window(configuration)
+    moved = [run_window(configuration, torch.Generator().manual_seed(seed)) for seed in range(DRAWS)]
+    loss, norm, gradient, state = truth
+    # A loss adds its terms in the type of sums; a step takes some ten operations.
+    loss_bound, norm_bound = (
+        bound(torch.tensor(truth[i]), [torch.tensor(other[i]) for other in moved], 32, unit)
+        for i in range(2))
+    gradient_bounds, state_bounds = (
+        [bound(tensor, [other[i][j] for other in moved], 16, unit)
+         for j, tensor in enumerate(truth[i])] for i in (2, 3))
+    wide = WIDEST[precision]
+    scale = max(map(largest, gradient))
+    if not (scale > 0 and max(gradient_bounds) <= wide * scale and norm_bound <= wide * norm and
+            loss_bound <= wide * abs(loss)):
+        return None
+    def short(bounds):
+        return [float(f"{each:.3g}") for each in bounds]
+
+    return truth, {**configuration, "loss_is": [loss, loss_bound], "norm_is": [norm, norm_bound],
+                   "gradient_bounds": short(gradient_bounds), "weight_bounds": short(state_bounds)}
+
+
+def draw_measured(number):
+    for attempt in range(1000):
+        configuration = draw_configuration(random.Random(f"{number} {attempt}"), number)
+        try:
+            measured = measure(configuration)
+        except ValueError:  # a norm over too few values
+            continue
+        if measured:
+            return measured
+    raise SystemExit(f"configuration {number}: all bounds are wide")
+
+
+def flat(tensors, precision):
+    values = torch.cat([tensor.flatten() for tensor in tensors])
+    return values if precision == "f64" else values.float()
+
+
+def check(folder):
+    stored = safetensors_io.read(folder / "random.safetensors")
+    configurations = json.loads((folder / "random.json").read_text())
+    worst = 0.0
+    for number, configuration in enumerate(configurations):
+        loss, norm, gradient, state = run_window(configuration)
+        rounded = 0 if configuration["precision"] == "f64" else 2.0**-24
+        for name, tensors in (("gradient", gradient), ("weights", state)):
+            truth = torch.cat([tensor.flatten() for tensor in tensors])
+            error = largest(stored[f"{number}.{name}"].double() - truth) / largest(truth)
+            worst = max(worst, error - rounded)
+        for name, value in (("loss_is", loss), ("norm_is", norm)):
+            worst = max(worst, abs(configuration[name][0] / value - 1))
+    print(f"{len(configurations)} configurations: within {worst:.1e} of PyTorch {torch.__version__}")
+    return worst <= 1e-10
+
+
+def write(folder):
+    tensors, lines, counts = {}, [], {}
+    for number in range(CONFIGURATIONS):
+        (_, _, gradient, state), configuration = draw_measured(number)
+        for name, values in (("gradient", gradient), ("weights", state)):
+            tensors[f"{number}.{name}"] = flat(values, configuration["precision"])
+        lines.append(json.dumps(configuration))
+        for key in ("precision", "strategy", "recompute", "loss"):
+            counts.setdefault(key, {}).setdefault(configuration[key], 0)
+            counts[key][configuration[key]] += 1
+    (folder / "random.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    safetensors_io.write(folder / "random.safetensors", tensors,
+                         {"written_by": "scripts/golden_random.py", "torch": torch.__version__})
+    print(counts)
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=pathlib.Path, default=root / "tests" / "golden")
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.check:
+        return 0 if check(options.out) else 1
+    write(options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
