@@ -1,5 +1,7 @@
+#include <array>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "core/cuda.h"
 #include "kernels/channel_bias.cuh"
@@ -21,7 +23,7 @@ struct Product {
   int64_t M, N, K;
   Transpose a_op, b_op;
   cublasComputeType_t compute;
-  cublasLtEpilogue_t epilogue;
+  bool has_bias;
   uint32_t alignment;
   int64_t workspace_bytes;
 
@@ -33,17 +35,6 @@ struct Plan {
   Layout a, b, c;
   std::optional<cublasLtMatmulAlgo_t> algorithm;
 };
-
-struct Epilogue {
-  cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-};
-
-Epilogue epilogue_of(View b, Activation activation) {
-  const bool relu = activation == Activation::relu;
-  if (!b.data) return {relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT};
-  return {relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS, b.data};
-}
 
 template <class Value>
 void set(const MatmulDescriptor& product, cublasLtMatmulDescAttributes_t attribute, Value value) {
@@ -101,15 +92,20 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Plan& plan, const Pro
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference, attribute, product.alignment);
-  cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
+  // The parts of a sum that is split over K would be rounded to 16 bits each.
+  if (is_16_bit_dtype(product.result))
+    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+  int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       context().cublas_lt(), plan.product.get(), plan.b.get(), plan.a.get(), plan.c.get(),
-      plan.c.get(), preference.get(), 1, &best, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
-    return std::nullopt;
+      plan.c.get(), preference.get(), static_cast<int>(found.size()), found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
   check_call(status, "choose an algorithm");
-  return best.algo;
+  for (const auto& result : std::span(found).first(static_cast<size_t>(count)))
+    if (result.state == CUBLAS_STATUS_SUCCESS) return result.algo;
+  return std::nullopt;
 }
 
 // c^T = op(b)^T op(a)^T: cuBLASLt's first factor is b.
@@ -119,17 +115,20 @@ Plan make_plan(const Product& product, View c, View a, View b, const void* bias)
             layout_of(a), layout_of(b), layout_of(c)};
   set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
   set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
-  set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue);
-  if (bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (product.has_bias) {
+    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
   plan.algorithm = choose_algorithm(plan, product);
   return plan;
 }
 
-// c = epilogue(op(a) op(b) + beta * c), or false if cuBLASLt has no way to compute it. Plans last
-// as long as the process: heuristics cost more than a small product.
+// c = op(a) op(b) + beta * c, plus the bias in each row if there is one, or false if cuBLASLt has
+// no way to compute it. Plans last as long as the process: heuristics cost more than a small
+// product. They are never destroyed, for the reason that Context is not.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
-                Epilogue epilogue) {
-  static std::map<Product, Plan> plans;
+                const void* bias = nullptr) {
+  static auto& plans = *new std::map<Product, Plan>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
   const Product product{a.dtype,
@@ -140,15 +139,14 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
                         a_op,
                         b_op,
                         compute_type(a.dtype),
-                        epilogue.kind,
-                        alignment_of({c.grad.data, a.data, b.data, epilogue.bias}),
+                        bias != nullptr,
+                        alignment_of({c.grad.data, a.data, b.data, bias}),
                         workspace.numel()};
   auto at = plans.find(product);
-  if (at == plans.end())
-    at = plans.emplace(product, make_plan(product, c.grad, a, b, epilogue.bias)).first;
+  if (at == plans.end()) at = plans.emplace(product, make_plan(product, c.grad, a, b, bias)).first;
   const Plan& plan = at->second;
   if (!plan.algorithm) return false;
-  if (epilogue.bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+  if (bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   dispatch_wide(wide(product.dtype), [&]<class T>() {
     const T alpha = 1, beta = c.beta;
     check_call(cublasLtMatmul(context().cublas_lt(), plan.product.get(), &alpha, b.data,
@@ -181,10 +179,18 @@ __global__ void __launch_bounds__(tile* tile)
     store(db[first + threadIdx.y], column, std::bool_constant<accumulate>{});
 }
 
+// cuBLASLt documents the relu of its epilogues as max(x, 0), and that of a GPU makes NaN 0: a
+// window that must be skipped would be kept.
+void apply_relu(View y) {
+  dispatch_floating(y.dtype, [&]<class T>() {
+    elementwise(y.as<T>(), 0, y.numel(), formula::Relu{}, y.as<const T>());
+  });
+}
+
 }  // namespace
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  if (try_matmul(c, a, b, a_op, b_op, workspace, {})) return;
+  if (try_matmul(c, a, b, a_op, b_op, workspace)) return;
   const bool no_terms = a.numel() == 0;
   check(c.grad.numel() == 0 || no_terms, "cuBLASLt has no algorithm for {} {} x {} in {}",
         name(a.dtype), a.shape, b.shape, format_bytes(workspace.numel()));
@@ -193,11 +199,10 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 
 void linear_forward(View y, View x, View w, View b, Activation activation, View workspace) {
   const GradTarget target{y, 0};
-  if (try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace,
-                 epilogue_of(b, activation)))
-    return;
-  matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
-  add_channel_bias(y, b, activation);
+  if (b.data && try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace, b.data)) b = {};
+  else matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
+  if (b.data) add_channel_bias(y, b, activation);
+  else if (activation == Activation::relu) apply_relu(y);
 }
 
 void bias_backward(GradTarget db, View dz) {

@@ -41,6 +41,14 @@ Op linear_op(std::string name, Activation activation, bool bias, LinearSizes siz
       .parameters = {1, 2}};
 }
 
+Tensor make(const Values& values, const Shape& shape, DType dtype) {
+  return dispatch_floating(dtype, [&]<class T>() {
+    std::vector<T> elements;
+    for (const double value : values) elements.push_back(T(static_cast<float>(value)));
+    return Tensor::from(elements, shape, test_device());
+  });
+}
+
 }  // namespace
 
 TEST_CASE("linear", "[ops]") {
@@ -52,6 +60,30 @@ TEST_CASE("linear", "[ops]") {
   check_op(linear_op("linear of few samples", Activation::none, true, {.N = 3, .I = 48, .O = 37}));
   // The bias gradient of many: more rows and columns than a block's tile on cuda.
   check_op(linear_op("linear of many samples", Activation::relu, true, {.N = 67, .I = 3, .O = 33}));
+}
+
+// A NaN that relu made 0 would leave the window without a sign that it must be skipped. Few samples
+// and many may take different ways.
+TEST_CASE("linear's relu lets NaN through", "[ops]") {
+  const double nan = std::nan("");
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    for (const int64_t N : {1, 100})
+      for (const bool with_bias : {true, false}) {
+        CAPTURE(name(dtype), N, with_bias);
+        Values ones(static_cast<size_t>(2 * N), 1);
+        ones.back() = nan;
+        const Tensor x = make(ones, {N, 2}, dtype), w = make({1, 0, -1, 0}, {2, 2}, dtype);
+        const Tensor b = with_bias ? make({0, 0}, {2}, dtype) : Tensor();
+        const Values y = to_doubles(linear(x, w, b, Activation::relu));
+        if (N > 1) REQUIRE(Values{y[0], y[1]} == Values{1, 0});
+        REQUIRE((std::isnan(y[y.size() - 2]) && std::isnan(y.back())));
+      }
+}
+
+// 2049 is 2048 in float16, and 2050 is itself: a part of the sum that was rounded shows.
+TEST_CASE("a product of 16-bit matrices is rounded once", "[ops]") {
+  const Tensor c = matmul(make({683, 1}, {1, 2}, DType::f16), make({3, 1}, {2, 1}, DType::f16));
+  REQUIRE(to_doubles(c) == Values{2050});
 }
 
 TEST_CASE("matmul", "[ops]") {

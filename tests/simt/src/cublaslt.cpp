@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "cuda_bf16.h"
@@ -30,6 +31,7 @@ struct cublasLtMatmulDescOpaque_t {
 
 struct cublasLtMatmulPreferenceOpaque_t {
   uint64_t workspace = 0;
+  uint32_t reduction_mask = CUBLASLT_REDUCTION_SCHEME_MASK;
   std::array<uint32_t, 4> alignment{256, 256, 256, 256};  // of A, B, C, D, as the heuristic assumes
 };
 
@@ -40,7 +42,7 @@ using Layout = cublasLtMatrixLayoutOpaque_t;
 using Desc = cublasLtMatmulDescOpaque_t;
 
 // What the words of cublasLtMatmulAlgo_t hold; alignments as in the preference.
-enum AlgoWord { mark_word, workspace_word, alignment_word };
+enum AlgoWord { mark_word, workspace_word, alignment_word, split_word = alignment_word + 4 };
 constexpr uint64_t algo_mark = 0x73696d7461636372;
 
 // As much as the library may ask for; real ones ask for as much as they get.
@@ -51,6 +53,9 @@ struct Operands {
   const void *a, *b, *c;
   void* d;
   Layout layout_a, layout_b, layout_c, layout_d;
+  bool rounds_parts = false;
+
+  int64_t K() const { return desc.op_a == CUBLAS_OP_N ? layout_a.cols : layout_a.rows; }
 };
 
 template <class Visit>
@@ -124,6 +129,25 @@ cudaDataType_t bias_type(const Operands& o) {
 
 bool has_bias(const Desc& desc) { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
 
+// Each element as the type of D holds it.
+template <class T>
+Dense<T> round_to(cudaDataType_t type, const Dense<T>& matrix) {
+  return visit_type(type, [&](auto zero) -> Dense<T> {
+    return matrix.unaryExpr([](T value) { return convert<T>(decltype(zero)(value)); });
+  });
+}
+
+// op(A) op(B), in two parts where the sum over K is split and a part goes through D's type.
+template <class T>
+Dense<T> product_of(const Operands& o) {
+  const Dense<T> a = load<T>(o.a, o.layout_a, o.desc.op_a),
+                 b = load<T>(o.b, o.layout_b, o.desc.op_b);
+  if (!o.rounds_parts) return a * b;
+  const int64_t K = o.K(), half = K / 2;
+  return round_to<T>(o.layout_d.type, a.leftCols(half) * b.topRows(half)) +
+         round_to<T>(o.layout_d.type, a.rightCols(K - half) * b.bottomRows(K - half));
+}
+
 // D is overwritten before A and B are read: a D that shares elements with them gives wrong results,
 // as it may on a GPU.
 template <class T>
@@ -131,14 +155,14 @@ void multiply(const Operands& o, T alpha, T beta) {
   Dense<T> result = Dense<T>::Zero(o.layout_d.rows, o.layout_d.cols);
   if (beta != 0) result = beta * load<T>(o.c, o.layout_c);
   store<T>(o.d, o.layout_d, Dense<T>::Constant(o.layout_d.rows, o.layout_d.cols, NAN));
-  result.noalias() +=
-      alpha * load<T>(o.a, o.layout_a, o.desc.op_a) * load<T>(o.b, o.layout_b, o.desc.op_b);
+  result += alpha * product_of<T>(o);
   if (has_bias(o.desc)) {
     const Layout column{bias_type(o), o.layout_d.rows, 1, int64_t(o.layout_d.rows)};
     result.colwise() += load<T>(o.desc.bias, column).col(0);
   }
+  // "x := max(x, 0)" is all that cuBLASLt documents; max of a GPU is fmax, which makes NaN 0.
   if ((o.desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0)
-    result = (result.array() < 0).select(T(0), result);
+    result = result.unaryExpr([](T value) { return std::fmax(value, T(0)); });
   store<T>(o.d, o.layout_d, result);
 }
 
@@ -234,9 +258,20 @@ cublasStatus_t assign(T& field, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// Splits of the sum over K round the parts to D's type, unless they are told to keep the compute
+// type: "INPLACE: using the output buffer (and output data type)", "OUTPUT_TYPE: intermediate
+// results are stored in output type" (cublasLt.h).
+bool rounds_parts(const Operands& o, const cublasLtMatmulPreferenceOpaque_t& preference) {
+  const uint32_t rounding =
+      CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  return (preference.reduction_mask & rounding) != 0 && o.K() > 1;
+}
+
 cublasLtMatmulHeuristicResult_t heuristic_result(uint64_t workspace,
-                                                 const std::array<uint32_t, 4>& alignment) {
+                                                 const std::array<uint32_t, 4>& alignment,
+                                                 bool rounds_parts) {
   cublasLtMatmulHeuristicResult_t result{};
+  result.algo.data[split_word] = rounds_parts;
   result.algo.data[mark_word] = algo_mark;
   result.algo.data[workspace_word] = workspace;
   for (size_t i = 0; i < alignment.size(); ++i) result.algo.data[alignment_word + i] = alignment[i];
@@ -328,6 +363,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   switch (attr) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
       return assign(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return assign(preference->reduction_mask, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
@@ -338,7 +375,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// The best first: one that wants workspace, where some is allowed, and one that does without.
+// The best first: one that wants workspace, where some is allowed, and one that does without. Where
+// K is odd, the first says by its state that it is none: "Other fields are valid only if ... this
+// member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h).
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t layout_a,
     cublasLtMatrixLayout_t layout_b, cublasLtMatrixLayout_t layout_c,
@@ -354,9 +393,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   const Operands o{*desc,     nullptr,   nullptr,   nullptr,  nullptr,
                    *layout_a, *layout_b, *layout_c, *layout_d};
   if (const cublasStatus_t status = judge(o)) return status;
+  const auto add = [&](uint64_t workspace, bool rounds_parts) {
+    if (*returned < requested)
+      results[(*returned)++] = heuristic_result(workspace, preference->alignment, rounds_parts);
+  };
+  if (o.K() % 2 != 0) {
+    results[(*returned)++] = {};
+    results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   const uint64_t workspace = std::min(preference->workspace, most_workspace);
-  if (workspace > 0) results[(*returned)++] = heuristic_result(workspace, preference->alignment);
-  if (*returned < requested) results[(*returned)++] = heuristic_result(0, preference->alignment);
+  if (workspace > 0) add(workspace, rounds_parts(o, *preference));
+  add(0, false);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -371,11 +418,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       layout_b == nullptr || layout_c == nullptr || layout_d == nullptr) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const Operands o{*desc, a, b, c, d, *layout_a, *layout_b, *layout_c, *layout_d};
+  Operands o{*desc, a, b, c, d, *layout_a, *layout_b, *layout_c, *layout_d};
   if (const cublasStatus_t status = judge(o)) return status;
   if (algo != nullptr && !valid_algo(*algo, workspace, workspace_bytes)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  o.rounds_parts = algo != nullptr && algo->data[split_word] != 0;
   if (!valid_pointers(o, algo)) return CUBLAS_STATUS_INVALID_VALUE;
   const Workspace given{workspace, algo != nullptr ? algo->data[workspace_word] : 0};
   const bool wide = desc->scale == CUDA_R_64F;

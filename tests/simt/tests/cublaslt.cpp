@@ -26,6 +26,7 @@ struct Matmul {
   cudaDataType_t scale = CUDA_R_32F;
   uint64_t workspace_bytes = 0;
   uint32_t alignment = 256;
+  uint32_t reduction_mask = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 // The library's objects for one product.
@@ -45,6 +46,7 @@ class Call {
     d_ = layout(m.d);
     REQUIRE(cublasLtMatmulPreferenceCreate(&preference_) == CUBLAS_STATUS_SUCCESS);
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, m.workspace_bytes);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, m.reduction_mask);
     for (const auto attr :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -66,13 +68,23 @@ class Call {
             CUBLAS_STATUS_SUCCESS);
   }
 
+  // Takes the first that says that it can be used.
   cublasStatus_t choose() {
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, desc_, a_, b_, d_, d_,
-                                                                 preference_, 1, &choice_, &found);
-    CHECK(found == (status == CUBLAS_STATUS_SUCCESS));
+    std::vector<cublasLtMatmulHeuristicResult_t> results(4);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, desc_, a_, b_, d_, d_, preference_, 4, results.data(), &found);
+    CHECK((found > 0) == (status == CUBLAS_STATUS_SUCCESS));
+    results.resize(found);
+    unusable_ = 0;
+    for (const auto& result : results) {
+      choice_ = result;
+      if (result.state == CUBLAS_STATUS_SUCCESS) break;
+      ++unusable_;
+    }
     return status;
   }
+  int unusable() const { return unusable_; }
 
   template <class S>
   cublasStatus_t run(S alpha, const void* a, const void* b, S beta, const void* c, void* d,
@@ -104,6 +116,7 @@ class Call {
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, d_ = nullptr;
   cublasLtMatmulPreference_t preference_ = nullptr;
   cublasLtMatmulHeuristicResult_t choice_{};
+  int unusable_ = 0;
 };
 
 // Eighths of small integers: exact in every format, also in sums of a few products.
@@ -230,6 +243,45 @@ TEST_CASE("cublasLt spoils the workspace that it asked for", "[simt]") {
   CHECK(workspace.read() == std::vector<int>(1024, 7));
   CHECK(run(workspace.data(), 4096) == CUBLAS_STATUS_SUCCESS);
   CHECK(workspace.read() == std::vector<int>(1024, -1));
+}
+
+TEST_CASE("cublasLt's relu makes NaN 0, as a GPU's fmax does", "[simt]") {
+  const FreshDevice fresh;
+  Matmul m{{CUDA_R_32F, 1, 1, 1}, {CUDA_R_32F, 1, 1, 1}, {CUDA_R_32F, 1, 1, 1}};
+  m.epilogue = CUBLASLT_EPILOGUE_RELU;
+  Array<float> a(std::vector<float>{NAN}), b(std::vector<float>{1}), d(1);
+  Call call(m);
+  REQUIRE(call.choose() == CUBLAS_STATUS_SUCCESS);
+  REQUIRE(call.run(1.0f, a.data(), b.data(), 0.0f, d.data(), d.data(), nullptr, 0) ==
+          CUBLAS_STATUS_SUCCESS);
+  CHECK(d.read()[0] == 0);
+}
+
+// 2049 is 2048 in 16 bits, 2050 is itself.
+TEST_CASE("cublasLt rounds the parts of a split sum, unless told otherwise", "[simt]") {
+  const FreshDevice fresh;
+  Matmul m{{CUDA_R_16F, 1, 2, 1}, {CUDA_R_16F, 2, 1, 2}, {CUDA_R_16F, 1, 1, 1}};
+  const auto [mask, expected] = GENERATE(std::pair{CUBLASLT_REDUCTION_SCHEME_MASK, 2048.0f},
+                                         std::pair{CUBLASLT_REDUCTION_SCHEME_INPLACE, 2048.0f},
+                                         std::pair{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2050.0f},
+                                         std::pair{CUBLASLT_REDUCTION_SCHEME_NONE, 2050.0f});
+  m.reduction_mask = mask;
+  m.workspace_bytes = 1024;
+  Array<__half> a(std::vector<__half>{683.0f, 1.0f}), b(std::vector<__half>{3.0f, 1.0f}), d(1);
+  Array<char> workspace(1024);
+  Call call(m);
+  REQUIRE(call.choose() == CUBLAS_STATUS_SUCCESS);
+  REQUIRE(call.run(1.0f, a.data(), b.data(), 0.0f, d.data(), d.data(), workspace.data(), 1024) ==
+          CUBLAS_STATUS_SUCCESS);
+  CHECK(float(d.read()[0]) == expected);
+}
+
+TEST_CASE("cublasLt's first choice may be none", "[simt]") {
+  const FreshDevice fresh;
+  const int K = GENERATE(2, 3);
+  Call call({{CUDA_R_32F, 1, K, 1}, {CUDA_R_32F, K, 1, K}, {CUDA_R_32F, 1, 1, 1}});
+  REQUIRE(call.choose() == CUBLAS_STATUS_SUCCESS);
+  CHECK(call.unusable() == K % 2);
 }
 
 TEST_CASE("cublasLt refuses what the library refuses", "[simt]") {
