@@ -76,12 +76,6 @@ Context::Context() {
   check_call(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
 }
 
-Context::~Context() {
-  if (cudnn_) cudnnDestroy(cudnn_);
-  if (cublas_lt_) cublasLtDestroy(cublas_lt_);
-  cudaStreamDestroy(stream_);
-}
-
 cublasLtHandle_t Context::cublas_lt() {
   if (!cublas_lt_) check_call(cublasLtCreate(&cublas_lt_), "make its handle");
   return cublas_lt_;
@@ -96,7 +90,7 @@ cudnnHandle_t Context::cudnn() {
 }
 
 Context& context() {
-  static Context only;
+  static Context& only = *new Context;
   return only;
 }
 

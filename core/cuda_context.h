@@ -20,11 +20,11 @@ void check_call(cudnnStatus_t status, std::string_view what,
                 std::source_location where = std::source_location::current());
 
 // The stream that all work goes to, and the libraries' handles on it. One per process, made when
-// the device is first used.
+// the device is first used. It is never destroyed: the libraries are loaded after it is made, hence
+// gone at exit before it would be, and their handles must not be touched then.
 class Context {
  public:
   Context();
-  ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 

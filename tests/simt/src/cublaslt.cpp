@@ -290,6 +290,7 @@ cublasStatus_t create(T** handle, Args... args) {
 
 template <class T>
 cublasStatus_t destroy(T* handle) {
+  require_loaded("a destructor of cuBLASLt");
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -301,7 +302,10 @@ using namespace simt;
 
 size_t cublasLtGetVersion() { return 120000; }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  unload_at_exit();
+  return create(handle);
+}
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,

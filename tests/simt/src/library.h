@@ -17,4 +17,10 @@ struct Workspace {
 // submit() for a library: takes the lock, and refuses after a failure of the device.
 cudaError_t submit_library_work(cudaStream_t stream, Work work);
 
+// The libraries are loaded when their handles are made, after whatever the program had made by
+// then, and at exit they are gone before that is destroyed. unload_at_exit() is for the making of a
+// handle; a call that comes when they are gone ends the process with a report.
+void unload_at_exit();
+void require_loaded(const char* call);
+
 }  // namespace simt
