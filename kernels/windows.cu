@@ -1,164 +1,12 @@
-#include <array>
 #include <bit>
 #include <functional>
-#include <limits>
-#include <map>
 
-#include "core/memory.h"
 #include "kernels/channel_bias.cuh"
-#include "kernels/descriptor.h"
+#include "kernels/convolution.cuh"
 #include "kernels/reduce.cuh"
-#include "kernels/windows_cuda.h"
 
 namespace accrue::cuda {
 namespace {
-
-// All that cuDNN's choice of an algorithm depends on: the same convolution is always computed by
-// the same algorithm, hence to the same bits.
-struct Convolution {
-  Windows windows;  // symmetric
-  int64_t N;
-  DType dtype;
-  size_t scratch_bytes;
-  bool tf32 = context().allows_tf32();
-
-  auto operator<=>(const Convolution&) const = default;
-};
-
-struct Descriptors {
-  Descriptor<cudnnDestroyTensorDescriptor> image, grid;
-  Descriptor<cudnnDestroyFilterDescriptor> w;
-  Descriptor<cudnnDestroyConvolutionDescriptor> convolution;
-};
-
-int as_int(int64_t size) {
-  check(size <= std::numeric_limits<int>::max(), "cuDNN's sizes are less than 2^31, got {}", size);
-  return static_cast<int>(size);
-}
-
-cudnnDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return CUDNN_DATA_DOUBLE;
-    case DType::f16: return CUDNN_DATA_HALF;
-    case DType::bf16: return CUDNN_DATA_BFLOAT16;
-    default: return CUDNN_DATA_FLOAT;
-  }
-}
-
-// 16-bit products are summed in float, on tensor cores; float ones are float's unless TF32 will do.
-cudnnMathType_t math_type(const Convolution& c) {
-  if (is_16_bit_dtype(c.dtype)) return CUDNN_TENSOR_OP_MATH;
-  return c.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-}
-
-Descriptors describe(const Convolution& c) {
-  const Windows& s = c.windows;
-  const cudnnDataType_t type = data_type(c.dtype);
-  const auto images = [&](int64_t C, int64_t H, int64_t W) {
-    auto made = make_descriptor<cudnnDestroyTensorDescriptor>(cudnnCreateTensorDescriptor);
-    check_call(cudnnSetTensor4dDescriptor(made.get(), CUDNN_TENSOR_NCHW, type, as_int(c.N),
-                                          as_int(C), as_int(H), as_int(W)),
-               "describe images");
-    return made;
-  };
-  Descriptors d{
-      images(s.C, s.H, s.W), images(s.O, s.GH, s.GW),
-      make_descriptor<cudnnDestroyFilterDescriptor>(cudnnCreateFilterDescriptor),
-      make_descriptor<cudnnDestroyConvolutionDescriptor>(cudnnCreateConvolutionDescriptor)};
-  check_call(cudnnSetFilter4dDescriptor(d.w.get(), type, CUDNN_TENSOR_NCHW, as_int(s.O),
-                                        as_int(s.C), as_int(s.KH), as_int(s.KW)),
-             "describe weights");
-  const int padding = as_int(s.padding), stride = as_int(s.stride), dilation = as_int(s.dilation);
-  check_call(cudnnSetConvolution2dDescriptor(d.convolution.get(), padding, padding, stride, stride,
-                                             dilation, dilation, CUDNN_CROSS_CORRELATION,
-                                             data_type(wide(c.dtype))),
-             "describe a convolution");
-  check_call(cudnnSetConvolutionMathType(d.convolution.get(), math_type(c)), "say how to multiply");
-  return d;
-}
-
-// What cuDNN computes: a target from two operands. `ask` lists the algorithms, the one it expects
-// to be fastest first.
-template <class Performance, auto ask, auto compute, auto left, auto right, auto target>
-struct Product {
-  struct Plan {
-    Descriptors d;
-    decltype(Performance::algo) algorithm;
-  };
-
-  static auto choose_algorithm(const Convolution& c, const Descriptors& d) {
-    std::array<Performance, 16> found{};
-    int count = 0;
-    check_call(ask(context().cudnn(), (d.*left).get(), (d.*right).get(), d.convolution.get(),
-                   (d.*target).get(), static_cast<int>(found.size()), &count, found.data()),
-               "list algorithms");
-    size_t least = std::numeric_limits<size_t>::max();
-    for (int i = 0; i < count; ++i) {
-      const Performance& p = found[static_cast<size_t>(i)];
-      if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC) continue;
-      if (p.memory <= c.scratch_bytes) return p.algo;
-      least = std::min(least, p.memory);
-    }
-    const Windows& s = c.windows;
-    fail(
-        "cuDNN has no deterministic algorithm with {} of scratch for images [{}, {}, {}, {}] and "
-        "weights [{}, {}, {}, {}]{}",
-        format_bytes(c.scratch_bytes), c.N, s.C, s.H, s.W, s.O, s.C, s.KH, s.KW,
-        least == std::numeric_limits<size_t>::max()
-            ? ""
-            : fmt::format(": the least that one needs is {}", format_bytes(least)));
-  }
-
-  // Plans last as long as the process: making one costs more than a small convolution.
-  static const Plan& plan_for(const Convolution& c) {
-    static std::map<Convolution, Plan> plans;
-    if (const auto at = plans.find(c); at != plans.end()) return at->second;
-    Descriptors d = describe(c);
-    const auto algorithm = choose_algorithm(c, d);
-    return plans.emplace(c, Plan{std::move(d), algorithm}).first->second;
-  }
-
-  static void run(const Convolution& c, void* out, float beta_value, const void* left_in,
-                  const void* right_in, void* scratch) {
-    const Plan& plan = plan_for(c);
-    const Descriptors& d = plan.d;
-    dispatch_wide(wide(c.dtype), [&]<class T>() {
-      const T alpha = 1, beta = beta_value;
-      check_call(compute(context().cudnn(), &alpha, (d.*left).get(), left_in, (d.*right).get(),
-                         right_in, d.convolution.get(), plan.algorithm, scratch, c.scratch_bytes,
-                         &beta, (d.*target).get(), out),
-                 "convolve");
-    });
-  }
-};
-
-using Gather =
-    Product<cudnnConvolutionFwdAlgoPerf_t, cudnnGetConvolutionForwardAlgorithm_v7,
-            cudnnConvolutionForward, &Descriptors::image, &Descriptors::w, &Descriptors::grid>;
-using Scatter =
-    Product<cudnnConvolutionBwdDataAlgoPerf_t, cudnnGetConvolutionBackwardDataAlgorithm_v7,
-            cudnnConvolutionBackwardData, &Descriptors::w, &Descriptors::grid, &Descriptors::image>;
-using Correlate =
-    Product<cudnnConvolutionBwdFilterAlgoPerf_t, cudnnGetConvolutionBackwardFilterAlgorithm_v7,
-            cudnnConvolutionBackwardFilter, &Descriptors::image, &Descriptors::grid,
-            &Descriptors::w>;
-
-// The workspace of one call.
-struct Scratch {
-  Convolution convolution;
-  View padded;  // empty if the image needs no padding of its own
-  void* scratch;
-
-  Scratch(const Windows& s, int64_t N, DType dtype, View workspace) {
-    const int64_t padded_bytes = padded_image_bytes(s, N, dtype);
-    convolution = {as_symmetric(s), N, dtype,
-                   static_cast<size_t>(workspace.numel() - padded_bytes)};
-    const Windows& symmetric = convolution.windows;
-    if (padded_bytes > 0)
-      padded = {workspace.data, {N, symmetric.C, symmetric.H, symmetric.W}, dtype, Device::cuda};
-    scratch = static_cast<std::byte*>(workspace.data) + padded_bytes;
-  }
-};
 
 struct Plane {
   int64_t H, W;
@@ -196,11 +44,111 @@ void copy_shifted(GradTarget target, View source, int64_t shift) {
   });
 }
 
-// The image itself, or its padded copy.
-const void* load_image(const Scratch& x, View image, const Windows& s) {
-  if (!x.padded.data) return image.data;
-  copy_shifted({x.padded, 0}, image, -s.padding);
-  return x.padded.data;
+// target = source + beta * target, of any two dtypes of which one is the other or its wide one.
+void copy_elements(GradTarget target, View source) {
+  const auto copy = [&]<class To, class From>() {
+    elementwise(target.grad.as<To>(), target.beta, source.numel(), std::identity{},
+                source.as<const From>());
+  };
+  dispatch_floating(source.dtype, [&]<class T>() {
+    if (target.grad.dtype == source.dtype) copy.template operator()<T, T>();
+    else copy.template operator()<Wide<T>, T>();
+  });
+}
+
+// What cuDNN gets for one operand: itself, or a copy in the workspace.
+struct Operand {
+  View given;
+  View copy = {};  // empty where it gets `given`
+  int64_t shift = 0;
+
+  bool is_whole() const { return shift == 0 && copy.shape == given.shape; }
+  void* data() const { return copy.data ? copy.data : given.data; }
+
+  void load() const {
+    if (!copy.data) return;
+    if (is_whole()) copy_elements({copy, 0}, given);
+    else copy_shifted({copy, 0}, given, -shift);
+  }
+  // given = copy + beta * given
+  void store(float beta) const {
+    if (is_whole()) copy_elements({given, beta}, copy);
+    else copy_shifted({given, beta}, copy, shift);
+  }
+};
+
+// The workspace of one call, from which copies take their parts; the algorithm has the rest.
+class Workspace {
+ public:
+  explicit Workspace(View scratch) : scratch_(scratch) {}
+
+  // A copy where the operand starts between 16 bytes, which cuDNN refuses, or has another dtype.
+  Operand operand(View given, DType dtype) {
+    if (given.dtype == dtype && is_aligned(given.data, 16)) return {given};
+    return {given, take(given.shape, dtype)};
+  }
+  // The image as cuDNN sees it, padded where `seen` has no padding of its own.
+  Operand image(View given, const Windows& s, const Windows& seen) {
+    if (seen == s) return operand(given, given.dtype);
+    return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), s.padding};
+  }
+  int64_t left() const { return scratch_.numel() - used_; }
+  void* rest() const { return static_cast<std::byte*>(scratch_.data) + used_; }
+
+ private:
+  View take(const Shape& shape, DType dtype) {
+    const View part{static_cast<std::byte*>(scratch_.data) + used_, shape, dtype, Device::cuda};
+    used_ += whole_parts(shape.numel() * int64_t(size_of(dtype)));
+    return part;
+  }
+
+  View scratch_;
+  int64_t used_ = 0;
+};
+
+// Images [begin, end) of a call.
+struct Part {
+  int64_t begin, end;
+
+  int64_t size() const { return end - begin; }
+  View of(View images) const {
+    const int64_t bytes = images.shape.numel(1, 4) * int64_t(size_of(images.dtype));
+    images.data = static_cast<std::byte*>(images.data) + begin * bytes;
+    images.shape = images.shape.with(0, size());
+    return images;
+  }
+};
+
+// target = left * right + beta * target, by cuDNN; false, with nothing changed, if it has no way.
+template <class Product>
+bool try_product(const Operand& target, float beta, const Operand& left, const Operand& right,
+                 const Windows& seen, Part part, const Workspace& workspace) {
+  if (workspace.left() < 0) return false;
+  const Convolution c{seen, part.size(), left.given.dtype, static_cast<size_t>(workspace.left())};
+  if (!Product::is_possible(c)) return false;
+  left.load();
+  right.load();
+  if (!Product::run(c, target.data(), target.copy.data ? 0 : beta, left.data(), right.data(),
+                    workspace.rest()))
+    return false;
+  if (target.copy.data) target.store(beta);
+  return true;
+}
+
+// Computes the images by body(part, seen), where `seen` is the windows as cuDNN sees them, which is
+// false if cuDNN has no way: then with a padded copy, then one half after the other, which takes
+// less scratch and has fewer elements.
+template <class Body>
+void compute_parts(Part part, const Windows& s, const Body& body) {
+  const Windows symmetric = as_symmetric(s), padded = as_padded(s);
+  if (body(part, symmetric) || (symmetric != padded && body(part, padded))) return;
+  check(part.size() > 1,
+        "cuDNN has no deterministic algorithm for an image [{}, {}, {}] and weights [{}, {}, {}, "
+        "{}] with stride {}, padding {} and dilation {}, in the scratch that was planned",
+        s.C, s.H, s.W, s.O, s.C, s.KH, s.KW, s.stride, s.padding, s.dilation);
+  const int64_t middle = part.begin + part.size() / 2;
+  compute_parts({part.begin, middle}, s, body);
+  compute_parts({middle, part.end}, s, body);
 }
 
 // Threads that sum a channel: all that a block can have, because channels are few.
@@ -230,41 +178,39 @@ __global__ void __launch_bounds__(channel_threads)
 }  // namespace
 
 void gather_windows(GradTarget grid, View image, View w, View b, Activation activation,
-                    const Windows& s, View workspace) {
+                    const Windows& s, View scratch) {
   check(grid.beta == 0 || activation == Activation::none,
         "an activated convolution cannot be added to what was there");
-  const Scratch x(s, image.shape[0], image.dtype, workspace);
-  Gather::run(x.convolution, grid.grad.data, grid.beta, load_image(x, image, s), w.data, x.scratch);
+  const DType dtype = image.dtype;
+  compute_parts({0, image.shape[0]}, s, [&](Part part, const Windows& seen) {
+    Workspace workspace(scratch);
+    const Operand x = workspace.image(part.of(image), s, seen), k = workspace.operand(w, dtype),
+                  y = workspace.operand(part.of(grid.grad), dtype);
+    return try_product<Gather>(y, grid.beta, x, k, seen, part, workspace);
+  });
   add_channel_bias(grid.grad, b, activation);
 }
 
-void scatter_windows(GradTarget image, View grid, View w, View b, const Windows& s,
-                     View workspace) {
-  const Scratch x(s, grid.shape[0], grid.dtype, workspace);
-  const GradTarget target = x.padded.data ? GradTarget{x.padded, 0} : image;
-  Scatter::run(x.convolution, target.grad.data, target.beta, w.data, grid.data, x.scratch);
-  if (x.padded.data) copy_shifted(image, x.padded, s.padding);
+void scatter_windows(GradTarget image, View grid, View w, View b, const Windows& s, View scratch) {
+  const DType dtype = grid.dtype;
+  compute_parts({0, grid.shape[0]}, s, [&](Part part, const Windows& seen) {
+    Workspace workspace(scratch);
+    const Operand x = workspace.image(part.of(image.grad), s, seen),
+                  k = workspace.operand(w, dtype), y = workspace.operand(part.of(grid), dtype);
+    return try_product<Scatter>(x, image.beta, k, y, seen, part, workspace);
+  });
   add_channel_bias(image.grad, b, Activation::none);
 }
 
-// cuDNN's weight gradient has the dtype of its images. A 16-bit one goes to the end of the
-// workspace and from there, widened, into the float32 sum over micro-batches.
-void correlate_windows(GradTarget w, View grid, View image, const Windows& s, View workspace) {
-  const int64_t rounded_bytes = rounded_weights_bytes(s, grid.dtype);
-  workspace.shape = {workspace.numel() - rounded_bytes};
-  const Scratch x(s, grid.shape[0], grid.dtype, workspace);
-  if (rounded_bytes == 0) {
-    Correlate::run(x.convolution, w.grad.data, w.beta, load_image(x, image, s), grid.data,
-                   x.scratch);
-    return;
-  }
-  View rounded = w.grad;
-  rounded.data = static_cast<std::byte*>(workspace.data) + workspace.numel();
-  rounded.dtype = grid.dtype;
-  Correlate::run(x.convolution, rounded.data, 0, load_image(x, image, s), grid.data, x.scratch);
-  dispatch_floating(grid.dtype, [&]<class T>() {
-    elementwise(w.grad.as<Wide<T>>(), w.beta, w.grad.numel(), std::identity{},
-                rounded.as<const T>());
+// cuDNN's weight gradient has the dtype of its images. A 16-bit one goes to the workspace and from
+// there, widened, into the float32 sum over micro-batches.
+void correlate_windows(GradTarget w, View grid, View image, const Windows& s, View scratch) {
+  const DType dtype = grid.dtype;
+  compute_parts({0, grid.shape[0]}, s, [&](Part part, const Windows& seen) {
+    Workspace workspace(scratch);
+    const Operand x = workspace.image(part.of(image), s, seen),
+                  k = workspace.operand(w.grad, dtype), y = workspace.operand(part.of(grid), dtype);
+    return try_product<Correlate>(k, part.begin == 0 ? w.beta : 1, x, y, seen, part, workspace);
   });
 }
 

@@ -28,9 +28,13 @@ std::vector<double> to_doubles(const Tensor& x) {
 #if __has_include(<simt.h>)
 bool on_runner() { return under_test == Device::cuda; }
 void set_thread_order(int order) { simt::set_seed(static_cast<uint64_t>(order) + 1); }
+TensorLimit::TensorLimit(size_t elements) { simt::set_largest_tensor(elements); }
+TensorLimit::~TensorLimit() { simt::set_largest_tensor((size_t{1} << 31) - 1); }
 #else
 bool on_runner() { return false; }
 void set_thread_order(int) {}
+TensorLimit::TensorLimit(size_t) {}
+TensorLimit::~TensorLimit() = default;
 #endif
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {

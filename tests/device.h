@@ -34,4 +34,13 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 int thread_orders();
 void set_thread_order(int order);
 
+// While one lives, cuDNN's tensors have this many elements at most; on the runner only.
+class TensorLimit {
+ public:
+  explicit TensorLimit(size_t elements);
+  ~TensorLimit();
+  TensorLimit(const TensorLimit&) = delete;
+  TensorLimit& operator=(const TensorLimit&) = delete;
+};
+
 }  // namespace accrue::test

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/autograd.h"
+#include "core/cuda.h"
 #include "core/random.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
@@ -285,9 +286,9 @@ TEST_CASE("a convolution's scratch does not grow with the micro-batch", "[ops]")
 }
 
 TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
-  const auto peak_of = [](int64_t N, Padding padding) {
-    const auto make = [](const Shape& shape) {
-      return Tensor::full(shape, 1, DType::f32, Device::meta_cuda);
+  const auto peak_of = [](int64_t N, Padding padding, DType dtype = DType::f32) {
+    const auto make = [&](const Shape& shape) {
+      return Tensor::full(shape, 1, dtype, Device::meta_cuda);
     };
     Ledger& memory = ledger(Device::meta_cuda);
     memory.reset_peak();
@@ -299,6 +300,81 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
   REQUIRE(peak_of(128, 1) == 128 * 16 * 32 * 32 * sizeof(float));
   // And a copy of the image, padded on both sides, where the padding differs.
   REQUIRE(peak_of(1, {0, 2}) == (4 << 20) + 4 * 34 * 34 * sizeof(float) + 192);
+  // In 16 bits all that tensor cores see with channels last, in eights, and the weights twice.
+  for (const DType dtype : {DType::f16, DType::bf16})
+    REQUIRE(peak_of(128, 1, dtype) ==
+            2 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
+}
+
+TEST_CASE("a convolution of images that are too large for cuDNN is refused from shapes", "[ops]") {
+  const auto convolve = [](int64_t N, int64_t H) {
+    const auto make = [&](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f16, Device::meta_cuda);
+    };
+    conv2d(make({N, 1 << 8, H, 1 << 12}), make({1, 1 << 8, 1, 1}), Tensor(), {});
+  };
+  convolve(3, (1 << 11) - 1);
+  REQUIRE_ERROR(convolve(1, 1 << 11), "fewer than 2^31 elements, and one of these has 2147483648");
+}
+
+// With or without channels for tensor cores.
+TEST_CASE("a convolution of small integers is exact", "[ops]") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    for (const int64_t C : {3, 8}) {
+      DYNAMIC_SECTION(name(dtype) << ", channels " << C) {
+        const auto make = [&](const Shape& shape) {
+          return Tensor::full(shape, 1, dtype, test_device());
+        };
+        const Tensor x = require_grad(make({1, C, 4, 4}));
+        const Tensor w = require_grad(Tensor::full({C, C, 3, 3}, 1, wide(dtype), test_device()));
+        w.variable()->copy = make(w.shape());
+        const Tensor y = conv2d(x, w, Tensor(), {});
+        REQUIRE(to_doubles(y) == Values(static_cast<size_t>(y.numel()), double(9 * C)));
+        backward(conv2d(y, make({1, C, 2, 2}), Tensor(), {.stride = 2}));
+        REQUIRE(to_doubles(grad(w)) == Values(static_cast<size_t>(w.numel()), 4));
+        REQUIRE(to_doubles(grad(x))[0] == double(C));
+      }
+    }
+}
+
+// 1 + 2^-12 is 1 in TF32.
+TEST_CASE("float32 convolutions are TF32's only where that is allowed", "[ops]") {
+  if (test_device() != Device::cuda) return;
+  const auto convolve = [] {
+    const Tensor x = Tensor::full({1, 8, 4, 4}, 1 + 0x1p-12, DType::f32, test_device());
+    return to_doubles(conv2d(x, ones({8, 8, 1, 1}), Tensor(), {}))[0];
+  };
+  REQUIRE(convolve() == 8 + 0x1p-9);
+  cuda::allow_tf32(true);
+  const double y = convolve();
+  cuda::allow_tf32(false);
+  REQUIRE(std::abs(y - 8) <= 0x1p-9);
+  if (on_runner()) REQUIRE(y == 8);
+}
+
+// Which is the way of tensors of 2^31 elements, too.
+TEST_CASE("a convolution of more images than cuDNN takes is computed in parts", "[ops]") {
+  const TensorLimit limit(2 * 2 * 5 * 6);
+  check_op(conv2d_op("5 images, 2 at once", {{5, 2, 5, 6}, {2, 2, 3, 3}, {.padding = 1}}));
+}
+
+// The workspace has no room for copies of both.
+TEST_CASE("a convolution of large operands that start between 16 bytes", "[ops]") {
+  constexpr int64_t N = 2, C = 32, H = 192;
+  std::vector<float> values(N * C * H * H + 1);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7);
+  const auto behind_first = [](const std::vector<float>& all, const Shape& shape) {
+    const Tensor whole = Tensor::from(all, {static_cast<int64_t>(all.size())}, test_device());
+    return whole.slice(1, whole.numel()).reshape(shape);
+  };
+  const Tensor x = behind_first(values, {N, C, H, H});
+  const Tensor w = behind_first(std::vector<float>(C + 1, 1), {1, C, 1, 1});
+  const Values y = to_doubles(conv2d(x, w, Tensor(), {}));
+  Values expected(y.size());
+  for (size_t n = 0, i = 1; n < N; ++n)
+    for (size_t c = 0; c < C; ++c)
+      for (size_t p = 0; p < H * H; ++p, ++i) expected[n * H * H + p] += values[i];
+  REQUIRE(y == expected);
 }
 
 TEST_CASE("image ops refuse what does not fit", "[ops]") {

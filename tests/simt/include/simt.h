@@ -14,6 +14,9 @@ void set_seed(uint64_t seed);
 // Memory of the device in bytes; a cudaMalloc beyond it fails with cudaErrorMemoryAllocation.
 void set_device_memory(size_t bytes);
 
+// Elements of the largest tensor that cuDNN takes, 2^31 - 1 at first.
+void set_largest_tensor(size_t elements);
+
 // Bytes (and blocks) that cudaMalloc has handed out and cudaFree has not taken back.
 size_t live_device_bytes();
 size_t live_device_blocks();

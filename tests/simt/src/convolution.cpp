@@ -4,6 +4,8 @@
 #include <cuda_fp16.h>
 
 #include <Eigen/Core>
+#include <bit>
+#include <cmath>
 #include <vector>
 
 #include "device.h"
@@ -63,11 +65,29 @@ void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std
   }
 }
 
+// With the 10 fraction bits of TF32.
+float round_to_tf32(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return std::isfinite(x) ? std::bit_cast<float>((bits + 0x1000) & ~0x1fffu) : x;
+}
+
+// The operands in float, as tensor cores may see them.
+template <class T>
+std::vector<float> widened(Arithmetic arithmetic, const T* values, size_t n) {
+  std::vector<float> result(values, values + n);
+  if (arithmetic == Arithmetic::tf32)
+    for (float& value : result) value = round_to_tf32(value);
+  return result;
+}
+
+// What a transform loses in this runner, of each element: more than any sum of floats does here.
+constexpr double transform_error = 0x1p-10;
+
 }  // namespace
 
 template <class T>
-void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, Sum<T> alpha,
-              Sum<T> beta) {
+void convolve(Direction direction, Arithmetic arithmetic, const Problem& p,
+              const Buffers<T>& buffers, Sum<T> alpha, Sum<T> beta) {
   require_device(buffers.x, p.x.size() * sizeof(T), "convolution: x or dx");
   require_device(buffers.w, p.w.size() * sizeof(T), "convolution: w or dw");
   require_device(buffers.y, p.y.size() * sizeof(T), "convolution: y or dy");
@@ -78,22 +98,27 @@ void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, 
               : direction == Direction::data  ? buffers.x
                                               : buffers.w;
   std::vector<Sum<T>> out(shape.size());
-  if constexpr (sizeof(T) == 2) {
-    std::vector<float> x(buffers.x, buffers.x + p.x.size()), w(buffers.w, buffers.w + p.w.size()),
-        y(buffers.y, buffers.y + p.y.size());
-    accumulate(direction, p, Buffers<float>{x.data(), w.data(), y.data()}, out);
-  } else {
+  if constexpr (sizeof(T) == 8) {
     accumulate(direction, p, buffers, out);
+  } else {
+    std::vector<float> x = widened(arithmetic, buffers.x, p.x.size()),
+                       w = widened(arithmetic, buffers.w, p.w.size()),
+                       y = widened(arithmetic, buffers.y, p.y.size());
+    accumulate(direction, p, Buffers<float>{x.data(), w.data(), y.data()}, out);
   }
+  if (arithmetic == Arithmetic::transformed)
+    for (Sum<T>& value : out) value *= 1 + transform_error;
   for (size_t i = 0; i < out.size(); ++i) {
     const Sum<T> before = beta == 0 ? 0 : beta * static_cast<Sum<T>>(result[i]);
     result[i] = beta == 0 ? alpha * out[i] : alpha * out[i] + before;
   }
 }
 
-template void convolve(Direction, const Problem&, const Buffers<float>&, float, float);
-template void convolve(Direction, const Problem&, const Buffers<double>&, double, double);
-template void convolve(Direction, const Problem&, const Buffers<__half>&, float, float);
-template void convolve(Direction, const Problem&, const Buffers<__nv_bfloat16>&, float, float);
+template void convolve(Direction, Arithmetic, const Problem&, const Buffers<float>&, float, float);
+template void convolve(Direction, Arithmetic, const Problem&, const Buffers<double>&, double,
+                       double);
+template void convolve(Direction, Arithmetic, const Problem&, const Buffers<__half>&, float, float);
+template void convolve(Direction, Arithmetic, const Problem&, const Buffers<__nv_bfloat16>&, float,
+                       float);
 
 }  // namespace simt

@@ -41,6 +41,10 @@ struct Problem {
 
 enum class Direction { forward, data, filter };
 
+// How an algorithm adds up: in the type of Sum; with float operands rounded to TF32; or by way of a
+// transform, whose error is larger than that of the sum.
+enum class Arithmetic { plain, tf32, transformed };
+
 template <class T>
 struct Buffers {
   T *x, *w, *y;
@@ -55,7 +59,7 @@ struct Buffers {
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 2, float, T>;
 template <class T>
-void convolve(Direction direction, const Problem& p, const Buffers<T>& buffers, Sum<T> alpha,
-              Sum<T> beta);
+void convolve(Direction direction, Arithmetic arithmetic, const Problem& p,
+              const Buffers<T>& buffers, Sum<T> alpha, Sum<T> beta);
 
 }  // namespace simt

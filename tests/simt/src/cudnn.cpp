@@ -3,7 +3,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <optional>
+#include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "convolution.h"
 #include "library.h"
@@ -43,36 +45,80 @@ cudnnStatus_t judge(const Problem& p) {
   return supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Algorithms. Each direction offers a fast one whose sums have no fixed order, a deterministic one
-// with workspace for the windows of a sample, and a deterministic one that needs little.
+// Algorithms: pairs of one and a math type, which fail under another.
 
 template <class Algo>
-struct Choices {
-  Algo fastest, roomy, frugal;
+struct Pair {
+  Algo algo;
+  cudnnMathType_t math;
+  size_t bytes;
+  cudnnDeterminism_t determinism = CUDNN_DETERMINISTIC;
+  Arithmetic arithmetic = Arithmetic::plain;
+};
+
+// One by way of a transform, one whose sums have no fixed order, and those that multiply and add:
+// on tensor cores, with workspace for the windows of a sample, and with little.
+template <class Algo>
+struct Kinds {
+  Algo transformed, unordered, tensor, roomy, frugal;
   size_t frugal_bytes;
 };
 
-constexpr Choices<cudnnConvolutionFwdAlgo_t> forward_choices{
-    CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0};
-constexpr Choices<cudnnConvolutionBwdDataAlgo_t> data_choices{
-    CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
-    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, 1024};
-constexpr Choices<cudnnConvolutionBwdFilterAlgo_t> filter_choices{
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, 1024};
+constexpr Kinds<cudnnConvolutionFwdAlgo_t> forward_kinds{
+    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+    CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+    0};
+constexpr Kinds<cudnnConvolutionBwdDataAlgo_t> data_kinds{
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,          CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,          1024};
+constexpr Kinds<cudnnConvolutionBwdFilterAlgo_t> filter_kinds{
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,   1024};
 
-constexpr const auto& choices(cudnnConvolutionFwdAlgo_t) { return forward_choices; }
-constexpr const auto& choices(cudnnConvolutionBwdDataAlgo_t) { return data_choices; }
-constexpr const auto& choices(cudnnConvolutionBwdFilterAlgo_t) { return filter_choices; }
+constexpr const auto& kinds(cudnnConvolutionFwdAlgo_t) { return forward_kinds; }
+constexpr const auto& kinds(cudnnConvolutionBwdDataAlgo_t) { return data_kinds; }
+constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kinds; }
 
+// Tensor cores want NHWC and channels in eights: images, grid and weights are transposed in the
+// workspace, and so is what becomes of one of them.
+size_t transposed_bytes(const Problem& p) {
+  const auto eights = [](int channels) { return size_t(channels + 7) / 8 * 8; };
+  const size_t C = eights(p.x.C), K = eights(p.w.N);
+  const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
+  return (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
+}
+
+// All pairs for the problem, in the order of the heuristic. It lists both math types whatever the
+// descriptor says: "algorithms without the CUDNN_TENSOR_OP_MATH availability will only be tried
+// with CUDNN_DEFAULT_MATH, and returned as such" (the API reference on Find and Get_v7).
 template <class Algo>
-std::optional<size_t> workspace_bytes(const Problem& p, Algo algo) {
-  const auto& c = choices(algo);
-  if (algo == c.fastest) return 0;
-  if (algo == c.roomy) return c.frugal_bytes + p.column_bytes();
-  if (algo == c.frugal) return c.frugal_bytes;
-  return std::nullopt;
+std::vector<Pair<Algo>> pairs_of(const Problem& p) {
+  const auto& k = kinds(Algo{});
+  const bool is_float = p.x.type == CUDNN_DATA_FLOAT;
+  const cudnnMathType_t math = is_float ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
+  const Arithmetic tensor = is_float ? Arithmetic::tf32 : Arithmetic::plain;
+  const size_t columns = k.frugal_bytes + p.column_bytes();
+  std::vector<Pair<Algo>> pairs{
+      {k.transformed, math, columns, CUDNN_DETERMINISTIC, Arithmetic::transformed},
+      {k.unordered, math, 0, CUDNN_NON_DETERMINISTIC}};
+  if (p.x.type != CUDNN_DATA_DOUBLE && p.x.C >= 4 && p.w.N >= 4)
+    pairs.push_back(
+        {k.tensor, CUDNN_TENSOR_OP_MATH, transposed_bytes(p), CUDNN_DETERMINISTIC, tensor});
+  pairs.push_back({k.roomy, math, columns});
+  pairs.push_back({k.frugal, math, k.frugal_bytes});
+  return pairs;
+}
+
+// No algorithm can do with padding all around a window.
+bool has_algorithms(const Problem& p) {
+  const auto reach = [](int filter, int dilation) { return (filter - 1) * dilation + 1; };
+  return p.conv.pad_h < reach(p.w.H, p.conv.dilation_h) &&
+         p.conv.pad_w < reach(p.w.W, p.conv.dilation_w);
 }
 
 template <class Algo>
@@ -81,43 +127,53 @@ cudnnStatus_t list_algorithms(const Problem& p, int requested, int* returned,
   if (requested < 1 || returned == nullptr || results == nullptr) return CUDNN_STATUS_BAD_PARAM;
   *returned = 0;
   if (const cudnnStatus_t status = judge(p)) return status;
-  const auto& c = choices(Algo{});
-  for (const Algo algo : {c.fastest, c.roomy, c.frugal}) {
+  // The heuristic knows less than the library can do: it lists nothing, or says that it cannot.
+  if (p.x.type == CUDNN_DATA_DOUBLE || !has_algorithms(p)) return CUDNN_STATUS_SUCCESS;
+  if (p.conv.dilation_h > 1 || p.conv.dilation_w > 1) return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
+  for (const Pair<Algo>& pair : pairs_of<Algo>(p)) {
     if (*returned == requested) break;
-    results[(*returned)++] = {
-        .algo = algo,
-        .status = CUDNN_STATUS_SUCCESS,
-        .time = -1,
-        .memory = *workspace_bytes(p, algo),
-        .determinism = algo == c.fastest ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC,
-        .mathType = p.conv.math,
-        .reserved = {}};
+    results[(*returned)++] = {.algo = pair.algo,
+                              .status = CUDNN_STATUS_SUCCESS,
+                              .time = -1,
+                              .memory = pair.bytes,
+                              .determinism = pair.determinism,
+                              .mathType = pair.math,
+                              .reserved = {}};
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Also for a pair that does not run, as long as the algorithm does under another math type.
 template <class Algo>
 cudnnStatus_t tell_workspace(const Problem& p, Algo algo, size_t* bytes) {
   if (bytes == nullptr) return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t status = judge(p)) return status;
-  const std::optional<size_t> need = workspace_bytes(p, algo);
-  if (!need) return CUDNN_STATUS_NOT_SUPPORTED;
-  *bytes = *need;
-  return CUDNN_STATUS_SUCCESS;
+  if (!has_algorithms(p)) return CUDNN_STATUS_NOT_SUPPORTED_PADDING;
+  cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+  for (const Pair<Algo>& pair : pairs_of<Algo>(p)) {
+    if (pair.algo != algo || (status == CUDNN_STATUS_SUCCESS && pair.math != p.conv.math)) continue;
+    *bytes = pair.bytes;
+    status = CUDNN_STATUS_SUCCESS;
+  }
+  return status;
 }
 
 // alpha and beta are read now; all else happens when the stream comes to it.
 template <class T>
-cudnnStatus_t submit_run(cudaStream_t stream, Direction direction, const Problem& p,
-                         const Buffers<T>& buffers, const void* alpha, const void* beta,
-                         Workspace workspace) {
+cudnnStatus_t submit_run(cudaStream_t stream, Direction direction, Arithmetic arithmetic,
+                         const Problem& p, const Buffers<T>& buffers, const void* alpha,
+                         const void* beta, Workspace workspace) {
   const auto a = *static_cast<const Sum<T>*>(alpha), b = *static_cast<const Sum<T>*>(beta);
   const cudaError_t error = submit_library_work(stream, [=] {
     workspace.scribble();
-    convolve(direction, p, buffers, a, b);
+    convolve(direction, arithmetic, p, buffers, a, b);
     workspace.scribble();
   });
   return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+bool aligned(const void* pointer, uintptr_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
 struct Pointers {
@@ -140,12 +196,23 @@ cudnnStatus_t start(cudnnHandle_t handle, Direction direction, const Problem& p,
       pointers.w == nullptr || pointers.y == nullptr) {
     return CUDNN_STATUS_BAD_PARAM;
   }
-  size_t need = 0;
-  if (const cudnnStatus_t status = tell_workspace(p, algo, &need)) return status;
-  if (workspace.bytes < need || (need > 0 && workspace.data == nullptr))
+  if (const cudnnStatus_t status = judge(p)) return status;
+  const std::vector<Pair<Algo>> pairs = pairs_of<Algo>(p);
+  const auto pair = std::find_if(pairs.begin(), pairs.end(), [&](const Pair<Algo>& at) {
+    return at.algo == algo && at.math == p.conv.math;
+  });
+  if (pair == pairs.end() || !has_algorithms(p)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (workspace.bytes < pair->bytes || (pair->bytes > 0 && workspace.data == nullptr))
     return CUDNN_STATUS_BAD_PARAM;
+  // Which pointers cuDNN 9 calls misaligned is not written down. Its graphs take operands for
+  // aligned to 16 bytes, and cudaMalloc gives workspaces at 256.
+  if (!aligned(pointers.x, 16) || !aligned(pointers.w, 16) || !aligned(pointers.y, 16) ||
+      (pair->bytes > 0 && !aligned(workspace.data, 256))) {
+    return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
+  }
   const auto submit = [&]<class T>(T) {
-    return submit_run(handle->stream, direction, p, pointers.as<T>(), alpha, beta, workspace);
+    return submit_run(handle->stream, direction, pair->arithmetic, p, pointers.as<T>(), alpha, beta,
+                      workspace);
   };
   switch (p.x.type) {
     case CUDNN_DATA_DOUBLE: return submit(double{});
@@ -175,6 +242,7 @@ cudnnStatus_t create(T** handle) {
 
 template <class T>
 cudnnStatus_t destroy(T* handle) {
+  require_loaded("a destructor of cuDNN");
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -186,17 +254,33 @@ cudnnStatus_t assign(T* field, const T& value, bool valid) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+// "The total size of the tensor descriptor exceeds the maximum limit of 2 Giga-elements" is
+// NOT_SUPPORTED (the API reference on cudnnSetTensor4dDescriptor).
+size_t largest_tensor = std::numeric_limits<int>::max();
+
+template <class T>
+cudnnStatus_t assign_shape(T* field, const T& value) {
+  if (value.size() > largest_tensor) return CUDNN_STATUS_NOT_SUPPORTED;
+  return assign(field, value, value.N > 0 && value.C > 0 && value.H > 0 && value.W > 0);
+}
+
 }  // namespace
 }  // namespace simt
 
 using namespace simt;
+
+void simt::set_largest_tensor(size_t elements) { largest_tensor = elements; }
 
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_SUCCESS: return "CUDNN_STATUS_SUCCESS";
     case CUDNN_STATUS_NOT_INITIALIZED: return "CUDNN_STATUS_NOT_INITIALIZED";
     case CUDNN_STATUS_BAD_PARAM: return "CUDNN_STATUS_BAD_PARAM";
+    case CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER:
+      return "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER";
     case CUDNN_STATUS_NOT_SUPPORTED: return "CUDNN_STATUS_NOT_SUPPORTED";
+    case CUDNN_STATUS_NOT_SUPPORTED_SHAPE: return "CUDNN_STATUS_NOT_SUPPORTED_SHAPE";
+    case CUDNN_STATUS_NOT_SUPPORTED_PADDING: return "CUDNN_STATUS_NOT_SUPPORTED_PADDING";
     case CUDNN_STATUS_INTERNAL_ERROR: return "CUDNN_STATUS_INTERNAL_ERROR";
     case CUDNN_STATUS_EXECUTION_FAILED: return "CUDNN_STATUS_EXECUTION_FAILED";
   }
@@ -205,7 +289,10 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 
 size_t cudnnGetVersion() { return CUDNN_VERSION; }
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return create(handle); }
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  unload_at_exit();
+  return create(handle);
+}
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return destroy(handle); }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
@@ -228,7 +315,7 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
 }
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w) {
-  return assign(tensor, {format, type, n, c, h, w}, n > 0 && c > 0 && h > 0 && w > 0);
+  return assign_shape(tensor, {format, type, n, c, h, w});
 }
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filter) {
@@ -239,7 +326,7 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
 }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w) {
-  return assign(filter, {{format, type, k, c, h, w}}, k > 0 && c > 0 && h > 0 && w > 0);
+  return assign_shape(filter, {{format, type, k, c, h, w}});
 }
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* conv) {
