@@ -25,13 +25,13 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-compiler=$(command -v clang++ || command -v clang++-14 || true)
+compiler=$(command -v clang++ || true)
 mkdir -p build/fuzz
-# Clang may be there without its runtime libraries (Debian: libclang-rt-14-dev).
+# Clang may be there without its runtime libraries (Debian: libclang-rt-dev).
 if [[ -z $compiler ]] ||
   ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
     "$compiler" -x c++ - -fsanitize=fuzzer,address -o build/fuzz/probe 2>/dev/null; then
-  echo "no clang++ with libFuzzer (Debian: clang, libclang-rt-14-dev)"
+  echo "no clang++ with libFuzzer (Debian: clang, libclang-rt-dev)"
   exit 1
 fi
 $available && exit

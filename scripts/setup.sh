@@ -8,16 +8,17 @@ readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json
 # Without these the build goes on: slower, without reports' charts, or without train --log-dir.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
-# and packages an installed accrue. Clang, whose libFuzzer mutates files.
-readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev
-                        clang libclang-rt-14-dev)
+# and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
+# files. A compiler's cache: the builds of a run share what is the same in them.
+readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
+                        clang libclang-rt-dev ccache)
 
 usage() {
   cat <<END
 Usage: scripts/setup.sh [--dry-run] [--tests]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
-  --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer
+  --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer, ccache
 END
 }
 
