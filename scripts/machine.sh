@@ -8,6 +8,10 @@ have_nvcc() {
 
 have_gpu() { command -v nvidia-smi >/dev/null && [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; }
 
+# A cache that came from another machine knows -march=native by name, not by what it meant there.
+CCACHE_NAMESPACE=$(grep --max-count=1 '^flags' /proc/cpuinfo | cksum)
+export CCACHE_NAMESPACE
+
 # CMake's options for compiling through ccache where it is installed, one a line.
 ccache_options() {
   ! command -v ccache >/dev/null || printf '%s\n' -DCMAKE_{CXX,CUDA}_COMPILER_LAUNCHER=ccache

@@ -19,16 +19,19 @@ Sets up, builds with warnings as errors and runs every check; exits with 1 if on
   --no-simt   leave out the tests under the sanitizers, with the CUDA kernels run on the host
   --no-cuda   leave out the build by nvcc (which is left out where there is no nvcc)
   --no-demo   leave out the demo
+  --thorough  also what is for a release: 100 kills, random configurations, PyTorch and TensorBoard
+              as judges (of ACCRUE_TEST_PYTHON or python3), a minute of fuzzing a parser
 END
 }
 
-setup=true simt=true cuda=true demo=true
+setup=true simt=true cuda=true demo=true thorough=false
 for argument in "$@"; do
   case $argument in
     --no-setup) setup=false ;;
     --no-simt) simt=false ;;
     --no-cuda) cuda=false ;;
     --no-demo) demo=false ;;
+    --thorough) thorough=true ;;
     -h | --help) usage; exit ;;
     *) usage >&2; echo "test: error: unknown option '$argument'" >&2; exit 2 ;;
   esac
@@ -109,6 +112,8 @@ build_thread_tests() {
 count_of() { sed -n "s/^.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
 
 side_by_side=(--parallel "$(nproc)")
+for_release=(--label-exclude thorough)
+! $thorough || for_release=()
 
 # run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one. Each uses every core,
 # so side by side their threads sleep while they wait: spinning ones take 1.9x the time.
@@ -118,7 +123,7 @@ run_tests() {
   heading "$name"
   rm -f "$report"
   OMP_WAIT_POLICY=passive ctest --test-dir "$folder" --no-tests=error --output-on-failure \
-    --timeout 2400 --output-junit "$report" "${@:3}" </dev/null || status=1
+    --timeout 2400 --output-junit "$report" "${for_release[@]}" "${@:3}" </dev/null || status=1
   took "$name" "$start"
   if [[ ! -s $report ]]; then
     failed=$((failed + 1))
@@ -157,23 +162,14 @@ else
 fi
 step "include directions" python3 scripts/check_includes.py
 step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
-# Without a GPU the one architecture is enough to see that nvcc takes the sources.
-architecture=90-real expected=notrun
-if have_gpu; then architecture=native expected=run; fi
-folder=build/cuda-$architecture
-if ! $cuda; then
-  skip "build (cuda): left out by --no-cuda"
-elif ! have_nvcc; then
-  skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
-elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture"; then
-  step "cuda: launches fit, no spills, 16-byte loads" python3 scripts/ptxas_report.py
-  step "cuda: the program finds a device" "$folder/apps/accrue" train --steps 2
-  run_tests cuda "$folder" --tests-regex '-cuda$'
-  step "cuda: the tests on a GPU are $expected" device_tests_are "$expected" "$folder"
+python=${ACCRUE_TEST_PYTHON:-python3}
+if ! $thorough; then
+  skip "what is for a release: left out without --thorough"
+elif "$python" -c 'import torch' 2>/dev/null; then
+  step "golden files, by PyTorch" "$python" scripts/golden.py --check
 else
-  skip "tests (cuda): no build"
+  skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"
 fi
-
 if step "build (release)" build build/release release; then
   run_tests release build/release "${side_by_side[@]}"
   if missing=$(scripts/check_report.py --available); then
@@ -191,8 +187,28 @@ else
   skip "tests (release): no build"
 fi
 
+# Without a GPU the one architecture is enough to see that nvcc takes the sources.
+architecture=90-real expected=notrun
+if have_gpu; then architecture=native expected=run; fi
+folder=build/cuda-$architecture
+if ! $cuda; then
+  skip "build (cuda): left out by --no-cuda"
+elif ! have_nvcc; then
+  skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
+elif step "build (cuda)" build "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture"; then
+  step "cuda: launches fit, no spills, 16-byte loads" \
+    python3 scripts/ptxas_report.py --build "$folder"
+  step "cuda: the program finds a device" "$folder/apps/accrue" train --steps 2
+  run_tests cuda "$folder" --tests-regex '-cuda$'
+  step "cuda: the tests on a GPU are $expected" device_tests_are "$expected" "$folder"
+else
+  skip "tests (cuda): no build"
+fi
+
 if missing=$(scripts/fuzz.sh --available); then
-  step "fuzz: 5 s a parser" scripts/fuzz.sh --seconds 5
+  seconds=5
+  ! $thorough || seconds=60
+  step "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
 else
   skip "fuzz: $missing"
 fi
