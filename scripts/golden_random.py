@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/random.{json,safetensors}: one window of 200 random configurations, in PyTorch.
+"""Writes tests/golden/random.{json,safetensors}: one window of 200 random configurations.
 
 A configuration is a small net (layers in sequence on images of any height and width, a ResNet or a
 U-Net), a split into micro-batches of which the last may be short, as the window may be, a loss, a
-precision, a strategy, a recompute mode, an optimizer and perhaps a largest norm. Weights, inputs and
-targets are drawn by a generator that tests/golden_random.cpp repeats, as multiples of 1/256 or
-coarser by powers of two, so that float16 and bfloat16 hold them too. Everything is computed in
-float64. The JSON file holds the configurations with loss and gradient norm; of number i the other
-holds (F32, for precision f64 F64; each one tensor, parameter after parameter)
+precision, a strategy, a recompute mode, an optimizer and perhaps a largest norm. Weights, inputs
+and targets are drawn by a generator that tests/golden_random.cpp repeats, as integers of 8 bits
+times powers of two, which float16 and bfloat16 hold too. PyTorch computes everything in float64.
+The JSON file holds the configurations with loss and gradient norm; of number i the other holds
+(F32, for precision f64 F64; each one tensor, parameter after parameter)
 
     i.gradient    what the optimizer was given: the mean over the samples, clipped
     i.weights     after the step; then, if there are any, the running statistics
 
 How far a right result may be from that follows from the configuration: as docs/numerics.md says of
-ops, a result z may be off by depth * u * max |z| + h * |z|, with u the unit roundoff of what sums are
-made in, depth the length of the sum, and h that of a 16-bit type that the result is stored in. The
-window is repeated with every result of a layer, forward and backward, moved up or down by as much at
-random. The bound of a tensor is FACTOR times the largest change of any element in DRAWS such windows,
-and a few roundings. Roundings are no larger than these moves and on average half of them, so a right
-program does not come near, and a wrong factor or term exceeds it by far. A configuration is drawn
-again if its bounds are wide, which is how a net that sits on a kink of relu shows.
+ops, a result z may be off by depth * u * max |z| + h * |z|, with u the unit roundoff of what sums
+are made in, depth the length of the sum, and h that of a 16-bit type that the result is stored in.
+The window is repeated with every result of a layer, forward and backward, moved up or down by as
+much at random (stochastic arithmetic). The bound of a tensor is FACTOR times the largest change of
+any element in DRAWS such windows, and a few roundings. Roundings are no larger than these moves, so
+a right program does not come near, and a wrong factor or term exceeds it by far. A configuration is
+drawn again if its bounds are wide, which is how a net that sits on a kink of relu shows.
 
     scripts/golden_random.py            writes the files
     scripts/golden_random.py --check    compares the committed files with what this PyTorch computes
@@ -88,10 +88,10 @@ def draw_conv_net(rng):
             if kernel == 3 and rng.random() < 0.2:
                 dilation = 2
             padding = rng.randint(0, dilation * (kernel // 2))
-            sizes = [size_after(size, kernel, stride, padding, dilation) for size in (height, width)]
-            if min(sizes) < 1:
+            window = kernel, stride, padding, dilation
+            if min(height, width) + 2 * padding <= dilation * (kernel - 1):
                 break
-            height, width = sizes
+            height, width = (size_after(size, *window) for size in (height, width))
             layers.append(f"conv {channels} {outputs} {kernel} {stride} {padding} {dilation}")
         channels = outputs
         if rng.random() < 0.5:
@@ -216,7 +216,7 @@ def draw_values(configuration):
                 p.copy_(values / 128 * 2.0**math.ceil(-math.log2(p[0].numel()) / 2))
             elif name.endswith("bias"):
                 p.copy_(values / 256)
-            else:  # a norm's
+            else:  # a norm's, which is read in float32
                 p.copy_(1 + values / 256)
     samples = sum(configuration["micro_batches"])
     x = generator.tensor([samples, *configuration["shape"]]) / 128
@@ -324,7 +324,7 @@ def step_by_moments(configuration, parameters, shares):
 
 
 def run_window(configuration, generator=None):
-    """Loss, gradient norm, the gradient that the optimizer was given and the state after the step."""
+    """Loss, gradient norm, the gradient that the optimizer was given, the state after the step."""
     rounding = Rounding(configuration["precision"], generator)
     model, x, y = draw_values(configuration)
     watch(model, rounding)
@@ -363,7 +363,8 @@ def measure(configuration):
     wide."""
     precision, unit = configuration["precision"], UNIT[configuration["precision"]]
     truth = run_window(configuration)
-    moved = [run_window(configuration, torch.Generator().manual_seed(seed)) for seed in range(DRAWS)]
+    moved = [run_window(configuration, torch.Generator().manual_seed(draw))
+             for draw in range(DRAWS)]
     loss, norm, gradient, state = truth
     # A loss adds its terms in the type of sums; a step takes some ten operations.
     loss_bound, norm_bound = (
@@ -414,7 +415,8 @@ def check(folder):
             worst = max(worst, error - rounded)
         for name, value in (("loss_is", loss), ("norm_is", norm)):
             worst = max(worst, abs(configuration[name][0] / value - 1))
-    print(f"{len(configurations)} configurations: within {worst:.1e} of PyTorch {torch.__version__}")
+    print(f"{len(configurations)} configurations: within {worst:.1e} of PyTorch"
+          f" {torch.__version__}")
     return worst <= 1e-10
 
 

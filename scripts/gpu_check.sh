@@ -72,7 +72,8 @@ cmake_is_new_enough() {
 
 # The names of those packages whose header the compiler does not find; CMake has the last word.
 missing_headers() {
-  local folders=("$prefix"/include{,/eigen3} /usr/include/eigen3 /usr/local/include/eigen3) nvcc place
+  local nvcc place
+  local folders=("$prefix"/include{,/eigen3} /usr/include/eigen3 /usr/local/include/eigen3)
   if nvcc=$(command -v "${CUDACXX:-nvcc}"); then
     folders+=("$(dirname "$(dirname "$(realpath "$nvcc")")")/include")
   fi
@@ -136,7 +137,8 @@ missing() {
         [[ -n $(cublas_of_python) ]] ||
           echo "cublasLt, of the CUDA toolkit: apt-get install libcublas-dev-VERSION" ;;
       cuDNN) echo "cuDNN 9: $python -m pip install nvidia-cudnn-cuVERSION (of nvcc: 12 or 13)" ;;
-      *) echo "$name: scripts/setup.sh; or scripts/vendor_headers.sh DIR elsewhere, then --prefix DIR"
+      *)
+        echo "$name: scripts/setup.sh, or scripts/vendor_headers.sh DIR elsewhere and --prefix DIR" ;;
     esac
   done
   compute_sanitizer >/dev/null ||

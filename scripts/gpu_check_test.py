@@ -1,4 +1,4 @@
-"""Tests of gpu_check.sh on a machine that is made up: a GPU, a toolkit and programs that are scripts.
+"""Tests of gpu_check.sh on a made-up machine, whose GPU, toolkit and programs are scripts.
 
     python3 -m unittest discover -s scripts -p '*_test.py'
 """
@@ -37,8 +37,8 @@ TOOLS = {
 PROGRAM = """
     [[ ! -e $MACHINE/slow || $* != *"bench kernels"* ]] || exec sleep 120
     while [[ $# -gt 1 && $1 != --json ]]; do shift; done
-    echo '{"samples_per_s": 100, "effective_batch": 128, "rungs": [], "array_bytes": 0, "rows": []}' \\
-      >"$2" """
+    echo '{"samples_per_s": 100, "effective_batch": 128,
+           "rungs": [], "array_bytes": 0, "rows": []}' >"$2" """
 HEADERS = ("fmt/core.h", "eigen3/Eigen/Core", "CLI/CLI.hpp", "zlib.h", "nlohmann/json.hpp",
            "catch2/catch.hpp", "cublasLt.h", "cudnn.h")
 
@@ -126,8 +126,8 @@ class GpuCheck(unittest.TestCase):
         output, status = self.check()
         lines = output.splitlines()
         self.assertEqual((lines[0], status), ("missing here:", 1))
-        self.assertEqual([line.split(":")[0].split(",")[0].strip() for line in lines[1:4]],
-                         ["an NVIDIA GPU and its driver (nvidia-smi lists none)", "fmt", "cublasLt"])
+        self.assertIn("an NVIDIA GPU", lines[1])
+        self.assertEqual([line.split()[0] for line in lines[2:4]], ["fmt:", "cublasLt,"])
         self.assertIn("scripts/vendor_headers.sh", lines[2])
         self.assertIn("nothing can be checked", lines[-1])
         self.assertFalse(self.out.exists())
