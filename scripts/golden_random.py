@@ -14,7 +14,8 @@ The JSON file holds the configurations with loss and gradient norm; of number i 
 
 How far a right result may be from that follows from the configuration: as docs/numerics.md says of
 ops, a result z may be off by depth * u * max |z| + h * |z|, with u the unit roundoff of what sums
-are made in, depth the length of the sum, and h that of a 16-bit type that the result is stored in.
+are made in, depth the length of the sum, and h that of a 16-bit type that the result is stored in;
+for norms, whose results are what larger terms cancel to, max |z| is that of the terms.
 The window is repeated with every result of a layer, forward and backward, moved up or down by as
 much at random (stochastic arithmetic). The bound of a tensor is FACTOR times the largest change of
 any element in DRAWS such windows, and a few roundings. Roundings are no larger than these moves, so
@@ -46,6 +47,7 @@ STORED = {"f64": 0, "f32": 0, "bf16": 2.0**-8, "f16": 2.0**-11}
 WIDEST = {"f64": 1e-10, "f32": 1e-3, "bf16": 0.25, "f16": 0.05}
 ACTIVATIONS = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "gelu": nn.GELU, "sigmoid": nn.Sigmoid,
                "tanh": nn.Tanh, "silu": nn.SiLU}
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm2d, nn.InstanceNorm2d)
 
 
 # Nets. A layer is a line of text: its name and numbers.
@@ -243,34 +245,44 @@ class Rounding:
         self.unit, self.stored = UNIT[precision], STORED[precision]
         self.generator = generator
 
-    def __call__(self, z, depth):
+    def __call__(self, z, depth, terms=0.0):
+        """Of z as a sum of `depth` terms; `terms` is their size where z is what they cancel to."""
         if self.generator is None:
             return z
         sign, size = 2 * torch.randint(2, z.shape, generator=self.generator) - 1, z.detach().abs()
-        return z + sign * (depth * self.unit * size.max() + self.stored * size)
+        return z + sign * (depth * self.unit * max(largest(z), terms) + self.stored * size)
+
+
+def runs_of(norm, x):
+    """What the norm normalises, a row each."""
+    if isinstance(norm, nn.BatchNorm2d):
+        x = x.transpose(0, 1)
+    rows = {nn.GroupNorm: lambda: len(x) * norm.num_groups, nn.BatchNorm2d: lambda: len(x),
+            nn.InstanceNorm2d: lambda: len(x) * x.shape[1], nn.LayerNorm: lambda: len(x)}
+    return x.detach().reshape(rows[type(norm)](), -1)
+
+
+def slope(layer, x):
+    """What a norm multiplies by: gamma over the standard deviation, at most. Its results, and its
+    gradient above all, may be much smaller than their terms times this. 0 for other layers."""
+    if not isinstance(layer, NORMS):
+        return 0.0
+    variance = runs_of(layer, x).var(1, unbiased=False).min().item()
+    gamma = 1.0 if getattr(layer, "weight", None) is None else largest(layer.weight)
+    return gamma / math.sqrt(variance + layer.eps)
 
 
 def depths(layer, x, y):
     """The longest sums that a layer makes for an element of y, of dx and of dw."""
-    def norm(run):
-        if run < 4:  # whose gradient is what its terms nearly cancel to
-            raise ValueError(f"a norm over {run} values")
-        return run + 6, 2 * run + 6, x.numel() // x.shape[1]
-
     if isinstance(layer, nn.Linear):
         return layer.in_features + 1, layer.out_features, len(x)
     if isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d)):
         taps = layer.kernel_size[0] * layer.kernel_size[1]
         return (layer.in_channels * taps + 1, layer.out_channels * taps,
                 max(x.numel() // x.shape[1], y.numel() // y.shape[1]))
-    if isinstance(layer, nn.LayerNorm):
-        return norm(x.shape[1])
-    if isinstance(layer, nn.GroupNorm):
-        return norm(x[0].numel() // layer.num_groups)
-    if isinstance(layer, nn.InstanceNorm2d):
-        return norm(x[0, 0].numel())
-    if isinstance(layer, nn.BatchNorm2d):
-        return norm(x.numel() // x.shape[1])
+    if isinstance(layer, NORMS):
+        run = runs_of(layer, x).shape[1]
+        return run + 6, 2 * run + 6, x.numel() // x.shape[1]
     pooled = max(1, x.numel() // y.numel())
     return pooled + 4, max(pooled, y.numel() // x.numel()) + 4, 1
 
@@ -278,10 +290,13 @@ def depths(layer, x, y):
 def watch(model, rounding):
     """Moves what every layer of the model computes."""
     def moved(layer, inputs, y):
-        forward, backward, layer.terms = depths(layer, inputs[0], y)
-        if inputs[0].requires_grad:
-            inputs[0].register_hook(lambda dx: rounding(dx, backward))
-        return rounding(y, forward)
+        x, terms = inputs[0], []
+        forward, backward, layer.terms = depths(layer, x, y)
+        factor = slope(layer, x)
+        if x.requires_grad:
+            y.register_hook(lambda dy: terms.append(largest(dy) * factor))
+            x.register_hook(lambda dx: rounding(dx, backward, terms[-1]))
+        return rounding(y, forward, largest(x) * factor)
 
     for layer in model.modules():
         if not list(layer.children()):
@@ -390,7 +405,7 @@ def draw_measured(number):
         configuration = draw_configuration(random.Random(f"{number} {attempt}"), number)
         try:
             measured = measure(configuration)
-        except ValueError:  # a norm over too few values
+        except ValueError:  # a norm over a single value
             continue
         if measured:
             return measured
