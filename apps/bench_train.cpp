@@ -91,7 +91,7 @@ void bench_train(const TrainOptions& asked, double seconds) {
     gemm_rates.push_back(probe.flops_per_s());
   }
   const double samples_per_s = double(batches.effective) / median(window_seconds);
-  const double flops = training_flops_per_sample(options.model);
+  const double flops = training_flops_per_sample(options.model, data.train.images.shape());
   const double gemm_rate = median(gemm_rates);
   const double share = samples_per_s * flops / gemm_rate;
   fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {} threads)\n",

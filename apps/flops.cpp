@@ -2,7 +2,7 @@
 
 namespace accrue::app {
 
-double training_flops_per_sample(const ModelOptions& options) {
+double training_flops_per_sample(const ModelOptions& options, const Shape& image) {
   const auto model = make_model(options);
   const Parameters parameters = place(*model, DType::f32, Device::meta, 0);
   const NoGrad no_grad;
@@ -11,7 +11,7 @@ double training_flops_per_sample(const ModelOptions& options) {
   pass.observe = [&](const Module& layer, const Shape& x, const Shape& y) {
     flops += (flops == 0 ? 4 : 6) * double(layer.products(x, y));
   };
-  (*model)(Tensor::empty({1, 1, 28, 28}, DType::f32, Device::meta), pass);
+  (*model)(Tensor::empty({1, 1, image[-2], image[-1]}, DType::f32, Device::meta), pass);
   return flops;
 }
 

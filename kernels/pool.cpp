@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/pool_kernels.h"
+#include "kernels/reduce.h"
 
 namespace accrue {
 namespace cpu {
@@ -131,6 +132,35 @@ void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   });
 }
 
+void global_avg_pool2d(View y, View x) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const int64_t P = x.shape.numel(2, 4);
+    parallel_for(y.numel(), P, [&](int64_t begin, int64_t end) {
+      for (int64_t plane = begin; plane < end; ++plane) {
+        const T* in = x.as<T>() + plane * P;
+        const double sum = sum_of<Wide<T>>(P, [=](int64_t i) { return widen(in[i]); });
+        y.as<T>()[plane] = T(static_cast<Wide<T>>(sum / static_cast<double>(P)));
+      }
+    });
+  });
+}
+
+void global_avg_pool2d_backward(GradTarget dx, View dy) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const int64_t P = dx.grad.shape.numel(2, 4);
+    const auto share = 1 / static_cast<Wide<T>>(P);
+    with_beta(dx.beta, [&](auto accumulate) {
+      parallel_for(dy.numel(), P, [&](int64_t begin, int64_t end) {
+        for (int64_t plane = begin; plane < end; ++plane) {
+          T* out = dx.grad.as<T>() + plane * P;
+          const Wide<T> value = share * dy.as<T>()[plane];
+          for (int64_t i = 0; i < P; ++i) store(out[i], value, accumulate);
+        }
+      });
+    });
+  });
+}
+
 }  // namespace cpu
 
 // In the .cu beside this file.
@@ -139,6 +169,8 @@ decltype(cpu::max_pool2d) max_pool2d;
 decltype(cpu::max_pool2d_backward) max_pool2d_backward;
 decltype(cpu::avg_pool2d) avg_pool2d;
 decltype(cpu::avg_pool2d_backward) avg_pool2d_backward;
+decltype(cpu::global_avg_pool2d) global_avg_pool2d;
+decltype(cpu::global_avg_pool2d_backward) global_avg_pool2d_backward;
 }  // namespace cuda
 
 namespace {
@@ -180,6 +212,21 @@ Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
     if (auto dx = claim_grad(edge))
       launch<cpu::avg_pool2d_backward, cuda::avg_pool2d_backward>(dy.device(), *dx, dy.view(),
                                                                   shape);
+  });
+  return y;
+}
+
+Tensor global_avg_pool2d(const Tensor& x) {
+  check_same("global_avg_pool2d", {&x});
+  check(x.shape().rank() == 4 && x.shape().numel(2, 4) > 0,
+        "[global_avg_pool2d] x {}: expected x [N, C, H, W], H and W above 0", x.shape());
+  Tensor y = Tensor::empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
+  launch<cpu::global_avg_pool2d, cuda::global_avg_pool2d>(y.device(), y.view(), x.view());
+  const Edge edge = x;
+  record("global_avg_pool2d", y, {edge}, [=](Tensor& dy) {
+    if (auto dx = claim_grad(edge))
+      launch<cpu::global_avg_pool2d_backward, cuda::global_avg_pool2d_backward>(dy.device(), *dx,
+                                                                                dy.view());
   });
   return y;
 }

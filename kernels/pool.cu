@@ -1,5 +1,5 @@
-#include "core/launch.cuh"
 #include "kernels/pool_kernels.h"
+#include "kernels/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {
@@ -86,6 +86,28 @@ __global__ void __launch_bounds__(block_threads)
     }
     y[window.item] = T(share * sum);
   }
+}
+
+// A warp shares a plane of P pixels, so that its reads are contiguous.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    global_avg_pool2d_kernel(T* y, const T* x, int64_t planes, int64_t P) {
+  const int lane = threadIdx.x % warp_threads;
+  for (int64_t plane = first_item() / warp_threads; plane < planes;
+       plane += item_stride() / warp_threads) {
+    RunningSum<Wide<T>> sum;
+    for (int64_t i = lane; i < P; i += warp_threads) sum.add(x[plane * P + i]);
+    const Wide<T> total = warp_sum(sum.total());
+    if (lane == 0) y[plane] = T(total / static_cast<Wide<T>>(P));
+  }
+}
+
+// Pixels a grid apart, in planes of P.
+template <bool accumulate, class T>
+__global__ void __launch_bounds__(block_threads)
+    global_avg_pool2d_backward_kernel(T* dx, const T* dy, int64_t n, int64_t P, Wide<T> share) {
+  for (Place pixel(1, P); pixel.item < n; pixel.advance())
+    store(dx[pixel.item], share * dy[pixel.plane], std::bool_constant<accumulate>{});
 }
 
 // What a window gives to its pixel number `at`.
@@ -202,6 +224,23 @@ void avg_pool2d(View y, View x, Pool2dShape s) {
 void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     pool2d_backward<T>(dx, dy.shape, s, ToAll<T>{dy.as<const T>(), share_of<T>(s)});
+  });
+}
+
+void global_avg_pool2d(View y, View x) {
+  dispatch_floating(x.dtype, [&]<class T>() {
+    enqueue(grid_over(y.numel() * warp_threads), global_avg_pool2d_kernel<T>, y.as<T>(),
+            x.as<const T>(), y.numel(), x.shape.numel(2, 4));
+  });
+}
+
+void global_avg_pool2d_backward(GradTarget dx, View dy) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const int64_t P = dx.grad.shape.numel(2, 4);
+    with_beta(dx.beta, [&](auto accumulate) {
+      enqueue(grid_over(dx.grad.numel()), global_avg_pool2d_backward_kernel<accumulate.value, T>,
+              dx.grad.as<T>(), dy.as<const T>(), dx.grad.numel(), P, 1 / static_cast<Wide<T>>(P));
+    });
   });
 }
 

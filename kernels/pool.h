@@ -20,4 +20,9 @@ struct Pool2dShape {
 Tensor max_pool2d(const Tensor& x, Pool2dShape shape);
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
 
+// y[n, c, 0, 0] = mean over h, w of x[n, c, h, w], x [N, C, H, W], y [N, C, 1, 1].
+// Backward: dx[n, c, h, w] = dy[n, c, 0, 0] / (H W). Keeps nothing.
+// Throws Error unless x has four dimensions, H and W above 0.
+Tensor global_avg_pool2d(const Tensor& x);
+
 }  // namespace accrue

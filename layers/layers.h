@@ -148,10 +148,10 @@ class AvgPool2d : public Module {
   Pool2dShape shape_;
 };
 
-// The mean of each channel: square images [N, C, H, H] to [N, C, 1, 1].
+// The mean of each channel, [N, C, H, W] to [N, C, 1, 1].
 class GlobalAvgPool2d : public Module {
  public:
-  Tensor forward(Tensor x, const Pass&) const override { return avg_pool2d(x, {x.size(2)}); }
+  Tensor forward(Tensor x, const Pass&) const override { return global_avg_pool2d(x); }
   std::string describe() const override { return "global average-pool"; }
 };
 

@@ -46,7 +46,7 @@ std::unique_ptr<Module> make_model(const ModelOptions& options);
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout = 0,
                                      InitScheme init = InitScheme::kaiming);
 
-// A residual network for square images of one channel and ten classes: 3x3 convolution to
+// A residual network for images of one channel and ten classes: 3x3 convolution to
 // channels[0], norm and relu; for each entry of `channels` a stage of BasicBlocks, the first of
 // which halves the image (but in the first stage); global average pool; linear.
 // Throws Error unless there are a stage and a block.

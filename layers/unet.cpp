@@ -33,6 +33,10 @@ UNet::UNet(std::span<const int64_t> channels, double dropout, InitScheme init)
 }
 
 Tensor UNet::forward(Tensor x, const Pass& pass) const {
+  const int64_t coarsest = int64_t{1} << up_.size();
+  check(x.shape().rank() == 4 && x.size(2) % coarsest == 0 && x.size(3) % coarsest == 0,
+        "a U-Net of {} levels and images {}: expected H and W that are divisible by {}",
+        encoder_.size(), x.shape(), coarsest);
   x = level(0, std::move(x), pass);
   if (dropout_) x = (*dropout_)(std::move(x), pass);
   return head_(std::move(x), pass);

@@ -16,7 +16,7 @@ namespace accrue {
 // encoder_i and decoder_i are DoubleConvs to channels[i], pool is 2x2 max-pooling, up_i a
 // transposed 2x2 convolution of stride 2, [a, b] the concatenation of channels, head a 1x1
 // convolution. x [N, 1, H, W], y [N, 1, H, W]; H and W must be divisible by 2 to the number of
-// levels less 1, or concat() throws Error. Parameters are named as in a PyTorch module with the
+// levels less 1, or forward() throws Error. Parameters are named as in a PyTorch module with the
 // nn.ModuleLists encoder, up and decoder, and head: encoder.0.0.weight, up.0.weight,
 // decoder.0.0.weight, head.weight, ...
 // Recompute::all drops what happens inside each encoder and decoder, sqrt also everything between

@@ -147,15 +147,21 @@ TEST_CASE("parameters of blocks are named as in PyTorch", "[models]") {
 
 TEST_CASE("models of blocks answer in the shapes of their tasks", "[models]") {
   const NoGrad no_grad;
-  const Tensor x = Tensor::empty({3, 1, 28, 28}, DType::f32, Device::meta);
-  for (const auto& [kind, shape] : std::map<ModelKind, Shape>{{ModelKind::resnet, {3, 10}},
-                                                              {ModelKind::resnet_bn, {3, 10}},
-                                                              {ModelKind::unet, {3, 1, 28, 28}}}) {
-    const auto model = make_model({.kind = kind, .dropout = 0.5});
-    const Parameters parameters = place(*model, DType::f32, Device::meta, 1);
-    INFO(name(kind) << ", " << parameters.count() << " parameters");
-    REQUIRE((*model)(x, Pass::eval()).shape() == shape);
-  }
+  const auto images = [](int64_t H, int64_t W) {
+    return Tensor::empty({3, 1, H, W}, DType::f32, Device::meta);
+  };
+  for (const Tensor& x : {images(28, 28), images(24, 32), images(36, 20)})
+    for (const auto& [kind, shape] : std::map<ModelKind, Shape>{{ModelKind::resnet, {3, 10}},
+                                                                {ModelKind::resnet_bn, {3, 10}},
+                                                                {ModelKind::unet, x.shape()}}) {
+      const auto model = make_model({.kind = kind, .dropout = 0.5});
+      const Parameters parameters = place(*model, DType::f32, Device::meta, 1);
+      INFO(name(kind) << ", " << parameters.count() << " parameters, " << to_string(x.shape()));
+      REQUIRE((*model)(x, Pass::eval()).shape() == shape);
+      if (kind == ModelKind::unet)
+        REQUIRE_ERROR((*model)(images(28, 30), Pass::eval()),
+                      "[3, 1, 28, 30]: expected H and W that are divisible by 4");
+    }
   REQUIRE_ERROR(make_resnet({}, 3, NormKind::group), "a ResNet needs stages and blocks");
   REQUIRE_ERROR(UNet({}), "a U-Net needs the channels of at least one level");
   REQUIRE_ERROR(make_norm(NormKind::none, 8), "got none");

@@ -13,6 +13,7 @@
 #include "kernels/linear.h"
 #include "kernels/pool.h"
 #include "kernels/upsample.h"
+#include "layers/layers.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/op_table.h"
@@ -226,6 +227,21 @@ TEST_CASE("large convolutions", "[ops]") {
   }
 }
 
+Op global_avg_pool2d_op(std::string name, const Shape& x) {
+  return {.name = std::move(name),
+          .inputs = {x},
+          .run = [](const auto& in) { return GlobalAvgPool2d{}(in[0]); },
+          .reference =
+              [=](const auto& in) {
+                Values y;
+                const int64_t P = x.numel(2, 4);
+                for (auto plane = in[0].begin(); plane != in[0].end(); plane += P)
+                  y.push_back(mean(Values(plane, plane + P)));
+                return y;
+              },
+          .depth = double(x.numel(2, 4)) + 2};
+}
+
 TEST_CASE("pools", "[ops]") {
   check_op(max_pool2d_op("max 2x2", {2, 3, 6, 8}, {2}));
   check_op(max_pool2d_op("max 2x2, last row and column left out", {2, 2, 5, 7}, {2}));
@@ -233,6 +249,9 @@ TEST_CASE("pools", "[ops]") {
   check_op(max_pool2d_op("max 2x2 stride 3, pixels left out", {1, 2, 8, 8}, {2, 3}));
   check_op(avg_pool2d_op("avg 2x2", {2, 3, 4, 6}, {2}));
   check_op(avg_pool2d_op("avg 3x3 stride 2, overlapping", {2, 2, 8, 7}, {3, 2}));
+  check_op(global_avg_pool2d_op("global average, square", {2, 3, 4, 4}));
+  check_op(global_avg_pool2d_op("global average, wide", {2, 3, 4, 7}));
+  check_op(global_avg_pool2d_op("global average, tall", {2, 3, 7, 5}));
 }
 
 TEST_CASE("max_pool2d sends the gradient to the first of equal values, and lets a NaN win",
