@@ -116,12 +116,13 @@ class BatchNorm : public Norm {
 };
 
 // kernels/dropout.h, keyed by the pass; the identity in evaluation. `layer` tells the dropouts of
-// one model apart.
+// one model apart. Takes no place in the numbering: the same weights load with and without it.
 class Dropout : public Module {
  public:
   explicit Dropout(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
+  int places() const override { return 0; }
 
  private:
   double p_;

@@ -104,7 +104,8 @@ Tensor Sequential::forward(Tensor x, const Pass& pass, size_t begin, size_t end)
 std::string Sequential::describe() const {
   std::string text;
   for (const auto& [number, layer] : layers_)
-    text += fmt::format("{:>3}  {}\n", number, layer->describe());
+    text += fmt::format("{:>3}  {}\n", layer->places() > 0 ? std::to_string(number) : "",
+                        layer->describe());
   return text;
 }
 

@@ -67,7 +67,7 @@ class Module {
   // One line for people: "linear 784 -> 512 + relu".
   virtual std::string describe() const = 0;
   // The places this layer takes in PyTorch's nn.Sequential numbering: 2 when an activation is
-  // fused, so that the names of the parameters agree.
+  // fused, so that the names of the parameters agree; 0 for dropout.
   virtual int places() const { return 1; }
   // Multiplications of the layer's own matrix product or convolution from x to y; 0 for what is
   // none, or is made of parts.

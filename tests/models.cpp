@@ -145,6 +145,14 @@ TEST_CASE("parameters of blocks are named as in PyTorch", "[models]") {
   REQUIRE(names_of(*small(ModelKind::unet)) == unet);
 }
 
+TEST_CASE("dropout takes no place in the names of parameters", "[models]") {
+  for (const auto& [text, kind] : model_names()) {
+    INFO(text);
+    REQUIRE(names_of(*make_model({.kind = kind, .dropout = 0.5})) ==
+            names_of(*make_model({.kind = kind})));
+  }
+}
+
 TEST_CASE("models of blocks answer in the shapes of their tasks", "[models]") {
   const NoGrad no_grad;
   const auto images = [](int64_t H, int64_t W) {
