@@ -35,6 +35,12 @@ CLI::Validator number_that(Accepts&& accepts, std::string expected, std::string 
   return CLI::Validator(error, std::move(type));
 }
 
+// Unlike CLI::Range it refuses NaN.
+CLI::Validator within(double low, double high) {
+  const std::string range = fmt::format("{} to {}", low, high);
+  return number_that([=](double x) { return low <= x && x <= high; }, range, range);
+}
+
 }  // namespace
 
 CLI::Validator positive() {
@@ -133,6 +139,10 @@ Batches TrainOptions::batches(int64_t samples) const {
         "--effective-batch is {}: expected 1 or more samples", effective_batch.value_or(0));
   check(micro_batch <= samples, "--micro-batch {} is larger than the data: {} has {} samples",
         micro_batch, data_name(), samples);
+  // Before it is multiplied.
+  check(!accum || *accum <= samples / micro_batch,
+        "--micro-batch {} x --accum {} is larger than the data: {} has {} samples", micro_batch,
+        accum.value_or(0), data_name(), samples);
   if (accum && effective_batch)
     check(*accum * micro_batch == *effective_batch,
           "--micro-batch {} x --accum {} is {}, but --effective-batch is {}; leave out --accum and "
@@ -173,7 +183,7 @@ void add_model_options(CLI::App& command, TrainOptions& o) {
       ->type_name("DIR")
       ->group("Model and data");
   command.add_option("--dropout", o.model.dropout, "Dropout before the last layer")
-      ->check(CLI::Range(0.0, 0.999))
+      ->check(within(0, 0.999))
       ->capture_default_str()
       ->group("Model and data");
   add_choice(command, "--init-scheme", o.model.init, init_scheme_names(),
@@ -200,7 +210,7 @@ void add_device_options(CLI::App& command, TrainOptions& o) {
              "Where to compute; auto: cuda where it can be used, else cpu")
       ->group("Machine");
   command.add_option("--threads", o.threads, "Threads; 0 takes all of the machine's")
-      ->check(CLI::Range(0, 1024))
+      ->check(within(0, 1024))
       ->capture_default_str()
       ->group("Machine");
 }
@@ -227,8 +237,9 @@ void add_batch_options(CLI::App& command, TrainOptions& o) {
       ->group(group);
   add_strategy_option(command, o);
   add_recompute_option(command, o);
-  command.add_option("--epochs", o.epochs, "Passes over the training data")
-      ->check(not_negative())
+  command
+      .add_option("--epochs", o.epochs, "Passes over the training data, skipped windows included")
+      ->check(within(0, 1e9))
       ->capture_default_str()
       ->group(group);
   command.add_option("--steps", o.steps, "Stop after this many optimizer steps")
@@ -268,7 +279,10 @@ void add_optimizer_options(CLI::App& command, TrainOptions& o) {
   const std::string group = "Optimizer";
   add_optimizer_kind_option(command, o);
   const auto number = [&](const std::string& name, double& value, const std::string& help) {
-    command.add_option(name, value, help)->capture_default_str()->group(group);
+    command.add_option(name, value, help)
+        ->check(number_that([](double x) { return x == x; }, "a number", ""))
+        ->capture_default_str()
+        ->group(group);
   };
   const auto count = [&](const std::string& name, int64_t& value, const std::string& help) {
     command.add_option(name, value, help)->capture_default_str()->group(group);

@@ -97,6 +97,8 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
 }
 
 std::unique_ptr<Module> make_model(const ModelOptions& options) {
+  check(options.dropout >= 0 && options.dropout < 1, "dropout {}: expected in [0, 1)",
+        options.dropout);
   const auto wide = [&](int64_t size) { return scaled(size, options.width); };
   const std::array<int64_t, 5> mlp{784, wide(512), wide(256), wide(128), 10};
   const std::array<int64_t, 3> mlp_small{784, wide(256), 10};

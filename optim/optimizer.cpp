@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/window_state.h"
 
@@ -31,7 +32,10 @@ class Adam : public Optimizer {
         v_(new_state("adam v")) {
     check_in("beta1", options.beta1, 0, 1);
     check_in("beta2", options.beta2, 0, 1);
-    check(options.eps > 0 && options.eps < 1, "eps is {}, expected in (0, 1)", options.eps);
+    const double least = dispatch_wide(parameters.values().dtype(), []<class T>() {
+      return double(std::numeric_limits<T>::min());  // what is less may be 0 in the step
+    });
+    check_in("eps", options.eps, least, 1);
     check_in("weight decay", options.weight_decay, 0, 1e9);
   }
   std::vector<std::pair<std::string, Tensor>> state() const override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "core/error.h"
@@ -28,7 +29,10 @@ double one_cycle(const ScheduleOptions& o, double step) {
 
 Schedule::Schedule(ScheduleOptions options) : options_(options) {
   const auto& o = options_;
-  check(o.base >= 0 && std::isfinite(o.base), "learning rate {}: expected 0 or more", o.base);
+  // Steps are made in float32.
+  using Float = std::numeric_limits<float>;
+  check(o.base == 0 || (o.base >= Float::min() && o.base <= Float::max()),
+        "learning rate {}: expected 0, or {:.2g} to {:.2g}", o.base, Float::min(), Float::max());
   check(o.floor >= 0 && o.floor <= o.base, "lowest learning rate {}: expected between 0 and {}",
         o.floor, o.base);
   check(o.gamma > 0 && o.gamma <= 1, "schedule gamma {}: expected in (0, 1]", o.gamma);

@@ -175,6 +175,9 @@ TEST_CASE("batches that contradict each other or the data are refused", "[cli]")
          "is 24, but --effective-batch is 32");
   refuse("train --micro-batch 1000000", "larger than the data");
   refuse("train --effective-batch 1000000", "larger than the data");
+  // 16 times these is 4 more than 2^64, and less than 0.
+  for (const std::string accum : {"1152921504606846980", "9223372036854775807"})
+    refuse("train --accum " + accum, "--accum " + accum + " is larger than the data");
   refuse("train --micro-batch four", "four");
   refuse("bench memory --effective-batch 32 --ways fused,fast", "--ways has 'fast': expected some");
   refuse("bench memory --effective-batch 32 --ways pytorch --python false", "name an interpreter");
@@ -191,8 +194,17 @@ TEST_CASE("other settings out of range are refused", "[cli]") {
   refuse("train --eps 0", "eps is 0");
   refuse("train --clip-norm 0", "clip norm 0");
   refuse("train --loss-scale 0", "loss scale 0");
+  // In the type of the step, float32.
+  refuse("train --loss-scale 1e-39", "loss scale 1e-39: expected from 2^-126");
+  refuse("train --eps 1e-60", "eps is 1e-60");
+  refuse("train --lr 1e39", "learning rate 1e+39");
+  refuse("train --lr 1e-60", "learning rate 1e-60");
+  refuse("train --clip-norm 1e-60", "clip norm 1e-60");
+  refuse("train --dropout nan", "--dropout: found nan, expected 0 to 0.999");
+  refuse("train --precision fp16 --loss-scale-backoff 1", "backs off by 1:");
   refuse("train --checkpoint-dir none --keep 0", "--keep: found 0, expected a number above 0");
-  refuse("train --epochs -1", "--epochs: found -1, expected 0 or more");
+  refuse("train --epochs -1", "--epochs: found -1, expected 0 to 1000000000");
+  refuse("train --epochs 9223372036854775807", "--epochs");
   refuse("train --loss-scale often", "--loss-scale");
   refuse("train --precision fp8", "--precision");
   refuse("train --precision fp16 --strategy moments", "expected a constant loss scale");
