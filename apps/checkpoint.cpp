@@ -84,9 +84,18 @@ void Checkpoints::save() {
   const int64_t steps = training_.window().steps();
   if (!directory_ || steps == saved_) return;
   const StateDict all = state();
+  const NamedTensors weights = on_cpu(named_tensors(training_.parameters()));
+  const NamedTensors tensors = on_cpu(all.tensors);
+  for (const NamedTensors* part : {&weights, &tensors}) {
+    const std::string bad = first_not_finite(*part);
+    check(bad.empty(),
+          "no checkpoint of step {} was written, because {}; those before it remain: lower --lr, "
+          "or set --clip-norm",
+          steps, bad);
+  }
   directory_->add(steps, keep_, [&](const std::filesystem::path& directory) {
-    write_checkpoint(directory, record(all), on_cpu(named_tensors(training_.parameters())),
-                     on_cpu(all.tensors), {{"arena", arena_map(training_.parameters())}});
+    write_checkpoint(directory, record(all), weights, tensors,
+                     {{"arena", arena_map(training_.parameters())}});
   });
   saved_ = steps;
 }
@@ -121,7 +130,7 @@ void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) c
   if (!rounded.empty())
     fmt::print(
         "the result will equal that of a run that never stopped within rounding, not bit "
-        "for bit (BatchNorm, which depends on the micro-batch, aside):{}\n",
+        "for bit (BatchNorm and drop-micro-batch, which depend on the micro-batch, aside):{}\n",
         rounded);
 }
 

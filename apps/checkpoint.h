@@ -29,7 +29,7 @@ class Checkpoints {
   bool due() const;
   // Writes a checkpoint, unless one of this step has been written or resumed from (windows skipped
   // since are skipped again after it). Between two windows, all steps reported. Throws Error if it
-  // cannot be written, with the earlier ones as they were.
+  // cannot be written, or holds a value that is not finite, with the earlier ones as they were.
   void save();
 
  private:

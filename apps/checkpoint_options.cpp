@@ -21,6 +21,14 @@ std::string text(const std::optional<T>& value) {
 }
 std::string text(bool value) { return value ? "yes" : "no"; }
 
+// With the split where that decides the result: AdamA's v is a sum over the micro-batches.
+std::string strategy_text(const TrainOptions& o, Batches batches) {
+  const std::string name = name_in(strategy_names(), o.strategy);
+  return o.strategy == Strategy::moments
+             ? fmt::format("{} of --micro-batch {}", name, batches.micro)
+             : name;
+}
+
 // "digits: 10000 samples [1, 28, 28], CRC-32 89abcdef"
 std::string fingerprint(const Dataset& data) {
   uLong crc = crc32_z(0, nullptr, 0);
@@ -71,7 +79,7 @@ Metadata decisive_options(const TrainOptions& o, Batches batches, const Dataset&
           {"--seed", text(o.seed)},
           {"--no-shuffle", text(!o.shuffle)},
           {"--effective-batch", text(batches.effective)},
-          {"--strategy", name_in(strategy_names(), o.strategy)},
+          {"--strategy", strategy_text(o, batches)},
           {"--optimizer", name_in(optimizer_names(), o.optimizer)},
           {"--lr", text(o.schedule.base)},
           {"--beta1", text(o.adam.beta1)},

@@ -39,21 +39,25 @@ double largest_difference(const NamedTensors& a, const NamedTensors& b) {
   return largest;
 }
 
-namespace {
-
-void check_finite(const std::string& path, const std::string& tensor_name, const Tensor& tensor) {
-  dispatch_wide(tensor.dtype(), [&]<class T>() {
-    const auto values = tensor.span<T>();
-    const auto bad = std::ranges::find_if(values, [](T v) { return !std::isfinite(v); });
-    check(bad == values.end(), "{}: {} holds {} at element {}: training cannot start from it", path,
-          tensor_name, *bad, bad - values.begin());
-  });
+std::string first_not_finite(const NamedTensors& tensors) {
+  std::string found;
+  for (const auto& [name, tensor] : tensors) {
+    if (!found.empty() || tensor.dtype() == DType::u8 || tensor.dtype() == DType::i32) continue;
+    dispatch_wide(tensor.dtype(), [&, &name = name, &tensor = tensor]<class T>() {
+      const auto values = tensor.span<T>();
+      const auto bad = std::ranges::find_if(values, [](T v) { return !std::isfinite(v); });
+      if (bad != values.end())
+        found = fmt::format("{} holds {} at element {}", name, *bad, bad - values.begin());
+    });
+  }
+  return found;
 }
 
-}  // namespace
-
 void save_weights(const std::string& path, const Parameters& parameters) {
-  write_safetensors(path, on_cpu(named_tensors(parameters)), {{"format", "pt"}});
+  const NamedTensors tensors = on_cpu(named_tensors(parameters));
+  const std::string bad = first_not_finite(tensors);
+  check(bad.empty(), "{} is not written, because {}: lower --lr, or set --clip-norm", path, bad);
+  write_safetensors(path, tensors, {{"format", "pt"}});
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {
@@ -77,13 +81,14 @@ void load_weights(const std::string& path, Parameters& parameters) {
       problems +=
           fmt::format("\n  {} is {} {}, expected {} {}", name, accrue::name(it->second.dtype()),
                       it->second.shape(), accrue::name(tensor.dtype()), tensor.shape());
-    else check_finite(path, name, it->second);
   }
   for (const auto& [name, tensor] : found)
     if (std::ranges::none_of(wanted, [&](const auto& k) { return k.first == name; }))
       problems += fmt::format("\n  {} {} is not in the model", name, tensor.shape());
   check(problems.empty(), "{} does not fit the model (is --model the one it was saved from?):{}",
         path, problems);
+  const std::string bad = first_not_finite({found.begin(), found.end()});
+  check(bad.empty(), "{}: {}: training cannot start from it", path, bad);
   for (const auto& [name, tensor] : wanted) tensor.copy_from(found.at(name));
   round_copies(parameters);
 }

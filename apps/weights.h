@@ -16,8 +16,12 @@ NamedTensors on_cpu(NamedTensors tensors);
 // in names, order and shapes.
 double largest_difference(const NamedTensors& a, const NamedTensors& b);
 
-// Writes parameters and module buffers as safetensors, by their PyTorch names. Nothing half-written
-// remains after an error.
+// "0.weight holds nan at element 3", of the first floating tensor with such a value; else empty.
+// On the cpu.
+std::string first_not_finite(const NamedTensors& tensors);
+
+// Writes parameters and module buffers as safetensors, by their PyTorch names. Throws Error, with
+// nothing written, if one is not finite. Nothing half-written remains after an error.
 void save_weights(const std::string& path, const Parameters& parameters);
 
 // Reads them back. Throws Error, with every difference named, unless the file holds exactly the

@@ -1,10 +1,14 @@
 // A run that stops and goes on ends like one that never stopped.
 
+#include "apps/checkpoint.h"
+
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <thread>
 
 #include "apps/checkpoint_options.h"
 #include "data/checkpoint_directory.h"
+#include "data/digits.h"
 #include "tests/child.h"
 
 namespace accrue::test {
@@ -108,6 +112,12 @@ TEST_CASE("another micro-batch goes on within rounding, and says so", "[checkpoi
   REQUIRE_THAT(said, ContainsSubstring("within rounding, not bit for bit"));
   REQUIRE_THAT(said, ContainsSubstring("--micro-batch: 4 in the checkpoint, 2 here"));
   REQUIRE(largest_difference(runs / "whole", runs / "parts") < 1e-6);
+
+  // AdamA depends on the split.
+  runs.forget();
+  succeed(runs.with_checkpoints(options + "5 --strategy moments"));
+  refuse(runs.resume(options + "8 --strategy moments --micro-batch 2"),
+         "--strategy: moments of --micro-batch 4 in the checkpoint, moments of --micro-batch 2");
 }
 
 TEST_CASE("another run's checkpoints are refused with every difference", "[checkpoint]") {
@@ -176,6 +186,37 @@ TEST_CASE("a disk that fills up ends the run, and it can go on", "[checkpoint]")
   REQUIRE(output.status == 1);
   REQUIRE_THAT(output.text, ContainsSubstring("no checkpoint of step 3 was written"));
   REQUIRE(runs.end_of(runs.resume(options + "--steps 6")) == whole);
+}
+
+TEST_CASE("weights that are not finite are not saved", "[checkpoint]") {
+  const Runs runs;
+  // So large a step that the first one ends in infinities.
+  const std::string options = "--model mlp-small --lr 1e38 --steps 1 ";
+  refuse(runs.plain(options) + " --save " + (runs / "saved"),
+         "not written, because 0.weight holds");
+  REQUIRE_FALSE(fs::exists(runs / "saved"));
+  refuse(runs.with_checkpoints(options), "no checkpoint of step 1 was written, because 0.weight");
+
+  const Dataset digits =
+      make_digits(Split::train, {.train_size = 40, .test_size = 1}).to(test_device());
+  app::TrainOptions once;
+  once.model.kind = ModelKind::mlp_small;
+  once.checkpoint_dir = runs / "once";
+  {
+    app::Training training(once, {4, 4}, digits, test_device());
+    app::Checkpoints checkpoints(once, digits, training, {});
+    training.loader().start_epoch(0);
+    const auto step = [&] {
+      training.accumulate(*training.loader().next(), 0);
+      REQUIRE_FALSE(training.window().step().skipped);
+    };
+    step();
+    checkpoints.save();
+    step();
+    training.parameters().entries()[2].tensor.detach().fill(std::nan(""));
+    REQUIRE_ERROR(checkpoints.save(), "because 2.weight holds nan at element 0; those before it");
+  }
+  REQUIRE(CheckpointDirectory(runs / "once").steps() == std::vector<int64_t>{1});
 }
 
 TEST_CASE("one signal ends the run at a whole window, two roll it back", "[checkpoint]") {
