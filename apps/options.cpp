@@ -242,7 +242,7 @@ void add_batch_options(CLI::App& command, TrainOptions& o) {
       ->check(within(0, 1e9))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--steps", o.steps, "Stop after this many optimizer steps")
+  command.add_option("--steps", o.steps, "Stop before that, after this many optimizer steps taken")
       ->check(not_negative())
       ->group(group);
   command.add_flag("!--no-shuffle", o.shuffle, "Take the samples in the order of the file")
@@ -358,7 +358,8 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& o) {
       ->group(group);
   command
       .add_option("--max-skipped", o.max_skipped,
-                  "Stop after so many windows in a row that no smaller loss scale would save")
+                  "Stop after so many windows in a row that no smaller loss scale would save, or "
+                  "in which it does not halve")
       ->check(positive())
       ->capture_default_str()
       ->group(group);

@@ -73,7 +73,8 @@ class TrainingLoop {
       memory.reset_peak();
     });
     memory.reset_peak();
-    while (window.steps() < steps && !interrupted()) {
+    // A window that is skipped is no step, but its samples have had their turn in the epoch.
+    while (window.steps() < steps && epoch_ < options_.epochs && !interrupted()) {
       windows.accumulate(epoch_, window_in_epoch_);
       window.enqueue_step();
       log.gradients(window);

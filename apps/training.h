@@ -64,7 +64,7 @@ auto with_fewer_samples(int64_t samples, Work&& work) {
     }
 }
 
-// Optimizer steps that the options ask for.
+// Optimizer steps that the options ask for, if no window is skipped; never more are taken.
 int64_t total_steps(const TrainOptions& options, Batches batches, int64_t samples);
 
 // The data set of --data, on the cpu, checked to be one that the model can learn. Throws Error as

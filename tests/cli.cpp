@@ -269,6 +269,26 @@ TEST_CASE("a failed save leaves nothing half-written", "[cli]") {
   refuse("train --steps 1 --json /nowhere/log", "/nowhere/log");
 }
 
+TEST_CASE("an epoch is a pass over the data, whatever is skipped in it", "[cli]") {
+  const Folder folder;
+  write_idx_data(folder);
+  // Five windows of 8 images to an epoch, of which the large loss scale costs the first.
+  const std::string options =
+      "train --model mlp-small --precision fp16 --loss-scale-init 1e6 "
+      "--micro-batch 4 --effective-batch 8 --data " +
+      folder.path().string() + " --json " + (folder / "log");
+  succeed(options + " --epochs 1");
+  const auto lines = json_steps(folder / "log");
+  REQUIRE(lines.size() == 5);
+  REQUIRE(lines[0]["skipped"] == true);
+  REQUIRE(lines[4]["skipped"] == false);
+  REQUIRE(lines[4]["epoch"] == 1);
+  // A step, on the other hand, is one that was taken.
+  succeed(options + " --epochs 3 --steps 6");
+  REQUIRE(json_steps(folder / "log").back()["step"] == 6);
+  REQUIRE(json_steps(folder / "log").back()["epoch"] == 2);
+}
+
 TEST_CASE("BatchNorm with accumulation warns with both numbers", "[cli]") {
   const std::string warned = succeed("train --model cnn-bn --steps 1 --micro-batch 8 --accum 4");
   REQUIRE_THAT(warned,
