@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "core/memory.h"
 #include "kernels/descriptor.h"
 #include "kernels/windows_cuda.h"
 

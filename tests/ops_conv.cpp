@@ -396,6 +396,13 @@ TEST_CASE("a convolution of large operands that start between 16 bytes", "[ops]"
   REQUIRE(y == expected);
 }
 
+TEST_CASE("a convolution that cuDNN cannot compute at all is refused", "[ops]") {
+  if (!on_runner()) return;
+  const TensorLimit limit(74);
+  const auto convolve = [] { conv2d(ones({2, 3, 5, 5}), ones({4, 3, 3, 3}), Tensor(), {}); };
+  REQUIRE_ERROR(convolve(), "no deterministic algorithm for an image [3, 5, 5] and weights [4, 3");
+}
+
 TEST_CASE("image ops refuse what does not fit", "[ops]") {
   const Tensor x = ones({2, 3, 5, 5});
   REQUIRE_ERROR(conv2d(x, ones({4, 2, 3, 3}), Tensor(), {}), "x [2, 3, 5, 5] and w [4, 2, 3, 3]");
