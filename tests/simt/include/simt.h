@@ -16,6 +16,10 @@ void set_device_memory(size_t bytes);
 
 // Elements of the largest tensor that cuDNN takes, 2^31 - 1 at first.
 void set_largest_tensor(size_t elements);
+// Whether cudaMemcpyAsync to or from pageable host memory returns at once or waits for the stream:
+// CUDA promises neither. By the seed, each copy does one or the other.
+enum class PageableCopies { either, deferred, waiting };
+void set_pageable_copies(PageableCopies copies);
 
 // Bytes (and blocks) that cudaMalloc has handed out and cudaFree has not taken back.
 size_t live_device_bytes();
@@ -25,7 +29,8 @@ size_t live_device_blocks();
 std::string last_report();
 
 // Drops all work that has not run, captures under way, the sticky error and the report, and
-// restores the default seed and memory. Device memory, streams, events and graphs stay as they are.
+// restores the defaults of what is set here. Device memory, streams, events and graphs stay as they
+// are.
 void reset();
 
 }  // namespace simt

@@ -85,6 +85,11 @@ void set_device_memory(size_t bytes) {
   device().memory_total = bytes;
 }
 
+void set_pageable_copies(PageableCopies copies) {
+  const std::scoped_lock lock(device().mutex);
+  device().pageable_copies = copies;
+}
+
 size_t live_device_bytes() {
   const std::scoped_lock lock(device().mutex);
   return device().memory_live;
@@ -107,8 +112,8 @@ void reset() {
   for_each_stream([](CUstream_st& stream) { stream.capture.reset(); });
   d.random = Random(Device::default_seed);
   d.memory_total = Device::default_memory;
-  d.sticky = last_error = cudaSuccess;
-  d.report.clear();
+  d.pageable_copies = PageableCopies::either;
+  d.sticky = last_error = report(cudaSuccess, {});
 }
 
 }  // namespace simt

@@ -81,6 +81,7 @@ struct Device {
 
   std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
   size_t memory_total = default_memory, memory_live = 0;
+  PageableCopies pageable_copies = PageableCopies::either;
 
   uint64_t submitted = 0;
   CUstream_st legacy;
@@ -98,10 +99,10 @@ void for_each_stream(Visit visit) {
 // Remembers an error for cudaGetLastError and returns it.
 cudaError_t remember(cudaError_t error);
 
-// The answer of an API call: that of `body`, run under the lock, unless an earlier failure of the
 // Sets what last_report() says of the error, which it returns.
 cudaError_t report(cudaError_t error, const std::string& what);
 
+// The answer of an API call: that of `body`, run under the lock, unless an earlier failure of the
 // device has ended everything.
 template <class Body>
 cudaError_t call(Body body) {
@@ -135,7 +136,13 @@ void drop_everything();
 // Runs queued work, the streams in random turns, until the stream (or every stream) has none left.
 cudaError_t finish_stream(CUstream_st& stream);
 cudaError_t finish_all();
-// Refuses a call that CUDA does not allow while streams capture, and invalidates what they capture.
+// CUDA: "When an invalid operation is attempted during stream capture, any associated capture
+// graphs are invalidated." Each of these does that to the captures that stand against a call, and
+// returns cudaErrorStreamCaptureUnsupported if there is one: calls on a stream that captures; calls
+// that wait for the whole device, whoever captures in whatever mode; calls that may be unsafe,
+// which the relaxed mode allows.
+cudaError_t refuse_in_capture(CUstream_st& stream);
+cudaError_t refuse_while_any_captures();
 cudaError_t refuse_unsafe_in_capture();
 
 }  // namespace simt

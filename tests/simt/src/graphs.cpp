@@ -15,12 +15,25 @@ bool forbids_unsafe_calls(const Capture& capture) {
 
 }  // namespace
 
+cudaError_t refuse_in_capture(CUstream_st& stream) {
+  if (!stream.capture) return cudaSuccess;
+  stream.capture->invalidated = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t refuse_while_any_captures() {
+  cudaError_t error = cudaSuccess;
+  for (const auto& stream : device().streams) {
+    if (const cudaError_t refused = refuse_in_capture(*stream)) error = refused;
+  }
+  return error;
+}
+
 cudaError_t refuse_unsafe_in_capture() {
   cudaError_t error = cudaSuccess;
   for (const auto& stream : device().streams) {
     if (!stream->capture || !forbids_unsafe_calls(*stream->capture)) continue;
-    stream->capture->invalidated = true;
-    error = cudaErrorStreamCaptureUnsupported;
+    error = refuse_in_capture(*stream);
   }
   return error;
 }

@@ -52,12 +52,11 @@ cudaError_t allocate(Blocks& blocks, void** pointer, size_t bytes) {
   return cudaSuccess;
 }
 
-// The copy as it is to run. What is pageable is read now, as CUDA stages it; a graph reads all
-// later.
-Work copy_work(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind, bool captured) {
+// The copy as it is to run. What is pageable is read now, as CUDA stages it.
+Work copy_work(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  if (!from_device && !captured && !inside(device().pinned, src, bytes)) {
+  if (!from_device && !inside(device().pinned, src, bytes)) {
     const auto* first = static_cast<const std::byte*>(src);
     return [dst, to_device, staged = std::vector<std::byte>(first, first + bytes)] {
       if (to_device) require_device(dst, staged.size(), "a copy's destination");
@@ -71,20 +70,41 @@ Work copy_work(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind, bo
   };
 }
 
+bool copy_waits() {
+  switch (device().pageable_copies) {
+    case PageableCopies::deferred: return false;
+    case PageableCopies::waiting: return true;
+    case PageableCopies::either: return device().random.below(2) == 0;
+  }
+  return true;
+}
+
 cudaError_t copy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream) {
   if (kind == cudaMemcpyDefault) kind = infer(dst, src);
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
     return cudaErrorInvalidMemcpyDirection;
   }
-  const CUstream_st* target = find_stream(stream);
+  CUstream_st* target = find_stream(stream);
   if (target == nullptr) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   if (!valid(src, bytes, from_device) || !valid(dst, bytes, to_device))
     return cudaErrorInvalidValue;
-  return submit(stream, copy_work(dst, src, bytes, kind, target->capture != nullptr));
+  const bool pageable = (!from_device && !inside(device().pinned, src, bytes)) ||
+                        (!to_device && !inside(device().pinned, dst, bytes));
+  if (!pageable) return submit(stream, copy_work(dst, src, bytes, kind));
+  // CUDA: "If pageable memory must first be staged to pinned memory, the driver may synchronize with
+  // the stream and stage the copy"; to the host, "the function might be synchronous". It may not
+  // synchronize with a stream that captures.
+  if (const cudaError_t error = refuse_in_capture(*target)) return error;
+  const bool waits = copy_waits();
+  if (waits && to_device) {
+    if (const cudaError_t error = finish_stream(*target)) return error;
+  }
+  if (const cudaError_t error = submit(stream, copy_work(dst, src, bytes, kind))) return error;
+  return waits && !to_device ? finish_stream(*target) : cudaSuccess;
 }
 
 cudaError_t set(void* pointer, int value, size_t bytes, cudaStream_t stream) {
@@ -141,11 +161,12 @@ cudaError_t cudaMalloc(void** pointer, size_t size) {
   });
 }
 
-// Waits for all work, as CUDA does: what is queued may still use the block.
+// Waits for all work, as CUDA does: what is queued may still use the block. So no mode of a capture
+// allows it.
 cudaError_t cudaFree(void* pointer) {
   return call([&] {
     Device& d = device();
-    if (const cudaError_t error = refuse_unsafe_in_capture()) return error;
+    if (const cudaError_t error = refuse_while_any_captures()) return error;
     if (pointer == nullptr) return cudaSuccess;
     const auto it = d.memory.find(address(pointer));
     if (it == d.memory.end()) return cudaErrorInvalidValue;
@@ -178,7 +199,7 @@ cudaError_t cudaMallocHost(void** pointer, size_t size) { return cudaHostAlloc(p
 
 cudaError_t cudaFreeHost(void* pointer) {
   return call([&] {
-    if (const cudaError_t error = refuse_unsafe_in_capture()) return error;
+    if (const cudaError_t error = refuse_while_any_captures()) return error;
     if (pointer == nullptr) return cudaSuccess;
     if (device().pinned.count(address(pointer)) == 0) return cudaErrorInvalidValue;
     if (const cudaError_t error = finish_all()) return error;

@@ -10,6 +10,15 @@ namespace {
 
 bool done(const CUevent_st& event) { return event.record == nullptr || event.record->done; }
 
+// The host can neither ask about nor wait for an event of a capture: it is not going to happen.
+cudaError_t refuse_captured(const CUevent_st& event) {
+  if (event.captured == nullptr) return cudaSuccess;
+  for (const auto& stream : device().streams) {
+    if (stream->capture.get() == event.captured) stream->capture->invalidated = true;
+  }
+  return cudaErrorCapturedEvent;
+}
+
 bool capturing(const CUstream_st& stream) { return stream.capture != nullptr; }
 
 // The legacy stream runs what it was given after everything that blocking streams were given
@@ -84,12 +93,6 @@ size_t backlog() {
 cudaError_t run_some() {
   const size_t n = backlog(), left = n - device().random.below(n + 1);
   return run_until([&] { return backlog() <= left; });
-}
-
-cudaError_t refuse_while_capturing(CUstream_st& stream) {
-  if (!capturing(stream)) return cudaSuccess;
-  stream.capture->invalidated = true;
-  return cudaErrorStreamCaptureUnsupported;
 }
 
 // The legacy stream would have to wait for a blocking stream that captures.
@@ -170,9 +173,6 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
       return cudaErrorInvalidConfiguration;
     }
     if (config.dynamicSmemBytes != 0 || config.numAttrs != 0) return cudaErrorInvalidValue;
-    return submit(config.stream, [launch = Launch{grid, block, kernel, std::move(thread)}] {
-      run_grid(launch, device().random);
-    });
     // CUDA: "a kernel will fail to launch if it is executed with more threads per block than its
     // launch bound". Without one the compiler may use more registers than 1024 threads could have.
     if (const unsigned bound = launch_bounds(kernel); threads > bound) {
@@ -182,6 +182,9 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                                 bound == 0 ? "states no __launch_bounds__"
                                            : fmt::format("its __launch_bounds__ allow {}", bound)));
     }
+    return submit(config.stream, [launch = Launch{grid, block, kernel, std::move(thread)}] {
+      run_grid(launch, device().random);
+    });
   });
 }
 
@@ -191,10 +194,7 @@ using namespace simt;
 
 cudaError_t cudaDeviceSynchronize() {
   return call([&] {
-    cudaError_t error = cudaSuccess;
-    for (const auto& stream : device().streams) {
-      if (const cudaError_t refused = refuse_while_capturing(*stream)) error = refused;
-    }
+    const cudaError_t error = refuse_while_any_captures();
     return error != cudaSuccess ? error : finish_all();
   });
 }
@@ -226,7 +226,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return stream_call(handle, [](CUstream_st& stream) {
-    if (const cudaError_t error = refuse_while_capturing(stream)) return error;
+    if (const cudaError_t error = refuse_in_capture(stream)) return error;
     if (&stream == &device().legacy) {
       if (const cudaError_t error = refuse_legacy_while_capturing()) return error;
     }
@@ -236,7 +236,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return stream_call(handle, [](CUstream_st& stream) {
-    if (const cudaError_t error = refuse_while_capturing(stream)) return error;
+    if (const cudaError_t error = refuse_in_capture(stream)) return error;
     if (const cudaError_t error = run_some()) return error;
     return stream.queue.empty() ? cudaSuccess : cudaErrorNotReady;
   });
@@ -290,7 +290,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return call([&] {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = refuse_unsafe_in_capture()) return error;
-    if (event->captured != nullptr) return cudaErrorCapturedEvent;
+    if (const cudaError_t error = refuse_captured(*event)) return error;
     return run_until([&] { return done(*event); });
   });
 }
@@ -299,7 +299,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call([&] {
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = refuse_unsafe_in_capture()) return error;
-    if (event->captured != nullptr) return cudaErrorCapturedEvent;
+    if (const cudaError_t error = refuse_captured(*event)) return error;
     if (const cudaError_t error = run_some()) return error;
     return done(*event) ? cudaSuccess : cudaErrorNotReady;
   });

@@ -75,6 +75,48 @@ TEST_CASE("A copy reads pageable memory at once and pinned memory when it runs",
   CHECK(from_pinned.read()[0] == 2);
 }
 
+TEST_CASE("A copy to pageable memory may be over when it returns, or not", "[simt]") {
+  const FreshDevice fresh;
+  const Stream stream;
+  Array<int> value(std::vector<int>{1});
+  const auto copies_over = [&](simt::PageableCopies copies) {
+    simt::set_pageable_copies(copies);
+    int over = 0;
+    for (int seed = 0; seed < 8; ++seed) {
+      simt::set_seed(seed);
+      int host = 0;
+      REQUIRE(cudaMemcpyAsync(&host, value.data(), 4, to_host, stream) == cudaSuccess);
+      over += host == 1;
+      REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+      CHECK(host == 1);
+    }
+    return over;
+  };
+  CHECK(copies_over(simt::PageableCopies::deferred) == 0);
+  CHECK(copies_over(simt::PageableCopies::waiting) == 8);
+  const int over = copies_over(simt::PageableCopies::either);
+  CHECK(over > 0);
+  CHECK(over < 8);
+}
+
+TEST_CASE("A copy from pageable memory may wait for what is before it", "[simt]") {
+  const FreshDevice fresh;
+  const Stream stream;
+  Array<int> first(1), second(1);
+  Pinned before;
+  const int pageable = 7;
+  for (const auto copies : {simt::PageableCopies::deferred, simt::PageableCopies::waiting}) {
+    simt::set_pageable_copies(copies);
+    *before.value = 1;
+    REQUIRE(cudaMemcpyAsync(first.data(), before.value, 4, to_device, stream) == cudaSuccess);
+    REQUIRE(cudaMemcpyAsync(second.data(), &pageable, 4, to_device, stream) == cudaSuccess);
+    *before.value = 2;
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(first.read()[0] == (copies == simt::PageableCopies::waiting ? 1 : 2));
+    CHECK(second.read()[0] == 7);
+  }
+}
+
 TEST_CASE("A blocking copy does not wait for a non-blocking stream, but for the others", "[simt]") {
   const FreshDevice fresh;
   int stale = 0;
@@ -205,6 +247,7 @@ TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt
   const FreshDevice fresh;
   Array<int> x(std::vector<int>{1});
   const Event event;
+  const Pinned pinned;
   int host = 0;
   int* pointer = nullptr;
   cudaGraph_t graph = nullptr;
@@ -219,6 +262,7 @@ TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt
     CHECK(cudaStreamEndCapture(stream, &graph) ==
           (error == cudaSuccess ? cudaSuccess : cudaErrorStreamCaptureInvalidated));
     if (graph != nullptr) REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    if (pointer != nullptr) REQUIRE(cudaFree(std::exchange(pointer, nullptr)) == cudaSuccess);
     return error;
   };
   const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
@@ -228,8 +272,23 @@ TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt
   const auto query = [](cudaStream_t stream) { return cudaStreamQuery(stream); };
   const auto event_query = [&](cudaStream_t) { return cudaEventQuery(event); };
   const auto allocate = [&](cudaStream_t) { return cudaMalloc(&pointer, 4); };
-  const auto release = [&](cudaStream_t) { return cudaFree(pointer); };
+  const auto release = [&](cudaStream_t) { return cudaFree(x.data()); };
+  const auto release_host = [&](cudaStream_t) { return cudaFreeHost(pinned.value); };
   const auto copy = [&](cudaStream_t) { return cudaMemcpy(&host, x.data(), 4, to_host); };
+  const auto read = [&](cudaStream_t stream) {
+    return cudaMemcpyAsync(&host, x.data(), 4, to_host, stream);
+  };
+  const auto write = [&](cudaStream_t stream) {
+    return cudaMemcpyAsync(x.data(), &host, 4, to_device, stream);
+  };
+  const auto query_captured = [&](cudaStream_t stream) {
+    REQUIRE(cudaEventRecord(event, stream) == cudaSuccess);
+    return cudaEventQuery(event);
+  };
+  const auto wait_for_captured = [&](cudaStream_t stream) {
+    REQUIRE(cudaEventRecord(event, stream) == cudaSuccess);
+    return cudaEventSynchronize(event);
+  };
   const auto legacy = [&](cudaStream_t) { return launch_on(nullptr, set_to, x.data(), 1); };
   const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
 
@@ -245,7 +304,12 @@ TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt
   CHECK(refused(legacy, relaxed, ordered) == cudaErrorStreamCaptureImplicit);
   CHECK(refused(legacy, relaxed, apart) == cudaSuccess);
   CHECK(refused(allocate, relaxed, apart) == cudaSuccess);
-  CHECK(refused(release, relaxed, apart) == cudaSuccess);
+  CHECK(refused(release, relaxed, apart) == unsupported);
+  CHECK(refused(release_host, relaxed, apart) == unsupported);
+  CHECK(refused(read, relaxed, apart) == unsupported);
+  CHECK(refused(write, relaxed, apart) == unsupported);
+  CHECK(refused(query_captured, relaxed, apart) == cudaErrorCapturedEvent);
+  CHECK(refused(wait_for_captured, relaxed, apart) == cudaErrorCapturedEvent);
 }
 
 TEST_CASE("A thread may exempt itself from the rules of a global capture", "[simt]") {
@@ -262,6 +326,5 @@ TEST_CASE("A thread may exempt itself from the rules of a global capture", "[sim
   CHECK(mode == cudaStreamCaptureModeRelaxed);
   REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
   CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-    if (pointer != nullptr) REQUIRE(cudaFree(std::exchange(pointer, nullptr)) == cudaSuccess);
   CHECK(cudaFree(pointer) == cudaSuccess);
 }
