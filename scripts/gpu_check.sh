@@ -138,7 +138,7 @@ missing() {
           echo "cublasLt, of the CUDA toolkit: apt-get install libcublas-dev-VERSION" ;;
       cuDNN) echo "cuDNN 9: $python -m pip install nvidia-cudnn-cuVERSION (of nvcc: 12 or 13)" ;;
       *)
-        echo "$name: scripts/setup.sh, or scripts/vendor_headers.sh DIR elsewhere and --prefix DIR" ;;
+        echo "$name: scripts/setup.sh, or scripts/vendor_headers.sh DIR elsewhere, --prefix DIR" ;;
     esac
   done
   compute_sanitizer >/dev/null ||
