@@ -219,7 +219,8 @@ build_part() {
   [[ -z $prefix ]] || options+=("-DCMAKE_PREFIX_PATH=$prefix")
   if [[ $lacking_headers == *cublasLt* ]] &&
     read -r headers library < <(cublas_of_python); then
-    export CPATH=$headers${CPATH:+:$CPATH}
+    # Behind the toolkit's own headers.
+    export CPLUS_INCLUDE_PATH=$headers${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
     options+=("-DCUDA_cublasLt_LIBRARY=$library")
   fi
   mapfile -t -O "${#options[@]}" options < <(ccache_options)

@@ -74,9 +74,9 @@ class GpuCheck(unittest.TestCase):
         for name in ("cublasLt.h", "cudnn.h"):
             (self.machine / "usr" / "include" / name).rename(self.machine / "include" / name)
 
-    def start(self, *arguments):
+    def start(self, *arguments, **variables):
         environment = {**os.environ, "MACHINE": str(self.machine),
-                       "PATH": f"{self.machine / 'bin'}:{os.environ['PATH']}"}
+                       "PATH": f"{self.machine / 'bin'}:{os.environ['PATH']}", **variables}
         environment.pop("CUDACXX", None)
         return subprocess.Popen(
             [self.tree / "scripts" / "gpu_check.sh", self.out, "--python", sys.executable,
@@ -84,9 +84,9 @@ class GpuCheck(unittest.TestCase):
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True)
 
-    def check(self, *arguments):
-        """Status and output of a call."""
-        process = self.start(*arguments)
+    def check(self, *arguments, **variables):
+        """Output and status of a call."""
+        process = self.start(*arguments, **variables)
         return process.communicate()[0], process.returncode
 
     def calls(self):
@@ -131,6 +131,18 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("scripts/vendor_headers.sh", lines[2])
         self.assertIn("nothing can be checked", lines[-1])
         self.assertFalse(self.out.exists())
+
+    def test_cublas_of_pythons_packages_serves(self):
+        (self.machine / "include" / "cublasLt.h").unlink()
+        package = self.machine / "python" / "nvidia" / "cu13"
+        for name in ("include/cublasLt.h", "lib/libcublasLt.so.13"):
+            (package / name).parent.mkdir(parents=True)
+            (package / name).touch()
+        output, status = self.check("--only", "kernels", PYTHONPATH=self.machine / "python")
+        self.assertEqual(status, 0, output)
+        self.assertNotIn("cublasLt,", output)
+        configure = [call for call in self.calls() if call.startswith("cmake --preset")][0]
+        self.assertIn(f"-DCUDA_cublasLt_LIBRARY={package}/lib/libcublasLt.so.13", configure)
 
     def interrupt(self, kill):
         (self.machine / "slow").touch()
