@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/formulas.h"
 #include "kernels/pool_kernels.h"
 #include "kernels/reduce.h"
 
@@ -21,7 +22,7 @@ void for_each_window(const Shape& x, const Shape& y, int64_t stride, int64_t beg
 }
 
 // `count` windows side by side, the first at x in rows of W pixels.
-template <class T, class Kernel, class Stride>
+template <bool relu, class T, class Kernel, class Stride>
 void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W, Kernel kernel,
                     Stride stride) {
   using Index = std::conditional_t<sizeof(Wide<T>) == 4, int32_t, int64_t>;  // one mask for both
@@ -40,6 +41,10 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W,
           best = better ? v : best;
           best_at = better ? static_cast<Index>(i * kernel + j) : best_at;
         }
+      if constexpr (relu) {
+        best_at = best > 0 ? best_at : Index{no_winner};
+        best = formula::Relu{}(best);
+      }
       y[begin + w] = T(best);
       at[w] = best_at;
     }
@@ -47,7 +52,7 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W,
   }
 }
 
-template <class T>
+template <bool relu, class T>
 void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, int64_t end) {
   constexpr int64_t vector = 16;
   const int64_t H = x.shape[2], W = x.shape[3], GH = y.shape[2], GW = y.shape[3];
@@ -60,17 +65,18 @@ void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, 
       // write past the row's end, the next row overwrites.
       const int64_t count = std::min((GW + vector - 1) / vector * vector, (end - row) * GW);
       using Two = std::integral_constant<int64_t, 2>;
-      max_of_windows(out, at, in, count, W, Two{}, Two{});
+      max_of_windows<relu>(out, at, in, count, W, Two{}, Two{});
     } else {
-      max_of_windows(out, at, in, GW, W, s.kernel, s.stride);
+      max_of_windows<relu>(out, at, in, GW, W, s.kernel, s.stride);
     }
   }
 }
 
-void max_pool2d(View y, View winner, View x, Pool2dShape s) {
+void max_pool2d(View y, View winner, View x, Pool2dShape s, Activation activation) {
   dispatch_floating(x.dtype, [&]<class T>() {
     parallel_for(y.shape.numel(0, 3), x.shape[3] * s.kernel, [&](int64_t begin, int64_t end) {
-      max_pool2d_rows<T>(y, winner, x, s, begin, end);
+      if (activation == Activation::relu) max_pool2d_rows<true, T>(y, winner, x, s, begin, end);
+      else max_pool2d_rows<false, T>(y, winner, x, s, begin, end);
     });
   });
 }
@@ -85,17 +91,19 @@ void zero_planes(GradTarget dx, int64_t begin, int64_t end) {
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
-    std::array<int64_t, 256> offset_of;  // of a winner from its window's first pixel
+    std::array<int64_t, 256> offset_of{};  // of a winner from its window's first pixel
     for (int64_t i = 0; i < s.kernel * s.kernel; ++i)
       offset_of[static_cast<size_t>(i)] = i / s.kernel * shape[3] + i % s.kernel;
     T* out = dx.grad.as<T>();
     const T* in = dy.as<T>();
     const uint8_t* at = winner.as<uint8_t>();
+    // Where there is no winner, the first pixel gets nothing.
+    const int none = s.kernel * s.kernel <= no_winner ? no_winner : -1;
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
       for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t pixel, int64_t window) {
         T& winning = out[pixel + offset_of[at[window]]];
-        winning = T(winning + in[window]);
+        winning = T(winning + (at[window] == none ? Wide<T>(0) : widen(in[window])));
       });
     });
   });
@@ -189,12 +197,15 @@ Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& x, Pool2dShape shape) {
-  check(shape.kernel <= 16, "[max_pool2d] kernel {}: a byte tells at most 16 x 16 winners apart",
-        shape.kernel);
+Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
+  const int64_t largest = activation == Activation::relu ? 15 : 16;
+  check(shape.kernel <= largest,
+        "[max_pool2d] kernel {}: a byte tells at most {} x {} winners apart", shape.kernel, largest,
+        largest);
   Tensor y = pooled("max_pool2d", x, shape);
   const Tensor winner = Tensor::empty(y.shape(), DType::u8, y.device());
-  launch<cpu::max_pool2d, cuda::max_pool2d>(y.device(), y.view(), winner.view(), x.view(), shape);
+  launch<cpu::max_pool2d, cuda::max_pool2d>(y.device(), y.view(), winner.view(), x.view(), shape,
+                                            activation);
   const Edge edge = x;
   record("max_pool2d", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad(edge))

@@ -1,3 +1,4 @@
+#include "kernels/formulas.h"
 #include "kernels/pool_kernels.h"
 #include "kernels/reduce.cuh"
 
@@ -55,7 +56,8 @@ __device__ int64_t first_pixel(const Geometry& s, const Place& window) {
 // loops unroll, and the loads of a window are on their way together.
 template <class T, class Geometry>
 __global__ void __launch_bounds__(block_threads)
-    max_pool2d_kernel(T* y, uint8_t* winner, const T* x, int64_t n, Geometry s) {
+    max_pool2d_kernel(T* y, uint8_t* winner, const T* x, int64_t n, Geometry s,
+                      Activation activation) {
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
     const T* in = x + first_pixel(s, window);
     Wide<T> best = in[0];
@@ -67,6 +69,10 @@ __global__ void __launch_bounds__(block_threads)
         best = v;
         best_at = i * s.kernel + j;
       }
+    if (activation == Activation::relu) {
+      if (!(best > 0)) best_at = no_winner;
+      best = formula::Relu{}(best);
+    }
     y[window.item] = T(best);
     winner[window.item] = static_cast<uint8_t>(best_at);
   }
@@ -197,11 +203,11 @@ Wide<T> share_of(Pool2dShape s) {
 
 }  // namespace
 
-void max_pool2d(View y, View winner, View x, Pool2dShape s) {
+void max_pool2d(View y, View winner, View x, Pool2dShape s, Activation activation) {
   dispatch_floating(x.dtype, [&]<class T>() {
     with_geometry(x.shape, y.shape, s, [&](auto geometry) {
       enqueue(grid_over(y.numel()), max_pool2d_kernel<T, decltype(geometry)>, y.as<T>(),
-              winner.as<uint8_t>(), x.as<const T>(), y.numel(), geometry);
+              winner.as<uint8_t>(), x.as<const T>(), y.numel(), geometry, activation);
     });
   });
 }

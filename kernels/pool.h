@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "kernels/activation.h"
 
 namespace accrue {
 
@@ -11,13 +12,15 @@ struct Pool2dShape {
 
 // y[n, c, h, w] = max (or mean) over 0 <= i, j < kernel of x[n, c, h * stride + i, w * stride + j],
 // x [N, C, H, W], y [N, C, GH, GW] with GH = (H - kernel) / stride + 1 rounded down, GW likewise.
-// Backward, max: dy goes to the window's winner, the first of equal ones in row order; a NaN wins.
-// Keeps one byte per output, the winner's position i * kernel + j, and neither x nor y.
+// With Activation::relu, y = max(that, 0), a NaN stays one, and where y is 0 nothing goes back.
+// Since both are monotone it is also the maximum of what relu makes of x, for a kernel^2-th of the
+// work. Backward, max: dy goes to the window's winner, the first of equal ones in row order; a NaN
+// wins. Keeps one byte per output, the winner's position i * kernel + j, and neither x nor y.
 // Backward, mean: dx[n, c, h, w] = 1 / kernel^2 * the sum of dy over the windows that hold it.
 // Keeps nothing.
 // Throws Error unless x has four dimensions, 1 <= kernel <= H and W, stride >= 1, and for max
-// kernel^2 <= 256.
-Tensor max_pool2d(const Tensor& x, Pool2dShape shape);
+// kernel^2 <= 256, with relu 255.
+Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation = Activation::none);
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
 
 // y[n, c, 0, 0] = mean over h, w of x[n, c, h, w], x [N, C, H, W], y [N, C, 1, 1].

@@ -16,6 +16,10 @@ std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
   return fmt::format("{} {}x{}, stride {}", kind, shape.kernel, shape.kernel, shape.stride);
 }
 
+std::string describe_activation(Activation activation) {
+  return activation == Activation::relu ? " + relu" : "";
+}
+
 }  // namespace
 
 Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme)
@@ -33,7 +37,7 @@ Tensor Linear::forward(Tensor x, const Pass&) const {
 
 std::string Linear::describe() const {
   return fmt::format("linear {} -> {}{}", weight_.shape[1], weight_.shape[0],
-                     activation_ == Activation::relu ? " + relu" : "");
+                     describe_activation(activation_));
 }
 
 int64_t Linear::products(const Shape&, const Shape& y) const {
@@ -142,7 +146,9 @@ Tensor Dropout::forward(Tensor x, const Pass& pass) const {
 
 std::string Dropout::describe() const { return fmt::format("dropout {}", p_); }
 
-std::string MaxPool2d::describe() const { return describe_pool("max-pool", shape_); }
+std::string MaxPool2d::describe() const {
+  return describe_pool("max-pool", shape_) + describe_activation(activation_);
+}
 
 std::string AvgPool2d::describe() const { return describe_pool("average-pool", shape_); }
 

@@ -131,12 +131,17 @@ class Dropout : public Module {
 
 class MaxPool2d : public Module {
  public:
-  explicit MaxPool2d(Pool2dShape shape) : shape_(shape) {}
-  Tensor forward(Tensor x, const Pass&) const override { return max_pool2d(x, shape_); }
+  explicit MaxPool2d(Pool2dShape shape, Activation activation = Activation::none)
+      : shape_(shape), activation_(activation) {}
+  Tensor forward(Tensor x, const Pass&) const override {
+    return max_pool2d(x, shape_, activation_);
+  }
   std::string describe() const override;
+  int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
  private:
   Pool2dShape shape_;
+  Activation activation_;
 };
 
 class AvgPool2d : public Module {

@@ -22,8 +22,7 @@ std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm)
   for (const int64_t out : {scaled(16, options.width), scaled(32, options.width)}) {
     model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1}, options.init);
     if (norm != NormKind::none) model->append(make_norm(norm, out));
-    model->add<MaxPool2d>(Pool2dShape{2});
-    model->add<Relu>();
+    model->add<MaxPool2d>(Pool2dShape{2}, Activation::relu);
     in = out;
   }
   model->add<Flatten>();

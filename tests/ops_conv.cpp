@@ -11,6 +11,8 @@
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
 #include "kernels/linear.h"
+#include "kernels/losses.h"
+#include "kernels/pointwise.h"
 #include "kernels/pool.h"
 #include "kernels/upsample.h"
 #include "layers/layers.h"
@@ -132,11 +134,15 @@ double mean(const Values& v) {
   return sum / double(v.size());
 }
 
-Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
+double rectified_maximum(const Values& v) { return std::max(maximum(v), 0.0); }
+
+Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s,
+                 Activation activation = Activation::none) {
+  const auto reduce = activation == Activation::relu ? rectified_maximum : maximum;
   return {.name = std::move(name),
           .inputs = {x},
-          .run = [=](const auto& in) { return max_pool2d(in[0], s); },
-          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, maximum); },
+          .run = [=](const auto& in) { return max_pool2d(in[0], s, activation); },
+          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, reduce); },
           .in_16_bits = false};
 }
 
@@ -166,6 +172,22 @@ TEST_CASE("conv2d", "[ops]") {
                      {{2, 2, 6, 8}, {3, 2, 5, 5}, {.stride = 2, .padding = {1, 2}}}));
   check_op(conv2d_op("padding before, pixels left out after",
                      {{2, 1, 5, 36}, {2, 1, 2, 2}, {.stride = 4, .padding = {2, 0}}}));
+}
+
+TEST_CASE("the bias gradient of a convolution over several blocks", "[ops]") {
+  constexpr int64_t N = 90, P = 100;
+  const Tensor x = Tensor::full({N, 1, 10, 10}, 0, DType::f64, test_device());
+  const Tensor w = Tensor::full({2, 1, 1, 1}, 1, DType::f64, test_device());
+  const Tensor b = require_grad(Tensor::from(Values{1, -3}, {2}, test_device()));
+  for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
+    set_thread_order(repeat);
+    // Of the mean of y^2: 2 b / 2 each, in as many roundings as there are elements, at most.
+    const Tensor y = conv2d(x, w, b, {});
+    backward(mse_loss(y, Tensor::full(y.shape(), 0, DType::f64, test_device())));
+    const Values db = to_doubles(grad(b));
+    REQUIRE(std::abs(db[0] - repeat) <= repeat * N * P * 0x1p-53);
+    REQUIRE(std::abs(db[1] + 3 * repeat) <= 3 * repeat * N * P * 0x1p-53);
+  }
 }
 
 TEST_CASE("conv_transpose2d", "[ops]") {
@@ -247,6 +269,8 @@ TEST_CASE("pools", "[ops]") {
   check_op(max_pool2d_op("max 2x2, last row and column left out", {2, 2, 5, 7}, {2}));
   check_op(max_pool2d_op("max 3x3 stride 2, overlapping", {2, 2, 7, 7}, {3, 2}));
   check_op(max_pool2d_op("max 2x2 stride 3, pixels left out", {1, 2, 8, 8}, {2, 3}));
+  check_op(max_pool2d_op("max 2x2 + relu", {2, 3, 6, 8}, {2}, Activation::relu));
+  check_op(max_pool2d_op("max 2x2 stride 1 + relu", {2, 3, 6, 8}, {2, 1}, Activation::relu));
   check_op(avg_pool2d_op("avg 2x2", {2, 3, 4, 6}, {2}));
   check_op(avg_pool2d_op("avg 3x3 stride 2, overlapping", {2, 2, 8, 7}, {3, 2}));
   check_op(global_avg_pool2d_op("global average, square", {2, 3, 4, 4}));
@@ -264,6 +288,28 @@ TEST_CASE("max_pool2d sends the gradient to the first of equal values, and lets 
   REQUIRE(std::isnan(to_doubles(y)[1]));
   backward(conv2d(y, ones({1, 1, 1, 2}), Tensor(), {}));
   REQUIRE(to_doubles(grad(x)) == Values{1, 0, 0, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("max_pool2d with relu is max_pool2d and relu, for a NaN too", "[ops]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto run = [&](Activation fused) {
+    const Tensor x =
+        require_grad(Tensor::from(std::vector<float>{-1, -2, nan, 3, 1, 4, -5, -4, 2, 0, -1, 0},
+                                  {1, 1, 2, 6}, test_device()));
+    Tensor y = max_pool2d(x, {2}, fused);
+    if (fused == Activation::none) y = relu(std::move(y));
+    backward(conv2d(y, ones({1, 1, 1, 3}), Tensor(), {}));
+    return std::pair{to_doubles(y), to_doubles(grad(x))};
+  };
+  const auto [y, dx] = run(Activation::none);
+  const auto [fused_y, fused_dx] = run(Activation::relu);
+  REQUIRE(y[0] == 0);
+  REQUIRE(std::isnan(y[1]));
+  REQUIRE(y[2] == 4);
+  REQUIRE(fused_y[0] == 0);
+  REQUIRE(std::isnan(fused_y[1]));
+  REQUIRE(fused_y[2] == 4);
+  REQUIRE(fused_dx == dx);
 }
 
 TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {
