@@ -19,7 +19,8 @@ struct Node {
   Label label;        // of the memory that its output took, and its gradient will
   uint64_t sequence;  // creation order, which is a topological order
   std::vector<std::shared_ptr<Variable>> inputs;
-  Backward backward;  // empty once used
+  Backward backward;        // empty once used
+  LossBackward begin = {};  // a loss's: the same from a seed
 };
 
 namespace {
@@ -106,27 +107,28 @@ class PendingLeaves {
   // Restores the outer op, if this one belongs to a segment.
   [[nodiscard]] Restored<Node*> start_node(Node& node) { return {node_, &node}; }
 
-  // The kernel of the last claim has been launched when the next one comes.
-  void claim(const std::shared_ptr<Variable>& variable) {
-    finish_claim();
-    if (!variable->producer) claimed_ = variable;
+  // The kernel of the last claim has been launched when the next one comes, unless that is for the
+  // same kernel.
+  void claim(const std::shared_ptr<Variable>& variable, bool same_kernel) {
+    if (!same_kernel) finish_claims();
+    if (!variable->producer) claimed_.push_back(variable);
   }
 
   void finish_node(Node& node) {
-    finish_claim();
+    finish_claims();
     for (const auto& input : std::exchange(node.inputs, {}))
       if (!input->producer) count_down(input);
     for (const auto& leaf : std::exchange(after_op_, {})) complete(*leaf);
   }
 
  private:
-  void finish_claim() {
-    const auto leaf = std::exchange(claimed_, nullptr);
-    if (!leaf) return;
-    const auto edge = std::ranges::find(node_->inputs, leaf);
-    if (edge == node_->inputs.end()) return;
-    node_->inputs.erase(edge);
-    count_down(leaf);
+  void finish_claims() {
+    for (const auto& leaf : std::exchange(claimed_, {})) {
+      const auto edge = std::ranges::find(node_->inputs, leaf);
+      if (edge == node_->inputs.end()) continue;
+      node_->inputs.erase(edge);
+      count_down(leaf);
+    }
   }
 
   void count_down(const std::shared_ptr<Variable>& leaf) {
@@ -142,7 +144,7 @@ class PendingLeaves {
   const GradHook& hook_;
   std::unordered_map<const Variable*, int64_t> pending_;
   Node* node_ = nullptr;
-  std::shared_ptr<Variable> claimed_;
+  Variables claimed_;
   Variables after_op_;
 };
 thread_local PendingLeaves* pending_leaves = nullptr;
@@ -169,12 +171,10 @@ void run_backward(Variables graph, Tensor gradient) {
   }
 }
 
-}  // namespace
-
-std::optional<GradTarget> claim_grad(const Edge& x) {
+std::optional<GradTarget> claim(const Edge& x, bool same_kernel) {
   if (!x.wants_grad()) return std::nullopt;
   Variable& variable = *x.variable();
-  if (pending_leaves) pending_leaves->claim(x.variable());
+  if (pending_leaves) pending_leaves->claim(x.variable(), same_kernel);
   if (!variable.grad.defined()) {
     const MemoryScope scope(variable.producer ? variable.producer->label : MemoryScope::label());
     const auto category = variable.producer ? Category::activations : Category::gradients;
@@ -182,6 +182,33 @@ std::optional<GradTarget> claim_grad(const Edge& x) {
   }
   const float beta = std::exchange(variable.fresh, false) ? 0.0f : 1.0f;
   return GradTarget{variable.grad.reshape(x.shape()).view(), beta};
+}
+
+void check_scalar(const Tensor& loss) {
+  check(loss.defined() && loss.numel() == 1, "backward() needs a loss of one element, got shape {}",
+        loss.shape());
+}
+
+void backward_from(const Tensor& loss, Tensor gradient, const GradHook& hook) {
+  const std::shared_ptr<Variable>& root = loss.variable();
+  check(root && root->producer,
+        "backward() of a loss that depends on nothing differentiable (no parameter that wants a "
+        "gradient, or NoGrad was in force)");
+  auto graph = graph_of(root, 0);
+  const MemoryScope phase(Phase::backward, root->producer->label);
+  PendingLeaves leaves(hook);
+  const Restored counting(pending_leaves, hook.complete ? &leaves : nullptr);
+  run_backward(std::move(graph), std::move(gradient));
+}
+
+}  // namespace
+
+std::optional<GradTarget> claim_grad(const Edge& x) { return claim(x, false); }
+
+std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
+                                                                            const Edge& b) {
+  const auto first = claim(a, false);
+  return {first, claim(b, first.has_value())};
 }
 
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
@@ -204,28 +231,40 @@ void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backwa
   else if (!wanted.empty()) attach_node(op, y, std::move(wanted), std::move(backward));
 }
 
+void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackward backward) {
+  // One closure, so that what it keeps has one owner.
+  const auto shared = std::make_shared<LossBackward>(std::move(backward));
+  record(op, loss, {input}, [shared](Tensor& dloss) { (*shared)({.dloss = dloss.view()}); });
+  if (loss.variable())
+    loss.variable()->producer->begin = [shared](const LossSeed& seed) { (*shared)(seed); };
+}
+
+bool takes_seed(const Tensor& loss) {
+  const auto& producer = loss.variable() ? loss.variable()->producer : nullptr;
+  return producer && producer->backward && producer->begin && !producer->inputs.front()->frozen;
+}
+
 void backward(const Tensor& loss, double seed, const GradHook& hook) {
   check(loss.defined(), "backward() of an undefined loss");
   backward(loss, Tensor::full(loss.shape(), seed, loss.dtype(), loss.device()), hook);
 }
 
 void backward(const Tensor& loss, Tensor seed, const GradHook& hook) {
-  check(loss.defined() && loss.numel() == 1, "backward() needs a loss of one element, got shape {}",
-        loss.shape());
+  check_scalar(loss);
   check(seed.shape() == loss.shape() && seed.dtype() == loss.dtype() &&
             seed.device() == loss.device(),
         "backward() begins with {} {} on {}: expected what the loss is, {} {} on {}",
         name(seed.dtype()), seed.shape(), name(seed.device()), name(loss.dtype()), loss.shape(),
         name(loss.device()));
-  const std::shared_ptr<Variable>& root = loss.variable();
-  check(root && root->producer,
-        "backward() of a loss that depends on nothing differentiable (no parameter that wants a "
-        "gradient, or NoGrad was in force)");
-  auto graph = graph_of(root, 0);
-  const MemoryScope phase(Phase::backward, root->producer->label);
-  PendingLeaves leaves(hook);
-  const Restored counting(pending_leaves, hook.complete ? &leaves : nullptr);
-  run_backward(std::move(graph), std::move(seed));
+  backward_from(loss, std::move(seed), hook);
+}
+
+void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
+  check_scalar(loss);
+  check(takes_seed(loss), "backward() of a loss that does not begin with an unwritten seed");
+  Node& op = *loss.variable()->producer;
+  op.backward = [begin = std::move(op.begin), seed](Tensor&) { begin(seed); };
+  backward_from(loss, {}, hook);
 }
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {

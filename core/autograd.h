@@ -62,6 +62,11 @@ struct GradTarget {
 // targets are the same buffer.
 std::optional<GradTarget> claim_grad(const Edge& x);
 
+// The same for a kernel that writes two gradients at once. Of one variable twice, the second target
+// adds to what the first has written: each element must be stored to the first one before.
+std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
+                                                                            const Edge& b);
+
 // The same for pointwise backwards, which may write over the gradient they read: when x's
 // gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
@@ -77,6 +82,25 @@ inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> i
                    Backward backward) {
   record(op, y, std::span(inputs.begin(), inputs.size()), std::move(backward));
 }
+
+// How the backward of a loss begins: with dloss, where that is written; else with
+//   dloss = scale * share       and, if there is a sum,       sum = loss * samples + beta * sum
+// of numbers in the loss's memory that the host does not know. It is for the loss's own kernel to
+// work out, which costs nothing, where kernels for one number each would cost a launch.
+struct LossSeed {
+  View dloss = {};
+  View scale = {};  // f64
+  double share = 0;
+  View loss = {}, sum = {};  // sum f64
+  double samples = 0;
+  float beta = 0;
+};
+
+// record() for an op with one input whose output is a loss.
+using LossBackward = std::function<void(const LossSeed& seed)>;
+void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackward backward);
+// Whether backward() can begin at this loss with a seed that is not written.
+bool takes_seed(const Tensor& loss);
 
 // What backward() is to do with a leaf's gradient that is complete in this pass: every op that adds
 // to it has done so. `leaf.grad` may be used and dropped. Called at most once per leaf and pass.
@@ -94,6 +118,8 @@ struct GradHook {
 void backward(const Tensor& loss, double seed = 1.0, const GradHook& hook = {});
 // The same with the seed where the loss is, which backward may write over.
 void backward(const Tensor& loss, Tensor seed, const GradHook& hook = {});
+// The same with a seed that only a loss for which takes_seed() holds can begin with.
+void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {});
 
 // y = segment(inputs), of which only the inputs are kept: backward runs the segment a second time,
 // recorded, and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost",

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cross_entropy_kernels.h"
+#include "kernels/loss_seed.h"
 
 namespace accrue {
 namespace cpu {
@@ -45,11 +46,13 @@ void cross_entropy(View loss, View block_sums, View x, View labels) {
 }
 
 // dx may be x.
-void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
+void cross_entropy_backward(GradTarget dx, const LossSeed& from, View x, View labels) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], C = x.shape[1];
     const int32_t* label = labels.as<int32_t>();
-    const Wide<T> scale = *dloss.as<Wide<T>>() / static_cast<Wide<T>>(N);
+    const Seed<Wide<T>> seed(from);
+    seed.add_loss();
+    const Wide<T> scale = seed.dloss() / static_cast<Wide<T>>(N);
     with_beta(dx.beta, [&](auto accumulate) {
       for (int64_t n = 0; n < N; ++n) {
         const T* row = x.as<T>() + n * C;
@@ -114,13 +117,13 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
                                                     x.view(), labels.view());
   }
   const Edge edge = x;
-  record("cross_entropy", loss, {edge}, [=, x = x.detach()](Tensor& dloss) mutable {
+  record_loss("cross_entropy", loss, edge, [=, x = x.detach()](const LossSeed& seed) mutable {
     // x is this closure's alone once the forward's tensors are gone: dx may then take its place.
     Tensor over = x;
     x.reset();
     if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
-      launch<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(
-          dloss.device(), *dx, dloss.view(), over.view(), labels.view());
+      launch<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(over.device(), *dx, seed,
+                                                                        over.view(), labels.view());
   });
   return loss;
 }

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernels/cross_entropy_kernels.h"
+#include "kernels/loss_seed.h"
 #include "kernels/reduce.cuh"
 
 namespace accrue::cuda {
@@ -74,9 +75,10 @@ __global__ void __launch_bounds__(sum_threads, 1)
 // is written by the lanes that read it, after their sums.
 template <int lanes, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    cross_entropy_backward_kernel(T* dx, const W* dloss, const T* x, const int32_t* labels,
-                                  int64_t N, int64_t C) {
-  const W scale = *dloss / static_cast<W>(N);
+    cross_entropy_backward_kernel(T* dx, Seed<W> seed, const T* x, const int32_t* labels, int64_t N,
+                                  int64_t C) {
+  if (first_item() == 0) seed.add_loss();
+  const W scale = seed.dloss() / static_cast<W>(N);
   for_each_row<lanes>(x, C, 0, N, first_item() / warp_threads, item_stride() / warp_threads,
                       [&](int64_t n, const T* row, int64_t size, int lane) {
                         const int32_t label = size > 0 ? labels[n] : 0;
@@ -133,14 +135,14 @@ void cross_entropy(View loss, View block_sums, View x, View labels) {
   });
 }
 
-void cross_entropy_backward(GradTarget dx, View dloss, View x, View labels) {
+void cross_entropy_backward(GradTarget dx, const LossSeed& seed, View x, View labels) {
   const int64_t N = x.shape[0], C = x.shape[1];
   dispatch_floating(x.dtype, [&]<class T>() {
     with_lanes(C, [&](auto lanes) {
       with_beta(dx.beta, [&](auto accumulate) {
         enqueue(grid_over(N * lanes.value),
                 cross_entropy_backward_kernel<lanes.value, accumulate.value, T>, dx.grad.as<T>(),
-                dloss.as<const Wide<T>>(), x.as<const T>(), labels.as<const int32_t>(), N, C);
+                Seed<Wide<T>>(seed), x.as<const T>(), labels.as<const int32_t>(), N, C);
       });
     });
   });

@@ -7,8 +7,8 @@ namespace accrue {
 // loss = -1/N sum_n log softmax(x[n, :])[label[n]], logits x [N, C], labels [N] i32 in [0, C).
 // Backward: dx[n, c] = dloss/N * (softmax(x[n, :])[c] - [c = label[n]]). The engine's seed, with
 // the loss scale and the micro-batch's share of the window in it, arrives in dloss and costs
-// nothing. Softmax and sums are computed around the row's maximum, so no logit overflows, and a
-// small loss keeps its digits.
+// nothing; backward also takes a seed that is not written (LossSeed). Softmax and sums are computed
+// around the row's maximum, so no logit overflows, and a small loss keeps its digits.
 // Keeps x (and writes dx over it when nobody else holds it) and the labels.
 // Throws Error unless the shapes agree and every label is in range; on Device::cuda, where no
 // kernel can throw, a label out of range gives a NaN loss and NaN in its row of dx.

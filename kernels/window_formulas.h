@@ -55,6 +55,7 @@ struct Decide {
     out.loss_scale = state.loss_scale.value;
     out.dropped_samples = state.dropped_samples;
     out.overflow = state.dropped_samples > 0 || !is_finite(out.grad_norm) ? 1 : 0;
+    state.dropped_samples = 0;
     change_loss_scale(state.loss_scale, plan, out.overflow != 0);
   }
 

@@ -30,7 +30,6 @@ void judge_micro_batch(View state, View partials, View loss, int64_t samples, fl
 
 void add_loss(View state, View loss, int64_t samples, float beta) {
   double& sum = window_state(state)->loss_sum;
-  if (beta == 0) window_state(state)->dropped_samples = 0;
   dispatch_wide(loss.dtype, [&]<class T>() {
     sum = blend(double(*loss.as<T>()) * double(samples), beta, sum);
   });
@@ -81,6 +80,22 @@ Tensor make_window_state(Device device, double loss_scale) {
   std::memcpy(bytes.data(), &initial, sizeof(initial));
   state.copy_from(Tensor::from(bytes, state.shape(), Device::cpu, Category::workspace));
   return state;
+}
+
+LossSeed loss_seed(View state, double share) {
+  if (is_meta(state.device)) return {};
+  return {.scale = {&window_state(state)->loss_scale.value, {}, DType::f64, state.device},
+          .share = share};
+}
+
+LossSeed loss_seed(View state, double share, View loss, int64_t samples, float beta) {
+  LossSeed seed = loss_seed(state, share);
+  if (is_meta(state.device)) return seed;
+  seed.loss = loss;
+  seed.sum = {&window_state(state)->loss_sum, {}, DType::f64, state.device};
+  seed.samples = double(samples);
+  seed.beta = beta;
+  return seed;
 }
 
 void seed_gradient(View dloss, View state, double share) {

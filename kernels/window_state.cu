@@ -20,7 +20,6 @@ __global__ void __launch_bounds__(lone_thread)
 template <class T>
 __global__ void __launch_bounds__(lone_thread)
     add_loss_kernel(WindowState* state, const T* loss, double samples, float beta) {
-  if (beta == 0) state->dropped_samples = 0;
   state->loss_sum = blend(double(*loss) * samples, beta, state->loss_sum);
 }
 

@@ -68,7 +68,12 @@ inline WindowState* window_state(const View& state) {
 }
 Tensor make_window_state(Device device, double loss_scale);
 
-// dloss = loss_scale * share: where backward begins.
+// loss_scale * share, for a loss that begins its backward with it; with `samples`, it also does
+// what add_loss() does.
+LossSeed loss_seed(View state, double share);
+LossSeed loss_seed(View state, double share, View loss, int64_t samples, float beta);
+
+// For any other: dloss = loss_scale * share.
 void seed_gradient(View dloss, View state, double share);
 
 // loss_sum = loss * samples + beta * loss_sum, beta 0 for a window's first micro-batch.

@@ -101,19 +101,19 @@ void Window::backward(const Tensor& loss, int64_t samples) {
         expected_samples_, samples_, samples);
   const MemoryScope scope(Phase::backward);
   const bool dropping = options_.on_overflow == OnOverflow::drop_micro_batch;
-  if (!dropping) add_loss(state_.view(), loss.view(), samples, micro_batches_ == 0 ? 0.0f : 1.0f);
+  // judge() adds the loss of a micro-batch that may be dropped.
+  const int64_t counted = dropping ? 0 : samples;
   const double share = double(samples) / double(options_.effective_batch_size);
   switch (options_.strategy) {
-    case Strategy::fused: accrue::backward(loss, seed(loss, share)); break;
+    case Strategy::fused: differentiate(loss, share, counted); break;
     case Strategy::separate:
       for (Member& member : members_) member.parameters().zero_grad();
-      accrue::backward(loss, seed(loss, 1));
+      differentiate(loss, 1, counted);
       if (dropping) judge(loss, samples);
       for (Member& member : members_) accumulate_separately(member, share);
       break;
     case Strategy::moments:
-      accrue::backward(loss, seed(loss, double(samples) / double(expected_samples_)),
-                       dropping_hook());
+      differentiate(loss, double(samples) / double(expected_samples_), counted, dropping_hook());
       break;
     case Strategy::step_in_backward:
       check(micro_batches_ == 0,
@@ -121,8 +121,9 @@ void Window::backward(const Tensor& loss, int64_t samples) {
             "expected 1 micro-batch, or another strategy");
       plan(samples);
       touched_ = true;
+      add_loss(state_.view(), loss.view(), samples, 0);  // what the step is decided by
       begin_steps();
-      accrue::backward(loss, seed(loss, share), dropping_hook());
+      differentiate(loss, share, 0, dropping_hook());
       break;
   }
   if (options_.noise_scale == NoiseScale::estimate && micro_batches_ == 0) {
@@ -154,11 +155,22 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   }
 }
 
-Tensor Window::seed(const Tensor& loss, double share) const {
+void Window::differentiate(const Tensor& loss, double share, int64_t samples,
+                           const GradHook& hook) {
+  const View state = state_.view();
+  const float beta = micro_batches_ == 0 ? 0 : 1;
+  if (takes_seed(loss)) {
+    accrue::backward(
+        loss,
+        samples > 0 ? loss_seed(state, share, loss.view(), samples, beta) : loss_seed(state, share),
+        hook);
+    return;
+  }
+  if (samples > 0) add_loss(state, loss.view(), samples, beta);
   const MemoryScope scope("loss");
   Tensor seed = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
-  seed_gradient(seed.view(), state_.view(), share);
-  return seed;
+  seed_gradient(seed.view(), state, share);
+  accrue::backward(loss, std::move(seed), hook);
 }
 
 // Whether the micro-batch whose gradient has just been computed is to count.

@@ -156,8 +156,8 @@ class Window {
   bool has_gradient(const Member& member, const Parameters::Entry& entry) const;
   void count(int64_t samples);
   bool sum_squares();
-  // The loss's gradient: loss scale * share.
-  Tensor seed(const Tensor& loss, double share) const;
+  // Backward from loss scale * share; first adds the loss to the window's, unless samples is 0.
+  void differentiate(const Tensor& loss, double share, int64_t samples, const GradHook& hook = {});
   void accumulate_separately(Member& member, double share);
   void judge(const Tensor& loss, int64_t samples);
   // moments, step_in_backward
