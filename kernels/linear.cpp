@@ -80,13 +80,21 @@ void bias_backward(GradTarget db, View dz) {
       });
 }
 
+// dz = dy * act'(y) over dy, if there is a y; then dw and db, where wanted.
+void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,
+                     View x, View workspace) {
+  if (y.data) relu_backward_over(dy, y);
+  if (dw) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
+  if (db) bias_backward(*db, dy);
+}
+
 }  // namespace cpu
 
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::matmul) matmul;
 decltype(cpu::linear_forward) linear_forward;
-decltype(cpu::bias_backward) bias_backward;
+decltype(cpu::linear_backward) linear_backward;
 }  // namespace cuda
 
 namespace {
@@ -124,14 +132,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
          [=, x = x.detach(),
           y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
-           if (y.defined())
-             launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
-           y.reset();
-           if (auto dw = claim_grad(dw_edge))
-             multiply(*dw, dy.view(), x.view(), Transpose::yes, Transpose::no);
+           {
+             const auto [dw, db] = claim_grads(dw_edge, db_edge);
+             launch<cpu::linear_backward, cuda::linear_backward>(
+                 device, dw, db, dy.view(), y.defined() ? y.view() : View{}, x.view(),
+                 matmul_workspace(dy.dtype(), device).view());
+           }
            x.reset();
-           if (auto db = claim_grad(db_edge))
-             launch<cpu::bias_backward, cuda::bias_backward>(device, *db, dy.view());
+           y.reset();
            if (auto dx = claim_grad(dx_edge))
              multiply(*dx, dy.view(), w.view(), Transpose::no, Transpose::no);
          });

@@ -8,6 +8,7 @@
 #include "kernels/descriptor.h"
 #include "kernels/gemm.h"
 #include "kernels/reduce.cuh"
+#include "kernels/small_linear.cuh"
 
 namespace accrue::cuda {
 namespace {
@@ -187,6 +188,18 @@ void apply_relu(View y) {
   });
 }
 
+void bias_backward(GradTarget db, View dz) {
+  const int64_t N = dz.shape[0], O = dz.shape[1];
+  if (O == 0) return;
+  dispatch_floating(dz.dtype, [&]<class T>() {
+    const auto tiles = static_cast<unsigned>((O + tile - 1) / tile);
+    with_beta(db.beta, [&](auto accumulate) {
+      enqueue({dim3(tiles), dim3(tile, tile)}, column_sum_kernel<accumulate.value, T>,
+              db.grad.as<Wide<T>>(), dz.as<const T>(), N, O);
+    });
+  });
+}
+
 }  // namespace
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
@@ -198,6 +211,10 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 }
 
 void linear_forward(View y, View x, View w, View b, Activation activation, View workspace) {
+  if (is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
+    small_linear_forward(y, x, w, b, activation);
+    return;
+  }
   const GradTarget target{y, 0};
   if (b.data && try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace, b.data)) b = {};
   else matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
@@ -205,16 +222,15 @@ void linear_forward(View y, View x, View w, View b, Activation activation, View 
   else if (activation == Activation::relu) apply_relu(y);
 }
 
-void bias_backward(GradTarget db, View dz) {
-  const int64_t N = dz.shape[0], O = dz.shape[1];
-  if (O == 0) return;
-  dispatch_floating(dz.dtype, [&]<class T>() {
-    const auto tiles = static_cast<unsigned>((O + tile - 1) / tile);
-    with_beta(db.beta, [&](auto accumulate) {
-      enqueue({dim3(tiles), dim3(tile, tile)}, column_sum_kernel<accumulate.value, T>,
-              db.grad.as<Wide<T>>(), dz.as<const T>(), N, O);
-    });
-  });
+void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,
+                     View x, View workspace) {
+  if (is_small_linear(x.shape[0], dy.shape[1], x.shape[1])) {
+    small_linear_backward(dw, db, dy, y, x);
+    return;
+  }
+  if (y.data) relu_backward_over(dy, y);
+  if (dw) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
+  if (db) bias_backward(*db, dy);
 }
 
 }  // namespace accrue::cuda
