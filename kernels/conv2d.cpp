@@ -1,6 +1,6 @@
 #include "kernels/conv2d.h"
 
-#include "kernels/backend.h"
+#include "kernels/channel_sums.h"
 
 namespace accrue {
 namespace {
@@ -51,25 +51,28 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dS
       activation, windows, gather_workspace(windows, N, dtype, x.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
-  record("conv2d", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach(),
-          y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
-           const Device device = dy.device();
-           if (y.defined())
-             launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
-           y.reset();
-           if (auto dw = claim_grad(dw_edge))
-             launch<cpu::correlate_windows, cuda::correlate_windows>(
-                 device, *dw, dy.view(), x.view(), windows,
-                 correlate_workspace(windows, N, dtype, device).view());
-           x.reset();
-           if (auto db = claim_grad(db_edge))
-             launch<cpu::channel_sum, cuda::channel_sum>(device, *db, dy.view());
-           if (auto dx = claim_grad(dx_edge))
-             launch<cpu::scatter_windows, cuda::scatter_windows>(
-                 device, *dx, dy.view(), w.view(), View{}, windows,
-                 scatter_workspace(windows, N, dtype, device).view());
-         });
+  record(
+      "conv2d", y, {dx_edge, dw_edge, db_edge},
+      [=, x = x.detach(),
+       y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
+        const Device device = dy.device();
+        if (y.defined())
+          launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
+        y.reset();
+        if (auto dw = claim_grad(dw_edge))
+          launch<cpu::correlate_windows, cuda::correlate_windows>(
+              device, *dw, dy.view(), x.view(), windows,
+              correlate_workspace(windows, N, dtype, device).view());
+        x.reset();
+        if (auto db = claim_grad(db_edge))
+          launch<cpu::channel_sum, cuda::channel_sum>(
+              device, *db, dy.view(),
+              channel_sums_scratch(1, N, windows.O, windows.GH * windows.GW, dtype, device).view());
+        if (auto dx = claim_grad(dx_edge))
+          launch<cpu::scatter_windows, cuda::scatter_windows>(
+              device, *dx, dy.view(), w.view(), View{}, windows,
+              scatter_workspace(windows, N, dtype, device).view());
+      });
   return y;
 }
 

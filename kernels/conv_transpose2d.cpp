@@ -1,6 +1,6 @@
 #include "kernels/conv_transpose2d.h"
 
-#include "kernels/backend.h"
+#include "kernels/channel_sums.h"
 
 namespace accrue {
 namespace {
@@ -55,21 +55,23 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
       windows, scatter_workspace(windows, N, dtype, x.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
-  record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach()](Tensor& dy) mutable {
-           const Device device = dy.device();
-           if (auto dw = claim_grad(dw_edge))
-             launch<cpu::correlate_windows, cuda::correlate_windows>(
-                 device, *dw, x.view(), dy.view(), windows,
-                 correlate_workspace(windows, N, dtype, device).view());
-           x.reset();
-           if (auto db = claim_grad(db_edge))
-             launch<cpu::channel_sum, cuda::channel_sum>(device, *db, dy.view());
-           if (auto dx = claim_grad(dx_edge))
-             launch<cpu::gather_windows, cuda::gather_windows>(
-                 device, *dx, dy.view(), w.view(), View{}, Activation::none, windows,
-                 gather_workspace(windows, N, dtype, device).view());
-         });
+  record(
+      "conv_transpose2d", y, {dx_edge, dw_edge, db_edge}, [=, x = x.detach()](Tensor& dy) mutable {
+        const Device device = dy.device();
+        if (auto dw = claim_grad(dw_edge))
+          launch<cpu::correlate_windows, cuda::correlate_windows>(
+              device, *dw, x.view(), dy.view(), windows,
+              correlate_workspace(windows, N, dtype, device).view());
+        x.reset();
+        if (auto db = claim_grad(db_edge))
+          launch<cpu::channel_sum, cuda::channel_sum>(
+              device, *db, dy.view(),
+              channel_sums_scratch(1, N, windows.C, windows.H * windows.W, dtype, device).view());
+        if (auto dx = claim_grad(dx_edge))
+          launch<cpu::gather_windows, cuda::gather_windows>(
+              device, *dx, dy.view(), w.view(), View{}, Activation::none, windows,
+              gather_workspace(windows, N, dtype, device).view());
+      });
   return y;
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/norm.h"
 
+#include "kernels/channel_sums.h"
 #include "kernels/norm_kernels.h"
 #include "kernels/reduce.h"
 
@@ -144,6 +145,13 @@ void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
       });
 }
 
+// The gradients of gamma and beta, where wanted.
+void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget> dbeta, View dy,
+                     View x, Normalization by, View) {
+  if (dgamma) norm_gamma_backward(*dgamma, dy, x, by);
+  if (dbeta) norm_beta_backward(*dbeta, dy, by.at);
+}
+
 // dx may be dy: a group's sums are complete before its first element is written.
 void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
   dispatch_floating(
@@ -188,8 +196,7 @@ namespace cuda {
 decltype(cpu::group_moments) group_moments;
 decltype(cpu::given_moments) given_moments;
 decltype(cpu::normalize) normalize;
-decltype(cpu::norm_gamma_backward) norm_gamma_backward;
-decltype(cpu::norm_beta_backward) norm_beta_backward;
+decltype(cpu::affine_backward) affine_backward;
 decltype(cpu::norm_backward) norm_backward;
 }  // namespace cuda
 
@@ -249,12 +256,10 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
   record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
          [=, x = x.detach(), gamma = gamma.detach()](Tensor& dy) {
-           if (auto dgamma = claim_grad(dgamma_edge))
-             launch<cpu::norm_gamma_backward, cuda::norm_gamma_backward>(device, *dgamma, dy.view(),
-                                                                         x.view(), by());
-           if (auto dbeta = claim_grad(dbeta_edge))
-             launch<cpu::norm_beta_backward, cuda::norm_beta_backward>(device, *dbeta, dy.view(),
-                                                                       at);
+           if (const auto [dgamma, dbeta] = claim_grads(dgamma_edge, dbeta_edge); dgamma || dbeta)
+             launch<cpu::affine_backward, cuda::affine_backward>(
+                 device, dgamma, dbeta, dy.view(), x.view(), by(),
+                 channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
            if (auto dx = claim_grad_over(dx_edge, dy))
              launch<cpu::norm_backward, cuda::norm_backward>(device, *dx, dy.view(), x.view(), by(),
                                                              view_of(gamma));

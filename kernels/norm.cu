@@ -9,9 +9,6 @@ namespace {
 // one by a whole block, a large one because batch norm has few groups.
 constexpr int64_t small_group = 1024;
 constexpr int large_team = 512;
-// Columns of [N, C] that are summed side by side: 32 bytes of float, the least that a memory access
-// fetches.
-constexpr int side_by_side = 8;
 
 // x as [N, G, K, S] of vectors: G groups of K channels to a sample. A vector is neighbouring
 // elements of one channel, or with S = 1 of neighbouring channels of one group.
@@ -201,59 +198,6 @@ __global__ void __launch_bounds__(large_team, 1)
   }
 }
 
-// What is summed over the elements of a channel for the gradient of beta, and of gamma: vector v,
-// which is in group g.
-template <class T>
-struct BetaTerm {
-  const T* dy;
-
-  template <int width>
-  __device__ Wide<T> of_vector(int64_t v, int64_t) const {
-    Wide<T> sum = 0;
-    for (const T d : reinterpret_cast<const Vector<T, width>*>(dy)[v].values) sum += d;
-    return sum;
-  }
-};
-template <class T, class W = Wide<T>>
-struct GammaTerm {
-  const T *dy, *x;
-  const W *mean, *rstd;
-
-  template <int width>
-  __device__ W of_vector(int64_t v, int64_t g) const {
-    const Standardized<W> standardized{mean[g], rstd[g]};
-    const auto d = reinterpret_cast<const Vector<T, width>*>(dy)[v];
-    const auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
-    W sum = 0;
-    for (int w = 0; w < width; ++w) sum += d.values[w] * standardized(values.values[w]);
-    return sum;
-  }
-};
-
-// out[c] = sum of the terms of channel c + beta * out[c]: a block per channel; or, with `columns`,
-// per that many neighbouring channels, whose S is 1: a thread then has every (threads / columns)-th
-// sample of one of them, so that a warp reads whole runs of 32 bytes.
-template <int columns, int width, bool accumulate, class W, class Term>
-__global__ void __launch_bounds__(large_team, 1)
-    channel_sums_kernel(W* out, Term term, Grouping at) {
-  constexpr int members = large_team / columns;
-  const int64_t S = at.S / width, size = at.N * S, rank = threadIdx.x / columns;
-  for (int64_t first = int64_t{blockIdx.x} * columns; first < at.C;
-       first += int64_t{gridDim.x} * columns) {
-    const int64_t c = first + threadIdx.x % columns;
-    RunningSum<W> sum;
-    if (c < at.C && size > 0) {
-      const Place step(members, 1, 1, S);
-      Place place(rank, 1, 1, S);
-      for (int64_t i = rank; i < size; i += members, place.advance(step, 1, 1, S))
-        sum.add(term.template of_vector<width>((place.n * at.C + c) * S + place.s,
-                                               at.group_of(place.n, c)));
-    }
-    const W total = block_sum<large_team, columns>(sum.total());
-    if (c < at.C && rank == 0) store(out[c], total, std::bool_constant<accumulate>{});
-  }
-}
-
 // Consecutive elements of which vectors may be made without leaving a group, and with S > 1 a
 // channel.
 int64_t run_of(const Grouping& at) { return at.S == 1 ? at.K : at.S; }
@@ -270,22 +214,6 @@ void with_team(const Grouping& at, Body&& body) {
   }
 }
 
-template <class T, class Term>
-void channel_sums(GradTarget target, const Term& term, const Grouping& at,
-                  std::initializer_list<const void*> arrays) {
-  const auto launch_for = [&](auto columns, auto width) {
-    const auto blocks = static_cast<unsigned>((at.C + columns.value - 1) / columns.value);
-    with_beta(target.beta, [&](auto accumulate) {
-      enqueue({dim3(blocks), large_team},
-              channel_sums_kernel<columns.value, width.value, accumulate.value, Wide<T>, Term>,
-              target.grad.as<Wide<T>>(), term, at);
-    });
-  };
-  using One = std::integral_constant<int, 1>;
-  if (at.S == 1) launch_for(std::integral_constant<int, side_by_side>{}, One{});
-  else with_width<T>(at.S, arrays, [&](auto width) { launch_for(One{}, width); });
-}
-
 }  // namespace
 
 void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
@@ -295,7 +223,7 @@ void group_moments(View mean, View rstd, View x, Grouping at, double eps, Runnin
         RunningPointers<W> moved{nullptr, nullptr, running.momentum};
         if (running.mean.data) moved.mean = running.mean.as<W>(), moved.var = running.var.as<W>();
         with_width<T>(run_of(at), {x.data}, [&](auto width) {
-          with_team(at, [&](auto team, const Grid& grid) {
+          with_team(at, [&](auto team, const auto& grid) {
             enqueue(grid, moments_kernel<team.value, width.value, T>, mean.as<W>(), rstd.as<W>(),
                     x.as<const T>(), Layout(at, width.value), at.count(), at.elements(), eps,
                     moved);
@@ -329,7 +257,7 @@ void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma)
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         with_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
-          with_team(at, [&](auto team, const Grid& grid) {
+          with_team(at, [&](auto team, const auto& grid) {
             with_beta(dx.beta, [&](auto accumulate) {
               enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
                       dx.grad.as<T>(), dy.as<const T>(), x.as<const T>(), by.mean.as<const W>(),
@@ -339,19 +267,6 @@ void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma)
           });
         });
       });
-}
-
-void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    const GammaTerm<T> term{dy.as<T>(), x.as<T>(), by.mean.as<Wide<T>>(), by.rstd.as<Wide<T>>()};
-    channel_sums<T>(dgamma, term, by.at, {dy.as<T>(), x.as<T>()});
-  });
-}
-
-void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    channel_sums<T>(dbeta, BetaTerm<T>{dy.as<T>()}, at, {dy.as<T>()});
-  });
 }
 
 }  // namespace accrue::cuda

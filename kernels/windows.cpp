@@ -353,7 +353,7 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& s, Vi
       });
 }
 
-void channel_sum(GradTarget db, View dy) {
+void channel_sum(GradTarget db, View dy, View) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = dy.shape[0], C = dy.shape[1], P = dy.shape.numel(2, dy.shape.rank());

@@ -1,4 +1,3 @@
-#include <bit>
 #include <functional>
 
 #include "kernels/channel_bias.cuh"
@@ -151,30 +150,6 @@ void compute_parts(Part part, const Windows& s, const Body& body) {
   compute_parts({middle, part.end}, s, body);
 }
 
-// Threads that sum a channel: all that a block can have, because channels are few.
-constexpr int channel_threads = 1024;
-
-// db[c] = sum_(n, p) dy[n, c, p]. A block has a channel: runs of `lanes` threads read planes of it
-// side by side, so that small planes keep all threads busy and large ones are read contiguously.
-template <int width, bool accumulate, class T, class W = Wide<T>>
-__global__ void __launch_bounds__(channel_threads)
-    channel_sum_kernel(W* db, const T* dy, int64_t N, int64_t C, int64_t P, int lanes) {
-  const int64_t c = blockIdx.x;
-  const int lane = threadIdx.x % lanes;
-  RunningSum<W> sum;
-  for (int64_t n = threadIdx.x / lanes; n < N; n += channel_threads / lanes) {
-    const auto* plane = reinterpret_cast<const Vector<T, width>*>(dy + (n * C + c) * P);
-    for (int64_t v = lane; v < P / width; v += lanes) {
-      const Vector<T, width> vector = plane[v];
-      W part = 0;
-      for (const T value : vector.values) part += value;
-      sum.add(part);
-    }
-  }
-  const W total = block_sum<channel_threads>(sum.total());
-  if (threadIdx.x == 0) store(db[c], total, std::bool_constant<accumulate>{});
-}
-
 }  // namespace
 
 void gather_windows(GradTarget grid, View image, View w, View b, Activation activation,
@@ -211,22 +186,6 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& s, Vi
     const Operand x = workspace.image(part.of(image), s, seen),
                   k = workspace.operand(w.grad, dtype), y = workspace.operand(part.of(grid), dtype);
     return try_product<Correlate>(k, part.begin == 0 ? w.beta : 1, x, y, seen, part, workspace);
-  });
-}
-
-void channel_sum(GradTarget db, View dy) {
-  const int64_t N = dy.shape[0], C = dy.shape[1], P = dy.shape.numel(2, dy.shape.rank());
-  if (C == 0) return;
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    with_width<T>(P, {dy.data}, [&](auto width) {
-      const auto vectors = static_cast<uint64_t>(std::max<int64_t>(P / width, 1));
-      const auto lanes = static_cast<int>(std::min<uint64_t>(std::bit_ceil(vectors), 256));
-      with_beta(db.beta, [&](auto accumulate) {
-        enqueue({dim3(static_cast<unsigned>(C)), channel_threads},
-                channel_sum_kernel<width.value, accumulate.value, T>, db.grad.as<Wide<T>>(),
-                dy.as<const T>(), N, C, P, lanes);
-      });
-    });
   });
 }
 

@@ -49,8 +49,8 @@ void scatter_windows(GradTarget image, View grid, View w, View b, const Windows&
 // w[o, k] = sum_(n, p) grid[n, o, p] * col[k, n, p] + beta * w[o, k].
 void correlate_windows(GradTarget w, View grid, View image, const Windows& windows, View workspace);
 
-// db[c] = sum_(n, p) dy[n, c, p] + beta * db[c].
-void channel_sum(GradTarget db, View dy);
+// db[c] = sum_(n, p) dy[n, c, p] + beta * db[c]. Scratch: channel_sums_scratch(1, ...).
+void channel_sum(GradTarget db, View dy, View scratch);
 
 }  // namespace cpu
 

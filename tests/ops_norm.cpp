@@ -254,6 +254,49 @@ TEST_CASE("norms do not depend on the threads", "[ops]") {
   omp_set_num_threads(threads);
 }
 
+// More of each channel than one block sums on cuda, so that the last block adds up the others'.
+TEST_CASE("gradients of gamma and beta over several blocks", "[ops]") {
+  struct Case {
+    Shape shape;
+    int64_t S;
+  };
+  // Channels side by side, planes in vectors and in single elements.
+  for (const auto& [shape, S] :
+       {Case{{1100, 11}, 1}, Case{{60, 3, 14, 14}, 196}, Case{{190, 2, 45}, 45}}) {
+    const int64_t C = shape[1], n = shape.numel();
+    const Values x = to_doubles(random_tensor(shape, 7));
+    const Tensor drawn = Tensor::from(x, shape, test_device());
+    const auto parameter = [&](double value) {
+      return require_grad(Tensor::full({C}, value, DType::f64, test_device()));
+    };
+    const Tensor gamma = parameter(2), beta = parameter(0);
+    const RunningStatistics running{.mean = Tensor::full({C}, 0.25, DType::f64, test_device()),
+                                    .var = Tensor::full({C}, 3, DType::f64, test_device())};
+    const double rstd = 1 / std::sqrt(3 + eps);
+    Values dgamma(static_cast<size_t>(C)), dbeta(dgamma), size(dgamma);
+    // The loss is the mean square of y = 2 xhat, so dy = 2 y / n.
+    for (int64_t i = 0; i < n; ++i) {
+      const auto c = static_cast<size_t>(i / S % C);
+      const double xhat = (x[static_cast<size_t>(i)] - 0.25) * rstd, dy = 4 * xhat / double(n);
+      dgamma[c] += dy * xhat;
+      dbeta[c] += dy;
+      size[c] += std::abs(dy) * (1 + std::abs(xhat));
+    }
+    for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
+      set_thread_order(repeat);
+      const Tensor y = batch_norm(drawn, gamma, beta, running, NormMode::eval);
+      backward(mse_loss(y, Tensor::full(shape, 0, DType::f64, test_device())));
+      const auto of_gamma = to_doubles(grad(gamma)), of_beta = to_doubles(grad(beta));
+      for (size_t c = 0; c < dgamma.size(); ++c) {
+        // As many roundings as there are terms, at most, of sums that stay below `size`.
+        const double bound = double(repeat) * double(n / C + 8) * 0x1p-53 * size[c];
+        REQUIRE(std::abs(of_gamma[c] - repeat * dgamma[c]) <= bound);
+        REQUIRE(std::abs(of_beta[c] - repeat * dbeta[c]) <= bound);
+      }
+    }
+  }
+}
+
 TEST_CASE("a norm keeps its input and two numbers a group", "[ops]") {
   const Tensor x = require_grad(random_tensor({4, 6, 50}, 1));
   const size_t before = ledger(test_device()).current()[Category::activations];

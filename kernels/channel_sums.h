@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/tensor.h"
+#include "kernels/backend.h"
+
+namespace accrue {
+
+// How cuda sums over the N * S elements of each channel of x [N, C, S]: channels are few, so each
+// one's elements are cut into pieces for blocks of their own, and the pieces' sums are added in
+// order. Pieces follow from the shape alone: every device gives the same bits.
+struct ChannelPieces {
+  // Neighbouring channels that a block sums side by side: with S = 1, 32 bytes of float, the least
+  // that a memory access fetches.
+  int64_t channels;
+  int64_t blocks;  // that all channels take
+  int64_t pieces;  // of a channel
+
+  ChannelPieces(int64_t N, int64_t C, int64_t S) : channels(S == 1 ? 8 : 1) {
+    // Enough to fill a large GPU, of pieces that are worth a block.
+    constexpr int64_t enough = 512, least = 4096;
+    blocks = (C + channels - 1) / channels;
+    pieces = std::max<int64_t>(
+        1, std::min(enough / std::max<int64_t>(blocks, 1), N * S * channels / least));
+  }
+};
+
+// Room for the pieces' sums, `sums` for each channel.
+inline Tensor channel_sums_scratch(int64_t sums, int64_t N, int64_t C, int64_t S, DType dtype,
+                                   Device device) {
+  const int64_t pieces = plans_for_cuda(device) ? ChannelPieces(N, C, S).pieces : 1;
+  return Tensor::empty({pieces > 1 ? pieces * sums * C : 0}, wide(dtype), device,
+                       Category::workspace);
+}
+
+}  // namespace accrue
