@@ -76,6 +76,15 @@ Context::Context() {
   check_call(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
 }
 
+int64_t Context::resident_blocks(const void* kernel) {
+  int64_t& blocks = resident_blocks_[kernel];
+  if (blocks > 0) return blocks;
+  int on_one = 0;
+  check_call(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&on_one, kernel, block_threads, 0),
+             "ask how many blocks fit on a multiprocessor");
+  return blocks = int64_t{std::max(on_one, 1)} * multiprocessors();
+}
+
 cublasLtHandle_t Context::cublas_lt() {
   if (!cublas_lt_) check_call(cublasLtCreate(&cublas_lt_), "make its handle");
   return cublas_lt_;

@@ -6,10 +6,15 @@
 
 #include <source_location>
 #include <string_view>
+#include <unordered_map>
 
 #include "core/error.h"
 
 namespace accrue::cuda {
+
+// Threads of a block, for every kernel that does not say otherwise: eight warps, of which enough
+// blocks fit on a multiprocessor to fill it.
+inline constexpr int block_threads = 256;
 
 // Throws Error that names what was tried, where, and what CUDA, cuBLASLt or cuDNN said.
 void check_call(cudaError_t status, std::string_view what,
@@ -31,6 +36,8 @@ class Context {
   cudaStream_t stream() const { return stream_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
+  // Blocks of a kernel of 256 threads that the whole device can hold. Asked once a kernel.
+  int64_t resident_blocks(const void* kernel);
   cublasLtHandle_t cublas_lt();
   // Made when first asked for: loading cuDNN takes longer than training a small model.
   cudnnHandle_t cudnn();
@@ -44,6 +51,7 @@ class Context {
   cublasLtHandle_t cublas_lt_ = nullptr;
   cudnnHandle_t cudnn_ = nullptr;
   bool allows_tf32_ = false;
+  std::unordered_map<const void*, int64_t> resident_blocks_;
 };
 
 // Throws Error if there is no usable device.

@@ -9,24 +9,22 @@
 
 namespace accrue::cuda {
 
-// Threads of a block, for every kernel that does not say otherwise: eight warps, of which enough
-// blocks fit on a multiprocessor to fill it.
-inline constexpr int block_threads = 256;
-// Blocks of 256 threads that a multiprocessor holds at most.
-inline constexpr int resident_blocks = 8;
-
 struct Grid {
   dim3 blocks;
   dim3 threads = block_threads;
   std::source_location where = std::source_location::current();
 };
 
-// Blocks for grid-stride loops over n items, one item a thread: no more than the device can hold
-// at once, so that a thread's set-up is paid once and not per item.
-inline Grid grid_over(int64_t n, std::source_location where = std::source_location::current()) {
-  const int64_t wanted = (n + block_threads - 1) / block_threads;
-  const int64_t most = int64_t{resident_blocks} * context().multiprocessors();
-  return {dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, most))), block_threads, where};
+// The grid of a grid-stride loop over n items, one item a thread: as many blocks as the device can
+// hold of the kernel at once, so that a thread's set-up is paid once and not per item. How many
+// that are does not change what an element becomes: sums have grids of their own.
+struct GridOver {
+  GridOver(int64_t n, std::source_location where) : n(n), where(where) {}
+  int64_t n;
+  std::source_location where;
+};
+inline GridOver grid_over(int64_t n, std::source_location where = std::source_location::current()) {
+  return {n, where};
 }
 
 // Enqueues a kernel on the stream. Throws Error if CUDA refuses it.
@@ -38,6 +36,15 @@ void enqueue(Grid grid, void (*kernel)(Parameters...), Args&&... args) {
   config.stream = context().stream();
   check_call(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel",
              grid.where);
+}
+
+template <class... Parameters, class... Args>
+void enqueue(GridOver items, void (*kernel)(Parameters...), Args&&... args) {
+  const int64_t wanted = (items.n + block_threads - 1) / block_threads;
+  const int64_t most = context().resident_blocks(reinterpret_cast<const void*>(kernel));
+  const Grid grid{dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, most))), block_threads,
+                  items.where};
+  enqueue(grid, kernel, std::forward<Args>(args)...);
 }
 
 // A thread's first item and its step in a grid-stride loop over a one-dimensional grid.
