@@ -54,13 +54,23 @@ struct AdamMoments {
   }
 };
 
+// adam_begin() for both devices.
+HOST_DEVICE inline void begin_adam(double* progress, const StepOutcome& step,
+                                   const AdamScalars& s) {
+  if (step.skipped) return;
+  const double t = progress[0] + 1;
+  progress[0] = t;
+  progress[1] = step.lr / (1 - std::pow(s.beta1, t));
+  progress[2] = 1 / std::sqrt(1 - std::pow(s.beta2, t));
+}
+
 template <class T>
 struct AdamWeights {
   T step_size, inverse_root, eps, keep;
 
-  HOST_DEVICE AdamWeights(const AdamScalars& s, const StepOutcome& step, double t)
-      : step_size(T(step.lr / (1 - std::pow(s.beta1, t)))),
-        inverse_root(T(1 / std::sqrt(1 - std::pow(s.beta2, t)))),
+  HOST_DEVICE AdamWeights(const AdamScalars& s, const StepOutcome& step, const double* progress)
+      : step_size(T(progress[1])),
+        inverse_root(T(progress[2])),
         eps(T(s.eps)),
         keep(T(s.decay == WeightDecay::decoupled ? 1 - step.lr * s.weight_decay : 1)) {}
 
@@ -74,8 +84,8 @@ struct AdamUpdate {
   AdamMoments<T> moments;
   AdamWeights<T> weights;
 
-  HOST_DEVICE AdamUpdate(const AdamScalars& s, const StepOutcome& step, double t)
-      : moments(s, step.grad_scale), weights(s, step, t) {}
+  HOST_DEVICE AdamUpdate(const AdamScalars& s, const StepOutcome& step, const double* progress)
+      : moments(s, step.grad_scale), weights(s, step, progress) {}
 
   HOST_DEVICE void operator()(T& w, T& m, T& v, T gradient) const {
     moments(m, v, w, gradient);

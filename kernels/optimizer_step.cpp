@@ -32,14 +32,18 @@ void step_each(const Weights& w, const Update& update, Ts*... arrays) {
 
 }  // namespace
 
-void adam_step(Weights w, View m, View v, View gradient, View steps, View state,
+void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
                const AdamScalars& scalars) {
   const StepOutcome& step = window_state(state)->outcome;
   if (step.skipped) return;
   dispatch_wide(w.values.dtype, [&]<class T>() {
-    step_each(w, formula::AdamUpdate<T>(scalars, step, *steps.as<double>()), w.values.as<T>(),
-              m.as<T>(), v.as<T>(), gradient.as<const T>());
+    step_each(w, formula::AdamUpdate<T>(scalars, step, progress.as<const double>()),
+              w.values.as<T>(), m.as<T>(), v.as<T>(), gradient.as<const T>());
   });
+}
+
+void adam_begin(View progress, View state, const AdamScalars& scalars) {
+  formula::begin_adam(progress.as<double>(), window_state(state)->outcome, scalars);
 }
 
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
@@ -50,13 +54,13 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
   });
 }
 
-void adam_folded_step(Weights w, View m, View v, View steps, View state,
+void adam_folded_step(Weights w, View m, View v, View progress, View state,
                       const AdamScalars& scalars) {
   const StepOutcome& step = window_state(state)->outcome;
   if (step.skipped) return;
   dispatch_wide(w.values.dtype, [&]<class T>() {
-    step_each(w, formula::AdamWeights<T>(scalars, step, *steps.as<double>()), w.values.as<T>(),
-              m.as<const T>(), v.as<const T>());
+    step_each(w, formula::AdamWeights<T>(scalars, step, progress.as<const double>()),
+              w.values.as<T>(), m.as<const T>(), v.as<const T>());
   });
 }
 
@@ -77,14 +81,19 @@ void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& sc
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::adam_step) adam_step;
+decltype(cpu::adam_begin) adam_begin;
 decltype(cpu::adam_fold) adam_fold;
 decltype(cpu::adam_folded_step) adam_folded_step;
 decltype(cpu::sgd_step) sgd_step;
 }  // namespace cuda
 
-void adam_step(Weights w, View m, View v, View gradient, View steps, View state,
+void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
                const AdamScalars& scalars) {
-  launch<cpu::adam_step, cuda::adam_step>(m.device, w, m, v, gradient, steps, state, scalars);
+  launch<cpu::adam_step, cuda::adam_step>(m.device, w, m, v, gradient, progress, state, scalars);
+}
+
+void adam_begin(View progress, View state, const AdamScalars& scalars) {
+  launch<cpu::adam_begin, cuda::adam_begin>(state.device, progress, state, scalars);
 }
 
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
@@ -92,9 +101,10 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
   launch<cpu::adam_fold, cuda::adam_fold>(w.device, m, v, w, gradient, fold, scalars);
 }
 
-void adam_folded_step(Weights w, View m, View v, View steps, View state,
+void adam_folded_step(Weights w, View m, View v, View progress, View state,
                       const AdamScalars& scalars) {
-  launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, steps, state, scalars);
+  launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, progress, state,
+                                                        scalars);
 }
 
 void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {

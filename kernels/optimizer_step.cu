@@ -8,17 +8,6 @@ namespace {
 // All parameters of a model in one launch. A thread has `width` consecutive parameters at a time:
 // in float32 four 16-byte loads (w, m, v, gradient) and three such stores.
 
-// What is the same for all parameters takes two powers in double, slow on most devices: the block's
-// first thread works it out and leaves it in shared memory.
-template <class Update>
-__device__ Update once_a_block(const AdamScalars& scalars, const WindowState* state,
-                               const double* steps) {
-  alignas(Update) __shared__ unsigned char of_block[sizeof(Update)];
-  if (threadIdx.x == 0) new (of_block) Update(scalars, state->outcome, *steps);
-  __syncthreads();
-  return *reinterpret_cast<const Update*>(of_block);
-}
-
 // The arrays of a step with a copy of the weights, or without.
 struct NoCopy {};
 template <int width, class Update, class... Arrays>
@@ -32,11 +21,16 @@ __device__ void step_each(int64_t n, const Update& update, WriteOnly<C> copy, Ar
 
 template <int width, class T, class Copy>
 __global__ void __launch_bounds__(block_threads)
-    adam_kernel(Copy copy, T* w, T* m, T* v, const T* gradient, int64_t n, const double* steps,
+    adam_kernel(Copy copy, T* w, T* m, T* v, const T* gradient, int64_t n, const double* progress,
                 const WindowState* state, AdamScalars scalars) {
   if (state->outcome.skipped) return;
-  const auto update = once_a_block<formula::AdamUpdate<T>>(scalars, state, steps);
+  const formula::AdamUpdate<T> update(scalars, state->outcome, progress);
   step_each<width>(n, update, copy, w, m, v, gradient);
+}
+
+__global__ void __launch_bounds__(1)
+    adam_begin_kernel(double* progress, const WindowState* state, AdamScalars scalars) {
+  formula::begin_adam(progress, state->outcome, scalars);
 }
 
 template <int width, class T>
@@ -48,10 +42,10 @@ __global__ void __launch_bounds__(block_threads)
 
 template <int width, class T, class Copy>
 __global__ void __launch_bounds__(block_threads)
-    adam_folded_step_kernel(Copy copy, T* w, const T* m, const T* v, int64_t n, const double* steps,
-                            const WindowState* state, AdamScalars scalars) {
+    adam_folded_step_kernel(Copy copy, T* w, const T* m, const T* v, int64_t n,
+                            const double* progress, const WindowState* state, AdamScalars scalars) {
   if (state->outcome.skipped) return;
-  const auto update = once_a_block<formula::AdamWeights<T>>(scalars, state, steps);
+  const formula::AdamWeights<T> update(scalars, state->outcome, progress);
   step_each<width>(n, update, copy, w, m, v);
 }
 
@@ -82,7 +76,7 @@ void with_copy_and_width(const View& copy, std::initializer_list<const void*> ar
 
 }  // namespace
 
-void adam_step(Weights weights, View m_, View v_, View gradient_, View steps, View state,
+void adam_step(Weights weights, View m_, View v_, View gradient_, View progress, View state,
                const AdamScalars& scalars) {
   dispatch_wide(weights.values.dtype, [&]<class T>() {
     T *w = weights.values.as<T>(), *m = m_.as<T>(), *v = v_.as<T>();
@@ -90,9 +84,14 @@ void adam_step(Weights weights, View m_, View v_, View gradient_, View steps, Vi
     const int64_t n = weights.values.numel();
     with_copy_and_width<T>(weights.copy, {w, m, v, gradient}, [&](auto copy, auto width) {
       enqueue(grid_over(n / width), adam_kernel<width.value, T, decltype(copy)>, copy, w, m, v,
-              gradient, n, steps.as<const double>(), window_state(state), scalars);
+              gradient, n, progress.as<const double>(), window_state(state), scalars);
     });
   });
+}
+
+void adam_begin(View progress, View state, const AdamScalars& scalars) {
+  enqueue({dim3(1), dim3(1)}, adam_begin_kernel, progress.as<double>(), window_state(state),
+          scalars);
 }
 
 void adam_fold(View m_, View v_, View w_, View gradient_, const FoldScalars& fold,
@@ -108,7 +107,7 @@ void adam_fold(View m_, View v_, View w_, View gradient_, const FoldScalars& fol
   });
 }
 
-void adam_folded_step(Weights weights, View m_, View v_, View steps, View state,
+void adam_folded_step(Weights weights, View m_, View v_, View progress, View state,
                       const AdamScalars& scalars) {
   dispatch_wide(weights.values.dtype, [&]<class T>() {
     T* w = weights.values.as<T>();
@@ -116,7 +115,7 @@ void adam_folded_step(Weights weights, View m_, View v_, View steps, View state,
     const int64_t n = weights.values.numel();
     with_copy_and_width<T>(weights.copy, {w, m, v}, [&](auto copy, auto width) {
       enqueue(grid_over(n / width), adam_folded_step_kernel<width.value, T, decltype(copy)>, copy,
-              w, m, v, n, steps.as<const double>(), window_state(state), scalars);
+              w, m, v, n, progress.as<const double>(), window_state(state), scalars);
     });
   });
 }

@@ -20,7 +20,7 @@ struct Weights {
 //   w = w * (1 - lr * weight_decay)      (AdamW only)
 //   m = beta1 * m + (1 - beta1) * g      v = beta2 * v + (1 - beta2) * g^2
 //   w = w - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
-// with t the f64 [1] `steps`, this step counted. m and v are stored as zero where they would be
+// with t the number of steps, this one counted. m and v are stored as zero where they would be
 // denormal: a weight whose gradient has ended keeps its moments there for good, and a processor
 // takes many times as long over such numbers.
 // Bytes moved: read w, g, m, v; write w, m, v: 28 P in float32, and 2 P more for a 16-bit copy.
@@ -29,8 +29,15 @@ struct AdamScalars {
   double beta1, beta2, eps, weight_decay;
   WeightDecay decay;
 };
-void adam_step(Weights w, View m, View v, View gradient, View steps, View state,
+void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
                const AdamScalars& scalars);
+
+// Once before: counts the step, unless it is skipped, and works out what follows from the count for
+// all parameters alike, two powers in double, which most GPUs are slow at:
+//   progress[0] = t += 1      progress[1] = lr / (1 - beta1^t)      progress[2] = (1 -
+//   beta2^t)^-1/2
+// progress f64 [3].
+void adam_begin(View progress, View state, const AdamScalars& scalars);
 
 // The same in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
 // each micro-batch i of a window, with g_i its share of the window's mean gradient:
@@ -48,7 +55,7 @@ struct FoldScalars {
 };
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
                const AdamScalars& scalars);
-void adam_folded_step(Weights w, View m, View v, View steps, View state,
+void adam_folded_step(Weights w, View m, View v, View progress, View state,
                       const AdamScalars& scalars);
 
 // Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:

@@ -42,9 +42,10 @@ class Adam : public Optimizer {
     return {{"m", m_}, {"v", v_}};
   }
 
+  void begin_step(const View& state) override { adam_begin(progress_.view(), state, scalars_); }
   void step(Parameters::Range range, const View& gradient, const View& state) override {
     adam_step(weights_of(parameters_, range), range_of(m_, range), range_of(v_, range), gradient,
-              steps_.view(), state, scalars_);
+              progress_.view(), state, scalars_);
   }
 
   bool folds() const override { return true; }
@@ -54,7 +55,7 @@ class Adam : public Optimizer {
   }
   void step_folded(Parameters::Range range, const View& state) override {
     adam_folded_step(weights_of(parameters_, range), range_of(m_, range), range_of(v_, range),
-                     steps_.view(), state, scalars_);
+                     progress_.view(), state, scalars_);
   }
 
  private:
@@ -94,7 +95,9 @@ class Sgd : public Optimizer {
 
 Optimizer::Optimizer(Parameters& parameters)
     : parameters_(parameters),
-      steps_(Tensor::full({1}, 0, DType::f64, parameters.values().device(), Category::optimizer)) {}
+      progress_(
+          Tensor::full({3}, 0, DType::f64, parameters.values().device(), Category::optimizer)),
+      steps_(progress_.slice(0, 1)) {}
 
 void Optimizer::begin_step(const View& state) { count_step(steps_.view(), state); }
 

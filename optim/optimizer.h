@@ -21,7 +21,7 @@ class Optimizer {
   // A step is begun once, then made for each range of the parameters, by the learning rate and the
   // scale that are in the window's state (kernels/window_state.h); neither does anything if that
   // says skipped. `gradient` is that of the range.
-  void begin_step(const View& state);
+  virtual void begin_step(const View& state);
   virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
 
   // Whether the moments can be the accumulator (kernels/optimizer_step.h, adam_fold()). If so, each
@@ -43,7 +43,8 @@ class Optimizer {
   Tensor new_state(std::string_view name) const;
 
   Parameters& parameters_;
-  Tensor steps_;  // f64 [1]
+  Tensor progress_;  // f64 [3]: the steps taken, and what adam_begin() makes of them
+  Tensor steps_;     // the first of these
 };
 
 // kernels/optimizer_step.h gives the formulas.

@@ -10,9 +10,9 @@ namespace {
 
 // Adam on the views w, m, v and g, of one parameter or of all.
 auto adam_by(double grad_scale, Device device) {
-  return [state = make_state(grad_scale, device), steps = make_steps(device)](Weights w, View m,
-                                                                              View v, View g) {
-    adam_step(w, m, v, g, steps.view(), state.view(), adam_scalars);
+  const Tensor state = make_state(grad_scale, device);
+  return [state, progress = make_progress(state)](Weights w, View m, View v, View g) {
+    adam_step(w, m, v, g, progress.view(), state.view(), adam_scalars);
   };
 }
 

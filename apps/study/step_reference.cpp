@@ -45,8 +45,11 @@ Tensor make_state(double grad_scale, Device device) {
   return Tensor::from(bytes, {sizeof(state)}, device, Category::workspace);
 }
 
-Tensor make_steps(Device device) {
-  return Tensor::full({1}, steps_taken, DType::f64, device, Category::workspace);
+Tensor make_progress(const Tensor& state) {
+  const Tensor progress =
+      Tensor::full({3}, steps_taken - 1, DType::f64, state.device(), Category::workspace);
+  adam_begin(progress.view(), state.view(), adam_scalars);
+  return progress;
 }
 
 double adam_error(const Arrays& a, double grad_scale) {
