@@ -30,11 +30,20 @@ bool on_runner() { return under_test == Device::cuda; }
 void set_thread_order(int order) { simt::set_seed(static_cast<uint64_t>(order) + 1); }
 TensorLimit::TensorLimit(size_t elements) { simt::set_largest_tensor(elements); }
 TensorLimit::~TensorLimit() { simt::set_largest_tensor((size_t{1} << 31) - 1); }
+int64_t launches_of(const std::function<void()>& work) {
+  simt::reset_launches();
+  work();
+  return simt::launches().kernels + simt::launches().library_calls;
+}
 #else
 bool on_runner() { return false; }
 void set_thread_order(int) {}
 TensorLimit::TensorLimit(size_t) {}
 TensorLimit::~TensorLimit() = default;
+int64_t launches_of(const std::function<void()>& work) {
+  work();
+  return 0;
+}
 #endif
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {

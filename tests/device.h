@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/tensor.h"
@@ -20,6 +21,9 @@ inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
+
+// The kernels and library calls that `work` gives to the runner (tests/simt/include/simt.h).
+int64_t launches_of(const std::function<void()>& work);
 
 // x itself if it is on the cpu, else a copy that is.
 Tensor on_host(const Tensor& x);

@@ -25,6 +25,15 @@ void set_pageable_copies(PageableCopies copies);
 size_t live_device_bytes();
 size_t live_device_blocks();
 
+// What has been given to streams, graphs under capture included, since reset_launches(): kernels of
+// the program's own, and calls of cuBLASLt and cuDNN that compute, each at least one kernel on a
+// GPU. A graph's replay counts nothing.
+struct Launches {
+  int64_t kernels = 0, library_calls = 0;
+};
+Launches launches();
+void reset_launches();
+
 // What the last failed kernel, copy or library call did wrong, in words; empty if none has failed.
 std::string last_report();
 

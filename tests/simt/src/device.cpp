@@ -100,6 +100,16 @@ size_t live_device_blocks() {
   return device().memory.size();
 }
 
+Launches launches() {
+  const std::scoped_lock lock(device().mutex);
+  return device().launches;
+}
+
+void reset_launches() {
+  const std::scoped_lock lock(device().mutex);
+  device().launches = {};
+}
+
 std::string last_report() {
   const std::scoped_lock lock(device().mutex);
   return device().report;

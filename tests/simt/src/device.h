@@ -84,6 +84,7 @@ struct Device {
   PageableCopies pageable_copies = PageableCopies::either;
 
   uint64_t submitted = 0;
+  Launches launches;
   CUstream_st legacy;
   std::vector<std::unique_ptr<CUstream_st>> streams;
 };

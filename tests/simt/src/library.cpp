@@ -18,7 +18,10 @@ void Workspace::scribble() const {
 }
 
 cudaError_t submit_library_work(cudaStream_t stream, Work work) {
-  return call([&] { return submit(stream, std::move(work)); });
+  return call([&] {
+    ++device().launches.library_calls;
+    return submit(stream, std::move(work));
+  });
 }
 
 void unload_at_exit() {

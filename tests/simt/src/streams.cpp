@@ -182,6 +182,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                                 bound == 0 ? "states no __launch_bounds__"
                                            : fmt::format("its __launch_bounds__ allow {}", bound)));
     }
+    ++device().launches.kernels;
     return submit(config.stream, [launch = Launch{grid, block, kernel, std::move(thread)}] {
       run_grid(launch, device().random);
     });
