@@ -95,9 +95,9 @@ cudaError_t copy(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind,
   const bool pageable = (!from_device && !inside(device().pinned, src, bytes)) ||
                         (!to_device && !inside(device().pinned, dst, bytes));
   if (!pageable) return submit(stream, copy_work(dst, src, bytes, kind));
-  // CUDA: "If pageable memory must first be staged to pinned memory, the driver may synchronize with
-  // the stream and stage the copy"; to the host, "the function might be synchronous". It may not
-  // synchronize with a stream that captures.
+  // CUDA: "If pageable memory must first be staged to pinned memory, the driver may synchronize
+  // with the stream and stage the copy"; to the host, "the function might be synchronous". It may
+  // not synchronize with a stream that captures.
   if (const cudaError_t error = refuse_in_capture(*target)) return error;
   const bool waits = copy_waits();
   if (waits && to_device) {
