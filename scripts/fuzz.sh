@@ -36,20 +36,17 @@ if [[ -z $compiler ]] ||
 fi
 $available && exit
 
-sources=(data/{atomic_file,byte_stream,checkpoint,idx,safetensors,strict_json}.cpp
-         tests/fuzz/parsers.cpp)
-for source in core/*.cpp; do
-  [[ $source == core/cuda.cpp ]] || sources+=("$source")
-done
+# Two sources that include the others: a core each, and headers are read once.
+data=(data/{atomic_file,byte_stream,checkpoint,idx,safetensors,strict_json}.cpp
+      tests/fuzz/parsers.cpp)
+mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp | sort)
+printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
+printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
 flags=(-std=c++20 -O1 -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
        -fno-sanitize-recover=all)
-objects=()
-for source in "${sources[@]}"; do
-  object=build/fuzz/${source//\//-}.o
-  objects+=("$object")
-  printf '%s\0-o\0%s\0' "$source" "$object"
-done >build/fuzz/list
-xargs -0 -n 3 -P "$(nproc)" "$compiler" "${flags[@]}" -c <build/fuzz/list
+objects=(build/fuzz/{core,data}.o)
+printf '%s\n' core data |
+  xargs -I{} -P "$(nproc)" "$compiler" "${flags[@]}" -c build/fuzz/{}.cpp -o build/fuzz/{}.o
 
 export UBSAN_OPTIONS=print_stacktrace=1
 for parser in safetensors checkpoint idx; do
