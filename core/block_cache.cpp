@@ -46,11 +46,7 @@ void BlockCache::give(void* data) {
   Block* block = blocks_.at(static_cast<std::byte*>(data)).get();
   block->used = false;
   allocated_ -= block->size;
-  if (mode_ == Mode::direct) {
-    source_.free(data);
-    blocks_.erase(static_cast<std::byte*>(data));
-    return;
-  }
+  if (mode_ == Mode::direct) return return_segment(block);
   const auto take_free = [&](Block* neighbour) {
     if (!neighbour || neighbour->used) return false;
     free_blocks(neighbour->pool, neighbour->size).erase(neighbour);
@@ -118,16 +114,34 @@ size_t BlockCache::release_cached() {
 }
 
 size_t BlockCache::release_segments() {
+  if (recording_) return 0;
   size_t released = 0;
   for (auto& [key, candidates] : free_)
     std::erase_if(candidates, [&](Block* block) {
       if (block->before || block->after || held_.contains(block->pool)) return false;
       released += block->size;
-      source_.free(block->data);
-      blocks_.erase(block->data);
+      return_segment(block);
       return true;
     });
   return released;
+}
+
+void BlockCache::return_segment(Block* block) {
+  std::byte* data = block->data;
+  blocks_.erase(data);
+  if (recording_) to_return_.push_back(data);
+  else source_.free(data);
+}
+
+void BlockCache::begin_recording() {
+  std::lock_guard lock(mutex_);
+  recording_ = true;
+}
+
+void BlockCache::end_recording() {
+  std::lock_guard lock(mutex_);
+  recording_ = false;
+  for (void* segment : std::exchange(to_return_, {})) source_.free(segment);
 }
 
 Reserve BlockCache::statistics() const {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "core/usage.h"
 
@@ -45,6 +46,19 @@ class BlockCache {
   Reserve statistics() const;
   std::string describe() const { return to_string(statistics()); }
 
+  // While one exists, nothing is returned to the source, which would have to wait for the device:
+  // CUDA does not allow that while work is being recorded. What would have been returned is, after.
+  class Recording {
+   public:
+    explicit Recording(BlockCache& cache) : cache_(cache) { cache_.begin_recording(); }
+    ~Recording() { cache_.end_recording(); }
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    BlockCache& cache_;
+  };
+
   // Throws Error while blocks are in use.
   void set_mode(Mode mode);
   // A pool that is held until it is dropped: its segments are not returned to the source.
@@ -74,12 +88,17 @@ class BlockCache {
   void split(Block* block, size_t size);
   void merge(Block* block, Block* next);
   size_t release_segments();
+  void return_segment(Block* block);
+  void begin_recording();
+  void end_recording();
 
   Source source_;
   mutable std::mutex mutex_;
   Mode mode_ = Mode::caching;
   Pool pool_ = common_pool, last_pool_ = common_pool;
   size_t allocated_ = 0;
+  bool recording_ = false;
+  std::vector<void*> to_return_;  // after the recording
   std::set<Pool> held_;
   std::map<std::byte*, std::unique_ptr<Block>> blocks_;
   std::map<std::pair<Pool, bool>, FreeBlocks> free_;  // by pool, small or large

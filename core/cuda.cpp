@@ -48,7 +48,6 @@ void record_event(void* event) {
 }
 
 void free_segment(void* segment) {
-  const RelaxedCapture relaxed;
   cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
 }
 
@@ -240,6 +239,7 @@ double Stopwatch::seconds() const {
 }
 
 Graph::Graph(const std::function<void()>& work) {
+  const BlockCache::Recording recording(blocks());
   const cudaStream_t stream = context().stream();
   check_call(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin recording");
   cudaGraph_t graph = nullptr;

@@ -4,6 +4,7 @@
 
 #include "core/limit_scope.h"
 #include "core/tensor.h"
+#include "tests/device.h"
 
 // The linker's --wrap (tests/CMakeLists.txt) takes symbols as the compiler names them.
 #define TENSOR_EMPTY "_ZN6accrue6Tensor5emptyERKNS_5ShapeENS_5DTypeENS_6DeviceENS_8CategoryE"
@@ -14,15 +15,20 @@ namespace {
 
 // Loaders allocate on their threads, too.
 std::atomic<int64_t> count{0}, failing_from{0};
-std::atomic<bool> once{true}, failed{false};
+std::atomic<Failing> how{Failing::once};
+std::atomic<bool> failed{false};
 
 template <class Allocate>
 Tensor counted(const Shape& shape, Device device, Allocate&& allocate) {
   if (is_meta(device)) return allocate();
   const int64_t number = ++count;
   if (failing_from == 0 || number < failing_from || shape.numel() == 0) return allocate();
-  if (once && failed.exchange(true)) return allocate();
+  if (how != Failing::on && failed.exchange(true)) return allocate();
   failed = true;
+  if (how == Failing::on_full_device) {
+    const FullDevice full;
+    return allocate();
+  }
   const LimitScope nothing_left(device, 1);
   return allocate();
 }
@@ -32,7 +38,7 @@ Tensor counted(const Shape& shape, Device device, Allocate&& allocate) {
 int64_t allocations() { return count; }
 
 AllocationFailure::AllocationFailure(int64_t n, Failing failing) {
-  once = failing == Failing::once;
+  how = failing;
   failed = false;
   failing_from = count + n;
 }

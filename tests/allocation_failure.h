@@ -12,8 +12,9 @@ namespace accrue::test {
 int64_t allocations();
 
 // While alive, the n-th allocation from now on (1 is the next) runs out of memory, once, or with
-// Failing::on all of them from there on. Empty ones never do.
-enum class Failing { once, on };
+// Failing::on all of them from there on. Empty ones never do. With Failing::on_full_device it is
+// not the ledger that refuses, but cuda that has no memory left, once.
+enum class Failing { once, on, on_full_device };
 class AllocationFailure {
  public:
   explicit AllocationFailure(int64_t n, Failing failing = Failing::once);

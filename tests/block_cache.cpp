@@ -145,6 +145,28 @@ TEST_CASE("an exhausted source is asked again after what is cached went back", "
   REQUIRE(memory.used == 60 * MiB);
 }
 
+TEST_CASE("nothing goes back to the source while work is recorded", "[engine]") {
+  Memory memory;
+  memory.capacity = 64 * MiB;
+  BlockCache& cache = memory.cache;
+  cache.give(cache.take(40 * MiB));
+  {
+    const BlockCache::Recording recording(cache);
+    REQUIRE(cache.take(60 * MiB) == nullptr);
+    REQUIRE(cache.release_cached() == 0);
+    REQUIRE(memory.used == 40 * MiB);
+  }
+  REQUIRE(cache.release_cached() == 40 * MiB);
+  cache.set_mode(BlockCache::Mode::direct);
+  {
+    const BlockCache::Recording recording(cache);
+    cache.give(cache.take(100));
+    REQUIRE(memory.used == 100);
+    REQUIRE(cache.statistics().reserved == 0);
+  }
+  REQUIRE(memory.used == 0);
+}
+
 TEST_CASE("pools share no block, and keep theirs while they are held", "[engine]") {
   Memory memory;
   BlockCache& cache = memory.cache;

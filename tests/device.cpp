@@ -1,5 +1,7 @@
 #include "tests/device.h"
 
+#include "core/cuda.h"
+
 // The runner, where the CUDA sources are built for it.
 #if __has_include(<simt.h>)
 #include <simt.h>
@@ -35,6 +37,9 @@ int64_t launches_of(const std::function<void()>& work) {
   work();
   return simt::launches().kernels + simt::launches().library_calls;
 }
+void let_driver_give_more(bool more) {
+  simt::set_device_memory(more ? size_t{1} << 30 : simt::live_device_bytes());
+}
 #else
 bool on_runner() { return false; }
 void set_thread_order(int) {}
@@ -44,7 +49,19 @@ int64_t launches_of(const std::function<void()>& work) {
   work();
   return 0;
 }
+void let_driver_give_more(bool) {}  // a GPU's is taken instead
 #endif
+
+FullDevice::FullDevice() {
+  let_driver_give_more(false);
+  for (size_t bytes = size_t{1} << 30; bytes > 0; bytes /= 2)
+    while (void* block = cuda::allocate(bytes)) blocks_.push_back(block);
+}
+
+FullDevice::~FullDevice() {
+  for (void* block : blocks_) cuda::deallocate(block);
+  let_driver_give_more(true);
+}
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   check(a.size() == b.size(), "{} values compared with {}", a.size(), b.size());

@@ -32,6 +32,19 @@ std::vector<double> to_doubles(const Tensor& x);
 // The largest |a[i] - b[i]|; NaN, which no comparison holds for, if one is not finite.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
+// While alive, cuda has no memory left: the program's cache has handed out all of its own that is
+// for the pool in use, and the driver gives no more.
+class FullDevice {
+ public:
+  FullDevice();
+  ~FullDevice();
+  FullDevice(const FullDevice&) = delete;
+  FullDevice& operator=(const FullDevice&) = delete;
+
+ private:
+  std::vector<void*> blocks_;
+};
+
 // How often a kernel is to be repeated, each time with set_thread_order(0), (1), ..., to be trusted
 // with having no race: on the runner in several orders of the threads, on a GPU in those that
 // happen, and on the cpu, whose kernels own what they write, once.

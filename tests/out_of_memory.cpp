@@ -209,6 +209,32 @@ TEST_CASE("a window that fails in the middle of backward is run again in halves"
   }
 }
 
+// Recorded work cannot make room by returning cached memory to the driver, which would have to wait
+// for the device.
+TEST_CASE("a device that is full while a micro-step is recorded splits, and loses no memory",
+          "[oom]") {
+  if (test_device() != Device::cuda) return;
+  const DigitsOfTestCase digits_until_the_end;
+  const TrainOptions options = options_for(ModelKind::mlp_small);
+  // The first micro-step of the second window is the first to be recorded.
+  const Counts counts = count_allocations(options);
+  int64_t before = counts.construction;
+  for (size_t i = 0; i < 3; ++i) before += counts.micro_batches[i];
+  REQUIRE(counts.micro_batches[3] > 2);
+  REQUIRE(counts.micro_batches[6] == 0);  // replayed
+  const size_t free = cuda::free_memory();
+  cuda::deallocate(cuda::allocate(size_t{1} << 20));  // cached: what could be returned
+  const AllocationFailure failure(before + counts.micro_batches[3] / 2, Failing::on_full_device);
+  const Run run = test::run(options, m);
+  REQUIRE(failure.happened());
+  INFO(run.error);
+  REQUIRE(run.error.empty());
+  REQUIRE(run.halvings.size() == 1);
+  REQUIRE(run.halvings[0].window == 1);
+  REQUIRE(run.state == reference(options, m, 1, half));
+  REQUIRE(cuda::free_memory() == free);
+}
+
 TEST_CASE("a failure in the first window leaves a run of the smaller micro-batch", "[oom]") {
   const DigitsOfTestCase digits_until_the_end;
   for (const auto& [name, options] : cases()) {
