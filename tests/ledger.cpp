@@ -241,6 +241,12 @@ TEST_CASE("a machine without memory is an answer, too", "[engine][memory]") {
   REQUIRE(ledger(device).current().bytes == before.bytes);
 }
 
+TEST_CASE("a shape whose bytes cannot be counted is refused", "[engine][memory]") {
+  // 2^64 elements, which would count as none.
+  REQUIRE_ERROR(Tensor::empty({int64_t{1} << 62, 4}, DType::f32, Device::meta),
+                "[4611686018427387904, 4] has more than 2^60 elements");
+}
+
 TEST_CASE("the ledger counts from many threads", "[engine][memory]") {
   Ledger& account = ledger(Device::meta);
   const Usage before = account.current();
