@@ -5,14 +5,11 @@
 #include <catch2/catch_all.hpp>
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
-namespace clara = Catch::Clara;
 using TestListener = Catch::EventListenerBase;
 #else
 #include <catch2/catch.hpp>
 inline auto ContainsSubstring(const std::string& part) { return Catch::Contains(part); }
-// The parts that only the file with main() sees.
-#ifdef CATCH_CONFIG_RUNNER
-namespace clara = Catch::clara;
+#ifdef CATCH_CONFIG_EXTERNAL_INTERFACES
 using TestListener = Catch::TestEventListenerBase;
 #endif
 #endif
