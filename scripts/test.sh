@@ -222,14 +222,11 @@ if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
 
 if ! $simt; then
   skip "tests (simt): left out by --no-simt"
-elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"; then
-  memory_checks=detect_leaks=1:strict_string_checks=1
+elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" \
+  -DCMAKE_UNITY_BUILD=ON; then
   export UBSAN_OPTIONS=print_stacktrace=1
-  ASAN_OPTIONS=$memory_checks:detect_stack_use_after_return=1 \
-    run_tests "simt, CPU" build/simt "${side_by_side[@]}" --exclude-regex '-cuda$'
-  # Frames on the heap make the runner's many short calls 2.4x slower.
-  ASAN_OPTIONS=$memory_checks:detect_stack_use_after_return=0 \
-    run_tests "simt, CUDA" build/simt "${side_by_side[@]}" --tests-regex '-cuda$'
+  ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \
+    run_tests simt build/simt "${side_by_side[@]}"
   step "simt: the CUDA tests ran" device_tests_are run build/simt
 else
   skip "tests (simt): no build"
