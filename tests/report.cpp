@@ -2,6 +2,7 @@
 // scripts/check_report.py the page.
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "apps/report/page.h"
 #include "apps/report/runs.h"
