@@ -136,6 +136,7 @@ struct Counts {
 
 Counts count_allocations(const TrainOptions& options) {
   Counts counts;
+  digits();  // made once, before the run that is counted
   std::unique_ptr<Training> training;
   counts.construction = allocations_of([&] {
     training = std::make_unique<Training>(options, Batches{m, E}, digits(), test_device());
