@@ -17,6 +17,26 @@ __device__ T warp_sum(T value) {
   return value;
 }
 
+// The sums over a warp's lanes of `count` values each, a power of two up to 32, in all: lane l
+// returns that of values[l / (32 / count)]. At each distance a lane gives away the half of its sums
+// that its partner goes on with, so that 16 values take 16 shuffles and not 80. Every lane must
+// call it. The order is fixed.
+template <int count, int distance = warp_threads / 2, class T>
+__device__ T warp_sums(const T (&values)[count]) {
+  if constexpr (count == 1) {
+    return warp_sum<2 * distance>(values[0]);
+  } else {
+    constexpr int half = count / 2;
+    const bool upper = (threadIdx.x & distance) != 0;
+    T sums[half];
+    for (int k = 0; k < half; ++k) {
+      const T kept = upper ? values[half + k] : values[k];
+      sums[k] = kept + __shfl_xor_sync(whole_warp, upper ? values[k] : values[half + k], distance);
+    }
+    return warp_sums<half, distance / 2>(sums);
+  }
+}
+
 template <int lanes = warp_threads, class T>
 __device__ T warp_max(T value) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {

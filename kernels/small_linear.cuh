@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(block_threads)
   };
   for (int64_t n = threadIdx.x / warp_threads * small_columns; n < N;
        n += block_threads / warp_threads * small_columns) {
-    W sums[small_columns][small_rows] = {};
+    W sums[small_columns * small_rows] = {};
     for (int64_t v = lane; v < vectors; v += warp_threads) {
       Values weights[small_rows];
       for (int r = 0; r < small_rows; ++r) weights[r] = row_of(w, first + r, O)[v];
@@ -46,17 +46,15 @@ __global__ void __launch_bounds__(block_threads)
         const Values in = row_of(x, n + c, N)[v];
         for (int r = 0; r < small_rows; ++r)
           for (int k = 0; k < width; ++k)
-            sums[c][r] += widen(in.values[k]) * widen(weights[r].values[k]);
+            sums[c * small_rows + r] += widen(in.values[k]) * widen(weights[r].values[k]);
       }
     }
-    for (int c = 0; c < small_columns; ++c)
-      for (int r = 0; r < small_rows; ++r) {
-        const W sum = warp_sum(sums[c][r]);
-        if (lane != 0 || n + c >= N || first + r >= O) continue;
-        const W value = b ? sum + widen(b[first + r]) : sum;
-        y[(n + c) * O + first + r] =
-            T(activation == Activation::relu ? formula::Relu{}(value) : value);
-      }
+    const W sum = warp_sums(sums);
+    constexpr int lanes = warp_threads / (small_columns * small_rows);
+    const int64_t sample = n + lane / lanes / small_rows, o = first + lane / lanes % small_rows;
+    if (lane % lanes != 0 || sample >= N || o >= O) continue;
+    const W value = b ? sum + widen(b[o]) : sum;
+    y[sample * O + o] = T(activation == Activation::relu ? formula::Relu{}(value) : value);
   }
 }
 
