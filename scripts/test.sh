@@ -167,6 +167,7 @@ if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
   step "golden files, by PyTorch" "$python" scripts/golden.py --check
+  step "random configurations, by PyTorch" "$python" scripts/golden_random.py --check
 else
   skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"
 fi
@@ -225,8 +226,12 @@ if ! $simt; then
 elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" \
   -DCMAKE_UNITY_BUILD=ON; then
   export UBSAN_OPTIONS=print_stacktrace=1
-  ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1 \
-    run_tests simt build/simt "${side_by_side[@]}"
+  export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+  # On a thread each: beside a test of the runner, which keeps a core busy, two threads would wait
+  # for each other.
+  OMP_NUM_THREADS=1 run_tests simt build/simt "${side_by_side[@]}"
+  step "simt: on several threads" \
+    build/simt/tests/accrue_tests "[ops],[golden],[window],[precision],[recompute]"
   step "simt: the CUDA tests ran" device_tests_are run build/simt
 else
   skip "tests (simt): no build"
