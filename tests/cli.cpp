@@ -142,9 +142,9 @@ TEST_CASE("weights go out and come back", "[cli]") {
                          (folder / "scores")),
                  ContainsSubstring("test accuracy"));
     const auto scores = nlohmann::json::parse(file_bytes(folder / "scores"));
-    REQUIRE(scores["training"]["samples"] == 10'000);
+    REQUIRE(scores["training"]["samples"] == (on_runner() ? 1'400 : 10'000));
     REQUIRE(scores["test"]["accuracy"].get<double>() ==
-            Approx(scores["test"]["correct"].get<double>() / 20));
+            Approx(scores["test"]["correct"].get<double>() / (on_runner() ? 0.4 : 20)));
   }
   const auto file = read_safetensors(folder / "direct");
   REQUIRE(file[0].first == "0.weight");
