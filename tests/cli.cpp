@@ -27,7 +27,9 @@ TEST_CASE("help, version and unknown words", "[cli]") {
 TEST_CASE("the device is chosen, and said, or refused with the reason", "[cli]") {
   // Without device_arguments(): what a user of this build on this machine sees.
   const auto run = [](const std::string& device) {
-    return shell(program_path + " train --model mlp-small --steps 1 " + device);
+    const std::string data =
+        computes_slowly() ? "--data " + few_digits().path().string() : std::string();
+    return shell(program_path + " train --model mlp-small --steps 1 " + data + " " + device);
   };
   const std::string reason = cuda::unavailable_reason();
   const Output automatic = run("--device auto"), cuda = run("--device cuda");
@@ -82,7 +84,7 @@ TEST_CASE("train logs every step and learns", "[cli]") {
 }
 
 TEST_CASE("unet learns masks, and is scored by them", "[cli]") {
-  if (on_runner()) return;  // the 2000 test images would take it an hour
+  if (computes_slowly()) return;  // on 2000 test images two minutes or an hour
   const Folder folder;
   const std::string text =
       succeed("train --model unet --micro-batch 8 --accum 2 --steps 10 --json " + (folder / "log"));
@@ -142,9 +144,9 @@ TEST_CASE("weights go out and come back", "[cli]") {
                          (folder / "scores")),
                  ContainsSubstring("test accuracy"));
     const auto scores = nlohmann::json::parse(file_bytes(folder / "scores"));
-    REQUIRE(scores["training"]["samples"] == (on_runner() ? 1'400 : 10'000));
+    REQUIRE(scores["training"]["samples"] == (computes_slowly() ? 1'400 : 10'000));
     REQUIRE(scores["test"]["accuracy"].get<double>() ==
-            Approx(scores["test"]["correct"].get<double>() / (on_runner() ? 0.4 : 20)));
+            Approx(scores["test"]["correct"].get<double>() / (computes_slowly() ? 0.4 : 20)));
   }
   const auto file = read_safetensors(folder / "direct");
   REQUIRE(file[0].first == "0.weight");

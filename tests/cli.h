@@ -60,8 +60,8 @@ inline void write(const std::string& path, const Bytes& bytes) {
              static_cast<std::streamsize>(bytes.size()));
 }
 
-// The program's digits in MNIST's format, but few: the runner, which would score its 2000 test
-// images for most of a test's time, trains and scores on these.
+// The program's digits in MNIST's format, but few: the runner and AddressSanitizer, which would
+// score its 2000 test images for most of a test's time, train and score on these.
 inline const Folder& few_digits() {
   static const Folder folder;
   static const bool written = [] {
@@ -83,6 +83,9 @@ inline const Folder& few_digits() {
   return folder;
 }
 
+// Whether training and scoring are on few_digits().
+inline bool computes_slowly() { return on_runner() || sanitized; }
+
 inline Output accrue_run(const std::string& arguments) {
   std::string command = program_path + " " + arguments;
   for (const char* computes :
@@ -90,7 +93,7 @@ inline Output accrue_run(const std::string& arguments) {
     if (arguments.starts_with(computes)) command += device_arguments();
   const bool scores = arguments.starts_with("train") || arguments.starts_with("eval");
   const auto asks = [&](const char* option) { return arguments.find(option) != std::string::npos; };
-  if (on_runner() && scores && !asks("--data") && !asks("unet") && !asks("memory"))
+  if (computes_slowly() && scores && !asks("--data") && !asks("unet") && !asks("memory"))
     command += " --data " + few_digits().path().string();
   return shell(command);
 }
