@@ -3,9 +3,12 @@
 
 Same layers, micro-batches, accumulation, Adam and threads on both sides. Every measurement is a
 process of its own; accrue and PyTorch take turns for several rounds, and medians are compared.
-PyTorch's samples are float tensors in memory; of its two zero_grad modes the faster one counts.
+PyTorch's samples are float tensors in memory; of its two zero_grad modes and, for convolutions, its
+two memory formats the fastest counts.
 
     scripts/bench_pytorch.py                                 samples per second
+    scripts/bench_pytorch.py resnet@4:8x4                    of four times the channels (--width 4)
+    scripts/bench_pytorch.py --busy 2                        beside two programs that never wait
     scripts/bench_pytorch.py --memory --data DIR             peak memory of training on MNIST
     scripts/bench_pytorch.py --python python3 --python /opt/torch/bin/python
                                                              beside several versions of PyTorch
@@ -17,6 +20,7 @@ The interpreters named by --python (default: the one that runs this) need torch;
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -29,7 +33,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SPEED_CONFIGURATIONS = ("mlp:32x4", "mlp:8x16", "mlp:1x32", "mlp:128x1", "cnn:32x4")
+SPEED_CONFIGURATIONS = ("mlp:32x4", "mlp:8x16", "mlp:1x32", "mlp:128x1", "cnn:32x4",
+                        "resnet:8x8", "unet:8x8", "resnet@4:8x4", "unet@4:8x2")
 MEMORY_CONFIGURATIONS = ("mlp:16x4",)
 MEMORY_STEPS = 200
 SAMPLES_IN_MEMORY = 8192
@@ -37,11 +42,13 @@ LEARNING_RATE = 1e-3
 
 
 class Configuration:
-    """MODEL:MxK, a model trained by K micro-batches of M samples."""
+    """MODEL[@WIDTH]:MxK, a model trained by K micro-batches of M samples."""
 
     def __init__(self, text):
         self.text = text
-        self.model, split = text.split(":")
+        name, split = text.split(":")
+        self.model, _, width = name.partition("@")
+        self.width = float(width or 1)
         self.micro_batch, self.accum = (int(number) for number in split.split("x"))
         self.split = f"{self.micro_batch} x {self.accum}"
         self.effective_batch = self.micro_batch * self.accum
@@ -69,19 +76,22 @@ def window_step(model, optimizer, micro_batches, accum, set_to_none):
     from torch.nn import functional
 
     for x, y in micro_batches:
-        (functional.cross_entropy(model(x), y) / accum).backward()
+        loss = (functional.cross_entropy if y.dim() == 1 else
+                functional.binary_cross_entropy_with_logits)
+        (loss(model(x), y) / accum).backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=set_to_none)
 
 
 def make_training(configuration):
     import torch
-    from reference_models import MODELS, SAMPLE_SHAPES
+    from reference_models import MODELS, SAMPLE_SHAPES, unet
 
     torch.manual_seed(1)
-    model = MODELS[configuration.model]()
+    segments = configuration.model == "unet"
+    model = (unet if segments else MODELS[configuration.model])(configuration.width)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    return model, optimizer, SAMPLE_SHAPES[configuration.model]
+    return model, optimizer, (1, 28, 28) if segments else SAMPLE_SHAPES[configuration.model]
 
 
 def median_window_seconds(seconds, step):
@@ -99,17 +109,29 @@ def torch_speed(configuration, seconds):
     """Samples per second on samples that are there already."""
     import torch
 
-    model, optimizer, sample_shape = make_training(configuration)
     size, micro_batch = configuration.effective_batch, configuration.micro_batch
     count = max(1, SAMPLES_IN_MEMORY // size) * size
-    x, y = torch.randn(count, *sample_shape), torch.randint(10, (count,))
-    windows = itertools.cycle(
-        list(zip(x[rows].split(micro_batch), y[rows].split(micro_batch)))
-        for rows in (slice(start, start + size) for start in range(0, count, size)))
-    return size / min(
-        median_window_seconds(seconds / 2, lambda: window_step(
+
+    def window_seconds(set_to_none, memory_format):
+        model, optimizer, sample_shape = make_training(configuration)
+        model = model.to(memory_format=memory_format)
+        x = torch.randn(count, *sample_shape)
+        if x.dim() == 4:
+            x = x.to(memory_format=memory_format)
+        segments = configuration.model == "unet"
+        y = (torch.rand(count, *sample_shape) < 0.3).float() if segments else \
+            torch.randint(10, (count,))
+        windows = itertools.cycle(
+            list(zip(x[rows].split(micro_batch), y[rows].split(micro_batch)))
+            for rows in (slice(start, start + size) for start in range(0, count, size)))
+        return median_window_seconds(seconds / len(variants), lambda: window_step(
             model, optimizer, next(windows), configuration.accum, set_to_none))
-        for set_to_none in (False, True))
+
+    formats = [torch.contiguous_format]
+    if not configuration.model.startswith("mlp"):
+        formats.append(torch.channels_last)
+    variants = list(itertools.product((False, True), formats))
+    return size / min(window_seconds(*variant) for variant in variants)
 
 
 def torch_training(configuration, data):
@@ -181,6 +203,7 @@ class Accrue:
 
     def command(self, configuration, *arguments):
         return [str(self.options.program), *arguments, "--model", configuration.model,
+                "--width", f"{configuration.width:g}",
                 "--micro-batch", str(configuration.micro_batch), "--accum",
                 str(configuration.accum), "--optimizer", "adam",
                 "--device", self.options.device, "--threads", str(self.options.threads)]
@@ -227,6 +250,19 @@ class PyTorch:
         return self.process(configuration)[1]
 
 
+@contextlib.contextmanager
+def busy_programs(count):
+    """Others that never wait, each as if started from a terminal of its own."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                                 start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
 def measure(contestants, configuration, options):
     """By contestant, a figure of each round."""
     figures = [[] for _ in contestants]
@@ -242,7 +278,7 @@ def measure(contestants, configuration, options):
 def row(configuration, figures, options):
     """Medians, and accrue's advantage with the range that the rounds span."""
     unit = 1e6 if options.memory else 1
-    cells = [configuration.model, configuration.split]
+    cells = [configuration.text.split(":")[0], configuration.split]
     for figure in figures:
         cells.append(f"{statistics.median(figure) / unit:,.0f}")
     for other in figures[1:]:
@@ -312,7 +348,7 @@ def processor():
 def main():
     threads = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("configurations", nargs="*", type=Configuration, metavar="MODEL:MxK",
+    parser.add_argument("configurations", nargs="*", type=Configuration, metavar="MODEL[@WIDTH]:MxK",
                         help=f"default: {' '.join(SPEED_CONFIGURATIONS)};"
                              f" with --memory: {' '.join(MEMORY_CONFIGURATIONS)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -325,6 +361,8 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "mnist",
                         help="directory of IDX files, for --memory")
     parser.add_argument("--threads", type=int, default=threads)
+    parser.add_argument("--busy", type=int, default=0, metavar="N",
+                        help="measure beside N programs that never wait")
     parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -341,9 +379,11 @@ def main():
     if load > 0.5:
         print(f"warning: the machine is busy (load {load:.1f}); figures will mislead",
               file=sys.stderr)
-    rows = [row(configuration, measure(contestants, configuration, options), options)
-            for configuration in configurations]
-    print(f"{processor()}, {options.threads} threads, load before {load:.1f}; medians of"
+    with busy_programs(options.busy):
+        rows = [row(configuration, measure(contestants, configuration, options), options)
+                for configuration in configurations]
+    beside = f", beside {options.busy} busy programs" if options.busy else ""
+    print(f"{processor()}, {options.threads} threads{beside}, load before {load:.1f}; medians of"
           f" {options.rounds} rounds" + ("" if options.memory else f" of {options.seconds:g} s") +
           "; in brackets the range of the rounds\n")
     what = "peak MB" if options.memory else "samples/s"
