@@ -1,4 +1,3 @@
-#include <omp.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -6,6 +5,7 @@
 #include "apps/bench.h"
 #include "apps/study/ladders.h"
 #include "data/atomic_file.h"
+#include "kernels/parallel.h"
 
 namespace accrue::app {
 namespace {
@@ -95,11 +95,11 @@ void bench_kernels(const TrainOptions& options, const BenchKernelsOptions& bench
   const auto array_bytes = static_cast<size_t>(arrays.size()) * sizeof(float);
   fmt::print("{} parameters in {} tensors, {} an array, on {} ({} threads); {} rounds in turns\n",
              arrays.count(), arrays.tensors(), format_bytes(array_bytes), name(device),
-             omp_get_max_threads(), rounds);
+             thread_count(), rounds);
   print_table(results, arrays.count());
   if (!options.json.empty()) {
     const nlohmann::ordered_json figures{{"device", name(device)},
-                                         {"threads", omp_get_max_threads()},
+                                         {"threads", thread_count()},
                                          {"model", bench.model},
                                          {"parameters", arrays.count()},
                                          {"tensors", arrays.tensors()},

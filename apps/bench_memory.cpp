@@ -1,4 +1,3 @@
-#include <omp.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +10,7 @@
 #include "apps/report/page.h"
 #include "apps/weights.h"
 #include "data/atomic_file.h"
+#include "kernels/parallel.h"
 
 namespace accrue::app {
 namespace {
@@ -146,7 +146,7 @@ void bench_memory(const TrainOptions& given, const BenchMemoryOptions& bench) {
   check_options(bench);
   TrainOptions options = given;
   options.device = wanted_device(options) == Device::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
-  if (options.threads == 0) options.threads = omp_get_max_threads();
+  if (options.threads == 0) options.threads = thread_count();
   const MemoryRuns runs(options, bench.steps, bench.python);
   const std::vector<Way> ways = chosen_ways(options, bench, runs);
   std::vector<int64_t> micro_batches =

@@ -1,4 +1,3 @@
-#include <omp.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "core/cuda.h"
 #include "data/atomic_file.h"
 #include "kernels/linear.h"
+#include "kernels/parallel.h"
 
 namespace accrue::app {
 namespace {
@@ -96,17 +96,21 @@ void bench_train(const TrainOptions& asked, double seconds) {
   const double share = samples_per_s * flops / gemm_rate;
   fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {} threads)\n",
              name(options.model.kind), batches.describe(), samples_per_s, name(device),
-             window_seconds.size(), omp_get_max_threads());
+             window_seconds.size(), thread_count());
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9, GemmProbe::size);
   if (options.json.empty()) return;
-  const nlohmann::ordered_json result{
-      {"model", name(options.model.kind)},    {"micro_batch", batches.micro},
-      {"effective_batch", batches.effective}, {"device", name(device)},
-      {"threads", omp_get_max_threads()},     {"samples_per_s", samples_per_s},
-      {"windows", window_seconds.size()},     {"flops_per_sample", flops},
-      {"gemm_flops_per_s", gemm_rate},        {"share_of_gemm_rate", share}};
+  const nlohmann::ordered_json result{{"model", name(options.model.kind)},
+                                      {"micro_batch", batches.micro},
+                                      {"effective_batch", batches.effective},
+                                      {"device", name(device)},
+                                      {"threads", thread_count()},
+                                      {"samples_per_s", samples_per_s},
+                                      {"windows", window_seconds.size()},
+                                      {"flops_per_sample", flops},
+                                      {"gemm_flops_per_s", gemm_rate},
+                                      {"share_of_gemm_rate", share}};
   write_text_atomically(options.json, result.dump(2) + "\n");
 }
 

@@ -1,6 +1,5 @@
 #include "apps/checkpoint_options.h"
 
-#include <omp.h>
 #include <zlib.h>
 
 #include <CLI/CLI.hpp>
@@ -113,7 +112,6 @@ Metadata decisive_options(const TrainOptions& o, Batches batches, const Dataset&
 Metadata rounding_options(Batches batches, Device device) {
   return {{"--micro-batch", text(batches.micro)},
           {"--device", std::string(name(device))},
-          {"--threads", text(omp_get_max_threads())},
           {"matrix products", ACCRUE_GEMM},
           {"version", ACCRUE_VERSION}};
 }

@@ -1,7 +1,6 @@
 #include "apps/environment.h"
 
 #include <fmt/chrono.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cctype>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/cuda.h"
+#include "kernels/parallel.h"
 
 namespace accrue::app {
 namespace {
@@ -55,7 +55,7 @@ nlohmann::ordered_json environment(Device device) {
   return {{"version", ACCRUE_VERSION},       {"compiler", ACCRUE_COMPILER},
           {"libraries", ACCRUE_LIBRARIES},   {"matrix_products", ACCRUE_GEMM},
           {"machine", machine_name(device)}, {"device", name(device)},
-          {"threads", omp_get_max_threads()}};
+          {"threads", thread_count()}};
 }
 
 }  // namespace accrue::app

@@ -1,6 +1,5 @@
 #include "apps/interrupt.h"
 
-#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,21 +31,11 @@ size_t handler_stack_bytes() {
   return static_cast<size_t>(std::max(enough, sysconf(_SC_SIGSTKSZ)));
 }
 
-// OpenMP's other threads have no stack for the handler: leave signals to the calling thread.
-void leave_signals_to_this_thread() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
-#pragma omp parallel
-  if (omp_get_thread_num() != 0) pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
 }  // namespace
 
 InterruptScope::InterruptScope() : stack_(handler_stack_bytes()) {
   const stack_t own{.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
   sigaltstack(&own, &stack_before_);
-  leave_signals_to_this_thread();
   asked = 0;
   install(ask);
 }

@@ -1,12 +1,12 @@
 #include "apps/options.h"
 
-#include <omp.h>
-
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <map>
 
+#include "core/cpus.h"
 #include "core/cuda.h"
+#include "kernels/parallel.h"
 
 namespace accrue::app {
 namespace {
@@ -209,7 +209,9 @@ void add_device_options(CLI::App& command, TrainOptions& o) {
   add_choice(command, "--device", o.device, device_names(),
              "Where to compute; auto: cuda where it can be used, else cpu")
       ->group("Machine");
-  command.add_option("--threads", o.threads, "Threads; 0 takes all of the machine's")
+  command
+      .add_option("--threads", o.threads,
+                  "Threads; 0 or too many: one for each CPU that the program may use")
       ->check(within(0, 1024))
       ->capture_default_str()
       ->group("Machine");
@@ -424,6 +426,10 @@ Device wanted_device(const TrainOptions& options) {
   return options.device == DeviceChoice::cpu ? Device::cpu : Device::cuda;
 }
 
+void apply_threads(const TrainOptions& options) {
+  set_thread_count(std::min(options.threads, available_cpus()));
+}
+
 Device apply_machine_options(const TrainOptions& options) {
   const Device device = wanted_device(options);
   if (options.device == DeviceChoice::cuda) cuda::require_device();
@@ -438,7 +444,7 @@ Device apply_machine_options(const TrainOptions& options) {
         "expected fp32, bf16 or fp16, or --device cuda",
         name(device));
   if (device == Device::cuda) cuda::allow_tf32(tf32);
-  if (options.threads > 0) omp_set_num_threads(options.threads);
+  apply_threads(options);
   if (!options.memory_limit.empty()) ledger(device).set_limit(parse_bytes(options.memory_limit));
   return device;
 }

@@ -107,7 +107,7 @@ struct TrainOptions {
   uint64_t seed = 1;
   DeviceChoice device = DeviceChoice::automatic;
   Graphs cuda_graphs = Graphs::on;
-  int threads = 0;  // 0: as many as the machine has
+  int threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
   std::string init, save, json, memory_trace;
   int64_t memory_trace_windows = 2;
@@ -149,6 +149,7 @@ std::map<std::string, std::string> settings_of(CLI::App& command);
 // The device that the options mean, without a word about it; cuda where it is asked for, whether it
 // can be used or not.
 Device wanted_device(const TrainOptions& options);
+void apply_threads(const TrainOptions& options);
 // --device, --threads and --memory-limit take effect here. Returns the device to run on and, if it
 // was chosen automatically, says so. Throws Error if a device is asked for that cannot be used.
 Device apply_machine_options(const TrainOptions& options);

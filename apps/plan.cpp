@@ -1,7 +1,5 @@
 #include "apps/plan.h"
 
-#include <omp.h>
-
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -95,7 +93,7 @@ void add_plan_options(CLI::App& command, TrainOptions& options, PlanOptions& ask
 }
 
 void plan(const TrainOptions& options, const PlanOptions& asked) {
-  if (options.threads > 0) omp_set_num_threads(options.threads);
+  apply_threads(options);
   const Device device = wanted_device(options);
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);

@@ -1,9 +1,6 @@
 #include "apps/training.h"
 
-#include <omp.h>
-
 #include <limits>
-#include <thread>
 
 #include "apps/score.h"
 #include "core/cuda.h"
@@ -37,11 +34,6 @@ bool lies_on_device(const Datasets& data, size_t memory) {
   return data.train.bytes() + data.test.bytes() <= memory / 4;
 }
 
-Prefetch prefetch_where_a_core_is_free() {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return omp_get_max_threads() < cores ? Prefetch::on : Prefetch::off;
-}
-
 }  // namespace
 
 Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, Device device)
@@ -70,14 +62,13 @@ Training::Training(const TrainOptions& o, Batches batches, const Dataset& data, 
       loader_(make_loader()) {}
 
 std::unique_ptr<Loader> Training::make_loader() const {
-  return std::make_unique<Loader>(data_,
-                                  LoaderOptions{.effective_batch_size = batches_.effective,
-                                                .micro_batch_size = batches_.micro,
-                                                .seed = seed_,
-                                                .shuffle = shuffle_,
-                                                .device = device_,
-                                                .dtype = parameters_.compute_dtype(),
-                                                .prefetch = prefetch_where_a_core_is_free()});
+  return std::make_unique<Loader>(data_, LoaderOptions{.effective_batch_size = batches_.effective,
+                                                       .micro_batch_size = batches_.micro,
+                                                       .seed = seed_,
+                                                       .shuffle = shuffle_,
+                                                       .device = device_,
+                                                       .dtype = parameters_.compute_dtype(),
+                                                       .prefetch = Prefetch::off});
 }
 
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {

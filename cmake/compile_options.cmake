@@ -5,7 +5,7 @@ add_library(accrue_options INTERFACE)
 # not be vectorised.
 target_compile_options(accrue_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>"
-  "$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math;-fopenmp-simd>")
 if(ACCRUE_WERROR)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
                          "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")

@@ -1,13 +1,14 @@
 # Every dependency of the CPU build is a Debian/Ubuntu package; scripts/setup.sh installs them.
 find_package(fmt REQUIRED)
-find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(ZLIB REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
 if(ACCRUE_ONEDNN)
   find_package(oneDNN)
+  if(oneDNN_FOUND)  # which shares its work among OpenMP's threads unless it is told not to
+    find_package(OpenMP REQUIRED COMPONENTS CXX)
+  endif()
 endif()
 # For `train --log-dir`, which writes TensorBoard's files.
 if(ACCRUE_PROTOBUF)

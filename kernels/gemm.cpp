@@ -1,86 +1,295 @@
 #include "kernels/gemm.h"
 
-#include <Eigen/Core>
-#include <array>
-#include <numeric>
-
 #include "kernels/backend.h"
+#include "kernels/ceil_div.h"
+#include "kernels/formulas.h"
+#include "kernels/gemm_bf16.h"
+#include "kernels/gemm_block.h"
 #include "kernels/indirect_gemm.h"
-
-#ifdef ACCRUE_HAS_ONEDNN
-#include <oneapi/dnnl/dnnl.h>
-#endif
 
 namespace accrue::cpu {
 namespace {
 
-template <class T, int order>
-using Matrix = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, order>>;
+// A panel is as many columns of B as a block of C has. K is cut so that a panel's part, and 16-bit
+// operands and results in float, have room on the stack and in the second-level cache.
+template <class W>
+constexpr int64_t panel_columns = table_vectors* lanes<W>;
+constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512,
+                  rows_16bit = 8 * block_rows;
+
+// c = op(A) b + (add ? c : 0) for a block; A from its first row and column on.
+template <class W, int rows, int vectors, Transpose a_op>
+void block_of_c(W* c, int64_t c_stride, const W* a, int64_t a_stride, const W* b, int64_t b_stride,
+                int64_t K, bool add) {
+  constexpr int64_t ahead = 8;  // rows of B that are fetched before they are wanted
+  Lanes<W> sum[rows][vectors] = {};
+  const W* a_at[a_op == Transpose::no ? rows : 1];
+  if constexpr (a_op == Transpose::no)
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) a_at[m] = a + m * a_stride;
+  multiply_block<W, rows, vectors>(
+      sum, K,
+      [&](int m, int64_t k) {
+        if constexpr (a_op == Transpose::no) return a_at[m][k];
+        else return a[k * a_stride + m];
+      },
+      [&](int64_t k) {
+        const W* row = b + k * b_stride;
+        for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + ahead * b_stride + v * lanes<W>);
+        return row;
+      });
+  if (add) {
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; ++v) sum[m][v] += load(c + m * c_stride + v * lanes<W>);
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) store_lanes(c + m * c_stride + v * lanes<W>, sum[m][v]);
+}
+
+template <class W>
+using Block = void (*)(W*, int64_t, const W*, int64_t, const W*, int64_t, int64_t, bool);
+template <class W, Transpose a_op>
+constexpr auto blocks = make_blocks<Block<W>>(
+    []<int rows, int vectors>(std::integral_constant<int, rows>,
+                              std::integral_constant<int, vectors>) -> Block<W> {
+      return block_of_c<W, rows, vectors, a_op>;
+    });
+
+// Part of C, [m, m + rows) x [n, n + columns), at most a panel wide.
+struct Tile {
+  int64_t m, rows, n, columns;
+};
+
+// Rows [k, k + depth) of a tile's panel of op(B), widened and padded with zeros to whole vectors.
+template <class W, class T>
+void pack_panel(W* out, int64_t stride, const T* b, const Product<T>& p, int64_t k, int64_t depth,
+                const Tile& t) {
+  const bool transposed = p.b_op == Transpose::yes;
+  const T* from = transposed ? b + t.n * p.K + k : b + k * p.N + t.n;
+  if constexpr (std::is_same_v<W, T>) {
+    if (transposed) return transpose(out, stride, from, p.K, t.columns, depth);
+    if (stride == t.columns) {
+      for (int64_t i = 0; i < depth; ++i)
+        for (int64_t j = 0; j < stride; j += lanes<W>)
+          store_lanes(out + i * stride + j, load(from + i * p.N + j));
+      return;
+    }
+  }
+  for (int64_t i = 0; i < depth; ++i) {
+    W* row = out + i * stride;
+    if (transposed)
+      for (int64_t j = 0; j < t.columns; ++j) row[j] = from[j * p.K + i];
+    else std::copy_n(from + i * p.N, t.columns, row);
+    std::fill_n(row + t.columns, stride - t.columns, W(0));
+  }
+}
+
+// Some rows of C, at most a block's, times a panel b of `columns`.
+template <class W>
+void multiply_rows(W* c, int64_t c_stride, const W* a, int64_t a_stride, Transpose a_op,
+                   int64_t rows, const W* b, int64_t b_stride, int64_t columns, int64_t depth,
+                   bool add) {
+  const int64_t vectors = ceil_div(columns, lanes<W>);
+  const size_t index = block_index(rows, vectors);
+  const Block<W> block =
+      a_op == Transpose::no ? blocks<W, Transpose::no>[index] : blocks<W, Transpose::yes>[index];
+  if (columns % lanes<W> == 0) return block(c, c_stride, a, a_stride, b, b_stride, depth, add);
+  // The last vector would reach beyond C's row.
+  W padded[block_rows * panel_columns<W>];
+  block(padded, vectors * lanes<W>, a, a_stride, b, b_stride, depth, false);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < columns; ++j) {
+      const W value = padded[r * vectors * lanes<W> + j];
+      c[r * c_stride + j] = add ? c[r * c_stride + j] + value : value;
+    }
+}
+
+// How C is cut into chunks, by rows and by panels, and in which order a chunk goes through it.
+template <class T, class W = Wide<T>>
+struct Cut {
+  Split row_blocks, panels, row_groups{1, 1}, panel_groups{1, 1};
+  int64_t blocks_at_once;
+  bool packs;
+
+  explicit Cut(const Product<T>& p)
+      : row_blocks(p.M, block_rows), panels(ceil_div(p.N, lanes<W>), vectors_beside(p.M)) {
+    constexpr int64_t chunk_work = 1 << 20, many_blocks = 6, few_terms = 64;
+    // A short sum is bound by the traffic of C, whose rows are then written from end to end.
+    const bool by_rows = p.b_op == Transpose::no && p.K < p.M && p.K <= few_terms;
+    // A panel is copied where it would be read against B's rows, or often.
+    packs =
+        is_16_bit<T> || p.b_op == Transpose::yes || (!by_rows && row_blocks.parts >= many_blocks);
+    // An element that is moved costs as much as sixteen products.
+    const int64_t work = p.M * p.N * p.K + 16 * (p.M * p.N + p.N * p.K + p.M * p.K);
+    const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
+    const int64_t least_blocks = by_rows ? 1 : many_blocks;
+    const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
+    const int64_t by = std::min(wanted, std::max<int64_t>(1, row_blocks.parts / least_blocks));
+    row_groups = Split(row_blocks.parts, ceil_div(row_blocks.parts, by));
+    const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
+    panel_groups = Split(panels.parts, ceil_div(panels.parts, rest));
+    blocks_at_once = is_16_bit<T> ? rows_16bit / block_rows : by_rows ? 1 : row_blocks.parts;
+  }
+
+  int64_t column(int64_t panel) const { return panels.begin(panel) * lanes<W>; }
+};
+
+// Room for a panel and 16-bit results' sums.
+template <class C, class W>
+struct Room {
+  // 16-bit results are rounded when their sums are complete.
+  static constexpr bool sums_apart = !std::is_same_v<C, W>;
+  static constexpr int64_t panel_size =
+      panel_elements * int64_t{sizeof(float)} / int64_t{sizeof(W)};
+  alignas(64) W panel[panel_size];
+  alignas(64) W sums[sums_apart ? rows_16bit * panel_columns<W> : 1];
+};
+
+// One chunk's work on a tile of C.
+template <class C, class T, class W = Wide<T>>
+void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile& t,
+                  const Split& row_blocks, int64_t first_block, int64_t last_block, bool packs,
+                  Room<C, W>& room) {
+  constexpr bool sums_apart = Room<C, W>::sums_apart;
+  const bool a_transposed = p.a_op == Transpose::yes;
+  const int64_t a_stride = a_transposed ? p.M : p.K;
+  const int64_t padded = round_up(t.columns, lanes<W>);
+  const bool packed = packs || padded != t.columns;
+  W* target;
+  int64_t stride = p.N;
+  if constexpr (sums_apart) target = room.sums, stride = padded;
+  else target = c + t.m * p.N + t.n;
+  const int64_t most = packed ? std::min(room.panel_size / padded, most_depth) : most_depth;
+  for (int64_t k = 0; k == 0 || k < p.K; k += most) {
+    const int64_t depth = std::min(most, p.K - k);
+    const bool add = k > 0 || (!sums_apart && p.beta != 0);
+    const W* b_at = room.panel;
+    int64_t b_stride = padded;
+    if (packed) pack_panel(room.panel, padded, b, p, k, depth, t);
+    else if constexpr (std::is_same_v<T, W>) b_at = b + k * p.N + t.n, b_stride = p.N;
+    for (int64_t block = first_block; block < last_block; ++block) {
+      const int64_t m = row_blocks.begin(block), rows = row_blocks.size(block);
+      const T* from = a_transposed ? a + k * a_stride + m : a + m * a_stride + k;
+      W* to = target + (m - t.m) * stride;
+      if constexpr (std::is_same_v<T, W>) {
+        multiply_rows(to, stride, from, a_stride, p.a_op, rows, b_at, b_stride, t.columns, depth,
+                      add);
+      } else {
+        W widened[block_rows * most_depth];
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < depth; ++j)
+            widened[r * depth + j] = from[a_transposed ? j * a_stride + r : r * a_stride + j];
+        multiply_rows(to, stride, widened, depth, Transpose::no, rows, b_at, b_stride, t.columns,
+                      depth, add);
+      }
+    }
+  }
+  const bool relu = p.activation == Activation::relu;
+  if (!sums_apart && !p.bias && !relu) return;
+  const W low = relu ? W(0) : -std::numeric_limits<W>::infinity();
+  with_beta(sums_apart ? p.beta : 0, [&](auto accumulate) {
+    for (int64_t r = 0; r < t.rows; ++r) {
+      W* row = target + r * stride;
+      if (p.bias)
+        for (int64_t j = 0; j < t.columns; ++j) row[j] += p.bias[t.n + j];
+      C* out = c + (t.m + r) * p.N + t.n;
+      for (int64_t j = 0; j < t.columns; ++j) {
+        const W value = row[j];
+        store(out[j], value < low ? low : value, accumulate);
+      }
+    }
+  });
+}
+
+// For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
+// element of C.
+constexpr int64_t few_rows = 4, dot_columns = 6;
+
+template <class T, int rows, int columns>
+void dot_block(T* c, const Product<T>& p, const T* a, const T* b) {
+  Lanes<T> sum[rows][columns] = {};
+  const int64_t whole = p.K / lanes<T> * lanes<T>;
+  for (int64_t k = 0; k < whole; k += lanes<T>) {
+    Lanes<T> b_k[columns];
+#pragma GCC unroll 16
+    for (int n = 0; n < columns; ++n) b_k[n] = load(b + n * p.K + k);
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) {
+      const Lanes<T> a_k = load(a + m * p.K + k);
+#pragma GCC unroll 16
+      for (int n = 0; n < columns; ++n) sum[m][n] += a_k * b_k[n];
+    }
+  }
+#pragma GCC unroll 16
+  for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+    for (int n = 0; n < columns; ++n) {
+      T value = sum_lanes<T>(sum[m][n]);
+      for (int64_t k = whole; k < p.K; ++k) value += a[m * p.K + k] * b[n * p.K + k];
+      if (p.bias) value += p.bias[n];
+      if (p.activation == Activation::relu) value = formula::Relu{}(value);
+      c[m * p.N + n] = blend(value, p.beta, c[m * p.N + n]);
+    }
+}
 
 template <class T>
-void eigen_gemm(T* c, const T* a, const T* b, int64_t M, int64_t N, int64_t K, Transpose a_op,
-                Transpose b_op, float beta) {
-  using Eigen::ColMajor, Eigen::RowMajor;
-  Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, RowMajor>> C(c, M, N);
-  if (beta == 0) C.setZero();
-  const bool at = a_op == Transpose::yes, bt = b_op == Transpose::yes;
-  if (!at && !bt) C.noalias() += Matrix<T, RowMajor>(a, M, K) * Matrix<T, RowMajor>(b, K, N);
-  if (!at && bt) C.noalias() += Matrix<T, RowMajor>(a, M, K) * Matrix<T, ColMajor>(b, K, N);
-  if (at && !bt) C.noalias() += Matrix<T, ColMajor>(a, M, K) * Matrix<T, RowMajor>(b, K, N);
-  if (at && bt) C.noalias() += Matrix<T, ColMajor>(a, M, K) * Matrix<T, ColMajor>(b, K, N);
-}
-
-// The weight gradient of a small micro-batch, C[m, n] += sum_k A[k, m] B[k, n] with few k, is bound
-// by the traffic of C. Each thread here has the same rows of C in every call, which then stay in
-// its own cache from one micro-batch to the next.
-constexpr int64_t few_terms = 8, rows_at_once = 32;
-
-bool is_small_weight_gradient(int64_t N, int64_t K, Transpose a_op, Transpose b_op) {
-  return a_op == Transpose::yes && b_op == Transpose::no && K <= few_terms && N % lanes<float> == 0;
-}
-
-void small_weight_gradient(float* c, const float* a, const float* b, int64_t M, int64_t N,
-                           int64_t K, float beta) {
-  std::array<int32_t, rows_at_once> a_row;
-  std::array<int32_t, few_terms> a_col, b_row;
-  std::iota(a_row.begin(), a_row.end(), 0);
-  for (int64_t k = 0; k < K; ++k) {
-    a_col[static_cast<size_t>(k)] = static_cast<int32_t>(k * M);
-    b_row[static_cast<size_t>(k)] = static_cast<int32_t>(k * N);
+void dot_gemm(T* c, const T* a, const T* b, const Product<T>& p) {
+  using Dot = void (*)(T*, const Product<T>&, const T*, const T*);
+  static constexpr auto dots = []<size_t... i>(std::index_sequence<i...>) {
+    return std::array<Dot, sizeof...(i)>{dot_block<T, i / dot_columns + 1, i % dot_columns + 1>...};
   }
-  parallel_for(M, N, [&](int64_t begin, int64_t end) {
-    for (int64_t m = begin; m < end; m += rows_at_once) {
-      const int64_t rows = std::min(rows_at_once, end - m);
-      indirect_gemm(c + m * N, a + m, b, {rows, N, K, a_row.data(), a_col.data(), b_row.data()},
-                    beta == 0 ? Result::write : Result::add);
+  (std::make_index_sequence<few_rows * dot_columns>());
+  const Split blocks(p.N, dot_columns);
+  parallel_for(blocks.parts, dot_columns * p.K, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t n = blocks.begin(block);
+      Product<T> part = p;
+      if (p.bias) part.bias = p.bias + n;
+      dots[static_cast<size_t>((p.M - 1) * dot_columns + blocks.size(block) - 1)](c + n, part, a,
+                                                                                  b + n * p.K);
     }
   });
 }
 
 }  // namespace
 
-template <>
-void gemm(double* c, const double* a, const double* b, int64_t M, int64_t N, int64_t K,
-          Transpose a_op, Transpose b_op, float beta) {
-  eigen_gemm(c, a, b, M, N, K, a_op, b_op, beta);
+template <class C, class T>
+void gemm(C* c, const T* a, const T* b, const Product<T>& p) {
+  if (p.M == 0 || p.N == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (p.K > 0 && processor_multiplies_bfloat16()) return gemm_bf16(c, a, b, p);
+  if constexpr (std::is_same_v<T, Wide<T>>)
+    if (p.a_op == Transpose::no && p.b_op == Transpose::yes && p.M <= few_rows)
+      return dot_gemm(c, a, b, p);
+  const Cut<T> cut(p);
+  const int64_t chunks = cut.row_groups.parts * cut.panel_groups.parts;
+  parallel_chunks(chunks, any_slots, [&](int64_t chunk, int) {
+    const int64_t row_group = chunk / cut.panel_groups.parts;
+    const int64_t panel_group = chunk % cut.panel_groups.parts;
+    const int64_t last_block = cut.row_groups.begin(row_group + 1);
+    const int64_t last_panel = cut.panel_groups.begin(panel_group + 1);
+    Room<C, Wide<T>> room;
+    for (int64_t block = cut.row_groups.begin(row_group); block < last_block;
+         block += cut.blocks_at_once)
+      for (int64_t panel = cut.panel_groups.begin(panel_group); panel < last_panel; ++panel) {
+        const int64_t end = std::min(block + cut.blocks_at_once, last_block);
+        const int64_t m = cut.row_blocks.begin(block), n = cut.column(panel);
+        const Tile tile{m, cut.row_blocks.begin(end) - m, n,
+                        std::min(p.N, cut.column(panel + 1)) - n};
+        compute_tile(c, a, b, p, tile, cut.row_blocks, block, end, cut.packs, room);
+      }
+  });
 }
 
-template <>
-void gemm(float* c, const float* a, const float* b, int64_t M, int64_t N, int64_t K, Transpose a_op,
-          Transpose b_op, float beta) {
-  if (is_small_weight_gradient(N, K, a_op, b_op)) {
-    small_weight_gradient(c, a, b, M, N, K, beta);
-    return;
-  }
-#ifdef ACCRUE_HAS_ONEDNN
-  const bool at = a_op == Transpose::yes, bt = b_op == Transpose::yes;
-  const auto status = dnnl_sgemm(at ? 'T' : 'N', bt ? 'T' : 'N', M, N, K, 1.0f, a, at ? M : K, b,
-                                 bt ? K : N, beta, c, N);
-  check(status == dnnl_success, "[gemm] oneDNN refused {}x{}x{} with status {}", M, N, K,
-        static_cast<int>(status));
-#else
-  eigen_gemm(c, a, b, M, N, K, a_op, b_op, beta);
-#endif
-}
+template void gemm(float*, const float*, const float*, const Product<float>&);
+template void gemm(double*, const double*, const double*, const Product<double>&);
+template void gemm(float*, const Half*, const Half*, const Product<Half>&);
+template void gemm(Half*, const Half*, const Half*, const Product<Half>&);
+template void gemm(float*, const BFloat16*, const BFloat16*, const Product<BFloat16>&);
+template void gemm(BFloat16*, const BFloat16*, const BFloat16*, const Product<BFloat16>&);
 
 }  // namespace accrue::cpu

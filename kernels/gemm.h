@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/view.h"
+#include "kernels/activation.h"
 
 namespace accrue {
 
@@ -8,12 +9,21 @@ enum class Transpose { no, yes };
 
 namespace cpu {
 
-// C[m, n] = sum_k op(A)[m, k] op(B)[k, n] + beta * C[m, n], row-major, op by Transpose; beta 0
-// does not read C. float by oneDNN where found, else by Eigen; double by Eigen.
-// Raw pointers, because convolutions call it on parts of tensors.
+// What one product of row-major matrices is, besides its operands; op by Transpose.
 template <class T>
-void gemm(T* c, const T* a, const T* b, int64_t M, int64_t N, int64_t K, Transpose a_op,
-          Transpose b_op, float beta);
+struct Product {
+  int64_t M, N, K;
+  Transpose a_op, b_op;
+  float beta;
+  const T* bias = nullptr;  // [N]
+  Activation activation = Activation::none;
+};
+
+// C[m, n] = act(sum_k op(A)[m, k] op(B)[k, n] + bias[n]) + beta * C[m, n], A and B of T, C of T or
+// Wide<T>; beta 0 does not read C and is what an activation needs. Sums are kept in Wide<T> and
+// rounded once. bfloat16 by oneDNN where the processor multiplies it.
+template <class C, class T>
+void gemm(C* c, const T* a, const T* b, const Product<T>& product);
 
 }  // namespace cpu
 }  // namespace accrue

@@ -2,18 +2,9 @@
 
 #include <cstdint>
 
-namespace accrue::cpu {
+#include "kernels/gemm_block.h"
 
-// The processor's vector registers, as the compiler may use them.
-#if defined(__AVX512F__)
-inline constexpr int vector_bytes = 64, vector_registers = 32;
-#elif defined(__AVX__)
-inline constexpr int vector_bytes = 32, vector_registers = 16;
-#else
-inline constexpr int vector_bytes = 16, vector_registers = 16;
-#endif
-template <class T>
-inline constexpr int64_t lanes = vector_bytes / sizeof(T);
+namespace accrue::cpu {
 
 // A matrix product whose operands are found through tables of offsets, so that a convolution's
 // columns are read where they lie in the image and never written out:

@@ -1,82 +1,51 @@
 #include "kernels/linear.h"
 
-#include "kernels/formulas.h"
-#include "kernels/gemm_16bit.h"
+#include "kernels/backend.h"
 
 namespace accrue {
 namespace cpu {
-namespace {
-
-float* scratch_of(View workspace) { return reinterpret_cast<float*>(workspace.as<uint8_t>()); }
-
-}  // namespace
 
 // c = op(a) op(b) + beta * c for two-dimensional views.
-void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  const int64_t M = c.grad.shape[0], N = c.grad.shape[1];
-  const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) {
   dispatch_floating(a.dtype, [&]<class T>() {
-    if constexpr (is_16_bit<T>) {
-      const Product16<T> product{M, N, K, a_op, b_op, c.beta};
-      const auto multiply = [&]<class C>(C* out) {
-        gemm_16bit(out, a.as<const T>(), b.as<const T>(), product, scratch_of(workspace));
-      };
-      if (c.grad.dtype == a.dtype) multiply(c.grad.as<T>());
-      else multiply(c.grad.as<float>());
-    } else {
-      gemm(c.grad.as<T>(), a.as<T>(), b.as<T>(), M, N, K, a_op, b_op, c.beta);
-    }
+    const Product<T> product{.M = c.grad.shape[0],
+                             .N = c.grad.shape[1],
+                             .K = a_op == Transpose::yes ? a.shape[0] : a.shape[1],
+                             .a_op = a_op,
+                             .b_op = b_op,
+                             .beta = c.beta};
+    if (c.grad.dtype == a.dtype) gemm(c.grad.as<T>(), a.as<const T>(), b.as<const T>(), product);
+    else gemm(c.grad.as<Wide<T>>(), a.as<const T>(), b.as<const T>(), product);
   });
 }
 
-// y = act(y + b); b may be empty.
-template <class T>
-void add_bias(View y, View b, Activation activation) {
-  if (!b.data && activation == Activation::none) return;
-  const int64_t N = y.shape[0], O = y.shape[1];
-  const T* bias = b.data ? b.as<T>() : nullptr;
-  parallel_for(N, O, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      T* row = y.as<T>() + n * O;
-      if (bias)
-        for (int64_t o = 0; o < O; ++o) row[o] += bias[o];
-      if (activation == Activation::relu)
-        for (int64_t o = 0; o < O; ++o) row[o] = formula::Relu{}(row[o]);
-    }
-  });
-}
-
-// y = act(x w^T + b); b may be empty. Wide results get the bias in a pass of its own, while they
-// are still in cache; 16-bit ones before they are rounded.
-void linear_forward(View y, View x, View w, View b, Activation activation, View workspace) {
+// y = act(x w^T + b); b may be empty.
+void linear_forward(View y, View x, View w, View b, Activation activation, View) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    if constexpr (is_16_bit<T>) {
-      const Product16<T> product{x.shape[0],
-                                 w.shape[0],
-                                 x.shape[1],
-                                 Transpose::no,
-                                 Transpose::yes,
-                                 0,
-                                 b.data ? b.as<const T>() : nullptr,
-                                 activation};
-      gemm_16bit(y.as<T>(), x.as<const T>(), w.as<const T>(), product, scratch_of(workspace));
-    } else {
-      matmul({y, 0}, x, w, Transpose::no, Transpose::yes, workspace);
-      add_bias<T>(y, b, activation);
-    }
+    gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
+         Product<T>{.M = x.shape[0],
+                    .N = w.shape[0],
+                    .K = x.shape[1],
+                    .a_op = Transpose::no,
+                    .b_op = Transpose::yes,
+                    .beta = 0,
+                    .bias = b.data ? b.as<const T>() : nullptr,
+                    .activation = activation});
   });
 }
 
-// db[o] = sum_n dz[n, o] + beta * db[o], in a fixed order.
+// db[o] = sum_n dz[n, o] + beta * db[o], in the order of n.
 void bias_backward(GradTarget db, View dz) {
   dispatch_floating(
       dz.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = dz.shape[0], O = dz.shape[1];
         W* out = db.grad.as<W>();
         const T* in = dz.as<T>();
-        if (db.beta == 0) std::fill_n(out, O, W(0));
-        for (int64_t n = 0; n < N; ++n)
-          for (int64_t o = 0; o < O; ++o) out[o] += in[n * O + o];
+        parallel_for(O, N, [&](int64_t begin, int64_t end) {
+          if (db.beta == 0) std::fill(out + begin, out + end, W(0));
+          for (int64_t n = 0; n < N; ++n)
+            for (int64_t o = begin; o < end; ++o) out[o] += in[n * O + o];
+        });
       });
 }
 
@@ -99,11 +68,10 @@ decltype(cpu::linear_backward) linear_backward;
 
 namespace {
 
-// What one product may use: on cuda the same for all, so that no shape needs to be known; on the
-// cpu 16-bit operands need room to be widened.
-Tensor matmul_workspace(DType dtype, Device device) {
-  const int64_t tiles = is_16_bit_dtype(dtype) ? 4 * cpu::gemm_16bit_scratch() : 0;
-  const int64_t bytes = plans_for_cuda(device) ? 4 << 20 : tiles;
+// What one product may use on cuda, the same for all, so that no shape needs to be known. The cpu
+// needs nothing.
+Tensor matmul_workspace(Device device) {
+  const int64_t bytes = plans_for_cuda(device) ? 4 << 20 : 0;
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
 
@@ -111,8 +79,7 @@ Tensor matmul_workspace(DType dtype, Device device) {
 
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
   const Device device = c.grad.device;
-  launch<cpu::matmul, cuda::matmul>(device, c, a, b, a_op, b_op,
-                                    matmul_workspace(a.dtype, device).view());
+  launch<cpu::matmul, cuda::matmul>(device, c, a, b, a_op, b_op, matmul_workspace(device).view());
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
@@ -125,7 +92,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   Tensor y = Tensor::empty({x.size(0), w.size(0)}, x.dtype(), x.device());
   launch<cpu::linear_forward, cuda::linear_forward>(y.device(), y.view(), x.view(), w.view(),
                                                     b.defined() ? b.view() : View{}, activation,
-                                                    matmul_workspace(x.dtype(), y.device()).view());
+                                                    matmul_workspace(y.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("linear", y, {dx_edge, dw_edge, db_edge},
@@ -136,7 +103,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
              const auto [dw, db] = claim_grads(dw_edge, db_edge);
              launch<cpu::linear_backward, cuda::linear_backward>(
                  device, dw, db, dy.view(), y.defined() ? y.view() : View{}, x.view(),
-                 matmul_workspace(dy.dtype(), device).view());
+                 matmul_workspace(device).view());
            }
            x.reset();
            y.reset();

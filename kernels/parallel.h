@@ -1,37 +1,62 @@
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace accrue {
 
-// Work (elements touched) below which a loop stays on one thread: a barrier costs microseconds on
-// an idle machine and milliseconds on a busy one.
+// Every loop of the CPU's kernels that is worth more than one thread runs here. Work is cut into
+// chunks by the work alone, never by the number of threads, so that results have the same bits on
+// any number of them. The calling thread takes chunks until none is left, then waits for those
+// alone that another thread has begun: a thread that the machine does not run delays nobody.
+
+// Elements touched in a chunk: some ten microseconds, which is worth waking a thread for.
 inline constexpr int64_t parallel_grain = 32768;
 
-// The threads that a loop of n items, each touching work_per_item elements, is worth.
-inline int threads_for(int64_t n, int64_t work_per_item) {
-  const int64_t useful = std::max<int64_t>(1, n * work_per_item / parallel_grain);
-  return static_cast<int>(
-      std::min<int64_t>({omp_get_max_threads(), useful, std::max<int64_t>(n, 1)}));
+// The threads that share the work, the calling one among them.
+int thread_count();
+// 0 takes one for each CPU that the process may use (core/cpus.h). Not while a loop runs. Throws
+// Error if count is negative or above 256.
+void set_thread_count(int count);
+
+// A chunk of a loop, run by one of its threads: call(context, chunk, slot), slot < slots.
+using ChunkCall = void (*)(void* context, int64_t chunk, int slot);
+
+// Calls for every chunk in [0, chunks), in any order and on at most `slots` threads, each of which
+// has a slot of its own. Within a chunk, or beside another loop, on the calling thread alone.
+// Rethrows what a call throws, once none runs any more.
+void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context);
+
+// As run_chunks, with body(chunk, slot): for loops whose chunks need scratch, which has room for
+// `slots`.
+template <class Body>
+void parallel_chunks(int64_t chunks, int slots, Body&& body) {
+  const auto call = [](void* context, int64_t chunk, int slot) {
+    (*static_cast<std::remove_reference_t<Body>*>(context))(chunk, slot);
+  };
+  run_chunks(chunks, slots, call, const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// Calls body(begin, end) on disjoint ranges that cover [0, n), one range a thread. The split
-// depends on n and the thread count alone, so results are the same from run to run.
+inline constexpr int any_slots = 1 << 16;
+
+// The chunks that n items, each touching work_per_item elements, are cut into.
+inline int64_t chunks_of(int64_t n, int64_t work_per_item) {
+  constexpr int64_t most = 4096;
+  return std::clamp<int64_t>(n * work_per_item / parallel_grain, 1,
+                             std::clamp<int64_t>(n, 1, most));
+}
+
+// Calls body(begin, end) on disjoint ranges that cover [0, n).
 template <class Body>
 void parallel_for(int64_t n, int64_t work_per_item, Body&& body) {
-  const int threads = threads_for(n, work_per_item);
-  if (threads == 1) {
+  const int64_t chunks = chunks_of(n, work_per_item);
+  if (chunks == 1) {
     body(int64_t{0}, n);
     return;
   }
-#pragma omp parallel num_threads(threads)
-  {
-    const int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
-    body(n * t / count, n * (t + 1) / count);
-  }
+  parallel_chunks(chunks, any_slots,
+                  [&](int64_t chunk, int) { body(n * chunk / chunks, n * (chunk + 1) / chunks); });
 }
 
 }  // namespace accrue

@@ -1,5 +1,7 @@
 #include "kernels/windows.h"
 
+#include <array>
+
 #include "kernels/backend.h"
 #include "kernels/indirect_gemm.h"
 #include "kernels/windows_cuda.h"
@@ -8,7 +10,7 @@
 namespace accrue {
 namespace {
 
-using cpu::IndirectGemm, cpu::lanes;
+using cpu::IndirectGemm, cpu::lanes, cpu::Split;
 
 // Hands out parts of a workspace; with base null it only counts.
 class Carver {
@@ -39,7 +41,7 @@ struct Scratch {
   int64_t frame_size, result_size, phases;
   size_t bytes;
 
-  Scratch(const Plan& p, const Windows& s, void* base) {
+  Scratch(const Plan& p, const Windows& s, int64_t, void* base) {
     Carver carver(base);
     phases = p.h.target_step * p.w.target_step;
     frame_size = round_up(p.frame(p.band), lanes<W>) + lanes<W>;
@@ -49,8 +51,8 @@ struct Scratch {
     weight_at = carver.take<int32_t>(p.source_channels * s.area());
     source_at = carver.take<int32_t>(p.source_channels * s.area());
     weights = carver.take<W>(is_16_bit<T> ? s.O * s.taps() : 0);
-    frames = carver.take<W>(p.parts * frame_size);
-    results = carver.take<W>(p.parts * result_size);
+    frames = carver.take<W>(p.slots * frame_size);
+    results = carver.take<W>(p.slots * result_size);
     bytes = carver.used();
   }
 };
@@ -61,27 +63,30 @@ template <class T, class W = Wide<T>>
 struct CorrelateScratch {
   int32_t *image_at, *cell_at, *transposed_at;
   W *frames, *widened, *cells, *partials;
-  // Threads share the bands, each group of bands with a partial sum of its own. Where partial sums
-  // are too large to have several, they share the image's channels instead, in slices.
-  int64_t groups, slices, stride, frame_size, widened_size, cells_size, partial_size;
+  // The bands in groups, each with a partial sum of its own, and in each group the image's channels
+  // in slices. Many groups need room, many slices transpose the cells again and again.
+  int64_t groups, slices, slots, stride, frame_size, widened_size, cells_size, partial_size;
   size_t bytes;
 
-  CorrelateScratch(const Plan& p, const Windows& s, void* base) {
-    constexpr int64_t partial_elements = 1 << 18;
+  CorrelateScratch(const Plan& p, const Windows& s, int64_t N, void* base) {
+    constexpr int64_t partial_elements = 1 << 16, most_groups = 4, chunks = 16, slice_channels = 8;
     Carver carver(base);
     stride = round_up(s.O, lanes<W>);
-    frame_size = p.frame(p.band);
+    partial_size = s.taps() * stride;
+    groups =
+        std::clamp<int64_t>(partial_elements / partial_size, 1, std::min(most_groups, N * p.bands));
+    groups = Split(N * p.bands, ceil_div(N * p.bands, groups)).parts;
+    slices = std::clamp<int64_t>(s.C / slice_channels, 1, chunks / groups);
+    frame_size = p.frame(p.band) / s.C * ceil_div(s.C, slices);
     widened_size = is_16_bit<T> ? s.O * p.band * s.GW : 0;
     cells_size = p.band * s.GW * stride;
-    partial_size = s.taps() * stride;
-    groups = std::clamp<int64_t>(partial_elements / partial_size, 1, p.parts);
-    slices = groups == 1 ? std::min<int64_t>(s.C, omp_get_max_threads()) : 1;
+    slots = std::min(groups * slices, p.slots_for(N, frame_size + widened_size + cells_size));
     image_at = carver.take<int32_t>(s.taps());
     cell_at = carver.take<int32_t>(p.band * s.GW);
     transposed_at = carver.take<int32_t>(p.band * s.GW);
-    frames = carver.take<W>(groups * slices * frame_size);
-    widened = carver.take<W>(groups * slices * widened_size);
-    cells = carver.take<W>(groups * slices * cells_size);
+    frames = carver.take<W>(slots * frame_size);
+    widened = carver.take<W>(slots * widened_size);
+    cells = carver.take<W>(slots * cells_size);
     partials = carver.take<W>(groups * partial_size);
     bytes = carver.used();
   }
@@ -92,7 +97,7 @@ Tensor workspace_of(Direction direction, const Windows& s, int64_t N, DType dtyp
                     int64_t more_on_cuda = 0) {
   const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
     if (plans_for_cuda(device)) return cuda::workspace_bytes(s, N, dtype) + more_on_cuda;
-    return static_cast<int64_t>(AnyScratch<T, Wide<T>>(Plan(direction, s, N), s, nullptr).bytes);
+    return static_cast<int64_t>(AnyScratch<T, Wide<T>>(Plan(direction, s, N), s, N, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
@@ -113,15 +118,6 @@ Tensor correlate_workspace(const Windows& s, int64_t N, DType dtype, Device devi
 namespace cpu {
 namespace {
 
-// Calls body(part, begin, end) for parts of equal size of `count` things, the parts in parallel.
-template <class Body>
-void for_each_part(int64_t parts, int64_t count, Body body) {
-  parallel_for(parts, parallel_grain, [&](int64_t first, int64_t last) {
-    for (int64_t part = first; part < last; ++part)
-      body(part, count * part / parts, count * (part + 1) / parts);
-  });
-}
-
 // frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
 // plane for each phase. The frame starts as zeros; those left and right of the source stay.
 template <class T>
@@ -136,7 +132,7 @@ void load_frame(Wide<T>* frame, const T* source, const Plan& p, Band band, int64
         std::clamp<int64_t>(ceil_div(p.w.source - w0, step), begin, columns) - begin;
     const T* in =
         source + (band.n * p.source_channels + c) * p.h.source * p.w.source + w0 + begin * step;
-    Wide<T>* out = frame + plane * p.plane(p.band) + begin;
+    Wide<T>* out = frame + (plane - c_begin * planes) * p.plane(p.band) + begin;
     for (int64_t r = 0; r < p.h.extent(band.rows); ++r, out += columns) {
       const int64_t h = (band.begin + r) * p.h.source_step + p.h.first + h_phase;
       if (h < 0 || h >= p.h.source) std::fill_n(out, size, Wide<T>(0));
@@ -197,7 +193,7 @@ void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, c
 // The tables of Scratch. Weight w[o, c, i, j] is at target * target_step + source * source_step +
 // tap.
 template <class T>
-void fill_tables(Scratch<T>& x, const Plan& p, const Windows& s, int64_t target_step,
+void fill_tables(const Scratch<T>& x, const Plan& p, const Windows& s, int64_t target_step,
                  int64_t source_step) {
   for (int64_t m = 0; m < p.target_channels; ++m)
     x.weight_row[m] = static_cast<int32_t>(m * target_step);
@@ -240,25 +236,25 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
         const int64_t N = source.shape[0];
         const Plan plan(direction, s, N);
         const bool gather = direction == Direction::gather;
-        Scratch<T> scratch(plan, s, workspace.data);
+        const Scratch<T> scratch(plan, s, N, workspace.data);
         fill_tables(scratch, plan, s, gather ? s.taps() : s.area(), gather ? s.area() : s.taps());
         const W* weights = widened(w.as<const T>(), scratch.weights, w.numel());
         const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
-        for_each_part(plan.parts, N * plan.bands, [&](int64_t part, int64_t begin, int64_t end) {
-          W* frame = scratch.frames + part * scratch.frame_size;
-          W* result = scratch.results + part * scratch.result_size;
-          std::fill_n(frame, scratch.frame_size, W(0));
-          for (int64_t item = begin; item < end; ++item) {
-            const Band band(plan, item);
-            load_frame(frame, source.as<const T>(), plan, band, 0, plan.source_channels);
-            for (int64_t phase = 0; phase < scratch.phases; ++phase) {
-              IndirectGemm product = scratch.products[phase];
-              product.N = round_up(plan.cells(band.rows), lanes<W>);
-              indirect_gemm(result, weights, frame, product, Result::write);
-              with_beta(target.beta, [&](auto accumulate) {
-                store_result(epilogue, result, product.N, plan, band, phase, accumulate);
-              });
-            }
+        std::array<bool, Plan::most_slots> framed{};
+        parallel_chunks(N * plan.bands, static_cast<int>(plan.slots), [&](int64_t item, int slot) {
+          W* frame = scratch.frames + slot * scratch.frame_size;
+          W* result = scratch.results + slot * scratch.result_size;
+          if (!std::exchange(framed[static_cast<size_t>(slot)], true))
+            std::fill_n(frame, scratch.frame_size, W(0));
+          const Band band(plan, item);
+          load_frame(frame, source.as<const T>(), plan, band, 0, plan.source_channels);
+          for (int64_t phase = 0; phase < scratch.phases; ++phase) {
+            IndirectGemm product = scratch.products[phase];
+            product.N = round_up(plan.cells(band.rows), lanes<W>);
+            indirect_gemm(result, weights, frame, product, Result::write);
+            with_beta(target.beta, [&](auto accumulate) {
+              store_result(epilogue, result, product.N, plan, band, phase, accumulate);
+            });
           }
         });
       });
@@ -327,28 +323,31 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& s, Vi
       grid.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = grid.shape[0];
         const Plan plan(Direction::gather, s, N);
-        const CorrelateScratch<T> x(plan, s, workspace.data);
+        const CorrelateScratch<T> x(plan, s, N, workspace.data);
         fill_tables(x, plan, s);
-        for_each_part(x.groups, N * plan.bands, [&](int64_t group, int64_t begin, int64_t end) {
-          for_each_part(x.slices, s.C, [&](int64_t slice, int64_t c_begin, int64_t c_end) {
-            const int64_t part = group * x.slices + slice, first_tap = c_begin * s.area();
-            W *frame = x.frames + part * x.frame_size, *cells = x.cells + part * x.cells_size;
-            std::fill_n(frame, x.frame_size, W(0));
-            for (int64_t item = begin; item < end; ++item) {
-              const Band band(plan, item);
-              load_frame(frame, image.as<const T>(), plan, band, c_begin, c_end);
-              load_cells(cells, x.widened + part * x.widened_size, grid.as<const T>(), band, s);
-              const IndirectGemm product{.M = (c_end - c_begin) * s.area(),
-                                         .N = x.stride,
-                                         .K = band.rows * s.GW,
-                                         .a_row = x.image_at + first_tap,
-                                         .a_col = x.cell_at,
-                                         .b_row = x.transposed_at};
-              indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
-                            cells, product, item == begin ? Result::write : Result::add);
-            }
-          });
-        });
+        const Split bands(N * plan.bands, ceil_div(N * plan.bands, x.groups));
+        parallel_chunks(
+            bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
+              const int64_t group = chunk / x.slices, slice = chunk % x.slices;
+              const int64_t c_begin = s.C * slice / x.slices, c_end = s.C * (slice + 1) / x.slices;
+              const int64_t first_tap = c_begin * s.area();
+              W *frame = x.frames + slot * x.frame_size, *cells = x.cells + slot * x.cells_size;
+              std::fill_n(frame, x.frame_size, W(0));
+              for (int64_t item = bands.begin(group); item < bands.begin(group + 1); ++item) {
+                const Band band(plan, item);
+                load_frame(frame, image.as<const T>(), plan, band, c_begin, c_end);
+                load_cells(cells, x.widened + slot * x.widened_size, grid.as<const T>(), band, s);
+                const IndirectGemm product{.M = (c_end - c_begin) * s.area(),
+                                           .N = x.stride,
+                                           .K = band.rows * s.GW,
+                                           .a_row = x.image_at,
+                                           .a_col = x.cell_at,
+                                           .b_row = x.transposed_at};
+                indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
+                              cells, product,
+                              item == bands.begin(group) ? Result::write : Result::add);
+              }
+            });
         add_partials(w, x, s);
       });
 }

@@ -1,17 +1,13 @@
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <limits>
 #include <optional>
 
+#include "kernels/ceil_div.h"
 #include "kernels/windows.h"
 
 namespace accrue {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t step) { return ceil_div(a, step) * step; }
 
 enum class Direction { gather, scatter };
 
@@ -55,10 +51,13 @@ struct Axis {
   int64_t extent(int64_t steps) const { return steps + index_of(last); }
 };
 
-// How one product runs: threads take parts of the N * bands bands of target rows.
+// How one product runs: threads take the N * bands bands of target rows as they come, each in a
+// slot of the scratch.
 struct Plan {
   Axis h, w;
-  int64_t source_channels, target_channels, band, bands, parts;
+  // Threads that can share a convolution: each needs scratch.
+  static constexpr int64_t most_slots = 8;
+  int64_t source_channels, target_channels, band, bands, slots;
 
   Plan(Direction direction, const Windows& s, int64_t N)
       : h(direction, s.H, s.GH, s.KH, s),
@@ -68,13 +67,21 @@ struct Plan {
     check(s.O * s.taps() <= std::numeric_limits<int32_t>::max(),
           "a convolution's weights are at most 2^31 elements, got {}", s.O * s.taps());
     // A band and its result stay in the second-level cache; few images make more bands.
-    constexpr int64_t cache_elements = 1 << 16;
-    const int64_t threads = omp_get_max_threads(), rows = h.steps();
+    constexpr int64_t cache_elements = 1 << 15, least_bands = 2;
+    const int64_t rows = h.steps();
     const int64_t fitting =
         (cache_elements - frame(0)) / (frame(1) - frame(0) + target_channels * columns());
-    band = std::clamp<int64_t>(std::min(fitting, N * rows / threads), 1, rows);
+    band = std::clamp<int64_t>(std::min(fitting, N * rows / least_bands), 1, rows);
     bands = ceil_div(rows, band);
-    parts = std::min(threads, N * bands);
+    slots = std::min(slots_for(N, frame(band) + target_channels * cells(band)), N * bands);
+  }
+
+  // As many as a quarter of source and target has room for, so that scratch is small beside what it
+  // serves.
+  int64_t slots_for(int64_t N, int64_t slot_elements) const {
+    const int64_t elements =
+        N * (source_channels * h.source * w.source + target_channels * h.target * w.target);
+    return std::clamp<int64_t>(elements / 4 / slot_elements, 2, most_slots);
   }
 
   int64_t columns() const { return w.extent(w.steps()); }

@@ -115,14 +115,13 @@ side_by_side=(--parallel "$(nproc)")
 for_release=(--label-exclude thorough)
 ! $thorough || for_release=()
 
-# run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one. Each uses every core,
-# so side by side their threads sleep while they wait: spinning ones take 1.9x the time.
+# run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one.
 run_tests() {
   local name="tests ($1)" folder=$2 report=$root/$2/junit.xml start=$SECONDS status=0
   local tests failures_here skipped_here
   heading "$name"
   rm -f "$report"
-  OMP_WAIT_POLICY=passive ctest --test-dir "$folder" --no-tests=error --output-on-failure \
+  ctest --test-dir "$folder" --no-tests=error --output-on-failure \
     --timeout 2400 --output-junit "$report" "${for_release[@]}" "${@:3}" </dev/null || status=1
   took "$name" "$start"
   if [[ ! -s $report ]]; then
@@ -214,9 +213,8 @@ else
   skip "fuzz: $missing"
 fi
 if step "build (tsan)" build_thread_tests; then
-  # The compiler's own OpenMP is not built for ThreadSanitizer: one thread of it.
-  OMP_NUM_THREADS=1 step "threads: loader and signals" \
-    build/tsan/tests/accrue_thread_tests "[interrupt],[data]"
+  step "threads: loops, loader and signals" \
+    build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
 fi
 
 if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
@@ -227,11 +225,7 @@ elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO
   -DCMAKE_UNITY_BUILD=ON; then
   export UBSAN_OPTIONS=print_stacktrace=1
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
-  # On a thread each: beside a test of the runner, which keeps a core busy, two threads would wait
-  # for each other.
-  OMP_NUM_THREADS=1 run_tests simt build/simt "${side_by_side[@]}"
-  step "simt: on several threads" \
-    build/simt/tests/accrue_tests "[ops],[golden],[window],[precision],[recompute]"
+  run_tests simt build/simt "${side_by_side[@]}"
   step "simt: the CUDA tests ran" device_tests_are run build/simt
 else
   skip "tests (simt): no build"

@@ -1,7 +1,5 @@
 // The built-in digits: reproducible, and neither trivial nor hopeless.
 
-#include <omp.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -11,6 +9,7 @@
 #include "data/loader.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"
+#include "kernels/parallel.h"
 #include "tests/catch.h"
 
 namespace accrue::test {
@@ -59,8 +58,8 @@ Tensor forward(const std::vector<Layer>& layers, const Tensor& images) {
 // Test accuracy after training for some epochs; on one thread, because on a busy machine barriers
 // cost many times the arithmetic.
 double accuracy(std::vector<Layer> layers, int64_t epochs, float lr) {
-  const int threads = omp_get_max_threads();
-  omp_set_num_threads(1);
+  const int threads = thread_count();
+  set_thread_count(1);
   const Dataset train = make_digits(Split::train), test = make_digits(Split::test);
   Loader loader(train, {.effective_batch_size = 50, .micro_batch_size = 50});
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
@@ -78,7 +77,7 @@ double accuracy(std::vector<Layer> layers, int64_t epochs, float lr) {
     const auto row = logits.span<float>().subspan(static_cast<size_t>(n) * 10, 10);
     right += std::ranges::max_element(row) - row.begin() == all.labels.span<int32_t>()[n];
   }
-  omp_set_num_threads(threads);
+  set_thread_count(threads);
   return static_cast<double>(right) / static_cast<double>(test.size());
 }
 

@@ -1,7 +1,5 @@
 // Losses against a target of the same shape.
 
-#include <omp.h>
-
 #include <cmath>
 
 #include "core/autograd.h"
@@ -9,6 +7,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
+#include "kernels/parallel.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/op_table.h"
@@ -102,10 +101,10 @@ TEST_CASE("losses over many blocks do not depend on the threads", "[ops]") {
     expected += double(v) * double(v);
   }
   const Tensor zero = Tensor::full({size}, 0, DType::f32, test_device());
-  const int threads = omp_get_max_threads();
+  const int threads = thread_count();
   double losses[2];
   for (const int count : {1, 3}) {
-    omp_set_num_threads(count);
+    set_thread_count(count);
     set_thread_order(count);
     const Tensor x = require_grad(floats(values));
     const Tensor loss = mse_loss(x, zero);
@@ -115,7 +114,7 @@ TEST_CASE("losses over many blocks do not depend on the threads", "[ops]") {
     for (const size_t i : {size_t{0}, dx.size() / 2, dx.size() - 1})
       REQUIRE(dx[i] == Approx(2 * values[i] / size).epsilon(4 * 0x1p-24));
   }
-  omp_set_num_threads(threads);
+  set_thread_count(threads);
   REQUIRE(losses[0] == losses[1]);
   // 256 float32 additions a run, then double.
   REQUIRE(losses[0] == Approx(expected / size).epsilon(260 * 0x1p-24));

@@ -1,13 +1,12 @@
 // Normalisations: one reference for all, told which elements go together.
 
-#include <omp.h>
-
 #include <cmath>
 
 #include "core/autograd.h"
 #include "core/random.h"
 #include "kernels/losses.h"
 #include "kernels/norm.h"
+#include "kernels/parallel.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/op_table.h"
@@ -231,12 +230,12 @@ TEST_CASE("norms do not depend on the threads", "[ops]") {
     Shape shape;
     Norm norm;
   };
-  const int threads = omp_get_max_threads();
+  const int threads = thread_count();
   for (const auto& [shape, norm] : {Case{{8, 12, 32, 32}, group(4)}, Case{{8, 12, 32, 32}, batch},
                                     Case{{8, 12, 32, 32}, instance}, Case{{1500, 70}, batch}}) {
     Values results[2];
     for (const int count : {1, 3}) {
-      omp_set_num_threads(count);
+      set_thread_count(count);
       set_thread_order(count);
       const int64_t C = shape[1];
       const Tensor x = require_grad(random_tensor(shape, 1));
@@ -251,7 +250,7 @@ TEST_CASE("norms do not depend on the threads", "[ops]") {
     }
     REQUIRE(results[0] == results[1]);
   }
-  omp_set_num_threads(threads);
+  set_thread_count(threads);
 }
 
 // More of each channel than one block sums on cuda, so that the last block adds up the others'.

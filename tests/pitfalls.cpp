@@ -1,8 +1,6 @@
 // What goes wrong with gradient accumulation, where no other file guards against it:
 // docs/pitfalls.md lists every line and its test.
 
-#include <omp.h>
-
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -11,6 +9,7 @@
 #include "kernels/accumulate.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/parallel.h"
 #include "kernels/window_state.h"
 #include "layers/layers.h"
 #include "layers/models.h"
@@ -257,7 +256,7 @@ TEST_CASE("the norm of a gradient does not depend on the threads", "[pitfalls]")
   for (float& v : values) v = random.normal();
   const Tensor g = Tensor::from(values, {P}, test_device());
   const auto sum_of_squares = [&](int threads) {
-    omp_set_num_threads(threads);
+    set_thread_count(threads);
     set_thread_order(threads);
     const Tensor partials = Tensor::empty({norm_partials}, DType::f64, test_device());
     squared_norm({partials.view(), 0}, g.view());
@@ -265,10 +264,10 @@ TEST_CASE("the norm of a gradient does not depend on the threads", "[pitfalls]")
     for (const double partial : to_doubles(partials)) sum += partial;
     return sum;
   };
-  const int threads = omp_get_max_threads();
+  const int threads = thread_count();
   const double alone = sum_of_squares(1);
   for (const int count : {2, 3}) REQUIRE(sum_of_squares(count) == alone);
-  omp_set_num_threads(threads);
+  set_thread_count(threads);
   // Squares of normal numbers have mean 1 and variance 2.
   REQUIRE(std::abs(alone - double(P)) < 5 * std::sqrt(2.0 * double(P)));
 }

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace accrue::cpu {
+
+// The processor's vector registers, as the compiler may use them.
+#if defined(__AVX512F__)
+inline constexpr int vector_bytes = 64, vector_registers = 32;
+#elif defined(__AVX__)
+inline constexpr int vector_bytes = 32, vector_registers = 16;
+#else
+inline constexpr int vector_bytes = 16, vector_registers = 16;
+#endif
+template <class T>
+inline constexpr int64_t lanes = vector_bytes / sizeof(T);
+
+template <class T>
+using Lanes [[gnu::vector_size(vector_bytes)]] = T;
+
+template <class T>
+Lanes<T> load(const T* from) {
+  Lanes<T> v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class T, class V>
+void store_lanes(T* to, const V& v) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+// In the order of a tree.
+template <class T>
+T sum_lanes(const Lanes<T>& v) {
+  T part[lanes<T>];
+  std::memcpy(part, &v, sizeof part);
+  for (int64_t half = lanes<T> / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) part[i] += part[i + half];
+  return part[0];
+}
+
+// The block of C = A B that stays in registers, with a vector for each of B's and one for A's
+// besides.
+inline constexpr int block_vectors = 3;
+inline constexpr int block_rows = (vector_registers - 1 - block_vectors) / block_vectors;
+
+// sum[m][v] += sum_k a(m, k) * b(k)[v * lanes + (0 to lanes - 1)] for k < K, in the order of k: an
+// element's bits do not depend on the block that it is in.
+template <class T, int rows, int vectors, class Left, class Right>
+[[gnu::always_inline]] inline void multiply_block(Lanes<T> (&sum)[rows][vectors], int64_t K, Left a,
+                                                  Right b) {
+  for (int64_t k = 0; k < K; ++k) {
+    const T* b_at = b(k);
+    Lanes<T> b_k[vectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) b_k[v] = load(b_at + v * lanes<T>);
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) {
+      const T a_mk = a(m, k);
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; ++v) sum[m][v] += a_mk * b_k[v];
+    }
+  }
+}
+
+// Few rows leave registers for more of B's vectors.
+constexpr int64_t vectors_beside(int64_t rows) {
+  return 2 * rows <= block_rows ? 2 * block_vectors : block_vectors;
+}
+
+// of(rows, vectors) as constants for 1 <= rows <= block_rows, 1 <= vectors <= vectors_beside(rows),
+// as a table to be asked by block_index().
+inline constexpr int table_vectors = 2 * block_vectors;
+template <class Function, class Make>
+constexpr auto make_blocks(Make of) {
+  return [of]<size_t... i>(std::index_sequence<i...>) {
+    return std::array<Function, sizeof...(i)>{
+        of(std::integral_constant<int, i / table_vectors + 1>(),
+           std::integral_constant<int, std::min<int>(i % table_vectors + 1,
+                                                     vectors_beside(i / table_vectors + 1))>())...};
+  }
+  (std::make_index_sequence<block_rows * table_vectors>());
+}
+inline size_t block_index(int64_t rows, int64_t vectors) {
+  return static_cast<size_t>((rows - 1) * table_vectors + vectors - 1);
+}
+
+// `count` things in as few parts of at most `limit` as possible, nearly equal in size: 16 rows are
+// better as 8 + 8 than as 9 + 7.
+class Split {
+ public:
+  Split(int64_t count, int64_t limit)
+      : parts(std::max<int64_t>(1, (count + limit - 1) / limit)),
+        size_(count / parts),
+        larger_(count % parts) {}
+  int64_t parts;
+
+  int64_t begin(int64_t part) const { return part * size_ + std::min(part, larger_); }
+  int64_t size(int64_t part) const { return size_ + (part < larger_ ? 1 : 0); }
+
+ private:
+  int64_t size_, larger_;
+};
+
+}  // namespace accrue::cpu

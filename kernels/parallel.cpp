@@ -1,0 +1,255 @@
+#include "kernels/parallel.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/cpus.h"
+#include "core/error.h"
+
+namespace accrue {
+namespace {
+
+constexpr int most_threads = 256;
+
+// Threads wait for the next loop, and the calling one for the last chunks, by spinning this long;
+// then they sleep.
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+constexpr auto spin_for_loop = 100us, spin_for_chunks = 50us;
+
+// Where other programs take the processors, more threads do not get more of them, and each stops in
+// the middle of a chunk that the others then wait for. So where the calling thread runs for less
+// than three quarters of the time, it works alone for a while: for longer, if that happens again
+// soon.
+class Solitude {
+ public:
+  // To be asked before every loop.
+  bool lasts() {
+    const auto now = Clock::now();
+    if (now - sampled_ > sample) observe(now);
+    return now < end_;
+  }
+
+ private:
+  static constexpr Clock::duration sample = 5ms, shortest = 10ms, longest = 1s;
+
+  void observe(Clock::time_point now) {
+    timespec cpu{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    const auto ran = std::chrono::seconds(cpu.tv_sec) + std::chrono::nanoseconds(cpu.tv_nsec);
+    const bool starved = 4 * (ran - ran_) < 3 * (now - sampled_);
+    if (starved && now - sampled_ < 1s) {
+      while_ = now < end_ + 4 * while_ ? std::min<Clock::duration>(2 * while_, longest) : shortest;
+      end_ = now + while_;
+    }
+    sampled_ = now;
+    ran_ = ran;
+  }
+
+  Clock::time_point sampled_{}, end_{};
+  Clock::duration ran_{}, while_ = shortest;
+};
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits until `at` is no longer `value`.
+void await_change(const std::atomic<int>& at, int value, Clock::duration spin) {
+  const auto end = Clock::now() + spin;
+  do {
+    for (int i = 0; i < 16; ++i, relax())
+      if (at.load(std::memory_order_acquire) != value) return;
+  } while (Clock::now() < end);
+  at.wait(value, std::memory_order_acquire);
+}
+
+// A thread's share of a loop's chunks, [begin, end): it takes them from the front, so that the same
+// thread has the same data in its caches from loop to loop; threads that have none left take from
+// the back. The loop's number is part of the word, so that a thread that comes late takes nothing.
+class alignas(64) Share {
+ public:
+  static constexpr int64_t most_chunks = 0xffff;
+
+  void assign(uint32_t loop, int64_t begin, int64_t end) {
+    word_.store(pack(loop, static_cast<uint64_t>(begin), static_cast<uint64_t>(end)),
+                std::memory_order_release);
+  }
+  template <bool front>
+  std::optional<int64_t> take(uint32_t loop) {
+    uint64_t word = word_.load(std::memory_order_acquire);
+    for (;;) {
+      const uint64_t begin = word >> 16 & 0xffff, end = word & 0xffff;
+      if (static_cast<uint32_t>(word >> 32) != loop || begin == end) return std::nullopt;
+      const uint64_t rest = front ? pack(loop, begin + 1, end) : pack(loop, begin, end - 1);
+      if (word_.compare_exchange_weak(word, rest, std::memory_order_acq_rel,
+                                      std::memory_order_acquire))
+        return static_cast<int64_t>(front ? begin : end - 1);
+    }
+  }
+
+ private:
+  static uint64_t pack(uint64_t loop, uint64_t begin, uint64_t end) {
+    return loop << 32 | begin << 16 | end;
+  }
+  std::atomic<uint64_t> word_ = 0;
+};
+
+class Pool {
+ public:
+  ~Pool() { resize(1); }
+
+  int size() const { return size_; }
+
+  void resize(int count) {
+    stop_ = true;
+    publish();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    stop_ = false;
+    size_ = count;
+  }
+
+  void run(int64_t begin, int64_t end, int slots, ChunkCall call, void* context) {
+    const int64_t chunks = end - begin;
+    const auto alone = [&] {
+      for (int64_t chunk = begin; chunk < end; ++chunk) call(context, chunk, 0);
+    };
+    if (size_ == 1 || chunks <= 1 || slots == 1 || in_chunk_ || busy_.exchange(true))
+      return alone();
+    const Release release(busy_);
+    if (solitude_.lasts()) return alone();
+    start_threads();
+    const auto sharing = static_cast<int>(std::min<int64_t>({size_, slots, chunks}));
+    const auto next = static_cast<uint32_t>(loop_.load(std::memory_order_relaxed) + 1);
+    call_.store(call, std::memory_order_relaxed);
+    context_.store(context, std::memory_order_relaxed);
+    first_.store(begin, std::memory_order_relaxed);
+    sharing_.store(sharing, std::memory_order_relaxed);
+    left_.store(static_cast<int>(chunks), std::memory_order_relaxed);
+    for (int t = 0; t < sharing; ++t)
+      shares_[static_cast<size_t>(t)].assign(next, chunks * t / sharing,
+                                             chunks * (t + 1) / sharing);
+    publish();
+    work(0, next);
+    while (const int left = left_.load(std::memory_order_acquire))
+      await_change(left_, left, spin_for_chunks);
+    if (const std::exception_ptr error = std::exchange(error_, nullptr))
+      std::rethrow_exception(error);
+  }
+
+ private:
+  // Lets the next loop in, however this one ends.
+  class Release {
+   public:
+    explicit Release(std::atomic<bool>& busy) : busy_(busy) {}
+    ~Release() { busy_.store(false, std::memory_order_release); }
+    Release(const Release&) = delete;
+    Release& operator=(const Release&) = delete;
+
+   private:
+    std::atomic<bool>& busy_;
+  };
+
+  void publish() {
+    loop_.fetch_add(1, std::memory_order_release);
+    loop_.notify_all();
+  }
+
+  void start_threads() {
+    for (auto t = static_cast<int>(threads_.size()) + 1; t < size_; ++t)
+      threads_.emplace_back([this, t, seen = loop_.load()] { serve(t, seen); });
+  }
+
+  void serve(int t, int seen) {
+    // Signals are for the threads that expect them.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    for (;;) {
+      await_change(loop_, seen, spin_for_loop);
+      seen = loop_.load(std::memory_order_acquire);
+      if (stop_) return;
+      work(t, static_cast<uint32_t>(seen));
+    }
+  }
+
+  // Takes chunks of the loop until none is left. What it reads of the loop before its first chunk
+  // may be another's; that it got a chunk shows that it is not.
+  void work(int t, uint32_t loop) {
+    const ChunkCall call = call_.load(std::memory_order_relaxed);
+    void* const context = context_.load(std::memory_order_relaxed);
+    const int64_t first = first_.load(std::memory_order_relaxed);
+    const int sharing = sharing_.load(std::memory_order_relaxed);
+    if (t >= sharing) return;
+    int done = 0;
+    in_chunk_ = true;
+    for (int at = t, tried = 0; tried < sharing; ++tried, at = at + 1 == sharing ? 0 : at + 1) {
+      Share& share = shares_[static_cast<size_t>(at)];
+      while (const auto chunk = at == t ? share.take<true>(loop) : share.take<false>(loop)) {
+        try {
+          call(context, first + *chunk, t);
+        } catch (...) {
+          const std::lock_guard lock(error_mutex_);
+          if (!error_) error_ = std::current_exception();
+        }
+        ++done;
+      }
+    }
+    in_chunk_ = false;
+    if (done > 0 && left_.fetch_sub(done, std::memory_order_acq_rel) == done) left_.notify_one();
+  }
+
+  std::atomic<int> loop_ = 0, left_ = 0, sharing_ = 0;
+  std::atomic<ChunkCall> call_ = nullptr;
+  std::atomic<void*> context_ = nullptr;
+  std::atomic<int64_t> first_ = 0;
+  std::array<Share, most_threads> shares_;
+  std::atomic<bool> stop_ = false, busy_ = false;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  Solitude solitude_;
+  int size_ = available_cpus();
+  std::vector<std::thread> threads_;
+  static thread_local bool in_chunk_;
+};
+
+thread_local bool Pool::in_chunk_ = false;
+
+Pool& pool() {
+  static Pool pool;
+  return pool;
+}
+
+}  // namespace
+
+int thread_count() { return pool().size(); }
+
+void set_thread_count(int count) {
+  check(count >= 0 && count <= most_threads, "{} threads: expected 0 to {}", count, most_threads);
+  pool().resize(count == 0 ? available_cpus() : count);
+}
+
+void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context) {
+  constexpr int64_t at_once = Share::most_chunks;
+  for (int64_t begin = 0; begin < chunks; begin += at_once)
+    pool().run(begin, std::min(chunks, begin + at_once), slots, call, context);
+}
+
+}  // namespace accrue

@@ -1,0 +1,63 @@
+// That results do not depend on the CPU's threads.
+
+#include "apps/training.h"
+#include "tests/catch.h"
+#include "tests/device.h"
+#include "tests/thread_scope.h"
+
+namespace accrue::test {
+namespace {
+
+struct Outcome {
+  std::vector<double> weights;
+  size_t peak;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome train(ModelKind kind, app::Precision precision, Strategy strategy, int threads,
+              int64_t steps) {
+  const ThreadScope scope(threads);
+  app::TrainOptions options;
+  options.model.kind = kind;
+  options.precision = precision;
+  options.strategy = strategy;
+  const app::Batches batches{.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
+  ledger(Device::cpu).reset_peak();
+  const Dataset data = app::load_data(options).train;
+  app::Training training(options, batches, data, Device::cpu);
+  training.loader().start_epoch(0);
+  for (int64_t step = 0; step < steps; ++step) {
+    for (int64_t samples = 0; samples < batches.effective;) {
+      const MicroBatch* batch = training.loader().next();
+      training.accumulate(*batch, 0);
+      samples += batch->size();
+    }
+    training.window().step();
+  }
+  return {to_doubles(training.parameters().values()), ledger(Device::cpu).peak().total()};
+}
+
+}  // namespace
+
+TEST_CASE("the same bits and the same peak on any number of threads", "[threads]") {
+  const int64_t steps = sanitized ? 2 : 20;
+  for (const auto& [name, kind] : model_names())
+    for (const app::Precision precision :
+         {app::Precision::fp32, app::Precision::bf16, app::Precision::fp16}) {
+      CAPTURE(name, static_cast<int>(precision));
+      const Outcome alone = train(kind, precision, Strategy::fused, 1, steps);
+      for (const int count : {2, 3, 8})
+        REQUIRE(train(kind, precision, Strategy::fused, count, steps) == alone);
+    }
+}
+
+TEST_CASE("the same bits on any number of threads, by strategy", "[threads]") {
+  for (const Strategy strategy : {Strategy::separate, Strategy::moments}) {
+    CAPTURE(static_cast<int>(strategy));
+    const Outcome alone = train(ModelKind::cnn_gn, app::Precision::fp32, strategy, 1, 3);
+    for (const int count : {2, 3, 8})
+      REQUIRE(train(ModelKind::cnn_gn, app::Precision::fp32, strategy, count, 3) == alone);
+  }
+}
+
+}  // namespace accrue::test
