@@ -207,7 +207,7 @@ void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile&
 
 // For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
 // element of C.
-constexpr int64_t few_rows = 4, dot_columns = 6;
+constexpr int64_t few_rows = 8, dot_rows = 4, dot_columns = 6;
 
 template <class T, int rows, int columns>
 void dot_block(T* c, const Product<T>& p, const T* a, const T* b) {
@@ -242,16 +242,17 @@ void dot_gemm(T* c, const T* a, const T* b, const Product<T>& p) {
   static constexpr auto dots = []<size_t... i>(std::index_sequence<i...>) {
     return std::array<Dot, sizeof...(i)>{dot_block<T, i / dot_columns + 1, i % dot_columns + 1>...};
   }
-  (std::make_index_sequence<few_rows * dot_columns>());
-  const Split blocks(p.N, dot_columns);
-  parallel_for(blocks.parts, dot_columns * p.K, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t n = blocks.begin(block);
-      Product<T> part = p;
-      if (p.bias) part.bias = p.bias + n;
-      dots[static_cast<size_t>((p.M - 1) * dot_columns + blocks.size(block) - 1)](c + n, part, a,
-                                                                                  b + n * p.K);
-    }
+  (std::make_index_sequence<dot_rows * dot_columns>());
+  const Split rows(p.M, dot_rows), columns(p.N, dot_columns);
+  parallel_for(columns.parts, dot_columns * p.K * rows.parts, [&](int64_t begin, int64_t end) {
+    for (int64_t column = begin; column < end; ++column)
+      for (int64_t row = 0; row < rows.parts; ++row) {
+        const int64_t m = rows.begin(row), n = columns.begin(column);
+        Product<T> part = p;
+        if (p.bias) part.bias = p.bias + n;
+        dots[static_cast<size_t>((rows.size(row) - 1) * dot_columns + columns.size(column) - 1)](
+            c + m * p.N + n, part, a + m * p.K, b + n * p.K);
+      }
   });
 }
 

@@ -57,19 +57,15 @@ void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result r
   // A part of K is so long that a block's rows of B stay in the first-level cache for the next
   // block.
   const Split rows(g.M, block_rows), columns(g.N / lanes<T>, vectors_beside(g.M)), depth(g.K, 320);
-  for (int64_t p = 0; p < depth.parts; ++p) {
-    const int64_t k = depth.begin(p);
-    for (int64_t j = 0; j < columns.parts; ++j) {
-      const int64_t v = columns.begin(j) * lanes<T>;
+  for (int64_t j = 0; j < columns.parts; ++j)
+    for (int64_t p = 0; p < depth.parts; ++p)
       for (int64_t i = 0; i < rows.parts; ++i) {
-        const int64_t m = rows.begin(i);
+        const int64_t v = columns.begin(j) * lanes<T>, k = depth.begin(p), m = rows.begin(i);
         const IndirectGemm block{rows.size(i), g.N,         depth.size(p),
                                  g.a_row + m,  g.a_col + k, g.b_row + k};
         blocks<T>[block_index(block.M, columns.size(j))](c + m * g.N + v, a, b + v, block,
                                                          p == 0 ? result : Result::add);
       }
-    }
-  }
 }
 
 template <class T>

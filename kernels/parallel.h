@@ -11,8 +11,9 @@ namespace accrue {
 // any number of them. The calling thread takes chunks until none is left, then waits for those
 // alone that another thread has begun: a thread that the machine does not run delays nobody.
 
-// Elements touched in a chunk: some ten microseconds, which is worth waking a thread for.
-inline constexpr int64_t parallel_grain = 32768;
+// Elements touched in a chunk, which take some microseconds, so that threads end a loop nearly
+// together; and in a loop that is worth a second thread.
+inline constexpr int64_t parallel_grain = 8192, parallel_least = 32768;
 
 // The threads that share the work, the calling one among them.
 int thread_count();
@@ -43,6 +44,7 @@ inline constexpr int any_slots = 1 << 16;
 // The chunks that n items, each touching work_per_item elements, are cut into.
 inline int64_t chunks_of(int64_t n, int64_t work_per_item) {
   constexpr int64_t most = 4096;
+  if (n * work_per_item < parallel_least) return 1;
   return std::clamp<int64_t>(n * work_per_item / parallel_grain, 1,
                              std::clamp<int64_t>(n, 1, most));
 }

@@ -1,6 +1,7 @@
 #include "kernels/pool.h"
 
 #include <array>
+#include <bit>
 
 #include "kernels/formulas.h"
 #include "kernels/pool_kernels.h"
@@ -88,6 +89,13 @@ void zero_planes(GradTarget dx, int64_t begin, int64_t end) {
   if (dx.beta == 0) std::fill_n(dx.grad.as<T>() + begin * P, (end - begin) * P, T(0.0f));
 }
 
+// value or 0, without a branch that would be guessed wrong half of the time.
+template <class V>
+V value_if(bool wanted, V value) {
+  using Bits = std::conditional_t<sizeof(V) == 4, uint32_t, uint64_t>;
+  return std::bit_cast<V>(std::bit_cast<Bits>(value) & (Bits{0} - Bits{wanted}));
+}
+
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
@@ -103,7 +111,7 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
       zero_planes<T>(dx, begin, end);
       for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t pixel, int64_t window) {
         T& winning = out[pixel + offset_of[at[window]]];
-        winning = T(winning + (at[window] == none ? Wide<T>(0) : widen(in[window])));
+        winning = T(winning + value_if(at[window] != none, widen(in[window])));
       });
     });
   });

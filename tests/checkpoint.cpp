@@ -223,7 +223,7 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
   if (on_runner()) return;  // a window of the size needed takes it minutes
   const Folder folder;
   const std::string options =
-      " --model mlp --micro-batch 1 --effective-batch 4000 --threads 1 --checkpoint-dir ";
+      " --model mlp --data digits --micro-batch 1 --effective-batch 4000 --checkpoint-dir ";
   const auto run = [&](const std::string& directory, std::initializer_list<int> signals) {
     Child child("train" + options + directory, directory + ".text");
     child.wait_until([&] { return child.text().find("optimizer steps") != std::string::npos; });

@@ -109,8 +109,8 @@ TEST_CASE("a model and a data set of different tasks are refused", "[cli]") {
 TEST_CASE("the same command gives the same bits, and any split the same weights", "[cli]") {
   const Folder folder;
   for (const std::string model : {"mlp-small", "cnn", "cnn-gn"}) {
-    if (on_runner() && model == "cnn-gn") {
-      WARN("cnn-gn, a minute on the runner, is left out there");
+    if (on_runner() && model != "mlp-small") {
+      WARN(model << ", a minute on the runner, is left out there");
       continue;
     }
     const auto train = [&](const std::string& batches, const std::string& file) {

@@ -51,7 +51,7 @@ TEST_CASE("a loop's ranges depend on the work alone", "[threads]") {
     });
     std::ranges::sort(all);
   }
-  REQUIRE(begins[0].size() == 2 * 91);
+  REQUIRE(begins[0].size() == 2 * 366);
   REQUIRE(begins[0] == begins[1]);
 }
 

@@ -1,6 +1,8 @@
 // That results do not depend on the CPU's threads.
 
 #include "apps/training.h"
+#include "data/digits.h"
+#include "data/shapes.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/thread_scope.h"
@@ -14,8 +16,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome train(ModelKind kind, app::Precision precision, Strategy strategy, int threads,
-              int64_t steps) {
+Outcome train(const Dataset& data, ModelKind kind, app::Precision precision, Strategy strategy,
+              int threads, int64_t steps) {
   const ThreadScope scope(threads);
   app::TrainOptions options;
   options.model.kind = kind;
@@ -23,7 +25,6 @@ Outcome train(ModelKind kind, app::Precision precision, Strategy strategy, int t
   options.strategy = strategy;
   const app::Batches batches{.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
   ledger(Device::cpu).reset_peak();
-  const Dataset data = app::load_data(options).train;
   app::Training training(options, batches, data, Device::cpu);
   training.loader().start_epoch(0);
   for (int64_t step = 0; step < steps; ++step) {
@@ -37,26 +38,44 @@ Outcome train(ModelKind kind, app::Precision precision, Strategy strategy, int t
   return {to_doubles(training.parameters().values()), ledger(Device::cpu).peak().total()};
 }
 
-}  // namespace
+Dataset data_for(ModelKind kind) {
+  return task_of(kind) == Task::segmentation ? make_shapes(Split::train)
+                                             : make_digits(Split::train);
+}
 
-TEST_CASE("the same bits and the same peak on any number of threads", "[threads]") {
-  const int64_t steps = sanitized ? 2 : 20;
-  for (const auto& [name, kind] : model_names())
+void check_threads(int64_t steps, const std::vector<int>& counts) {
+  for (const auto& [name, kind] : model_names()) {
+    const Dataset data = data_for(kind);
     for (const app::Precision precision :
          {app::Precision::fp32, app::Precision::bf16, app::Precision::fp16}) {
       CAPTURE(name, static_cast<int>(precision));
-      const Outcome alone = train(kind, precision, Strategy::fused, 1, steps);
-      for (const int count : {2, 3, 8})
-        REQUIRE(train(kind, precision, Strategy::fused, count, steps) == alone);
+      const Outcome alone = train(data, kind, precision, Strategy::fused, 1, steps);
+      for (const int count : counts)
+        REQUIRE(train(data, kind, precision, Strategy::fused, count, steps) == alone);
     }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the same bits and the same peak on any number of threads", "[threads]") {
+  if (sanitized) check_threads(1, {3});
+  else check_threads(5, {2, 3, 8});
+}
+
+TEST_CASE("the same bits after twenty steps", "[.][thorough]") {
+  if (test_device() == Device::cpu) check_threads(20, {2, 3, 8});
 }
 
 TEST_CASE("the same bits on any number of threads, by strategy", "[threads]") {
+  const Dataset data = make_digits(Split::train);
   for (const Strategy strategy : {Strategy::separate, Strategy::moments}) {
     CAPTURE(static_cast<int>(strategy));
-    const Outcome alone = train(ModelKind::cnn_gn, app::Precision::fp32, strategy, 1, 3);
-    for (const int count : {2, 3, 8})
-      REQUIRE(train(ModelKind::cnn_gn, app::Precision::fp32, strategy, count, 3) == alone);
+    const auto run = [&](int count) {
+      return train(data, ModelKind::cnn_gn, app::Precision::fp32, strategy, count, 3);
+    };
+    const Outcome alone = run(1);
+    for (const int count : {2, 3, 8}) REQUIRE(run(count) == alone);
   }
 }
 
