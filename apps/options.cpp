@@ -427,7 +427,7 @@ Device wanted_device(const TrainOptions& options) {
 }
 
 void apply_threads(const TrainOptions& options) {
-  set_thread_count(std::min(options.threads, available_cpus()));
+  set_thread_count(std::min({options.threads, available_cpus(), most_threads}));
 }
 
 Device apply_machine_options(const TrainOptions& options) {

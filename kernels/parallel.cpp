@@ -13,15 +13,12 @@
 #include <optional>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "core/cpus.h"
 #include "core/error.h"
 
 namespace accrue {
 namespace {
-
-constexpr int most_threads = 256;
 
 // Threads wait for the next loop, and the calling one for the last chunks, by spinning this long;
 // then they sleep.
@@ -111,20 +108,13 @@ class alignas(64) Share {
   std::atomic<uint64_t> word_ = 0;
 };
 
+int default_count() { return std::min(available_cpus(), most_threads); }
+
 class Pool {
  public:
-  ~Pool() { resize(1); }
-
   int size() const { return size_; }
-
-  void resize(int count) {
-    stop_ = true;
-    publish();
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-    stop_ = false;
-    size_ = count;
-  }
+  // Threads beyond it stay asleep.
+  void resize(int count) { size_ = count; }
 
   void run(int64_t begin, int64_t end, int slots, ChunkCall call, void* context) {
     const int64_t chunks = end - begin;
@@ -172,12 +162,16 @@ class Pool {
     loop_.notify_all();
   }
 
-  void start_threads() {
-    for (auto t = static_cast<int>(threads_.size()) + 1; t < size_; ++t)
-      threads_.emplace_back([this, t, seen = loop_.load()] { serve(t, seen); });
+  // They are never joined: a process that ends need not wait for them, and in a forked one, where
+  // they do not exist, the calling thread runs what would have been theirs.
+  void start_threads() try {
+    for (; started_ + 1 < size_; ++started_)
+      std::thread([this, t = started_ + 1, seen = loop_.load()] { serve(t, seen); }).detach();
+  } catch (const std::exception&) {
+    size_ = started_ + 1;  // as many as the system has room for
   }
 
-  void serve(int t, int seen) {
+  [[noreturn]] void serve(int t, int seen) {
     // Signals are for the threads that expect them.
     sigset_t all;
     sigfillset(&all);
@@ -185,7 +179,6 @@ class Pool {
     for (;;) {
       await_change(loop_, seen, spin_for_loop);
       seen = loop_.load(std::memory_order_acquire);
-      if (stop_) return;
       work(t, static_cast<uint32_t>(seen));
     }
   }
@@ -221,19 +214,19 @@ class Pool {
   std::atomic<void*> context_ = nullptr;
   std::atomic<int64_t> first_ = 0;
   std::array<Share, most_threads> shares_;
-  std::atomic<bool> stop_ = false, busy_ = false;
+  std::atomic<bool> busy_ = false;
   std::mutex error_mutex_;
   std::exception_ptr error_;
   Solitude solitude_;
-  int size_ = available_cpus();
-  std::vector<std::thread> threads_;
+  int size_ = default_count(), started_ = 0;
   static thread_local bool in_chunk_;
 };
 
 thread_local bool Pool::in_chunk_ = false;
 
+// Never destroyed, as its threads are not.
 Pool& pool() {
-  static Pool pool;
+  static Pool& pool = *new Pool;
   return pool;
 }
 
@@ -243,7 +236,7 @@ int thread_count() { return pool().size(); }
 
 void set_thread_count(int count) {
   check(count >= 0 && count <= most_threads, "{} threads: expected 0 to {}", count, most_threads);
-  pool().resize(count == 0 ? available_cpus() : count);
+  pool().resize(count == 0 ? default_count() : count);
 }
 
 void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context) {

@@ -15,10 +15,13 @@ namespace accrue {
 // together; and in a loop that is worth a second thread.
 inline constexpr int64_t parallel_grain = 8192, parallel_least = 32768;
 
-// The threads that share the work, the calling one among them.
+inline constexpr int most_threads = 1024;
+
+// The threads that share the work, the calling one among them: fewer than asked for once the system
+// has refused to start one.
 int thread_count();
 // 0 takes one for each CPU that the process may use (core/cpus.h). Not while a loop runs. Throws
-// Error if count is negative or above 256.
+// Error if count is negative or above most_threads.
 void set_thread_count(int count);
 
 // A chunk of a loop, run by one of its threads: call(context, chunk, slot), slot < slots.
