@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/ceil_div.h"
 #include "core/memory.h"
 #include "layers/models.h"
 #include "optim/window.h"
@@ -21,7 +22,7 @@ namespace accrue::app {
 // smaller when `effective` is not a multiple.
 struct Batches {
   int64_t micro, effective;
-  int64_t accumulation_steps() const { return (effective + micro - 1) / micro; }
+  int64_t accumulation_steps() const { return ceil_div(effective, micro); }
   // "64 (16 x 4)", with the remainder where there is one: "70 (16 x 4 + 6)"
   std::string describe() const;
 };

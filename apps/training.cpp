@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "apps/score.h"
+#include "core/ceil_div.h"
 #include "core/cuda.h"
 
 namespace accrue::app {
@@ -104,7 +105,7 @@ void Training::halve_micro_batch() {
 }
 
 int64_t total_steps(const TrainOptions& options, Batches batches, int64_t samples) {
-  const int64_t per_epoch = (samples + batches.effective - 1) / batches.effective;
+  const int64_t per_epoch = ceil_div(samples, batches.effective);
   const int64_t all = options.epochs * per_epoch;
   return options.steps ? std::min(*options.steps, all) : all;
 }
@@ -175,7 +176,7 @@ Usage planned_peak(const TrainOptions& options, Batches batches, const Dataset& 
   const Batches whole{m, std::min(E, 2 * m + E % m)};
   Usage peak = peak_of_windows(options, whole, planned, meta_of(device));
   const int64_t rest = N % E % m;
-  const bool ends_epoch = total_steps(options, batches, N) >= (N + E - 1) / E;
+  const bool ends_epoch = total_steps(options, batches, N) >= ceil_div(N, E);
   if (rest > 0 && rest != E % m && ends_epoch) {
     const Batches short_window = m < E ? Batches{m, m + rest} : Batches{rest, rest};
     const Usage last = peak_of_windows(options, short_window, planned, meta_of(device));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/error.h"
 
 namespace accrue {
@@ -14,7 +15,6 @@ constexpr size_t alignment = 512;
 constexpr size_t small_limit = size_t{1} << 20, small_segment = size_t{2} << 20;
 constexpr size_t large_limit = size_t{10} << 20, large_segment = size_t{20} << 20;
 
-constexpr size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 constexpr bool is_small(size_t size) { return size <= small_limit; }
 
 size_t segment_size(size_t size) {

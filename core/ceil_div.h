@@ -1,10 +1,17 @@
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 
 namespace accrue {
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t step) { return ceil_div(a, step) * step; }
+// For a >= 0 and b > 0.
+template <std::integral T>
+constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+template <std::integral T>
+constexpr T round_up(T a, T step) {
+  return ceil_div(a, step) * step;
+}
 
 }  // namespace accrue

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "core/ceil_div.h"
 #include "core/ledger.h"
 
 namespace accrue {
@@ -12,7 +13,7 @@ namespace {
 // Eight classes per power of two: at most 1/8 of a block is unused.
 size_t size_class(size_t bytes) {
   const size_t step = std::max(Ledger::alignment, std::bit_floor(bytes) / 8);
-  return (bytes + step - 1) / step * step;
+  return round_up(bytes, step);
 }
 
 }  // namespace

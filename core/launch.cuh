@@ -5,6 +5,7 @@
 #include <source_location>
 #include <utility>
 
+#include "core/ceil_div.h"
 #include "core/cuda_context.h"
 
 namespace accrue::cuda {
@@ -40,7 +41,7 @@ void enqueue(Grid grid, void (*kernel)(Parameters...), Args&&... args) {
 
 template <class... Parameters, class... Args>
 void enqueue(GridOver items, void (*kernel)(Parameters...), Args&&... args) {
-  const int64_t wanted = (items.n + block_threads - 1) / block_threads;
+  const int64_t wanted = ceil_div<int64_t>(items.n, block_threads);
   const int64_t most = context().resident_blocks(reinterpret_cast<const void*>(kernel));
   const Grid grid{dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, most))), block_threads,
                   items.where};

@@ -1,12 +1,14 @@
 #include "core/parameters.h"
 
+#include "core/ceil_div.h"
+
 namespace accrue {
 namespace {
 
 // Elements from one slice to the next: whole cache lines.
 int64_t aligned_numel(const Shape& shape, DType dtype) {
   const auto step = static_cast<int64_t>(Ledger::alignment / size_of(dtype));
-  return (shape.numel() + step - 1) / step * step;
+  return round_up(shape.numel(), step);
 }
 
 // A zero tensor with room for all, and the entries that alias it.

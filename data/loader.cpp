@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/ceil_div.h"
+
 namespace accrue {
 namespace {
 
 // Samples that are worth waking a thread for.
 constexpr int64_t group_samples = 32;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t group_size(const LoaderOptions& options) {
   if (options.prefetch == Prefetch::off) return 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/tensor.h"
 #include "kernels/backend.h"
 
@@ -20,7 +21,7 @@ struct ChannelPieces {
   ChannelPieces(int64_t N, int64_t C, int64_t S) : channels(S == 1 ? 8 : 1) {
     // Enough to fill a large GPU, of pieces that are worth a block.
     constexpr int64_t enough = 512, least = 4096;
-    blocks = (C + channels - 1) / channels;
+    blocks = ceil_div(C, channels);
     pieces = std::max<int64_t>(
         1, std::min(enough / std::max<int64_t>(blocks, 1), N * S * channels / least));
   }

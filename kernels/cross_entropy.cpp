@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/ceil_div.h"
 #include "kernels/cross_entropy_kernels.h"
 #include "kernels/loss_seed.h"
 
@@ -112,7 +113,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   {
     const int64_t rows = rows_per_block(x.size(1));
     const Tensor block_sums =
-        Tensor::empty({(x.size(0) + rows - 1) / rows}, DType::f64, x.device(), Category::workspace);
+        Tensor::empty({ceil_div(x.size(0), rows)}, DType::f64, x.device(), Category::workspace);
     launch<cpu::cross_entropy, cuda::cross_entropy>(x.device(), loss.view(), block_sums.view(),
                                                     x.view(), labels.view());
   }

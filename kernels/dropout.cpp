@@ -1,5 +1,6 @@
 #include "kernels/dropout.h"
 
+#include "core/ceil_div.h"
 #include "kernels/dropout_kernels.h"
 
 namespace accrue {
@@ -11,7 +12,7 @@ constexpr int64_t tile = 64;  // elements of a row whose words are drawn togethe
 void dropout(GradTarget y, View x, View samples, Mask mask) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
-    const int64_t tiles = (E + tile - 1) / tile;
+    const int64_t tiles = ceil_div(E, tile);
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
         // Here, so that the compiler knows that writing y does not change it.

@@ -1,7 +1,7 @@
 #include "kernels/gemm.h"
 
+#include "core/ceil_div.h"
 #include "kernels/backend.h"
-#include "kernels/ceil_div.h"
 #include "kernels/formulas.h"
 #include "kernels/gemm_bf16.h"
 #include "kernels/gemm_block.h"
@@ -111,7 +111,7 @@ void multiply_rows(W* c, int64_t c_stride, const W* a, int64_t a_stride, Transpo
 // How C is cut into chunks, by rows and by panels, and in which order a chunk goes through it.
 template <class T, class W = Wide<T>>
 struct Cut {
-  Split row_blocks, panels, row_groups{1, 1}, panel_groups{1, 1};
+  Partition row_blocks, panels, row_groups{1, 1}, panel_groups{1, 1};
   int64_t blocks_at_once;
   bool packs;
 
@@ -129,9 +129,9 @@ struct Cut {
     const int64_t least_blocks = by_rows ? 1 : many_blocks;
     const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
     const int64_t by = std::min(wanted, std::max<int64_t>(1, row_blocks.parts / least_blocks));
-    row_groups = Split(row_blocks.parts, ceil_div(row_blocks.parts, by));
+    row_groups = Partition(row_blocks.parts, ceil_div(row_blocks.parts, by));
     const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
-    panel_groups = Split(panels.parts, ceil_div(panels.parts, rest));
+    panel_groups = Partition(panels.parts, ceil_div(panels.parts, rest));
     blocks_at_once = is_16_bit<T> ? rows_16bit / block_rows : by_rows ? 1 : row_blocks.parts;
   }
 
@@ -152,7 +152,7 @@ struct Room {
 // One chunk's work on a tile of C.
 template <class C, class T, class W = Wide<T>>
 void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile& t,
-                  const Split& row_blocks, int64_t first_block, int64_t last_block, bool packs,
+                  const Partition& row_blocks, int64_t first_block, int64_t last_block, bool packs,
                   Room<C, W>& room) {
   constexpr bool sums_apart = Room<C, W>::sums_apart;
   const bool a_transposed = p.a_op == Transpose::yes;
@@ -243,7 +243,7 @@ void dot_gemm(T* c, const T* a, const T* b, const Product<T>& p) {
     return std::array<Dot, sizeof...(i)>{dot_block<T, i / dot_columns + 1, i % dot_columns + 1>...};
   }
   (std::make_index_sequence<dot_rows * dot_columns>());
-  const Split rows(p.M, dot_rows), columns(p.N, dot_columns);
+  const Partition rows(p.M, dot_rows), columns(p.N, dot_columns);
   parallel_for(columns.parts, dot_columns * p.K * rows.parts, [&](int64_t begin, int64_t end) {
     for (int64_t column = begin; column < end; ++column)
       for (int64_t row = 0; row < rows.parts; ++row) {

@@ -1,7 +1,7 @@
 #include "kernels/gemm_bf16.h"
 
+#include "core/ceil_div.h"
 #include "kernels/backend.h"
-#include "kernels/ceil_div.h"
 #include "kernels/formulas.h"
 #include "kernels/gemm_block.h"
 
@@ -127,8 +127,8 @@ template <class C>
 void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Product<BFloat16>& p) {
   constexpr int64_t chunk_products = 1 << 20, least_rows = 32, least_columns = 64;
   const int64_t chunks = std::max<int64_t>(1, p.M * p.N * p.K / chunk_products);
-  const Split columns(p.N, std::max(least_columns, ceil_div(p.N, chunks)));
-  const Split rows(p.M, std::max(least_rows, ceil_div(p.M, ceil_div(chunks, columns.parts))));
+  const Partition columns(p.N, std::max(least_columns, ceil_div(p.N, chunks)));
+  const Partition rows(p.M, std::max(least_rows, ceil_div(p.M, ceil_div(chunks, columns.parts))));
   parallel_chunks(rows.parts * columns.parts, any_slots, [&](int64_t chunk, int) {
     const int64_t row = chunk / columns.parts, column = chunk % columns.parts;
     try {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/ceil_div.h"
+
 namespace accrue::cpu {
 
 // The processor's vector registers, as the compiler may use them.
@@ -91,10 +93,10 @@ inline size_t block_index(int64_t rows, int64_t vectors) {
 
 // `count` things in as few parts of at most `limit` as possible, nearly equal in size: 16 rows are
 // better as 8 + 8 than as 9 + 7.
-class Split {
+class Partition {
  public:
-  Split(int64_t count, int64_t limit)
-      : parts(std::max<int64_t>(1, (count + limit - 1) / limit)),
+  Partition(int64_t count, int64_t limit)
+      : parts(std::max<int64_t>(1, ceil_div(count, limit))),
         size_(count / parts),
         larger_(count % parts) {}
   int64_t parts;

@@ -56,7 +56,8 @@ template <class T>
 void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
   // A part of K is so long that a block's rows of B stay in the first-level cache for the next
   // block.
-  const Split rows(g.M, block_rows), columns(g.N / lanes<T>, vectors_beside(g.M)), depth(g.K, 320);
+  const Partition rows(g.M, block_rows), columns(g.N / lanes<T>, vectors_beside(g.M)),
+      depth(g.K, 320);
   for (int64_t j = 0; j < columns.parts; ++j)
     for (int64_t p = 0; p < depth.parts; ++p)
       for (int64_t i = 0; i < rows.parts; ++i) {

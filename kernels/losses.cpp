@@ -1,5 +1,6 @@
 #include "kernels/losses.h"
 
+#include "core/ceil_div.h"
 #include "kernels/formulas.h"
 #include "kernels/losses_kernels.h"
 #include "kernels/reduce.h"
@@ -7,7 +8,7 @@
 namespace accrue {
 namespace {
 
-int64_t blocks_of(int64_t n) { return (n + loss_block - 1) / loss_block; }
+int64_t blocks_of(int64_t n) { return ceil_div(n, loss_block); }
 
 }  // namespace
 

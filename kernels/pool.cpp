@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 
+#include "core/ceil_div.h"
 #include "kernels/formulas.h"
 #include "kernels/pool_kernels.h"
 #include "kernels/reduce.h"
@@ -64,7 +65,7 @@ void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, 
     if (s.kernel == 2 && s.stride == 2) {
       // The usual case with constants, so that it is vectorised, and in whole vectors: what they
       // write past the row's end, the next row overwrites.
-      const int64_t count = std::min((GW + vector - 1) / vector * vector, (end - row) * GW);
+      const int64_t count = std::min(round_up(GW, vector), (end - row) * GW);
       using Two = std::integral_constant<int64_t, 2>;
       max_of_windows<relu>(out, at, in, count, W, Two{}, Two{});
     } else {

@@ -10,7 +10,7 @@
 namespace accrue {
 namespace {
 
-using cpu::IndirectGemm, cpu::lanes, cpu::Split;
+using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
 
 // Hands out parts of a workspace; with base null it only counts.
 class Carver {
@@ -20,8 +20,7 @@ class Carver {
   template <class T>
   T* take(int64_t count) {
     const size_t at = std::exchange(
-        used_,
-        used_ + static_cast<size_t>(round_up(count * int64_t{sizeof(T)}, Ledger::alignment)));
+        used_, used_ + round_up(static_cast<size_t>(count) * sizeof(T), Ledger::alignment));
     return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
   }
   size_t used() const { return used_; }
@@ -75,7 +74,7 @@ struct CorrelateScratch {
     partial_size = s.taps() * stride;
     groups =
         std::clamp<int64_t>(partial_elements / partial_size, 1, std::min(most_groups, N * p.bands));
-    groups = Split(N * p.bands, ceil_div(N * p.bands, groups)).parts;
+    groups = Partition(N * p.bands, ceil_div(N * p.bands, groups)).parts;
     slices = std::clamp<int64_t>(s.C / slice_channels, 1, chunks / groups);
     frame_size = p.frame(p.band) / s.C * ceil_div(s.C, slices);
     widened_size = is_16_bit<T> ? s.O * p.band * s.GW : 0;
@@ -325,7 +324,7 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& s, Vi
         const Plan plan(Direction::gather, s, N);
         const CorrelateScratch<T> x(plan, s, N, workspace.data);
         fill_tables(x, plan, s);
-        const Split bands(N * plan.bands, ceil_div(N * plan.bands, x.groups));
+        const Partition bands(N * plan.bands, ceil_div(N * plan.bands, x.groups));
         parallel_chunks(
             bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
               const int64_t group = chunk / x.slices, slice = chunk % x.slices;

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "kernels/ceil_div.h"
+#include "core/ceil_div.h"
 #include "kernels/windows.h"
 
 namespace accrue {
