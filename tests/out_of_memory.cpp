@@ -38,6 +38,7 @@ const Dataset& digits() {
 TrainOptions options_for(ModelKind model, double dropout = 0, Strategy strategy = Strategy::fused) {
   TrainOptions options;
   options.model.kind = model;
+  if (on_runner() || sanitized) options.model.width = 0.25;
   options.model.dropout = dropout;
   options.strategy = strategy;
   options.epochs = epochs;
