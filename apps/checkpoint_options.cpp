@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "apps/processor.h"
+
 namespace accrue::app {
 namespace {
 
@@ -113,6 +115,7 @@ Metadata rounding_options(Batches batches, Device device) {
   return {{"--micro-batch", text(batches.micro)},
           {"--device", std::string(name(device))},
           {"matrix products", ACCRUE_GEMM},
+          {"compiled for", compiled_isa()},
           {"version", ACCRUE_VERSION}};
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/processor.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
 
@@ -55,7 +56,7 @@ nlohmann::ordered_json environment(Device device) {
   return {{"version", ACCRUE_VERSION},       {"compiler", ACCRUE_COMPILER},
           {"libraries", ACCRUE_LIBRARIES},   {"matrix_products", ACCRUE_GEMM},
           {"machine", machine_name(device)}, {"device", name(device)},
-          {"threads", thread_count()}};
+          {"compiled_for", compiled_isa()},  {"threads", thread_count()}};
 }
 
 }  // namespace accrue::app

@@ -2,14 +2,15 @@
 
 #include "apps/averages.h"
 #include "apps/flops.h"
+#include "apps/processor.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
 
 namespace accrue::app {
 
 void info(const TrainOptions& options) {
-  fmt::print("accrue {} | matrix products: {} | {} threads\nCUDA: {}\n\n", ACCRUE_VERSION,
-             ACCRUE_GEMM, thread_count(), cuda::describe_device());
+  fmt::print("accrue {} | compiled for {} | matrix products: {} | {} threads\nCUDA: {}\n\n",
+             ACCRUE_VERSION, compiled_isa(), ACCRUE_GEMM, thread_count(), cuda::describe_device());
   const auto model = make_model(options.model);
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
   fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.model.kind),

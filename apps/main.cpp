@@ -7,6 +7,7 @@
 #include "apps/info.h"
 #include "apps/memory_advice.h"
 #include "apps/plan.h"
+#include "apps/processor.h"
 #include "apps/report/runs.h"
 #include "apps/suggest.h"
 #include "apps/train.h"
@@ -18,6 +19,13 @@ int run(int argc, char** argv) {
   CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
   app.set_version_flag("--version", ACCRUE_VERSION);
   app.require_subcommand(1);
+  std::string isa;  // followed before this, by become_program_for_processor()
+  app.add_option(
+         "--isa", isa,
+         "The instructions to use, of those that the program is installed with: baseline, " +
+             fmt::format("{}", fmt::join(isa_levels(), ", ")) +
+             "; by itself the best that the processor has")
+      ->type_name("LEVEL");
   TrainOptions options;
 
   CLI::App* train_command = app.add_subcommand("train", "Train a network from micro-batches");
@@ -111,6 +119,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    accrue::app::become_program_for_processor(argc, argv);
     return accrue::app::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "accrue: error: {}\n", error.what());

@@ -10,6 +10,9 @@ if(ACCRUE_WERROR)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
                          "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")
 endif()
+if(ACCRUE_ISA AND NOT ACCRUE_NATIVE)
+  target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${ACCRUE_ISA}>)
+endif()
 if(ACCRUE_NATIVE)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
   # Seen with GCC 12: it moves 64 bytes as if they were aligned to 64, which they are not in a frame

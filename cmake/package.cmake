@@ -29,6 +29,29 @@ if(GZIP_PROGRAM)
   endforeach()
 endif()
 
+# The program again for better processors, which it becomes where it finds one (apps/processor.h).
+include(ExternalProject)
+include(ProcessorCount)
+ProcessorCount(processors)
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(ACCRUE_PACKAGED_ISAS "")
+endif()
+foreach(isa ${ACCRUE_PACKAGED_ISAS})
+  ExternalProject_Add(accrue_${isa}
+    SOURCE_DIR ${PROJECT_SOURCE_DIR}
+    BINARY_DIR ${PROJECT_BINARY_DIR}/${isa}
+    CMAKE_ARGS -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE} -DCMAKE_UNITY_BUILD=${CMAKE_UNITY_BUILD}
+      -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+      -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}
+      -DACCRUE_NATIVE=OFF -DACCRUE_ISA=${isa} -DACCRUE_PACKAGED_ISAS= -DACCRUE_TESTS=OFF
+      -DACCRUE_CUDA=${ACCRUE_CUDA} -DACCRUE_ONEDNN=${ACCRUE_ONEDNN}
+      -DACCRUE_PROTOBUF=${ACCRUE_PROTOBUF} -DACCRUE_WERROR=${ACCRUE_WERROR}
+    BUILD_COMMAND ${CMAKE_COMMAND} --build . --target accrue --parallel ${processors}
+    BUILD_ALWAYS ON USES_TERMINAL_BUILD ON INSTALL_COMMAND "")
+  install(PROGRAMS ${PROJECT_BINARY_DIR}/${isa}/apps/accrue
+          DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/accrue/${isa} COMPONENT program)
+endforeach()
+
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE "")

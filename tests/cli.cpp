@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "apps/processor.h"
 #include "core/cuda.h"
 #include "tests/child.h"
 
@@ -46,6 +47,32 @@ TEST_CASE("the device is chosen, and said, or refused with the reason", "[cli]")
     REQUIRE_THAT(cuda.text, ContainsSubstring("--device cpu"));
     REQUIRE_THAT(automatic.text, ContainsSubstring("device: cpu (not cuda: " + reason + ")"));
   }
+}
+
+TEST_CASE("the program is chosen for the processor", "[cli]") {
+  const Folder folder;
+  const std::string here = folder.path().string();
+  const auto levels = app::isa_levels();
+  REQUIRE(app::choose_isa("baseline", "", here) == "baseline");
+  std::string best = "baseline";
+  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    fs::create_directories(folder / *level);
+    fs::copy_file("/bin/true", fs::path(folder / *level) / "accrue");
+    if (app::supports_isa(*level)) best = *level;
+    REQUIRE(app::choose_isa("baseline", "", here) == best);
+    if (app::supports_isa(*level)) REQUIRE(app::choose_isa("baseline", *level, here) == *level);
+    else REQUIRE_THROWS_WITH(app::choose_isa("baseline", *level, here), ContainsSubstring("lacks"));
+  }
+  REQUIRE(app::choose_isa("baseline", "baseline", here) == "baseline");
+  for (const auto& own : levels) REQUIRE(app::choose_isa(own, "", here) == own);
+  REQUIRE(app::choose_isa("native", "", here) == "native");
+  REQUIRE_THROWS_WITH(app::choose_isa("native", "baseline", here),
+                      ContainsSubstring("is compiled for native, and there is no program for"));
+
+  const std::string own = app::compiled_isa();
+  REQUIRE_THAT(succeed("--isa " + own + " info"),
+               ContainsSubstring("| compiled for " + own + " |"));
+  refuse("--isa x86-64-v9 info", "--isa x86-64-v9: this program is compiled for " + own);
 }
 
 TEST_CASE("info describes every model", "[cli]") {
