@@ -14,8 +14,7 @@ namespace {
 // operands and results in float, have room on the stack and in the second-level cache.
 template <class W>
 constexpr int64_t panel_columns = table_vectors* lanes<W>;
-constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512,
-                  rows_16bit = 8 * block_rows;
+constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512, blocks_apart = 8;
 
 // c = op(A) b + (add ? c : 0) for a block; A from its first row and column on.
 template <class W, int rows, int vectors, Transpose a_op>
@@ -108,6 +107,15 @@ void multiply_rows(W* c, int64_t c_stride, const W* a, int64_t a_stride, Transpo
     }
 }
 
+// C = A B^T is also C^T = B A^T, for which A is transposed, not B: for a layer whose micro-batch is
+// smaller than its weight, that is less work, and the weight is read as it lies. A's rows become
+// vectors, whose last one should not be too empty.
+template <class T>
+bool better_transposed(const Product<T>& p) {
+  return p.a_op == Transpose::no && p.b_op == Transpose::yes && p.M <= p.N &&
+         3 * round_up(p.M, lanes<Wide<T>>) <= 4 * p.M;
+}
+
 // How C is cut into chunks, by rows and by panels, and in which order a chunk goes through it.
 template <class T, class W = Wide<T>>
 struct Cut {
@@ -115,7 +123,7 @@ struct Cut {
   int64_t blocks_at_once;
   bool packs;
 
-  explicit Cut(const Product<T>& p)
+  Cut(const Product<T>& p, bool transposed)
       : row_blocks(p.M, block_rows), panels(ceil_div(p.N, lanes<W>), vectors_beside(p.M)) {
     constexpr int64_t chunk_work = 1 << 20, many_blocks = 6, few_terms = 64;
     // A short sum is bound by the traffic of C, whose rows are then written from end to end.
@@ -126,43 +134,67 @@ struct Cut {
     // An element that is moved costs as much as sixteen products.
     const int64_t work = p.M * p.N * p.K + 16 * (p.M * p.N + p.N * p.K + p.M * p.K);
     const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
-    const int64_t least_blocks = by_rows ? 1 : many_blocks;
+    const int64_t least_blocks = by_rows ? 1 : transposed ? 2 * many_blocks : many_blocks;
     const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
     const int64_t by = std::min(wanted, std::max<int64_t>(1, row_blocks.parts / least_blocks));
     row_groups = Partition(row_blocks.parts, ceil_div(row_blocks.parts, by));
     const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
     panel_groups = Partition(panels.parts, ceil_div(panels.parts, rest));
-    blocks_at_once = is_16_bit<T> ? rows_16bit / block_rows : by_rows ? 1 : row_blocks.parts;
+    blocks_at_once = transposed     ? 2 * blocks_apart  // of half as many columns
+                     : is_16_bit<T> ? blocks_apart
+                     : by_rows      ? 1
+                                    : row_blocks.parts;
   }
 
   int64_t column(int64_t panel) const { return panels.begin(panel) * lanes<W>; }
 };
 
-// Room for a panel and 16-bit results' sums.
-template <class C, class W>
+// Room for a panel, and for a tile's sums where C cannot hold them: 16-bit results are rounded, and
+// those of C^T transposed, when they are complete.
+template <class W>
 struct Room {
-  // 16-bit results are rounded when their sums are complete.
-  static constexpr bool sums_apart = !std::is_same_v<C, W>;
   static constexpr int64_t panel_size =
       panel_elements * int64_t{sizeof(float)} / int64_t{sizeof(W)};
   alignas(64) W panel[panel_size];
-  alignas(64) W sums[sums_apart ? rows_16bit * panel_columns<W> : 1];
+  static constexpr int64_t most_rows = blocks_apart * block_rows;
+  alignas(64) W sums[most_rows * panel_columns<W>];
+  alignas(64) W transposed[(2 * most_rows + lanes<W>)*panel_columns<W> / 2];
 };
 
-// One chunk's work on a tile of C.
+// A tile of C = act(sums + bias) + beta * C.
+template <class C, class T, class W>
+void finish_tile(C* c, W* sums, int64_t stride, const Product<T>& p, const Tile& t, float beta) {
+  const bool relu = p.activation == Activation::relu;
+  const W low = relu ? W(0) : -std::numeric_limits<W>::infinity();
+  with_beta(beta, [&](auto accumulate) {
+    for (int64_t r = 0; r < t.rows; ++r) {
+      W* row = sums + r * stride;
+      if (p.bias)
+        for (int64_t j = 0; j < t.columns; ++j) row[j] += p.bias[t.n + j];
+      C* out = c + (t.m + r) * p.N + t.n;
+      for (int64_t j = 0; j < t.columns; ++j) {
+        const W value = row[j];
+        store(out[j], value < low ? low : value, accumulate);
+      }
+    }
+  });
+}
+
+// One chunk's work on a tile of C, or, if `transposed`, on one of C^T that ends up in C.
 template <class C, class T, class W = Wide<T>>
 void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile& t,
                   const Partition& row_blocks, int64_t first_block, int64_t last_block, bool packs,
-                  Room<C, W>& room) {
-  constexpr bool sums_apart = Room<C, W>::sums_apart;
+                  bool transposed, Room<W>& room) {
+  constexpr bool rounds = !std::is_same_v<C, W>;
+  const bool sums_apart = rounds || transposed;
   const bool a_transposed = p.a_op == Transpose::yes;
   const int64_t a_stride = a_transposed ? p.M : p.K;
   const int64_t padded = round_up(t.columns, lanes<W>);
   const bool packed = packs || padded != t.columns;
-  W* target;
-  int64_t stride = p.N;
-  if constexpr (sums_apart) target = room.sums, stride = padded;
-  else target = c + t.m * p.N + t.n;
+  const int64_t stride = sums_apart ? padded : p.N;
+  W* target = room.sums;
+  if constexpr (!rounds)
+    if (!transposed) target = c + t.m * p.N + t.n;
   const int64_t most = packed ? std::min(room.panel_size / padded, most_depth) : most_depth;
   for (int64_t k = 0; k == 0 || k < p.K; k += most) {
     const int64_t depth = std::min(most, p.K - k);
@@ -188,21 +220,15 @@ void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile&
       }
     }
   }
-  const bool relu = p.activation == Activation::relu;
-  if (!sums_apart && !p.bias && !relu) return;
-  const W low = relu ? W(0) : -std::numeric_limits<W>::infinity();
-  with_beta(sums_apart ? p.beta : 0, [&](auto accumulate) {
-    for (int64_t r = 0; r < t.rows; ++r) {
-      W* row = target + r * stride;
-      if (p.bias)
-        for (int64_t j = 0; j < t.columns; ++j) row[j] += p.bias[t.n + j];
-      C* out = c + (t.m + r) * p.N + t.n;
-      for (int64_t j = 0; j < t.columns; ++j) {
-        const W value = row[j];
-        store(out[j], value < low ? low : value, accumulate);
-      }
-    }
-  });
+  if (transposed) {
+    const int64_t width = round_up(t.rows, lanes<W>);
+    transpose(room.transposed, width, room.sums, padded, t.rows, t.columns);
+    Product<T> q = p;
+    q.N = p.M;
+    finish_tile(c, room.transposed, width, q, Tile{t.n, t.columns, t.m, t.rows}, p.beta);
+  } else if (sums_apart || p.bias || p.activation == Activation::relu) {
+    finish_tile(c, target, stride, p, t, sums_apart ? p.beta : 0);
+  }
 }
 
 // For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
@@ -224,11 +250,19 @@ void dot_block(T* c, const Product<T>& p, const T* a, const T* b) {
       for (int n = 0; n < columns; ++n) sum[m][n] += a_k * b_k[n];
     }
   }
+  constexpr int count = rows * columns, L = int{lanes<T>};
+  T sums[round_up(count, L)];
 #pragma GCC unroll 16
+  for (int i = 0; i < count; i += L) {
+    Lanes<T> some[L] = {};
+#pragma GCC unroll 16
+    for (int l = 0; l < L; ++l)
+      if (i + l < count) some[l] = sum[(i + l) / columns][(i + l) % columns];
+    store_lanes(sums + i, sums_of_lanes<T>(some));
+  }
   for (int m = 0; m < rows; ++m)
-#pragma GCC unroll 16
     for (int n = 0; n < columns; ++n) {
-      T value = sum_lanes<T>(sum[m][n]);
+      T value = sums[m * columns + n];
       for (int64_t k = whole; k < p.K; ++k) value += a[m * p.K + k] * b[n * p.K + k];
       if (p.bias) value += p.bias[n];
       if (p.activation == Activation::relu) value = formula::Relu{}(value);
@@ -266,22 +300,25 @@ void gemm(C* c, const T* a, const T* b, const Product<T>& p) {
   if constexpr (std::is_same_v<T, Wide<T>>)
     if (p.a_op == Transpose::no && p.b_op == Transpose::yes && p.M <= few_rows)
       return dot_gemm(c, a, b, p);
-  const Cut<T> cut(p);
+  const bool transposed = better_transposed(p);
+  Product<T> q = p;
+  if (transposed) std::swap(a, b), std::swap(q.M, q.N);
+  const Cut<T> cut(q, transposed);
   const int64_t chunks = cut.row_groups.parts * cut.panel_groups.parts;
   parallel_chunks(chunks, any_slots, [&](int64_t chunk, int) {
     const int64_t row_group = chunk / cut.panel_groups.parts;
     const int64_t panel_group = chunk % cut.panel_groups.parts;
     const int64_t last_block = cut.row_groups.begin(row_group + 1);
     const int64_t last_panel = cut.panel_groups.begin(panel_group + 1);
-    Room<C, Wide<T>> room;
+    Room<Wide<T>> room;
     for (int64_t block = cut.row_groups.begin(row_group); block < last_block;
          block += cut.blocks_at_once)
       for (int64_t panel = cut.panel_groups.begin(panel_group); panel < last_panel; ++panel) {
         const int64_t end = std::min(block + cut.blocks_at_once, last_block);
         const int64_t m = cut.row_blocks.begin(block), n = cut.column(panel);
         const Tile tile{m, cut.row_blocks.begin(end) - m, n,
-                        std::min(p.N, cut.column(panel + 1)) - n};
-        compute_tile(c, a, b, p, tile, cut.row_blocks, block, end, cut.packs, room);
+                        std::min(q.N, cut.column(panel + 1)) - n};
+        compute_tile(c, a, b, q, tile, cut.row_blocks, block, end, cut.packs, transposed, room);
       }
   });
 }

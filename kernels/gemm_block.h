@@ -35,14 +35,22 @@ void store_lanes(T* to, const V& v) {
   std::memcpy(to, &v, sizeof v);
 }
 
-// In the order of a tree.
-template <class T>
-T sum_lanes(const Lanes<T>& v) {
-  T part[lanes<T>];
-  std::memcpy(part, &v, sizeof part);
-  for (int64_t half = lanes<T> / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) part[i] += part[i + half];
-  return part[0];
+// Lane l is the sum of v[l]'s lanes, taken as a tree: upper half to lower half, and again. Two
+// vectors with 2 * half lanes to go in each sum are halved into one.
+template <class T, int half = int{lanes<T>} / 2>
+[[gnu::always_inline]] inline Lanes<T> sums_of_lanes(const Lanes<T> (&v)[2 * half]) {
+  return [&]<int... l>(std::integer_sequence<int, l...>) __attribute__((always_inline)) {
+    Lanes<T> halved[half];
+#pragma GCC unroll 16
+    for (int i = 0; i < half; ++i) {
+      const Lanes<T>&a = v[2 * i], &b = v[2 * i + 1];  // lane l of both: 2 * half to a sum
+      halved[i] = __builtin_shufflevector(a, b, (l / half * 2 * half + l % half)...) +
+                  __builtin_shufflevector(a, b, (l / half * 2 * half + half + l % half)...);
+    }
+    if constexpr (half == 1) return halved[0];
+    else return sums_of_lanes<T, half / 2>(halved);
+  }
+  (std::make_integer_sequence<int, int{lanes<T>}>());
 }
 
 // The block of C = A B that stays in registers, with a vector for each of B's and one for A's
