@@ -63,29 +63,35 @@ struct CorrelateScratch {
   int32_t *image_at, *cell_at, *transposed_at;
   W *frames, *widened, *cells, *partials;
   // The bands in groups, each with a partial sum of its own, and in each group the image's channels
-  // in slices. Many groups need room, many slices transpose the cells again and again.
-  int64_t groups, slices, slots, stride, frame_size, widened_size, cells_size, partial_size;
+  // in slices. Many groups need room, many slices transpose the cells again and again. Small images
+  // are taken several at a time, so that the partial sum is not read and written for a few cells.
+  int64_t groups, slices, at_once, slots, stride, frame_size, widened_size, cells_size,
+      partial_size;
   size_t bytes;
 
   CorrelateScratch(const Plan& p, const Windows& s, int64_t N, void* base) {
-    constexpr int64_t partial_elements = 1 << 16, most_groups = 4, chunks = 16, slice_channels = 8;
+    constexpr int64_t partial_elements = 1 << 16, most_groups = 4, chunks = 16, slice_taps = 128,
+                      many_cells = 320;
     Carver carver(base);
     stride = round_up(s.O, lanes<W>);
     partial_size = s.taps() * stride;
     groups =
         std::clamp<int64_t>(partial_elements / partial_size, 1, std::min(most_groups, N * p.bands));
     groups = Partition(N * p.bands, ceil_div(N * p.bands, groups)).parts;
-    slices = std::clamp<int64_t>(s.C / slice_channels, 1, chunks / groups);
+    slices = std::clamp<int64_t>(s.taps() / slice_taps, 1, std::min(s.C, chunks / groups));
+    const int64_t band_cells = p.band * s.GW;
+    at_once = p.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / band_cells, 1, N / groups);
     frame_size = p.frame(p.band) / s.C * ceil_div(s.C, slices);
-    widened_size = is_16_bit<T> ? s.O * p.band * s.GW : 0;
-    cells_size = p.band * s.GW * stride;
-    slots = std::min(groups * slices, p.slots_for(N, frame_size + widened_size + cells_size));
+    widened_size = is_16_bit<T> ? s.O * band_cells : 0;
+    cells_size = band_cells * stride;
+    slots = std::min(groups * slices,
+                     p.slots_for(N, at_once * (frame_size + cells_size) + widened_size));
     image_at = carver.take<int32_t>(s.taps());
-    cell_at = carver.take<int32_t>(p.band * s.GW);
-    transposed_at = carver.take<int32_t>(p.band * s.GW);
-    frames = carver.take<W>(slots * frame_size);
+    cell_at = carver.take<int32_t>(at_once * band_cells);
+    transposed_at = carver.take<int32_t>(at_once * band_cells);
+    frames = carver.take<W>(slots * at_once * frame_size);
     widened = carver.take<W>(slots * widened_size);
-    cells = carver.take<W>(slots * cells_size);
+    cells = carver.take<W>(slots * at_once * cells_size);
     partials = carver.take<W>(groups * partial_size);
     bytes = carver.used();
   }
@@ -266,9 +272,12 @@ void fill_tables(const CorrelateScratch<T>& x, const Plan& p, const Windows& s) 
     x.image_at[k] =
         static_cast<int32_t>(c * p.channel() + p.offset(*p.h.offset(i, 0), *p.w.offset(j, 0)));
   }
-  for (int64_t cell = 0; cell < p.band * s.GW; ++cell) {
-    x.cell_at[cell] = static_cast<int32_t>(cell / s.GW * p.columns() + cell % s.GW);
-    x.transposed_at[cell] = static_cast<int32_t>(cell * x.stride);
+  const int64_t band_cells = p.band * s.GW;
+  for (int64_t at = 0; at < x.at_once * band_cells; ++at) {
+    const int64_t image = at / band_cells, cell = at % band_cells;
+    x.cell_at[at] =
+        static_cast<int32_t>(image * x.frame_size + cell / s.GW * p.columns() + cell % s.GW);
+    x.transposed_at[at] = static_cast<int32_t>(at * x.stride);
   }
 }
 
@@ -291,16 +300,22 @@ template <class T>
 void add_partials(GradTarget w, const CorrelateScratch<T>& x, const Windows& s) {
   const int64_t taps = s.taps();
   with_beta(w.beta, [&](auto accumulate) {
-    parallel_for(s.O, taps * x.groups, [&](int64_t begin, int64_t end) {
-      constexpr int64_t tile = 16;  // columns of the partials, rows of w: both by the cache line
-      for (int64_t k_begin = 0; k_begin < taps; k_begin += tile)
-        for (int64_t o = begin; o < end; ++o)
-          for (int64_t k = k_begin; k < std::min(k_begin + tile, taps); ++k) {
-            Wide<T> sum = 0;
-            for (int64_t g = 0; g < x.groups; ++g)
-              sum += x.partials[g * x.partial_size + k * x.stride + o];
-            store(w.grad.as<Wide<T>>()[o * taps + k], sum, accumulate);
+    using W = Wide<T>;
+    constexpr int64_t rows = lanes<W>, most = 8 * lanes<W>;  // of a part of w
+    parallel_for(x.stride / rows, rows * taps * x.groups, [&](int64_t begin, int64_t end) {
+      W sums[rows * most], partial[rows * most];
+      for (int64_t o = begin * rows; o < end * rows; o += rows)
+        for (int64_t k = 0; k < taps; k += most) {
+          const int64_t columns = std::min(most, taps - k);
+          for (int64_t g = 0; g < x.groups; ++g) {
+            const W* from = x.partials + g * x.partial_size + k * x.stride + o;
+            transpose(g == 0 ? sums : partial, most, from, x.stride, columns, rows);
+            for (int64_t i = 0; g > 0 && i < rows * most; ++i) sums[i] += partial[i];
           }
+          for (int64_t r = 0; r < std::min(rows, s.O - o); ++r)
+            for (int64_t j = 0; j < columns; ++j)
+              store(w.grad.as<W>()[(o + r) * taps + k + j], sums[r * most + j], accumulate);
+        }
     });
   });
 }
@@ -330,21 +345,27 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& s, Vi
               const int64_t group = chunk / x.slices, slice = chunk % x.slices;
               const int64_t c_begin = s.C * slice / x.slices, c_end = s.C * (slice + 1) / x.slices;
               const int64_t first_tap = c_begin * s.area();
-              W *frame = x.frames + slot * x.frame_size, *cells = x.cells + slot * x.cells_size;
-              std::fill_n(frame, x.frame_size, W(0));
-              for (int64_t item = bands.begin(group); item < bands.begin(group + 1); ++item) {
-                const Band band(plan, item);
-                load_frame(frame, image.as<const T>(), plan, band, c_begin, c_end);
-                load_cells(cells, x.widened + slot * x.widened_size, grid.as<const T>(), band, s);
+              const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
+              W* const frame = x.frames + slot * x.at_once * x.frame_size;
+              W* const cells = x.cells + slot * x.at_once * x.cells_size;
+              std::fill_n(frame, x.at_once * x.frame_size, W(0));
+              for (int64_t item = first_item; item < last_item; item += x.at_once) {
+                const int64_t count = std::min(x.at_once, last_item - item);
+                for (int64_t i = 0; i < count; ++i) {
+                  const Band band(plan, item + i);
+                  load_frame(frame + i * x.frame_size, image.as<const T>(), plan, band, c_begin,
+                             c_end);
+                  load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size,
+                             grid.as<const T>(), band, s);
+                }
                 const IndirectGemm product{.M = (c_end - c_begin) * s.area(),
                                            .N = x.stride,
-                                           .K = band.rows * s.GW,
+                                           .K = count * Band(plan, item).rows * s.GW,
                                            .a_row = x.image_at,
                                            .a_col = x.cell_at,
                                            .b_row = x.transposed_at};
                 indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
-                              cells, product,
-                              item == bands.begin(group) ? Result::write : Result::add);
+                              cells, product, item == first_item ? Result::write : Result::add);
               }
             });
         add_partials(w, x, s);

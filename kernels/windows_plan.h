@@ -67,11 +67,12 @@ struct Plan {
     check(s.O * s.taps() <= std::numeric_limits<int32_t>::max(),
           "a convolution's weights are at most 2^31 elements, got {}", s.O * s.taps());
     // A band and its result stay in the second-level cache; few images make more bands.
-    constexpr int64_t cache_elements = 1 << 15, least_bands = 2;
+    constexpr int64_t cache_elements = 1 << 16, least_bands = 2;
     const int64_t rows = h.steps();
     const int64_t fitting =
         (cache_elements - frame(0)) / (frame(1) - frame(0) + target_channels * columns());
-    band = std::clamp<int64_t>(std::min(fitting, N * rows / least_bands), 1, rows);
+    bands = ceil_div(rows, std::clamp<int64_t>(std::min(fitting, N * rows / least_bands), 1, rows));
+    band = ceil_div(rows, bands);
     bands = ceil_div(rows, band);
     slots = std::min(slots_for(N, frame(band) + target_channels * cells(band)), N * bands);
   }
