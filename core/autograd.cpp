@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/profile.h"
+
 namespace accrue {
 
 enum class Recording : char {
@@ -138,6 +140,7 @@ class PendingLeaves {
   }
 
   void complete(Variable& leaf) {
+    const Profile::OpScope of_no_op("");
     if (!leaf.fresh) hook_.complete(leaf);
   }
 
@@ -157,6 +160,7 @@ void run_backward(Variables graph, Tensor gradient) {
   for (auto& output : graph) {
     Node& node = *output->producer;
     const MemoryScope scope(node.label);
+    const Profile::OpScope op(node.op);
     const Backward run = std::exchange(node.backward, nullptr);
     if (pending_leaves) {
       const auto outer = pending_leaves->start_node(node);
@@ -222,6 +226,7 @@ std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
 }
 
 void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward) {
+  Profile::end_forward(op);
   if (recording == Recording::off) return;
   Variables wanted;
   for (const Edge& input : inputs)

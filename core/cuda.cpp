@@ -218,23 +218,18 @@ void Event::wait() const {
   check_call(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait for an event");
 }
 
-Stopwatch::Stopwatch()
-    : start_(make_event(cudaEventDefault)), stop_(make_event(cudaEventDefault)) {}
+Moment::Moment() : event_(make_event(cudaEventDefault)) {}
 
-Stopwatch::~Stopwatch() {
-  cudaEventDestroy(static_cast<cudaEvent_t>(start_));
-  cudaEventDestroy(static_cast<cudaEvent_t>(stop_));
-}
+Moment::~Moment() { cudaEventDestroy(static_cast<cudaEvent_t>(event_)); }
 
-void Stopwatch::start() { record_event(start_); }
-void Stopwatch::stop() { record_event(stop_); }
+void Moment::record() { record_event(event_); }
 
-double Stopwatch::seconds() const {
+double Moment::seconds_since(const Moment& earlier) const {
   float ms = 0;
-  check_call(cudaEventSynchronize(static_cast<cudaEvent_t>(stop_)), "wait for an event");
-  check_call(
-      cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(start_), static_cast<cudaEvent_t>(stop_)),
-      "tell the time between two events");
+  check_call(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "wait for an event");
+  check_call(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(earlier.event_),
+                                  static_cast<cudaEvent_t>(event_)),
+             "tell the time between two events");
   return ms * 1e-3;
 }
 

@@ -81,20 +81,31 @@ class Event {
   void* event_ = nullptr;  // cudaEvent_t
 };
 
+// A point in the stream of which the device notes the time.
+class Moment {
+ public:
+  Moment();
+  ~Moment();
+  Moment(const Moment&) = delete;
+  Moment& operator=(const Moment&) = delete;
+  void record();
+  // Waits until both are reached.
+  double seconds_since(const Moment& earlier) const;
+
+ private:
+  void* event_ = nullptr;  // cudaEvent_t
+};
+
 // The device's own time for what is enqueued between start() and stop().
 class Stopwatch {
  public:
-  Stopwatch();
-  ~Stopwatch();
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  void start();
-  void stop();
+  void start() { start_.record(); }
+  void stop() { stop_.record(); }
   // Waits until stop() is reached.
-  double seconds() const;
+  double seconds() const { return stop_.seconds_since(start_); }
 
  private:
-  void *start_ = nullptr, *stop_ = nullptr;  // cudaEvent_t
+  Moment start_, stop_;
 };
 
 // Work recorded once and replayed at the cost of a single launch.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/profile.h"
 #include "core/timeline.h"
 
 namespace accrue {
@@ -24,8 +25,8 @@ const std::string* keep(std::string_view text) {
 }  // namespace
 
 std::string_view name(Phase phase) {
-  static constexpr std::array<std::string_view, 5> names{"setup", "forward", "backward", "step",
-                                                         "evaluate"};
+  static constexpr std::array<std::string_view, 6> names{"setup",    "data", "forward",
+                                                         "backward", "step", "evaluate"};
   return names[static_cast<size_t>(phase)];
 }
 
@@ -37,11 +38,16 @@ MemoryScope::MemoryScope(Label label) : MemoryScope(current_phase, label) {}
 MemoryScope::MemoryScope(Phase phase, Label label)
     : phase_before_(std::exchange(current_phase, phase)),
       label_before_(std::exchange(current_label, label)) {
-  if (phase != phase_before_) Timeline::enter(phase);
+  if (phase == phase_before_) return;
+  Timeline::enter(phase);
+  Profile::enter(phase);
 }
 
 MemoryScope::~MemoryScope() {
-  if (current_phase != phase_before_) Timeline::leave();
+  if (current_phase != phase_before_) {
+    Profile::leave();
+    Timeline::leave();
+  }
   current_phase = phase_before_;
   current_label = label_before_;
 }

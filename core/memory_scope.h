@@ -6,8 +6,8 @@
 
 namespace accrue {
 
-// What a program is at: the part of a training step that asks for memory.
-enum class Phase : uint8_t { setup, forward, backward, step, evaluate };
+// What a program is at: the part of a training step that asks for memory, or takes time.
+enum class Phase : uint8_t { setup, data, forward, backward, step, evaluate };
 std::string_view name(Phase phase);
 
 // A short text that is kept for good, once for all that say the same: cheap to copy and to hold.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/cuda.h"
+#include "core/profile.h"
 
 namespace accrue {
 
@@ -14,7 +15,7 @@ enum class Graphs { off, on };
 // first time, recorded as a CUDA graph the second and replayed from then on, which costs one launch
 // however many kernels it has; elsewhere, and with Graphs::off, it is run every time. What the work
 // allocates and frees comes from memory of its own, because the replays go on writing to it.
-// Not recorded is what work does on the host.
+// Not recorded is what work does on the host, and nothing is while a profile is being taken.
 template <class Key>
 class Replays {
  public:
@@ -30,7 +31,7 @@ class Replays {
 
   // Returns whether work() was called.
   bool run(const Key& key, const std::function<void()>& work) {
-    if (!on_) {
+    if (!on_ || Profile::current()) {
       work();
       return true;
     }

@@ -96,6 +96,7 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   check(0 <= first_window && first_window <= W,
         "window {} does not exist: an epoch of data set '{}' has {} windows", first_window,
         dataset_.name, W);
+  const MemoryScope phase(Phase::data);
   std::unique_lock lock(mutex_);
   groups_ = 0;
   changed_.wait(lock, [&] { return !preparing_; });
@@ -165,6 +166,7 @@ void Loader::wait_for_group(int64_t g) {
 
 const MicroBatch* Loader::next() {
   check(micro_batches_ >= 0, "next() before start_epoch()");
+  const MemoryScope phase(Phase::data);
   current_ = {};
   if (position_ == micro_batches_) return nullptr;
   const Range range = micro_batch(position_),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/view.h"
+#include "kernels/work.h"
 
 namespace accrue {
 
@@ -13,6 +13,13 @@ namespace cpu {
 void relu_backward_over(View dy, View y);
 
 }  // namespace cpu
+
+template <>
+struct WorkOf<cpu::relu_backward_over> {
+  Work operator()(const View& dy, const View& y) const {
+    return {.bytes = 2 * bytes_of(dy) + bytes_of(y)};
+  }
+};
 
 namespace cuda {
 decltype(cpu::relu_backward_over) relu_backward_over;

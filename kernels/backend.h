@@ -7,6 +7,7 @@
 #include "core/autograd.h"
 #include "core/tensor.h"
 #include "kernels/parallel.h"
+#include "kernels/work.h"
 
 // Marks the formulas that CPU and CUDA kernels share.
 #ifdef __CUDACC__
@@ -25,12 +26,17 @@ inline constexpr bool built_with_cuda = false;
 
 // Runs an op's kernel on the device: the CPU's, or its twin with the same arguments, which enqueues
 // the work on CUDA's stream. On a meta device there is nothing to compute. Kernels take their
-// outputs first, then inputs, then scalars.
+// outputs first, then inputs, then scalars. A Profile of this thread and device times it.
 template <auto CpuKernel, decltype(CpuKernel) CudaKernel, class... Args>
 void launch(Device device, Args&&... args) {
+  Profile* const profile = Profile::current(device);
+  if (profile) [[unlikely]]
+    profile->begin_kernel(kernel_name<CpuKernel>(), WorkOf<CpuKernel>()(args...));
   if (device == Device::cpu) CpuKernel(std::forward<Args>(args)...);
   if constexpr (built_with_cuda)
     if (device == Device::cuda) CudaKernel(std::forward<Args>(args)...);
+  if (profile) [[unlikely]]
+    profile->end_kernel();
 }
 
 // value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).

@@ -38,6 +38,21 @@ void embedding_backward(GradTarget dw, View dy, View index) {
 
 }  // namespace cpu
 
+// Only the rows that the indices name are touched, but where all of dw is written.
+template <>
+struct WorkOf<cpu::embedding> {
+  Work operator()(const View& y, const View&, const View& index) const {
+    return {.bytes = 2 * bytes_of(y) + bytes_of(index)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::embedding_backward> {
+  Work operator()(const GradTarget& dw, const View& dy, const View& index) const {
+    return {.bytes = (dw.beta == 0 ? bytes_of(dw) : 0) + 3 * bytes_of(dy) + bytes_of(index)};
+  }
+};
+
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::embedding) embedding;

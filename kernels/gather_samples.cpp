@@ -43,6 +43,20 @@ void gather_samples(const SampleViews& out, View samples, const SampleViews& all
 
 }  // namespace cpu
 
+// As many rows of the data set as there are indices.
+template <>
+struct WorkOf<cpu::gather_samples> {
+  Work operator()(const SampleViews& out, const View& samples, const SampleViews& all,
+                  const View& index) const {
+    const double share = double(index.numel()) / double(all.images.shape[0]);
+    const auto bytes = [&](const View& part, const View& whole) {
+      return part.data ? bytes_of(part) + share * bytes_of(whole) : 0;
+    };
+    return {.bytes = bytes(out.images, all.images) + bytes(out.labels, all.labels) +
+                     bytes(out.masks, all.masks) + bytes_of(samples) + bytes_of(index)};
+  }
+};
+
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::gather_samples) gather_samples;

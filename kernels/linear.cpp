@@ -59,6 +59,36 @@ void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db,
 
 }  // namespace cpu
 
+template <>
+struct WorkOf<cpu::matmul> {
+  Work operator()(const GradTarget& c, const View& a, const View& b, Transpose a_op, Transpose,
+                  const View&) const {
+    const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
+    return {.flops = 2 * double(c.grad.numel()) * double(K),
+            .bytes = bytes_of(c) + bytes_of(a) + bytes_of(b)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::linear_forward> {
+  Work operator()(const View& y, const View& x, const View& w, const View& b, Activation,
+                  const View&) const {
+    return {.flops = 2 * double(x.shape[0]) * double(w.numel()),
+            .bytes = bytes_of(y) + bytes_of(x) + bytes_of(w) + bytes_of(b)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::linear_backward> {
+  Work operator()(const std::optional<GradTarget>& dw, const std::optional<GradTarget>& db,
+                  const View& dy, const View& y, const View& x, const View&) const {
+    const double N = double(x.shape[0]), dz = y.data ? 2 * bytes_of(dy) + bytes_of(y) : 0;
+    return {.flops = dw ? 2 * N * double(dw->grad.numel()) : 0,
+            .bytes = dz + (dw ? bytes_of(dw) + bytes_of(dy) + bytes_of(x) : 0) +
+                     (db ? bytes_of(db) + bytes_of(dy) : 0)};
+  }
+};
+
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::matmul) matmul;

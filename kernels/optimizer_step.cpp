@@ -78,6 +78,40 @@ void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& sc
 
 }  // namespace cpu
 
+// What is updated in place is read and written; a copy is only written.
+template <>
+struct WorkOf<cpu::adam_step> {
+  Work operator()(const Weights& w, const View& m, const View& v, const View& gradient,
+                  const auto&...) const {
+    return {.bytes = 2 * (bytes_of(w.values) + bytes_of(m) + bytes_of(v)) + bytes_of(w.copy) +
+                     bytes_of(gradient)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::adam_fold> {
+  Work operator()(const View& m, const View& v, const View&, const View& gradient,
+                  const auto&...) const {
+    return {.bytes = 2 * (bytes_of(m) + bytes_of(v)) + bytes_of(gradient)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::adam_folded_step> {
+  Work operator()(const Weights& w, const View& m, const View& v, const auto&...) const {
+    return {.bytes = 2 * bytes_of(w.values) + bytes_of(w.copy) + bytes_of(m) + bytes_of(v)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::sgd_step> {
+  Work operator()(const Weights& w, const View& u, const View& gradient, const View&,
+                  const SgdScalars& scalars) const {
+    const double momentum = scalars.kind == Momentum::none ? 0 : 2 * bytes_of(u);
+    return {.bytes = 2 * bytes_of(w.values) + bytes_of(w.copy) + momentum + bytes_of(gradient)};
+  }
+};
+
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::adam_step) adam_step;

@@ -4,6 +4,7 @@
 
 #include "core/autograd.h"
 #include "kernels/activation.h"
+#include "kernels/work.h"
 
 namespace accrue {
 
@@ -53,6 +54,38 @@ void correlate_windows(GradTarget w, View grid, View image, const Windows& windo
 void channel_sum(GradTarget db, View dy, View scratch);
 
 }  // namespace cpu
+
+// Of each of the three products: every weight once for every cell of the grid.
+inline double flops_of(const Windows& windows, const View& grid) {
+  return 2 * double(grid.numel()) * double(windows.taps());
+}
+
+template <>
+struct WorkOf<cpu::gather_windows> {
+  Work operator()(const GradTarget& grid, const View& image, const View& w, const View& b,
+                  Activation, const Windows& windows, const View&) const {
+    return {.flops = flops_of(windows, grid.grad),
+            .bytes = bytes_of(grid) + bytes_of(image) + bytes_of(w) + bytes_of(b)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::scatter_windows> {
+  Work operator()(const GradTarget& image, const View& grid, const View& w, const View& b,
+                  const Windows& windows, const View&) const {
+    return {.flops = flops_of(windows, grid),
+            .bytes = bytes_of(image) + bytes_of(grid) + bytes_of(w) + bytes_of(b)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::correlate_windows> {
+  Work operator()(const GradTarget& w, const View& grid, const View& image, const Windows& windows,
+                  const View&) const {
+    return {.flops = flops_of(windows, grid),
+            .bytes = bytes_of(w) + bytes_of(grid) + bytes_of(image)};
+  }
+};
 
 namespace cuda {
 decltype(cpu::gather_windows) gather_windows;

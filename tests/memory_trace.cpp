@@ -96,8 +96,8 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
     story += fmt::format("{} {}.{}|", span["name"].get<std::string>(),
                          span["args"]["step"].get<int>(), span["args"]["micro_batch"].get<int>());
   REQUIRE(
-      story.starts_with("setup 0.0|forward 0.0|backward 0.0|forward 0.1|backward 0.1|"
-                        "forward 0.2|backward 0.2|step 0.3|forward 1.0|"));
+      story.starts_with("setup 0.0|data 0.0|data 0.0|forward 0.0|backward 0.0|data 0.1|forward "
+                        "0.1|backward 0.1|data 0.2|forward 0.2|backward 0.2|step 0.3|data 1.0|"));
   REQUIRE(story.ends_with("step 1.3|"));
   const auto conv = std::ranges::count_if(events(trace, "i"), [](const Json& e) {
     return e["name"] == "0 conv 3x3 1 -> 16, stride 1, padding 1" && e["cat"] == "activations" &&
@@ -129,7 +129,7 @@ TEST_CASE("a trace ends with its windows, and needs a file", "[cli][memory]") {
                     file("trace"),
                 file("output")) == 0);
   const auto spans = events(Json::parse(read_file(file("trace"))), "X");
-  REQUIRE(spans.size() == 4);  // setup, forward, backward, step
+  REQUIRE(spans.size() == 6);  // setup, the order of the epoch, data, forward, backward, step
   REQUIRE_THAT(read_file(file("output")), ContainsSubstring("recorded the memory of 1 windows"));
   const bool says_so = read_file(file("output")).find("CUDA graphs are off") != std::string::npos;
   REQUIRE(says_so == (test_device() == Device::cuda));

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "core/cuda.h"
+#include "core/memory_scope.h"
+
+namespace accrue {
+
+// What a kernel has to do by its formula, however it does it.
+struct Work {
+  double flops = 0;  // floating-point operations of matrix products and convolutions, 0 for others
+  double bytes = 0;  // read and written
+};
+
+// Measures what a thread's kernels and phases take, from construction until stop() or destruction.
+// Each kernel is timed where launch() calls it (kernels/backend.h): on the cpu by the host's clock,
+// on cuda by events in its stream, because there a call only enqueues the kernel. What lies between
+// two kernels (allocations, the engine, copies, on cuda also waiting for the host) belongs to the
+// phase alone. While a profile is being taken, no CUDA graph is recorded or replayed on its thread
+// (core/replay.h), because a graph hides its kernels. Results have the same bits with and without.
+class Profile {
+ public:
+  // Kernels by phase, by the op that they are part of and by their own name. Outside of ops, in a
+  // step for example, `op` is empty.
+  struct Row {
+    Phase phase;
+    Label op;
+    std::string_view kernel;
+    int64_t calls = 0;
+    double us = 0;
+    Work work;  // of all calls together
+  };
+  struct PhaseTime {
+    Phase phase;
+    double us;          // in this phase, less what lies in a phase within it
+    double kernels_us;  // in kernels
+  };
+  // A kernel or, with no kernel's name, a phase. Times are since construction.
+  struct Span {
+    Phase phase;
+    Label op, layer;
+    std::string_view kernel;
+    double begin_us, end_us;
+    Work work;
+    int64_t step, micro_batch;  // as Timeline::Moment counts them
+  };
+
+  // Keeps the spans of the first `traced_steps` steps (scopes of Phase::step) and what comes before
+  // them, but no more than most_spans of them; rows and phases sum everything.
+  // Throws Error for a meta device, and if this thread is being profiled already.
+  Profile(Device device, int64_t traced_steps);
+  ~Profile();
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
+  // By the thread that made it. Waits for the device. Throws Error if a kernel failed.
+  void stop();
+
+  static constexpr size_t most_spans = 100'000;
+
+  // Complete once it is stopped. The longest first.
+  std::vector<Row> rows() const;
+  // In the order of Phase; those that took no time are left out. Phase::setup is what lies outside
+  // of all phases.
+  std::vector<PhaseTime> phases() const;
+  // In the order of their beginnings; they nest.
+  const std::vector<Span>& spans() const { return spans_; }
+  int64_t spans_left_out() const { return spans_left_out_; }
+  // Of which the phases' times are the parts.
+  double total_us() const;
+  int64_t steps() const { return step_; }
+  Device device() const { return device_; }
+
+  // The profile of this thread; null if none is being taken, or not of this device.
+  static Profile* current() { return of_this_thread; }
+  static Profile* current(Device device) {
+    return of_this_thread && of_this_thread->device_ == device ? of_this_thread : nullptr;
+  }
+
+  // While alive, kernels of this thread are part of `op`; empty: of none.
+  class OpScope {
+   public:
+    explicit OpScope(std::string_view op) : profile_(of_this_thread) {
+      if (profile_) before_ = profile_->begin_op(op);
+    }
+    ~OpScope() {
+      if (profile_) profile_->begin_op(before_.text());
+    }
+    OpScope(const OpScope&) = delete;
+    OpScope& operator=(const OpScope&) = delete;
+
+   private:
+    Profile* profile_;
+    Label before_;
+  };
+  // The kernels since the last op or change of phase were the forward of `op`. record() says so.
+  static void end_forward(std::string_view op) {
+    if (of_this_thread) of_this_thread->name_kernels(op);
+  }
+
+  // What launch() encloses a kernel with.
+  void begin_kernel(std::string_view kernel, Work work);
+  void end_kernel();
+
+  // MemoryScope tells the profile of this thread, if there is one.
+  static void enter(Phase phase) {
+    if (of_this_thread) of_this_thread->open(phase);
+  }
+  static void leave() noexcept {
+    if (of_this_thread) of_this_thread->close();
+  }
+
+ private:
+  // Points in time: on cuda, known once the device has reached them.
+  class Marks {
+   public:
+    explicit Marks(Device device);
+    // Returns the number of a new mark.
+    size_t mark();
+    // The number of the last mark.
+    size_t last() const { return last_; }
+    // Of marks 0, 1, ..., in microseconds since the first mark of all. Then the last one is number
+    // 0, and the next 1.
+    std::vector<double> take_times();
+
+   private:
+    void set(size_t number);
+
+    const Device device_;
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    size_t last_ = 0;
+    std::vector<double> us_;                              // cpu
+    std::vector<std::unique_ptr<cuda::Moment>> moments_;  // cuda
+    double first_us_ = 0;                                 // of mark 0
+  };
+  struct Kernel {
+    Row row;  // of this call alone
+    Label layer;
+    int64_t step, micro_batch;
+    size_t begin, end = 0;  // marks; no end if it threw
+  };
+  struct OpenPhase {
+    Phase phase;
+    int64_t step, micro_batch;
+    size_t begin;                         // mark
+    std::optional<double> begin_us = {};  // of a mark whose time has been taken
+  };
+  struct PhasePart {
+    OpenPhase of;
+    size_t begin, end;  // marks
+    bool is_last;
+  };
+  using Key = std::tuple<Phase, Label, std::string_view>;
+
+  Label begin_op(std::string_view op);
+  void name_kernels(std::string_view op);
+  void open(Phase phase);
+  void close() noexcept;
+  void end_part(bool is_last);
+  void take_times();
+  void keep(Span span);
+
+  static thread_local constinit Profile* of_this_thread;
+
+  const Device device_;
+  const int64_t traced_steps_;
+  Marks marks_;
+  std::vector<Kernel> kernels_;   // whose times are not taken yet
+  std::vector<PhasePart> parts_;  // likewise
+  std::vector<OpenPhase> open_;   // the innermost last
+  size_t part_begin_ = 0;         // mark
+  size_t unnamed_ = 0;            // the first of kernels_ that the next end_forward() names
+  Label op_;
+  int64_t step_ = 0, micro_batch_ = 0;
+
+  std::map<Key, Row> rows_;
+  std::map<Phase, PhaseTime> phases_;
+  std::vector<Span> spans_;
+  int64_t spans_left_out_ = 0;
+};
+
+}  // namespace accrue

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/autograd.h"
+#include "core/profile.h"
+
+// What the kernels that launch() calls (kernels/backend.h) have to do, for a Profile.
+namespace accrue {
+
+inline double bytes_of(const View& x) {
+  return x.data ? double(x.numel()) * double(size_of(x.dtype)) : 0;
+}
+inline double bytes_of(const GradTarget& x) { return (x.beta == 0 ? 1 : 2) * bytes_of(x.grad); }
+inline double bytes_of(const std::optional<GradTarget>& x) { return x ? bytes_of(*x) : 0; }
+template <class Scalar>
+double bytes_of(const Scalar&) {
+  return 0;
+}
+
+// Calls a kernel's arguments its work: without a word from the kernel it has no products, and reads
+// or writes each view once and each target of a gradient once, or twice with beta 1. A kernel of
+// products, or one that touches its arguments more or less often, specialises this beside its
+// declaration. Weights, images and sums that stay in a cache count like those that do not.
+template <auto Kernel>
+struct WorkOf {
+  template <class... Args>
+  Work operator()(const Args&... args) const {
+    return {.bytes = (0.0 + ... + bytes_of(args))};
+  }
+};
+
+// "linear_forward", of &cpu::linear_forward.
+template <auto Kernel>
+constexpr std::string_view kernel_name() {
+  constexpr std::string_view text = __PRETTY_FUNCTION__, before = "Kernel = ";
+  constexpr size_t begin = text.find(before) + before.size();
+  constexpr std::string_view name = text.substr(begin, text.find_first_of("<;]", begin) - begin);
+  return name.substr(name.rfind(':') + 1);
+}
+
+}  // namespace accrue
