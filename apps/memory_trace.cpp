@@ -1,9 +1,9 @@
 #include "apps/memory_trace.h"
 
-#include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "apps/trace_events.h"
 #include "apps/usage_json.h"
 #include "data/atomic_file.h"
 
@@ -12,28 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int process = 1, phase_track = 1, allocation_track = 2;
-
-// A clock of nanoseconds.
-double rounded(double us) { return std::round(us * 1000) / 1000; }
+constexpr int phase_track = 1, allocation_track = 2;
 
 Json counter(double us, const Usage& usage) {
   return {{"name", "memory"},
           {"ph", "C"},
-          {"ts", rounded(us)},
-          {"pid", process},
+          {"ts", TraceEvents::rounded(us)},
+          {"pid", TraceEvents::process},
           {"args", by_category(usage)}};
-}
-
-Json phase(const Timeline::Span& span) {
-  return {{"name", name(span.phase)},
-          {"cat", "phase"},
-          {"ph", "X"},
-          {"ts", rounded(span.begin.us)},
-          {"dur", rounded(span.end_us - span.begin.us)},
-          {"pid", process},
-          {"tid", phase_track},
-          {"args", {{"step", span.begin.step}, {"micro_batch", span.begin.micro_batch}}}};
 }
 
 Json allocation(const Timeline::Change& change) {
@@ -42,8 +28,8 @@ Json allocation(const Timeline::Change& change) {
           {"cat", name(info.category)},
           {"ph", "i"},
           {"s", "p"},
-          {"ts", rounded(change.at.us)},
-          {"pid", process},
+          {"ts", TraceEvents::rounded(change.at.us)},
+          {"pid", TraceEvents::process},
           {"tid", allocation_track},
           {"args",
            {{"event", change.event == Timeline::Event::allocate ? "allocate" : "free"},
@@ -55,38 +41,12 @@ Json allocation(const Timeline::Change& change) {
             {"id", info.number}}}};
 }
 
-Json naming(const char* what, int track, const char* text) {
-  return {
-      {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", track}, {"args", {{"name", text}}}};
-}
-
 Json about(const TrainOptions& options, std::optional<Batches> batches, Device device) {
-  Json other{{"command", "train"},
-             {"model", name(options.model.kind)},
-             {"data", options.data_name()},
-             {"device", name(device)},
-             {"strategy", name_in(strategy_names(), options.strategy)},
-             {"recompute", name_in(recompute_names(), options.recompute)},
-             {"optimizer", name_in(optimizer_names(), options.optimizer)},
-             {"windows", options.memory_trace_windows}};
-  if (batches) {
-    other["batches"] = batches->describe();
-    other["micro_batch"] = batches->micro;
-    other["effective_batch"] = batches->effective;
-  }
+  Json other = about_run(options, batches, device);
+  other["windows"] = options.memory_trace_windows;
   for (Category c : all_categories) other["categories"].push_back(name(c));
   return other;
 }
-
-// One event a line.
-class Events {
- public:
-  void add(const Json& event) { text_ += (text_.empty() ? "" : ",\n") + event.dump(); }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
 
 }  // namespace
 
@@ -111,11 +71,12 @@ MemoryTrace::~MemoryTrace() {
 void MemoryTrace::write(std::optional<Batches> batches) {
   written_ = true;
   timeline_.stop();
-  Events events;
-  events.add(naming("process_name", 0, "accrue train"));
-  events.add(naming("thread_name", phase_track, "phases"));
-  events.add(naming("thread_name", allocation_track, "allocations"));
-  for (const Timeline::Span& span : timeline_.spans()) events.add(phase(span));
+  TraceEvents events("accrue train");
+  events.name_track(phase_track, "phases");
+  events.name_track(allocation_track, "allocations");
+  for (const Timeline::Span& span : timeline_.spans())
+    events.add_span(phase_track, name(span.phase), "phase", span.begin.us, span.end_us,
+                    {{"step", span.begin.step}, {"micro_batch", span.begin.micro_batch}});
   Usage usage = timeline_.initial();
   events.add(counter(0, usage));
   for (const Timeline::Change& change : timeline_.changes()) {
@@ -125,10 +86,7 @@ void MemoryTrace::write(std::optional<Batches> batches) {
     events.add(allocation(change));
     events.add(counter(change.at.us, usage));
   }
-  write_text_atomically(
-      options_.memory_trace,
-      fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}\n]}}\n",
-                  about(options_, batches, device_).dump(), events.text()));
+  write_text_atomically(options_.memory_trace, events.text(about(options_, batches, device_)));
 }
 
 }  // namespace accrue::app
