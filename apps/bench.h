@@ -9,7 +9,13 @@ namespace accrue::app {
 
 // `accrue bench train`: samples/s of whole windows, and the share of the machine's own GEMM rate
 // (measured in between, in the same run) that their arithmetic reaches.
-void bench_train(const TrainOptions& options, double seconds);
+// With `profile`, also where the time of more windows goes, kernel by kernel.
+struct BenchTrainOptions {
+  double seconds = 5;
+  bool profile = false;
+};
+void add_train_bench_options(CLI::App& command, TrainOptions& options, BenchTrainOptions& bench);
+void bench_train(const TrainOptions& options, const BenchTrainOptions& bench);
 
 // `accrue bench memory`: for each width and effective batch, one batch at once and every way to
 // divide it, in fresh processes: peak by category, growth of the resident memory, time per sample,

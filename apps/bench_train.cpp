@@ -1,4 +1,5 @@
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -6,10 +7,10 @@
 #include "apps/flops.h"
 #include "apps/median.h"
 #include "apps/memory_advice.h"
+#include "apps/profile_report.h"
 #include "apps/training.h"
 #include "core/cuda.h"
 #include "data/atomic_file.h"
-#include "kernels/linear.h"
 #include "kernels/parallel.h"
 
 namespace accrue::app {
@@ -43,29 +44,47 @@ void run_window(Training& training, int64_t& epoch) {
   }
 }
 
-// Square product large enough to reach the machine's rate.
-class GemmProbe {
- public:
-  static constexpr int64_t size = 1024;
+// Runs so many windows; the seconds that one of them took. On cuda windows are enqueued faster than
+// they run: timed together, they are what they cost.
+double seconds_of_window(Training& training, int64_t& epoch, int together) {
+  return seconds_of([&] {
+           for (int i = 0; i < together; ++i) run_window(training, epoch);
+           wait_for(training.parameters().values().device());
+         }) /
+         together;
+}
 
-  explicit GemmProbe(Device device)
-      : a_(Tensor::full({size, size}, 1, DType::f32, device, Category::workspace)) {}
+// What timing every kernel (on cuda, without graphs) made of a window's time.
+void print_cost(const Profile& profile, double seconds_without) {
+  const double seconds = profile.total_us() * 1e-6 / double(profile.steps());
+  fmt::print("a profiled window takes {:.1f} us (mean), one without {:.1f} us (median)\n",
+             seconds * 1e6, seconds_without * 1e6);
+}
 
-  double flops_per_s() const {
-    const double seconds = seconds_of([&] {
-      matmul(a_, a_);
-      wait_for(a_.device());
-    });
-    return 2.0 * size * size * size / seconds;
-  }
-
- private:
-  Tensor a_;
-};
+// More windows, each kernel of which is timed.
+std::unique_ptr<Profile> profile_windows(Training& training, int64_t& epoch, double seconds) {
+  auto profile = std::make_unique<Profile>(training.parameters().values().device(), 0);
+  const auto start = Clock::now();
+  do run_window(training, epoch);
+  while (std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  profile->stop();
+  return profile;
+}
 
 }  // namespace
 
-void bench_train(const TrainOptions& asked, double seconds) {
+void add_train_bench_options(CLI::App& command, TrainOptions& options, BenchTrainOptions& bench) {
+  command.add_option("--seconds", bench.seconds, "How long to measure")
+      ->check(positive())
+      ->capture_default_str();
+  command.add_flag(
+      "--profile", bench.profile,
+      "Then run windows for as long again with every kernel timed, without CUDA graphs, "
+      "and show a table by phase and op");
+  command.add_option("--json", options.json, "Write the figures")->type_name("FILE");
+}
+
+void bench_train(const TrainOptions& asked, const BenchTrainOptions& bench) {
   const Device device = apply_machine_options(asked);
   const Datasets data = place_data(load_data(asked), device);
   const TrainOptions options = with_micro_batch_chosen(asked, data, device);
@@ -79,15 +98,10 @@ void bench_train(const TrainOptions& asked, double seconds) {
 
   std::vector<double> window_seconds, gemm_rates;
   const auto start = Clock::now();
-  while (std::chrono::duration<double>(Clock::now() - start).count() < seconds) {
-    // On cuda windows are enqueued faster than they run: timed together, they are what they cost.
+  while (std::chrono::duration<double>(Clock::now() - start).count() < bench.seconds) {
     const int together = device == Device::cuda ? 20 : 1;
     for (int i = 0; i < 20; i += together)
-      window_seconds.push_back(seconds_of([&] {
-                                 for (int j = 0; j < together; ++j) run_window(training, epoch);
-                                 wait_for(device);
-                               }) /
-                               together);
+      window_seconds.push_back(seconds_of_window(training, epoch, together));
     gemm_rates.push_back(probe.flops_per_s());
   }
   const double samples_per_s = double(batches.effective) / median(window_seconds);
@@ -100,18 +114,24 @@ void bench_train(const TrainOptions& asked, double seconds) {
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9, GemmProbe::size);
-  if (options.json.empty()) return;
-  const nlohmann::ordered_json result{{"model", name(options.model.kind)},
-                                      {"micro_batch", batches.micro},
-                                      {"effective_batch", batches.effective},
-                                      {"device", name(device)},
-                                      {"threads", thread_count()},
-                                      {"samples_per_s", samples_per_s},
-                                      {"windows", window_seconds.size()},
-                                      {"flops_per_sample", flops},
-                                      {"gemm_flops_per_s", gemm_rate},
-                                      {"share_of_gemm_rate", share}};
-  write_text_atomically(options.json, result.dump(2) + "\n");
+  nlohmann::ordered_json result{{"model", name(options.model.kind)},
+                                {"micro_batch", batches.micro},
+                                {"effective_batch", batches.effective},
+                                {"device", name(device)},
+                                {"threads", thread_count()},
+                                {"samples_per_s", samples_per_s},
+                                {"windows", window_seconds.size()},
+                                {"flops_per_sample", flops},
+                                {"gemm_flops_per_s", gemm_rate},
+                                {"share_of_gemm_rate", share}};
+  if (bench.profile) {
+    const auto profile = profile_windows(training, epoch, bench.seconds);
+    const MachineRates rates{gemm_rate, copy_bytes_per_s(device)};
+    fmt::print("\n{}", profile_table(*profile, rates));
+    print_cost(*profile, median(window_seconds));
+    result["profile"] = profile_json(*profile, rates);
+  }
+  if (!options.json.empty()) write_text_atomically(options.json, result.dump(2) + "\n");
 }
 
 }  // namespace accrue::app

@@ -81,17 +81,14 @@ int run(int argc, char** argv) {
   report_command->final_callback([&] { report_runs(run_directories, report_file); });
 
   CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
-  double seconds = 5;
+  BenchTrainOptions training;
   CLI::App* bench_train_command = bench->add_subcommand("train", "Samples per second");
   add_model_options(*bench_train_command, options);
   add_batch_options(*bench_train_command, options);
   add_optimizer_options(*bench_train_command, options);
   add_loss_scale_options(*bench_train_command, options);
-  bench_train_command->add_option("--seconds", seconds, "How long to measure")
-      ->check(positive())
-      ->capture_default_str();
-  bench_train_command->add_option("--json", options.json, "Write the figures")->type_name("FILE");
-  bench_train_command->final_callback([&] { bench_train(options, seconds); });
+  add_train_bench_options(*bench_train_command, options, training);
+  bench_train_command->final_callback([&] { bench_train(options, training); });
 
   BenchMemoryOptions memory;
   CLI::App* bench_memory_command =

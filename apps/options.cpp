@@ -399,6 +399,20 @@ void add_output_options(CLI::App& command, TrainOptions& o) {
       ->capture_default_str()
       ->needs(trace)
       ->group(group);
+  CLI::Option* profile =
+      command
+          .add_option("--profile", o.profile,
+                      "Time every kernel: a table by phase and op, and there the first windows as "
+                      "Chrome's trace events; without CUDA graphs")
+          ->type_name("FILE.json")
+          ->group(group);
+  command
+      .add_option("--profile-windows", o.profile_windows,
+                  "How many windows' events, at most 100000 events; the table sums all windows")
+      ->check(positive())
+      ->capture_default_str()
+      ->needs(profile)
+      ->group(group);
   command.add_option("--log-every", o.log_every, "Optimizer steps between two lines in a pipe")
       ->check(positive())
       ->capture_default_str()

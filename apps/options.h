@@ -112,6 +112,8 @@ struct TrainOptions {
   std::string memory_limit;
   std::string init, save, json, memory_trace;
   int64_t memory_trace_windows = 2;
+  std::string profile;
+  int64_t profile_windows = 2;
   std::string log_dir;
   int64_t log_histograms = 0;  // every so many steps; 0: never
   // What is set to what, by option, outputs aside: for log_dir's summary.

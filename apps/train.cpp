@@ -8,6 +8,7 @@
 #include "apps/memory_advice.h"
 #include "apps/memory_table.h"
 #include "apps/memory_trace.h"
+#include "apps/profile_report.h"
 #include "apps/resident.h"
 #include "apps/score.h"
 #include "apps/skipped_windows.h"
@@ -133,6 +134,33 @@ TrainOptions graphs_off_if_traced(TrainOptions options, Device device) {
   return options;
 }
 
+// The profile of --profile, from here on.
+std::unique_ptr<Profile> start_profile(const TrainOptions& options, Device device) {
+  if (options.profile.empty()) return nullptr;
+  if (device == Device::cuda && options.cuda_graphs == Graphs::on)
+    fmt::print("--profile: CUDA graphs are off, so that every kernel is timed\n");
+  return std::make_unique<Profile>(device, options.profile_windows);
+}
+
+// On a machine whose memory is full the rates stay 0.
+MachineRates rates_if_memory_suffices(Device device, DType dtype) {
+  try {
+    return measure_rates(device, dtype);
+  } catch (const OutOfMemory&) {
+    return {};
+  }
+}
+
+void report_profile(const Profile& profile, const TrainOptions& options, const Training& training) {
+  const MachineRates rates =
+      rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
+  fmt::print("\n{}", profile_table(profile, rates));
+  write_text_atomically(options.profile,
+                        profile_trace(profile, rates, options, training.batches()));
+  fmt::print("recorded the time of {} windows: {}\n",
+             std::min(profile.steps(), options.profile_windows), options.profile);
+}
+
 // Without the loader's memory a run that fitted has enough to be scored.
 Score score(Training& training, const Dataset& data, Device device) {
   training.release_loader();
@@ -175,6 +203,7 @@ void train(const TrainOptions& asked) {
   // A place that cannot be written to is an error now, not after the training.
   if (!options.save.empty()) AtomicFile{options.save};
   if (!options.save.empty() && options.ema) AtomicFile{average_path(options.save)};
+  if (!options.profile.empty()) AtomicFile{options.profile};
 
   Training training = make_training(options, batches, data.train, device);
   if (training.batches().micro < batches.micro)
@@ -187,6 +216,7 @@ void train(const TrainOptions& asked) {
   TrainLog log(options, data, training, steps, resident_before);
   const Window& window = training.window();
   const int64_t steps_before = window.steps();
+  const std::unique_ptr<Profile> profile = start_profile(options, device);
   loop.run(log, steps);
   log.finish(interrupted(), training.loader().waited_seconds());
   if (trace) {
@@ -200,6 +230,7 @@ void train(const TrainOptions& asked) {
     const Score of_weights = score(training, data.test, device);
     log.score(of_weights, score_average(options, training, data.test, device));
   }
+  if (profile) profile->stop();
   if (window.steps() > steps_before)
     print_memory_table(options, training.batches(), data, peak, device);
   log.summarize();
@@ -208,6 +239,7 @@ void train(const TrainOptions& asked) {
     fmt::print("saved {}\n", options.save);
     save_average(options, training);
   }
+  if (profile) report_profile(*profile, options, training);
 }
 
 }  // namespace accrue::app

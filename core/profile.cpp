@@ -146,8 +146,8 @@ void Profile::take_times() {
     if (kernel.end == 0) continue;
     const Row& row = kernel.row;
     const double begin = us[kernel.begin], end = us[kernel.end];
-    Row& sum = rows_.try_emplace({row.phase, row.op, row.kernel}, row.phase, row.op, row.kernel)
-                   .first->second;
+    const Row none{row.phase, row.op, row.kernel};
+    Row& sum = rows_.try_emplace({row.phase, row.op, row.kernel}, none).first->second;
     ++sum.calls;
     sum.us += end - begin;
     sum.work.flops += row.work.flops;

@@ -35,7 +35,7 @@ class Profile {
     std::string_view kernel;
     int64_t calls = 0;
     double us = 0;
-    Work work;  // of all calls together
+    Work work = {};  // of all calls together
   };
   struct PhaseTime {
     Phase phase;

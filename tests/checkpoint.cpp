@@ -268,9 +268,10 @@ TEST_CASE("every option of train decides the result or is known not to", "[check
   const std::set<std::string> without_effect{
       // The same bits.
       "--help", "--data-dir", "--threads", "--recompute", "--cuda-graphs", "--memory-limit",
-      "--save", "--json", "--memory-trace", "--memory-trace-windows", "--log-every",
-      "--measure-baseline", "--log-dir", "--log-histograms", "--noise-scale", "--max-skipped",
-      "--checkpoint-dir", "--checkpoint-every", "--keep", "--resume",
+      "--save", "--json", "--memory-trace", "--memory-trace-windows", "--profile",
+      "--profile-windows", "--log-every", "--measure-baseline", "--log-dir", "--log-histograms",
+      "--noise-scale", "--max-skipped", "--checkpoint-dir", "--checkpoint-every", "--keep",
+      "--resume",
       // As another --micro-batch; part of --effective-batch.
       "--on-oom", "--accum",
       // A run may be prolonged; a schedule that depends on its length says so.

@@ -93,8 +93,9 @@ TEST_CASE("info describes every model", "[cli]") {
 
 TEST_CASE("train logs every step and learns", "[cli]") {
   const Folder folder;
-  const std::string text = succeed("train --model mlp-small" + narrow() +
-                                   "--steps 20 --log-every 5 --micro-batch 16 --accum 4 --json " + (folder / "log"));
+  const std::string text =
+      succeed("train --model mlp-small" + narrow() +
+              "--steps 20 --log-every 5 --micro-batch 16 --accum 4 --json " + (folder / "log"));
   REQUIRE_THAT(text, ContainsSubstring("[Epoch 1][Step 10] loss "));
   REQUIRE_THAT(text, ContainsSubstring("eff. batch 64 (16 x 4)"));
   REQUIRE_THAT(text, ContainsSubstring("test accuracy"));
@@ -350,10 +351,14 @@ TEST_CASE("an interrupt ends the run after a whole window", "[cli]") {
 
 TEST_CASE("bench reports and writes", "[cli]") {
   const Folder folder;
-  REQUIRE_THAT(succeed("bench train --model mlp-small" + narrow() + "--seconds 0.3 --json " +
-                       (folder / "train")),
-               ContainsSubstring("samples/s"));
-  REQUIRE(nlohmann::json::parse(file_bytes(folder / "train"))["samples_per_s"].get<double>() > 0);
+  const std::string text = succeed("bench train --model mlp-small" + narrow() +
+                                   "--seconds 0.3 --profile --json " + (folder / "train"));
+  for (const char* part : {"samples/s", "where the time went", "adam_step", "a profiled window"})
+    REQUIRE_THAT(text, ContainsSubstring(part));
+  const auto figures = nlohmann::json::parse(file_bytes(folder / "train"));
+  REQUIRE(figures["samples_per_s"].get<double>() > 0);
+  REQUIRE(figures["profile"]["windows"].get<int64_t>() >= 1);
+  REQUIRE(figures["profile"]["rows"].size() > 10);
 }
 
 TEST_CASE("bench kernels climbs every rung", "[cli]") {
