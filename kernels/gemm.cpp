@@ -128,9 +128,8 @@ struct Cut {
     constexpr int64_t chunk_work = 1 << 20, many_blocks = 6, few_terms = 64;
     // A short sum is bound by the traffic of C, whose rows are then written from end to end.
     const bool by_rows = p.b_op == Transpose::no && p.K < p.M && p.K <= few_terms;
-    // A panel is copied where it would be read against B's rows, or often.
-    packs =
-        is_16_bit<T> || p.b_op == Transpose::yes || (!by_rows && row_blocks.parts >= many_blocks);
+    // A panel is copied where it would be read against B's rows.
+    packs = is_16_bit<T> || p.b_op == Transpose::yes;
     // An element that is moved costs as much as sixteen products.
     const int64_t work = p.M * p.N * p.K + 16 * (p.M * p.N + p.N * p.K + p.M * p.K);
     const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
