@@ -113,7 +113,8 @@ void bench_train(const TrainOptions& asked, const BenchTrainOptions& bench) {
              window_seconds.size(), thread_count());
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
-      flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9, GemmProbe::size);
+      flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
+      GemmProbe::size(device));
   nlohmann::ordered_json result{{"model", name(options.model.kind)},
                                 {"micro_batch", batches.micro},
                                 {"effective_batch", batches.effective},

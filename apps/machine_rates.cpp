@@ -26,10 +26,11 @@ double median_of_three(auto&& measure) {
 }  // namespace
 
 GemmProbe::GemmProbe(Device device, DType dtype)
-    : a_(Tensor::full({size, size}, 1, dtype, device, Category::workspace)) {}
+    : a_(Tensor::full({size(device), size(device)}, 1, dtype, device, Category::workspace)) {}
 
 double GemmProbe::flops_per_s() const {
-  return 2.0 * size * size * size / seconds_of(a_.device(), [&] { matmul(a_, a_); });
+  const auto n = static_cast<double>(a_.size(0));
+  return 2 * n * n * n / seconds_of(a_.device(), [&] { matmul(a_, a_); });
 }
 
 double copy_bytes_per_s(Device device) {

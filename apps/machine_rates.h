@@ -6,16 +6,17 @@ namespace accrue::app {
 
 // What a machine reaches where nothing else holds it up.
 struct MachineRates {
-  double flops_per_s = 0;  // of a product of two GemmProbe::size^2 matrices of gemm_dtype
+  double flops_per_s = 0;  // of a square product of GemmProbe::size(), of gemm_dtype
   double bytes_per_s = 0;  // read and written by a copy of copy_bytes, which no cache holds
   DType gemm_dtype = DType::f32;
   static constexpr int64_t copy_bytes = 64 << 20;
 };
 
-// A square product that is large enough to reach the machine's rate.
+// A square product that reaches the machine's rate: large enough, but on the cpu so small that rows
+// a power of two apart, which compete for the same lines of a cache, do not slow it down.
 class GemmProbe {
  public:
-  static constexpr int64_t size = 1024;
+  static int64_t size(Device device) { return device == Device::cuda ? 1024 : 512; }
   explicit GemmProbe(Device device, DType dtype = DType::f32);
   // Of one product, now.
   double flops_per_s() const;

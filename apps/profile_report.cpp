@@ -31,8 +31,9 @@ std::string headline(const Profile& profile, const MachineRates& rates) {
   return text + fmt::format(
                     "the machine's rates: {:.1f} GFLOP/s ({} product of {}^3), {:.1f} GB/s "
                     "(copy of {})\n",
-                    rates.flops_per_s / 1e9, name(rates.gemm_dtype), GemmProbe::size,
-                    rates.bytes_per_s / 1e9, format_bytes(MachineRates::copy_bytes));
+                    rates.flops_per_s / 1e9, name(rates.gemm_dtype),
+                    GemmProbe::size(profile.device()), rates.bytes_per_s / 1e9,
+                    format_bytes(MachineRates::copy_bytes));
 }
 
 }  // namespace
