@@ -15,7 +15,7 @@ struct Change {
   Usage usage;
 };
 
-struct Phase {
+struct PhaseSpan {
   std::string name;
   int64_t step, micro_batch;
   double us, duration_us;
@@ -34,27 +34,27 @@ std::vector<Change> changes_of(const nlohmann::json& trace) {
   return changes;
 }
 
-std::vector<Phase> phases_of(const nlohmann::json& trace) {
-  std::vector<Phase> phases;
+std::vector<PhaseSpan> phases_of(const nlohmann::json& trace) {
+  std::vector<PhaseSpan> phases;
   for (const auto& event : trace.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
     const auto& args = event.at("args");
-    Phase phase{event.at("name"), args.at("step"), args.at("micro_batch"), event.at("ts"),
-                event.at("dur")};
+    PhaseSpan phase{event.at("name"), args.at("step"), args.at("micro_batch"), event.at("ts"),
+                    event.at("dur")};
     if (phase.name == "forward" || phase.name == "backward" || phase.name == "step")
       phases.push_back(std::move(phase));
   }
-  std::ranges::stable_sort(phases, {}, &Phase::us);
+  std::ranges::stable_sort(phases, {}, &PhaseSpan::us);
   return phases;
 }
 
-std::vector<Phase> last_whole_window(const nlohmann::json& trace) {
-  std::vector<Phase> phases = phases_of(trace);
+std::vector<PhaseSpan> last_whole_window(const nlohmann::json& trace) {
+  std::vector<PhaseSpan> phases = phases_of(trace);
   int64_t last = -1;
-  for (const Phase& phase : phases)
+  for (const PhaseSpan& phase : phases)
     if (phase.name == "step") last = std::max(last, phase.step);
   check(last >= 0, "the memory trace has no window that ends with a step: expected at least one");
-  std::erase_if(phases, [&](const Phase& phase) { return phase.step != last; });
+  std::erase_if(phases, [&](const PhaseSpan& phase) { return phase.step != last; });
   return phases;
 }
 
@@ -95,9 +95,9 @@ std::vector<Change> thinned(const std::vector<Change>& changes, double end_us, s
 
 nlohmann::ordered_json window_timeline(const nlohmann::json& trace, size_t points) {
   const std::vector<Change> all = changes_of(trace);
-  const std::vector<Phase> phases = last_whole_window(trace);
+  const std::vector<PhaseSpan> phases = last_whole_window(trace);
   const double begin = phases.front().us;
-  const double end = std::ranges::max(phases, {}, &Phase::end_us).end_us();
+  const double end = std::ranges::max(phases, {}, &PhaseSpan::end_us).end_us();
   const std::vector<Change> window = between(all, begin, end);
   const auto ms = [&](double us) { return (us - begin) / 1000; };
 
@@ -108,7 +108,7 @@ nlohmann::ordered_json window_timeline(const nlohmann::json& trace, size_t point
     for (Category c : all_categories)
       json["bytes"][std::string(name(c))].push_back(change.usage[c]);
   }
-  for (const Phase& phase : phases)
+  for (const PhaseSpan& phase : phases)
     json["phases"].push_back(
         {{"name", phase.name},
          {"micro_batch", phase.micro_batch},
