@@ -46,8 +46,9 @@ class Solitude {
     timespec cpu{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
     const auto ran = std::chrono::seconds(cpu.tv_sec) + std::chrono::nanoseconds(cpu.tv_nsec);
-    const bool starved = 4 * (ran - ran_) < 3 * (now - sampled_);
-    if (starved && now - sampled_ < 1s) {
+    // Not comparable where another thread called last, or the process has forked.
+    const bool comparable = ran >= ran_ && now - sampled_ < 1s;
+    if (comparable && 4 * (ran - ran_) < 3 * (now - sampled_)) {
       while_ = now < end_ + 4 * while_ ? std::min<Clock::duration>(2 * while_, longest) : shortest;
       end_ = now + while_;
     }
@@ -121,8 +122,9 @@ class Pool {
     const auto alone = [&] {
       for (int64_t chunk = begin; chunk < end; ++chunk) call(context, chunk, 0);
     };
-    if (size_ == 1 || chunks <= 1 || slots == 1 || in_chunk_ || busy_.exchange(true))
-      return alone();
+    if (size_ == 1 || chunks <= 1 || slots == 1 || in_chunk_) return alone();
+    const WithinChunk within;
+    if (busy_.exchange(true)) return alone();
     const Release release(busy_);
     if (solitude_.lasts()) return alone();
     start_threads();
@@ -157,6 +159,14 @@ class Pool {
     std::atomic<bool>& busy_;
   };
 
+  // The calling thread runs chunks: loops within them are its own.
+  struct WithinChunk {
+    WithinChunk() { in_chunk_ = true; }
+    ~WithinChunk() { in_chunk_ = false; }
+    WithinChunk(const WithinChunk&) = delete;
+    WithinChunk& operator=(const WithinChunk&) = delete;
+  };
+
   void publish() {
     loop_.fetch_add(1, std::memory_order_release);
     loop_.notify_all();
@@ -172,6 +182,7 @@ class Pool {
   }
 
   [[noreturn]] void serve(int t, int seen) {
+    const WithinChunk within;
     // Signals are for the threads that expect them.
     sigset_t all;
     sigfillset(&all);
@@ -192,7 +203,6 @@ class Pool {
     const int sharing = sharing_.load(std::memory_order_relaxed);
     if (t >= sharing) return;
     int done = 0;
-    in_chunk_ = true;
     for (int at = t, tried = 0; tried < sharing; ++tried, at = at + 1 == sharing ? 0 : at + 1) {
       Share& share = shares_[static_cast<size_t>(at)];
       while (const auto chunk = at == t ? share.take<true>(loop) : share.take<false>(loop)) {
@@ -205,7 +215,6 @@ class Pool {
         ++done;
       }
     }
-    in_chunk_ = false;
     if (done > 0 && left_.fetch_sub(done, std::memory_order_acq_rel) == done) left_.notify_one();
   }
 
