@@ -4,6 +4,8 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -94,9 +96,11 @@ inline Output accrue_run(const std::string& arguments) {
   for (const char* computes :
        {"train", "eval", "bench train", "bench memory", "bench kernels", "plan"})
     if (arguments.starts_with(computes)) command += device_arguments();
-  const bool scores = arguments.starts_with("train") || arguments.starts_with("eval");
+  const bool loads =
+      std::ranges::any_of(std::array{"train", "eval", "bench memory", "plan"},
+                          [&](const char* command) { return arguments.starts_with(command); });
   const auto asks = [&](const char* option) { return arguments.find(option) != std::string::npos; };
-  if (computes_slowly() && scores && !asks("--data") && !asks("unet") && !asks("memory"))
+  if (computes_slowly() && loads && !asks("--data") && !asks("unet"))
     command += " --data " + few_digits().path().string();
   return shell(command);
 }
