@@ -36,3 +36,4 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "optim/window.h"
+#include "train/game.h"

@@ -29,6 +29,16 @@ struct Judge {
   }
 };
 
+// For both devices.
+struct Veto {
+  HOST_DEVICE void operator()(WindowState& state, const WindowState& other) const {
+    StepOutcome& out = state.outcome;
+    if (other.outcome.skipped == 0 || out.skipped != 0) return;
+    out.skipped = 1;
+    --out.steps;
+  }
+};
+
 // decide_step() after the sum, for both devices.
 struct Decide {
   HOST_DEVICE void operator()(WindowState& state, double sum_of_squares) const {

@@ -45,6 +45,10 @@ void decide_step(View state, View partials) {
   formula::Decide{}(*window_state(state), sum_of(partials));
 }
 
+void veto_step(View state, View other) {
+  formula::Veto{}(*window_state(state), *window_state(other));
+}
+
 void settle_buffers(View buffers, View before, View state, Settled what) {
   const bool skipped = formula::goes_back(*window_state(state), what);
   dispatch_wide(buffers.dtype, [&]<class T>() {
@@ -68,6 +72,7 @@ decltype(cpu::judge_micro_batch) judge_micro_batch;
 decltype(cpu::take_first_norm) take_first_norm;
 decltype(cpu::plan_step) plan_step;
 decltype(cpu::decide_step) decide_step;
+decltype(cpu::veto_step) veto_step;
 decltype(cpu::settle_buffers) settle_buffers;
 decltype(cpu::count_step) count_step;
 }  // namespace cuda
@@ -121,6 +126,10 @@ void plan_step(View state, const StepPlan& plan) {
 
 void decide_step(View state, View partials) {
   launch<cpu::decide_step, cuda::decide_step>(state.device, state, partials);
+}
+
+void veto_step(View state, View other) {
+  launch<cpu::veto_step, cuda::veto_step>(state.device, state, other);
 }
 
 void settle_buffers(View buffers, View before, View state, Settled what) {

@@ -67,6 +67,11 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 __global__ void __launch_bounds__(lone_thread)
+    veto_step_kernel(WindowState* state, const WindowState* other) {
+  formula::Veto{}(*state, *other);
+}
+
+__global__ void __launch_bounds__(lone_thread)
     count_step_kernel(double* steps, const WindowState* state) {
   if (state->outcome.skipped == 0) *steps += 1;
 }
@@ -112,6 +117,10 @@ void settle_buffers(View buffers, View before, View state, Settled what) {
     enqueue(grid_over(buffers.numel()), settle_buffers_kernel<T>, buffers.as<T>(), before.as<T>(),
             window_state(state), what, buffers.numel());
   });
+}
+
+void veto_step(View state, View other) {
+  enqueue(one_thread, veto_step_kernel, window_state(state), window_state(other));
 }
 
 void count_step(View steps, View state) {

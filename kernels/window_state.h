@@ -108,6 +108,9 @@ void plan_step(View state, const StepPlan& plan);
 // what has gathered.
 void decide_step(View state, View partials);
 
+// Between decide_step() and what depends on it: skips the step if the other window skips its own.
+void veto_step(View state, View other);
+
 // After a step the buffers are the ones to go back to; after a skipped one they go back:
 //   skipped: buffers = before        else: before = buffers
 // Likewise after a micro-batch that was kept, or dropped.

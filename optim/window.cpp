@@ -32,7 +32,7 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
       state_(make_window_state(device_, options.loss_scale.initial)),
       norm_partials_(Tensor::empty({norm_partials}, DType::f64, device_, Category::workspace)),
       micro_steps_(device_, options.graphs),
-      whole_steps_(device_, options.graphs),
+      steps_(device_, options.graphs),
       outcomes_(device_, sizeof(StepOutcome), max_windows_in_flight) {
   check_options(options);
   for (Optimizer* optimizer : optimizers) {
@@ -122,6 +122,7 @@ void Window::backward(const Tensor& loss, int64_t samples) {
       plan(samples);
       touched_ = true;
       add_loss(state_.view(), loss.view(), samples, 0);  // what the step is decided by
+      decide();
       begin_steps();
       differentiate(loss, share, 0, dropping_hook());
       break;
@@ -147,7 +148,11 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   micro_steps_.forget_if(stale);
   std::erase_if(claims_after_, [&](const auto& known) { return stale(known.first); });
   if (options_.strategy == Strategy::step_in_backward) plan(samples);
+  const int64_t before = micro_batches_;
   if (micro_steps_.run(key, work)) {
+    check(micro_batches_ == before + 1,
+          "a micro-step called backward() {} times: expected once, with its losses added up",
+          micro_batches_ - before);
     if (micro_steps_.records()) claims_after_[key] = claims();
   } else {
     count(samples);
@@ -262,14 +267,47 @@ StepReport Window::step() {
 }
 
 void Window::enqueue_step() {
+  const MemoryScope scope(Phase::step);
+  prepare_step();
+  steps_.run({Part::whole, claims()}, [this] { run_step(Part::whole); });
+  finish_step();
+}
+
+void Window::enqueue_together(const std::vector<Window*>& windows) {
+  check(!windows.empty(), "no windows to step together: expected one or more");
+  const MemoryScope scope(Phase::step);
+  for (Window* window : windows) {
+    check(window->device_ == windows.front()->device_,
+          "windows on {} and {} cannot step together: expected one device",
+          name(windows.front()->device_), name(window->device_));
+    check(window->can_abandon(),
+          "windows that step together are skipped together, which strategies moments and "
+          "step-in-backward cannot be: expected fused or separate");
+    window->prepare_step();
+  }
+  const auto run = [&](Part part) {
+    for (Window* window : windows)
+      window->steps_.run({part, window->claims()}, [=] { window->run_step(part); });
+  };
+  run(Part::decide);
+  // The first learns from all, then all from the first.
+  Window& first = *windows.front();
+  for (Window* window : windows) veto_step(first.state_.view(), window->state_.view());
+  for (Window* window : windows) veto_step(window->state_.view(), first.state_.view());
+  run(Part::apply);
+  for (Window* window : windows) window->finish_step();
+}
+
+void Window::prepare_step() {
   check(samples_ > 0, "step() of a window without micro-batches");
   check(options_.strategy != Strategy::moments || samples_ == expected_samples_,
         "step() of a window of {} samples, whose gradients were folded as shares of {}: expect() "
         "the size of a short window before its first micro-batch",
         samples_, expected_samples_);
-  const MemoryScope scope(Phase::step);
   plan(samples_);
-  whole_steps_.run(claims(), [this] { run_step(); });
+}
+
+void Window::finish_step() {
   if (!is_meta(device_)) outcomes_.push(&window_state(state_.view())->outcome);
   in_flight_.push_back({.micro_batches = micro_batches_, .samples = samples_, .lr = lr()});
   start_next();
@@ -294,9 +332,10 @@ void Window::plan(int64_t samples) {
   plan_step(state_.view(), plan);
 }
 
-// Decides by the loss and what is known of the gradient, and counts the step.
+// By the loss and what is known of the gradient.
+void Window::decide() { decide_step(state_.view(), norm_partials_.view()); }
+
 void Window::begin_steps() {
-  decide_step(state_.view(), norm_partials_.view());
   for (Member& member : members_) member.optimizer->begin_step(state_.view());
 }
 
@@ -314,10 +353,15 @@ bool Window::sum_squares() {
 }
 
 // Everything between the last gradient and the next window, on the device alone.
-void Window::run_step() {
+void Window::run_step(Part part) {
+  const bool begun = options_.strategy == Strategy::step_in_backward;
+  if (part != Part::apply) {
+    check(sum_squares(), "step() of a window in which no parameter received a gradient");
+    if (!begun) decide();
+  }
+  if (part == Part::decide) return;
   const View state = state_.view();
-  check(sum_squares(), "step() of a window in which no parameter received a gradient");
-  if (options_.strategy != Strategy::step_in_backward) begin_steps();
+  if (!begun) begin_steps();
   for (Member& member : members_) {
     for (const Parameters::Range range : stepped_ranges(member)) step_range(member, range);
     if (member.average.defined())
@@ -431,6 +475,12 @@ void Window::exchange_averages() {
   for (Member& member : members_)
     exchange(member.parameters().values().view(), member.average.view());
   for (const Member& member : members_) round_copies(member.parameters());
+}
+
+std::vector<const Parameters*> Window::parameters() const {
+  std::vector<const Parameters*> all;
+  for (const Member& member : members_) all.push_back(&member.parameters());
+  return all;
 }
 
 void Window::remember_buffers() {

@@ -47,8 +47,9 @@ struct StepReport {
 //
 // Load weights before making the window: it remembers the module buffers it is to restore.
 //
-// Several optimizers (a GAN's two) share one window: each keeps its own parameters, frozen ones
-// refuse gradients, all step together, and the clipping norm is over all of them.
+// Several optimizers share the window of one loss: each keeps its own parameters, all step
+// together, and the clipping norm is over all of them. Networks with losses of their own, as a
+// GAN's two, have a window each (train/game.h).
 class Window {
  public:
   // Throws Error for options out of range, no optimizer, and what the strategy does not go with:
@@ -62,13 +63,13 @@ class Window {
   // first micro-batch, because what it has folded cannot be rescaled; the others need not.
   void expect(int64_t samples);
 
-  // Adds the gradient of one micro-batch. `loss` is the mean over its `samples`. Throws Error when
-  // the window would exceed N. If anything throws in here (out of memory, bad input), call
-  // abandon() before going on.
+  // Adds the gradient of one micro-batch, once for each: several losses are added up before. `loss`
+  // is the mean over its `samples`. Throws Error when the window would exceed N. If anything throws
+  // in here (out of memory, bad input), call abandon() before going on.
   void backward(const Tensor& loss, int64_t samples);
 
-  // Runs a micro-step: a forward that ends in backward(loss, samples) on this window, and reads its
-  // input from the same tensors every time. On cuda it is then replayed as a graph. `variant`
+  // Runs a micro-step: a forward that ends in one backward(loss, samples) on this window, and reads
+  // its input from the same tensors every time. On cuda it is then replayed as a graph. `variant`
   // tells apart micro-steps that are not the same work for the same number of samples; that of an
   // earlier variant is forgotten.
   void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
@@ -79,6 +80,9 @@ class Window {
 
   // The same without waiting for the device, unless it is max_windows_in_flight behind.
   void enqueue_step();
+  // Steps windows over the same micro-batches together: if one is skipped, so are all. Throws Error
+  // for windows on several devices, and for a strategy that cannot take a window back.
+  static void enqueue_together(const std::vector<Window*>& windows);
   enum class Wait { no, yes };
   // What enqueued steps did, oldest first, as far as it is known; with Wait::yes all of it.
   std::vector<StepReport> reports(Wait wait = Wait::no);
@@ -88,6 +92,10 @@ class Window {
   // touched them: with moments after the first micro-batch, with step_in_backward ever after the
   // start of its backward.
   void abandon();
+
+  // Whether the strategy lets a window be taken back: not once gradients are gone into the moments
+  // or the weights.
+  bool can_abandon() const { return !drops_gradients(options_.strategy); }
 
   // All that is carried into the next window, beside the parameters and module buffers: steps
   // taken, schedule and the optimizers' state ("optimizer.m"; of several "optimizer.0.m").
@@ -111,6 +119,8 @@ class Window {
   // averages. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
+  // Of all its optimizers.
+  std::vector<const Parameters*> parameters() const;
   int64_t micro_batches() const { return micro_batches_; }
   int64_t samples() const { return samples_; }
   // Optimizer steps taken, counting on those that are not reported yet.
@@ -148,6 +158,8 @@ class Window {
   };
   // For each parameter of each member, whether it has a gradient.
   using Claims = std::vector<char>;
+  // A step is recorded whole, or in the parts that others' decisions come between.
+  enum class Part { whole, decide, apply };
 
   void check_members() const;
   const Tensor& accumulator(const Member& member) const {
@@ -162,12 +174,15 @@ class Window {
   void judge(const Tensor& loss, int64_t samples);
   // moments, step_in_backward
   GradHook dropping_hook();
+  void decide();
   void begin_steps();
   std::vector<Parameters::Range> stepped_ranges(const Member& member) const;
   Claims claims() const;
   void set_claims(const Claims& claims);
   void plan(int64_t samples);
-  void run_step();
+  void prepare_step();
+  void run_step(Part part);
+  void finish_step();
   void step_range(Member& member, Parameters::Range range);
   void take_report();
   void remember_buffers();
@@ -180,7 +195,7 @@ class Window {
   Tensor state_;          // a WindowState
   Tensor norm_partials_;  // f64 [norm_partials]
   Replays<MicroStep> micro_steps_;
-  Replays<Claims> whole_steps_;
+  Replays<std::pair<Part, Claims>> steps_;
   std::map<MicroStep, Claims> claims_after_;
   std::unordered_map<const Variable*, Owner> owners_;  // moments, step_in_backward
   Readback outcomes_;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
-    core <- kernels <- layers;  core, kernels <- optim, data;  all <- accrue, apps, tests
+    core <- kernels <- layers;  core, kernels <- optim, data;  these <- train <- accrue, apps, tests
 
 A quoted include names a file of this project by its path from the root, and that file exists.
 tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
@@ -11,13 +11,14 @@ import pathlib
 import re
 import sys
 
-PARTS = ("core", "kernels", "layers", "optim", "data")
+PARTS = ("core", "kernels", "layers", "optim", "data", "train")
 MAY_USE = {
     "core": {"core"},
     "kernels": {"core", "kernels"},
     "layers": {"core", "kernels", "layers"},
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
+    "train": {*PARTS},
     "accrue": {*PARTS},
     "apps": {*PARTS, "apps"},
     "tests": {*PARTS, "apps", "tests"},

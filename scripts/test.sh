@@ -75,7 +75,7 @@ finish() {
 # Not through bare git: a clone owned by another user is refused without safe.directory.
 tracked_sources() {
   git -c safe.directory="$root" ls-files -z '*.h' '*.cpp' '*.cuh' '*.cu' 2>/dev/null ||
-    find core kernels layers optim data accrue apps tests examples \
+    find core kernels layers optim data train accrue apps tests examples \
       \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) -print0
 }
 
@@ -167,6 +167,7 @@ if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
   step "golden files, by PyTorch" "$python" scripts/golden.py --check
+  step "golden file of a game, by PyTorch" "$python" scripts/golden_game.py --check
   step "random configurations, by PyTorch" "$python" scripts/golden_random.py --check
 else
   skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"

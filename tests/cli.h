@@ -100,7 +100,9 @@ inline Output accrue_run(const std::string& arguments) {
       std::ranges::any_of(std::array{"train", "eval", "bench memory", "plan"},
                           [&](const char* command) { return arguments.starts_with(command); });
   const auto asks = [&](const char* option) { return arguments.find(option) != std::string::npos; };
-  if (computes_slowly() && loads && !asks("--data") && !asks("unet"))
+  // On the cpu, where scoring is cheaper, limits of memory count the whole data set.
+  const bool few = on_runner() || (computes_slowly() && !asks("memory"));
+  if (few && loads && !asks("--data") && !asks("unet"))
     command += " --data " + few_digits().path().string();
   return shell(command);
 }

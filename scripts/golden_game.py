@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Writes the golden file of tests/game.cpp, tests/golden/game.safetensors, with PyTorch.
+
+A small generator G and discriminator D are trained for 6 windows of 64 samples, each as ONE batch,
+in float64, with an Adam each (learning rates 1e-2 for D, 4e-3 for G):
+
+    loss of D = bce(D(real), 1) + bce(D(G(input)), 0)      loss of G = bce(D(G(input)), 1)
+                                                                       + 2 mse(G(input), real)
+
+alternating (D steps, then G with the new D) and simultaneous (both gradients are of the same
+weights), with G in every window and in every third. The file holds
+
+    input, real       F32  [384, 6] and [384, 5], the windows one after the other
+    init.P.NAME       F32  the initial weights of player P, G or D
+    CASE.P.loss       F64  of the windows that P plays in; CASE is alternating.1, simultaneous.3, ...
+    CASE.P.norm       F64  the norms of its gradient there
+    CASE.P.gradient   F64  [windows, parameters], the gradients one parameter after the other
+    CASE.P.final      F64  [parameters], the weights after the last window
+
+The inputs come from Python's own generator, so every version of PyTorch writes the same values up
+to the rounding of float64. Needs torch alone.
+
+    scripts/golden_game.py            writes the file
+    scripts/golden_game.py --check    compares the committed file with what this PyTorch computes
+"""
+
+import argparse
+import copy
+import pathlib
+import random
+import sys
+
+import torch
+from torch.nn import functional
+
+import safetensors_io
+from golden import check, uniform
+from reference_models import mlp
+
+WINDOWS, SAMPLES, NOISE, IMAGE = 6, 64, 6, 5
+LEARNING_RATES = {"D": 1e-2, "G": 4e-3}
+EPSILON = 1e-3  # at which Adam does not enlarge rounding
+
+
+def make_players():
+    generator = random.Random("game")
+    players = {"D": mlp(IMAGE, 8, 1).double(), "G": mlp(NOISE, 8, IMAGE).double()}
+    with torch.no_grad():
+        for player in players.values():
+            for p in player.parameters():
+                p.copy_(uniform(generator, p.shape[-1] ** -0.5, *p.shape))
+    count = WINDOWS * SAMPLES
+    return players, uniform(generator, 1, count, NOISE), uniform(generator, 1, count, IMAGE)
+
+
+def loss_of(name, players, x, real):
+    def verdict(images, is_real):
+        logits = players["D"](images)
+        return functional.binary_cross_entropy_with_logits(logits, torch.full_like(logits, is_real))
+
+    fake = players["G"](x)
+    if name == "D":
+        return verdict(real, 1.0) + verdict(fake.detach(), 0.0)
+    return verdict(fake, 1.0) + 2 * functional.mse_loss(fake, real)
+
+
+def flat(tensors):
+    return torch.cat([t.detach().flatten() for t in tensors])
+
+
+def play(players, inputs, reals, order, every):
+    optimizers = {name: torch.optim.Adam(players[name].parameters(), lr=rate, eps=EPSILON)
+                  for name, rate in LEARNING_RATES.items()}
+    seen = {name: {"loss": [], "norm": [], "gradient": []} for name in players}
+
+    def differentiate(name, x, real):
+        loss = loss_of(name, players, x, real)
+        gradients = torch.autograd.grad(loss, list(players[name].parameters()))
+        for p, gradient in zip(players[name].parameters(), gradients):
+            p.grad = gradient
+        seen[name]["loss"].append(loss.detach())
+        seen[name]["norm"].append(flat(gradients).norm())
+        seen[name]["gradient"].append(flat(gradients))
+
+    for window, (x, real) in enumerate(zip(inputs.split(SAMPLES), reals.split(SAMPLES)), 1):
+        playing = ["D", "G"] if window % every == 0 else ["D"]
+        if order == "alternating":
+            for name in playing:
+                differentiate(name, x, real)
+                optimizers[name].step()
+        else:
+            for name in playing:
+                differentiate(name, x, real)
+            for name in playing:
+                optimizers[name].step()
+    return seen
+
+
+def golden():
+    players, inputs, reals = make_players()
+    tensors = {"input": inputs.float(), "real": reals.float()}
+    for name, player in players.items():
+        tensors.update({f"init.{name}.{key}": p.detach().float()
+                        for key, p in player.named_parameters()})
+    for order in ("alternating", "simultaneous"):
+        for every in (1, 3):
+            trained = copy.deepcopy(players)
+            for name, values in play(trained, inputs, reals, order, every).items():
+                case = f"{order}.{every}.{name}"
+                tensors.update({f"{case}.{key}": torch.stack(rows) for key, rows in values.items()})
+                tensors[f"{case}.final"] = flat(trained[name].parameters())
+    return tensors
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    options = parser.parse_args()
+    path, tensors = root / "tests" / "golden" / "game.safetensors", golden()
+    if options.check:
+        return 0 if check(path, tensors) else 1
+    safetensors_io.write(path, tensors, {"written_by": "scripts/golden_game.py",
+                                         "torch": torch.__version__})
+    print(f"wrote {path}, {path.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/loader.h"
+#include "optim/window.h"
+
+namespace accrue {
+
+// A network with a loss of its own, beside others whose losses reach it, too: a GAN's generator or
+// discriminator (Goodfellow et al. 2014, arXiv 1406.2661).
+struct Player {
+  std::string name;
+  // Over this player's parameters and no other's: its optimizer, schedule, clipping, loss scale and
+  // counters. Its effective batch counts the samples of a window once, whatever the losses are.
+  Window& window;
+  // The mean loss over a micro-batch. The other players' parameters are frozen meanwhile and in
+  // backward, so what they compute is differentiated through, or not at all, and costs no gradient.
+  std::function<Tensor(const Samples&)> loss;
+  // Plays in the n-th, 2n-th, ... window only: 5 for the generator of a WGAN whose critic plays
+  // five times as often.
+  int64_t every = 1;
+};
+
+enum class Order {
+  // One player after the other goes through the whole window and steps, so that each sees the
+  // networks as those before it have left them.
+  alternating,
+  // Each micro-batch goes to every player. All losses are of the same weights, and all players step
+  // at the end, or none does if the loss or gradient of one is not finite.
+  simultaneous
+};
+
+// Players over the same windows of samples. However a window is cut into micro-batches, each player
+// takes the step of one batch of all its samples, in either order: with alternating players the
+// samples come again for each, which is what makes accumulation exact where each player steps
+// between the others.
+//
+//   Game game({{"discriminator", d_window, d_loss}, {"generator", g_window, g_loss}});
+//   for each window:  game.play(micro_batches);
+class Game {
+ public:
+  // Throws Error without players, for two of one name or with a parameter in common, for `every`
+  // below 1, and for simultaneous players whose strategy cannot take a window back.
+  explicit Game(std::vector<Player> players, Order order = Order::alternating);
+
+  // Calls its argument with each micro-batch of a window, whenever it is called with the same ones.
+  using MicroBatches = std::function<void(const std::function<void(const Samples&)>&)>;
+
+  // One window: every player whose turn it is accumulates it and steps, as enqueue_step() does; its
+  // window's reports() say what the step did. If anything throws in here, call abandon() before
+  // going on.
+  void play(const MicroBatches& micro_batches);
+
+  // Forgets the window that play() did not end. Of alternating players, those that have stepped
+  // have stepped.
+  void abandon();
+
+  // Windows played, whoever's turn it was.
+  int64_t windows() const { return windows_; }
+
+  // What is carried into the next window: the state of every player's, under its name
+  // ("generator.window.steps"), and how many there were. As Window::state_dict().
+  StateDict state_dict();
+  // Call this after overwriting that, parameters or module buffers.
+  void restored();
+
+ private:
+  void accumulate(const Player& player, const Samples& samples);
+
+  std::vector<Player> players_;
+  Order order_;
+  int64_t windows_ = 0;
+};
+
+// A window of a data set. The loader must outlive it.
+Game::MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window);
+
+}  // namespace accrue
