@@ -37,3 +37,5 @@
 #include "optim/schedule.h"
 #include "optim/window.h"
 #include "train/game.h"
+#include "train/score.h"
+#include "train/weights.h"

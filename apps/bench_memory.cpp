@@ -8,9 +8,9 @@
 #include "apps/memory_row.h"
 #include "apps/memory_runs.h"
 #include "apps/report/page.h"
-#include "apps/weights.h"
 #include "data/atomic_file.h"
 #include "kernels/parallel.h"
+#include "train/weights.h"
 
 namespace accrue::app {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "apps/checkpoint_options.h"
 #include "apps/environment.h"
-#include "apps/weights.h"
+#include "train/weights.h"
 
 namespace accrue::app {
 namespace {

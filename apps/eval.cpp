@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/score.h"
+#include "apps/score_json.h"
 #include "apps/training.h"
-#include "apps/weights.h"
 #include "data/atomic_file.h"
+#include "train/weights.h"
 
 namespace accrue::app {
 
@@ -24,7 +24,7 @@ void eval(const TrainOptions& options) {
       return evaluate(*model, *set, samples, parameters.compute_dtype(), device);
     });
     fmt::print("{} {}\n", split, score.describe());
-    json[split] = score.to_json();
+    json[split] = to_json(score);
   }
   if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
 }

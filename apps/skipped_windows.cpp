@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/score.h"
+#include "train/score.h"
 
 namespace accrue::app {
 namespace {

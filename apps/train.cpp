@@ -10,13 +10,13 @@
 #include "apps/memory_trace.h"
 #include "apps/profile_report.h"
 #include "apps/resident.h"
-#include "apps/score.h"
 #include "apps/skipped_windows.h"
 #include "apps/train_log.h"
 #include "apps/training.h"
-#include "apps/weights.h"
 #include "apps/window_runner.h"
 #include "data/atomic_file.h"
+#include "train/score.h"
+#include "train/weights.h"
 
 namespace accrue::app {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "apps/averages.h"
 #include "apps/resident.h"
+#include "apps/score_json.h"
 #include "apps/usage_json.h"
 
 namespace accrue::app {
@@ -149,8 +150,8 @@ void TrainLog::summarize() {
 void TrainLog::score(const Score& test, const std::optional<Score>& of_average) {
   fmt::print("test {}\n", test.describe());
   if (of_average) fmt::print("test {} (average of the weights)\n", of_average->describe());
-  nlohmann::ordered_json line{{"test", test.to_json()}};
-  if (of_average) line["test_ema"] = of_average->to_json();
+  nlohmann::ordered_json line{{"test", to_json(test)}};
+  if (of_average) line["test_ema"] = to_json(*of_average);
   results_.update(line);
   if (run_log_) run_log_->score(line);
   if (!json_) return;

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "apps/run_log.h"
-#include "apps/score.h"
 #include "apps/training.h"
 #include "apps/window_runner.h"
+#include "train/score.h"
 
 namespace accrue::app {
 

@@ -2,9 +2,9 @@
 
 #include <limits>
 
-#include "apps/score.h"
 #include "core/ceil_div.h"
 #include "core/cuda.h"
+#include "train/score.h"
 
 namespace accrue::app {
 namespace {

@@ -26,9 +26,6 @@ int main() {
     fmt::print("epoch {}: loss {:.3f}\n", epoch, loss / double(digits.train.size()));
   }
 
-  const NoGrad no_grad;
-  const Samples test = gather(digits.test, 0, digits.test.size());
-  const Tensor score = Tensor::full({2}, 0, DType::f64, Device::cpu);
-  add_score(score, (*model)(test.images, Pass::eval()), test.labels);
-  fmt::print("test accuracy {:.1f} %\n", 100 * score.span<double>()[1] / double(test.size()));
+  const Score score = evaluate(*model, digits.test, /*micro_batch=*/16, DType::f32, Device::cpu);
+  fmt::print("test {}\n", score.describe());
 }

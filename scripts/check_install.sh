@@ -30,6 +30,8 @@ cmake -S "$root/examples" -B examples -DCMAKE_PREFIX_PATH="$scratch/prefix" \
 cmake --build examples --parallel "$(nproc)"
 examples/train_digits | tee digits
 expect digits '^test accuracy [89][0-9]\.'
+examples/train_gan | tee gan
+expect gan '^test Dice 0\.[89]'
 examples/accumulate_by_hand | tee by_hand
 # 1/K is right for the full windows and wrong for the last; the other columns always agree.
 awk 'function same(a, b) { return (a > b ? a - b : b - a) < 1e-5 * a }

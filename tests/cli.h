@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "apps/weights.h"
 #include "core/memory.h"
 #include "data/digits.h"
 #include "data/safetensors.h"
@@ -21,6 +20,7 @@
 #include "tests/device.h"
 #include "tests/files.h"
 #include "tests/paths.h"
+#include "train/weights.h"
 
 namespace accrue::test {
 
@@ -169,7 +169,7 @@ inline std::string file_bytes(const std::string& path) {
 
 // The largest difference of two weight files.
 inline double largest_difference(const std::string& a, const std::string& b) {
-  return app::largest_difference(read_safetensors(a), read_safetensors(b));
+  return largest_difference(read_safetensors(a), read_safetensors(b));
 }
 
 }  // namespace accrue::test

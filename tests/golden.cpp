@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include "apps/score.h"
 #include "data/safetensors.h"
 #include "layers/layers.h"
 #include "layers/models.h"
@@ -13,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/paths.h"
+#include "train/score.h"
 
 namespace accrue::test {
 namespace {
@@ -83,7 +83,7 @@ void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) 
   for (int step = 0; step < 10; ++step) {
     for (int64_t i = 0; i < N; i += n) {
       const Samples part = samples.slice(i, i + n);
-      window.backward(app::loss_of((*model)(part.images), part), n);
+      window.backward(loss_of((*model)(part.images), part), n);
     }
     if (step == 0 && strategy == Strategy::fused)
       for (const auto& entry : parameters.entries()) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "apps/score.h"
 #include "apps/training.h"
 #include "core/random.h"
 #include "data/digits.h"
@@ -14,6 +13,7 @@
 #include "layers/unet.h"
 #include "tests/catch.h"
 #include "tests/device.h"
+#include "train/score.h"
 
 namespace accrue::test {
 namespace {
@@ -60,7 +60,7 @@ struct Learner {
 
   Tensor loss(int64_t begin, int64_t end) const {
     const Samples part = samples.slice(begin, end);
-    return app::loss_of((*model)(part.images), part);
+    return loss_of((*model)(part.images), part);
   }
 };
 
@@ -277,8 +277,8 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
   }
   REQUIRE(both > 0);
   for (const int64_t micro_batch : {2, 5, 64}) {
-    const app::Score score =
-        app::evaluate(model, data.to(test_device()), micro_batch, DType::f32, test_device());
+    const Score score =
+        evaluate(model, data.to(test_device()), micro_batch, DType::f32, test_device());
     REQUIRE(score.of_masks);
     REQUIRE(score.samples == 5);
     // A logit within its rounding of 0 may fall on the other side in another micro-batch.

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "data/samples.h"
 #include "layers/module.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // Where the two tasks differ: cross-entropy and accuracy for labels; for masks the mean logistic
 // loss of the pixels, and Dice and IoU (kernels/mask_score.h) over all pixels of all images.
@@ -26,7 +25,6 @@ struct Score {
 
   // "accuracy 97.25 % (1945 of 2000), loss 0.0871", or "Dice 0.9712, IoU 0.9440, loss 0.0871"
   std::string describe() const;
-  nlohmann::ordered_json to_json() const;
 };
 
 // The score of a model that computes in `dtype` on `device` over a data set, in eval mode, in
@@ -34,4 +32,4 @@ struct Score {
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
-}  // namespace accrue::app
+}  // namespace accrue

@@ -5,7 +5,7 @@
 #include "core/parameters.h"
 #include "data/safetensors.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // Parameters and module buffers, by their PyTorch names.
 NamedTensors named_tensors(const Parameters& parameters);
@@ -28,4 +28,4 @@ void save_weights(const std::string& path, const Parameters& parameters);
 // model's names and shapes, in its dtype or (f16, bf16) a narrower one, and only finite values.
 void load_weights(const std::string& path, Parameters& parameters);
 
-}  // namespace accrue::app
+}  // namespace accrue

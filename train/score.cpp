@@ -1,13 +1,11 @@
-#include "apps/score.h"
-
-#include <nlohmann/json.hpp>
+#include "train/score.h"
 
 #include "data/loader.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
 
-namespace accrue::app {
+namespace accrue {
 
 Tensor loss_of(const Tensor& logits, const Samples& samples) {
   return samples.masks.defined() ? bce_with_logits(logits, samples.masks)
@@ -19,13 +17,6 @@ std::string Score::describe() const {
       of_masks ? fmt::format("Dice {:.4f}, IoU {:.4f}", dice, iou)
                : fmt::format("accuracy {:.2f} % ({} of {})", accuracy(), correct, samples);
   return fmt::format("{}, loss {:.4f}", what, loss);
-}
-
-nlohmann::ordered_json Score::to_json() const {
-  nlohmann::ordered_json json{{"samples", samples}, {"loss", loss}};
-  if (of_masks) json.update({{"dice", dice}, {"iou", iou}});
-  else json.update({{"correct", correct}, {"accuracy", accuracy()}});
-  return json;
 }
 
 namespace {
@@ -72,4 +63,4 @@ Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DT
                : score_of_labels(result.span<double>(), data);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

@@ -1,4 +1,4 @@
-#include "apps/weights.h"
+#include "train/weights.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "data/safetensors.h"
 #include "kernels/round_copies.h"
 
-namespace accrue::app {
+namespace accrue {
 
 NamedTensors named_tensors(const Parameters& parameters) {
   NamedTensors tensors;
@@ -56,7 +56,8 @@ std::string first_not_finite(const NamedTensors& tensors) {
 void save_weights(const std::string& path, const Parameters& parameters) {
   const NamedTensors tensors = on_cpu(named_tensors(parameters));
   const std::string bad = first_not_finite(tensors);
-  check(bad.empty(), "{} is not written, because {}: lower --lr, or set --clip-norm", path, bad);
+  check(bad.empty(), "{} is not written, because {}: lower the learning rate, or clip the gradient",
+        path, bad);
   write_safetensors(path, tensors, {{"format", "pt"}});
 }
 
@@ -85,12 +86,13 @@ void load_weights(const std::string& path, Parameters& parameters) {
   for (const auto& [name, tensor] : found)
     if (std::ranges::none_of(wanted, [&](const auto& k) { return k.first == name; }))
       problems += fmt::format("\n  {} {} is not in the model", name, tensor.shape());
-  check(problems.empty(), "{} does not fit the model (is --model the one it was saved from?):{}",
-        path, problems);
+  check(problems.empty(),
+        "{} does not fit the model (is it the one that the file was saved from?):{}", path,
+        problems);
   const std::string bad = first_not_finite({found.begin(), found.end()});
   check(bad.empty(), "{}: {}: training cannot start from it", path, bad);
   for (const auto& [name, tensor] : wanted) tensor.copy_from(found.at(name));
   round_copies(parameters);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue
