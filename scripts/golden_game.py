@@ -8,13 +8,15 @@ in float64, with an Adam each (learning rates 1e-2 for D, 4e-3 for G):
                                                                        + 2 mse(G(input), real)
 
 alternating (D steps, then G with the new D) and simultaneous (both gradients are of the same
-weights), with G in every window and in every third. The file holds
+weights), with G in every window and in every third; and alternating with two steps of G a window.
+The file holds
 
     input, real       F32  [384, 6] and [384, 5], the windows one after the other
     init.P.NAME       F32  the initial weights of player P, G or D
-    CASE.P.loss       F64  of the windows that P plays in; CASE is alternating.1, simultaneous.3, ...
+    CASE.P.loss       F64  of the steps of P; CASE is ORDER.EVERY.TIMES:
+                           alternating.1.1, simultaneous.3.1, alternating.1.2, ...
     CASE.P.norm       F64  the norms of its gradient there
-    CASE.P.gradient   F64  [windows, parameters], the gradients one parameter after the other
+    CASE.P.gradient   F64  [steps, parameters], the gradients one parameter after the other
     CASE.P.final      F64  [parameters], the weights after the last window
 
 The inputs come from Python's own generator, so every version of PyTorch writes the same values up
@@ -39,6 +41,8 @@ from reference_models import mlp
 
 WINDOWS, SAMPLES, NOISE, IMAGE = 6, 64, 6, 5
 LEARNING_RATES = {"D": 1e-2, "G": 4e-3}
+CASES = [("alternating", 1, 1), ("alternating", 3, 1), ("alternating", 1, 2),
+         ("simultaneous", 1, 1), ("simultaneous", 3, 1)]
 EPSILON = 1e-3  # at which Adam does not enlarge rounding
 
 
@@ -68,7 +72,7 @@ def flat(tensors):
     return torch.cat([t.detach().flatten() for t in tensors])
 
 
-def play(players, inputs, reals, order, every):
+def play(players, inputs, reals, order, every, times):
     optimizers = {name: torch.optim.Adam(players[name].parameters(), lr=rate, eps=EPSILON)
                   for name, rate in LEARNING_RATES.items()}
     seen = {name: {"loss": [], "norm": [], "gradient": []} for name in players}
@@ -83,7 +87,7 @@ def play(players, inputs, reals, order, every):
         seen[name]["gradient"].append(flat(gradients))
 
     for window, (x, real) in enumerate(zip(inputs.split(SAMPLES), reals.split(SAMPLES)), 1):
-        playing = ["D", "G"] if window % every == 0 else ["D"]
+        playing = ["D"] + times * ["G"] if window % every == 0 else ["D"]
         if order == "alternating":
             for name in playing:
                 differentiate(name, x, real)
@@ -102,13 +106,12 @@ def golden():
     for name, player in players.items():
         tensors.update({f"init.{name}.{key}": p.detach().float()
                         for key, p in player.named_parameters()})
-    for order in ("alternating", "simultaneous"):
-        for every in (1, 3):
-            trained = copy.deepcopy(players)
-            for name, values in play(trained, inputs, reals, order, every).items():
-                case = f"{order}.{every}.{name}"
-                tensors.update({f"{case}.{key}": torch.stack(rows) for key, rows in values.items()})
-                tensors[f"{case}.final"] = flat(trained[name].parameters())
+    for order, every, times in CASES:
+        trained = copy.deepcopy(players)
+        for name, values in play(trained, inputs, reals, order, every, times).items():
+            case = f"{order}.{every}.{times}.{name}"
+            tensors.update({f"{case}.{key}": torch.stack(rows) for key, rows in values.items()})
+            tensors[f"{case}.final"] = flat(trained[name].parameters())
     return tensors
 
 

@@ -71,6 +71,16 @@ Game::MicroBatches cut(const Samples& whole, const Split& split) {
   };
 }
 
+// When the players step: the generator in every so many windows, so many times.
+struct Rules {
+  Order order = Order::alternating;
+  int64_t every = 1, times = 1;
+  std::string name() const {
+    return fmt::format("{}.{}.{}", order == Order::alternating ? "alternating" : "simultaneous",
+                       every, times);
+  }
+};
+
 struct Pair {
   static constexpr std::array<int64_t, 3> d_sizes{5, 8, 1}, g_sizes{6, 8, 5};
   Golden golden = read_golden();
@@ -80,11 +90,12 @@ struct Pair {
   double poison = 0;  // on top of the generator's loss
   Game game;
 
-  explicit Pair(Order order, int64_t g_every = 1, Bug planted = Bug::none)
+  explicit Pair(Rules rules, Bug planted = Bug::none)
       : bug(planted),
         game({{"D", d.window, [this](const Samples& s) { return d_loss(s); }},
-              {"G", g.window, [this](const Samples& s) { return g_loss(s); }, g_every}},
-             order) {}
+              {"G", g.window, [this](const Samples& s) { return g_loss(s); }, rules.every,
+               rules.times}},
+             rules.order) {}
 
   Samples window(int64_t w) const {
     return samples.slice(w * samples_of_a_window, (w + 1) * samples_of_a_window);
@@ -121,38 +132,42 @@ double difference(const std::vector<double>& actual, const std::vector<double>& 
   return far / largest;
 }
 
-// Of losses, norms, gradients and weights of both players over all windows.
-double difference_to_pytorch(Order order, int64_t g_every, const Split& split, Bug bug = Bug::none,
-                             Order expected = Order::alternating) {
-  Pair pair(order, g_every, bug);
+// Of losses, norms, gradients and weights of both players over all windows, to those of `expected`.
+double difference_to_pytorch(Rules rules, const Split& split, Bug bug, Rules expected) {
+  Pair pair(rules, bug);
   struct Seen {
     std::vector<double> loss, norm, gradient;
   };
   std::map<std::string, Seen> seen;
   for (int64_t w = 0; w < windows_played; ++w) {
     pair.play(w, split);
-    for (Network* player : {&pair.d, &pair.g})
-      for (const StepReport& report : player->window.reports(Window::Wait::yes)) {
-        Seen& of = seen[player == &pair.d ? "D" : "G"];
+    for (Network* player : {&pair.d, &pair.g}) {
+      Seen& of = seen[player == &pair.d ? "D" : "G"];
+      const auto reports = player->window.reports(Window::Wait::yes);
+      for (const StepReport& report : reports) {
         REQUIRE(report.samples == samples_of_a_window);
         of.loss.push_back(report.loss);
         of.norm.push_back(report.grad_norm);
-        for (const Window::Gradient& gradient : player->window.last_gradients())
-          for (const double sum : to_doubles(gradient.sum))
-            of.gradient.push_back(sum * gradient.scale);
       }
+      if (reports.empty()) continue;
+      for (const Window::Gradient& gradient : player->window.last_gradients())
+        for (const double sum : to_doubles(gradient.sum))
+          of.gradient.push_back(sum * gradient.scale);
+    }
   }
   double largest = 0;
   for (const auto& [name, of] : seen) {
-    const std::string prefix =
-        fmt::format("{}.{}.{}.", expected == Order::alternating ? "alternating" : "simultaneous",
-                    g_every, name);
+    const std::string prefix = expected.name() + "." + name + ".";
     const Network& player = name == "D" ? pair.d : pair.g;
-    for (const auto& [key, values] : {std::pair{"loss", of.loss},
-                                      {"norm", of.norm},
-                                      {"gradient", of.gradient},
-                                      {"final", player.weights()}})
+    const auto compare = [&, &name = name](const std::string& key,
+                                           const std::vector<double>& values) {
+      CAPTURE(name, key);
       largest = std::max(largest, difference(values, to_doubles(pair.golden.at(prefix + key))));
+    };
+    compare("loss", of.loss);
+    compare("norm", of.norm);
+    compare("final", player.weights());
+    if (rules.times == 1) compare("gradient", of.gradient);  // a window's last one is known
   }
   return largest;
 }
@@ -162,29 +177,29 @@ const std::vector<Split> splits{{64}, Split(2, 32), {24, 24, 16}, Split(64, 1)};
 }  // namespace
 
 TEST_CASE("both networks of a game take PyTorch's steps, however a window is cut", "[game]") {
-  for (const Order order : {Order::alternating, Order::simultaneous})
-    for (const int64_t g_every : {1, 3})
-      for (const Split& split : splits) {
-        if (on_runner() && split.size() == 64 && order == Order::simultaneous) continue;
-        CAPTURE(order == Order::alternating, g_every, split.size());
-        REQUIRE(difference_to_pytorch(order, g_every, split, Bug::none, order) < 1e-12);
-      }
+  for (const Rules rules : {Rules{}, Rules{.every = 3}, Rules{.times = 2},
+                            Rules{Order::simultaneous}, Rules{Order::simultaneous, 3}})
+    for (const Split& split : splits) {
+      if (on_runner() && split.size() == 64 && rules.order == Order::simultaneous) continue;
+      CAPTURE(rules.name(), split.size());
+      REQUIRE(difference_to_pytorch(rules, split, Bug::none, rules) < 1e-12);
+    }
 }
 
 TEST_CASE("the bugs of hand-written games are noticed", "[game]") {
   const Split split{24, 24, 16};
-  for (const Order order : {Order::alternating, Order::simultaneous})
+  const Rules alternating{}, simultaneous{Order::simultaneous};
+  for (const Rules rules : {alternating, simultaneous})
     for (const Bug bug : {Bug::half_of_one_loss, Bug::zeroed_each_micro_batch})
-      REQUIRE(difference_to_pytorch(order, 1, split, bug, order) > 1e-3);
+      REQUIRE(difference_to_pytorch(rules, split, bug, rules) > 1e-3);
   // The discriminator steps before the generator's share.
-  REQUIRE(difference_to_pytorch(Order::alternating, 1, split, Bug::none, Order::simultaneous) >
-          1e-3);
+  REQUIRE(difference_to_pytorch(alternating, split, Bug::none, simultaneous) > 1e-3);
 }
 
 TEST_CASE("simultaneous players step together or not at all", "[game]") {
   for (const double poison : {std::numeric_limits<double>::quiet_NaN(), 1e300}) {
     const Split split{32, 32};
-    Pair pair(Order::simultaneous), alternating(Order::alternating);
+    Pair pair({Order::simultaneous}), alternating({Order::alternating});
     for (Pair* each : {&pair, &alternating}) {
       each->play(0, split);
       const auto d_before = each->d.weights(), g_before = each->g.weights();
@@ -203,7 +218,7 @@ TEST_CASE("simultaneous players step together or not at all", "[game]") {
     }
     // As if there had been no such window.
     pair.play(1, split);
-    Pair undisturbed(Order::simultaneous);
+    Pair undisturbed({Order::simultaneous});
     for (const int64_t w : {0, 1}) undisturbed.play(w, split);
     REQUIRE(pair.d.weights() == undisturbed.d.weights());
     REQUIRE(pair.g.weights() == undisturbed.g.weights());
@@ -215,7 +230,8 @@ TEST_CASE("a game goes on elsewhere with the same bits", "[game]") {
     for (int64_t w = from; w < to; ++w) pair.play(w, {24, 24, 16});
     for (Network* player : {&pair.d, &pair.g}) player->window.reports(Window::Wait::yes);
   };
-  Pair whole(Order::alternating, 3), first(Order::alternating, 3), second(Order::alternating, 3);
+  const Rules rules{.every = 3};
+  Pair whole(rules), first(rules), second(rules);
   play(whole, 0, windows_played);
   play(first, 0, 4);
   const StateDict from = first.game.state_dict(), to = second.game.state_dict();
@@ -236,7 +252,7 @@ TEST_CASE("a game goes on elsewhere with the same bits", "[game]") {
 }
 
 TEST_CASE("a window of a game that fails is played again", "[game]") {
-  Pair pair(Order::simultaneous), undisturbed(Order::simultaneous);
+  Pair pair({Order::simultaneous}), undisturbed({Order::simultaneous});
   REQUIRE_THROWS_WITH(pair.game.play([&](const auto& visit) {
     visit(pair.window(0).slice(0, 32));
     throw Error("no more samples");
@@ -249,7 +265,7 @@ TEST_CASE("a window of a game that fails is played again", "[game]") {
 }
 
 TEST_CASE("what is frozen stays frozen through a game", "[game]") {
-  Pair pair(Order::alternating);
+  Pair pair({Order::alternating});
   pair.g.parameters.freeze("0.");
   const auto before = to_doubles(pair.g.parameters.entries()[0].tensor);
   pair.play(0, {64});
@@ -260,7 +276,7 @@ TEST_CASE("what is frozen stays frozen through a game", "[game]") {
 }
 
 TEST_CASE("a game is checked", "[game]") {
-  Pair pair(Order::alternating);
+  Pair pair({Order::alternating});
   const auto loss = [&](const Samples& s) { return pair.d_loss(s); };
   Window &d = pair.d.window, &g = pair.g.window;
   REQUIRE_THROWS_WITH(Game({}), "a game without players: expected one or more");
@@ -271,6 +287,18 @@ TEST_CASE("a game is checked", "[game]") {
       "player 'G' has parameters that another player has, too: expected each player's own");
   REQUIRE_THROWS_WITH(Game({{"D", d, loss, 0}}),
                       "player 'D' plays every 0 windows: expected 1 or more");
+  REQUIRE_THROWS_WITH(Game({{"D", d, loss, 1, 0}}),
+                      "player 'D' goes 0 times through a window: expected 1 or more");
+  REQUIRE_THROWS_WITH(
+      Game({{"D", d, loss}, {"G", g, loss, 1, 2}}, Order::simultaneous),
+      "player 'G' goes 2 times through a window, but simultaneous players step once, together: "
+      "expected 1, or alternating players");
+  const auto model = make_mlp(Pair::d_sizes);
+  Parameters folded = place(*model, DType::f64, test_device(), 1, GradientStorage::on_demand);
+  const auto folding = adam(folded);
+  Window moments(*folding, ScheduleOptions{}, {.strategy = Strategy::moments});
+  REQUIRE_THROWS_WITH(Game({{"D", moments, loss}}, Order::simultaneous),
+                      ContainsSubstring("a strategy that cannot take a window back"));
 }
 
 }  // namespace accrue::test

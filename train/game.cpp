@@ -39,6 +39,13 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
           "two players are called '{}': expected names that differ", player.name);
     check(player.every >= 1, "player '{}' plays every {} windows: expected 1 or more", player.name,
           player.every);
+    check(player.times >= 1, "player '{}' goes {} times through a window: expected 1 or more",
+          player.name, player.times);
+    check(
+        order == Order::alternating || player.times == 1,
+        "player '{}' goes {} times through a window, but simultaneous players step once, together: "
+        "expected 1, or alternating players",
+        player.name, player.times);
     check(order == Order::alternating || player.window.can_abandon(),
           "player '{}' uses a strategy that cannot take a window back, but simultaneous players "
           "step together or not at all: expected fused or separate",
@@ -56,10 +63,11 @@ void Game::play(const MicroBatches& micro_batches) {
     if ((windows_ + 1) % player.every == 0) playing.push_back(&player);
 
   if (order_ == Order::alternating) {
-    for (const Player* player : playing) {
-      micro_batches([&](const Samples& samples) { accumulate(*player, samples); });
-      player->window.enqueue_step();
-    }
+    for (const Player* player : playing)
+      for (int64_t time = 0; time < player->times; ++time) {
+        micro_batches([&](const Samples& samples) { accumulate(*player, samples); });
+        player->window.enqueue_step();
+      }
   } else if (!playing.empty()) {
     micro_batches([&](const Samples& samples) {
       for (const Player* player : playing) accumulate(*player, samples);

@@ -22,6 +22,9 @@ struct Player {
   // Plays in the n-th, 2n-th, ... window only: 5 for the generator of a WGAN whose critic plays
   // five times as often.
   int64_t every = 1;
+  // Goes through such a window this many times, with a step each: 2 for the generator of a DCGAN
+  // that is updated twice. For alternating players.
+  int64_t times = 1;
 };
 
 enum class Order {
@@ -42,8 +45,9 @@ enum class Order {
 //   for each window:  game.play(micro_batches);
 class Game {
  public:
-  // Throws Error without players, for two of one name or with a parameter in common, for `every`
-  // below 1, and for simultaneous players whose strategy cannot take a window back.
+  // Throws Error without players, for two of one name or with a parameter in common, for `every` or
+  // `times` below 1, and for simultaneous players that go through a window several times or whose
+  // strategy cannot take a window back.
   explicit Game(std::vector<Player> players, Order order = Order::alternating);
 
   // Calls its argument with each micro-batch of a window, whenever it is called with the same ones.
