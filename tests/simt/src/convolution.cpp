@@ -3,22 +3,15 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <Eigen/Core>
 #include <bit>
 #include <cmath>
 #include <vector>
 
 #include "device.h"
+#include "product.h"
 
 namespace simt {
 namespace {
-
-template <class T>
-using Rows = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using Map = Eigen::Map<Rows<T>>;
-template <class T>
-using ConstMap = Eigen::Map<const Rows<T>>;
 
 // Calls visit(element of the window matrix, offset in the sample) for each that is not padding.
 template <class Visit>
@@ -37,10 +30,11 @@ void visit_windows(const Problem& p, Visit visit) {
           }
 }
 
+// [taps, pixels]
 template <class T>
-Rows<T> windows(const Problem& p, const T* x) {
-  Rows<T> columns = Rows<T>::Zero(p.taps(), p.pixels());
-  visit_windows(p, [&](size_t element, size_t offset) { columns.data()[element] = x[offset]; });
+std::vector<T> windows(const Problem& p, const T* x) {
+  std::vector<T> columns(size_t(p.taps()) * p.pixels());
+  visit_windows(p, [&](size_t element, size_t offset) { columns[element] = x[offset]; });
   return columns;
 }
 
@@ -50,17 +44,16 @@ void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std
   const int taps = p.taps(), pixels = p.pixels(), K = p.w.N;
   for (int n = 0; n < p.x.N; ++n) {
     if (direction == Direction::forward) {
-      Map<T>(out.data() + p.y.size() / p.y.N * n, K, pixels) =
-          ConstMap<T>(in.w, K, taps) * windows(p, in.x_of(p, n));
+      add_product<T>(K, pixels, taps, {in.w}, {windows(p, in.x_of(p, n)).data()},
+                     out.data() + p.y.size() / p.y.N * n);
     } else if (direction == Direction::filter) {
-      Map<T>(out.data(), K, taps) +=
-          ConstMap<T>(in.y_of(p, n), K, pixels) * windows(p, in.x_of(p, n)).transpose();
+      add_product<T>(K, taps, pixels, {in.y_of(p, n)}, {windows(p, in.x_of(p, n)).data(), true},
+                     out.data());
     } else {
-      const Rows<T> columns =
-          ConstMap<T>(in.w, K, taps).transpose() * ConstMap<T>(in.y_of(p, n), K, pixels);
+      std::vector<T> columns(size_t(taps) * pixels);
+      add_product<T>(taps, pixels, K, {in.w, true}, {in.y_of(p, n)}, columns.data());
       T* dx = out.data() + p.x.size() / p.x.N * n;
-      visit_windows(p,
-                    [&](size_t element, size_t offset) { dx[offset] += columns.data()[element]; });
+      visit_windows(p, [&](size_t element, size_t offset) { dx[offset] += columns[element]; });
     }
   }
 }

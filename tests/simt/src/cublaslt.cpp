@@ -1,13 +1,14 @@
 #include "cublasLt.h"
 
-#include <Eigen/Core>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "library.h"
+#include "product.h"
 
 // Opaque to users, so that every handle can be an ordinary object here.
 struct cublasLtContext {};
@@ -81,8 +82,24 @@ size_t extent_bytes(const Layout& layout) {
   return (index(layout, layout.rows - 1, layout.cols - 1) + 1) * type_bytes(layout.type);
 }
 
+// In row-major order.
 template <class T>
-using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+struct Dense {
+  size_t rows, cols;
+  std::vector<T> values = std::vector<T>(rows * cols);
+
+  T& operator()(size_t row, size_t col) { return values[row * cols + col]; }
+  const T& operator()(size_t row, size_t col) const { return values[row * cols + col]; }
+};
+
+// f(row, col) for each element.
+template <class T, class F>
+Dense<T> make_dense(size_t rows, size_t cols, F f) {
+  Dense<T> result{rows, cols};
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t col = 0; col < cols; ++col) result(row, col) = f(row, col);
+  return result;
+}
 
 template <class T>
 T convert(auto value) {
@@ -91,24 +108,17 @@ T convert(auto value) {
 }
 
 template <class T>
-Dense<T> load(const void* data, const Layout& layout) {
-  Dense<T> result(layout.rows, layout.cols);
-  visit_type(layout.type, [&](auto zero) {
+Dense<T> load(const void* data, const Layout& layout, cublasOperation_t op = CUBLAS_OP_N) {
+  return visit_type(layout.type, [&](auto zero) -> Dense<T> {
     const auto* values = static_cast<const decltype(zero)*>(data);
-    for (size_t col = 0; col < layout.cols; ++col) {
-      for (size_t row = 0; row < layout.rows; ++row) {
-        result(row, col) = convert<T>(values[index(layout, row, col)]);
-      }
-    }
+    if (op == CUBLAS_OP_N)
+      return make_dense<T>(layout.rows, layout.cols, [&](size_t row, size_t col) {
+        return convert<T>(values[index(layout, row, col)]);
+      });
+    return make_dense<T>(layout.cols, layout.rows, [&](size_t row, size_t col) {
+      return convert<T>(values[index(layout, col, row)]);
+    });
   });
-  return result;
-}
-
-template <class T>
-Dense<T> load(const void* data, const Layout& layout, cublasOperation_t op) {
-  Dense<T> result = load<T>(data, layout);
-  if (op != CUBLAS_OP_N) result.transposeInPlace();
-  return result;
 }
 
 template <class T>
@@ -129,41 +139,51 @@ cudaDataType_t bias_type(const Operands& o) {
 
 bool has_bias(const Desc& desc) { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
 
-// Each element as the type of D holds it.
+// op(A) op(B): of the elements [begin, end) of the sum over K.
 template <class T>
-Dense<T> round_to(cudaDataType_t type, const Dense<T>& matrix) {
-  return visit_type(type, [&](auto zero) -> Dense<T> {
-    return matrix.unaryExpr([](T value) { return convert<T>(decltype(zero)(value)); });
-  });
+Dense<T> part_of_product(const Dense<T>& a, const Dense<T>& b, size_t begin, size_t end) {
+  const size_t K = end - begin;
+  const auto a_part =
+      make_dense<T>(a.rows, K, [&](size_t row, size_t col) { return a(row, begin + col); });
+  Dense<T> result{a.rows, b.cols};
+  add_product<T>(a.rows, b.cols, K, {a_part.values.data()}, {b.values.data() + begin * b.cols},
+                 result.values.data());
+  return result;
 }
 
-// op(A) op(B), in two parts where the sum over K is split and a part goes through D's type.
+// In two parts where the sum over K is split and a part goes through D's type.
 template <class T>
 Dense<T> product_of(const Operands& o) {
   const Dense<T> a = load<T>(o.a, o.layout_a, o.desc.op_a),
                  b = load<T>(o.b, o.layout_b, o.desc.op_b);
-  if (!o.rounds_parts) return a * b;
-  const int64_t K = o.K(), half = K / 2;
-  return round_to<T>(o.layout_d.type, a.leftCols(half) * b.topRows(half)) +
-         round_to<T>(o.layout_d.type, a.rightCols(K - half) * b.bottomRows(K - half));
+  if (!o.rounds_parts) return part_of_product(a, b, 0, a.cols);
+  const size_t half = a.cols / 2;
+  Dense<T> sum = part_of_product(a, b, 0, half);
+  const Dense<T> rest = part_of_product(a, b, half, a.cols);
+  visit_type(o.layout_d.type, [&](auto zero) {
+    const auto rounded = [](T value) { return convert<T>(decltype(zero)(value)); };
+    for (size_t i = 0; i < sum.values.size(); ++i)
+      sum.values[i] = rounded(sum.values[i]) + rounded(rest.values[i]);
+  });
+  return sum;
 }
 
 // D is overwritten before A and B are read: a D that shares elements with them gives wrong results,
 // as it may on a GPU.
 template <class T>
 void multiply(const Operands& o, T alpha, T beta) {
-  Dense<T> result = Dense<T>::Zero(o.layout_d.rows, o.layout_d.cols);
-  if (beta != 0) result = beta * load<T>(o.c, o.layout_c);
-  store<T>(o.d, o.layout_d, Dense<T>::Constant(o.layout_d.rows, o.layout_d.cols, NAN));
-  result += alpha * product_of<T>(o);
-  if (has_bias(o.desc)) {
-    const Layout column{bias_type(o), o.layout_d.rows, 1, int64_t(o.layout_d.rows)};
-    result.colwise() += load<T>(o.desc.bias, column).col(0);
-  }
+  const size_t rows = o.layout_d.rows, cols = o.layout_d.cols;
+  Dense<T> before{rows, cols}, bias{rows, 1};
+  if (beta != 0) before = load<T>(o.c, o.layout_c);
+  store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [](size_t, size_t) { return T(NAN); }));
+  const Dense<T> product = product_of<T>(o);
+  if (has_bias(o.desc)) bias = load<T>(o.desc.bias, Layout{bias_type(o), rows, 1, int64_t(rows)});
   // "x := max(x, 0)" is all that cuBLASLt documents; max of a GPU is fmax, which makes NaN 0.
-  if ((o.desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0)
-    result = result.unaryExpr([](T value) { return std::fmax(value, T(0)); });
-  store<T>(o.d, o.layout_d, result);
+  const bool relu = (o.desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
+  store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [&](size_t row, size_t col) {
+             const T value = beta * before(row, col) + alpha * product(row, col) + bias(row, 0);
+             return relu ? std::fmax(value, T(0)) : value;
+           }));
 }
 
 template <class T>
