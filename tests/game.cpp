@@ -19,7 +19,7 @@ namespace accrue::test {
 namespace {
 
 constexpr int64_t samples_of_a_window = 64, windows_played = 6;
-using Split = std::vector<int64_t>;
+using Sizes = std::vector<int64_t>;
 
 using Golden = std::map<std::string, Tensor>;
 
@@ -61,10 +61,10 @@ struct Network {
   }
 };
 
-Game::MicroBatches cut(const Samples& whole, const Split& split) {
+Game::MicroBatches cut(const Samples& whole, const Sizes& sizes) {
   return [=](const std::function<void(const Samples&)>& visit) {
     int64_t begin = 0;
-    for (const int64_t n : split) {
+    for (const int64_t n : sizes) {
       visit(whole.slice(begin, begin + n));
       begin += n;
     }
@@ -101,7 +101,7 @@ struct Pair {
     return samples.slice(w * samples_of_a_window, (w + 1) * samples_of_a_window);
   }
   // One window, cut.
-  void play(int64_t w, const Split& split) { game.play(cut(window(w), split)); }
+  void play(int64_t w, const Sizes& sizes) { game.play(cut(window(w), sizes)); }
 
   // The mean cost of taking images for real ones, or not.
   Tensor verdict(const Tensor& images, double is_real) const {
@@ -133,14 +133,14 @@ double difference(const std::vector<double>& actual, const std::vector<double>& 
 }
 
 // Of losses, norms, gradients and weights of both players over all windows, to those of `expected`.
-double difference_to_pytorch(Rules rules, const Split& split, Bug bug, Rules expected) {
+double difference_to_pytorch(Rules rules, const Sizes& sizes, Bug bug, Rules expected) {
   Pair pair(rules, bug);
   struct Seen {
     std::vector<double> loss, norm, gradient;
   };
   std::map<std::string, Seen> seen;
   for (int64_t w = 0; w < windows_played; ++w) {
-    pair.play(w, split);
+    pair.play(w, sizes);
     for (Network* player : {&pair.d, &pair.g}) {
       Seen& of = seen[player == &pair.d ? "D" : "G"];
       const auto reports = player->window.reports(Window::Wait::yes);
@@ -172,39 +172,39 @@ double difference_to_pytorch(Rules rules, const Split& split, Bug bug, Rules exp
   return largest;
 }
 
-const std::vector<Split> splits{{64}, Split(2, 32), {24, 24, 16}, Split(64, 1)};
+const std::vector<Sizes> all_sizes{{64}, Sizes(2, 32), {24, 24, 16}, Sizes(64, 1)};
 
 }  // namespace
 
 TEST_CASE("both networks of a game take PyTorch's steps, however a window is cut", "[game]") {
   for (const Rules rules : {Rules{}, Rules{.every = 3}, Rules{.times = 2},
                             Rules{Order::simultaneous}, Rules{Order::simultaneous, 3}})
-    for (const Split& split : splits) {
-      if (on_runner() && split.size() == 64 && rules.order == Order::simultaneous) continue;
-      CAPTURE(rules.name(), split.size());
-      REQUIRE(difference_to_pytorch(rules, split, Bug::none, rules) < 1e-12);
+    for (const Sizes& sizes : all_sizes) {
+      if (on_runner() && sizes.size() == 64 && rules.order == Order::simultaneous) continue;
+      CAPTURE(rules.name(), sizes.size());
+      REQUIRE(difference_to_pytorch(rules, sizes, Bug::none, rules) < 1e-12);
     }
 }
 
 TEST_CASE("the bugs of hand-written games are noticed", "[game]") {
-  const Split split{24, 24, 16};
+  const Sizes sizes{24, 24, 16};
   const Rules alternating{}, simultaneous{Order::simultaneous};
   for (const Rules rules : {alternating, simultaneous})
     for (const Bug bug : {Bug::half_of_one_loss, Bug::zeroed_each_micro_batch})
-      REQUIRE(difference_to_pytorch(rules, split, bug, rules) > 1e-3);
+      REQUIRE(difference_to_pytorch(rules, sizes, bug, rules) > 1e-3);
   // The discriminator steps before the generator's share.
-  REQUIRE(difference_to_pytorch(alternating, split, Bug::none, simultaneous) > 1e-3);
+  REQUIRE(difference_to_pytorch(alternating, sizes, Bug::none, simultaneous) > 1e-3);
 }
 
 TEST_CASE("simultaneous players step together or not at all", "[game]") {
   for (const double poison : {std::numeric_limits<double>::quiet_NaN(), 1e300}) {
-    const Split split{32, 32};
+    const Sizes sizes{32, 32};
     Pair pair({Order::simultaneous}), alternating({Order::alternating});
     for (Pair* each : {&pair, &alternating}) {
-      each->play(0, split);
+      each->play(0, sizes);
       const auto d_before = each->d.weights(), g_before = each->g.weights();
       each->poison = poison;
-      each->play(1, split);
+      each->play(1, sizes);
       each->poison = 0;
       const auto d = each->d.window.reports(Window::Wait::yes),
                  g = each->g.window.reports(Window::Wait::yes);
@@ -217,9 +217,9 @@ TEST_CASE("simultaneous players step together or not at all", "[game]") {
       REQUIRE(g.at(1).step == 1);
     }
     // As if there had been no such window.
-    pair.play(1, split);
+    pair.play(1, sizes);
     Pair undisturbed({Order::simultaneous});
-    for (const int64_t w : {0, 1}) undisturbed.play(w, split);
+    for (const int64_t w : {0, 1}) undisturbed.play(w, sizes);
     REQUIRE(pair.d.weights() == undisturbed.d.weights());
     REQUIRE(pair.g.weights() == undisturbed.g.weights());
   }
