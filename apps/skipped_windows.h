@@ -6,9 +6,9 @@
 
 namespace accrue::app {
 
-// Ends a run that trains no more: after --max-skipped windows in a row that were skipped although
-// no smaller loss scale would have saved them, or while it fell to no less than half, and with
-// --on-overflow stop at the first overflow.
+// Ends a run that has stopped making progress: after --max-skipped windows in a row that were
+// skipped although no smaller loss scale would have saved them, or while it fell to no less than
+// half, and with --on-overflow stop at the first overflow.
 class SkippedWindows {
  public:
   SkippedWindows(Training& training, const TrainOptions& options, const Dataset& data);

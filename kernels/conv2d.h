@@ -10,12 +10,12 @@ struct Conv2dShape {
   int64_t dilation = 1;
 };
 
-// y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j]
-//                 * x[n, c, h * stride - before + i * dilation, w * stride - before + j *
-//                 dilation])
-// x [N, C, H, W] with zeros outside, w [O, C, KH, KW], b [O] or undefined for none, y [N, O, GH,
-// GW] with GH = (H + before + after - dilation * (KH - 1) - 1) / stride + 1, GW likewise. Backward,
-// with dz = dy * act'(y) written over dy:
+// y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, c, at(h, i), at(w, j)])
+//   at(h, i) = h * stride - before + i * dilation
+// x [N, C, H, W] with zeros outside, w [O, C, KH, KW], b [O] or undefined for none,
+// y [N, O, GH, GW] with
+//   GH = (H + before + after - dilation * (KH - 1) - 1) / stride + 1, GW likewise
+// Backward, with dz = dy * act'(y) written over dy:
 //   dw[o, k] = sum_(n, p) dz[n, o, p] * col[k, n, p]     db[o] = sum_(n, p) dz[n, o, p]
 //   dx[n, c, :] = the sum over all (k, p) that see a pixel of sum_o w[o, k] * dz[n, o, p]
 // with k, p and col of kernels/windows.h. Keeps x until dw is done, w, and y for relu.

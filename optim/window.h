@@ -101,7 +101,7 @@ class Window {
   // taken, schedule and the optimizers' state ("optimizer.m"; of several "optimizer.0.m").
   // Throws Error within a window, or while the outcome of a step is not taken by reports().
   StateDict state_dict();
-  // To be called after that, parameters or module buffers have been overwritten.
+  // Call this after overwriting that, parameters or module buffers.
   void restored();
 
   // The gradients by which the last step was taken, parameter by parameter: `scale * sum`. Those of
