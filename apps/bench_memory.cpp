@@ -100,7 +100,7 @@ void check_options(const BenchMemoryOptions& bench) {
   // A place that cannot be written to is an error now, not after the measurements.
   if (bench.report.empty()) return;
   require_chart_library();
-  AtomicFile{bench.report};
+  check_writable(bench.report);
 }
 
 }  // namespace

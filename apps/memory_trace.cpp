@@ -55,7 +55,7 @@ MemoryTrace::MemoryTrace(const TrainOptions& options, Device device)
       device_(device),
       timeline_(device, options.memory_trace_windows),
       exceptions_before_(std::uncaught_exceptions()) {
-  AtomicFile{options.memory_trace};
+  check_writable(options.memory_trace);
 }
 
 MemoryTrace::~MemoryTrace() {

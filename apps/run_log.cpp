@@ -23,7 +23,7 @@ fs::path prepared(const TrainOptions& options) {
         "--log-dir {} holds the log of another run: expected a new or empty directory",
         options.log_dir);
   // A place that cannot be written to is an error now, not after the training.
-  AtomicFile{directory / "summary.json"};
+  check_writable(directory / "summary.json");
   return directory;
 }
 

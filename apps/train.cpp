@@ -201,9 +201,9 @@ void train(const TrainOptions& asked) {
   const Batches batches = options.batches(data.train.size());
   warn_about_batch_norm(options, batches);
   // A place that cannot be written to is an error now, not after the training.
-  if (!options.save.empty()) AtomicFile{options.save};
-  if (!options.save.empty() && options.ema) AtomicFile{average_path(options.save)};
-  if (!options.profile.empty()) AtomicFile{options.profile};
+  if (!options.save.empty()) check_writable(options.save);
+  if (!options.save.empty() && options.ema) check_writable(average_path(options.save));
+  if (!options.profile.empty()) check_writable(options.profile);
 
   Training training = make_training(options, batches, data.train, device);
   if (training.batches().micro < batches.micro)

@@ -81,6 +81,8 @@ void sync_directory(const fs::path& directory) {
         directory.string(), std::strerror(error));
 }
 
+void check_writable(const fs::path& path) { const AtomicFile never_committed(path); }
+
 void write_text_atomically(const fs::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(text)));

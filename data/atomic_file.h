@@ -31,6 +31,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// Throws Error, as AtomicFile would, if a file cannot be written there: before the work whose
+// result it is to hold.
+void check_writable(const std::filesystem::path& path);
+
 // fsync of a directory: the names in it are durable. Throws Error.
 void sync_directory(const std::filesystem::path& directory);
 
