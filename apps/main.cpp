@@ -1,23 +1,24 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "apps/bench.h"
-#include "apps/checkpoint_options.h"
-#include "apps/eval.h"
-#include "apps/info.h"
-#include "apps/memory_advice.h"
-#include "apps/plan.h"
-#include "apps/processor.h"
+#include "apps/bench/commands.h"
+#include "apps/cli/checkpoint_options.h"
+#include "apps/cli/processor.h"
+#include "apps/cli/suggest.h"
+#include "apps/commands/eval.h"
+#include "apps/commands/info.h"
+#include "apps/commands/memory_advice.h"
+#include "apps/commands/plan.h"
+#include "apps/commands/train.h"
 #include "apps/report/runs.h"
-#include "apps/suggest.h"
-#include "apps/train.h"
+#include "train/build.h"
 
 namespace accrue::app {
 namespace {
 
 int run(int argc, char** argv) {
   CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
-  app.set_version_flag("--version", ACCRUE_VERSION);
+  app.set_version_flag("--version", version());
   app.require_subcommand(1);
   std::string isa;  // followed before this, by become_program_for_processor()
   app.add_option(
@@ -26,7 +27,7 @@ int run(int argc, char** argv) {
              fmt::format("{}", fmt::join(isa_levels(), ", ")) +
              "; by itself the best that the processor has")
       ->type_name("LEVEL");
-  TrainOptions options;
+  Options options;
 
   CLI::App* train_command = app.add_subcommand("train", "Train a network from micro-batches");
   add_model_options(*train_command, options);

@@ -27,7 +27,8 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 # Headers that only accrue's own sources use. What they declare may differ with the flags that those
 # are compiled with.
 set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h descriptor.h gemm_bf16.h gemm_block.h strict_json.h
-    indirect_gemm.h windows_cuda.h windows_plan.h *_formulas.h *_kernels.h)
+    indirect_gemm.h windows_cuda.h windows_plan.h json.h trace_events.h event_file.h histogram.h
+    *_formulas.h *_kernels.h)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})
 set(kinds PATTERN "*.h")
 if(ACCRUE_CUDA)
@@ -69,6 +70,9 @@ list(REVERSE pc_libraries)
 set(pc_flags)
 if(oneDNN_FOUND)
   list(APPEND pc_libraries -ldnnl ${OpenMP_CXX_FLAGS})
+endif()
+if(Protobuf_FOUND)
+  list(APPEND pc_libraries -lprotobuf-lite)
 endif()
 if(ACCRUE_CUDA)
   list(APPEND pc_flags -DACCRUE_WITH_CUDA)

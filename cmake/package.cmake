@@ -29,7 +29,7 @@ if(GZIP_PROGRAM)
   endforeach()
 endif()
 
-# The program again for better processors, which it becomes where it finds one (apps/processor.h).
+# The program again for better processors, which it becomes where it finds one (apps/cli/processor.h).
 include(ExternalProject)
 include(ProcessorCount)
 ProcessorCount(processors)
@@ -70,6 +70,9 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(dev_depends libfmt-dev zlib1g-dev)
 if(oneDNN_FOUND)
   list(APPEND dev_depends libdnnl-dev)
+endif()
+if(Protobuf_FOUND)
+  list(APPEND dev_depends libprotobuf-dev)
 endif()
 list(JOIN dev_depends ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Tensors, autograd, kernels, layers, optimizers and data sets in which\n\

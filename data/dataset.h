@@ -20,6 +20,7 @@ struct Dataset {
   Tensor masks{};  // u8 [N, 1, H, W], 0 or 255, Category::data; undefined beside labels
 
   int64_t size() const { return images.size(0); }
+  Shape image_shape() const { return {images.size(1), images.size(2), images.size(3)}; }
   // Whether there are labels or masks, and as many as images.
   bool is_complete() const;
   SampleViews views() const { return {view_of(images), view_of(labels), view_of(masks)}; }

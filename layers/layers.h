@@ -123,6 +123,7 @@ class Dropout : public Module {
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
   int places() const override { return 0; }
+  bool is_random() const override { return p_ > 0; }
 
  private:
   double p_;

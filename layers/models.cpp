@@ -95,6 +95,10 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
   return model;
 }
 
+ModelFactory model_factory(const ModelOptions& options) {
+  return [options] { return make_model(options); };
+}
+
 std::unique_ptr<Module> make_model(const ModelOptions& options) {
   check(options.dropout >= 0 && options.dropout < 1, "dropout {}: expected in [0, 1)",
         options.dropout);

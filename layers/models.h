@@ -41,6 +41,7 @@ struct ModelOptions {
 };
 
 std::unique_ptr<Module> make_model(const ModelOptions& options);
+ModelFactory model_factory(const ModelOptions& options);
 
 // A perceptron with these layer sizes and relu between: {784, 256, 10}.
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout = 0,

@@ -1,5 +1,6 @@
 #include "layers/module.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/round_copies.h"
@@ -24,6 +25,11 @@ void Module::visit_parameters(const ParameterVisitor& visit, const std::string& 
 void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix) {
   for (auto& [name, buffer] : buffers_) visit(prefix + name, *buffer);
   for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
+}
+
+bool Module::is_random() const {
+  return std::ranges::any_of(children_,
+                             [](const auto& child) { return child.second->is_random(); });
 }
 
 void Module::label_memory(const std::string& place) {

@@ -72,6 +72,8 @@ class Module {
   // Multiplications of the layer's own matrix product or convolution from x to y; 0 for what is
   // none, or is made of parts.
   virtual int64_t products(const Shape& /*x*/, const Shape& /*y*/) const { return 0; }
+  // Whether a training pass is another one in each epoch, as dropout's is: if a child's is.
+  virtual bool is_random() const;
 
   using ParameterVisitor = std::function<void(const std::string& name, Parameter&)>;
   using BufferVisitor = std::function<void(const std::string& name, Buffer&)>;
@@ -99,6 +101,9 @@ class Module {
   std::vector<std::pair<std::string, Module*>> children_;
   Label label_;
 };
+
+// Returns a new model without storage, of the same layers each time.
+using ModelFactory = std::function<std::unique_ptr<Module>()>;
 
 // Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream

@@ -3,6 +3,7 @@
 
     core <- kernels <- layers;  core, kernels <- optim, data;  these <- train <- accrue, apps, tests
 
+train/ does not print to the terminal, parse the command line or name its options.
 A quoted include names a file of this project by its path from the root, and that file exists.
 tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
 """
@@ -26,6 +27,7 @@ MAY_USE = {
 RUNNER = pathlib.Path("tests", "simt")
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+NOT_IN_TRAIN = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
 
 
@@ -42,6 +44,12 @@ def include_error(root, part, line):
     if quoted:
         return f'"{path}" is not a path from the root of the project'
     return None
+
+
+def program_error(part, line):
+    if part != "train" or not NOT_IN_TRAIN.search(line.split("//")[0]):
+        return None
+    return "train must not print, parse the command line or name its options"
 
 
 def runner_error(line):
@@ -64,7 +72,7 @@ def errors(root):
             if path.suffix in SOURCES and path.is_relative_to(root / RUNNER):
                 check = runner_error
             elif path.suffix in SOURCES:
-                check = lambda line: include_error(root, part, line)
+                check = lambda line: include_error(root, part, line) or program_error(part, line)
             elif path.name == "CMakeLists.txt":
                 check = lambda line: link_error(part, line)
             else:

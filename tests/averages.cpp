@@ -1,6 +1,6 @@
 // What a window keeps beside its step: the average of the weights and the gradient's noise scale.
 
-#include "apps/averages.h"
+#include "apps/cli/averages.h"
 
 #include <cmath>
 
@@ -171,13 +171,13 @@ TEST_CASE("the noise scale of a known distribution is found", "[window][averages
 }
 
 TEST_CASE("the averages are told in words", "[window][averages]") {
-  app::TrainOptions options;
-  REQUIRE(app::describe_averages(options, 64).empty());
+  TrainingOptions options;
+  REQUIRE(app::describe_averages(options).empty());
   options.beta2_half_life = 6400;
   options.ema = 0.999;
   options.noise_scale = true;
-  REQUIRE(app::describe_averages(options, 64).size() == 3);
-  REQUIRE_THAT(app::describe_averages(options, 64)[0], ContainsSubstring("beta2 0.993092"));
+  REQUIRE(app::describe_averages(options).size() == 3);
+  REQUIRE_THAT(app::describe_averages(options)[0], ContainsSubstring("beta2 0.993092"));
   REQUIRE_THAT(app::describe_noise_scale(64, 64), ContainsSubstring("2x the steps"));
   REQUIRE_THAT(app::describe_noise_scale(std::nan(""), 64), ContainsSubstring("unknown"));
   REQUIRE(app::average_path("a/w.safetensors") == "a/w.ema.safetensors");

@@ -1,15 +1,15 @@
 // A run that stops and goes on ends like one that never stopped.
 
-#include "apps/checkpoint.h"
-
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <thread>
 
-#include "apps/checkpoint_options.h"
+#include "apps/cli/checkpoint_options.h"
 #include "data/checkpoint_directory.h"
 #include "data/digits.h"
 #include "tests/child.h"
+#include "train/checkpoints.h"
+#include "train/run_identity.h"
 
 namespace accrue::test {
 namespace {
@@ -110,14 +110,15 @@ TEST_CASE("another micro-batch goes on within rounding, and says so", "[checkpoi
   const std::string said =
       succeed(runs.resume(options + "8 --micro-batch 2") + " --save " + (runs / "parts"));
   REQUIRE_THAT(said, ContainsSubstring("within rounding, not bit for bit"));
-  REQUIRE_THAT(said, ContainsSubstring("--micro-batch: 4 in the checkpoint, 2 here"));
+  REQUIRE_THAT(said, ContainsSubstring("micro-batch: 4 in the checkpoint, 2 here"));
   REQUIRE(largest_difference(runs / "whole", runs / "parts") < 1e-6);
 
   // AdamA depends on the split.
   runs.forget();
   succeed(runs.with_checkpoints(options + "5 --strategy moments"));
-  refuse(runs.resume(options + "8 --strategy moments --micro-batch 2"),
-         "--strategy: moments of --micro-batch 4 in the checkpoint, moments of --micro-batch 2");
+  refuse(
+      runs.resume(options + "8 --strategy moments --micro-batch 2"),
+      "strategy: moments of micro-batches of 4 in the checkpoint, moments of micro-batches of 2");
 }
 
 TEST_CASE("another run's checkpoints are refused with every difference", "[checkpoint]") {
@@ -125,20 +126,20 @@ TEST_CASE("another run's checkpoints are refused with every difference", "[check
   const std::string options = "--model mlp-small --epochs 2 ";
   succeed(runs.with_checkpoints(options + "--steps 2"));
   for (const auto& [other, part] : std::vector<std::pair<std::string, std::string>>{
-           {"--model mlp --epochs 2", "--model: mlp-small in the checkpoint, mlp here"},
-           {options + "--seed 2", "--seed: 1 in the checkpoint, 2 here"},
-           {options + "--effective-batch 4", "--effective-batch: 8 in the checkpoint, 4 here"},
+           {"--model mlp --epochs 2", "model: mlp-small in the checkpoint, mlp here"},
+           {options + "--seed 2", "seed: 1 in the checkpoint, 2 here"},
+           {options + "--effective-batch 4", "effective-batch: 8 in the checkpoint, 4 here"},
            {options + "--lr 1e-2 --optimizer sgd",
-            "--lr: 0.001 in the checkpoint, 0.01 here\n"
-            "  --optimizer: adam in the checkpoint, sgd"},
-           {options + "--schedule cosine", "--schedule: constant 0.001 in the checkpoint, cosine"},
-           {options + "--clip-norm 1", "--clip-norm: none in the checkpoint, 1 here"}})
+            "lr: 0.001 in the checkpoint, 0.01 here\n"
+            "  optimizer: adam in the checkpoint, sgd"},
+           {options + "--schedule cosine", "schedule: constant 0.001 in the checkpoint, cosine"},
+           {options + "--clip-norm 1", "clip-norm: none in the checkpoint, 1 here"}})
     refuse(runs.resume(other), part);
   Bytes other_images = idx_images(40);
   other_images.back() ^= 1;
   write(runs / "train-images-idx3-ubyte", other_images);
-  refuse(runs.resume(options), "--data: ");
-  refuse(runs.with_checkpoints(options), "--resume goes on from them");
+  refuse(runs.resume(options), "data: ");
+  refuse(runs.with_checkpoints(options), "or to resume that one");
   refuse("train --resume", "--resume requires --checkpoint-dir");
   refuse(runs.plain("") + " --checkpoint-dir /proc/none", "/proc/none");
 }
@@ -200,12 +201,13 @@ TEST_CASE("weights that are not finite are not saved", "[checkpoint]") {
 
   const Dataset digits =
       make_digits(Split::train, {.train_size = 40, .test_size = 1}).to(test_device());
-  app::TrainOptions once;
-  once.model.kind = ModelKind::mlp_small;
-  once.checkpoint_dir = runs / "once";
+  TrainingOptions once;
+  once.model = model_factory({.kind = ModelKind::mlp_small});
+  once.batches = {4, 4};
+  once.checkpoints.directory = runs / "once";
   {
-    app::Training training(once, {4, 4}, digits, test_device());
-    app::Checkpoints checkpoints(once, digits, training, {});
+    Training training(once, digits, test_device());
+    Checkpoints checkpoints(once, digits, training, {});
     training.loader().start_epoch(0);
     const auto step = [&] {
       training.accumulate(*training.loader().next(), 0);
@@ -253,7 +255,7 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
 
 // A new option is one or the other: a checkpoint must know.
 TEST_CASE("every option of train decides the result or is known not to", "[checkpoint]") {
-  app::TrainOptions options;
+  app::Options options;
   CLI::App command;
   app::add_model_options(command, options);
   app::add_batch_options(command, options);
@@ -263,8 +265,9 @@ TEST_CASE("every option of train decides the result or is known not to", "[check
   app::add_on_oom_option(command, options);
   app::add_checkpoint_options(command, options);
   const Dataset data{.name = "none", .images = Tensor::from(std::vector<uint8_t>{0}, {1, 1, 1, 1})};
-  Metadata known = app::decisive_options(options, {1, 1}, data, "");
-  known.merge(app::rounding_options({1, 1}, Device::cpu));
+  options.effective_batch = options.micro_batch = 1;
+  Metadata known = run_identity(options.training(1), data, "");
+  known.merge(rounding_identity({1, 1}, Device::cpu));
   const std::set<std::string> without_effect{
       // The same bits.
       "--help", "--data-dir", "--threads", "--recompute", "--cuda-graphs", "--memory-limit",
@@ -277,9 +280,9 @@ TEST_CASE("every option of train decides the result or is known not to", "[check
       // A run may be prolonged; a schedule that depends on its length says so.
       "--epochs", "--steps"};
   for (const CLI::Option* option : command.get_options()) {
-    const std::string name = "--" + option->get_lnames().front();
-    INFO(name << " is neither in decisive_options() nor in rounding_options() nor here");
-    REQUIRE(known.contains(name) != without_effect.contains(name));
+    const std::string name = option->get_lnames().front();
+    INFO(name << " is neither in run_identity() nor in rounding_identity() nor here");
+    REQUIRE(known.contains(name) != without_effect.contains("--" + name));
   }
 }
 

@@ -7,9 +7,10 @@
 #include <limits>
 #include <map>
 
-#include "apps/processor.h"
+#include "apps/cli/processor.h"
 #include "core/cuda.h"
 #include "tests/child.h"
+#include "train/build.h"
 
 namespace accrue::test {
 
@@ -69,7 +70,7 @@ TEST_CASE("the program is chosen for the processor", "[cli]") {
   REQUIRE_THROWS_WITH(app::choose_isa("native", "baseline", here),
                       ContainsSubstring("is compiled for native, and there is no program for"));
 
-  const std::string own = app::compiled_isa();
+  const std::string own = compiled_isa();
   REQUIRE_THAT(succeed("--isa " + own + " info"),
                ContainsSubstring("| compiled for " + own + " |"));
   refuse("--isa x86-64-v9 info", "--isa x86-64-v9: this program is compiled for " + own);

@@ -1,6 +1,6 @@
 // Signals while other threads work: they are counted wherever they are delivered.
 
-#include "apps/interrupt.h"
+#include "apps/cli/interrupt.h"
 
 #include <unistd.h>
 

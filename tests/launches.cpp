@@ -1,11 +1,12 @@
 // How many launches training takes (docs/cuda.md, "The floor"): small nets cost little else on a
 // GPU. Counted where the runner takes them.
 
-#include "apps/training.h"
 #include "data/digits.h"
+#include "layers/models.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/files.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -17,12 +18,13 @@ struct Counts {
 // Of the second window, which adds to gradients and has made its plans.
 Counts count(ModelKind model) {
   constexpr int64_t m = 32, E = 64;
-  app::TrainOptions options;
-  options.model.kind = model;
+  TrainingOptions options;
+  options.model = model_factory({.kind = model});
+  options.batches = {m, E};
   options.cuda_graphs = Graphs::off;
   const Dataset digits =
       make_digits(Split::train, {.train_size = 2 * E, .test_size = 1}).to(test_device());
-  app::Training training(options, {m, E}, digits, test_device());
+  Training training(options, digits, test_device());
   training.loader().start_epoch(0);
   const auto micro_step = [&] { training.accumulate(*training.loader().next(), 0); };
   const auto step = [&] { training.window().enqueue_step(); };

@@ -1,6 +1,6 @@
 // train --memory-trace, read as a viewer or the report would.
 
-#include "apps/memory_trace.h"
+#include "train/memory_trace.h"
 
 #include <sys/wait.h>
 
@@ -8,12 +8,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "apps/training.h"
 #include "data/digits.h"
+#include "layers/models.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/files.h"
 #include "tests/paths.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -44,14 +45,15 @@ std::vector<Json> events(const Json& trace, const std::string& kind) {
 
 TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][memory]") {
   const TemporaryDirectory folder;
-  app::TrainOptions options;
-  options.model.kind = ModelKind::cnn_bn;
+  TrainingOptions options;
+  options.model = model_factory({.kind = ModelKind::cnn_bn});
   options.cuda_graphs = Graphs::off;
-  options.memory_trace = (folder.path() / "trace").string();
-  const app::Batches batches{2, 5};
-  app::MemoryTrace recording(options, test_device());
+  options.batches = {2, 5};
+  const std::string file = (folder.path() / "trace").string();
+  MemoryTrace recording(file, 2, test_device(),
+                        "{\"model\": \"cnn-bn\", \"batches\": \"unknown\"}");
   const Dataset data = make_digits(Split::train, {.train_size = 10}).to(test_device());
-  app::Training training(options, batches, data, test_device());
+  Training training(options, data, test_device());
   ledger(test_device()).reset_peak();
   training.loader().start_epoch(0);
   while (const MicroBatch* micro_batch = training.loader().next()) {
@@ -59,13 +61,13 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
     if (micro_batch->ends_window) training.window().enqueue_step();
   }
   const auto peak = static_cast<int64_t>(ledger(test_device()).peak().total());
-  recording.write(batches);
+  recording.write("{\"batches\": \"whole\"}");
 
-  const Json trace = Json::parse(read_file(options.memory_trace));
+  const Json trace = Json::parse(read_file(file));
   REQUIRE(trace["displayTimeUnit"] == "ms");
   REQUIRE(trace["otherData"]["model"] == "cnn-bn");
-  REQUIRE(trace["otherData"]["batches"] == "5 (2 x 2 + 1)");
-  REQUIRE(trace["otherData"]["device"] == std::string(name(test_device())));
+  REQUIRE(trace["otherData"]["batches"] == "whole");
+  REQUIRE(trace["otherData"]["windows"] == 2);
 
   // Counters are not negative, and agree with the allocations between them.
   const auto spans = events(trace, "X");

@@ -6,14 +6,15 @@
 #include <cmath>
 #include <map>
 
-#include "apps/training.h"
 #include "core/random.h"
 #include "data/digits.h"
 #include "data/shapes.h"
 #include "layers/unet.h"
 #include "tests/catch.h"
 #include "tests/device.h"
+#include "train/memory_prediction.h"
 #include "train/score.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -241,16 +242,17 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
                               : Datasets{make_digits(accrue::Split::train, {.train_size = 16}),
                                          make_digits(accrue::Split::test, {.test_size = 4})};
     const Datasets data{host.train.to(device), host.test.to(device)};
-    app::TrainOptions options;
-    options.model.kind = kind;
+    TrainingOptions options;
+    options.model = model_factory({.kind = kind});
     Usage first;
-    for (const app::Batches batches : {app::Batches{1, 2}, {2, 2}, {2, 4}, {2, 7}, {2, 14}}) {
+    for (const Batches batches : {Batches{1, 2}, {2, 2}, {2, 4}, {2, 7}, {2, 14}}) {
       for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
         if (on_runner() && (batches.micro > 1 || strategy == Strategy::separate)) continue;
         options.strategy = strategy;
+        options.batches = batches;
         INFO(name(kind) << ", " << batches.describe());
-        const Usage predicted = app::predict_peak(options, batches, data, device);
-        const Usage measured = app::peak_of_windows(options, batches, data.train, device);
+        const Usage predicted = predict_peak(options, data, device);
+        const Usage measured = peak_of_windows(options, data.train, device);
         REQUIRE(predicted.bytes == measured.bytes);
         if (batches.micro == 1) continue;
         // Whatever the number of micro-batches of two.

@@ -4,20 +4,16 @@
 #include <map>
 #include <set>
 
-#include "apps/window_runner.h"
 #include "core/random.h"
 #include "data/digits.h"
+#include "layers/models.h"
 #include "tests/allocation_failure.h"
 #include "tests/catch.h"
 #include "tests/device.h"
+#include "train/window_runner.h"
 
 namespace accrue::test {
 namespace {
-
-using app::Batches;
-using app::Halving;
-using app::Training;
-using app::TrainOptions;
 
 // Windows of 12, 12 and 10 samples in micro-batches of 5 and, halved, of 3.
 constexpr int64_t N = 34, E = 12, m = 5, half = 3;
@@ -35,14 +31,16 @@ const Dataset& digits() {
   return *known_digits;
 }
 
-TrainOptions options_for(ModelKind model, double dropout = 0, Strategy strategy = Strategy::fused) {
-  TrainOptions options;
-  options.model.kind = model;
-  if (on_runner() || sanitized) options.model.width = 0.25;
-  options.model.dropout = dropout;
+TrainingOptions options_for(ModelKind model, double dropout = 0,
+                            Strategy strategy = Strategy::fused) {
+  ModelOptions network{.kind = model, .dropout = dropout};
+  if (on_runner() || sanitized) network.width = 0.25;
+  TrainingOptions options;
+  options.model = model_factory(network);
+  options.batches.effective = E;
   options.strategy = strategy;
   options.epochs = epochs;
-  options.on_oom = app::OnOom::split;
+  options.on_oom = OnOom::split;
   options.schedule.base = 1e-2;
   return options;
 }
@@ -64,18 +62,25 @@ struct Run {
   std::string error;  // empty unless it failed
 };
 
+struct Halvings : Observer {
+  explicit Halvings(std::vector<Halving>& seen) : all(seen) {}
+  void on_halving(const Halving& halving) override { all.push_back(halving); }
+  std::vector<Halving>& all;
+};
+
 // What the program does.
-Run run(const TrainOptions& options, int64_t micro) {
+Run run(TrainingOptions options, int64_t micro) {
   Run result;
+  options.batches.micro = micro;
+  Halvings halvings(result.halvings);
   try {
-    Training training = app::make_training(options, {micro, E}, digits(), test_device());
-    app::WindowRunner windows(training, options,
-                              [&](const Halving& halving) { result.halvings.push_back(halving); });
+    Training training = make_training(options, digits(), test_device());
+    WindowRunner windows(training, options);
     if (training.batches().micro < micro)
       result.halvings.push_back({0, 0, {micro, E}, training.batches()});
     for (int64_t epoch = 0; epoch < epochs; ++epoch)
       for (int64_t window = 0; window < windows_per_epoch; ++window) {
-        windows.accumulate(epoch, window);
+        windows.accumulate(epoch, window, halvings);
         training.window().enqueue_step();
       }
     for (const StepReport& report : training.window().reports(Window::Wait::yes))
@@ -89,10 +94,11 @@ Run run(const TrainOptions& options, int64_t micro) {
 
 // The same run without any failure, by loaders of its own: micro-batches of `micro` up to window
 // `change` (counted over the epochs) and of `then` from there on.
-State reference(const TrainOptions& options, int64_t micro, int64_t change, int64_t then) {
-  TrainOptions plain = options;
+State reference(const TrainingOptions& options, int64_t micro, int64_t change, int64_t then) {
+  TrainingOptions plain = options;
   plain.cuda_graphs = Graphs::off;
-  Training training(plain, {micro, E}, digits(), test_device());
+  plain.batches.micro = micro;
+  Training training(plain, digits(), test_device());
   const auto loader_of = [&](int64_t size) {
     return std::make_unique<Loader>(digits(), LoaderOptions{.effective_batch_size = E,
                                                             .micro_batch_size = size,
@@ -115,7 +121,7 @@ State reference(const TrainOptions& options, int64_t micro, int64_t change, int6
   return state_of(training);
 }
 
-State cached_reference(const std::string& name, const TrainOptions& options, int64_t change,
+State cached_reference(const std::string& name, const TrainingOptions& options, int64_t change,
                        int64_t then) {
   static std::map<std::tuple<std::string, int64_t, int64_t>, State> known;
   const auto key = std::tuple{name, change, then};
@@ -135,12 +141,14 @@ struct Counts {
   std::vector<int64_t> micro_batches;
 };
 
-Counts count_allocations(const TrainOptions& options) {
+Counts count_allocations(const TrainingOptions& options) {
   Counts counts;
   digits();  // made once, before the run that is counted
   std::unique_ptr<Training> training;
   counts.construction = allocations_of([&] {
-    training = std::make_unique<Training>(options, Batches{m, E}, digits(), test_device());
+    TrainingOptions run = options;
+    run.batches.micro = m;
+    training = std::make_unique<Training>(run, digits(), test_device());
   });
   for (int64_t w = 0; w < windows_per_epoch; ++w) {
     counts.micro_batches.push_back(0);
@@ -167,7 +175,7 @@ Counts count_allocations(const TrainOptions& options) {
 
 struct Case {
   std::string name;
-  TrainOptions options;
+  TrainingOptions options;
 };
 
 std::vector<Case> cases() {
@@ -217,7 +225,7 @@ TEST_CASE("a device that is full while a micro-step is recorded splits, and lose
           "[oom]") {
   if (test_device() != Device::cuda) return;
   const DigitsOfTestCase digits_until_the_end;
-  const TrainOptions options = options_for(ModelKind::mlp_small);
+  const TrainingOptions options = options_for(ModelKind::mlp_small);
   // The first micro-step of the second window is the first to be recorded.
   const Counts counts = count_allocations(options);
   int64_t before = counts.construction;
@@ -306,9 +314,10 @@ TEST_CASE("memory that never suffices ends in an error, at one sample", "[oom]")
 
 TEST_CASE("a step allocates nothing", "[oom]") {
   const DigitsOfTestCase digits_until_the_end;
-  for (const auto& [name, options] : cases()) {
+  for (auto [name, options] : cases()) {
     INFO(name);
-    Training training(options, {E, E}, digits(), test_device());
+    options.batches.micro = E;
+    Training training(options, digits(), test_device());
     training.loader().start_epoch(0);
     for (int w = 0; w < windows_per_epoch; ++w) {
       training.accumulate(*training.loader().next(), 0);
@@ -319,8 +328,8 @@ TEST_CASE("a step allocates nothing", "[oom]") {
 
 TEST_CASE("without --on-oom split the error stands", "[oom]") {
   const DigitsOfTestCase digits_until_the_end;
-  TrainOptions options = options_for(ModelKind::mlp_small);
-  options.on_oom = app::OnOom::fail;
+  TrainingOptions options = options_for(ModelKind::mlp_small);
+  options.on_oom = OnOom::fail;
   const Counts counts = count_allocations(options);
   const AllocationFailure failure(counts.construction + 2);
   const Run run = test::run(options, m);

@@ -1,23 +1,23 @@
 // What accrue plan promises: its choice fits, and one sample more does not.
 
-#include "apps/memory_advice.h"
-#include "apps/plan_search.h"
+#include "train/plan.h"
+
+#include "apps/commands/memory_advice.h"
 #include "data/digits.h"
 #include "data/shapes.h"
+#include "layers/models.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 
 namespace accrue::test {
 namespace {
 
-using app::Alternative;
-using app::Plan;
-using app::TrainOptions;
+using app::Options;
 
 constexpr int64_t N = 100;
 
-Datasets data_for(const TrainOptions& options) {
-  if (task_of(options.model.kind) == Task::segmentation) {
+Datasets data_for(const Options& options) {
+  if (task_of(options.network.kind) == Task::segmentation) {
     const BuiltInOptions sizes{.train_size = N, .test_size = 10};
     return {make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
   }
@@ -25,27 +25,27 @@ Datasets data_for(const TrainOptions& options) {
   return {make_digits(Split::train, sizes), make_digits(Split::test, sizes)};
 }
 
-TrainOptions options_for(ModelKind model, int64_t effective) {
-  TrainOptions options;
-  options.model.kind = model;
+Options options_for(ModelKind model, int64_t effective) {
+  Options options;
+  options.network.kind = model;
   options.effective_batch = effective;
   options.micro_batch = app::auto_micro_batch;
   return options;
 }
 
-Plan plan(const TrainOptions& options, size_t memory) {
-  return app::plan_windows(options, app::plan_data(data_for(options), test_device(), memory),
-                           test_device(), memory, app::no_freedom(options));
+Plan plan(const Options& options, size_t memory) {
+  return plan_windows(options.to_plan(N), plan_data(data_for(options), test_device(), memory),
+                      test_device(), memory, no_freedom(options));
 }
 
-size_t peak(TrainOptions options, int64_t micro, size_t memory) {
+size_t peak(Options options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
-  const Datasets planned = app::plan_data(data_for(options), test_device(), memory);
-  return app::planned_peak(options, options.batches(N), planned.train, test_device()).total();
+  const Datasets planned = plan_data(data_for(options), test_device(), memory);
+  return planned_peak(options.training(N), planned.train, test_device()).total();
 }
 
 // Whether two windows really run in so much memory.
-bool runs(TrainOptions options, int64_t micro, size_t memory) {
+bool runs(Options options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
   Ledger& device = ledger(test_device());
   // Beside what other tests keep.
@@ -54,8 +54,8 @@ bool runs(TrainOptions options, int64_t micro, size_t memory) {
   device.set_limit(memory + beside);
   bool ran = true;
   try {
-    const Datasets data = app::place_data(host, test_device());
-    app::peak_of_windows(options, options.batches(N), data.train, test_device());
+    const Datasets data = place_data(host, test_device());
+    peak_of_windows(options.training(N), data.train, test_device());
   } catch (const OutOfMemory&) {
     ran = false;
   }
@@ -79,14 +79,14 @@ std::vector<ModelKind> models() {
 
 TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[plan]") {
   const int64_t effective = is_slow() ? 10 : 16;
-  const auto check_size = [&](const TrainOptions& options, int64_t size) {
+  const auto check_size = [&](const Options& options, int64_t size) {
     // A budget between two sizes, with room for the data on the device.
     const size_t plenty = size_t{1} << 40;
     const size_t memory = peak(options, size, plenty) + 100;
     const Plan plan = test::plan(options, memory);
-    INFO(name(options.model.kind) << ", " << app::name_in(app::strategy_names(), options.strategy)
-                                  << ", " << app::name_in(app::recompute_names(), options.recompute)
-                                  << ", " << memory << " bytes, as for " << size);
+    INFO(name(options.network.kind) << ", " << name_in(strategy_names(), options.strategy) << ", "
+                                    << name_in(recompute_names(), options.recompute) << ", "
+                                    << memory << " bytes, as for " << size);
     REQUIRE(plan.recommended());
     const Alternative& choice = *plan.recommended();
     INFO("chosen: " << choice.batches.micro);
@@ -97,11 +97,11 @@ TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[
     REQUIRE(!runs(options, choice.batches.micro + 1, memory));
   };
   for (const ModelKind model : models()) {
-    TrainOptions options = options_for(model, effective);
+    Options options = options_for(model, effective);
     if (!is_slow())
       for (const int64_t size : {1, 13}) check_size(options, size);
     for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments})
-      for (const auto& [how, recompute] : app::recompute_names()) {
+      for (const auto& [how, recompute] : recompute_names()) {
         options.strategy = strategy;
         options.recompute = recompute;
         check_size(options, is_slow() ? 3 : 6);
@@ -114,21 +114,21 @@ TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and r
   std::vector<int64_t> all_K{1, 2, 7, 16};
   if (is_slow()) all_K = {1, 2};
   for (const ModelKind model : models()) {
-    TrainOptions options = options_for(model, 1);
+    Options options = options_for(model, 1);
     options.micro_batch = 2;
     const Datasets host = data_for(options);
-    const Datasets data = app::place_data(host, test_device());
-    const Datasets planned = app::plan_data(host, test_device(), size_t{1} << 40);
+    const Datasets data = place_data(host, test_device());
+    const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
     for (const int64_t K : all_K)
-      for (const auto& [strategy_name, strategy] : app::strategy_names())
-        for (const auto& [recompute_name, recompute] : app::recompute_names()) {
+      for (const auto& [strategy_name, strategy] : strategy_names())
+        for (const auto& [recompute_name, recompute] : recompute_names()) {
           if (strategy == Strategy::step_in_backward && K > 1) continue;
           options.strategy = strategy;
           options.recompute = recompute;
           options.effective_batch = options.micro_batch * K;
-          const app::Batches batches = options.batches(N);
-          const Usage measured = app::peak_of_windows(options, batches, data.train, test_device());
-          const Usage predicted = app::planned_peak(options, batches, planned.train, test_device());
+          const TrainingOptions run = options.training(N);
+          const Usage measured = peak_of_windows(run, data.train, test_device());
+          const Usage predicted = planned_peak(run, planned.train, test_device());
           INFO(name(model) << ", K " << K << ", " << strategy_name << ", recompute "
                            << recompute_name << ": measured " << to_string(measured)
                            << ", predicted " << to_string(predicted));
@@ -138,20 +138,20 @@ TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and r
 }
 
 TEST_CASE("the peak is predicted to the byte with an average and a noise scale", "[plan][memory]") {
-  TrainOptions options = options_for(ModelKind::mlp_small, 16);
+  Options options = options_for(ModelKind::mlp_small, 16);
   options.micro_batch = 4;
   const Datasets host = data_for(options);
-  const Datasets data = app::place_data(host, test_device());
-  const Datasets planned = app::plan_data(host, test_device(), size_t{1} << 40);
-  const app::Batches batches = options.batches(N);
-  const Usage plain = app::planned_peak(options, batches, planned.train, test_device());
+  const Datasets data = place_data(host, test_device());
+  const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
+  const Usage plain = planned_peak(options.training(N), planned.train, test_device());
   options.noise_scale = true;
   for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments}) {
     options.strategy = strategy;
     options.ema = 0.999;
     if (strategy == Strategy::moments) options.noise_scale = false;
-    const Usage measured = app::peak_of_windows(options, batches, data.train, test_device());
-    const Usage predicted = app::planned_peak(options, batches, planned.train, test_device());
+    const TrainingOptions run = options.training(N);
+    const Usage measured = peak_of_windows(run, data.train, test_device());
+    const Usage predicted = planned_peak(run, planned.train, test_device());
     INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
     REQUIRE(measured.bytes == predicted.bytes);
     // One more flat arena.
@@ -163,7 +163,7 @@ TEST_CASE("the peak is predicted to the byte with an average and a noise scale",
 TEST_CASE("a plan finds the largest of all micro-batches that fit", "[plan]") {
   if (test_device() != Device::cpu) return;  // the search is the same
   for (const ModelKind model : {ModelKind::mlp_small, ModelKind::cnn_gn}) {
-    const TrainOptions options = options_for(model, 50);
+    const Options options = options_for(model, 50);
     std::vector<size_t> peaks{0};
     for (int64_t micro = 1; micro <= 50; ++micro)
       peaks.push_back(peak(options, micro, size_t{1} << 40));
@@ -178,10 +178,11 @@ TEST_CASE("a plan finds the largest of all micro-batches that fit", "[plan]") {
 }
 
 TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
-  const TrainOptions options = options_for(ModelKind::cnn, 50);
+  const Options options = options_for(ModelKind::cnn, 50);
   const size_t memory = peak(options, 20, size_t{1} << 40);
-  const Plan plan = plan_windows(options, app::plan_data(data_for(options), test_device(), memory),
-                                 test_device(), memory, app::any_freedom());
+  const Plan plan =
+      plan_windows(options.to_plan(N), plan_data(data_for(options), test_device(), memory),
+                   test_device(), memory, any_freedom());
   REQUIRE(plan.recommended());
   for (const Alternative& a : plan.alternatives) {
     REQUIRE(a.fits == (a.peak.total() <= memory));
@@ -205,7 +206,7 @@ TEST_CASE("where nothing fits the plan has what needs least", "[plan]") {
 }
 
 TEST_CASE("options that cannot be are refused before planning", "[plan]") {
-  TrainOptions options = options_for(ModelKind::mlp_small, 50);
+  Options options = options_for(ModelKind::mlp_small, 50);
   options.adam.beta1 = 1;
   REQUIRE_ERROR(plan(options, 1 << 30), "beta1 is 1");
   options = options_for(ModelKind::mlp_small, N + 1);

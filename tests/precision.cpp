@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "apps/skipped_windows.h"
-#include "apps/training.h"
 #include "core/autograd.h"
 #include "core/random.h"
 #include "data/digits.h"
@@ -12,9 +10,13 @@
 #include "kernels/linear.h"
 #include "kernels/round_copies.h"
 #include "layers/layers.h"
+#include "layers/models.h"
 #include "optim/window.h"
 #include "tests/catch.h"
 #include "tests/device.h"
+#include "train/memory_prediction.h"
+#include "train/skipped_windows.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -251,11 +253,12 @@ TEST_CASE("what a loss scale does not go with", "[precision]") {
 TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   const Dataset digits =
       make_digits(Split::train, {.train_size = 40, .test_size = 1}).to(test_device());
-  app::TrainOptions options;
-  options.model.kind = ModelKind::mlp_small;
+  TrainingOptions options;
+  options.model = model_factory({.kind = ModelKind::mlp_small});
+  options.batches = {5, 10};
   const auto run = [&](size_t entry, double fill, int64_t windows) {
-    app::Training training(options, {5, 10}, digits, test_device());
-    app::SkippedWindows skipped(training, options, digits);
+    Training training(options, digits, test_device());
+    SkippedWindows skipped(training, options, digits);
     training.parameters().entries()[entry].tensor.detach().fill(fill);
     round_copies(training.parameters());
     training.loader().start_epoch(0);
@@ -273,7 +276,7 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   REQUIRE_ERROR(run(3, std::nan(""), 3),
                 "in 3 windows in a row (after step 0, loss nan): 2.bias is not");
   // A hidden layer of 6e4 in float16: its logits are infinite for every sample.
-  options.precision = app::Precision::fp16;
+  options.precision = Precision::fp16;
   REQUIRE_ERROR(run(1, 6e4, 3), "the first sample with such a result is number");
   // A scale that falls cures what it caused; one that does not fall, or hardly, counts as at 1.
   options.dynamic_scale.initial = 1e12;
@@ -283,24 +286,24 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   options.dynamic_scale.hysteresis = 1;
   options.dynamic_scale.backoff = 0.99;
   REQUIRE_ERROR(run(1, 0, 4), "not finite in 3 windows in a row");
-  options.on_overflow = app::OnOverflowChoice::stop;
-  REQUIRE_ERROR(run(1, 6e4, 1), "--on-overflow is stop: the first sample");
+  options.on_overflow = OnOverflowChoice::stop;
+  REQUIRE_ERROR(run(1, 6e4, 1), "which is to end the run: the first sample");
 }
 
 TEST_CASE("activations in 16 bits take half", "[precision][plan]") {
   const Datasets digits{make_digits(Split::train, {.train_size = 100, .test_size = 1}),
                         make_digits(Split::test, {.train_size = 1, .test_size = 1})};
   for (const ModelKind kind : {ModelKind::mlp, ModelKind::cnn_gn, ModelKind::resnet}) {
-    app::TrainOptions options;
-    options.model.kind = kind;
-    const auto peak = [&](app::Precision precision) {
+    TrainingOptions options;
+    options.model = model_factory({.kind = kind});
+    const auto peak = [&](Precision precision) {
       options.precision = precision;
-      return app::predict_peak(options, {16, 64}, digits, Device::cpu)[Category::activations];
+      return predict_peak(options, digits, Device::cpu)[Category::activations];
     };
-    const double whole = double(peak(app::Precision::fp32));
+    const double whole = double(peak(Precision::fp32));
     INFO(name(kind));
-    REQUIRE(double(peak(app::Precision::bf16)) <= 0.55 * whole);
-    REQUIRE(double(peak(app::Precision::fp16)) <= 0.55 * whole);
+    REQUIRE(double(peak(Precision::bf16)) <= 0.55 * whole);
+    REQUIRE(double(peak(Precision::fp16)) <= 0.55 * whole);
   }
 }
 

@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
-#include "apps/flops.h"
-#include "apps/profile_report.h"
-#include "apps/training.h"
+#include "apps/report/profile_report.h"
 #include "tests/cli.h"
+#include "train/flops.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -18,9 +18,9 @@ using Name = std::tuple<std::string, std::string, std::string>;  // phase, op, k
 
 // Two windows of 5 digits as 2 + 2 + 1, with a profile of them or without.
 struct TwoWindows {
-  explicit TwoWindows(const app::TrainOptions& options, bool profiled = true, int64_t traced = 2)
+  explicit TwoWindows(const TrainingOptions& options, bool profiled = true, int64_t traced = 2)
       : data(make_digits(Split::train, {.train_size = 10}).to(test_device())),
-        training(options, {2, 5}, data, test_device()) {
+        training(options, data, test_device()) {
     if (profiled) profile.emplace(test_device(), traced);
     training.loader().start_epoch(0);
     while (const MicroBatch* micro_batch = training.loader().next()) {
@@ -40,20 +40,21 @@ struct TwoWindows {
   }
 
   Dataset data;
-  app::Training training;
+  Training training;
   std::optional<Profile> profile;
 };
 
-app::TrainOptions options_of(ModelKind kind) {
-  app::TrainOptions options;
-  options.model.kind = kind;
+TrainingOptions options_of(ModelKind kind) {
+  TrainingOptions options;
+  options.model = model_factory({.kind = kind});
+  options.batches = {2, 5};
   return options;
 }
 
 }  // namespace
 
 TEST_CASE("a profile has every kernel by its phase and op, and their work", "[engine]") {
-  const app::TrainOptions options = options_of(ModelKind::cnn_gn);
+  const TrainingOptions options = options_of(ModelKind::cnn_gn);
   const TwoWindows run(options);
   auto rows = run.rows();
   REQUIRE(run.profile->steps() == 2);
@@ -76,7 +77,7 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
   }
   double flops = 0;
   for (const auto& [name, row] : rows) flops += row.work.flops;
-  REQUIRE(flops == 10 * app::training_flops_per_sample(options.model));
+  REQUIRE(flops == 10 * training_flops_per_sample(options.model, {1, 28, 28}));
   // w, g, m and v read, w, m and v written; the arena has gaps.
   const Profile::Row& adam = rows[{"step", "", "adam_step"}];
   REQUIRE(adam.work.bytes >= 2 * 28 * 207018);
@@ -136,11 +137,10 @@ TEST_CASE("a profile keeps the spans of its first steps alone, and sums all", "[
 }
 
 TEST_CASE("a profile changes no bit, with graphs or without", "[engine]") {
-  const app::TrainOptions options = options_of(ModelKind::mlp_small);
+  const TrainingOptions options = options_of(ModelKind::mlp_small);
   const TwoWindows with(options), without(options, false);
   const auto weights = [](const TwoWindows& run) {
-    const Tensor values =
-        const_cast<app::Training&>(run.training).parameters().values().to(Device::cpu);
+    const Tensor values = const_cast<Training&>(run.training).parameters().values().to(Device::cpu);
     const auto span = values.span<float>();
     return std::vector<float>(span.begin(), span.end());
   };
@@ -148,7 +148,7 @@ TEST_CASE("a profile changes no bit, with graphs or without", "[engine]") {
 }
 
 TEST_CASE("what a backward does besides is not its op's", "[engine]") {
-  app::TrainOptions options = options_of(ModelKind::mlp_small);
+  TrainingOptions options = options_of(ModelKind::mlp_small);
   SECTION("the moments that take a gradient") {
     options.strategy = Strategy::moments;
     REQUIRE(TwoWindows(options).rows()[{"backward", "", "adam_fold"}].calls == 4 * 6);

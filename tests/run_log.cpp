@@ -1,6 +1,6 @@
 // What --log-dir leaves behind: read by our own reader, and by TensorBoard's.
 
-#include "apps/run_log.h"
+#include "train/run_log.h"
 
 #include <algorithm>
 #include <csignal>
@@ -8,12 +8,10 @@
 
 #include "data/record_file.h"
 #include "tests/child.h"
+#include "train/tensorboard/event_file.h"
 
 namespace accrue::test {
 namespace {
-
-using app::Event;
-using app::Histogram;
 
 std::string event_file(const std::string& directory) {
   std::string found;
@@ -39,7 +37,7 @@ void flip_bit(const std::string& path, size_t byte) {
 
 bool without_protobuf() {
   try {
-    app::require_event_files();
+    require_event_files();
     return false;
   } catch (const Error&) {
     WARN("built without protobuf: no log to be read");
@@ -95,7 +93,7 @@ TEST_CASE("a full disk is told of by the file that grows", "[.full-disk]") {
 
 TEST_CASE("a histogram counts in TensorBoard's buckets", "[cli]") {
   const std::vector<float> values{-2, -1, 0, 0, 0.5f, 3, std::nanf("")};
-  const Histogram histogram = app::histogram_of(values, 2);
+  const Histogram histogram = histogram_of(values, 2);
   REQUIRE(histogram.min == -4);
   REQUIRE(histogram.max == 6);
   REQUIRE(histogram.count == 6);
@@ -113,7 +111,7 @@ TEST_CASE("a histogram counts in TensorBoard's buckets", "[cli]") {
     below = limit;
   }
   REQUIRE(counted == 6);
-  REQUIRE(app::histogram_of({}, 1).buckets.size() == 1);
+  REQUIRE(histogram_of({}, 1).buckets.size() == 1);
 }
 
 TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
@@ -123,7 +121,7 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
   succeed(small + log + " --log-histograms 3 --ema 0.9 --json " + json);
   REQUIRE(file_bytes(log + "/metrics.jsonl") == file_bytes(json));
   const auto lines = json_lines(json);
-  const auto events = app::read_events(event_file(log));
+  const auto events = read_events(event_file(log));
   // The version, six steps, two histograms and the scores.
   REQUIRE(events.size() == 1 + 6 + 2 + 1);
   size_t steps = 0;
@@ -173,8 +171,8 @@ TEST_CASE("a log that cannot be kept is refused before training", "[cli]") {
   if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
   const Folder folder;
   write(folder / "file", {});
-  refuse(small + (folder / "file"), "--log-dir");
-  refuse(small + (folder / "file/below"), "--log-dir");
+  refuse(small + (folder / "file"), "expected a directory to write a log to");
+  refuse(small + (folder / "file/below"), "expected a directory to write a log to");
   succeed(small + (folder / "run"));
   refuse(small + (folder / "run"), "holds the log of another run");
   refuse(small + (folder / "other") + " --strategy moments --log-histograms 2",
@@ -187,7 +185,7 @@ TEST_CASE("the gradients of a log are those the step used", "[cli]") {
   if (without_protobuf()) return;
   const Folder folder;
   succeed(small + (folder / "run") + " --clip-norm 0.01 --loss-scale 8 --log-histograms 6");
-  const auto events = app::read_events(event_file(folder / "run"));
+  const auto events = read_events(event_file(folder / "run"));
   double squares = 0;
   for (const Event& event : events)
     for (const auto& [name, histogram] : event.histograms) squares += histogram.sum_squares;
@@ -199,12 +197,12 @@ TEST_CASE("a run that goes on starts a new event file", "[cli]") {
   const Folder folder;
   const fs::path directory = folder / "log";
   fs::create_directories(directory);
-  app::EventFile(directory, 0).add(1, {{"x", 1.0}});
+  EventFile(directory, 0).add(1, {{"x", 1.0}});
   const std::string first = event_file(directory.string());
-  app::EventFile(directory, 5).add(6, {{"x", 2.0}});
+  EventFile(directory, 5).add(6, {{"x", 2.0}});
   const std::string second = event_file(directory.string());
   REQUIRE(first < second);
-  const auto events = app::read_events(second);
+  const auto events = read_events(second);
   REQUIRE(events.size() == 3);
   REQUIRE(events[1].step == 5);
   REQUIRE(scalar(events[2], "x") == 2);
@@ -228,7 +226,7 @@ TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "
   REQUIRE(logged == all);
   // The version, what is void, two steps and their score.
   std::vector<int64_t> events;
-  for (const Event& event : app::read_events(event_file(log))) events.push_back(event.step);
+  for (const Event& event : read_events(event_file(log))) events.push_back(event.step);
   REQUIRE(events == resumed);
   REQUIRE(nlohmann::json::parse(file_bytes(log + "/summary.json"))["steps"] == 6);
 }
@@ -251,7 +249,7 @@ TEST_CASE("a log survives its run being killed", "[cli]") {
     child.send(SIGKILL);
     REQUIRE(child.wait() == 128 + SIGKILL);
     INFO(child.text());
-    const auto events = app::read_events(event_file(log));
+    const auto events = read_events(event_file(log));
     const auto lines = json_lines(log + "/metrics.jsonl");
     REQUIRE(events.size() > 1);
     REQUIRE(lines.size() + 1 - events.size() <= 1);
@@ -270,7 +268,7 @@ TEST_CASE("TensorBoard reads what was logged", "[.python]") {
   const std::string log = folder / "run", script = folder / "read.py";
   succeed(small + log + " --log-histograms 3");
   // A run that went on from step 4: what came after it there is void.
-  app::EventFile(log, 5).add(5, {{"train/loss", 0.5}});
+  EventFile(log, 5).add(5, {{"train/loss", 0.5}});
   std::ofstream(script) << R"(
 import json, math, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

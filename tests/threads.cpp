@@ -1,11 +1,12 @@
 // That results do not depend on the CPU's threads.
 
-#include "apps/training.h"
 #include "data/digits.h"
 #include "data/shapes.h"
+#include "layers/models.h"
 #include "tests/catch.h"
 #include "tests/device.h"
 #include "tests/thread_scope.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -16,19 +17,19 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-Outcome train(const Dataset& data, ModelKind kind, app::Precision precision, Strategy strategy,
+Outcome train(const Dataset& data, ModelKind kind, Precision precision, Strategy strategy,
               int threads, int64_t steps) {
   const ThreadScope scope(threads);
-  app::TrainOptions options;
-  options.model.kind = kind;
+  TrainingOptions options;
+  options.model = model_factory({.kind = kind});
   options.precision = precision;
   options.strategy = strategy;
-  const app::Batches batches{.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
+  options.batches = {.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
   ledger(Device::cpu).reset_peak();
-  app::Training training(options, batches, data, Device::cpu);
+  Training training(options, data, Device::cpu);
   training.loader().start_epoch(0);
   for (int64_t step = 0; step < steps; ++step) {
-    for (int64_t samples = 0; samples < batches.effective;) {
+    for (int64_t samples = 0; samples < options.batches.effective;) {
       const MicroBatch* batch = training.loader().next();
       training.accumulate(*batch, 0);
       samples += batch->size();
@@ -46,8 +47,7 @@ Dataset data_for(ModelKind kind) {
 void check_threads(int64_t steps, const std::vector<int>& counts) {
   for (const auto& [name, kind] : model_names()) {
     const Dataset data = data_for(kind);
-    for (const app::Precision precision :
-         {app::Precision::fp32, app::Precision::bf16, app::Precision::fp16}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       CAPTURE(name, static_cast<int>(precision));
       const Outcome alone = train(data, kind, precision, Strategy::fused, 1, steps);
       for (const int count : counts)
@@ -72,7 +72,7 @@ TEST_CASE("the same bits on any number of threads, by strategy", "[threads]") {
   for (const Strategy strategy : {Strategy::separate, Strategy::moments}) {
     CAPTURE(static_cast<int>(strategy));
     const auto run = [&](int count) {
-      return train(data, ModelKind::cnn_gn, app::Precision::fp32, strategy, count, 3);
+      return train(data, ModelKind::cnn_gn, Precision::fp32, strategy, count, 3);
     };
     const Outcome alone = run(1);
     for (const int count : {2, 3, 8}) REQUIRE(run(count) == alone);

@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/environment.h"
+#include "apps/cli/environment.h"
+#include "train/build.h"
+#include "train/process.h"
 
 namespace accrue::app {
 namespace embedded {
@@ -30,7 +32,7 @@ void fill_in(std::string& page, std::string_view placeholder, std::string_view t
 std::string page_of(std::string_view script, nlohmann::ordered_json result) {
   result["command"] = command_line();
   result["date"] = now();
-  result["version"] = ACCRUE_VERSION;
+  result["version"] = version();
   std::string page(embedded::page_html);
   fill_in(page, "/*{{style}}*/", embedded::page_css);
   fill_in(page, "/*{{chart}}*/", embedded::chart_js);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/memory_runs.h"
+#include "apps/bench/memory_runs.h"
 
 namespace accrue::app {
 

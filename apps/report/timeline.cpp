@@ -4,8 +4,8 @@
 #include <map>
 #include <vector>
 
-#include "apps/usage_json.h"
 #include "core/error.h"
+#include "train/json.h"
 
 namespace accrue::app {
 namespace {

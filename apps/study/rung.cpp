@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "apps/median.h"
+#include "apps/bench/median.h"
 #include "core/cuda.h"
 
 namespace accrue::study {

@@ -1,0 +1,114 @@
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/commands.h"
+#include "apps/study/ladders.h"
+#include "data/atomic_file.h"
+#include "kernels/parallel.h"
+
+namespace accrue::app {
+namespace {
+
+Parameters layout_for(const BenchKernelsOptions& bench, Device device) {
+  if (!bench.model.empty()) {
+    const auto model = make_model({.kind = model_names().at(bench.model)});
+    return place(*model, DType::f32, Device::meta, 0);
+  }
+  // Several times the last-level cache of most processors, and of the largest GPUs.
+  const std::string default_size = device == Device::cuda ? "256MiB" : "64MiB";
+  return study::layout_of(parse_bytes(bench.size.empty() ? default_size : bench.size));
+}
+
+// The rate of a rung in units of the copy's.
+double share_of_copy(const study::Result& result, const std::vector<study::Result>& results) {
+  return result.bytes_per_s() / results.front().bytes_per_s();
+}
+
+// A difference of times may be lost in their noise, and then has no rate.
+bool has_rate(const study::Result& result) { return result.seconds > 0; }
+
+void print_table(const std::vector<study::Result>& results, int64_t parameters) {
+  fmt::print("{:<12}{:<36}{:>9}{:>9}{:>10}{:>11}{:>9}{:>8}  {}\n", "ladder", "rung", "launches",
+             "bytes/P", "MB", "us", "GB/s", "% copy", "check");
+  for (const study::Result& result : results) {
+    const study::Rung& rung = result.rung;
+    const auto bytes = static_cast<double>(rung.bytes);
+    const std::string rate = has_rate(result)
+                                 ? fmt::format("{:>9.2f}{:>8.0f}", result.bytes_per_s() / 1e9,
+                                               100 * share_of_copy(result, results))
+                                 : fmt::format("{:>9}{:>8}", "-", "-");
+    fmt::print("{:<12}{:<36}{:>9}{:>9.1f}{:>10.2f}{:>11.1f}{}  {}\n", rung.ladder, rung.name,
+               rung.launches, bytes / static_cast<double>(parameters), bytes / 1e6,
+               1e6 * result.seconds, rate, result.ok() ? "ok" : "WRONG");
+  }
+}
+
+nlohmann::ordered_json to_json(const std::vector<study::Result>& results) {
+  nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
+  for (const study::Result& result : results) {
+    nlohmann::ordered_json entry{{"ladder", result.rung.ladder},
+                                 {"rung", result.rung.name},
+                                 {"launches", result.rung.launches},
+                                 {"bytes", result.rung.bytes},
+                                 {"seconds", result.seconds},
+                                 {"error", result.error},
+                                 {"ok", result.ok()}};
+    if (has_rate(result)) {
+      entry["bytes_per_s"] = result.bytes_per_s();
+      entry["share_of_copy"] = share_of_copy(result, results);
+    }
+    rungs.push_back(entry);
+  }
+  return rungs;
+}
+
+}  // namespace
+
+void add_kernels_bench_options(CLI::App& command, Options& options, BenchKernelsOptions& bench) {
+  add_device_options(command, options);
+  CLI::Option* size =
+      command
+          .add_option("--size", bench.size,
+                      "Bytes of an array of float32 (default: 64MiB on cpu, 256MiB on cuda)")
+          ->type_name("64MiB");
+  command.add_option("--model", bench.model, "This network's parameters instead")
+      ->transform(CLI::IsMember(model_names(), CLI::ignore_case))
+      ->excludes(size);
+  command.add_option("--micro-batch", bench.micro_batch, "Samples in the weight gradients")
+      ->check(positive())
+      ->capture_default_str();
+  command.add_option("--seconds", bench.seconds, "How long to measure")
+      ->check(positive())
+      ->capture_default_str();
+  command.add_option("--json", options.json, "Write the figures")->type_name("FILE");
+}
+
+void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
+  const Device device = apply_machine_options(options);
+  const study::Arrays arrays(layout_for(bench, device), device);
+  std::vector<study::Result> results =
+      study::check_rungs(study::all_ladders(arrays, bench.micro_batch), [&] { arrays.reset(); });
+  const int64_t rounds = study::measure(results, device, bench.seconds);
+
+  const auto array_bytes = static_cast<size_t>(arrays.size()) * sizeof(float);
+  fmt::print("{} parameters in {} tensors, {} an array, on {} ({} threads); {} rounds in turns\n",
+             arrays.count(), arrays.tensors(), format_bytes(array_bytes), name(device),
+             thread_count(), rounds);
+  print_table(results, arrays.count());
+  if (!options.json.empty()) {
+    const nlohmann::ordered_json figures{{"device", name(device)},
+                                         {"threads", thread_count()},
+                                         {"model", bench.model},
+                                         {"parameters", arrays.count()},
+                                         {"tensors", arrays.tensors()},
+                                         {"array_bytes", array_bytes},
+                                         {"micro_batch", bench.micro_batch},
+                                         {"rounds", rounds},
+                                         {"rungs", to_json(results)}};
+    write_text_atomically(options.json, figures.dump(2) + "\n");
+  }
+  study::require_ok(results);
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,186 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/commands.h"
+#include "apps/bench/memory_row.h"
+#include "apps/bench/memory_runs.h"
+#include "apps/report/page.h"
+#include "data/atomic_file.h"
+#include "kernels/parallel.h"
+#include "train/weights.h"
+
+namespace accrue::app {
+namespace {
+
+std::vector<Way> chosen_ways(const Options& options, const BenchMemoryOptions& bench,
+                             const MemoryRuns& runs) {
+  const bool fp32 = options.precision == Precision::fp32;
+  std::vector<Way> ways;
+  for (const std::string& name : bench.ways) ways.push_back(find_way(name));
+  const bool has_pytorch = runs.pytorch_is_installed();
+  if (!ways.empty()) {
+    check(has_pytorch || std::ranges::none_of(ways, &Way::is_pytorch),
+          "--ways has pytorch, which {} does not have; name an interpreter that has it with "
+          "--python",
+          bench.python);
+    check(fp32 || std::ranges::none_of(ways, &Way::is_pytorch),
+          "--ways has pytorch, which is measured in fp32, and --precision {}: expected one of them",
+          name_in(precision_names(), options.precision));
+    return ways;
+  }
+  ways = all_ways();
+  std::erase_if(ways, [&](const Way& way) {
+    return (way.is_pytorch() && (!has_pytorch || !fp32)) ||
+           (way.name == "moments" && options.optimizer == OptimizerKind::sgd) ||
+           // Its loss scale is dynamic.
+           ((way.name == "moments" || way.name == "step-in-backward") &&
+            options.precision == Precision::fp16) ||
+           (!way.is_in_given_precision() && !fp32);
+  });
+  return ways;
+}
+
+MemoryRows rows_of(double width, int64_t effective, const std::vector<int64_t>& micro_batches,
+                   const std::vector<Way>& ways) {
+  const Batches whole{effective, effective};
+  MemoryRows rows{{width, whole, at_once()}};
+  for (const Way& way : ways)
+    if (way.split != Way::Split::always) rows.push_back({width, whole, way});
+  for (const int64_t micro_batch : micro_batches)
+    for (const Way& way : ways)
+      if (way.split != Way::Split::never && micro_batch < effective)
+        rows.push_back({width, {micro_batch, effective}, way});
+  return rows;
+}
+
+// On a terminal, which of how many processes is under way.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total) {}
+  ~Progress() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+  void next(const MemoryRow& row) {
+    if (terminal_)
+      fmt::print(stderr, "\r\033[K[{}/{}] {} {}", ++done_, total_, row.way.name,
+                 row.batches.describe());
+  }
+
+ private:
+  size_t total_, done_ = 0;
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+// In each round every row runs once, so that a machine that slows down does so for all of them.
+void measure(std::vector<MemoryRows>& groups, int64_t rounds, const MemoryRuns& runs) {
+  size_t processes = 0;
+  for (const MemoryRows& rows : groups) processes += static_cast<size_t>(rounds) * rows.size();
+  Progress progress(processes);
+  for (MemoryRows& rows : groups) {
+    NamedTensors baseline;
+    for (int64_t round = 0; round < rounds; ++round)
+      for (MemoryRow& row : rows) {
+        progress.next(row);
+        runs.measure(row);
+        if (round > 0 || row.way.is_pytorch()) continue;
+        if (baseline.empty()) baseline = runs.weights();
+        row.weight_difference = largest_difference(runs.weights(), baseline);
+      }
+  }
+}
+
+void check_options(const BenchMemoryOptions& bench) {
+  const int64_t largest = std::ranges::max(bench.effective_batches);
+  for (const int64_t micro_batch : bench.micro_batches)
+    check(0 < micro_batch && micro_batch <= largest,
+          "--micro-batches has {}: expected 1 to the effective batch of {}", micro_batch, largest);
+  // A place that cannot be written to is an error now, not after the measurements.
+  if (bench.report.empty()) return;
+  require_chart_library();
+  check_writable(bench.report);
+}
+
+}  // namespace
+
+void add_memory_bench_options(CLI::App& command, Options& options, BenchMemoryOptions& bench) {
+  command
+      .add_option("--effective-batch,--effective-batches", bench.effective_batches,
+                  "Samples per optimizer step, to compare")
+      ->delimiter(',')
+      ->check(positive())
+      ->required();
+  command
+      .add_option("--micro-batches", bench.micro_batches,
+                  "Micro-batch sizes to compare (default: of 8, 16 and 32 those that are less)")
+      ->delimiter(',');
+  command.add_option("--widths", bench.widths, "Factors on the model's hidden sizes, to compare")
+      ->delimiter(',')
+      ->check(positive())
+      ->excludes("--width");
+  command
+      .add_option("--ways", bench.ways,
+                  "What to compare with one batch at once: fused, separate, recompute-sqrt, "
+                  "recompute-all, fused-bf16, fused-fp16, moments, step-in-backward, pytorch "
+                  "(default: all there are)")
+      ->delimiter(',');
+  command.add_option("--python", bench.python, "Interpreter that may have PyTorch")
+      ->capture_default_str();
+  command.add_option("--steps", bench.steps, "Optimizer steps of each run")
+      ->check(positive())
+      ->capture_default_str();
+  command.add_option("--rounds", bench.rounds, "Runs of each row, in turns; times are medians")
+      ->check(positive())
+      ->capture_default_str();
+  add_optimizer_kind_option(command, options);
+  command.add_option("--lr", options.schedule.base, "Learning rate")->capture_default_str();
+  command.add_option("--csv", bench.csv, "Write the table")->type_name("FILE");
+  command.add_option("--json", options.json, "Write the table")->type_name("FILE");
+  command.add_option("--report", bench.report, "Write charts and tables as one web page")
+      ->type_name("FILE.html");
+}
+
+void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
+  check_options(bench);
+  Options options = given;
+  options.device = wanted_device(options) == Device::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
+  if (options.threads == 0) options.threads = thread_count();
+  const MemoryRuns runs(options, bench.steps, bench.python);
+  const std::vector<Way> ways = chosen_ways(options, bench, runs);
+  std::vector<int64_t> micro_batches =
+      bench.micro_batches.empty() ? std::vector<int64_t>{8, 16, 32} : bench.micro_batches;
+  std::ranges::sort(micro_batches, std::greater());
+
+  std::vector<MemoryRows> groups;
+  const auto widths = bench.widths.empty() ? std::vector{options.network.width} : bench.widths;
+  for (const double width : widths)
+    for (const int64_t effective : bench.effective_batches)
+      groups.push_back(rows_of(width, effective, micro_batches, ways));
+  measure(groups, bench.rounds, runs);
+
+  nlohmann::ordered_json result{{"model", name(options.network.kind)},
+                                {"data", options.data_name()},
+                                {"precision", name_in(precision_names(), options.precision)},
+                                {"optimizer", name_in(optimizer_names(), options.optimizer)},
+                                {"device", name_in(device_names(), options.device)},
+                                {"threads", options.threads},
+                                {"steps", bench.steps},
+                                {"rounds", bench.rounds}};
+  for (const MemoryRows& rows : groups) {
+    fmt::print("{} | {} | width {} | effective batch {} | {} optimizer steps, {} rounds\n",
+               name(options.network.kind), name_in(precision_names(), options.precision),
+               rows.front().width, rows.front().batches.effective, bench.steps, bench.rounds);
+    print(rows);
+    for (const MemoryRow& row : rows) result["rows"].push_back(to_json(row, rows));
+  }
+  if (!bench.csv.empty()) write_text_atomically(bench.csv, to_csv(groups));
+  if (!options.json.empty()) write_text_atomically(options.json, result.dump(2) + "\n");
+  if (bench.report.empty()) return;
+  for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
+  write_text_atomically(bench.report, memory_page(std::move(result)));
+  fmt::print("wrote {}\n", bench.report);
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,151 @@
+#include "apps/bench/memory_runs.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/child.h"
+#include "apps/report/timeline.h"
+
+namespace accrue::app {
+namespace {
+
+void append(std::vector<std::string>& arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+}
+
+std::string describe(const MemoryRow& row) {
+  return fmt::format("{}, width {}, effective batch {}", row.way.name, row.width,
+                     row.batches.describe());
+}
+
+// Where this program is installed, else in the source tree it was built from.
+std::string script_path(const std::string& name) {
+  const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  const auto installed = prefix / "share/accrue/scripts" / name;
+  return std::filesystem::exists(installed) ? installed.string() : ACCRUE_SCRIPTS "/" + name;
+}
+
+ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {
+  check(child.exit_status == 0, "{}: its process failed:\n{}", describe(row), child.output);
+  return child;
+}
+
+}  // namespace
+
+MemoryRuns::MemoryRuns(const Options& options, int64_t steps, std::string python)
+    : options_(options), steps_(steps), python_(std::move(python)) {
+  const auto temporary = std::filesystem::temp_directory_path();
+  std::string pattern = (temporary / "accrue-XXXXXX").string();
+  check(mkdtemp(pattern.data()) != nullptr, "cannot make a folder in {}", temporary.string());
+  folder_ = pattern;
+}
+
+MemoryRuns::~MemoryRuns() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> MemoryRuns::train_arguments(const MemoryRow& row) const {
+  const Options& o = options_;
+  std::vector<std::string> arguments{"train",
+                                     "--model",
+                                     name(o.network.kind),
+                                     "--width",
+                                     fmt::format("{}", row.width),
+                                     "--data",
+                                     o.data_name(),
+                                     "--dropout",
+                                     fmt::format("{}", o.network.dropout),
+                                     "--init-scheme",
+                                     name_in(init_scheme_names(), o.network.init),
+                                     "--optimizer",
+                                     name_in(optimizer_names(), o.optimizer),
+                                     "--lr",
+                                     fmt::format("{}", o.schedule.base),
+                                     "--seed",
+                                     std::to_string(o.seed),
+                                     "--device",
+                                     name_in(device_names(), o.device),
+                                     "--cuda-graphs",
+                                     name_in(graphs_names(), o.cuda_graphs),
+                                     "--threads",
+                                     std::to_string(o.threads),
+                                     "--effective-batch",
+                                     std::to_string(row.batches.effective),
+                                     "--micro-batch",
+                                     std::to_string(row.batches.micro)};
+  append(arguments, row.way.arguments);
+  if (row.way.is_in_given_precision())
+    append(arguments, {"--precision", name_in(precision_names(), o.precision)});
+  if (!o.init.empty()) append(arguments, {"--init", o.init});
+  if (!o.data_dir.empty()) append(arguments, {"--data-dir", o.data_dir});
+  if (!o.memory_limit.empty()) append(arguments, {"--memory-limit", o.memory_limit});
+  return arguments;
+}
+
+void MemoryRuns::measure(MemoryRow& row) const {
+  if (row.way.is_pytorch()) measure_pytorch(row);
+  else measure_accrue(row);
+}
+
+void MemoryRuns::measure_accrue(MemoryRow& row) const {
+  auto arguments = train_arguments(row);
+  const std::string steps = std::to_string(steps_);
+  append(arguments, {"--steps", steps, "--epochs", steps, "--json", file("steps.json"), "--save",
+                     file("weights.safetensors")});
+  must_succeed(row, run_self(arguments));
+
+  std::ifstream lines(file("steps.json"));
+  bool first = steps_ > 1;
+  for (std::string line; std::getline(lines, line); first = false) {
+    const auto step = nlohmann::json::parse(line);
+    if (!step.contains("step")) continue;  // the test score
+    if (!first) row.us_per_sample.push_back(1e6 / step["samples_per_s"].get<double>());
+    for (Category c : all_categories)
+      row.peak[c] = step["peak_bytes"][std::string(name(c))].get<size_t>();
+    row.rss_growth_bytes =
+        std::max(row.rss_growth_bytes, step["peak_rss_growth_bytes"].get<size_t>());
+  }
+}
+
+NamedTensors MemoryRuns::weights() const {
+  return read_safetensors(file("weights.safetensors"), Category::workspace);
+}
+
+nlohmann::json MemoryRuns::timeline(const MemoryRow& row) const {
+  auto arguments = train_arguments(row);
+  append(arguments, {"--steps", "2", "--epochs", "2", "--memory-trace", file("trace.json")});
+  must_succeed(row, run_self(arguments));
+  std::ifstream trace(file("trace.json"));
+  return window_timeline(nlohmann::json::parse(trace));
+}
+
+bool MemoryRuns::pytorch_is_installed() const {
+  const std::string looks_for_it =
+      "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
+  return run_program(python_, {"-c", looks_for_it}).exit_status == 0;
+}
+
+void MemoryRuns::measure_pytorch(MemoryRow& row) const {
+  const nlohmann::json request{{"model", name(options_.network.kind)},
+                               {"width", row.width},
+                               {"micro_batch", row.batches.micro},
+                               {"effective_batch", row.batches.effective},
+                               {"steps", steps_},
+                               {"device", name_in(device_names(), options_.device)},
+                               {"threads", options_.threads},
+                               {"optimizer", name_in(optimizer_names(), options_.optimizer)},
+                               {"lr", options_.schedule.base}};
+  const std::string script = script_path("torch_memory.py");
+  const ChildResult child = must_succeed(row, run_program(python_, {script, request.dump()}));
+  const auto answer = nlohmann::json::parse(child.output.substr(child.output.rfind('{')));
+  row.peak[Category::data] = answer["data_bytes"];
+  row.untold_bytes = std::max(row.untold_bytes, answer["peak_bytes"].get<size_t>());
+  row.rss_growth_bytes = std::max(row.rss_growth_bytes, answer["rss_growth_bytes"].get<size_t>());
+  if (answer.contains("reserved_bytes"))
+    row.reserved_bytes = answer["reserved_bytes"].get<size_t>();
+  for (const double us : answer["us_per_sample"]) row.us_per_sample.push_back(us);
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+
+#include "apps/bench/memory_row.h"
+#include "data/safetensors.h"
+
+namespace accrue::app {
+
+// The processes of `bench memory`: each measurement is a fresh one, so that its peak is its own.
+class MemoryRuns {
+ public:
+  // `options` holds what all runs share; `steps` optimizer steps each. Throws Error if no folder
+  // for their files can be made.
+  MemoryRuns(const Options& options, int64_t steps, std::string python);
+  ~MemoryRuns();
+  MemoryRuns(const MemoryRuns&) = delete;
+  MemoryRuns& operator=(const MemoryRuns&) = delete;
+
+  // Whether the interpreter has PyTorch.
+  bool pytorch_is_installed() const;
+  // Adds one more process's measurements to the row: the times of its windows, but for the first,
+  // which pays for what later ones reuse; the highest peaks.
+  // Throws Error with the process's own words if it fails.
+  void measure(MemoryRow& row) const;
+  // The weights at the end of the run measured last (not PyTorch's).
+  NamedTensors weights() const;
+  // The memory timeline of the row's second window, for the report (report/timeline.h).
+  nlohmann::json timeline(const MemoryRow& row) const;
+
+ private:
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  std::vector<std::string> train_arguments(const MemoryRow& row) const;
+  void measure_accrue(MemoryRow& row) const;
+  void measure_pytorch(MemoryRow& row) const;
+
+  Options options_;
+  int64_t steps_;
+  std::string python_;
+  std::filesystem::path folder_;
+};
+
+}  // namespace accrue::app

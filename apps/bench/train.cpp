@@ -1,0 +1,141 @@
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/commands.h"
+#include "apps/bench/median.h"
+#include "apps/cli/load_data.h"
+#include "apps/commands/memory_advice.h"
+#include "apps/report/profile_report.h"
+#include "core/cuda.h"
+#include "data/atomic_file.h"
+#include "kernels/parallel.h"
+#include "train/flops.h"
+#include "train/memory_prediction.h"
+#include "train/training.h"
+
+namespace accrue::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(auto&& work) {
+  const auto start = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void wait_for(Device device) {
+  if (device == Device::cuda) cuda::synchronize();
+}
+
+// One window, starting the next epoch where one ends.
+void run_window(Training& training, int64_t& epoch) {
+  for (;;) {
+    const MicroBatch* micro_batch = training.loader().next();
+    if (!micro_batch) {
+      training.loader().start_epoch(++epoch);
+      continue;
+    }
+    training.accumulate(*micro_batch, epoch);
+    if (!micro_batch->ends_window) continue;
+    training.window().enqueue_step();
+    training.window().reports();
+    return;
+  }
+}
+
+// Runs so many windows; the seconds that one of them took. On cuda windows are enqueued faster than
+// they run: timed together, they are what they cost.
+double seconds_of_window(Training& training, int64_t& epoch, int together) {
+  return seconds_of([&] {
+           for (int i = 0; i < together; ++i) run_window(training, epoch);
+           wait_for(training.device());
+         }) /
+         together;
+}
+
+// What timing every kernel (on cuda, without graphs) made of a window's time.
+void print_cost(const Profile& profile, double seconds_without) {
+  const double seconds = profile.total_us() * 1e-6 / double(profile.steps());
+  fmt::print("a profiled window takes {:.1f} us (mean), one without {:.1f} us (median)\n",
+             seconds * 1e6, seconds_without * 1e6);
+}
+
+// More windows, each kernel of which is timed.
+std::unique_ptr<Profile> profile_windows(Training& training, int64_t& epoch, double seconds) {
+  auto profile = std::make_unique<Profile>(training.device(), 0);
+  const auto start = Clock::now();
+  do run_window(training, epoch);
+  while (std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  profile->stop();
+  return profile;
+}
+
+}  // namespace
+
+void add_train_bench_options(CLI::App& command, Options& options, BenchTrainOptions& bench) {
+  command.add_option("--seconds", bench.seconds, "How long to measure")
+      ->check(positive())
+      ->capture_default_str();
+  command.add_flag(
+      "--profile", bench.profile,
+      "Then run windows for as long again with every kernel timed, without CUDA graphs, "
+      "and show a table by phase and op");
+  command.add_option("--json", options.json, "Write the figures")->type_name("FILE");
+}
+
+void bench_train(const Options& asked, const BenchTrainOptions& bench) {
+  const Device device = apply_machine_options(asked);
+  const Datasets data = place_data(load_data(asked), device);
+  const Options options = with_micro_batch_chosen(asked, data, device);
+  const TrainingOptions trained = options.training(data.train.size());
+  const Batches batches = trained.batches;
+  Training training(trained, data.train, device);
+  const GemmProbe probe(device);
+
+  int64_t epoch = 0;
+  training.loader().start_epoch(epoch);
+  for (int i = 0; i < 3; ++i) run_window(training, epoch), probe.flops_per_s();
+
+  std::vector<double> window_seconds, gemm_rates;
+  const auto start = Clock::now();
+  while (std::chrono::duration<double>(Clock::now() - start).count() < bench.seconds) {
+    const int together = device == Device::cuda ? 20 : 1;
+    for (int i = 0; i < 20; i += together)
+      window_seconds.push_back(seconds_of_window(training, epoch, together));
+    gemm_rates.push_back(probe.flops_per_s());
+  }
+  const double samples_per_s = double(batches.effective) / median(window_seconds);
+  const double flops = training_flops_per_sample(trained.model, data.train.image_shape());
+  const double gemm_rate = median(gemm_rates);
+  const double share = samples_per_s * flops / gemm_rate;
+  fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {} threads)\n",
+             name(options.network.kind), batches.describe(), samples_per_s, name(device),
+             window_seconds.size(), thread_count());
+  fmt::print(
+      "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
+      flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
+      GemmProbe::size(device));
+  nlohmann::ordered_json result{{"model", name(options.network.kind)},
+                                {"micro_batch", batches.micro},
+                                {"effective_batch", batches.effective},
+                                {"device", name(device)},
+                                {"threads", thread_count()},
+                                {"samples_per_s", samples_per_s},
+                                {"windows", window_seconds.size()},
+                                {"flops_per_sample", flops},
+                                {"gemm_flops_per_s", gemm_rate},
+                                {"share_of_gemm_rate", share}};
+  if (bench.profile) {
+    const auto profile = profile_windows(training, epoch, bench.seconds);
+    const MachineRates rates{gemm_rate, copy_bytes_per_s(device)};
+    fmt::print("\n{}", profile_table(*profile, rates));
+    print_cost(*profile, median(window_seconds));
+    result["profile"] = profile_json(*profile, rates);
+  }
+  if (!options.json.empty()) write_text_atomically(options.json, result.dump(2) + "\n");
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,38 @@
+#include "apps/cli/averages.h"
+
+#include <cmath>
+#include <filesystem>
+
+namespace accrue::app {
+
+std::vector<std::string> describe_averages(const TrainingOptions& o) {
+  std::vector<std::string> lines;
+  if (o.beta2_half_life)
+    lines.push_back(
+        fmt::format("beta2 {:.6g} at an effective batch of {}: a half-life of {:g} samples",
+                    o.beta2(), o.batches.effective, *o.beta2_half_life));
+  if (o.ema)
+    lines.push_back(
+        fmt::format("average of the weights: min({:g}, t / (9 + t)) of it kept in step t", *o.ema));
+  if (o.noise_scale)
+    lines.push_back("gradient noise scale: estimated in every window of several micro-batches");
+  return lines;
+}
+
+std::string describe_noise_scale(double noise_scale, int64_t effective) {
+  if (!std::isfinite(noise_scale))
+    return "gradient noise scale unknown: it takes windows of several micro-batches, and more of "
+           "them the noisier their gradients are";
+  const double ratio = noise_scale / double(effective);
+  return fmt::format(
+      "gradient noise scale {:.0f} samples: at an effective batch of {} a run takes {:.2g}x the "
+      "steps of noiseless ones, and {:.2g}x the samples of the smallest batches",
+      noise_scale, effective, 1 + ratio, 1 + 1 / ratio);
+}
+
+std::string average_path(const std::string& path) {
+  const std::filesystem::path weights(path);
+  return (weights.parent_path() / weights.stem()).string() + ".ema" + weights.extension().string();
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/device.h"
+
+namespace accrue::app {
+
+// This process's command line, as it could be typed again.
+std::string command_line();
+// What computes on `device`: the processor or the GPU, by name.
+std::string machine_name(Device device);
+
+// What a result depends on beside its options: version, compiler, machine, device, threads and the
+// libraries the program was built with.
+nlohmann::ordered_json environment(Device device);
+
+}  // namespace accrue::app

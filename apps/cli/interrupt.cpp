@@ -1,0 +1,49 @@
+#include "apps/cli/interrupt.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <initializer_list>
+
+namespace accrue::app {
+namespace {
+
+// Any thread may be the one that a signal interrupts.
+std::atomic<int> asked = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
+
+void install(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+void ask(int) {
+  if (++asked == 2) install(SIG_DFL);
+}
+
+size_t handler_stack_bytes() {
+  constexpr long enough = 64 << 10;
+  return static_cast<size_t>(std::max(enough, sysconf(_SC_SIGSTKSZ)));
+}
+
+}  // namespace
+
+InterruptScope::InterruptScope() : stack_(handler_stack_bytes()) {
+  const stack_t own{.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
+  sigaltstack(&own, &stack_before_);
+  asked = 0;
+  install(ask);
+}
+InterruptScope::~InterruptScope() {
+  install(SIG_DFL);
+  sigaltstack(&stack_before_, nullptr);
+}
+bool interrupted() { return asked >= 1; }
+bool interrupted_twice() { return asked >= 2; }
+
+}  // namespace accrue::app

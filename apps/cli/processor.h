@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace accrue::app {
+
+// The packaged program is compiled for every x86-64 processor, and beside it, in
+// ../libexec/accrue/ISA/accrue, once for each of these levels, best first. (The x86-64 psABI,
+// section 3.1.1: v3 has AVX2 and FMA, v4 has AVX-512. What v2 adds, our loops do not use.)
+std::vector<std::string> isa_levels();
+
+// Whether this processor has what the level needs.
+bool supports_isa(const std::string& level);
+
+// The level of the program to run where one compiled for `own` was started: `wanted`, or if that is
+// empty and own is baseline, the best that the processor supports and `folder` has, as ISA/accrue.
+// Throws Error if the program that is wanted is not there or cannot run here.
+std::string choose_isa(const std::string& own, const std::string& wanted,
+                       const std::string& folder);
+
+// Becomes the program compiled for the level that choose_isa() finds, with the same arguments.
+// Where there is none, or it does not start, returns.
+void become_program_for_processor(int argc, char** argv);
+
+}  // namespace accrue::app

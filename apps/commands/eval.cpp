@@ -1,0 +1,34 @@
+#include "apps/commands/eval.h"
+
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/load_data.h"
+#include "data/atomic_file.h"
+#include "train/json.h"
+#include "train/memory_prediction.h"
+#include "train/training.h"
+#include "train/weights.h"
+
+namespace accrue::app {
+
+void eval(const Options& options) {
+  const Device device = apply_machine_options(options);
+  check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
+  check(options.micro_batch > 0, "--micro-batch is {}: expected 1 or more samples",
+        options.micro_batch);
+  const Datasets data = place_data(load_data(options), device);
+  const auto model = make_model(options.network);
+  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed);
+  load_weights(options.init, parameters);
+  nlohmann::ordered_json json;
+  for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
+    const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
+      return evaluate(*model, *set, samples, parameters.compute_dtype(), device);
+    });
+    fmt::print("{} {}\n", split, score.describe());
+    json[split] = to_json(score);
+  }
+  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,90 @@
+#include "apps/commands/memory_advice.h"
+
+#include "apps/cli/load_data.h"
+#include "apps/commands/plan.h"
+#include "core/cuda.h"
+#include "core/limit_scope.h"
+
+namespace accrue::app {
+namespace {
+
+// For a whole run, what is alive included.
+std::optional<size_t> memory_for_a_run(const Options& options, Device device) {
+  if (!options.memory_limit.empty()) return parse_bytes(options.memory_limit);
+  if (device != Device::cuda) return std::nullopt;
+  return cuda::free_memory() / 10 * 9 + ledger(device).current().total();
+}
+
+}  // namespace
+
+Options with_micro_batch_chosen(const Options& options, const Datasets& data, Device device) {
+  if (options.micro_batch != auto_micro_batch) return options;
+  const std::optional<size_t> memory = memory_for_a_run(options, device);
+  check(memory.has_value(),
+        "--micro-batch auto needs --memory-limit on {}: expected how much memory to use, such as "
+        "--memory-limit 64MiB",
+        name(device));
+  const Plan plan = plan_windows(options.to_plan(data.train.size()), plan_data(data, device),
+                                 device, *memory, no_freedom(options));
+  const Alternative* best = plan.recommended();
+  if (!best) {
+    const Alternative& least = plan.smallest();
+    fail(
+        "--micro-batch auto: nothing fits in {}; micro-batches of {} need {}. accrue plan shows "
+        "what would fit",
+        format_bytes(*memory), least.batches.micro, to_string(least.peak));
+  }
+  fmt::print("micro-batch auto: {} of effective batch {}, {} of {}\n", best->batches.micro,
+             best->batches.describe(), format_bytes(best->peak.total()), format_bytes(*memory));
+  Options chosen = options;
+  chosen.micro_batch = best->batches.micro;
+  chosen.effective_batch = best->batches.effective;
+  return chosen;
+}
+
+std::string advice_for_training(const Options& options) {
+  const Device device = wanted_device(options);
+  const std::optional<size_t> memory = memory_for_a_run(options, device);
+  if (!memory) return {};
+  // The data set is read again, which has no place within the limit.
+  const LimitScope unlimited(Device::cpu, std::nullopt);
+  const Datasets planned = plan_data(load_data(options), device, *memory);
+  const TrainingOptions wanted = options.to_plan(planned.train.size());
+  const auto found = [&](const Freedom& freedom) {
+    return plan_windows(wanted, planned, device, *memory, freedom);
+  };
+  const Plan same = found(no_freedom(options)), any = found(any_freedom());
+  std::string text;
+  for (const Plan* plan : {&same, &any}) {
+    const Alternative* a = plan->recommended();
+    if (!a) continue;
+    const std::string option = flags(*a, options);
+    if (text.find(option) != std::string::npos) continue;
+    text += (text.empty() ? "try: " : "\n  or: ") + option;
+  }
+  if (!text.empty()) return text;
+  const Alternative& least = any.smallest();
+  return fmt::format("try: --memory-limit {} ({}) {}", least.peak.total(),
+                     format_bytes(least.peak.total()), flags(least, options));
+}
+
+std::string advice_for_evaluation() {
+  return "try: a larger --memory-limit; not even one sample at a time fits";
+}
+
+void with_advice(const std::function<std::string()>& advice, const std::function<void()>& command) {
+  std::string message;
+  try {
+    return command();
+  } catch (const OutOfMemory& error) {
+    message = error.what();
+  }
+  try {
+    if (const std::string text = advice(); !text.empty()) message += "\n" + text;
+  } catch (const Error&) {
+    // The options themselves are wrong, or the data is gone: the first error says enough.
+  }
+  throw Error(message);
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "apps/cli/options.h"
+#include "data/dataset.h"
+
+namespace accrue::app {
+
+// The options with --micro-batch auto replaced by the largest micro-batch that fits (said in one
+// line) in --memory-limit, on cuda by default in nine tenths of what the device has left: the rest
+// is for the libraries' handles and the allocator's segments. Throws Error if none fits, or on the
+// cpu without a limit.
+Options with_micro_batch_chosen(const Options& options, const Datasets& data, Device device);
+
+// What to try after a training ran out of memory, by a plan: "try: --micro-batch 12
+// --effective-batch 64". Empty where the memory for a run is not known.
+std::string advice_for_training(const Options& options);
+// Evaluation takes fewer samples at a time by itself: only memory helps.
+std::string advice_for_evaluation();
+
+// Runs a command; an OutOfMemory that leaves it gets the advice at the end of its message.
+void with_advice(const std::function<std::string()>& advice, const std::function<void()>& command);
+
+}  // namespace accrue::app

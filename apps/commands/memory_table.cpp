@@ -1,0 +1,66 @@
+#include "apps/commands/memory_table.h"
+
+#include "core/cuda.h"
+
+namespace accrue::app {
+namespace {
+
+// The peak of two windows without accumulation, really run beside what is still alive, which is
+// then left out (but for the data set itself).
+Usage measure_baseline(const TrainingOptions& options, const Datasets& data, Device device) {
+  const Usage before = ledger(device).current();
+  Usage peak = peak_of_windows(options, data.train, device);
+  for (Category c : all_categories) peak[c] -= before[c];
+  for (const Dataset* set : {&data.train, &data.test})
+    if (set->images.device() == device) peak[Category::data] += set->bytes();
+  return peak;
+}
+
+}  // namespace
+
+void print_memory_table(const TrainingOptions& options, Baseline run_baseline, const Datasets& data,
+                        const Usage& measured, Device device) {
+  TrainingOptions whole = options;
+  whole.batches.micro = whole.batches.effective;
+  const Usage predicted = predict_peak(options, data, device);
+  const Usage baseline = predict_peak(whole, data, device);
+  std::vector<std::pair<std::string, Usage>> columns{
+      {"this run", measured}, {"predicted", predicted}, {"no accumulation", baseline}};
+  if (run_baseline == Baseline::measured) {
+    try {
+      columns.emplace_back("no accum., run", measure_baseline(whole, data, device));
+    } catch (const OutOfMemory&) {
+      fmt::print("\nwithout accumulation the run does not fit\n");
+    }
+  }
+
+  fmt::print("\npeak memory on {}, effective batch {}\n{:<14}", name(device),
+             options.batches.describe(), "");
+  for (const auto& [title, usage] : columns) fmt::print("{:>17}", title);
+  fmt::print("\n");
+  const auto row = [&](std::string_view title, auto&& bytes_of) {
+    fmt::print("  {:<12}", title);
+    for (const auto& [column, usage] : columns) fmt::print("{:>17}", format_bytes(bytes_of(usage)));
+    fmt::print("\n");
+  };
+  for (Category c : all_categories) row(name(c), [&](const Usage& usage) { return usage[c]; });
+  row("total", [](const Usage& usage) { return usage.total(); });
+  const auto without_data = [](const Usage& usage) {
+    return usage.total() - usage[Category::data];
+  };
+  row("without data", without_data);
+  fmt::print("{}\n", predicted.bytes == measured.bytes
+                         ? "predicted to the byte"
+                         : "the prediction is off: please report this run");
+  if (device == Device::cuda) fmt::print("the device's memory: {}\n", cuda::blocks().describe());
+  const double ratio = double(without_data(baseline)) / double(without_data(measured));
+  if (ratio > 1.005)
+    fmt::print(
+        "accumulation needs {:.2f}x less than the same batch at once (excluding the data set)\n",
+        ratio);
+  else
+    fmt::print("accumulation saves nothing here: {} outweigh the activations\n",
+               "parameters, gradients and moments");
+}
+
+}  // namespace accrue::app

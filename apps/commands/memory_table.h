@@ -1,0 +1,15 @@
+#pragma once
+
+#include "train/memory_prediction.h"
+
+namespace accrue::app {
+
+// --measure-baseline
+enum class Baseline { predicted, measured };
+
+// Prints the peak of this run, by category, beside the prediction of it and of the same effective
+// batch without accumulation; if wanted, also what a run of that really needs.
+void print_memory_table(const TrainingOptions& options, Baseline run_baseline, const Datasets& data,
+                        const Usage& measured, Device device);
+
+}  // namespace accrue::app

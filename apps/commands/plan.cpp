@@ -1,0 +1,131 @@
+#include "apps/commands/plan.h"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/load_data.h"
+#include "data/atomic_file.h"
+#include "train/json.h"
+
+namespace accrue::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json row_of(const Alternative& a) {
+  return {{"micro_batch", a.batches.micro},
+          {"accum", a.batches.accumulation_steps()},
+          {"remainder", a.remainder()},
+          {"recompute", name_in(recompute_names(), a.recompute)},
+          {"strategy", name_in(strategy_names(), a.strategy)},
+          {"peak_bytes", a.peak.total()}};
+}
+
+Json to_json(const Plan& plan) {
+  Json result{{"recommended", row_of(*plan.recommended())}, {"alternatives", Json::array()}};
+  for (const Alternative& a : plan.alternatives) {
+    Json row = row_of(a);
+    row["peak_by_category"] = by_category(a.peak);
+    row["relative_cost"] = a.relative_cost;
+    row["fits"] = a.fits;
+    result["alternatives"].push_back(std::move(row));
+  }
+  return result;
+}
+
+void print(const Plan& plan, const Options& options, Device device) {
+  fmt::print("{} on {} in {}\n\n   {:>11} {:>5} {:<10}{:<17}", name(options.network.kind),
+             name(device), format_bytes(plan.memory), "micro-batch", "K", "recompute", "strategy");
+  for (Category c : all_categories) fmt::print(" {:>11}", name(c));
+  fmt::print(" {:>11} {:>5} {:>6}\n", "total", "fits", "cost");
+  for (const Alternative& a : plan.alternatives) {
+    fmt::print("{:<2} {:>11} {:>5} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
+               a.batches.micro, a.batches.accumulation_steps(),
+               name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
+    for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(a.peak[c]));
+    fmt::print(" {:>11} {:>5} {:>6.2f}\n", format_bytes(a.peak.total()), a.fits ? "yes" : "no",
+               a.relative_cost);
+  }
+  for (const std::string& reason : plan.refused) fmt::print("not possible: {}\n", reason);
+  const Alternative& best = *plan.recommended();
+  fmt::print("\ncost: estimated time, 1.00 is the whole batch at once\n");
+  fmt::print("recommended: {}  (effective batch {})\n", flags(best, options),
+             best.batches.describe());
+}
+
+// What would fit instead, or the least memory that would do.
+std::string nearest(const Options& options, const Datasets& planned, Device device,
+                    const Plan& plan) {
+  const TrainingOptions wanted = options.to_plan(planned.train.size());
+  TrainingOptions plain = wanted;
+  plain.optimizer = OptimizerKind::sgd;
+  plain.sgd = {};
+  const Plan all = plan_windows(wanted, planned, device, plan.memory, any_freedom());
+  if (const Alternative* a = all.recommended())
+    return fmt::format("with {} it would fit", flags(*a, options));
+  if (const Alternative& other = all.alternatives.front(); other.fits)
+    return fmt::format("with {}, which is another optimizer, it would fit", flags(other, options));
+  const Plan stateless = plan_windows(plain, planned, device, plan.memory, any_freedom());
+  if (const Alternative* a = stateless.recommended())
+    return fmt::format("with --optimizer sgd {} it would fit", flags(*a, options));
+  const Alternative& least = all.smallest();
+  return fmt::format("the nearest that would fit is --memory {} ({}) with {}", least.peak.total(),
+                     format_bytes(least.peak.total()), flags(least, options));
+}
+
+}  // namespace
+
+std::string flags(const Alternative& a, const Options& options) {
+  std::string text =
+      fmt::format("--micro-batch {} --effective-batch {}", a.batches.micro, a.batches.effective);
+  if (a.strategy != options.strategy)
+    text += " --strategy " + name_in(strategy_names(), a.strategy);
+  if (a.recompute != options.recompute)
+    text += " --recompute " + name_in(recompute_names(), a.recompute);
+  return text;
+}
+
+void add_plan_options(CLI::App& command, Options& options, PlanOptions& asked) {
+  for (const char* name : {"--micro-batch", "--accum", "--memory-limit"})
+    command.remove_option(command.get_option(name));
+  command.add_option("--memory", asked.memory, "What a run may use")
+      ->type_name("4GiB")
+      ->required()
+      ->group("Machine");
+  command.add_option("--json", options.json, "Write the plan")->type_name("FILE")->group("Output");
+  command.parse_complete_callback([&] {
+    const auto given = [&](const char* name) {
+      const CLI::Option* option = command.get_option_no_throw(name);
+      return option && option->count() > 0;
+    };
+    asked.strategy_given = given("--strategy");
+    asked.recompute_given = given("--recompute");
+    options.micro_batch = auto_micro_batch;
+  });
+}
+
+void plan(const Options& options, const PlanOptions& asked) {
+  apply_threads(options);
+  const Device device = wanted_device(options);
+  const size_t memory = parse_bytes(asked.memory);
+  const Datasets planned = plan_data(load_data(options), device, memory);
+  Freedom freedom = any_freedom();
+  if (asked.strategy_given) freedom.strategies = {options.strategy};
+  if (asked.recompute_given) freedom.recomputes = {options.recompute};
+  const Plan plan =
+      plan_windows(options.to_plan(planned.train.size()), planned, device, memory, freedom);
+  if (!plan.recommended()) {
+    const Alternative& least = plan.smallest();
+    fail(
+        "nothing fits in {}: {} with micro-batches of {} ({}, recompute {}) needs {}, which is {} "
+        "more; {}",
+        format_bytes(memory), name(options.network.kind), least.batches.micro,
+        name_in(strategy_names(), least.strategy), name_in(recompute_names(), least.recompute),
+        to_string(least.peak), format_bytes(least.peak.total() - memory),
+        nearest(options, planned, device, plan));
+  }
+  print(plan, options, device);
+  if (!options.json.empty()) write_text_atomically(options.json, to_json(plan).dump(2) + "\n");
+}
+
+}  // namespace accrue::app

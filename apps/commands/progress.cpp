@@ -1,0 +1,143 @@
+#include "apps/commands/progress.h"
+
+#include <unistd.h>
+
+#include "apps/cli/averages.h"
+#include "train/json.h"
+#include "train/process.h"
+
+namespace accrue::app {
+
+Progress::Progress(const Options& options, Trainer& trainer, size_t resident_before)
+    : options_(options),
+      trainer_(trainer),
+      total_steps_(trainer.total_steps()),
+      resident_before_(resident_before),
+      terminal_(isatty(STDOUT_FILENO) != 0) {}
+
+void Progress::on_damaged_checkpoint(const std::string& reason) {
+  fmt::print(stderr, "warning: {}; looking at the checkpoint before it\n", reason);
+}
+
+void Progress::on_no_checkpoint(const std::filesystem::path& directory) {
+  fmt::print("no checkpoint in {}: starting from the beginning\n", directory.string());
+}
+
+void Progress::on_resume(const std::filesystem::path& checkpoint, const std::string& differences) {
+  if (!differences.empty())
+    fmt::print(
+        "the result will equal that of a run that never stopped within rounding, not bit "
+        "for bit (BatchNorm and drop-micro-batch, which depend on the micro-batch, aside):{}\n",
+        differences);
+  fmt::print("resumed from {}\n", checkpoint.string());
+}
+
+void Progress::start(const Datasets& data) {
+  Training& training = trainer_.training();
+  const std::string batches = training.batches().describe();
+  results_ = {{"model", name(options_.network.kind)},
+              {"parameters", training.parameters().count()},
+              {"data", data.train.name},
+              {"training_samples", data.train.size()},
+              {"test_samples", data.test.size()},
+              {"batches", batches}};
+  fmt::print("{}: {} parameters | {}: {} training and {} test samples\n",
+             name(options_.network.kind), training.parameters().count(), data.train.name,
+             data.train.size(), data.test.size());
+  fmt::print("effective batch {} | {} | {} optimizer steps\n", batches,
+             training.window().schedule().describe(), total_steps_);
+  for (const std::string& line : describe_averages(trainer_.options())) fmt::print("{}\n", line);
+  std::fflush(stdout);
+  start_ = Clock::now();
+}
+
+void Progress::on_step(int64_t epoch, const StepReport& report) {
+  ++steps_;
+  results_["steps"] = report.step;
+  samples_ += report.samples;
+  noise_scale_ = report.noise_scale;
+  if (report.overflow || report.skipped) print_overflow(epoch, report);
+  if (report.skipped) return;
+  if (terminal_) draw_bar(epoch, report, double(samples_) / seconds_since(start_));
+  else if (report.step % options_.log_every == 0 || report.step == total_steps_)
+    print_line(epoch, report);
+}
+
+void Progress::on_halving(const Halving& halving) {
+  fmt::print("{}[Epoch {}][Window {}] out of memory: {} becomes {}, and the window starts again\n",
+             terminal_ ? "\r\033[K" : "", halving.epoch + 1, halving.window + 1,
+             halving.before.describe(), halving.after.describe());
+  std::fflush(stdout);
+  warn_about_batch_norm(options_, halving.after);
+}
+
+void Progress::print_overflow(int64_t epoch, const StepReport& report) {
+  const std::string what = !report.skipped
+                               ? fmt::format("{} samples dropped", report.dropped_samples)
+                               : "window skipped";
+  fmt::print("{}[Epoch {}][Step {}] loss {} or its gradient is not finite (loss scale {:g}): {}\n",
+             terminal_ ? "\r\033[K" : "", epoch + 1, report.step, report.loss, report.loss_scale,
+             what);
+  std::fflush(stdout);
+}
+
+void Progress::draw_bar(int64_t epoch, const StepReport& report, double samples_per_s) {
+  const bool last = report.step == total_steps_;
+  if (!last && seconds_since(last_bar_) < 0.1) return;
+  last_bar_ = Clock::now();
+  constexpr int64_t width = 24;
+  const int64_t filled = width * report.step / std::max<int64_t>(1, total_steps_);
+  const double left = seconds_since(start_) / double(steps_) * double(total_steps_ - report.step);
+  fmt::print(
+      "\r\033[K[{:#<{}}{:.<{}}] epoch {} step {}/{} loss {:.3f} lr {:.2g} {:.0f} samples/s ETA "
+      "{:.0f} s",
+      "", filled, "", width - filled, epoch + 1, report.step, total_steps_, report.loss, report.lr,
+      samples_per_s, left);
+  std::fflush(stdout);
+}
+
+void Progress::print_line(int64_t epoch, const StepReport& report) {
+  const Usage peak = ledger(trainer_.training().device()).peak();
+  fmt::print("[Epoch {}][Step {}] loss {:.4f} | lr {:.3g} | eff. batch {} | peak {}\n", epoch + 1,
+             report.step, report.loss, report.lr, trainer_.training().batches().describe(),
+             format_bytes(peak.total() - peak[Category::data]));
+  std::fflush(stdout);
+}
+
+void Progress::finish(bool interrupted, double waited_seconds) {
+  const double seconds = seconds_since(start_);
+  if (terminal_) fmt::print("\n");
+  if (interrupted)
+    fmt::print("interrupted: stopped after a whole window, {} optimizer steps\n", steps_);
+  fmt::print("{} samples in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
+             samples_, seconds, double(samples_) / seconds, 100 * waited_seconds / seconds);
+  if (options_.noise_scale)
+    fmt::print("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
+  std::fflush(stdout);
+  results_["status"] = interrupted ? "interrupted" : "finished";
+  results_["samples"] = samples_;
+  results_["seconds"] = seconds;
+  results_["samples_per_s"] = double(samples_) / seconds;
+  results_["peak_bytes"] = with_total(ledger(trainer_.training().device()).peak());
+  results_["peak_rss_growth_bytes"] = peak_resident_bytes() - resident_before_;
+  if (options_.noise_scale) results_["noise_scale"] = noise_scale_;
+}
+
+void Progress::score(const Score& test, const std::optional<Score>& of_average) {
+  fmt::print("test {}\n", test.describe());
+  if (of_average) fmt::print("test {} (average of the weights)\n", of_average->describe());
+  results_["test"] = to_json(test);
+  if (of_average) results_["test_ema"] = to_json(*of_average);
+}
+
+void warn_about_batch_norm(const Options& options, Batches batches) {
+  if (!has_batch_norm(options.network.kind) || batches.accumulation_steps() == 1) return;
+  fmt::print(stderr,
+             "warning: BatchNorm normalises over each micro-batch of {} samples, not over the "
+             "effective batch of {}: the result differs from one big batch. {} (GroupNorm) "
+             "does not depend on the split.\n",
+             batches.micro, batches.effective,
+             options.network.kind == ModelKind::resnet_bn ? "resnet" : "cnn-gn");
+}
+
+}  // namespace accrue::app

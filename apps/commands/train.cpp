@@ -1,0 +1,183 @@
+#include "apps/commands/train.h"
+
+#include "apps/cli/about_run.h"
+#include "apps/cli/averages.h"
+#include "apps/cli/environment.h"
+#include "apps/cli/interrupt.h"
+#include "apps/cli/load_data.h"
+#include "apps/commands/memory_advice.h"
+#include "apps/commands/memory_table.h"
+#include "apps/commands/progress.h"
+#include "apps/report/profile_report.h"
+#include "data/atomic_file.h"
+#include "train/memory_trace.h"
+#include "train/process.h"
+#include "train/run_log.h"
+
+namespace accrue::app {
+namespace {
+
+// A place that cannot be written to is an error now, not after the training.
+void check_outputs(const Options& options) {
+  if (!options.save.empty()) check_writable(options.save);
+  if (!options.save.empty() && options.ema) check_writable(average_path(options.save));
+  if (!options.profile.empty()) check_writable(options.profile);
+}
+
+// What is replayed allocates nothing and runs no kernels that could be timed one by one.
+void turn_graphs_off_if_recorded(Options& options, Device device) {
+  if (device != Device::cuda || options.cuda_graphs == Graphs::off) return;
+  if (!options.memory_trace.empty())
+    fmt::print("--memory-trace: CUDA graphs are off, so that every allocation is seen\n");
+  else if (!options.profile.empty())
+    fmt::print("--profile: CUDA graphs are off, so that every kernel is timed\n");
+  else return;
+  options.cuda_graphs = Graphs::off;
+}
+
+// The files of --json and --log-dir, from which lines after the checkpoint are taken out.
+void rewind_logs(const Options& options, int64_t windows) {
+  std::vector<std::string> logs;
+  if (!options.json.empty()) logs.push_back(options.json);
+  if (!options.log_dir.empty()) logs.push_back(options.log_dir + "/metrics.jsonl");
+  for (const std::string& log : logs) {
+    const int64_t logged = keep_logged_windows(log, windows);
+    if (logged < windows)
+      fmt::print(stderr, "warning: {} has {} of the {} windows before the checkpoint\n", log,
+                 logged, windows);
+  }
+}
+
+// Ctrl-C once, and twice.
+Stop asked_to_stop() {
+  if (interrupted_twice()) return Stop::now;
+  return interrupted() ? Stop::after_window : Stop::no;
+}
+
+void save(const Options& options, Trainer& trainer) {
+  if (options.save.empty()) return;
+  trainer.save_weights(options.save);
+  fmt::print("saved {}\n", options.save);
+  if (!options.ema || trainer.training().window().steps() == 0) return;
+  const std::string path = average_path(options.save);
+  trainer.save_average(path);
+  fmt::print("saved {} (the average of the weights)\n", path);
+}
+
+// On a machine whose memory is full the rates stay 0.
+MachineRates rates_if_memory_suffices(Device device, DType dtype) {
+  try {
+    return measure_rates(device, dtype);
+  } catch (const OutOfMemory&) {
+    return {};
+  }
+}
+
+void report_profile(const Profile& profile, const Options& options, Batches batches) {
+  const MachineRates rates =
+      rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
+  fmt::print("\n{}", profile_table(profile, rates));
+  write_text_atomically(options.profile, profile_trace(profile, rates, options, batches));
+  fmt::print("recorded the time of {} windows: {}\n",
+             std::min(profile.steps(), options.profile_windows), options.profile);
+}
+
+std::string summary(const Options& options, const Progress& progress, Device device) {
+  nlohmann::ordered_json all{{"command", command_line()}};
+  all["settings"] = options.settings;
+  all["environment"] = environment(device);
+  all.update(progress.results());
+  return all.dump();
+}
+
+// `trace` is null without --memory-trace.
+void train_on(const Device device, Options options, MemoryTrace* trace) {
+  const size_t resident_before = resident_bytes();
+  const Datasets data = place_data(load_data(options), device);
+  options = with_micro_batch_chosen(options, data, device);
+  turn_graphs_off_if_recorded(options, device);
+  const TrainingOptions asked = options.training(data.train.size());
+  warn_about_batch_norm(options, asked.batches);
+  check_outputs(options);
+
+  Trainer trainer(asked, data.train, device);
+  const Training& training = trainer.training();
+  if (training.batches().micro < asked.batches.micro)
+    fmt::print("out of memory: {} becomes {}\n", asked.batches.describe(),
+               training.batches().describe());
+  if (!options.init.empty()) trainer.load_weights(options.init);
+
+  Progress progress(options, trainer, resident_before);
+  trainer.resume(progress);
+  if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
+  RunLog log({.json = options.json,
+              .directory = options.log_dir,
+              .histograms_every = options.log_histograms,
+              .continued = options.checkpoints.resume,
+              .resident_before = resident_before},
+             asked, trainer.training());
+  progress.start(data);
+
+  Window& window = trainer.training().window();
+  const int64_t steps_before = window.steps();
+  const InterruptScope interrupts;
+  const auto profile = options.profile.empty()
+                           ? nullptr
+                           : std::make_unique<Profile>(device, options.profile_windows);
+  Observers observers({&progress, &log});
+  trainer.run(observers, asked_to_stop);
+  progress.finish(interrupted(), trainer.training().loader().waited_seconds());
+  if (trace) {
+    trace->write(about_run(options, training.batches(), device).dump());
+    fmt::print("recorded the memory of {} windows: {}\n",
+               std::min(window.steps(), options.memory_trace_windows), options.memory_trace);
+  }
+
+  const Usage peak = ledger(device).peak();
+  if (window.steps() > 0) {
+    const Score of_weights = trainer.evaluate(data.test);
+    const std::optional<Score> of_average = trainer.evaluate_average(data.test);
+    progress.score(of_weights, of_average);
+    log.score(of_weights, of_average);
+  }
+  if (profile) profile->stop();
+  if (window.steps() > steps_before) {
+    TrainingOptions ran = asked;
+    ran.batches = training.batches();
+    print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
+                       data, peak, device);
+  }
+  log.finish(summary(options, progress, device));
+  save(options, trainer);
+  if (profile) report_profile(*profile, options, training.batches());
+}
+
+// Adds to the library's errors the options that may help.
+void train_with_advice(const Device device, const Options& options, MemoryTrace* trace) {
+  try {
+    train_on(device, options, trace);
+  } catch (const Stopped& stopped) {
+    fail("interrupted twice: {}", stopped.what());
+  } catch (const Divergence& divergence) {
+    fail("{}\ntry: a lower --lr, or --clip-norm", divergence.what());
+  }
+}
+
+}  // namespace
+
+void train(const Options& options) {
+  const Device device = apply_machine_options(options);
+  if (options.memory_trace.empty()) return train_with_advice(device, options, nullptr);
+  MemoryTrace trace(options.memory_trace, options.memory_trace_windows, device,
+                    about_run(options, std::nullopt, device).dump());
+  try {
+    train_with_advice(device, options, &trace);
+  } catch (...) {
+    // What there is shows what took the memory.
+    trace.write();
+    fmt::print(stderr, "recorded the memory up to the error: {}\n", options.memory_trace);
+    throw;
+  }
+}
+
+}  // namespace accrue::app

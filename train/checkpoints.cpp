@@ -1,0 +1,136 @@
+#include "train/checkpoints.h"
+
+#include <nlohmann/json.hpp>
+
+#include "train/build.h"
+#include "train/run_identity.h"
+#include "train/stop.h"
+#include "train/weights.h"
+
+namespace accrue {
+namespace {
+
+Metadata rounding_of(Training& training) {
+  return rounding_identity(training.batches(), training.device());
+}
+
+// Which elements of a flat state tensor belong to which parameter.
+std::string arena_map(const Parameters& parameters) {
+  nlohmann::ordered_json map;
+  for (const auto& entry : parameters.entries())
+    map[entry.name] = {entry.range().begin, entry.range().end};
+  return map.dump();
+}
+
+// Sets every number to its counter. Throws Error, with none set, unless they are the same by name
+// and type.
+void set_numbers(const StateDict& state, const std::map<std::string, Count>& counters) {
+  std::string problems;
+  std::map<std::string, std::variant<int64_t*, double*>> numbers(state.numbers.begin(),
+                                                                 state.numbers.end());
+  for (const auto& [name, number] : numbers) {
+    const auto found = counters.find(name);
+    if (found == counters.end()) problems += fmt::format("\n  {} is missing", name);
+    else if (found->second.index() != number.index())
+      problems += fmt::format("\n  {} is a number of another type", name);
+  }
+  for (const auto& [name, count] : counters)
+    if (!numbers.contains(name)) problems += fmt::format("\n  {} is not known", name);
+  check(problems.empty(), "its counters are not those of this program:{}", problems);
+  for (const auto& [name, number] : numbers)
+    std::visit([&](auto* to) { *to = std::get<std::decay_t<decltype(*to)>>(counters.at(name)); },
+               number);
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, Training& training,
+                         StateDict loop)
+    : training_(training), loop_(std::move(loop)), options_(options.checkpoints) {
+  if (options_.directory.empty()) return;
+  directory_.emplace(options_.directory);
+  identity_ = run_identity(options, train, training.window().schedule().describe());
+  check(options_.resume || directory_->steps().empty(),
+        "'{}' holds checkpoints of an earlier run: expected another directory, or an empty one, to "
+        "begin a new run, or to resume that one",
+        options_.directory);
+}
+
+StateDict Checkpoints::state() const {
+  StateDict all = training_.window().state_dict();
+  all.tensors.insert(all.tensors.end(), loop_.tensors.begin(), loop_.tensors.end());
+  all.numbers.insert(all.numbers.end(), loop_.numbers.begin(), loop_.numbers.end());
+  return all;
+}
+
+CheckpointRecord Checkpoints::record(const StateDict& state) const {
+  CheckpointRecord result{
+      .decisive = identity_, .rounding = rounding_of(training_), .origin = options_.origin};
+  result.origin["written by"] = fmt::format("accrue {}", version());
+  for (const auto& [name, number] : state.numbers)
+    std::visit([&, &name = name](const auto* value) { result.counters[name] = *value; }, number);
+  return result;
+}
+
+bool Checkpoints::due() const {
+  return directory_ && training_.window().steps() / options_.every > saved_ / options_.every;
+}
+
+void Checkpoints::save() {
+  const int64_t steps = training_.window().steps();
+  if (!directory_ || steps == saved_) return;
+  const StateDict all = state();
+  const NamedTensors weights = on_cpu(named_tensors(training_.parameters()));
+  const NamedTensors tensors = on_cpu(all.tensors);
+  for (const NamedTensors* part : {&weights, &tensors}) {
+    const std::string bad = first_not_finite(*part);
+    if (!bad.empty())
+      throw Divergence(fmt::format(
+          "no checkpoint of step {} was written, because {}; those before it remain: lower the "
+          "learning rate, or clip the gradient's norm",
+          steps, bad));
+  }
+  directory_->add(steps, options_.keep, [&](const std::filesystem::path& directory) {
+    write_checkpoint(directory, record(all), weights, tensors,
+                     {{"arena", arena_map(training_.parameters())}});
+  });
+  saved_ = steps;
+}
+
+bool Checkpoints::resume(Observer& observer) {
+  if (!directory_ || !options_.resume) return false;
+  const auto found = directory_->latest(
+      [&](const std::string& reason) { observer.on_damaged_checkpoint(reason); });
+  if (!found) {
+    observer.on_no_checkpoint(directory_->path());
+    return false;
+  }
+  check_same_run(*found);
+  try {
+    restore(*found);
+  } catch (const Error& error) {
+    fail("cannot resume from '{}': {}", found->directory.string(), error.what());
+  }
+  saved_ = training_.window().steps();
+  observer.on_resume(found->directory, differences(found->record.rounding, rounding_of(training_)));
+  return true;
+}
+
+void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) const {
+  const std::string other = differences(checkpoint.record.decisive, identity_);
+  check(other.empty(),
+        "'{}' is of another run, so this one cannot go on from it:{}\nuse the same settings, or "
+        "another directory for checkpoints",
+        checkpoint.directory.string(), other);
+}
+
+void Checkpoints::restore(const CheckpointDirectory::Found& checkpoint) {
+  const StateDict all = state();
+  set_numbers(all, checkpoint.record.counters);
+  read_safetensors_into(checkpoint.directory / checkpoint_state, all.tensors);
+  read_safetensors_into(checkpoint.directory / checkpoint_weights,
+                        named_tensors(training_.parameters()));
+  training_.window().restored();
+}
+
+}  // namespace accrue

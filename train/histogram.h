@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace accrue {
+
+// The finite values of an array, counted in TensorBoard's buckets: their limits are 0 and
+// +-1e-12 * 1.1^k up to 1e20 (tensorflow/core/lib/histogram). bucket i counts the values v with
+// limit[i - 1] <= v < limit[i]; runs of empty buckets are one.
+struct Histogram {
+  struct Bucket {
+    double limit, count;
+  };
+  double min = 0, max = 0, count = 0, sum = 0, sum_squares = 0;
+  std::vector<Bucket> buckets;
+};
+
+// Of scale * values[i].
+Histogram histogram_of(std::span<const float> values, double scale);
+
+}  // namespace accrue

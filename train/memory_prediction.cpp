@@ -1,0 +1,76 @@
+#include "train/memory_prediction.h"
+
+#include <limits>
+
+#include "core/cuda.h"
+#include "train/training.h"
+
+namespace accrue {
+namespace {
+
+bool lies_on_device(const Datasets& data, size_t memory) {
+  return data.train.bytes() + data.test.bytes() <= memory / 4;
+}
+
+}  // namespace
+
+Datasets place_data(Datasets data, Device device) {
+  const size_t memory = ledger(device).limit().value_or(
+      device == Device::cuda ? cuda::total_memory() : std::numeric_limits<size_t>::max());
+  if (!lies_on_device(data, memory)) return data;
+  return {data.train.to(device), data.test.to(device)};
+}
+
+Datasets plan_data(const Datasets& data, Device device) {
+  const auto planned = [&](const Dataset& set) {
+    return set.to(set.images.device() == device ? meta_of(device) : Device::meta);
+  };
+  return {planned(data.train), planned(data.test)};
+}
+
+Datasets plan_data(const Datasets& data, Device device, size_t memory) {
+  const Device there = lies_on_device(data, memory) ? meta_of(device) : Device::meta;
+  return {data.train.to(there), data.test.to(there)};
+}
+
+Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device) {
+  Training training(options, data, device);
+  ledger(device).reset_peak();
+  training.loader().start_epoch(0);
+  for (int windows = 0; windows < 2;) {
+    const MicroBatch* micro_batch = training.loader().next();
+    if (!micro_batch) break;
+    training.accumulate(*micro_batch, 0);
+    if (!micro_batch->ends_window) continue;
+    training.window().step();
+    ++windows;
+  }
+  return ledger(device).peak();
+}
+
+Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device) {
+  const Datasets planned = plan_data(data, device);
+  return planned_peak(options, planned.train, device);
+}
+
+// Micro-batches of one size need the same memory however many there are: a window of two of them
+// and of what remains stands for any. So does another for the short window that ends an epoch.
+Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device) {
+  check_options(options);
+  const auto peak_of = [&](Batches batches) {
+    TrainingOptions shorter = options;
+    shorter.batches = batches;
+    return peak_of_windows(shorter, planned, meta_of(device));
+  };
+  const int64_t m = options.batches.micro, E = options.batches.effective, N = planned.size();
+  Usage peak = peak_of({m, std::min(E, 2 * m + E % m)});
+  const int64_t rest = N % E % m;
+  const bool ends_epoch = options.total_steps(N) >= ceil_div(N, E);
+  if (rest > 0 && rest != E % m && ends_epoch) {
+    const Usage last = peak_of(m < E ? Batches{m, m + rest} : Batches{rest, rest});
+    if (last.total() > peak.total()) peak = last;
+  }
+  return peak;
+}
+
+}  // namespace accrue

@@ -1,0 +1,162 @@
+#include "train/plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "train/relative_cost.h"
+#include "train/training.h"
+
+namespace accrue {
+namespace {
+
+template <class Enum>
+std::vector<Enum> values(const std::map<std::string, Enum>& names) {
+  std::vector<Enum> found;
+  for (const auto& [name, value] : names) found.push_back(value);
+  return found;
+}
+
+// More is not always more: loaders group tiny micro-batches into slots of up to 32 samples, scratch
+// depends on the shape, and so does the remainder. So many sizes beyond one that does not fit are
+// tried before the search believes it.
+int64_t doubted_until(int64_t micro) { return std::max<int64_t>(micro, 32) + 8; }
+
+// The largest of 1 ... whole for which fits() holds and whole + 1, or the next larger one, does
+// not; 0 if there is none.
+int64_t largest_that_fits(int64_t whole, const std::function<bool(int64_t)>& fits) {
+  if (fits(whole)) return whole;
+  int64_t fitting = 0, failing = whole;
+  while (failing - fitting > 1) {
+    const int64_t middle = fitting + (failing - fitting) / 2;
+    (fits(middle) ? fitting : failing) = middle;
+  }
+  for (int64_t n = fitting + 1; n < whole && n <= doubted_until(fitting); ++n)
+    if (fits(n)) fitting = n;
+  return fitting;
+}
+
+// The windows of one strategy and recompute.
+class Candidate {
+ public:
+  Candidate(const TrainingOptions& options, const Datasets& planned, Device device, size_t memory)
+      : options_(options), planned_(planned), device_(device), memory_(memory) {}
+
+  // Throws Error for what cannot be combined.
+  Alternative best() {
+    const int64_t whole = options_.batches.effective;
+    peak(whole);
+    // A strategy without accumulation throws for less.
+    try {
+      peak(1);
+    } catch (const Error&) {
+      return alternative(whole);
+    }
+    const auto fits = [this](int64_t micro) { return peak(micro).total() <= memory_; };
+    const int64_t micro = largest_that_fits(whole, fits);
+    return alternative(micro > 0 ? micro : smallest(whole));
+  }
+
+  Alternative alternative(int64_t micro) {
+    const Usage& needed = peak(micro);
+    options_.batches.micro = micro;
+    TrainingOptions plain = options_;
+    plain.strategy = Strategy::fused;
+    plain.recompute = Recompute::none;
+    plain.batches.micro = plain.batches.effective;
+    const Shape image = planned_.train.image_shape();
+    return {.batches = options_.batches,
+            .strategy = options_.strategy,
+            .recompute = options_.recompute,
+            .peak = needed,
+            .relative_cost = window_cost(options_, image) / window_cost(plain, image),
+            .fits = needed.total() <= memory_};
+  }
+
+ private:
+  const Usage& peak(int64_t micro) {
+    if (const auto known = peaks_.find(micro); known != peaks_.end()) return known->second;
+    options_.batches.micro = micro;
+    return peaks_[micro] = planned_peak(options_, planned_.train, device_);
+  }
+
+  // Of those that were run.
+  int64_t smallest(int64_t whole) const {
+    int64_t best = whole;
+    for (const auto& [micro, peak] : peaks_)
+      if (peak.total() < peaks_.at(best).total()) best = micro;
+    return best;
+  }
+
+  TrainingOptions options_;  // with the micro-batch that was looked at last
+  const Datasets& planned_;
+  Device device_;
+  size_t memory_;
+  std::map<int64_t, Usage> peaks_;
+};
+
+bool better(const Alternative& a, const Alternative& b) {
+  if (a.fits != b.fits) return a.fits;
+  if (!a.fits) return a.peak.total() < b.peak.total();
+  if (a.relative_cost != b.relative_cost) return a.relative_cost < b.relative_cost;
+  return a.batches.micro > b.batches.micro;
+}
+
+bool is_another_optimizer(const Alternative& a) { return a.strategy == Strategy::moments; }
+
+}  // namespace
+
+Freedom no_freedom(const TrainingOptions& options) {
+  return {{options.strategy}, {options.recompute}};
+}
+
+Freedom any_freedom() { return {values(strategy_names()), values(recompute_names())}; }
+
+std::vector<const Alternative*> Plan::candidates() const {
+  const bool only = std::ranges::all_of(alternatives, is_another_optimizer);
+  std::vector<const Alternative*> found;
+  for (const Alternative& a : alternatives)
+    if (only || !is_another_optimizer(a)) found.push_back(&a);
+  return found;
+}
+
+const Alternative* Plan::recommended() const {
+  const Alternative* first = candidates().front();
+  return first->fits ? first : nullptr;
+}
+
+const Alternative& Plan::smallest() const {
+  const auto all = candidates();
+  return **std::ranges::min_element(all, {}, [](const Alternative* a) { return a->peak.total(); });
+}
+
+Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
+                  size_t memory, const Freedom& freedom) {
+  Plan plan{.memory = memory};
+  TrainingOptions varied = options;
+  for (const Strategy strategy : freedom.strategies)
+    for (const Recompute recompute : freedom.recomputes) {
+      varied.strategy = strategy;
+      varied.recompute = recompute;
+      try {
+        Candidate candidate(varied, planned, device, memory);
+        plan.alternatives.push_back(candidate.best());
+        const bool whole = plan.alternatives.back().batches.micro == options.batches.effective;
+        if (strategy == Strategy::fused && recompute == Recompute::none && !whole)
+          plan.alternatives.push_back(candidate.alternative(options.batches.effective));
+      } catch (const Error& error) {
+        const std::string reason =
+            fmt::format("strategy {}: {}", name_in(strategy_names(), strategy), error.what());
+        check(freedom.strategies.size() > 1, "{}", reason);
+        if (std::ranges::find(plan.refused, reason) == plan.refused.end())
+          plan.refused.push_back(reason);
+      }
+    }
+  check(!plan.alternatives.empty(), "{}", fmt::join(plan.refused, "\n"));
+  std::ranges::stable_sort(plan.alternatives, better);
+  return plan;
+}
+
+}  // namespace accrue

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/memory_prediction.h"
+
+namespace accrue {
+
+// One way to run the windows of a training.
+struct Alternative {
+  Batches batches;
+  Strategy strategy;
+  Recompute recompute;
+  Usage peak;            // of the whole run, predicted
+  double relative_cost;  // estimated (train/relative_cost.h); 1: one fused batch, none recomputed
+  bool fits;
+
+  int64_t remainder() const { return batches.effective % batches.micro; }
+};
+
+// The choices among which to search, besides the micro-batch.
+struct Freedom {
+  std::vector<Strategy> strategies;
+  std::vector<Recompute> recomputes;
+};
+Freedom no_freedom(const TrainingOptions& options);
+Freedom any_freedom();
+
+// At least one alternative; where all are refused there is no plan.
+struct Plan {
+  size_t memory;
+  // For each strategy and recompute the largest micro-batch that fits; where none does, the one
+  // that needs least. Also the whole batch at once, fused and without recomputing. Those that fit
+  // first, cheapest first.
+  std::vector<Alternative> alternatives;
+  // "strategy moments: ...": what cannot be combined with the other options, and why.
+  std::vector<std::string> refused;
+
+  // The cheapest that fits, of those the one with the largest micro-batch; null if none does.
+  // `moments` is another optimizer, recommended only if nothing else may be chosen.
+  const Alternative* recommended() const;
+  // What of the same needs the least memory.
+  const Alternative& smallest() const;
+
+ private:
+  std::vector<const Alternative*> candidates() const;
+};
+
+// Plans the windows of options.batches.effective samples in `memory` bytes of `device` by running
+// them on its meta device, beside the data that lies there (plan_data()). Every answer was run: the
+// micro-batch fits, and one with a sample more does not. The device itself is not needed. Throws
+// Error for options that contradict themselves or the data.
+Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
+                  size_t memory, const Freedom& freedom);
+
+}  // namespace accrue

@@ -1,0 +1,35 @@
+#include "train/relative_cost.h"
+
+#include "train/flops.h"
+
+namespace accrue {
+namespace {
+
+// Both are orders of magnitude: a core does about 100 GFLOP/s at 10 GB/s, a large GPU 50 TFLOP/s
+// at 5 TB/s, and a micro-batch costs them some 20 us beside its arithmetic.
+constexpr double flops_per_byte = 10, flops_per_micro_batch = 2e6;
+
+double bytes_per_parameter(Strategy strategy) {
+  constexpr double weights = 8, gradients = 8;
+  if (strategy == Strategy::separate) return weights + gradients + 12;
+  if (strategy == Strategy::moments) return weights + gradients + 20;
+  return weights + gradients;
+}
+
+int64_t parameter_count(const ModelFactory& model) {
+  return place(*model(), DType::f32, Device::meta, 0).count();
+}
+
+}  // namespace
+
+double window_cost(const TrainingOptions& options, const Shape& image) {
+  const double again = options.recompute == Recompute::none ? 0 : 1.0 / 3;
+  const double arithmetic = double(options.batches.effective) *
+                            training_flops_per_sample(options.model, image) * (1 + again);
+  const double traffic =
+      double(parameter_count(options.model)) * bytes_per_parameter(options.strategy);
+  return arithmetic + double(options.batches.accumulation_steps()) *
+                          (flops_per_byte * traffic + flops_per_micro_batch);
+}
+
+}  // namespace accrue

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "data/dataset.h"
+#include "train/training_options.h"
+
+namespace accrue {
+
+// The settings that make two runs the same, as text by name.
+
+// Those that decide the result beyond rounding, the data by its content: a run that differs in one
+// is another run. `schedule` is Schedule::describe(), which names the length of the run where that
+// matters.
+Metadata run_identity(const TrainingOptions& options, const Dataset& data,
+                      const std::string& schedule);
+// Those that decide in which order sums are rounded, and no more.
+Metadata rounding_identity(Batches batches, Device device);
+
+// A line for each that differs: "lr: 0.001 in the checkpoint, 0.01 here".
+std::string differences(const Metadata& checkpoint, const Metadata& here);
+
+}  // namespace accrue

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <limits>
+
+#include "train/stop.h"
+#include "train/training.h"
+
+namespace accrue {
+
+// Ends a run that has stopped making progress: after `max_skipped` windows in a row that were
+// skipped although no smaller loss scale would have saved them, or while it fell to no less than
+// half, and with OnOverflowChoice::stop at the first overflow.
+class SkippedWindows {
+ public:
+  SkippedWindows(Training& training, const TrainingOptions& options, const Dataset& data);
+
+  // The reports in the order of the windows. Throws Divergence, which names the first parameter
+  // or the first sample of the window that is not finite.
+  void see(const StepReport& report);
+  // What see() changes.
+  void add_state(StateDict& dict);
+
+ private:
+  // What of the window is not finite: "0.weight is not finite", "the first sample with such a
+  // result is number 17 of digits".
+  std::string culprit(int64_t window) const;
+
+  Training& training_;
+  const TrainingOptions& options_;
+  const Dataset& data_;
+  int64_t window_ = 0, in_a_row_ = 0;  // window_: the next, counted over the epochs
+  // At which the count began; infinite after a window that was not skipped.
+  double from_scale_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace accrue

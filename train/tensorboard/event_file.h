@@ -1,0 +1,40 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "data/append_file.h"
+#include "train/histogram.h"
+
+namespace accrue {
+
+// Throws Error, with what to install, if the program was built without protobuf.
+void require_event_files();
+
+// A file that TensorBoard reads: records (data/record_file.h) of the protobuf messages of
+// event.proto. Every call leaves the file complete.
+class EventFile {
+ public:
+  // Begins a new file in the directory. What earlier files there hold from `first_step` on is
+  // declared void, unless it is 0.
+  EventFile(const std::filesystem::path& directory, int64_t first_step);
+
+  template <class T>
+  using Tagged = std::vector<std::pair<std::string, T>>;
+  void add(int64_t step, const Tagged<double>& scalars, const Tagged<Histogram>& histograms = {});
+
+ private:
+  AppendFile file_;
+};
+
+// What an event file holds, decoded.
+struct Event {
+  int64_t step;
+  EventFile::Tagged<double> scalars;
+  EventFile::Tagged<Histogram> histograms;
+};
+// Throws Error for a file that is damaged; the record that was under way when its writer died is
+// left out.
+std::vector<Event> read_events(const std::filesystem::path& path);
+
+}  // namespace accrue

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+
+#include "train/checkpoints.h"
+#include "train/score.h"
+#include "train/skipped_windows.h"
+#include "train/window_runner.h"
+
+namespace accrue {
+
+// Trains a model on a data set by windows: epochs over the data, a step a window, checkpoints on
+// the way, smaller micro-batches where memory runs out. Prints nothing.
+//
+//   Trainer trainer(options, data.train, Device::cpu);
+//   trainer.resume(observer);
+//   trainer.run(observer);
+//   trainer.evaluate(data.test).describe();
+class Trainer {
+ public:
+  // The data lies on the device, or on the cpu (place_data()). Throws Error for options that
+  // contradict themselves, and OutOfMemory.
+  Trainer(const TrainingOptions& options, const Dataset& data, Device device);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Goes on from the latest checkpoint, if the options say so and there is one. Throws Error for
+  // that of another run.
+  void resume(Observer& observer);
+  // Replaces the initial weights.
+  void load_weights(const std::string& path);
+
+  // Trains to the end of the last epoch or until total_steps() are taken; returns earlier, after a
+  // checkpoint, if `stop` says so. Throws Divergence if the run has stopped making progress,
+  // Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be written.
+  void run(Observer& observer, const StopRequest& stop = never_stop);
+
+  // The score of the weights on other data, in micro-batches as small as memory needs; gives the
+  // loader's memory back, so nothing runs after it.
+  Score evaluate(const Dataset& data);
+  // That of the weights' moving average, or nothing without one.
+  std::optional<Score> evaluate_average(const Dataset& data);
+  // Writes them (train/weights.h).
+  void save_weights(const std::string& path);
+  void save_average(const std::string& path);
+
+  Training& training() { return training_; }
+  const TrainingOptions& options() const { return options_; }
+  int64_t total_steps() const { return total_steps_; }
+  // Windows that have run, those before resume() and those that were skipped included.
+  int64_t windows() const;
+
+ private:
+  StateDict state();
+  int64_t windows_per_epoch() const;
+  void take_reports(Observer& observer, Window::Wait wait);
+  void save_checkpoint(Observer& observer);
+
+  const TrainingOptions options_;
+  const Dataset data_;
+  Training training_;
+  const int64_t total_steps_;
+  int64_t epoch_ = 0, window_in_epoch_ = 0;
+  double epoch_loss_sum_ = 0;  // over the epoch's samples so far
+  SkippedWindows skipped_;
+  Checkpoints checkpoints_;
+};
+
+}  // namespace accrue

@@ -1,0 +1,83 @@
+#include "train/training_options.h"
+
+namespace accrue {
+
+const std::map<std::string, Precision>& precision_names() {
+  static const std::map<std::string, Precision> names{{"fp32", Precision::fp32},
+                                                      {"tf32", Precision::tf32},
+                                                      {"bf16", Precision::bf16},
+                                                      {"fp16", Precision::fp16}};
+  return names;
+}
+
+const std::map<std::string, Strategy>& strategy_names() {
+  static const std::map<std::string, Strategy> names{
+      {"fused", Strategy::fused},
+      {"separate", Strategy::separate},
+      {"moments", Strategy::moments},
+      {"step-in-backward", Strategy::step_in_backward}};
+  return names;
+}
+
+const std::map<std::string, Recompute>& recompute_names() {
+  static const std::map<std::string, Recompute> names{
+      {"none", Recompute::none}, {"sqrt", Recompute::sqrt}, {"all", Recompute::all}};
+  return names;
+}
+
+const std::map<std::string, OnOom>& on_oom_names() {
+  static const std::map<std::string, OnOom> names{{"fail", OnOom::fail}, {"split", OnOom::split}};
+  return names;
+}
+
+const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
+  static const std::map<std::string, OnOverflowChoice> names{
+      {"skip-window", OnOverflowChoice::skip_window},
+      {"drop-micro-batch", OnOverflowChoice::drop_micro_batch},
+      {"stop", OnOverflowChoice::stop}};
+  return names;
+}
+
+const std::map<std::string, OptimizerKind>& optimizer_names() {
+  static const std::map<std::string, OptimizerKind> names{
+      {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}, {"sgd", OptimizerKind::sgd}};
+  return names;
+}
+
+std::string Batches::describe() const {
+  const int64_t whole = effective / micro, rest = effective % micro;
+  if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);
+  if (rest == 0) return fmt::format("{} ({} x {})", effective, micro, whole);
+  return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
+}
+
+LossScale TrainingOptions::chosen_loss_scale() const {
+  const bool dynamic = loss_scale.value_or(precision == Precision::fp16 ? dynamic_loss_scale : 1) ==
+                       dynamic_loss_scale;
+  return dynamic ? dynamic_scale : LossScale(loss_scale.value_or(1));
+}
+
+double TrainingOptions::beta2() const {
+  return beta2_half_life ? beta2_of_half_life(*beta2_half_life, batches.effective) : adam.beta2;
+}
+
+int64_t TrainingOptions::total_steps(int64_t samples) const {
+  const int64_t all = epochs * ceil_div(samples, batches.effective);
+  return steps ? std::min(*steps, all) : all;
+}
+
+void check_options(const TrainingOptions& o) {
+  check(o.model != nullptr,
+        "the options of a training have no model: expected a function that returns a new one");
+  const auto [micro, effective] = o.batches;
+  check(1 <= micro && micro <= effective,
+        "micro-batches of {} samples for an effective batch of {}: expected at least 1, and no "
+        "more than the effective batch",
+        micro, effective);
+  check(o.strategy != Strategy::step_in_backward || micro == effective,
+        "step-in-backward steps during the backward of a single micro-batch, but the effective "
+        "batch is {}: expected micro-batches of {}, or strategy moments or fused",
+        o.batches.describe(), effective);
+}
+
+}  // namespace accrue

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <utility>
+
+#include "train/observer.h"
+#include "train/stop.h"
+#include "train/training.h"
+
+namespace accrue {
+
+// A training for OnOom: with split the largest micro-batch, by halves, for which memory suffices to
+// begin with.
+Training make_training(const TrainingOptions& options, const Dataset& data, Device device);
+
+// Runs the windows of a training, each of the same samples and as one transaction, in memory that
+// may turn out too small.
+//
+// With OnOom::split an OutOfMemory, while a micro-batch is prepared or in its forward or backward,
+// rolls the window back: gradients fresh, BatchNorm's statistics as they were. Then the micro-batch
+// is halved (ceil) and the same samples run again. Weights and moments are, bit for bit, those of a
+// run that uses the smaller micro-batch from that window on. At one sample the error stands, as it
+// does with OnOom::fail. A step allocates nothing, so no error can come between window and step.
+class WindowRunner {
+ public:
+  // Throws Error for OnOom::split with a strategy that cannot take a window back.
+  WindowRunner(Training& training, const TrainingOptions& options);
+
+  // Accumulates window `window` of an epoch; the loader goes there unless it has just had the one
+  // before. The step is the caller's. Throws what the micro-batches threw; Stopped, with the window
+  // rolled back, if `stop` says Stop::now.
+  void accumulate(int64_t epoch, int64_t window, Observer& observer,
+                  const StopRequest& stop = never_stop);
+
+ private:
+  Halving halve(int64_t epoch, int64_t window);
+  void roll_back_and_stop();
+
+  Training& training_;
+  OnOom on_oom_;
+  // Epoch and window that the loader has next.
+  std::pair<int64_t, int64_t> next_{-1, -1};
+};
+
+}  // namespace accrue
