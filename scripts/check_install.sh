@@ -30,6 +30,18 @@ cmake -S "$root/examples" -B examples -DCMAKE_PREFIX_PATH="$scratch/prefix" \
 cmake --build examples --parallel "$(nproc)"
 examples/train_digits | tee digits
 expect digits '^test accuracy [89][0-9]\.'
+# Killed after its first checkpoint, then started again.
+examples/train_in_budget 12MiB >killed &
+until ls checkpoints/step-*/checkpoint.json >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do
+  sleep 0.02
+done
+kill -9 $! || fail "train_in_budget was too quick to be killed"
+wait $! || true
+examples/train_in_budget 12MiB | tee resumed
+expect resumed '^going on from .*checkpoints/step-'
+expect resumed '^test accuracy [89][0-9]\.'
+! examples/train_in_budget 100KiB 2>too_small || fail "train_in_budget fits in 100 KiB"
+expect too_small 'not even one sample fits'
 examples/train_gan | tee gan
 expect gan '^test Dice 0\.[89]'
 examples/accumulate_by_hand | tee by_hand
