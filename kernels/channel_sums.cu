@@ -5,7 +5,6 @@
 #include "kernels/elementwise.cuh"
 #include "kernels/norm_kernels.h"
 #include "kernels/reduce.cuh"
-#include "kernels/windows.h"
 
 namespace accrue::cuda {
 namespace {

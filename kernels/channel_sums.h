@@ -35,4 +35,16 @@ inline Tensor channel_sums_scratch(int64_t sums, int64_t N, int64_t C, int64_t S
                        Category::workspace);
 }
 
+namespace cpu {
+
+// db[c] = sum_(n, s) dy[n, c, s] + beta * db[c], dy [N, C, S]. Scratch:
+// channel_sums_scratch(1, ...).
+void channel_sum(GradTarget db, View dy, View scratch);
+
+}  // namespace cpu
+
+namespace cuda {
+decltype(cpu::channel_sum) channel_sum;
+}  // namespace cuda
+
 }  // namespace accrue

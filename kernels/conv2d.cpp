@@ -1,11 +1,12 @@
 #include "kernels/conv2d.h"
 
 #include "kernels/channel_sums.h"
+#include "kernels/conv_products.h"
 
 namespace accrue {
 namespace {
 
-Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
+ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
   check_same("conv2d", {&x, &w, b.defined() ? &b : &w});
   check(x.shape().rank() == 4 && w.shape().rank() == 4 && x.size(1) == w.size(1) && x.numel() > 0 &&
             w.numel() > 0,
@@ -42,37 +43,37 @@ Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dShape shape,
               Activation activation) {
   const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
-  const Windows windows = windows_of(x, w, b, shape);
+  const ConvGeometry geometry = geometry_of(x, w, b, shape);
   const int64_t N = x.size(0);
   const DType dtype = x.dtype();
-  Tensor y = Tensor::empty({N, windows.O, windows.GH, windows.GW}, x.dtype(), x.device());
-  launch<cpu::gather_windows, cuda::gather_windows>(
+  Tensor y = Tensor::empty({N, geometry.O, geometry.GH, geometry.GW}, x.dtype(), x.device());
+  launch<cpu::conv_gather, cuda::conv_gather>(
       y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
-      activation, windows, gather_workspace(windows, N, dtype, x.device()).view());
+      activation, geometry, conv_gather_workspace(geometry, N, dtype, x.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
-  record(
-      "conv2d", y, {dx_edge, dw_edge, db_edge},
-      [=, x = x.detach(),
-       y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
-        const Device device = dy.device();
-        if (y.defined())
-          launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
-        y.reset();
-        if (auto dw = claim_grad(dw_edge))
-          launch<cpu::correlate_windows, cuda::correlate_windows>(
-              device, *dw, dy.view(), x.view(), windows,
-              correlate_workspace(windows, N, dtype, device).view());
-        x.reset();
-        if (auto db = claim_grad(db_edge))
-          launch<cpu::channel_sum, cuda::channel_sum>(
-              device, *db, dy.view(),
-              channel_sums_scratch(1, N, windows.O, windows.GH * windows.GW, dtype, device).view());
-        if (auto dx = claim_grad(dx_edge))
-          launch<cpu::scatter_windows, cuda::scatter_windows>(
-              device, *dx, dy.view(), w.view(), View{}, windows,
-              scatter_workspace(windows, N, dtype, device).view());
-      });
+  record("conv2d", y, {dx_edge, dw_edge, db_edge},
+         [=, x = x.detach(),
+          y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
+           const Device device = dy.device();
+           if (y.defined())
+             launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
+           y.reset();
+           if (auto dw = claim_grad(dw_edge))
+             launch<cpu::conv_correlate, cuda::conv_correlate>(
+                 device, *dw, dy.view(), x.view(), geometry,
+                 conv_correlate_workspace(geometry, N, dtype, device).view());
+           x.reset();
+           if (auto db = claim_grad(db_edge))
+             launch<cpu::channel_sum, cuda::channel_sum>(
+                 device, *db, dy.view(),
+                 channel_sums_scratch(1, N, geometry.O, geometry.GH * geometry.GW, dtype, device)
+                     .view());
+           if (auto dx = claim_grad(dx_edge))
+             launch<cpu::conv_scatter, cuda::conv_scatter>(
+                 device, *dx, dy.view(), w.view(), View{}, geometry,
+                 conv_scatter_workspace(geometry, N, dtype, device).view());
+         });
   return y;
 }
 

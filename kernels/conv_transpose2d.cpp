@@ -1,12 +1,13 @@
 #include "kernels/conv_transpose2d.h"
 
 #include "kernels/channel_sums.h"
+#include "kernels/conv_products.h"
 
 namespace accrue {
 namespace {
 
-Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b,
-                   const ConvTranspose2dShape& s) {
+ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b,
+                         const ConvTranspose2dShape& s) {
   check_same("conv_transpose2d", {&x, &w, b.defined() ? &b : &w});
   check(x.shape().rank() == 4 && w.shape().rank() == 4 && x.size(1) == w.size(0) && x.numel() > 0 &&
             w.numel() > 0,
@@ -46,32 +47,33 @@ Windows windows_of(const Tensor& x, const Tensor& w, const Tensor& b,
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         ConvTranspose2dShape shape) {
   const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
-  const Windows windows = windows_of(x, w, b, shape);
+  const ConvGeometry geometry = geometry_of(x, w, b, shape);
   const int64_t N = x.size(0);
   const DType dtype = x.dtype();
-  Tensor y = Tensor::empty({N, windows.C, windows.H, windows.W}, x.dtype(), x.device());
-  launch<cpu::scatter_windows, cuda::scatter_windows>(
+  Tensor y = Tensor::empty({N, geometry.C, geometry.H, geometry.W}, x.dtype(), x.device());
+  launch<cpu::conv_scatter, cuda::conv_scatter>(
       y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
-      windows, scatter_workspace(windows, N, dtype, x.device()).view());
+      geometry, conv_scatter_workspace(geometry, N, dtype, x.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
-  record(
-      "conv_transpose2d", y, {dx_edge, dw_edge, db_edge}, [=, x = x.detach()](Tensor& dy) mutable {
-        const Device device = dy.device();
-        if (auto dw = claim_grad(dw_edge))
-          launch<cpu::correlate_windows, cuda::correlate_windows>(
-              device, *dw, x.view(), dy.view(), windows,
-              correlate_workspace(windows, N, dtype, device).view());
-        x.reset();
-        if (auto db = claim_grad(db_edge))
-          launch<cpu::channel_sum, cuda::channel_sum>(
-              device, *db, dy.view(),
-              channel_sums_scratch(1, N, windows.C, windows.H * windows.W, dtype, device).view());
-        if (auto dx = claim_grad(dx_edge))
-          launch<cpu::gather_windows, cuda::gather_windows>(
-              device, *dx, dy.view(), w.view(), View{}, Activation::none, windows,
-              gather_workspace(windows, N, dtype, device).view());
-      });
+  record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
+         [=, x = x.detach()](Tensor& dy) mutable {
+           const Device device = dy.device();
+           if (auto dw = claim_grad(dw_edge))
+             launch<cpu::conv_correlate, cuda::conv_correlate>(
+                 device, *dw, x.view(), dy.view(), geometry,
+                 conv_correlate_workspace(geometry, N, dtype, device).view());
+           x.reset();
+           if (auto db = claim_grad(db_edge))
+             launch<cpu::channel_sum, cuda::channel_sum>(
+                 device, *db, dy.view(),
+                 channel_sums_scratch(1, N, geometry.C, geometry.H * geometry.W, dtype, device)
+                     .view());
+           if (auto dx = claim_grad(dx_edge))
+             launch<cpu::conv_gather, cuda::conv_gather>(
+                 device, *dx, dy.view(), w.view(), View{}, Activation::none, geometry,
+                 conv_gather_workspace(geometry, N, dtype, device).view());
+         });
   return y;
 }
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/conv_cudnn.h"
 #include "kernels/descriptor.h"
-#include "kernels/windows_cuda.h"
 
 // Which of cuDNN's algorithms computes a convolution.
 namespace accrue::cuda {
@@ -16,7 +16,7 @@ namespace accrue::cuda {
 // All that the choice depends on: the same convolution is always computed by the same algorithm,
 // hence to the same bits.
 struct Convolution {
-  Windows windows;  // symmetric
+  ConvGeometry geometry;  // symmetric
   int64_t N;
   DType dtype;
   size_t scratch_bytes;
@@ -66,9 +66,9 @@ inline void set_math_type(const ConvolutionDescriptors& d, cudnnMathType_t type)
 
 // nullopt if there are too many elements.
 inline std::optional<ConvolutionDescriptors> describe(const Convolution& c) {
-  const Windows& s = c.windows;
+  const ConvGeometry& g = c.geometry;
   const auto as_int = [](int64_t size) { return static_cast<int>(size); };
-  if (c.N * std::max(s.C * s.H * s.W, s.O * s.GH * s.GW) >= too_many_elements) return std::nullopt;
+  if (c.N * std::max(g.C * g.H * g.W, g.O * g.GH * g.GW) >= too_many_elements) return std::nullopt;
   ConvolutionDescriptors d{
       make_descriptor<cudnnDestroyTensorDescriptor>(cudnnCreateTensorDescriptor),
       make_descriptor<cudnnDestroyTensorDescriptor>(cudnnCreateTensorDescriptor),
@@ -80,12 +80,12 @@ inline std::optional<ConvolutionDescriptors> describe(const Convolution& c) {
                                                    as_int(c.N), as_int(C), as_int(H), as_int(W)),
                         "describe images");
   };
-  if (!set_images(d.image, s.C, s.H, s.W) || !set_images(d.grid, s.O, s.GH, s.GW))
+  if (!set_images(d.image, g.C, g.H, g.W) || !set_images(d.grid, g.O, g.GH, g.GW))
     return std::nullopt;
-  check_call(cudnnSetFilter4dDescriptor(d.w.get(), type, CUDNN_TENSOR_NCHW, as_int(s.O),
-                                        as_int(s.C), as_int(s.KH), as_int(s.KW)),
+  check_call(cudnnSetFilter4dDescriptor(d.w.get(), type, CUDNN_TENSOR_NCHW, as_int(g.O),
+                                        as_int(g.C), as_int(g.KH), as_int(g.KW)),
              "describe weights");
-  const int padding = as_int(s.padding), stride = as_int(s.stride), dilation = as_int(s.dilation);
+  const int padding = as_int(g.padding), stride = as_int(g.stride), dilation = as_int(g.dilation);
   check_call(cudnnSetConvolution2dDescriptor(d.convolution.get(), padding, padding, stride, stride,
                                              dilation, dilation, CUDNN_CROSS_CORRELATION,
                                              cudnn_data_type(wide(c.dtype))),
@@ -149,7 +149,7 @@ class CudnnProduct {
 
   // Deterministic algorithms that multiply and add. FFT and Winograd are deterministic, too, but
   // their errors are not those of a sum. What the heuristics list comes first; they may know of
-  // none, for double or dilated windows say, where there are some all the same.
+  // none, for double or dilated geometry say, where there are some all the same.
   static std::vector<Choice> choices_for(const Convolution& c, const ConvolutionDescriptors& d) {
     const std::vector<cudnnMathType_t> types = math_types(c);
     const bool strict = types.front() == CUDNN_FMA_MATH;  // whatever the list says

@@ -60,12 +60,12 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
   REQUIRE(run.profile->steps() == 2);
   // Calls in six micro-batches of the two convolutions and norms, and in two steps.
   const std::map<Name, int64_t> expected{{{"data", "", "gather_samples"}, 6},
-                                         {{"forward", "conv2d", "gather_windows"}, 12},
+                                         {{"forward", "conv2d", "conv_gather"}, 12},
                                          {{"forward", "group_norm", "group_moments"}, 12},
                                          {{"forward", "group_norm", "normalize"}, 12},
                                          {{"forward", "cross_entropy", "cross_entropy"}, 6},
-                                         {{"backward", "conv2d", "correlate_windows"}, 12},
-                                         {{"backward", "conv2d", "scatter_windows"}, 6},
+                                         {{"backward", "conv2d", "conv_correlate"}, 12},
+                                         {{"backward", "conv2d", "conv_scatter"}, 6},
                                          {{"backward", "linear", "linear_backward"}, 12},
                                          {{"step", "", "squared_norm"}, 2},
                                          {{"step", "", "adam_step"}, 2}};

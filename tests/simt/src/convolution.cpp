@@ -13,9 +13,9 @@
 namespace simt {
 namespace {
 
-// Calls visit(element of the window matrix, offset in the sample) for each that is not padding.
+// Calls visit(element of the matrix of columns, offset in the sample) for each that is not padding.
 template <class Visit>
-void visit_windows(const Problem& p, Visit visit) {
+void visit_columns(const Problem& p, Visit visit) {
   const Conv& conv = p.conv;
   size_t element = 0;
   for (int c = 0; c < p.w.C; ++c)
@@ -32,9 +32,9 @@ void visit_windows(const Problem& p, Visit visit) {
 
 // [taps, pixels]
 template <class T>
-std::vector<T> windows(const Problem& p, const T* x) {
+std::vector<T> im2col(const Problem& p, const T* x) {
   std::vector<T> columns(size_t(p.taps()) * p.pixels());
-  visit_windows(p, [&](size_t element, size_t offset) { columns[element] = x[offset]; });
+  visit_columns(p, [&](size_t element, size_t offset) { columns[element] = x[offset]; });
   return columns;
 }
 
@@ -44,16 +44,16 @@ void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std
   const int taps = p.taps(), pixels = p.pixels(), K = p.w.N;
   for (int n = 0; n < p.x.N; ++n) {
     if (direction == Direction::forward) {
-      add_product<T>(K, pixels, taps, {in.w}, {windows(p, in.x_of(p, n)).data()},
+      add_product<T>(K, pixels, taps, {in.w}, {im2col(p, in.x_of(p, n)).data()},
                      out.data() + p.y.size() / p.y.N * n);
     } else if (direction == Direction::filter) {
-      add_product<T>(K, taps, pixels, {in.y_of(p, n)}, {windows(p, in.x_of(p, n)).data(), true},
+      add_product<T>(K, taps, pixels, {in.y_of(p, n)}, {im2col(p, in.x_of(p, n)).data(), true},
                      out.data());
     } else {
       std::vector<T> columns(size_t(taps) * pixels);
       add_product<T>(taps, pixels, K, {in.w, true}, {in.y_of(p, n)}, columns.data());
       T* dx = out.data() + p.x.size() / p.x.N * n;
-      visit_windows(p, [&](size_t element, size_t offset) { dx[offset] += columns[element]; });
+      visit_columns(p, [&](size_t element, size_t offset) { dx[offset] += columns[element]; });
     }
   }
 }

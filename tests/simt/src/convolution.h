@@ -33,7 +33,7 @@ struct Problem {
 
   int taps() const { return w.C * w.H * w.W; }
   int pixels() const { return y.H * y.W; }
-  // The matrix of one sample's windows.
+  // im2col's matrix of one sample.
   size_t column_bytes() const {
     return size_t(taps()) * pixels() * (x.type == CUDNN_DATA_DOUBLE ? 8 : 4);
   }

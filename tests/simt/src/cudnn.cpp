@@ -57,7 +57,7 @@ struct Pair {
 };
 
 // One by way of a transform, one whose sums have no fixed order, and those that multiply and add:
-// on tensor cores, with workspace for the windows of a sample, and with little.
+// on tensor cores, with workspace for a sample's columns, and with little.
 template <class Algo>
 struct Kinds {
   Algo transformed, unordered, tensor, roomy, frugal;

@@ -87,9 +87,9 @@ class Workspace {
     return {given, take(given.shape, dtype)};
   }
   // The image as cuDNN sees it, padded where `seen` has no padding of its own.
-  Operand image(View given, const Windows& s, const Windows& seen) {
-    if (seen == s) return operand(given, given.dtype);
-    return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), s.padding};
+  Operand image(View given, const ConvGeometry& g, const ConvGeometry& seen) {
+    if (seen == g) return operand(given, given.dtype);
+    return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), g.padding};
   }
   int64_t left() const { return scratch_.numel() - used_; }
   void* rest() const { return static_cast<std::byte*>(scratch_.data) + used_; }
@@ -121,7 +121,7 @@ struct Part {
 // target = left * right + beta * target, by cuDNN; false, with nothing changed, if it has no way.
 template <class Product>
 bool try_product(const Operand& target, float beta, const Operand& left, const Operand& right,
-                 const Windows& seen, Part part, const Workspace& workspace) {
+                 const ConvGeometry& seen, Part part, const Workspace& workspace) {
   if (workspace.left() < 0) return false;
   const Convolution c{seen, part.size(), left.given.dtype, static_cast<size_t>(workspace.left())};
   if (!Product::is_possible(c)) return false;
@@ -134,43 +134,44 @@ bool try_product(const Operand& target, float beta, const Operand& left, const O
   return true;
 }
 
-// Computes the images by body(part, seen), where `seen` is the windows as cuDNN sees them, which is
+// Computes the images by body(part, seen), where `seen` is the geometry as cuDNN sees it, which is
 // false if cuDNN has no way: then with a padded copy, then one half after the other, which takes
 // less scratch and has fewer elements.
 template <class Body>
-void compute_parts(Part part, const Windows& s, const Body& body) {
-  const Windows symmetric = as_symmetric(s), padded = as_padded(s);
+void compute_parts(Part part, const ConvGeometry& g, const Body& body) {
+  const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
   if (body(part, symmetric) || (symmetric != padded && body(part, padded))) return;
   check(part.size() > 1,
         "cuDNN has no deterministic algorithm for an image [{}, {}, {}] and weights [{}, {}, {}, "
         "{}] with stride {}, padding {} and dilation {}, in the scratch that was planned",
-        s.C, s.H, s.W, s.O, s.C, s.KH, s.KW, s.stride, s.padding, s.dilation);
+        g.C, g.H, g.W, g.O, g.C, g.KH, g.KW, g.stride, g.padding, g.dilation);
   const int64_t middle = part.begin + part.size() / 2;
-  compute_parts({part.begin, middle}, s, body);
-  compute_parts({middle, part.end}, s, body);
+  compute_parts({part.begin, middle}, g, body);
+  compute_parts({middle, part.end}, g, body);
 }
 
 }  // namespace
 
-void gather_windows(GradTarget grid, View image, View w, View b, Activation activation,
-                    const Windows& s, View scratch) {
+void conv_gather(GradTarget grid, View image, View w, View b, Activation activation,
+                 const ConvGeometry& g, View scratch) {
   check(grid.beta == 0 || activation == Activation::none,
         "an activated convolution cannot be added to what was there");
   const DType dtype = image.dtype;
-  compute_parts({0, image.shape[0]}, s, [&](Part part, const Windows& seen) {
+  compute_parts({0, image.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
-    const Operand x = workspace.image(part.of(image), s, seen), k = workspace.operand(w, dtype),
+    const Operand x = workspace.image(part.of(image), g, seen), k = workspace.operand(w, dtype),
                   y = workspace.operand(part.of(grid.grad), dtype);
     return try_product<Gather>(y, grid.beta, x, k, seen, part, workspace);
   });
   add_channel_bias(grid.grad, b, activation);
 }
 
-void scatter_windows(GradTarget image, View grid, View w, View b, const Windows& s, View scratch) {
+void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometry& g,
+                  View scratch) {
   const DType dtype = grid.dtype;
-  compute_parts({0, grid.shape[0]}, s, [&](Part part, const Windows& seen) {
+  compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
-    const Operand x = workspace.image(part.of(image.grad), s, seen),
+    const Operand x = workspace.image(part.of(image.grad), g, seen),
                   k = workspace.operand(w, dtype), y = workspace.operand(part.of(grid), dtype);
     return try_product<Scatter>(x, image.beta, k, y, seen, part, workspace);
   });
@@ -179,11 +180,11 @@ void scatter_windows(GradTarget image, View grid, View w, View b, const Windows&
 
 // cuDNN's weight gradient has the dtype of its images. A 16-bit one goes to the workspace and from
 // there, widened, into the float32 sum over micro-batches.
-void correlate_windows(GradTarget w, View grid, View image, const Windows& s, View scratch) {
+void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View scratch) {
   const DType dtype = grid.dtype;
-  compute_parts({0, grid.shape[0]}, s, [&](Part part, const Windows& seen) {
+  compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
-    const Operand x = workspace.image(part.of(image), s, seen),
+    const Operand x = workspace.image(part.of(image), g, seen),
                   k = workspace.operand(w.grad, dtype), y = workspace.operand(part.of(grid), dtype);
     return try_product<Correlate>(k, part.begin == 0 ? w.beta : 1, x, y, seen, part, workspace);
   });

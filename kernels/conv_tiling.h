@@ -5,7 +5,8 @@
 #include <optional>
 
 #include "core/ceil_div.h"
-#include "kernels/windows.h"
+#include "core/error.h"
+#include "kernels/conv_geometry.h"
 
 namespace accrue {
 
@@ -17,14 +18,14 @@ struct Axis {
   int64_t source, target, source_step, target_step, taps, padding, dilation;
   int64_t first = 0, last = 0;  // the smallest and largest offset
 
-  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const Windows& s)
+  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const ConvGeometry& g)
       : source(direction == Direction::gather ? image : grid),
         target(direction == Direction::gather ? grid : image),
-        source_step(direction == Direction::gather ? s.stride : 1),
-        target_step(direction == Direction::gather ? 1 : s.stride),
+        source_step(direction == Direction::gather ? g.stride : 1),
+        target_step(direction == Direction::gather ? 1 : g.stride),
         taps(taps),
-        padding(direction == Direction::gather ? s.padding : -s.padding),
-        dilation(direction == Direction::gather ? s.dilation : -s.dilation) {
+        padding(direction == Direction::gather ? g.padding : -g.padding),
+        dilation(direction == Direction::gather ? g.dilation : -g.dilation) {
     std::optional<int64_t> low, high;
     for (int64_t phase = 0; phase < target_step; ++phase)
       for (int64_t i = 0; i < taps; ++i)
@@ -53,19 +54,19 @@ struct Axis {
 
 // How one product runs: threads take the N * bands bands of target rows as they come, each in a
 // slot of the scratch.
-struct Plan {
+struct ConvTiling {
   Axis h, w;
   // Threads that can share a convolution: each needs scratch.
   static constexpr int64_t most_slots = 8;
   int64_t source_channels, target_channels, band, bands, slots;
 
-  Plan(Direction direction, const Windows& s, int64_t N)
-      : h(direction, s.H, s.GH, s.KH, s),
-        w(direction, s.W, s.GW, s.KW, s),
-        source_channels(direction == Direction::gather ? s.C : s.O),
-        target_channels(direction == Direction::gather ? s.O : s.C) {
-    check(s.O * s.taps() <= std::numeric_limits<int32_t>::max(),
-          "a convolution's weights are at most 2^31 elements, got {}", s.O * s.taps());
+  ConvTiling(Direction direction, const ConvGeometry& g, int64_t N)
+      : h(direction, g.H, g.GH, g.KH, g),
+        w(direction, g.W, g.GW, g.KW, g),
+        source_channels(direction == Direction::gather ? g.C : g.O),
+        target_channels(direction == Direction::gather ? g.O : g.C) {
+    check(g.O * g.taps() <= std::numeric_limits<int32_t>::max(),
+          "a convolution's weights are at most 2^31 elements, got {}", g.O * g.taps());
     // A band and its result stay in the second-level cache; few images make more bands.
     constexpr int64_t cache_elements = 1 << 16, least_bands = 2;
     const int64_t rows = h.steps();
@@ -102,14 +103,14 @@ struct Plan {
   }
 };
 
-// The rows of one image that a plan's band covers.
+// The rows of one image that a tiling's band covers.
 struct Band {
   int64_t n, begin, rows;
 
-  Band(const Plan& p, int64_t item)
-      : n(item / p.bands),
-        begin(item % p.bands * p.band),
-        rows(std::min(p.band, p.h.steps() - begin)) {}
+  Band(const ConvTiling& t, int64_t item)
+      : n(item / t.bands),
+        begin(item % t.bands * t.band),
+        rows(std::min(t.band, t.h.steps() - begin)) {}
 };
 
 }  // namespace accrue
