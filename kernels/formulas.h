@@ -3,94 +3,18 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/backend.h"
+#include "kernels/pointwise.h"
 
 namespace accrue::formula {
 
-// The pointwise formulas, written once for every device: y = f(x) and df/dx, the latter from
-// whichever of x and y its op keeps.
-
-// A NaN stays one.
-struct Relu {
-  template <class T>
-  HOST_DEVICE T operator()(T x) const {
-    return x < 0 ? T(0) : x;
-  }
-  template <class T>
-  HOST_DEVICE T slope_at(T y) const {
-    return y > 0 ? T(1) : T(0);
-  }
-};
+// Formulas of one element, written once for every device. Those of activations are in
+// kernels/pointwise.h.
 
 // dy where relu gave y > 0, else 0, even for a dy that is not finite.
 struct WhereActive {
   template <class T>
   HOST_DEVICE T operator()(T dy, T y) const {
     return y > 0 ? dy : T(0);
-  }
-};
-
-struct LeakyRelu {
-  double slope;
-  template <class T>
-  HOST_DEVICE T operator()(T x) const {
-    return x > 0 ? x : T(slope) * x;
-  }
-  template <class T>
-  HOST_DEVICE T slope_at(T y) const {
-    return y > 0 ? T(1) : T(slope);
-  }
-};
-
-struct Sigmoid {
-  template <class T>
-  HOST_DEVICE T operator()(T x) const {
-    const T e = std::exp(x < 0 ? x : -x);
-    return (x < 0 ? e : T(1)) / (1 + e);
-  }
-  template <class T>
-  HOST_DEVICE T slope_at(T y) const {
-    return y * (1 - y);
-  }
-};
-
-struct Tanh {
-  template <class T>
-  HOST_DEVICE T operator()(T x) const {
-    return std::tanh(x);
-  }
-  template <class T>
-  HOST_DEVICE T slope_at(T y) const {
-    return 1 - y * y;
-  }
-};
-
-struct Gelu {
-  template <class T>
-  HOST_DEVICE T operator()(T x) const {
-    return x * phi(x);
-  }
-  template <class T>
-  HOST_DEVICE T slope_at(T x) const {
-    return phi(x) + x * T(0.3989422804014327) * std::exp(-x * x / 2);
-  }
-
- private:
-  template <class T>
-  HOST_DEVICE static T phi(T x) {
-    return std::erfc(-x * T(0.7071067811865476)) / 2;
-  }
-};
-
-struct Silu {
-  template <class T>
-  HOST_DEVICE T operator()(T x) const {
-    return x * Sigmoid{}(x);
-  }
-  template <class T>
-  HOST_DEVICE T slope_at(T x) const {
-    const T s = Sigmoid{}(x);
-    return s * (1 + x * (1 - s));
   }
 };
 

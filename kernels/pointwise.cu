@@ -1,5 +1,5 @@
 #include "kernels/elementwise.cuh"
-#include "kernels/formulas.h"
+#include "kernels/pointwise.h"
 
 namespace accrue::cuda {
 namespace {
@@ -16,31 +16,24 @@ struct TimesSlope {
 
 }  // namespace
 
-template <class F>
-void map(View y, View x, F f) {
-  dispatch_floating(x.dtype,
-                    [&]<class T>() { elementwise(y.as<T>(), 0, x.numel(), f, x.as<const T>()); });
+void map(View y, View x, const formula::AnyPointwise& formula) {
+  std::visit(
+      [&](auto f) {
+        dispatch_floating(
+            x.dtype, [&]<class T>() { elementwise(y.as<T>(), 0, x.numel(), f, x.as<const T>()); });
+      },
+      formula);
 }
 
-template <class F>
-void map_backward(GradTarget dx, View dy, View kept, F f) {
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    elementwise(dx.grad.as<T>(), dx.beta, dy.numel(), TimesSlope<F>{f}, dy.as<const T>(),
-                kept.as<const T>());
-  });
+void map_backward(GradTarget dx, View dy, View kept, const formula::AnyPointwise& formula) {
+  std::visit(
+      [&](auto f) {
+        dispatch_floating(dy.dtype, [&]<class T>() {
+          elementwise(dx.grad.as<T>(), dx.beta, dy.numel(), TimesSlope<decltype(f)>{f},
+                      dy.as<const T>(), kept.as<const T>());
+        });
+      },
+      formula);
 }
-
-template void map(View, View, formula::Relu);
-template void map(View, View, formula::LeakyRelu);
-template void map(View, View, formula::Sigmoid);
-template void map(View, View, formula::Tanh);
-template void map(View, View, formula::Gelu);
-template void map(View, View, formula::Silu);
-template void map_backward(GradTarget, View, View, formula::Relu);
-template void map_backward(GradTarget, View, View, formula::LeakyRelu);
-template void map_backward(GradTarget, View, View, formula::Sigmoid);
-template void map_backward(GradTarget, View, View, formula::Tanh);
-template void map_backward(GradTarget, View, View, formula::Gelu);
-template void map_backward(GradTarget, View, View, formula::Silu);
 
 }  // namespace accrue::cuda

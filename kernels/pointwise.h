@@ -1,25 +1,134 @@
 #pragma once
 
+#include <cmath>
+#include <string_view>
+#include <variant>
+
 #include "core/tensor.h"
+#include "kernels/backend.h"
 
 namespace accrue {
 
-// y = f(x), element by element, for x of any shape; f is one of
-//   relu        max(x, 0)
-//   leaky_relu  x > 0 ? x : slope * x
-//   gelu        x * Phi(x), Phi the standard normal distribution (Hendrycks & Gimpel 2016, exact)
-//   sigmoid     1 / (1 + exp(-x))
-//   tanh        tanh(x)
-//   silu        x * sigmoid(x)
-// Backward: dx = dy * f'(x). relu, leaky_relu, sigmoid and tanh keep y and compute f' from it;
-// gelu and silu keep x. Those that keep y write it over x when they were handed its last
-// reference (relu(std::move(x))); every backward writes dx over dy where it can.
-// leaky_relu throws Error unless slope > 0 (the sign of x is read from y).
-Tensor relu(Tensor x);
-Tensor leaky_relu(Tensor x, double slope = 0.01);
-Tensor gelu(const Tensor& x);
-Tensor sigmoid(Tensor x);
-Tensor tanh(Tensor x);
-Tensor silu(const Tensor& x);
+// Activations: y = f(x), element by element, for x of any shape.
+//
+// A formula is written once for every device: its name, what its op keeps, f(x), and slope_at() the
+// kept x or y, which is f'(x). A new one goes into AnyPointwise and gets an op below, a layer in
+// layers/layers.h and a row in tests/ops_pointwise.cpp; the kernels follow from it.
+namespace formula {
+
+enum class Keeps { x, y };
+
+// max(x, 0); a NaN stays one.
+struct Relu {
+  static constexpr std::string_view name = "relu";
+  static constexpr Keeps keeps = Keeps::y;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return x < 0 ? T(0) : x;
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T y) const {
+    return y > 0 ? T(1) : T(0);
+  }
+};
+
+// x > 0 ? x : slope * x
+struct LeakyRelu {
+  static constexpr std::string_view name = "leaky_relu";
+  static constexpr Keeps keeps = Keeps::y;
+  double slope;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return x > 0 ? x : T(slope) * x;
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T y) const {
+    return y > 0 ? T(1) : T(slope);
+  }
+};
+
+// 1 / (1 + exp(-x)), by the exponential of -|x|, which does not overflow.
+struct Sigmoid {
+  static constexpr std::string_view name = "sigmoid";
+  static constexpr Keeps keeps = Keeps::y;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    const T e = std::exp(x < 0 ? x : -x);
+    return (x < 0 ? e : T(1)) / (1 + e);
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T y) const {
+    return y * (1 - y);
+  }
+};
+
+// tanh(x)
+struct Tanh {
+  static constexpr std::string_view name = "tanh";
+  static constexpr Keeps keeps = Keeps::y;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return std::tanh(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T y) const {
+    return 1 - y * y;
+  }
+};
+
+// x * Phi(x), Phi the standard normal distribution (Hendrycks & Gimpel 2016, exact). By erfc, which
+// keeps its digits where Phi is small. Minus infinity gives NaN, as in PyTorch.
+struct Gelu {
+  static constexpr std::string_view name = "gelu";
+  static constexpr Keeps keeps = Keeps::x;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return x * phi(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x) const {
+    return phi(x) + x * T(0.3989422804014327) * std::exp(-x * x / 2);
+  }
+
+ private:
+  template <class T>
+  HOST_DEVICE static T phi(T x) {
+    return std::erfc(-x * T(0.7071067811865476)) / 2;
+  }
+};
+
+// x * sigmoid(x) (Elfwing et al. 2018). Minus infinity gives NaN, as in PyTorch.
+struct Silu {
+  static constexpr std::string_view name = "silu";
+  static constexpr Keeps keeps = Keeps::x;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return x * Sigmoid{}(x);
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x) const {
+    const T s = Sigmoid{}(x);
+    return s * (1 + x * (1 - s));
+  }
+};
+
+using AnyPointwise = std::variant<Relu, LeakyRelu, Gelu, Sigmoid, Tanh, Silu>;
+
+}  // namespace formula
+
+// y = f(x). Backward: dx = dy * f'(x), over dy where it can. Keeps what the formula says. A formula
+// that keeps y writes it over x when it is handed the last reference (relu(std::move(x))).
+Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
+
+inline Tensor relu(Tensor x) { return pointwise(std::move(x), formula::Relu{}); }
+inline Tensor gelu(Tensor x) { return pointwise(std::move(x), formula::Gelu{}); }
+inline Tensor sigmoid(Tensor x) { return pointwise(std::move(x), formula::Sigmoid{}); }
+inline Tensor tanh(Tensor x) { return pointwise(std::move(x), formula::Tanh{}); }
+inline Tensor silu(Tensor x) { return pointwise(std::move(x), formula::Silu{}); }
+// Throws Error unless slope > 0, because backward reads the sign of x from y.
+inline Tensor leaky_relu(Tensor x, double slope = 0.01) {
+  check(slope > 0, "[leaky_relu] slope is {}, expected more than 0", slope);
+  return pointwise(std::move(x), formula::LeakyRelu{slope});
+}
 
 }  // namespace accrue

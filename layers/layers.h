@@ -179,11 +179,21 @@ class Flatten : public Module {
   std::string describe() const override { return "flatten"; }
 };
 
-class Relu : public Module {
+// An activation without parameters (kernels/pointwise.h).
+template <class Formula>
+class PointwiseLayer : public Module {
  public:
-  Tensor forward(Tensor x, const Pass&) const override { return relu(std::move(x)); }
-  std::string describe() const override { return "relu"; }
+  Tensor forward(Tensor x, const Pass&) const override {
+    return pointwise(std::move(x), Formula{});
+  }
+  std::string describe() const override { return std::string(Formula::name); }
 };
+
+using Relu = PointwiseLayer<formula::Relu>;
+using Gelu = PointwiseLayer<formula::Gelu>;
+using Sigmoid = PointwiseLayer<formula::Sigmoid>;
+using Tanh = PointwiseLayer<formula::Tanh>;
+using Silu = PointwiseLayer<formula::Silu>;
 
 class LeakyRelu : public Module {
  public:
@@ -193,30 +203,6 @@ class LeakyRelu : public Module {
 
  private:
   double slope_;
-};
-
-class Gelu : public Module {
- public:
-  Tensor forward(Tensor x, const Pass&) const override { return gelu(x); }
-  std::string describe() const override { return "gelu"; }
-};
-
-class Sigmoid : public Module {
- public:
-  Tensor forward(Tensor x, const Pass&) const override { return sigmoid(std::move(x)); }
-  std::string describe() const override { return "sigmoid"; }
-};
-
-class Tanh : public Module {
- public:
-  Tensor forward(Tensor x, const Pass&) const override { return tanh(std::move(x)); }
-  std::string describe() const override { return "tanh"; }
-};
-
-class Silu : public Module {
- public:
-  Tensor forward(Tensor x, const Pass&) const override { return silu(x); }
-  std::string describe() const override { return "silu"; }
 };
 
 }  // namespace accrue
