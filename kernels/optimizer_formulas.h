@@ -9,8 +9,9 @@
 
 namespace accrue::formula {
 
-// The updates of one parameter, for both devices. Constructors compute in double what is the same
-// for all parameters.
+// The updates of one parameter, for both devices: update(w, moments..., gradient). Constructors
+// compute in double what is the same for all parameters. The update_of() after each rule finds it
+// by its scalars.
 
 // An update that also rounds the new weight to its copy.
 template <class Update>
@@ -92,6 +93,11 @@ struct AdamUpdate {
     weights(w, m, v);
   }
 };
+template <class T>
+HOST_DEVICE AdamUpdate<T> update_of(const AdamScalars& s, const StepOutcome& step,
+                                    const double* progress) {
+  return {s, step, progress};
+}
 
 template <class T>
 struct SgdUpdate {
@@ -115,5 +121,23 @@ struct SgdUpdate {
  private:
   HOST_DEVICE T decayed(T w, T gradient) const { return scale * gradient + decay * w; }
 };
+template <class T>
+HOST_DEVICE SgdUpdate<T> update_of(const SgdScalars& s, const StepOutcome& step, const double*) {
+  return {s, step};
+}
+
+// Calls body(pointers to the moments that are there...). Throws Error if the update takes others.
+template <class T, class Update, class Body>
+void with_moments(const Moments& moments, Body&& body) {
+  const auto is_there = [](const View& moment) { return moment.shape.rank() > 0; };
+  const int count = is_there(moments[0]) + is_there(moments[1]);
+  if constexpr (std::is_invocable_v<Update, T&, T>)
+    if (count == 0) return body();
+  if constexpr (std::is_invocable_v<Update, T&, T&, T>)
+    if (count == 1) return body(moments[0].as<T>());
+  if constexpr (std::is_invocable_v<Update, T&, T&, T&, T>)
+    if (count == 2) return body(moments[0].as<T>(), moments[1].as<T>());
+  throw Error(fmt::format("an optimizer's rule does not work on {} moments", count));
+}
 
 }  // namespace accrue::formula

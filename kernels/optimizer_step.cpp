@@ -32,14 +32,21 @@ void step_each(const Weights& w, const Update& update, Ts*... arrays) {
 
 }  // namespace
 
-void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
-               const AdamScalars& scalars) {
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+                    const StepRule& rule) {
   const StepOutcome& step = window_state(state)->outcome;
   if (step.skipped) return;
-  dispatch_wide(w.values.dtype, [&]<class T>() {
-    step_each(w, formula::AdamUpdate<T>(scalars, step, progress.as<const double>()),
-              w.values.as<T>(), m.as<T>(), v.as<T>(), gradient.as<const T>());
-  });
+  const double* const begun = progress.data ? progress.as<const double>() : nullptr;
+  std::visit(
+      [&](const auto& scalars) {
+        dispatch_wide(w.values.dtype, [&]<class T>() {
+          const auto update = formula::update_of<T>(scalars, step, begun);
+          formula::with_moments<T, decltype(update)>(moments, [&](auto*... m) {
+            step_each(w, update, w.values.as<T>(), m..., gradient.as<const T>());
+          });
+        });
+      },
+      rule);
 }
 
 void adam_begin(View progress, View state, const AdamScalars& scalars) {
@@ -64,27 +71,15 @@ void adam_folded_step(Weights w, View m, View v, View progress, View state,
   });
 }
 
-void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
-  const StepOutcome& step = window_state(state)->outcome;
-  if (step.skipped) return;
-  dispatch_wide(w.values.dtype, [&]<class T>() {
-    const formula::SgdUpdate<T> update(scalars, step);
-    T* values = w.values.as<T>();
-    const T* grad = gradient.as<const T>();
-    if (scalars.kind == Momentum::none) step_each(w, update, values, grad);
-    else step_each(w, update, values, u.as<T>(), grad);
-  });
-}
-
 }  // namespace cpu
 
 // What is updated in place is read and written; a copy is only written.
 template <>
-struct WorkOf<cpu::adam_step> {
-  Work operator()(const Weights& w, const View& m, const View& v, const View& gradient,
+struct WorkOf<cpu::optimizer_step> {
+  Work operator()(const Weights& w, const Moments& moments, const View& gradient,
                   const auto&...) const {
-    return {.bytes = 2 * (bytes_of(w.values) + bytes_of(m) + bytes_of(v)) + bytes_of(w.copy) +
-                     bytes_of(gradient)};
+    return {.bytes = 2 * (bytes_of(w.values) + bytes_of(moments[0]) + bytes_of(moments[1])) +
+                     bytes_of(w.copy) + bytes_of(gradient)};
   }
 };
 
@@ -103,27 +98,18 @@ struct WorkOf<cpu::adam_folded_step> {
   }
 };
 
-template <>
-struct WorkOf<cpu::sgd_step> {
-  Work operator()(const Weights& w, const View& u, const View& gradient, const View&,
-                  const SgdScalars& scalars) const {
-    const double momentum = scalars.kind == Momentum::none ? 0 : 2 * bytes_of(u);
-    return {.bytes = 2 * bytes_of(w.values) + bytes_of(w.copy) + momentum + bytes_of(gradient)};
-  }
-};
-
 // In the .cu beside this file.
 namespace cuda {
-decltype(cpu::adam_step) adam_step;
+decltype(cpu::optimizer_step) optimizer_step;
 decltype(cpu::adam_begin) adam_begin;
 decltype(cpu::adam_fold) adam_fold;
 decltype(cpu::adam_folded_step) adam_folded_step;
-decltype(cpu::sgd_step) sgd_step;
 }  // namespace cuda
 
-void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
-               const AdamScalars& scalars) {
-  launch<cpu::adam_step, cuda::adam_step>(m.device, w, m, v, gradient, progress, state, scalars);
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+                    const StepRule& rule) {
+  launch<cpu::optimizer_step, cuda::optimizer_step>(gradient.device, w, moments, gradient, progress,
+                                                    state, rule);
 }
 
 void adam_begin(View progress, View state, const AdamScalars& scalars) {
@@ -139,10 +125,6 @@ void adam_folded_step(Weights w, View m, View v, View progress, View state,
                       const AdamScalars& scalars) {
   launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, progress, state,
                                                         scalars);
-}
-
-void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
-  launch<cpu::sgd_step, cuda::sgd_step>(gradient.device, w, u, gradient, state, scalars);
 }
 
 }  // namespace accrue

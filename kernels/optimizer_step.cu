@@ -6,7 +6,7 @@ namespace accrue::cuda {
 namespace {
 
 // All parameters of a model in one launch. A thread has `width` consecutive parameters at a time:
-// in float32 four 16-byte loads (w, m, v, gradient) and three such stores.
+// in float32 and with two moments four 16-byte loads (w, m, v, gradient) and three such stores.
 
 // The arrays of a step with a copy of the weights, or without.
 struct NoCopy {};
@@ -19,13 +19,13 @@ __device__ void step_each(int64_t n, const Update& update, WriteOnly<C> copy, Ar
   update_each<width>(n, formula::Copied<Update>{update}, copy, arrays...);
 }
 
-template <int width, class T, class Copy>
+template <int width, class T, class Copy, class Scalars, class... Moments>
 __global__ void __launch_bounds__(block_threads)
-    adam_kernel(Copy copy, T* w, T* m, T* v, const T* gradient, int64_t n, const double* progress,
-                const WindowState* state, AdamScalars scalars) {
+    step_kernel(Copy copy, T* w, const T* gradient, int64_t n, const double* progress,
+                const WindowState* state, Scalars scalars, Moments*... moments) {
   if (state->outcome.skipped) return;
-  const formula::AdamUpdate<T> update(scalars, state->outcome, progress);
-  step_each<width>(n, update, copy, w, m, v, gradient);
+  const auto update = formula::update_of<T>(scalars, state->outcome, progress);
+  step_each<width>(n, update, copy, w, moments..., gradient);
 }
 
 __global__ void __launch_bounds__(1)
@@ -49,15 +49,6 @@ __global__ void __launch_bounds__(block_threads)
   step_each<width>(n, update, copy, w, m, v);
 }
 
-template <int width, class T, class Copy, class... Momentum>
-__global__ void __launch_bounds__(block_threads)
-    sgd_kernel(Copy copy, T* w, const T* gradient, int64_t n, const WindowState* state,
-               SgdScalars scalars, Momentum*... u) {
-  if (state->outcome.skipped) return;
-  const formula::SgdUpdate<T> update(scalars, state->outcome);
-  step_each<width>(n, update, copy, w, u..., gradient);
-}
-
 // Calls body(copy, width) for the weights' copy and the vectors that it and the arrays allow.
 template <class T, class Body>
 void with_copy_and_width(const View& copy, std::initializer_list<const void*> arrays, Body body) {
@@ -76,17 +67,29 @@ void with_copy_and_width(const View& copy, std::initializer_list<const void*> ar
 
 }  // namespace
 
-void adam_step(Weights weights, View m_, View v_, View gradient_, View progress, View state,
-               const AdamScalars& scalars) {
-  dispatch_wide(weights.values.dtype, [&]<class T>() {
-    T *w = weights.values.as<T>(), *m = m_.as<T>(), *v = v_.as<T>();
+void optimizer_step(Weights weights, const Moments& moments, View gradient_, View progress_,
+                    View state, const StepRule& rule) {
+  const double* const progress = progress_.data ? progress_.as<const double>() : nullptr;
+  const auto step = [&]<class T, class Scalars>(const Scalars& scalars, auto*... m) {
+    T* w = weights.values.as<T>();
     const T* gradient = gradient_.as<const T>();
     const int64_t n = weights.values.numel();
-    with_copy_and_width<T>(weights.copy, {w, m, v, gradient}, [&](auto copy, auto width) {
-      enqueue(grid_over(n / width), adam_kernel<width.value, T, decltype(copy)>, copy, w, m, v,
-              gradient, n, progress.as<const double>(), window_state(state), scalars);
+    with_copy_and_width<T>(weights.copy, {w, gradient, m...}, [&](auto copy, auto width) {
+      enqueue(grid_over(n / width),
+              step_kernel<width.value, T, decltype(copy), Scalars,
+                          std::remove_pointer_t<decltype(m)>...>,
+              copy, w, gradient, n, progress, window_state(state), scalars, m...);
     });
-  });
+  };
+  std::visit(
+      [&]<class Scalars>(const Scalars& scalars) {
+        dispatch_wide(weights.values.dtype, [&]<class T>() {
+          using Update = decltype(formula::update_of<T>(scalars, StepOutcome{}, progress));
+          formula::with_moments<T, Update>(
+              moments, [&](auto*... m) { step.template operator()<T, Scalars>(scalars, m...); });
+        });
+      },
+      rule);
 }
 
 void adam_begin(View progress, View state, const AdamScalars& scalars) {
@@ -117,23 +120,6 @@ void adam_folded_step(Weights weights, View m_, View v_, View progress, View sta
       enqueue(grid_over(n / width), adam_folded_step_kernel<width.value, T, decltype(copy)>, copy,
               w, m, v, n, progress.as<const double>(), window_state(state), scalars);
     });
-  });
-}
-
-void sgd_step(Weights weights, View u_, View gradient_, View state, const SgdScalars& scalars) {
-  dispatch_wide(weights.values.dtype, [&]<class T>() {
-    T* w = weights.values.as<T>();
-    const T* gradient = gradient_.as<const T>();
-    const int64_t n = weights.values.numel();
-    const auto enqueue_with = [&](auto*... u) {
-      with_copy_and_width<T>(weights.copy, {w, gradient, u...}, [&](auto copy, auto width) {
-        enqueue(grid_over(n / width),
-                sgd_kernel<width.value, T, decltype(copy), std::remove_pointer_t<decltype(u)>...>,
-                copy, w, gradient, n, window_state(state), scalars, u...);
-      });
-    };
-    if (scalars.kind == Momentum::none) enqueue_with();
-    else enqueue_with(u_.as<T>());
   });
 }
 

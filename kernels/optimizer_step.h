@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <variant>
+
 #include "core/view.h"
 
 namespace accrue {
@@ -8,6 +11,10 @@ namespace accrue {
 // skipped (then nothing changes) are read from the window's state (kernels/window_state.h), which
 // is on the same device. The gradient is the window's sum times grad_scale = N/N_actual /
 // loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
+//
+// A rule says how one parameter moves. A new one has its contract and its scalars here, in
+// StepRule, its formula in kernels/optimizer_formulas.h, its class in optim/optimizer.cpp and its
+// row in tests/optimizers.cpp; the kernels follow from the formula.
 
 // The parameters that a step changes: their values and, unless empty, a 16-bit copy of these that
 // the same pass writes and does not read.
@@ -29,17 +36,45 @@ struct AdamScalars {
   double beta1, beta2, eps, weight_decay;
   WeightDecay decay;
 };
-void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
-               const AdamScalars& scalars);
 
-// Once before: counts the step, unless it is skipped, and works out what follows from the count for
-// all parameters alike, two powers in double, which most GPUs are slow at:
-//   progress[0] = t += 1      progress[1] = lr / (1 - beta1^t)      progress[2] = (1 -
-//   beta2^t)^-1/2
+// Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:
+//   g = grad_scale * gradient + weight_decay * w
+//   u = momentum * u + g                 (u starts at 0)
+//   w = w - lr * (nesterov ? g + momentum * u : u)
+// There is no u when momentum is 0.
+// Bytes moved in float32: 20 P with momentum, 12 P without.
+enum class Momentum { none, heavy_ball, nesterov };
+struct SgdScalars {
+  double momentum, weight_decay;
+  Momentum kind;
+};
+
+using StepRule = std::variant<AdamScalars, SgdScalars>;
+
+// The moments that a rule keeps, in the order of its formula; the others are empty.
+using Moments = std::array<View, 2>;
+
+// w and the moments, by the rule. Only Adam reads progress, which is what adam_begin() left there.
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+                    const StepRule& rule);
+
+inline void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
+                      const AdamScalars& scalars) {
+  optimizer_step(w, {m, v}, gradient, progress, state, scalars);
+}
+inline void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
+  optimizer_step(w, {u}, gradient, {}, state, scalars);
+}
+
+// Before a step of Adam: counts the step, unless it is skipped, and works out what follows from the
+// count for all parameters alike, two powers in double, which most GPUs are slow at:
+//   progress[0] = t += 1
+//   progress[1] = lr / (1 - beta1^t)
+//   progress[2] = 1 / sqrt(1 - beta2^t)
 // progress f64 [3].
 void adam_begin(View progress, View state, const AdamScalars& scalars);
 
-// The same in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
+// Adam in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
 // each micro-batch i of a window, with g_i its share of the window's mean gradient:
 //   g = scale * gradient_i               (Adam: + weight_decay * w, once a window)
 //   m = (first ? beta1 : 1) * m + (1 - beta1) * g
@@ -57,18 +92,5 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
                const AdamScalars& scalars);
 void adam_folded_step(Weights w, View m, View v, View progress, View state,
                       const AdamScalars& scalars);
-
-// Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:
-//   g = grad_scale * gradient + weight_decay * w
-//   u = momentum * u + g                 (u starts at 0)
-//   w = w - lr * (nesterov ? g + momentum * u : u)
-// u is not touched when momentum is 0.
-// Bytes moved in float32: 20 P with momentum, 12 P without.
-enum class Momentum { none, heavy_ball, nesterov };
-struct SgdScalars {
-  double momentum, weight_decay;
-  Momentum kind;
-};
-void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars);
 
 }  // namespace accrue

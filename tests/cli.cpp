@@ -354,7 +354,7 @@ TEST_CASE("bench reports and writes", "[cli]") {
   const Folder folder;
   const std::string text = succeed("bench train --model mlp-small" + narrow() +
                                    "--seconds 0.3 --profile --json " + (folder / "train"));
-  for (const char* part : {"samples/s", "where the time went", "adam_step", "a profiled window"})
+  for (const char* part : {"samples/s", "where the time went", "optimizer_step", "a profiled window"})
     REQUIRE_THAT(text, ContainsSubstring(part));
   const auto figures = nlohmann::json::parse(file_bytes(folder / "train"));
   REQUIRE(figures["samples_per_s"].get<double>() > 0);

@@ -68,7 +68,7 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
                                          {{"backward", "conv2d", "conv_scatter"}, 6},
                                          {{"backward", "linear", "linear_backward"}, 12},
                                          {{"step", "", "squared_norm"}, 2},
-                                         {{"step", "", "adam_step"}, 2}};
+                                         {{"step", "", "optimizer_step"}, 2}};
   for (const auto& [name, calls] : expected) {
     INFO(std::get<0>(name) << " " << std::get<1>(name) << " " << std::get<2>(name));
     REQUIRE(rows[name].calls == calls);
@@ -79,7 +79,7 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
   for (const auto& [name, row] : rows) flops += row.work.flops;
   REQUIRE(flops == 10 * training_flops_per_sample(options.model, {1, 28, 28}));
   // w, g, m and v read, w, m and v written; the arena has gaps.
-  const Profile::Row& adam = rows[{"step", "", "adam_step"}];
+  const Profile::Row& adam = rows[{"step", "", "optimizer_step"}];
   REQUIRE(adam.work.bytes >= 2 * 28 * 207018);
   REQUIRE(adam.work.bytes <= 2 * 28 * 1.01 * 207018);
 }
@@ -133,7 +133,7 @@ TEST_CASE("a profile's times add up, and its spans nest", "[engine]") {
 TEST_CASE("a profile keeps the spans of its first steps alone, and sums all", "[engine]") {
   const TwoWindows run(options_of(ModelKind::mlp_small), true, 1);
   for (const Profile::Span& span : run.profile->spans()) REQUIRE(span.step == 0);
-  REQUIRE(run.rows()[{"step", "", "adam_step"}].calls == 2);
+  REQUIRE(run.rows()[{"step", "", "optimizer_step"}].calls == 2);
 }
 
 TEST_CASE("a profile changes no bit, with graphs or without", "[engine]") {
