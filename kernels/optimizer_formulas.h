@@ -25,6 +25,12 @@ struct Copied {
   }
 };
 
+// Zero for a denormal number.
+template <class T>
+HOST_DEVICE T flush(T value) {
+  return std::abs(value) < std::numeric_limits<T>::min() ? T(0) : value;
+}
+
 template <class T>
 struct AdamMoments {
   T keep1, keep2, rest1, rest2, scale, l2;
@@ -46,12 +52,6 @@ struct AdamMoments {
     const T g = scale * gradient + l2 * w;
     m = flush(keep1 * m + rest1 * g);
     v = flush(keep2 * v + rest2 * g * g);
-  }
-
- private:
-  // Zero for a denormal number.
-  HOST_DEVICE static T flush(T value) {
-    return std::abs(value) < std::numeric_limits<T>::min() ? T(0) : value;
   }
 };
 
@@ -123,6 +123,31 @@ struct SgdUpdate {
 };
 template <class T>
 HOST_DEVICE SgdUpdate<T> update_of(const SgdScalars& s, const StepOutcome& step, const double*) {
+  return {s, step};
+}
+
+template <class T>
+struct LionUpdate {
+  T keep1, keep2, rest1, rest2, scale, lr, keep;
+
+  HOST_DEVICE LionUpdate(const LionScalars& s, const StepOutcome& step)
+      : keep1(T(s.beta1)),
+        keep2(T(s.beta2)),
+        rest1(T(1 - s.beta1)),
+        rest2(T(1 - s.beta2)),
+        scale(T(step.grad_scale)),
+        lr(T(step.lr)),
+        keep(T(1 - step.lr * s.weight_decay)) {}
+
+  HOST_DEVICE void operator()(T& w, T& m, T gradient) const {
+    const T g = scale * gradient, c = keep1 * m + rest1 * g;
+    const T sign = c > 0 ? T(1) : c < 0 ? T(-1) : c;
+    w = keep * w - lr * sign;
+    m = flush(keep2 * m + rest2 * g);
+  }
+};
+template <class T>
+HOST_DEVICE LionUpdate<T> update_of(const LionScalars& s, const StepOutcome& step, const double*) {
   return {s, step};
 }
 

@@ -91,6 +91,28 @@ class Sgd : public Optimizer {
   Tensor u_;
 };
 
+class Lion : public Optimizer {
+ public:
+  Lion(Parameters& parameters, const LionOptions& options)
+      : Optimizer(parameters),
+        scalars_{options.beta1, options.beta2, options.weight_decay},
+        m_(new_state("lion m")) {
+    check_in("beta1", options.beta1, 0, 1);
+    check_in("beta2", options.beta2, 0, 1);
+    check_in("weight decay", options.weight_decay, 0, 1e9);
+  }
+  std::vector<std::pair<std::string, Tensor>> state() const override { return {{"m", m_}}; }
+
+  void step(Parameters::Range range, const View& gradient, const View& state) override {
+    optimizer_step(weights_of(parameters_, range), {range_of(m_, range)}, gradient, {}, state,
+                   scalars_);
+  }
+
+ private:
+  LionScalars scalars_;
+  Tensor m_;
+};
+
 }  // namespace
 
 Optimizer::Optimizer(Parameters& parameters)
@@ -133,6 +155,9 @@ std::unique_ptr<Optimizer> adamw(Parameters& parameters, const AdamOptions& opti
 }
 std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options) {
   return std::make_unique<Sgd>(parameters, options);
+}
+std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options) {
+  return std::make_unique<Lion>(parameters, options);
 }
 
 }  // namespace accrue

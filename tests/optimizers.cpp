@@ -57,9 +57,21 @@ Rule sgd_rule(double momentum, bool nesterov) {
               }};
 }
 
+Rule lion_rule() {
+  return {.name = "lion",
+          .make = [](Parameters& p) { return lion(p, {.weight_decay = 0.1}); },
+          .step =
+              [](double& w, Values& moments, double g, double) {
+                double& m = moments[0];
+                const double c = 0.9 * m + 0.1 * g;
+                w = w - lr * (0.1 * w + (c > 0) - (c < 0));
+                m = 0.99 * m + 0.01 * g;
+              }};
+}
+
 std::vector<Rule> rules() {
-  return {adam_rule(0.1, false), adam_rule(0.1, true), sgd_rule(0, false), sgd_rule(0.9, false),
-          sgd_rule(0.9, true)};
+  return {lion_rule(),        adam_rule(0.1, false), adam_rule(0.1, true),
+          sgd_rule(0, false), sgd_rule(0.9, false),  sgd_rule(0.9, true)};
 }
 
 // The window's state after a decision.
@@ -209,6 +221,27 @@ TEST_CASE("a NaN in a gradient that is stepped by shows in its weight alone", "[
       for (size_t i = 0; i < values.size(); ++i) REQUIRE(std::isnan(values[i]) == (i == 5));
     }
   }
+}
+
+// A weight whose gradient has ended moves by the sign of its moment, until that has faded.
+TEST_CASE("lion's moment ends at zero, not at a denormal that moves its weight for ever",
+          "[window]") {
+  const Rule rule = lion_rule();
+  Stepped stepped(rule, {DType::f32, DType::f32});
+  stepped.step(Values(size_t(stepped.P()), 0x1p-118), 1);
+  for (int t = 0; t < 200; ++t) stepped.step(Values(size_t(stepped.P()), 0), 1);
+  for (const double m : to_doubles(stepped.optimizer->state()[0].second)) REQUIRE(m == 0);
+}
+
+TEST_CASE("lion keeps one moment and refuses what is no beta", "[window]") {
+  Parameters parameters({{"weight", {64}}}, {}, DType::f32, Device::meta);
+  const size_t before = ledger(Device::meta).current()[Category::optimizer];
+  const auto optimizer = lion(parameters);
+  // Beside the count of steps.
+  REQUIRE(ledger(Device::meta).current()[Category::optimizer] - before == 64 * 4 + 64);
+  REQUIRE_ERROR(lion(parameters, {.beta1 = 1}), "beta1 is 1");
+  REQUIRE_ERROR(lion(parameters, {.beta2 = -1}), "beta2 is -1");
+  REQUIRE_ERROR(lion(parameters, {.weight_decay = -1}), "weight decay is -1");
 }
 
 TEST_CASE("every optimizer takes the same steps for every split, none for a broken window",
