@@ -28,7 +28,7 @@ def configurations():
             yield model, ["--precision", precision]
         for recompute in ("sqrt", "all"):
             yield model, ["--recompute", recompute]
-    for optimizer in ("adamw", "sgd --momentum 0.9 --nesterov"):
+    for optimizer in ("adamw", "sgd --momentum 0.9 --nesterov", "lion"):
         yield "mlp-small", ["--optimizer", *optimizer.split()]
     for more in ("--dropout 0.5", "--clip-norm 0.1", "--ema 0.9", "--noise-scale", "--width 0.5",
                  "--schedule cosine --warmup-steps 3", "--beta2-half-life 1000", "--no-shuffle"):

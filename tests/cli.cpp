@@ -354,7 +354,8 @@ TEST_CASE("bench reports and writes", "[cli]") {
   const Folder folder;
   const std::string text = succeed("bench train --model mlp-small" + narrow() +
                                    "--seconds 0.3 --profile --json " + (folder / "train"));
-  for (const char* part : {"samples/s", "where the time went", "optimizer_step", "a profiled window"})
+  for (const char* part :
+       {"samples/s", "where the time went", "optimizer_step", "a profiled window"})
     REQUIRE_THAT(text, ContainsSubstring(part));
   const auto figures = nlohmann::json::parse(file_bytes(folder / "train"));
   REQUIRE(figures["samples_per_s"].get<double>() > 0);
@@ -387,6 +388,26 @@ TEST_CASE("bench kernels climbs every rung", "[cli]") {
   }
   refuse("bench kernels --size 1MiB --model mlp", "excludes");
   refuse("bench kernels --size 2", "an array of 2 bytes holds no float32");
+}
+
+TEST_CASE("lion trains with its own beta2 and half of Adam's moments", "[cli]") {
+  const Folder folder;
+  const std::string run = "train --model mlp-small --steps 3 --lr 1e-4 --optimizer lion --save ";
+  const std::string text = succeed(run + (folder / "w"));
+  REQUIRE_THAT(text, ContainsSubstring("predicted to the byte"));
+  succeed(run + (folder / "same") + " --beta2 0.99");
+  succeed(run + (folder / "other") + " --beta2 0.5");
+  REQUIRE(file_bytes(folder / "w") == file_bytes(folder / "same"));
+  REQUIRE(file_bytes(folder / "w") != file_bytes(folder / "other"));
+  refuse(run + (folder / "none") + " --strategy moments", "expected adam or adamw");
+  const auto moments = [&](const std::string& optimizer) {
+    succeed("plan --model mlp-small --memory 1GiB --strategy fused --optimizer " + optimizer +
+            " --json " + (folder / "plan.json"));
+    const auto plan = nlohmann::json::parse(file_bytes(folder / "plan.json"));
+    return plan["alternatives"][0]["peak_by_category"]["optimizer"].get<int64_t>();
+  };
+  // Beside them the count of steps.
+  REQUIRE(moments("adam") - 64 == 2 * (moments("lion") - 64));
 }
 
 }  // namespace accrue::test

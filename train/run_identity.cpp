@@ -52,7 +52,7 @@ Metadata run_identity(const TrainingOptions& o, const Dataset& data, const std::
                {"optimizer", name_in(optimizer_names(), o.optimizer)},
                {"lr", text(o.schedule.base)},
                {"beta1", text(o.adam.beta1)},
-               {"beta2", text(o.adam.beta2)},
+               {"beta2", text(o.chosen_beta2())},
                {"beta2-half-life", text(o.beta2_half_life)},
                {"eps", text(o.adam.eps)},
                {"weight-decay", text(o.weight_decay)},

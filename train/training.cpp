@@ -13,18 +13,16 @@ std::unique_ptr<Module> new_model(const TrainingOptions& options) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& parameters) {
-  AdamOptions adam_options = o.adam;
-  adam_options.beta2 = o.beta2();
-  adam_options.weight_decay =
-      o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
-  SgdOptions sgd_options = o.sgd;
-  sgd_options.weight_decay = o.weight_decay.value_or(0);
+  const double beta2 = o.chosen_beta2();
+  const double decay = o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
+  const AdamOptions adam_options{o.adam.beta1, beta2, o.adam.eps, decay};
   switch (o.optimizer) {
     case OptimizerKind::adam: return adam(parameters, adam_options);
     case OptimizerKind::adamw: return adamw(parameters, adam_options);
+    case OptimizerKind::lion: return lion(parameters, {o.adam.beta1, beta2, decay});
     case OptimizerKind::sgd: break;
   }
-  return sgd(parameters, sgd_options);
+  return sgd(parameters, {o.sgd.momentum, decay, o.sgd.nesterov});
 }
 
 ScheduleOptions schedule_over(const TrainingOptions& o, int64_t samples) {

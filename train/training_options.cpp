@@ -39,8 +39,10 @@ const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
 }
 
 const std::map<std::string, OptimizerKind>& optimizer_names() {
-  static const std::map<std::string, OptimizerKind> names{
-      {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}, {"sgd", OptimizerKind::sgd}};
+  static const std::map<std::string, OptimizerKind> names{{"adam", OptimizerKind::adam},
+                                                          {"adamw", OptimizerKind::adamw},
+                                                          {"sgd", OptimizerKind::sgd},
+                                                          {"lion", OptimizerKind::lion}};
   return names;
 }
 
@@ -57,8 +59,9 @@ LossScale TrainingOptions::chosen_loss_scale() const {
   return dynamic ? dynamic_scale : LossScale(loss_scale.value_or(1));
 }
 
-double TrainingOptions::beta2() const {
-  return beta2_half_life ? beta2_of_half_life(*beta2_half_life, batches.effective) : adam.beta2;
+double TrainingOptions::chosen_beta2() const {
+  if (beta2_half_life) return beta2_of_half_life(*beta2_half_life, batches.effective);
+  return beta2.value_or(optimizer == OptimizerKind::lion ? 0.99 : 0.999);
 }
 
 int64_t TrainingOptions::total_steps(int64_t samples) const {

@@ -30,7 +30,7 @@ constexpr DType compute_dtype(Precision precision) {
   return DType::f32;
 }
 
-enum class OptimizerKind { adam, adamw, sgd };
+enum class OptimizerKind { adam, adamw, sgd, lion };
 // What becomes of a gradient that is not finite: its window is skipped, its micro-batch left out,
 // or the run ends.
 enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
@@ -77,10 +77,11 @@ struct TrainingOptions {
 
   OptimizerKind optimizer = OptimizerKind::adam;
   ScheduleOptions schedule;  // its `total` is derived
-  AdamOptions adam;
+  AdamOptions adam;          // beta1 is Lion's, too
   SgdOptions sgd;
+  std::optional<double> beta2;         // without: 0.999, for lion 0.99
   std::optional<double> weight_decay;  // without: 0, for adamw 0.01
-  // beta2_half_life: samples after which half of Adam's second moment is gone, in place of beta2.
+  // beta2_half_life: samples after which half of what beta2 decays is gone, in its place.
   std::optional<double> clip_norm, ema, beta2_half_life;
   bool noise_scale = false;
   // A number, or dynamic_loss_scale. Without: dynamic for fp16, whose smallest number is 6e-8,
@@ -99,8 +100,8 @@ struct TrainingOptions {
   Metadata identity;
 
   LossScale chosen_loss_scale() const;
-  // Adam's, for this effective batch.
-  double beta2() const;
+  // That of beta2_half_life for this effective batch, else beta2 or the optimizer's own.
+  double chosen_beta2() const;
   // Optimizer steps over so many samples if no window is skipped; never more are taken.
   int64_t total_steps(int64_t samples) const;
 };

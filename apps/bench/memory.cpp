@@ -34,7 +34,8 @@ std::vector<Way> chosen_ways(const Options& options, const BenchMemoryOptions& b
   ways = all_ways();
   std::erase_if(ways, [&](const Way& way) {
     return (way.is_pytorch() && (!has_pytorch || !fp32)) ||
-           (way.name == "moments" && options.optimizer == OptimizerKind::sgd) ||
+           (way.name == "moments" && options.optimizer != OptimizerKind::adam &&
+            options.optimizer != OptimizerKind::adamw) ||
            // Its loss scale is dynamic.
            ((way.name == "moments" || way.name == "step-in-backward") &&
             options.precision == Precision::fp16) ||

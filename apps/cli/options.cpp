@@ -248,18 +248,19 @@ void add_optimizer_kind_option(CLI::App& command, Options& o) {
 void add_optimizer_options(CLI::App& command, Options& o) {
   const std::string group = "Optimizer";
   add_optimizer_kind_option(command, o);
+  const CLI::Validator a_number = number_that([](double x) { return x == x; }, "a number", "");
   const auto number = [&](const std::string& name, double& value, const std::string& help) {
-    command.add_option(name, value, help)
-        ->check(number_that([](double x) { return x == x; }, "a number", ""))
-        ->capture_default_str()
-        ->group(group);
+    command.add_option(name, value, help)->check(a_number)->capture_default_str()->group(group);
   };
   const auto count = [&](const std::string& name, int64_t& value, const std::string& help) {
     command.add_option(name, value, help)->capture_default_str()->group(group);
   };
   number("--lr", o.schedule.base, "Learning rate");
-  number("--beta1", o.adam.beta1, "Adam: decay of the first moment");
-  number("--beta2", o.adam.beta2, "Adam: decay of the second moment");
+  number("--beta1", o.adam.beta1, "Adam: decay of the first moment; lion: share of the moment");
+  command.add_option("--beta2", o.beta2, "Adam: decay of the second moment; lion: of the moment")
+      ->check(a_number)
+      ->default_str("0.999; for lion 0.99")
+      ->group(group);
   command
       .add_option("--beta2-half-life", o.beta2_half_life,
                   "Adam: the same by the samples after which half of it is gone")
