@@ -5,13 +5,20 @@
 namespace accrue::cuda {
 namespace {
 
-// A group up to small_group elements is worked on by a warp, of which eight make a block; a larger
-// one by a whole block, a large one because batch norm has few groups.
+// All four norms are the same kernels: they differ in which elements of x share a mean, a *group*
+// (kernels/norm_kernels.h). Seen as [N, G, K, S], x has in each of N samples G groups of K channels
+// of S elements. A group of layer, group or instance norm is one run of K * S elements; one of
+// batch norm (K = 1) has such a run in every sample.
+//
+// Memory is read by vectors of `width` elements: neighbours in a channel, or where S = 1 (layer
+// norm) in neighbouring channels. Below, K and S count vectors.
+//
+// The threads that work on one group are its team: a warp for a group of up to small_group
+// elements, eight of them a block; else a whole block, a large one, because batch norm has few
+// groups.
 constexpr int64_t small_group = 1024;
 constexpr int large_team = 512;
 
-// x as [N, G, K, S] of vectors: G groups of K channels to a sample. A vector is neighbouring
-// elements of one channel, or with S = 1 of neighbouring channels of one group.
 struct Layout {
   int64_t N, G, K, S;
   int channels;  // in a vector
@@ -26,56 +33,54 @@ struct Layout {
         over(at.over) {
     (at.S == 1 ? K : S) /= width;
   }
+};
 
-  __device__ int64_t group_of(int64_t n, int64_t g) const {
-    return over == Grouping::Over::batch ? g : n * G + g;
+// A thread's way through the vectors of a group: member r of a team has vectors r, r + team,
+// r + 2 team, ..., so that a warp reads contiguous memory. Vector i of the group is (n, k, s) in
+// [runs, K, S]. These digits are carried from one to the next by addition, because three divisions
+// for each vector would cost more than the arithmetic on its elements.
+template <int team>
+struct Walk {
+  const Layout& x;
+  int64_t i, size;     // vectors of the group, in all its runs
+  int64_t n, k, s;     // digits of i
+  int64_t dn, dk, ds;  // digits of team
+  int64_t first;       // vector of x
+  int64_t channel;     // the group's first, in units of x.channels
+
+  __device__ Walk(const Layout& x, int64_t group)
+      : x(x),
+        i(threadIdx.x % team),
+        size((x.over == Grouping::Over::batch ? x.N : 1) * x.K * x.S),
+        n(i / x.S / x.K),
+        k(i / x.S % x.K),
+        s(i % x.S),
+        dn(team / x.S / x.K),
+        dk(team / x.S % x.K),
+        ds(team % x.S),
+        first(group * x.K * x.S),
+        channel(group % x.G * x.K) {}
+
+  __device__ bool inside() const { return i < size; }
+  __device__ void next() {
+    i += team, n += dn, k += dk, s += ds;
+    if (s >= x.S) s -= x.S, ++k;
+    if (k >= x.K) k -= x.K, ++n;
+  }
+  // The vector's number in x.
+  __device__ int64_t vector() const { return first + (n * x.G * x.K + k) * x.S + s; }
+  // The channel of its element w.
+  __device__ int64_t channel_of(int w) const {
+    const int64_t c = (channel + k) * x.channels;
+    return x.channels == 1 ? c : c + w;
   }
 };
 
-// Digits of a vector's number in such a layout. A thread goes from vector to vector by adding the
-// digits of its stride, because divisions would cost more than the arithmetic on the elements.
-struct Place {
-  int64_t n, g, k, s;
-
-  __device__ Place(int64_t i, int64_t G, int64_t K, int64_t S)
-      : n(i / S / K / G), g(i / S / K % G), k(i / S % K), s(i % S) {}
-
-  __device__ void advance(const Place& by, int64_t G, int64_t K, int64_t S) {
-    n += by.n, g += by.g, k += by.k, s += by.s;
-    if (s >= S) s -= S, ++k;
-    if (k >= K) k -= K, ++g;
-    if (g >= G) g -= G, ++n;
-  }
-};
-
-// Calls body(vector, first channel) for those vectors of a group that a member of its team has:
-// every `team`-th, so that a warp's accesses are contiguous within a channel.
-template <int team, class Body>
-__device__ void for_each_vector(const Layout& in, int64_t group, Body body) {
-  const bool over_batch = in.over == Grouping::Over::batch;
-  const int64_t size = (over_batch ? in.N : 1) * in.K * in.S, first = group * in.K * in.S;
-  const int64_t channel = group % in.G * in.K;
-  const Place step(team, 1, in.K, in.S);
-  const int64_t rank = threadIdx.x % team;
-  Place at(rank, 1, in.K, in.S);
-  for (int64_t i = rank; i < size; i += team, at.advance(step, 1, in.K, in.S))
-    body(first + (at.n * in.G * in.K + at.k) * in.S + at.s, (channel + at.k) * in.channels);
-}
-
-// Every thread of the team must call it.
+// The sum over a team, in each of its threads; all of them must call it.
 template <int team, class T>
 __device__ T team_sum(T value) {
   if constexpr (team == warp_threads) return warp_sum(value);
   else return block_sum<team>(value);
-}
-
-template <int team>
-__device__ int64_t first_group() {
-  return first_item() / team;
-}
-template <int team>
-__device__ int64_t group_stride() {
-  return item_stride() / team;
 }
 
 template <class T>
@@ -84,26 +89,33 @@ struct RunningPointers {
   double momentum;
 };
 
-// A team per group. The second read, of squares around the mean, finds the group in the cache.
+// mean and rstd = 1 / sqrt(variance + eps) of each group, by its team. Two passes: the squares are
+// summed around the mean, because the difference of two large sums would lose the variance's
+// digits. The second pass finds a small group in the cache.
 template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     moments_kernel(W* mean, W* rstd, const T* x, Layout in, int64_t groups, int64_t elements,
                    double eps, RunningPointers<W> running) {
   const auto* vectors = reinterpret_cast<const Vector<T, width>*>(x);
-  for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
-    RunningSum<W> sum, squares;
-    for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
+  for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
+    // 1. Each thread sums its vectors, the team the threads' sums.
+    RunningSum<W> sum;
+    for (Walk<team> at(in, g); at.inside(); at.next()) {
       W of_vector = 0;
-      for (const T value : vectors[v].values) of_vector += value;
+      for (const T value : vectors[at.vector()].values) of_vector += value;
       sum.add(of_vector);
-    });
+    }
     const W center = team_sum<team>(sum.total()) / static_cast<W>(elements);
-    for_each_vector<team>(in, g, [&](int64_t v, int64_t) {
+    // 2. The same with the squared distances from the mean.
+    RunningSum<W> squares;
+    for (Walk<team> at(in, g); at.inside(); at.next()) {
       W of_vector = 0;
-      for (const T value : vectors[v].values) of_vector += (value - center) * (value - center);
+      for (const T value : vectors[at.vector()].values)
+        of_vector += (value - center) * (value - center);
       squares.add(of_vector);
-    });
+    }
     const W deviations = team_sum<team>(squares.total());
+    // 3. Every thread has both sums; one writes what follows from them.
     if (threadIdx.x % team != 0) continue;
     mean[g] = center;
     rstd[g] = rstd_of(deviations / static_cast<W>(elements), eps);
@@ -113,7 +125,7 @@ __global__ void __launch_bounds__(large_team, 1)
   }
 }
 
-// A thread per group.
+// The moments that evaluation normalises by. A thread per group.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     given_moments_kernel(T* mean, T* rstd, const T* given_mean, const T* given_var, int64_t groups,
@@ -124,18 +136,24 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A thread has whole vectors, a grid apart. Groups play no part in the mapping: few large ones
-// would leave multiprocessors idle.
+// y = (x - mean) * rstd * gamma + beta. The moments are known, so that no thread needs another one:
+// each has vectors a grid apart, in whatever groups they lie. Teams would leave multiprocessors
+// idle where groups are few and large.
 template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     normalize_kernel(T* y, const T* x, const W* mean, const W* rstd, PerChannel<W> gamma,
                      PerChannel<W> beta, Layout in) {
-  const int64_t size = in.N * in.G * in.K * in.S;
-  const Place step(item_stride(), in.G, in.K, in.S);
-  Place at(first_item(), in.G, in.K, in.S);
-  for (int64_t v = first_item(); v < size; v += item_stride(), at.advance(step, in.G, in.K, in.S)) {
-    const int64_t g = in.group_of(at.n, at.g), c = (at.g * in.K + at.k) * in.channels;
-    const Standardized<W> standardized{mean[g], rstd[g]};
+  const int64_t N = in.N, G = in.G, K = in.K, S = in.S;
+  // Vector v is (n, g, k, s) in [N, G, K, S]. Divided once and then carried, as in Walk.
+  int64_t v = first_item();
+  int64_t n = v / S / K / G, g = v / S / K % G, k = v / S % K, s = v % S;
+  const int64_t stride = item_stride();
+  const int64_t dn = stride / S / K / G, dg = stride / S / K % G, dk = stride / S % K,
+                ds = stride % S;
+  for (; v < N * G * K * S; v += stride) {
+    const int64_t group = in.over == Grouping::Over::batch ? g : n * G + g;
+    const int64_t c = (g * K + k) * in.channels;
+    const Standardized<W> standardized{mean[group], rstd[group]};
     auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
     for (int w = 0; w < width; ++w) {
       T& value = values.values[w];
@@ -143,11 +161,19 @@ __global__ void __launch_bounds__(block_threads)
       value = T(standardized(value) * gamma[channel] + beta[channel]);
     }
     reinterpret_cast<Vector<T, width>*>(y)[v] = values;
+    n += dn, g += dg, k += dk, s += ds;
+    if (s >= S) s -= S, ++k;
+    if (k >= K) k -= K, ++g;
+    if (g >= G) g -= G, ++n;
   }
 }
 
-// A team per group: two sums, then dx, for which it finds the group in the cache. dx may be dy: a
-// group's sums are complete before its first element is written.
+// dx of each group, by its team. With d = gamma * dy,
+//   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
+// hence one pass for the two averages and one that writes, which finds a small group in the cache.
+// Given moments do not depend on x: both averages are 0. dx may be dy, because a group's averages
+// are complete before its first element is written, and then each element is read before it is
+// written by the same thread.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     norm_backward_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
@@ -156,45 +182,40 @@ __global__ void __launch_bounds__(large_team, 1)
   using Values = Vector<T, width>;
   const auto* dy_vectors = reinterpret_cast<const Values*>(dy);
   const auto* x_vectors = reinterpret_cast<const Values*>(x);
-  const auto gamma_dy = [&](int64_t v, int64_t c) {
-    const Values values = dy_vectors[v];
-    Vector<W, width> products;
-    for (int w = 0; w < width; ++w)
-      products.values[w] = values.values[w] * gamma[in.channels == 1 ? c : c + w];
-    return products;
-  };
-  for (int64_t g = first_group<team>(); g < groups; g += group_stride<team>()) {
+  for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     const Standardized<W> standardized{mean[g], rstd[g]};
     W average = 0, slope = 0;
+    // 1. The averages of d and of d * (x - mean).
     if (source == Source::batch) {
       RunningSum<W> sum, product;
-      for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
-        const auto d = gamma_dy(v, c);
-        const Values values = x_vectors[v];
-        W sum_of_vector = 0, product_of_vector = 0;
+      for (Walk<team> at(in, g); at.inside(); at.next()) {
+        const Values dys = dy_vectors[at.vector()], xs = x_vectors[at.vector()];
+        W d[width], sum_of_vector = 0, product_of_vector = 0;
+        for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
         for (int w = 0; w < width; ++w) {
-          sum_of_vector += d.values[w];
-          product_of_vector += d.values[w] * (values.values[w] - standardized.mean);
+          sum_of_vector += d[w];
+          product_of_vector += d[w] * (xs.values[w] - standardized.mean);
         }
         sum.add(sum_of_vector);
         product.add(product_of_vector);
-      });
+      }
       average = team_sum<team>(sum.total()) / static_cast<W>(elements);
       slope = standardized.rstd * standardized.rstd *
               (team_sum<team>(product.total()) / static_cast<W>(elements));
     }
-    for_each_vector<team>(in, g, [&](int64_t v, int64_t c) {
-      const auto d = gamma_dy(v, c);
-      const Values values = x_vectors[v];
-      auto& out = reinterpret_cast<Values*>(dx)[v];
+    // 2. dx.
+    for (Walk<team> at(in, g); at.inside(); at.next()) {
+      const Values dys = dy_vectors[at.vector()], xs = x_vectors[at.vector()];
+      Values& out = reinterpret_cast<Values*>(dx)[at.vector()];
       Values result;
       if constexpr (accumulate) result = out;
+      W d[width];
+      for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
       for (int w = 0; w < width; ++w)
-        store(result.values[w],
-              standardized.backward(values.values[w], d.values[w], average, slope),
+        store(result.values[w], standardized.backward(xs.values[w], d[w], average, slope),
               std::bool_constant<accumulate>{});
       out = result;
-    });
+    }
   }
 }
 
