@@ -62,12 +62,12 @@ struct GradTarget {
 // targets are the same buffer.
 std::optional<GradTarget> claim_grad(const Edge& x);
 
-// The same for a kernel that writes two gradients at once. Of one variable twice, the second target
-// adds to what the first has written: each element must be stored to the first one before.
+// claim_grad() for a kernel that writes two gradients at once. Of one variable twice, the second
+// target adds to what the first has written: each element must be stored to the first one before.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
                                                                             const Edge& b);
 
-// The same for pointwise backwards, which may write over the gradient they read: when x's
+// claim_grad() for pointwise backwards, which may write over the gradient they read: when x's
 // gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
 
@@ -99,7 +99,7 @@ struct LossSeed {
 // record() for an op with one input whose output is a loss.
 using LossBackward = std::function<void(const LossSeed& seed)>;
 void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackward backward);
-// Whether backward() can begin at this loss with a seed that is not written.
+// True if backward() can begin at this loss with a seed that is not written.
 bool takes_seed(const Tensor& loss);
 
 // What backward() is to do with a leaf's gradient that is complete in this pass: every op that adds
@@ -116,9 +116,9 @@ struct GradHook {
 // releasing each op's saved tensors and each intermediate gradient as soon as it has been used.
 // Throws Error unless loss has one element and a graph that was not yet used.
 void backward(const Tensor& loss, double seed = 1.0, const GradHook& hook = {});
-// The same with the seed where the loss is, which backward may write over.
+// Takes the seed as a tensor on the device of the loss, which backward may write over.
 void backward(const Tensor& loss, Tensor seed, const GradHook& hook = {});
-// The same with a seed that only a loss for which takes_seed() holds can begin with.
+// Takes a seed that is not written: takes_seed(loss) must hold.
 void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {});
 
 // y = segment(inputs), of which only the inputs are kept: backward runs the segment a second time,
@@ -128,7 +128,7 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {
 // running statistics do).
 using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
-// Whether a segment is being run for the second time on this thread.
+// True while this thread runs a segment for the second time.
 bool recomputing();
 
 // A leaf that wants a gradient. A copy of the handle x; the gradient appears in grad(x).

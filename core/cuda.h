@@ -24,7 +24,7 @@ std::string describe_device();
 
 // Of the device, whoever uses it.
 size_t total_memory();
-// What the driver has left, and what the cache of blocks holds without using it.
+// The bytes that the driver has left, and those that the cache of blocks holds without using them.
 size_t free_memory();
 
 // Device memory, from a cache of blocks; null if there is none left. All work is on one stream, so

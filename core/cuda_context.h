@@ -41,7 +41,7 @@ class Context {
   cublasLtHandle_t cublas_lt();
   // Made when first asked for: loading cuDNN takes longer than training a small model.
   cudnnHandle_t cudnn();
-  // Whether float32 products may round their factors to TF32.
+  // True if float32 products may round their factors to TF32.
   bool allows_tf32() const { return allows_tf32_; }
   void allow_tf32(bool allow) { allows_tf32_ = allow; }
 

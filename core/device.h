@@ -28,7 +28,7 @@ constexpr Device meta_of(Device device) {
   return device == Device::cuda || device == Device::meta_cuda ? Device::meta_cuda : Device::meta;
 }
 
-// Whether kernels need here what they need on cuda: their scratch differs from the cpu's.
+// True if kernels need the scratch here that they need on cuda: it differs from the cpu's.
 constexpr bool plans_for_cuda(Device device) { return meta_of(device) == Device::meta_cuda; }
 
 }  // namespace accrue

@@ -52,7 +52,7 @@ constexpr DType dtype_of() {
 
 constexpr bool is_16_bit_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-// What elements of this dtype are computed in, and what sums of them are kept in: Wide<T>.
+// The dtype in which the ops compute elements of this one and keep their sums: Wide<T>.
 constexpr DType wide(DType dtype) { return is_16_bit_dtype(dtype) ? DType::f32 : dtype; }
 
 // Calls body.operator()<T>() with the scalar type of a parameter's, gradient's or loss's dtype,
@@ -64,7 +64,7 @@ decltype(auto) dispatch_wide(DType dtype, Body&& body) {
   return std::forward<Body>(body).template operator()<float>();
 }
 
-// The same with the scalar type of any floating dtype: every kernel is written once, and computes
+// Calls body with the scalar type of any floating dtype: every kernel is written once, and computes
 // in Wide<T>.
 template <class Body>
 decltype(auto) dispatch_floating(DType dtype, Body&& body) {

@@ -8,7 +8,8 @@
 
 namespace accrue {
 
-// What every function of the library throws: what was expected, what came, where, and what to do.
+// Every function of the library throws this. It says what was expected, what came, where, and what
+// to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -15,7 +15,7 @@
 
 namespace accrue {
 
-// What is known of an allocation.
+// Describes an allocation.
 struct AllocationInfo {
   size_t bytes = 0;  // rounded up to Ledger::alignment
   Category category{};
@@ -92,9 +92,10 @@ class Ledger {
   void set_limit(std::optional<size_t> bytes);
   std::optional<size_t> limit() const;
 
-  // What is alive, equal allocations together, largest first.
+  // Lists what is alive, equal allocations together, largest first.
   std::vector<AllocationGroup> largest(size_t count) const;
-  // What to say when the allocator has no memory for `requested`, which is counted already.
+  // Returns the error message for when the allocator has no memory for `requested`, which is
+  // counted already.
   MemoryShortage shortage(const Allocation& requested, std::string cause) const;
 
   // One observer at a time; null takes it away. Returns what is in use when it starts. Throws Error

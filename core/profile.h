@@ -13,7 +13,7 @@
 
 namespace accrue {
 
-// What a kernel has to do by its formula, however it does it.
+// The work that a kernel has by its formula, however it does it.
 struct Work {
   double flops = 0;  // floating-point operations of matrix products and convolutions, 0 for others
   double bytes = 0;  // read and written
@@ -104,7 +104,7 @@ class Profile {
     if (of_this_thread) of_this_thread->name_kernels(op);
   }
 
-  // What launch() encloses a kernel with.
+  // launch() calls these before and after a kernel.
   void begin_kernel(std::string_view kernel, Work work);
   void end_kernel();
 

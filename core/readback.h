@@ -23,7 +23,7 @@ class Readback {
   void push(const void* from);
   int under_way() const { return pushed_ - popped_; }
   bool full() const { return under_way() == slots_; }
-  // Whether pop() would return at once.
+  // True if pop() would return at once.
   bool ready() const;
   // Waits for the oldest value and copies it to `to`.
   void pop(void* to);

@@ -51,7 +51,7 @@ class Replays {
     return true;
   }
 
-  // Whether anything is ever replayed.
+  // True if anything is ever replayed.
   bool records() const { return on_; }
 
   // Forgets what was recorded under keys for which stale(key) holds.

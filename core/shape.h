@@ -25,7 +25,7 @@ class Shape {
   // Product of the sizes in [begin, end).
   int64_t numel(int begin, int end) const;
   int64_t numel() const { return numel(0, rank_); }
-  // The same sizes with the one in `dim` replaced.
+  // Returns this shape with the size in `dim` replaced.
   Shape with(int dim, int64_t size) const;
 
   std::span<const int64_t> sizes() const { return {sizes_.data(), static_cast<size_t>(rank_)}; }

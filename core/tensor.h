@@ -56,8 +56,8 @@ class Tensor {
   // to cpu this waits for the device.
   Tensor to(Device device, Category category = Category::data) const;
 
-  // The same variable under another shape: same storage, same gradient. Throws Error unless the
-  // number of elements agrees.
+  // Returns the same variable under another shape, with the same storage and gradient. Throws
+  // Error unless the number of elements agrees.
   Tensor reshape(const Shape& shape) const;
   // Rows [begin, end) of the first dimension, sharing storage. Throws Error out of range, and for
   // a tensor that is being differentiated (its gradient would be written in parts).

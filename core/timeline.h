@@ -54,7 +54,7 @@ class Timeline : private LedgerObserver {
   void refunding(const AllocationInfo& allocation) override { add(Event::free, allocation); }
   void add(Event event, const AllocationInfo& allocation);
   void open(Phase phase);
-  // Whether that was the last step.
+  // True if that was the last step.
   bool close();
   Moment now() const;
 

@@ -8,7 +8,7 @@
 
 namespace accrue {
 
-// What an allocation is for. Every byte of every device is in exactly one category.
+// The purpose of an allocation. Every byte of every device is in exactly one category.
 enum class Category {
   parameters,   // weights and module buffers
   gradients,    // parameter gradients (the accumulators)
@@ -38,7 +38,7 @@ std::string format_bytes(size_t bytes);
 // Reads "64MiB", "1.5GiB", "4096"; binary (KiB, MiB, GiB) and decimal (KB, MB, GB) units.
 size_t parse_bytes(const std::string& text);
 
-// What an allocator holds of its device, and what of that is handed out.
+// The bytes of its device that an allocator holds, and those of them that it has handed out.
 struct Reserve {
   size_t reserved = 0;      // in segments
   size_t allocated = 0;     // in blocks that are handed out

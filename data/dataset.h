@@ -21,11 +21,11 @@ struct Dataset {
 
   int64_t size() const { return images.size(0); }
   Shape image_shape() const { return {images.size(1), images.size(2), images.size(3)}; }
-  // Whether there are labels or masks, and as many as images.
+  // True if there are labels or masks, and as many as images.
   bool is_complete() const;
   SampleViews views() const { return {view_of(images), view_of(labels), view_of(masks)}; }
-  // The same data set on another device (Category::data); itself if it is there. On a meta device
-  // the ledger is charged the same, and nothing is stored.
+  // Returns the data set on another device (Category::data); itself if it is there. On a meta
+  // device the ledger is charged the same, and nothing is stored.
   Dataset to(Device device) const;
   size_t bytes() const;
 };

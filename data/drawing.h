@@ -6,9 +6,9 @@
 
 #include "core/random.h"
 
-// What the generated data sets are drawn with. Bits equal on every machine: geometry in double,
-// whose last bit (sin and cos differ between libraries) disappears in the rounding to float; pixels
-// in float with exactly rounded operations only; noise in integers; and no fused multiply-add (see
+// Draws the generated data sets, with the same bits on every machine: geometry in double, whose
+// last bit (sin and cos differ between libraries) disappears in the rounding to float; pixels in
+// float with exactly rounded operations only; noise in integers; and no fused multiply-add (see
 // CMakeLists.txt).
 
 namespace accrue {

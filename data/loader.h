@@ -13,7 +13,7 @@
 
 namespace accrue {
 
-// Whether a thread prepares what comes next. It needs a core of its own: beside a program that
+// Says if a thread prepares what comes next. It needs a core of its own: beside a program that
 // computes on every core it takes more than it gives.
 enum class Prefetch { off, on };
 

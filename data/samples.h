@@ -14,7 +14,7 @@ enum class Shuffle { off, on };
 // no split into micro-batches and no resumption changes it. N = order.size().
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
 
-// What a model sees of some samples, and what it is to answer: labels or masks.
+// The inputs of a model for some samples, and the answers that it should give: labels or masks.
 struct Samples {
   Tensor images;  // floating [n, C, H, W]: (pixel / 255 - 0.5) / 0.5
   Tensor labels;  // i32 [n], or undefined

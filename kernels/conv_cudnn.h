@@ -10,7 +10,7 @@
 // alone, so that a meta device predicts it.
 namespace accrue::cuda {
 
-// What cuDNN's tensors have fewer elements than. One image is the least that can be computed.
+// cuDNN's tensors have fewer elements than this. One image is the least that can be computed.
 inline constexpr int64_t too_many_elements = int64_t{1} << 31;
 
 // The parts of a workspace start at 256 bytes, as what cudaMalloc gives does.
@@ -56,10 +56,10 @@ inline int64_t rounded_weights_bytes(const ConvGeometry& g, DType dtype) {
   return is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0;
 }
 
-// What cuDNN's algorithms may use. In 16 bits tensor cores want channels last, and in eights, so
-// that image, grid and weights are transposed, and one of them twice. For others as much as the
-// larger of image and grid takes: an algorithm that needs more would make the micro-batch that fits
-// into memory smaller.
+// The bytes that cuDNN's algorithms may use. In 16 bits tensor cores want channels last, and in
+// eights, so that image, grid and weights are transposed, and one of them twice. For others as much
+// as the larger of image and grid takes: an algorithm that needs more would make the micro-batch
+// that fits into memory smaller.
 inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   if (!is_16_bit_dtype(dtype)) return std::max(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
   const auto eights = [](int64_t channels) { return (channels + 7) / 8 * 8; };

@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// What a dropout mask depends on, and nothing else: not the micro-batch, not the row.
+// A dropout mask depends on these and on nothing else: not the micro-batch, not the row.
 struct DropoutKey {
   uint64_t seed = 0;
   uint32_t layer = 0;  // tells the dropout layers of one model apart

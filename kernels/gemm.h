@@ -9,7 +9,7 @@ enum class Transpose { no, yes };
 
 namespace cpu {
 
-// What one product of row-major matrices is, besides its operands; op by Transpose.
+// Describes a product of row-major matrices, without its operands; op is that of Transpose.
 template <class T>
 struct Product {
   int64_t M, N, K;

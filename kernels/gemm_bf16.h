@@ -4,7 +4,7 @@
 
 namespace accrue::cpu {
 
-// Whether the processor, and the oneDNN that was found, multiply bfloat16 themselves.
+// True if the processor, and the oneDNN that was found, multiply bfloat16 themselves.
 bool processor_multiplies_bfloat16();
 
 // gemm() of bfloat16 there; K above 0.

@@ -26,9 +26,9 @@ Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& be
 
 enum class NormMode { train, eval };
 
-// What batch_norm remembers for evaluation, [C] each, with PyTorch's conventions: after a forward
-// in train mode running = (1 - momentum) * running + momentum * value of this micro-batch, where
-// the variance that goes in is the unbiased one.
+// The moments that batch_norm keeps for evaluation, [C] each, with PyTorch's conventions: after a
+// forward in train mode running = (1 - momentum) * running + momentum * value of this micro-batch,
+// where the variance that goes in is the unbiased one.
 struct RunningStatistics {
   Tensor mean, var;
   double momentum = 0.1;

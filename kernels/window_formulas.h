@@ -11,7 +11,7 @@ namespace accrue::formula {
 // The difference of what is not finite with itself is NaN.
 HOST_DEVICE inline bool is_finite(double x) { return x - x == 0; }
 
-// Whether float32 has numbers as large as x >= 0; false for NaN.
+// True if float32 has numbers as large as x >= 0; false for NaN.
 HOST_DEVICE inline bool fits(double x) { return x <= std::numeric_limits<float>::max(); }
 
 HOST_DEVICE inline bool goes_back(const WindowState& state, Settled what) {

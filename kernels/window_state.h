@@ -10,7 +10,7 @@ namespace accrue {
 // Windows that the host may be behind the device.
 inline constexpr int max_windows_in_flight = 8;
 
-// What the host knows of a step when it enqueues it.
+// Holds all that the host knows of a step when it enqueues it.
 struct StepPlan {
   double effective_batch_size;  // N
   double samples;               // N_actual, dropped ones included
@@ -25,7 +25,7 @@ struct StepPlan {
   int64_t scale_interval, scale_hysteresis;
 };
 
-// What became of a step.
+// The outcome of a step.
 struct StepOutcome {
   int64_t steps;     // optimizer steps taken, this one included unless it is skipped
   double loss;       // mean over the window's samples
@@ -79,7 +79,7 @@ void seed_gradient(View dloss, View state, double share);
 // loss_sum = loss * samples + beta * loss_sum, beta 0 for a window's first micro-batch.
 void add_loss(View state, View loss, int64_t samples, float beta);
 
-// The same for a micro-batch that may be dropped: if its loss and the sum of the partial sums of
+// add_loss() for a micro-batch that may be dropped: if its loss and the sum of the partial sums of
 // squares of its gradient are finite, it is kept; else its samples are counted as dropped.
 void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta);
 

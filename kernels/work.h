@@ -6,7 +6,7 @@
 #include "core/autograd.h"
 #include "core/profile.h"
 
-// What the kernels that launch() calls (kernels/backend.h) have to do, for a Profile.
+// Computes for a Profile the work of the kernels that launch() calls (kernels/backend.h).
 namespace accrue {
 
 inline double bytes_of(const View& x) {

@@ -15,7 +15,7 @@ namespace accrue {
 // Layers: parameters and a short forward. The formulas, shapes and errors are those of the op each
 // one includes; parameter names and shapes are PyTorch's.
 
-// Whether a layer adds a learned bias; one that a norm follows would lose it there.
+// Says if a layer adds a learned bias; a norm that follows would take it away again.
 enum class Bias { none, learned };
 
 // y = act(x W^T + b), kernels/linear.h. weight [out, in], bias [out]. x [N, ...] is taken as rows

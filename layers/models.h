@@ -27,7 +27,7 @@ enum class ModelKind { mlp, mlp_small, cnn, cnn_gn, cnn_bn, resnet, resnet_bn, u
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
 
-// What a model answers: the class of an image, as logits [N, 10], or which of its pixels belong to
+// The answer of a model: the class of an image, as logits [N, 10], or which of its pixels belong to
 // something, as logits [N, 1, H, W].
 enum class Task { classification, segmentation };
 Task task_of(ModelKind kind);

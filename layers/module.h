@@ -35,10 +35,10 @@ enum class Recompute {
 
 class Module;
 
-// What one forward pass is for. Explicit, so that a pass can be repeated with the same result.
+// The purpose of one forward pass. Explicit, so that a pass can be repeated with the same result.
 struct Pass {
   enum class Mode { train, eval } mode = Mode::train;
-  // What dropout is keyed by: its masks depend on the sample, not on the micro-batch.
+  // The key of dropout: its masks depend on the sample, not on the micro-batch.
   uint64_t seed = 0;
   int64_t epoch = 0;
   Tensor samples{};  // i32 [N]: the dataset index of each row

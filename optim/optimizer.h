@@ -24,7 +24,7 @@ class Optimizer {
   virtual void begin_step(const View& state);
   virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
 
-  // Whether the moments can be the accumulator (kernels/optimizer_step.h, adam_fold()). If so, each
+  // True if the moments can be the accumulator (kernels/optimizer_step.h, adam_fold()): then each
   // gradient is folded in as it comes, and the step needs none.
   virtual bool folds() const { return false; }
   virtual void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
@@ -35,7 +35,7 @@ class Optimizer {
   int64_t steps() const { return is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
   // The flat state by name ("m", "v", "momentum"), for tests and checkpoints.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
-  // The same and the count of steps, each name after `prefix`.
+  // Adds state() and the count of steps, each name after `prefix`.
   void add_state(StateDict& dict, const std::string& prefix) const;
 
  protected:

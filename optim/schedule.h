@@ -40,7 +40,7 @@ class Schedule {
   double lr(int64_t step) const;
   // Plateau: one observation of a metric that should fall (the epoch's mean loss).
   void observe(double metric);
-  // What observe() changes.
+  // The part that observe() changes.
   void add_state(StateDict& dict);
   // "cosine from 0.001 to 0 over 2814 steps, warm-up 100"
   std::string describe() const;

@@ -14,7 +14,7 @@
 
 namespace accrue {
 
-// What one optimizer step did.
+// The result of one optimizer step.
 struct StepReport {
   int64_t step = 0;           // optimizer steps taken so far, this one included
   int64_t micro_batches = 0;  // in this window
@@ -78,13 +78,14 @@ class Window {
   // instead, and says so. Throws Error for an empty window.
   StepReport step();
 
-  // The same without waiting for the device, unless it is max_windows_in_flight behind.
+  // step() without waiting for the device, unless it is max_windows_in_flight behind.
   void enqueue_step();
   // Steps windows over the same micro-batches together: if one is skipped, so are all. Throws Error
   // for windows on several devices, and for a strategy that cannot take a window back.
   static void enqueue_together(const std::vector<Window*>& windows);
   enum class Wait { no, yes };
-  // What enqueued steps did, oldest first, as far as it is known; with Wait::yes all of it.
+  // Returns the reports of enqueued steps, oldest first, as far as they are known; all with
+  // Wait::yes.
   std::vector<StepReport> reports(Wait wait = Wait::no);
 
   // Forgets this window: gradients fresh, module buffers (BatchNorm statistics) as the last step
@@ -93,7 +94,7 @@ class Window {
   // start of its backward.
   void abandon();
 
-  // Whether the strategy lets a window be taken back: not once gradients are gone into the moments
+  // True if the strategy lets a window be taken back: not once gradients are gone into the moments
   // or the weights.
   bool can_abandon() const { return !drops_gradients(options_.strategy); }
 

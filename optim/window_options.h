@@ -23,14 +23,14 @@ enum class Strategy {
 constexpr bool drops_gradients(Strategy strategy) {
   return strategy == Strategy::moments || strategy == Strategy::step_in_backward;
 }
-// What the strategy wants of Parameters.
+// Returns the gradient storage that the strategy needs.
 constexpr GradientStorage gradient_storage(Strategy strategy) {
   return drops_gradients(strategy) ? GradientStorage::on_demand : GradientStorage::arena;
 }
 
 enum class NoiseScale { off, estimate };
 
-// What becomes of a gradient that is not finite.
+// Says what becomes of a gradient that is not finite.
 enum class OnOverflow {
   skip_window,      // the window is skipped whole
   drop_micro_batch  // the micro-batch that it came of is left out, and the window is a mean over
