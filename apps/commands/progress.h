@@ -48,7 +48,7 @@ class Progress : public Observer {
   nlohmann::ordered_json results_;
 };
 
-// --micro-batch normalises BatchNorm; says so where it is smaller than the effective batch.
+// Warns that BatchNorm takes its statistics from a micro-batch, where that is less than the batch.
 void warn_about_batch_norm(const Options& options, Batches batches);
 
 }  // namespace accrue::app
