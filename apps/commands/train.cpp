@@ -90,8 +90,17 @@ std::string summary(const Options& options, const Progress& progress, Device dev
   return all.dump();
 }
 
-// `trace` is null without --memory-trace.
-void train_on(const Device device, Options options, MemoryTrace* trace) {
+// Ends the recording of --memory-trace, if there is one.
+void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batches batches,
+                 Device device, int64_t steps) {
+  if (!trace) return;
+  trace->write(about_run(options, batches, device).dump());
+  trace.reset();
+  fmt::print("recorded the memory of {} windows: {}\n",
+             std::min(steps, options.memory_trace_windows), options.memory_trace);
+}
+
+void train_on(const Device device, Options options, std::optional<MemoryTrace>& trace) {
   const size_t resident_before = resident_bytes();
   const Datasets data = place_data(load_data(options), device);
   options = with_micro_batch_chosen(options, data, device);
@@ -127,11 +136,7 @@ void train_on(const Device device, Options options, MemoryTrace* trace) {
   Observers observers({&progress, &log});
   trainer.run(observers, asked_to_stop);
   progress.finish(interrupted(), trainer.training().loader().waited_seconds());
-  if (trace) {
-    trace->write(about_run(options, training.batches(), device).dump());
-    fmt::print("recorded the memory of {} windows: {}\n",
-               std::min(window.steps(), options.memory_trace_windows), options.memory_trace);
-  }
+  write_trace(trace, options, training.batches(), device, window.steps());
 
   const Usage peak = ledger(device).peak();
   if (window.steps() > 0) {
@@ -153,7 +158,8 @@ void train_on(const Device device, Options options, MemoryTrace* trace) {
 }
 
 // Adds to the library's errors the options that may help.
-void train_with_advice(const Device device, const Options& options, MemoryTrace* trace) {
+void train_with_advice(const Device device, const Options& options,
+                       std::optional<MemoryTrace>& trace) {
   try {
     train_on(device, options, trace);
   } catch (const Stopped& stopped) {
@@ -167,15 +173,20 @@ void train_with_advice(const Device device, const Options& options, MemoryTrace*
 
 void train(const Options& options) {
   const Device device = apply_machine_options(options);
-  if (options.memory_trace.empty()) return train_with_advice(device, options, nullptr);
-  MemoryTrace trace(options.memory_trace, options.memory_trace_windows, device,
-                    about_run(options, std::nullopt, device).dump());
+  std::optional<MemoryTrace> trace;
+  if (!options.memory_trace.empty())
+    trace.emplace(options.memory_trace, options.memory_trace_windows, device,
+                  about_run(options, std::nullopt, device).dump());
   try {
-    train_with_advice(device, options, &trace);
+    train_with_advice(device, options, trace);
   } catch (...) {
-    // What there is shows what took the memory.
-    trace.write();
-    fmt::print(stderr, "recorded the memory up to the error: {}\n", options.memory_trace);
+    if (!trace) throw;
+    try {
+      trace->write();
+      fmt::print(stderr, "recorded the memory up to the error: {}\n", options.memory_trace);
+    } catch (const std::exception&) {
+      // The error that is under way says more.
+    }
     throw;
   }
 }
