@@ -207,7 +207,7 @@ TEST_CASE("where nothing fits the plan has what needs least", "[plan]") {
 
 TEST_CASE("options that cannot be are refused before planning", "[plan]") {
   Options options = options_for(ModelKind::mlp_small, 50);
-  options.adam.beta1 = 1;
+  options.beta1 = 1;
   REQUIRE_ERROR(plan(options, 1 << 30), "beta1 is 1");
   options = options_for(ModelKind::mlp_small, N + 1);
   REQUIRE_ERROR(plan(options, 1 << 30), "larger than the data");

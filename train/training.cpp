@@ -15,14 +15,14 @@ std::unique_ptr<Module> new_model(const TrainingOptions& options) {
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& parameters) {
   const double beta2 = o.chosen_beta2();
   const double decay = o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
-  const AdamOptions adam_options{o.adam.beta1, beta2, o.adam.eps, decay};
+  const AdamOptions adam_options{o.beta1, beta2, o.eps, decay};
   switch (o.optimizer) {
     case OptimizerKind::adam: return adam(parameters, adam_options);
     case OptimizerKind::adamw: return adamw(parameters, adam_options);
-    case OptimizerKind::lion: return lion(parameters, {o.adam.beta1, beta2, decay});
+    case OptimizerKind::lion: return lion(parameters, {o.beta1, beta2, decay});
     case OptimizerKind::sgd: break;
   }
-  return sgd(parameters, {o.sgd.momentum, decay, o.sgd.nesterov});
+  return sgd(parameters, {o.momentum, decay, o.nesterov});
 }
 
 ScheduleOptions schedule_over(const TrainingOptions& o, int64_t samples) {

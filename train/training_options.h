@@ -76,10 +76,12 @@ struct TrainingOptions {
   bool shuffle = true;
 
   OptimizerKind optimizer = OptimizerKind::adam;
-  ScheduleOptions schedule;  // its `total` is derived
-  AdamOptions adam;          // beta1 is Lion's, too
-  SgdOptions sgd;
+  ScheduleOptions schedule;            // its `total` is derived
+  double beta1 = 0.9;                  // adam, adamw, lion
   std::optional<double> beta2;         // without: 0.999, for lion 0.99
+  double eps = 1e-8;                   // adam, adamw
+  double momentum = 0;                 // sgd
+  bool nesterov = false;               // sgd
   std::optional<double> weight_decay;  // without: 0, for adamw 0.01
   // beta2_half_life: samples after which half of what beta2 decays is gone, in its place.
   std::optional<double> clip_norm, ema, beta2_half_life;

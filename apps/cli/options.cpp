@@ -256,7 +256,7 @@ void add_optimizer_options(CLI::App& command, Options& o) {
     command.add_option(name, value, help)->capture_default_str()->group(group);
   };
   number("--lr", o.schedule.base, "Learning rate");
-  number("--beta1", o.adam.beta1, "Adam: decay of the first moment; lion: share of the moment");
+  number("--beta1", o.beta1, "Adam: decay of the first moment; lion: share of the moment");
   command.add_option("--beta2", o.beta2, "Adam: decay of the second moment; lion: of the moment")
       ->check(a_number)
       ->default_str("0.999; for lion 0.99")
@@ -267,10 +267,10 @@ void add_optimizer_options(CLI::App& command, Options& o) {
       ->type_name("SAMPLES")
       ->excludes("--beta2")
       ->group(group);
-  number("--eps", o.adam.eps, "Adam: added to the root of the second moment");
+  number("--eps", o.eps, "Adam: added to the root of the second moment");
   command.add_option("--weight-decay", o.weight_decay, "Default 0; for adamw 0.01")->group(group);
-  number("--momentum", o.sgd.momentum, "SGD momentum");
-  command.add_flag("--nesterov", o.sgd.nesterov, "SGD: Nesterov's momentum")->group(group);
+  number("--momentum", o.momentum, "SGD momentum");
+  command.add_flag("--nesterov", o.nesterov, "SGD: Nesterov's momentum")->group(group);
   command.add_option("--clip-norm", o.clip_norm, "Largest norm of the window's gradient")
       ->group(group);
   using Schedule = ScheduleOptions::Kind;

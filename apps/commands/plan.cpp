@@ -59,7 +59,8 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
   const TrainingOptions wanted = options.to_plan(planned.train.size());
   TrainingOptions plain = wanted;
   plain.optimizer = OptimizerKind::sgd;
-  plain.sgd = {};
+  plain.momentum = 0;
+  plain.nesterov = false;
   const Plan all = plan_windows(wanted, planned, device, plan.memory, any_freedom());
   if (const Alternative* a = all.recommended())
     return fmt::format("with {} it would fit", flags(*a, options));
