@@ -3,7 +3,9 @@
 
 #include "train/trainer.h"
 
-#include "core/limit_scope.h"
+#include <map>
+#include <set>
+
 #include "data/digits.h"
 #include "layers/models.h"
 #include "tests/catch.h"
@@ -135,6 +137,55 @@ TEST_CASE("a run that diverges says so by its type, and keeps what was saved", "
   Trainer trainer(options, data, test_device());
   Diary diary;
   REQUIRE_THROWS_AS(trainer.run(diary), Divergence);
+}
+
+TEST_CASE("every setting of an optimizer changes what it does", "[window]") {
+  const Dataset data = digits().train;
+  const auto trained = [&](const std::function<void(TrainingOptions&)>& set) {
+    TrainingOptions options = options_of_run();
+    set(options);
+    Trainer trainer(options, data, test_device());
+    Observer nobody;
+    trainer.run(nobody);
+    return weights(trainer);
+  };
+  using Options = TrainingOptions;
+  const std::map<OptimizerKind, std::vector<std::function<void(Options&)>>> settings{
+      {OptimizerKind::adam,
+       {[](Options& o) { o.beta1 = 0.5; }, [](Options& o) { o.beta2 = 0.5; },
+        [](Options& o) { o.eps = 0.1; }, [](Options& o) { o.weight_decay = 0.1; },
+        [](Options& o) { o.beta2_half_life = 10; }}},
+      {OptimizerKind::adamw, {[](Options& o) { o.weight_decay = 0; }}},
+      {OptimizerKind::lion,
+       {[](Options& o) { o.beta1 = 0.1; }, [](Options& o) { o.beta2 = 0.1; },
+        [](Options& o) { o.weight_decay = 0.1; }}},
+      {OptimizerKind::sgd,
+       {[](Options& o) { o.momentum = 0.5; }, [](Options& o) { o.weight_decay = 0.1; },
+        [](Options& o) { o.momentum = 0.9, o.nesterov = true; }}}};
+  for (const auto& [kind, changes] : settings) {
+    const auto with = [&](const std::function<void(Options&)>& set) {
+      return trained([&, kind = kind](Options& o) { o.optimizer = kind, set(o); });
+    };
+    std::set<std::vector<double>> outcomes{with([](Options&) {})};
+    for (size_t i = 0; i < changes.size(); ++i) {
+      INFO(name_in(optimizer_names(), kind) << ", setting " << i);
+      REQUIRE(outcomes.insert(with(changes[i])).second);
+    }
+  }
+}
+
+TEST_CASE("a run goes on after a score in between", "[window]") {
+  const Datasets data = digits();
+  Diary diary;
+  Trainer whole(options_of_run(), data.train, test_device());
+  whole.run(diary);
+  Trainer scored(options_of_run(), data.train, test_device());
+  Diary first, rest;
+  scored.run(first, [&] { return first.windows < 2 ? Stop::no : Stop::after_window; });
+  REQUIRE(scored.evaluate(data.test).samples == 10);
+  scored.run(rest);
+  REQUIRE(first.windows + rest.windows == steps);
+  REQUIRE(weights(scored) == weights(whole));
 }
 
 }  // namespace accrue::test

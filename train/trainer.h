@@ -35,8 +35,7 @@ class Trainer {
   // Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be written.
   void run(Observer& observer, const StopRequest& stop = never_stop);
 
-  // The score of the weights on other data, in micro-batches as small as memory needs; gives the
-  // loader's memory back, so nothing runs after it.
+  // Returns the score of the weights on other data, in micro-batches as small as memory needs.
   Score evaluate(const Dataset& data);
   // That of the weights' moving average, or nothing without one.
   std::optional<Score> evaluate_average(const Dataset& data);

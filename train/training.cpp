@@ -67,6 +67,11 @@ std::unique_ptr<Loader> Training::make_loader() const {
                                                        .prefetch = Prefetch::off});
 }
 
+Loader& Training::loader() {
+  if (!loader_) loader_ = make_loader();
+  return *loader_;
+}
+
 void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{.mode = Pass::Mode::train,
                   .seed = seed_,

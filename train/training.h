@@ -22,14 +22,14 @@ class Training {
   // is a new one, to be started anew; without memory for it there is none, and what remains is to
   // halve again.
   void halve_micro_batch();
-  // The loader is used no more: gives its memory back.
+  // Gives the loader's memory back. loader() then makes a new one, to be started anew.
   void release_loader() { loader_.reset(); }
 
   const Module& model() const { return *model_; }
   Parameters& parameters() { return parameters_; }
   Optimizer& optimizer() { return *optimizer_; }
   Window& window() { return window_; }
-  Loader& loader() { return *loader_; }
+  Loader& loader();
   Batches batches() const { return batches_; }
   Device device() const { return device_; }
 
