@@ -72,7 +72,8 @@ class Module {
   // Multiplications of the layer's own matrix product or convolution from x to y; 0 for what is
   // none, or is made of parts.
   virtual int64_t products(const Shape& /*x*/, const Shape& /*y*/) const { return 0; }
-  // Whether a training pass is another one in each epoch, as dropout's is: if a child's is.
+  // True if a training pass differs from epoch to epoch, as dropout's does; by default, if a
+  // child's does.
   virtual bool is_random() const;
 
   using ParameterVisitor = std::function<void(const std::string& name, Parameter&)>;

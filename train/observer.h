@@ -35,7 +35,8 @@ class Observer {
   virtual void on_window(Window&) {}
   // The outcome of a window, in the order of the windows, up to a few windows later.
   virtual void on_step(int64_t /*epoch*/, const StepReport&) {}
-  // A checkpoint is about to be written. Everything told so far is in it.
+  // All windows so far are told, and a checkpoint is written next, if the run has any: on its way
+  // and at its end.
   virtual void on_checkpoint() {}
 };
 
