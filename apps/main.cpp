@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "apps/bench/commands.h"
-#include "apps/cli/checkpoint_options.h"
+#include "apps/cli/declare.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/suggest.h"
 #include "apps/commands/eval.h"
@@ -28,46 +28,40 @@ int run(int argc, char** argv) {
              "; by itself the best that the processor has")
       ->type_name("LEVEL");
   Options options;
+  const Settings all = settings_of(options);
+  const Settings of_model = all.in({"Model and data", "Machine"});
+  const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
+  const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
 
   CLI::App* train_command = app.add_subcommand("train", "Train a network from micro-batches");
-  add_model_options(*train_command, options);
-  add_batch_options(*train_command, options);
-  add_optimizer_options(*train_command, options);
-  add_loss_scale_options(*train_command, options);
-  add_output_options(*train_command, options);
-  add_checkpoint_options(*train_command, options);
-  add_on_oom_option(*train_command, options);
-  train_command->final_callback([&] {
-    options.settings = settings_of(*train_command);
-    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
-  });
+  declare(*train_command, all);
+  train_command->final_callback(
+      [&] { with_advice([&] { return advice_for_training(options); }, [&] { train(options); }); });
 
   CLI::App* eval_command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
-  add_model_options(*eval_command, options);
-  eval_command->add_option("--micro-batch", options.micro_batch, "Samples in memory at a time")
-      ->capture_default_str();
-  eval_command->add_option("--json", options.json, "Write the scores")->type_name("FILE");
+  declare(*eval_command, of_model);
+  declare(*eval_command, evaluation_settings(options));
   eval_command->final_callback([&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
 
   PlanOptions planning;
   CLI::App* plan_command =
       app.add_subcommand("plan", "The largest micro-batch that fits, and what else would");
-  add_model_options(*plan_command, options);
-  add_batch_options(*plan_command, options);
-  add_optimizer_options(*plan_command, options);
-  add_loss_scale_options(*plan_command, options);
-  add_plan_options(*plan_command, options, planning);
-  plan_command->final_callback([&] { plan(options, planning); });
+  declare(*plan_command, of_model.without({"memory-limit"}));
+  declare(*plan_command, of_batches.without({"micro-batch", "accum"}));
+  declare(*plan_command, of_optimizer);
+  declare(*plan_command, settings_of(planning, options));
+  plan_command->get_option("--memory")->required();
+  plan_command->final_callback([&] {
+    planning.strategy_given = plan_command->count("--strategy") > 0;
+    planning.recompute_given = plan_command->count("--recompute") > 0;
+    plan(options, planning);
+  });
 
   CLI::App* info_command =
       app.add_subcommand("info", "The build, the machine and a model's layers");
-  add_model_options(*info_command, options);
-  add_optimizer_options(*info_command, options);
-  info_command
-      ->add_option("--effective-batch", options.effective_batch,
-                   "Samples per optimizer step, for --beta2-half-life")
-      ->check(positive())
-      ->group("Optimizer");
+  declare(*info_command, of_model);
+  declare(*info_command, all.in({"Optimizer"}));
+  declare(*info_command, all.only({"effective-batch"}));
   info_command->final_callback([&] { info(options); });
 
   std::vector<std::string> run_directories;
@@ -84,24 +78,26 @@ int run(int argc, char** argv) {
   CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
   BenchTrainOptions training;
   CLI::App* bench_train_command = bench->add_subcommand("train", "Samples per second");
-  add_model_options(*bench_train_command, options);
-  add_batch_options(*bench_train_command, options);
-  add_optimizer_options(*bench_train_command, options);
-  add_loss_scale_options(*bench_train_command, options);
-  add_train_bench_options(*bench_train_command, options, training);
+  declare(*bench_train_command, of_model);
+  declare(*bench_train_command, of_batches);
+  declare(*bench_train_command, of_optimizer);
+  declare(*bench_train_command, settings_of(training, options));
   bench_train_command->final_callback([&] { bench_train(options, training); });
 
   BenchMemoryOptions memory;
   CLI::App* bench_memory_command =
       bench->add_subcommand("memory", "Peak memory with and without accumulation");
-  add_model_options(*bench_memory_command, options);
-  add_memory_bench_options(*bench_memory_command, options, memory);
+  declare(*bench_memory_command, of_model);
+  declare(*bench_memory_command, all.only({"optimizer", "lr"}));
+  declare(*bench_memory_command, settings_of(memory, options));
+  bench_memory_command->get_option("--effective-batch")->required();
   bench_memory_command->final_callback([&] { bench_memory(options, memory); });
 
   BenchKernelsOptions kernels;
   CLI::App* bench_kernels_command =
       bench->add_subcommand("kernels", "Accumulation and steps, from naive to shipped");
-  add_kernels_bench_options(*bench_kernels_command, options, kernels);
+  declare(*bench_kernels_command, all.only({"device", "threads"}));
+  declare(*bench_kernels_command, settings_of(kernels, options));
   bench_kernels_command->final_callback([&] { bench_kernels(options, kernels); });
 
   try {

@@ -1,15 +1,13 @@
 // A run that stops and goes on ends like one that never stopped.
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <thread>
 
-#include "apps/cli/checkpoint_options.h"
 #include "data/checkpoint_directory.h"
 #include "data/digits.h"
+#include "layers/models.h"
 #include "tests/child.h"
 #include "train/checkpoints.h"
-#include "train/run_identity.h"
 
 namespace accrue::test {
 namespace {
@@ -251,39 +249,6 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
   succeed("train" + options + (folder / "once") + " --resume" + more + (folder / "parts"));
   succeed("train" + options + (folder / "none") + more + (folder / "whole"));
   REQUIRE(file_bytes(folder / "parts") == file_bytes(folder / "whole"));
-}
-
-// A new option is one or the other: a checkpoint must know.
-TEST_CASE("every option of train decides the result or is known not to", "[checkpoint]") {
-  app::Options options;
-  CLI::App command;
-  app::add_model_options(command, options);
-  app::add_batch_options(command, options);
-  app::add_optimizer_options(command, options);
-  app::add_loss_scale_options(command, options);
-  app::add_output_options(command, options);
-  app::add_on_oom_option(command, options);
-  app::add_checkpoint_options(command, options);
-  const Dataset data{.name = "none", .images = Tensor::from(std::vector<uint8_t>{0}, {1, 1, 1, 1})};
-  options.effective_batch = options.micro_batch = 1;
-  Metadata known = run_identity(options.training(1), data, "");
-  known.merge(rounding_identity({1, 1}, Device::cpu));
-  const std::set<std::string> without_effect{
-      // The same bits.
-      "--help", "--data-dir", "--threads", "--recompute", "--cuda-graphs", "--memory-limit",
-      "--save", "--json", "--memory-trace", "--memory-trace-windows", "--profile",
-      "--profile-windows", "--log-every", "--measure-baseline", "--log-dir", "--log-histograms",
-      "--noise-scale", "--max-skipped", "--checkpoint-dir", "--checkpoint-every", "--keep",
-      "--resume",
-      // As another --micro-batch; part of --effective-batch.
-      "--on-oom", "--accum",
-      // A run may be prolonged; a schedule that depends on its length says so.
-      "--epochs", "--steps"};
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_lnames().front();
-    INFO(name << " is neither in run_identity() nor in rounding_identity() nor here");
-    REQUIRE(known.contains(name) != without_effect.contains("--" + name));
-  }
 }
 
 }  // namespace accrue::test

@@ -21,7 +21,8 @@ TEST_CASE("help, version and unknown words", "[cli]") {
   succeed("--version");
   refuse("train --micro-bacth 4", "did you mean --micro-batch instead of --micro-bacth");
   refuse("trian", "did you mean train instead of trian");
-  refuse("train --model lenet", "lenet");
+  refuse("train --model resent", "--model is resent: expected cnn, cnn-bn");
+  refuse("train --model resent", "did you mean resnet?");
   refuse("bench memory --effective-batch 4 --micro-batche 2", "did you mean --micro-batches");
   refuse("", "subcommand is required");
 }
@@ -233,10 +234,10 @@ TEST_CASE("other settings out of range are refused", "[cli]") {
   refuse("train --lr 1e39", "learning rate 1e+39");
   refuse("train --lr 1e-60", "learning rate 1e-60");
   refuse("train --clip-norm 1e-60", "clip norm 1e-60");
-  refuse("train --dropout nan", "--dropout: found nan, expected 0 to 0.999");
+  refuse("train --dropout nan", "--dropout is nan: expected a number, 0 to 0.999");
   refuse("train --precision fp16 --loss-scale-backoff 1", "backs off by 1:");
-  refuse("train --checkpoint-dir none --keep 0", "--keep: found 0, expected a number above 0");
-  refuse("train --epochs -1", "--epochs: found -1, expected 0 to 1000000000");
+  refuse("train --checkpoint-dir none --keep 0", "--keep is 0: expected a whole number above 0");
+  refuse("train --epochs -1", "--epochs is -1: expected a whole number, 0 to 1000000000");
   refuse("train --epochs 9223372036854775807", "--epochs");
   refuse("train --loss-scale often", "--loss-scale");
   refuse("train --precision fp8", "--precision");

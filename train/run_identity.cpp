@@ -9,18 +9,6 @@
 namespace accrue {
 namespace {
 
-constexpr const char* without = "none";
-
-template <class T>
-std::string text(const T& value) {
-  return fmt::format("{}", value);
-}
-template <class T>
-std::string text(const std::optional<T>& value) {
-  return value ? text(*value) : without;
-}
-std::string text(bool value) { return value ? "yes" : "no"; }
-
 // With the split where that decides the result: AdamA's v is a sum over the micro-batches.
 std::string strategy_text(const TrainingOptions& o) {
   const std::string name = name_in(strategy_names(), o.strategy);
@@ -43,46 +31,32 @@ std::string fingerprint(const Dataset& data) {
 
 }  // namespace
 
-Metadata run_identity(const TrainingOptions& o, const Dataset& data, const std::string& schedule) {
-  Metadata all{{"data", fingerprint(data)},
-               {"seed", text(o.seed)},
-               {"no-shuffle", text(!o.shuffle)},
-               {"effective-batch", text(o.batches.effective)},
-               {"strategy", strategy_text(o)},
-               {"optimizer", name_in(optimizer_names(), o.optimizer)},
-               {"lr", text(o.schedule.base)},
-               {"beta1", text(o.beta1)},
-               {"beta2", text(o.chosen_beta2())},
-               {"beta2-half-life", text(o.beta2_half_life)},
-               {"eps", text(o.eps)},
-               {"weight-decay", text(o.weight_decay)},
-               {"momentum", text(o.momentum)},
-               {"nesterov", text(o.nesterov)},
-               {"clip-norm", text(o.clip_norm)},
-               {"precision", name_in(precision_names(), o.precision)},
-               {"loss-scale", text(o.loss_scale)},
-               {"loss-scale-init", text(o.dynamic_scale.initial)},
-               {"loss-scale-growth", text(o.dynamic_scale.growth)},
-               {"loss-scale-interval", text(o.dynamic_scale.interval)},
-               {"loss-scale-backoff", text(o.dynamic_scale.backoff)},
-               {"loss-scale-hysteresis", text(o.dynamic_scale.hysteresis)},
-               {"on-overflow", name_in(on_overflow_names(), o.on_overflow)},
-               {"schedule", schedule},
-               {"warmup-steps", text(o.schedule.warmup_steps)},
-               {"lr-every", text(o.schedule.every)},
-               {"lr-gamma", text(o.schedule.gamma)},
-               {"lr-floor", text(o.schedule.floor)},
-               {"lr-patience", text(o.schedule.patience)},
-               {"lr-rise", text(o.schedule.pct_start)},
-               {"lr-start-divisor", text(o.schedule.div_factor)},
-               {"lr-end-divisor", text(o.schedule.final_div_factor)},
-               {"ema", text(o.ema)}};
+Metadata deciding(const Settings& settings) {
+  Metadata all;
+  for (const Setting& setting : settings) {
+    if (setting.about.decides == Decides::no_result) continue;
+    const std::string text = setting.text();
+    all[setting.about.name] = text.empty() ? "none" : text;
+  }
+  return all;
+}
+
+Metadata run_identity(const TrainingOptions& options, const Dataset& data,
+                      const std::string& schedule) {
+  TrainingOptions o = options;
+  Metadata all = deciding(settings_of(o));
   all.insert(o.identity.begin(), o.identity.end());
+  // What says more than the setting of this name.
+  all["data"] = fingerprint(data);
+  all["effective-batch"] = fmt::format("{}", o.batches.effective);
+  all["strategy"] = strategy_text(o);
+  all["beta2"] = fmt::format("{}", o.chosen_beta2());
+  all["schedule"] = schedule;
   return all;
 }
 
 Metadata rounding_identity(Batches batches, Device device) {
-  return {{"micro-batch", text(batches.micro)},
+  return {{"micro-batch", fmt::format("{}", batches.micro)},
           {"device", std::string(name(device))},
           {"matrix products", matrix_products()},
           {"compiled for", compiled_isa()},

@@ -7,6 +7,9 @@ namespace accrue {
 
 // The settings that make two runs the same, as text by name.
 
+// Those of a table that decide the result; "none" for one that is not set.
+Metadata deciding(const Settings& settings);
+
 // Those that decide the result beyond rounding, the data by its content: a run that differs in one
 // is another run. `schedule` is Schedule::describe(), which names the length of the run where that
 // matters.

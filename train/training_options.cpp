@@ -46,6 +46,21 @@ const std::map<std::string, OptimizerKind>& optimizer_names() {
   return names;
 }
 
+const std::map<std::string, ScheduleOptions::Kind>& schedule_names() {
+  using Kind = ScheduleOptions::Kind;
+  static const std::map<std::string, Kind> names{{"constant", Kind::constant},
+                                                 {"step", Kind::step},
+                                                 {"cosine", Kind::cosine},
+                                                 {"one-cycle", Kind::one_cycle},
+                                                 {"plateau", Kind::plateau}};
+  return names;
+}
+
+const std::map<std::string, Graphs>& graphs_names() {
+  static const std::map<std::string, Graphs> names{{"on", Graphs::on}, {"off", Graphs::off}};
+  return names;
+}
+
 std::string Batches::describe() const {
   const int64_t whole = effective / micro, rest = effective % micro;
   if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);

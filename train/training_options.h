@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "optim/window_options.h"
 #include "train/batches.h"
+#include "train/settings.h"
 
 namespace accrue {
 
@@ -47,6 +48,8 @@ const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
 const std::map<std::string, OnOverflowChoice>& on_overflow_names();
 const std::map<std::string, OptimizerKind>& optimizer_names();
+const std::map<std::string, ScheduleOptions::Kind>& schedule_names();
+const std::map<std::string, Graphs>& graphs_names();
 template <class Enum>
 std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
   for (const auto& [name, candidate] : names)
@@ -63,7 +66,8 @@ struct CheckpointOptions {
   Metadata origin{};    // for people: how the run was started, say
 };
 
-// Everything that decides what a training run computes, beside its data.
+// Everything that decides what a training run computes, beside its data. A field has a row in
+// settings_of(), below, unless another is derived from it.
 struct TrainingOptions {
   ModelFactory model;  // called anew for every prediction of memory
   Batches batches;
@@ -107,6 +111,135 @@ struct TrainingOptions {
   // Optimizer steps over so many samples if no window is skipped; never more are taken.
   int64_t total_steps(int64_t samples) const;
 };
+
+// The settings of a training by name. Their table stands beside the fields, so that one place tells
+// all of a setting but what it does.
+inline Settings settings_of(TrainingOptions& o) {
+  constexpr Decides result = Decides::result, no_result = Decides::no_result;
+  const std::string dynamic = "dynamic: ";
+  Settings s;
+  s.group("Model and data")
+      .add(o.precision, precision_names(),
+           {"precision", result,
+            "Of activations and products; sums, parameters and their gradients stay in float32"})
+      .add(o.seed, {.name = "seed",
+                    .decides = result,
+                    .help = "Seed of weights, order and dropout",
+                    .range = not_negative});
+  s.group("Machine").add(o.cuda_graphs, graphs_names(),
+                         {"cuda-graphs", no_result,
+                          "Record micro-steps and steps once and replay them; the same bits either "
+                          "way"});
+  s.group("Batches")
+      .add(o.strategy, strategy_names(),
+           {"strategy", result,
+            "fused: backward accumulates; separate: a second buffer and an adding pass; moments: "
+            "gradients go into Adam's moments one by one (AdamA, another optimizer); "
+            "step-in-backward: parameters are stepped one by one, without accumulation"})
+      .add(o.recompute, recompute_names(),
+           {"recompute", no_result,
+            "Keep fewer activations and compute them again in backward: of the model's n blocks, "
+            "keep about sqrt(n), or the input of each (all)"})
+      .add(o.epochs, {.name = "epochs",
+                      .decides = no_result,
+                      .help = "Passes over the training data, skipped windows included",
+                      .range = {0, 1e9}})
+      .add(o.steps, {.name = "steps",
+                     .decides = no_result,
+                     .help = "Stop before that, after this many optimizer steps taken",
+                     .range = not_negative})
+      .add_flag(o.shuffle, false,
+                {"no-shuffle", result, "Take the samples in the order of the file"})
+      .add(o.on_oom, on_oom_names(),
+           {"on-oom", no_result,
+            "split: a window that does not fit is run again with half the micro-batch"});
+  s.group("Optimizer")
+      .add(o.optimizer, optimizer_names(), {"optimizer", result, "Update rule"})
+      .add(o.schedule.base, {"lr", result, "Learning rate"})
+      .add(o.beta1, {"beta1", result, "Adam: decay of the first moment; lion: share of the moment"})
+      .add(o.beta2, {.name = "beta2",
+                     .decides = result,
+                     .help = "Adam: decay of the second moment; lion: of the moment",
+                     .unset = "0.999; for lion 0.99",
+                     .excludes = "beta2-half-life"})
+      .add(o.beta2_half_life,
+           {"beta2-half-life", result,
+            "Adam: the same by the samples after which half of it is gone", "SAMPLES"})
+      .add(o.eps, {"eps", result, "Adam: added to the root of the second moment"})
+      .add(o.weight_decay,
+           {.name = "weight-decay",
+            .decides = result,
+            .help = "Decay of the weights; with adamw and lion apart from the gradient",
+            .unset = "0; for adamw 0.01"})
+      .add(o.momentum, {"momentum", result, "SGD momentum"})
+      .add_flag(o.nesterov, true, {"nesterov", result, "SGD: Nesterov's momentum"})
+      .add(o.clip_norm, {"clip-norm", result, "Largest norm of the window's gradient"})
+      .add(o.schedule.kind, schedule_names(),
+           {"schedule", result, "Learning rate over the optimizer steps"})
+      .add(o.schedule.warmup_steps, {"warmup-steps", result, "Linear warm-up, for every schedule"})
+      .add(o.schedule.every, {"lr-every", result, "step: optimizer steps between two reductions"})
+      .add(o.schedule.gamma, {"lr-gamma", result, "step, plateau: factor of a reduction"})
+      .add(o.schedule.floor, {"lr-floor", result, "step, cosine, plateau: lowest learning rate"})
+      .add(o.schedule.patience,
+           {"lr-patience", result, "plateau: epochs without a lower loss to wait"})
+      .add(o.schedule.pct_start,
+           {"lr-rise", result, "one-cycle: share of the steps in which it rises"})
+      .add(o.schedule.div_factor,
+           {"lr-start-divisor", result, "one-cycle: it starts at the learning rate over this"})
+      .add(o.schedule.final_div_factor,
+           {"lr-end-divisor", result, "one-cycle: and ends at that over this"})
+      .add(o.ema, {"ema", result,
+                   "Also average the weights over the steps, with this decay (0.999)", "DECAY"})
+      .add_flag(o.noise_scale, true,
+                {"noise-scale", no_result,
+                 "Estimate the gradient's noise scale: the effective batch beyond which more "
+                 "samples help little"});
+  s.group("Loss scale")
+      .add(o.loss_scale, {.name = "loss-scale",
+                          .decides = result,
+                          .help = "Factor on the loss in backward, divided out in the step",
+                          .takes = "X|dynamic",
+                          .unset = "dynamic with fp16, else 1",
+                          .words = {{"dynamic", dynamic_loss_scale}}})
+      .add(o.dynamic_scale.initial, {"loss-scale-init", result, dynamic + "the first"})
+      .add(o.dynamic_scale.growth,
+           {"loss-scale-growth", result, dynamic + "its factor after windows without an overflow"})
+      .add(o.dynamic_scale.interval,
+           {"loss-scale-interval", result, dynamic + "so many of them in a row"})
+      .add(o.dynamic_scale.backoff,
+           {"loss-scale-backoff", result, dynamic + "its factor after an overflow"})
+      .add(o.dynamic_scale.hysteresis,
+           {"loss-scale-hysteresis", result, dynamic + "so many overflows before it backs off"})
+      .add(o.on_overflow, on_overflow_names(),
+           {"on-overflow", result,
+            "A gradient that is not finite: skip its window; leave out its micro-batch (takes "
+            "strategy separate); or stop"})
+      .add(o.max_skipped, {.name = "max-skipped",
+                           .decides = no_result,
+                           .help = "Stop after so many windows in a row that no smaller loss scale "
+                                   "would save, or in which it does not halve",
+                           .range = positive});
+  s.group("Checkpoints")
+      .add(o.checkpoints.directory,
+           {"checkpoint-dir", no_result,
+            "Write checkpoints there, also at the end and when interrupted", "DIR"})
+      .add(o.checkpoints.every, {.name = "checkpoint-every",
+                                 .decides = no_result,
+                                 .help = "Optimizer steps between two",
+                                 .range = positive,
+                                 .needs = "checkpoint-dir"})
+      .add(o.checkpoints.keep, {.name = "keep",
+                                .decides = no_result,
+                                .help = "How many checkpoints remain",
+                                .range = positive,
+                                .needs = "checkpoint-dir"})
+      .add_flag(o.checkpoints.resume, true,
+                {.name = "resume",
+                 .decides = no_result,
+                 .help = "Go on from the latest whole checkpoint, from the start if there is none",
+                 .needs = "checkpoint-dir"});
+  return s;
+}
 
 // Throws Error unless 1 <= micro <= effective, for accumulation with step_in_backward, and without
 // a model.

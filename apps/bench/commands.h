@@ -14,7 +14,7 @@ struct BenchTrainOptions {
   double seconds = 5;
   bool profile = false;
 };
-void add_train_bench_options(CLI::App& command, Options& options, BenchTrainOptions& bench);
+Settings settings_of(BenchTrainOptions& bench, Options& options);
 void bench_train(const Options& options, const BenchTrainOptions& bench);
 
 // `accrue bench memory`: for each width and effective batch, one batch at once and every way to
@@ -29,19 +29,20 @@ struct BenchMemoryOptions {
   int64_t steps = 3, rounds = 3;
   std::string csv, report;
 };
-void add_memory_bench_options(CLI::App& command, Options& options, BenchMemoryOptions& bench);
+Settings settings_of(BenchMemoryOptions& bench, Options& options);
 void bench_memory(const Options& options, const BenchMemoryOptions& bench);
 
 // `accrue bench kernels`: accumulation, loss scaling and the optimizers' steps, each from the way
 // everybody writes it first to the shipped kernel (apps/study/), in turns with a copy. Throws Error
 // if a result is wrong.
 struct BenchKernelsOptions {
-  std::string model;  // whose parameters; empty: `size` bytes of layers of 4096 x 4096
-  std::string size;   // empty: what no cache holds
+  std::optional<ModelKind>
+      model;         // whose parameters; without: `size` bytes of layers of 4096 x 4096
+  std::string size;  // empty: what no cache holds
   int64_t micro_batch = 32;
   double seconds = 5;
 };
-void add_kernels_bench_options(CLI::App& command, Options& options, BenchKernelsOptions& bench);
+Settings settings_of(BenchKernelsOptions& bench, Options& options);
 void bench_kernels(const Options& options, const BenchKernelsOptions& bench);
 
 }  // namespace accrue::app

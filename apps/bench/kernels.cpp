@@ -1,5 +1,4 @@
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
@@ -11,8 +10,8 @@ namespace accrue::app {
 namespace {
 
 Parameters layout_for(const BenchKernelsOptions& bench, Device device) {
-  if (!bench.model.empty()) {
-    const auto model = make_model({.kind = model_names().at(bench.model)});
+  if (bench.model) {
+    const auto model = make_model({.kind = *bench.model});
     return place(*model, DType::f32, Device::meta, 0);
   }
   // Several times the last-level cache of most processors, and of the largest GPUs.
@@ -65,23 +64,30 @@ nlohmann::ordered_json to_json(const std::vector<study::Result>& results) {
 
 }  // namespace
 
-void add_kernels_bench_options(CLI::App& command, Options& options, BenchKernelsOptions& bench) {
-  add_device_options(command, options);
-  CLI::Option* size =
-      command
-          .add_option("--size", bench.size,
-                      "Bytes of an array of float32 (default: 64MiB on cpu, 256MiB on cuda)")
-          ->type_name("64MiB");
-  command.add_option("--model", bench.model, "This network's parameters instead")
-      ->transform(CLI::IsMember(model_names(), CLI::ignore_case))
-      ->excludes(size);
-  command.add_option("--micro-batch", bench.micro_batch, "Samples in the weight gradients")
-      ->check(positive())
-      ->capture_default_str();
-  command.add_option("--seconds", bench.seconds, "How long to measure")
-      ->check(positive())
-      ->capture_default_str();
-  command.add_option("--json", options.json, "Write the figures")->type_name("FILE");
+Settings settings_of(BenchKernelsOptions& bench, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s;
+  s.group("Options")
+      .add(bench.size, {.name = "size",
+                        .decides = no_result,
+                        .help = "Bytes of an array of float32",
+                        .takes = "64MiB",
+                        .unset = "64MiB on cpu, 256MiB on cuda"})
+      .add(bench.model, model_names(),
+           {.name = "model",
+            .decides = no_result,
+            .help = "This network's parameters instead",
+            .excludes = "size"})
+      .add(bench.micro_batch, {.name = "micro-batch",
+                               .decides = no_result,
+                               .help = "Samples in the weight gradients",
+                               .range = positive})
+      .add(bench.seconds, {.name = "seconds",
+                           .decides = no_result,
+                           .help = "How long to measure",
+                           .range = positive})
+      .add(options.json, {"json", no_result, "Write the figures", "FILE"});
+  return s;
 }
 
 void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
@@ -99,7 +105,7 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   if (!options.json.empty()) {
     const nlohmann::ordered_json figures{{"device", name(device)},
                                          {"threads", thread_count()},
-                                         {"model", bench.model},
+                                         {"model", bench.model ? name(*bench.model) : ""},
                                          {"parameters", arrays.count()},
                                          {"tensors", arrays.tensors()},
                                          {"array_bytes", array_bytes},

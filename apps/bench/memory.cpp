@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -106,41 +105,44 @@ void check_options(const BenchMemoryOptions& bench) {
 
 }  // namespace
 
-void add_memory_bench_options(CLI::App& command, Options& options, BenchMemoryOptions& bench) {
-  command
-      .add_option("--effective-batch,--effective-batches", bench.effective_batches,
-                  "Samples per optimizer step, to compare")
-      ->delimiter(',')
-      ->check(positive())
-      ->required();
-  command
-      .add_option("--micro-batches", bench.micro_batches,
-                  "Micro-batch sizes to compare (default: of 8, 16 and 32 those that are less)")
-      ->delimiter(',');
-  command.add_option("--widths", bench.widths, "Factors on the model's hidden sizes, to compare")
-      ->delimiter(',')
-      ->check(positive())
-      ->excludes("--width");
-  command
-      .add_option("--ways", bench.ways,
-                  "What to compare with one batch at once: fused, separate, recompute-sqrt, "
-                  "recompute-all, fused-bf16, fused-fp16, moments, step-in-backward, pytorch "
-                  "(default: all there are)")
-      ->delimiter(',');
-  command.add_option("--python", bench.python, "Interpreter that may have PyTorch")
-      ->capture_default_str();
-  command.add_option("--steps", bench.steps, "Optimizer steps of each run")
-      ->check(positive())
-      ->capture_default_str();
-  command.add_option("--rounds", bench.rounds, "Runs of each row, in turns; times are medians")
-      ->check(positive())
-      ->capture_default_str();
-  add_optimizer_kind_option(command, options);
-  command.add_option("--lr", options.schedule.base, "Learning rate")->capture_default_str();
-  command.add_option("--csv", bench.csv, "Write the table")->type_name("FILE");
-  command.add_option("--json", options.json, "Write the table")->type_name("FILE");
-  command.add_option("--report", bench.report, "Write charts and tables as one web page")
-      ->type_name("FILE.html");
+Settings settings_of(BenchMemoryOptions& bench, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  std::string ways;
+  for (const Way& way : all_ways()) ways += (ways.empty() ? "" : ", ") + way.name;
+  Settings s;
+  s.group("Options")
+      .add(bench.effective_batches, {.name = "effective-batch",
+                                     .decides = no_result,
+                                     .help = "Samples per optimizer step, to compare",
+                                     .range = positive,
+                                     .alias = "effective-batches"})
+      .add(bench.micro_batches, {.name = "micro-batches",
+                                 .decides = no_result,
+                                 .help = "Micro-batch sizes to compare",
+                                 .unset = "of 8, 16 and 32 those that are less"})
+      .add(bench.widths, {.name = "widths",
+                          .decides = no_result,
+                          .help = "Factors on the model's hidden sizes, to compare",
+                          .range = positive,
+                          .excludes = "width"})
+      .add(bench.ways, {.name = "ways",
+                        .decides = no_result,
+                        .help = "What to compare with one batch at once: " + ways,
+                        .unset = "all there are"})
+      .add(bench.python, {"python", no_result, "Interpreter that may have PyTorch", "PROGRAM"})
+      .add(bench.steps, {.name = "steps",
+                         .decides = no_result,
+                         .help = "Optimizer steps of each run",
+                         .range = positive})
+      .add(bench.rounds, {.name = "rounds",
+                          .decides = no_result,
+                          .help = "Runs of each row, in turns; times are medians",
+                          .range = positive})
+      .add(bench.csv, {"csv", no_result, "Write the table", "FILE"})
+      .add(options.json, {"json", no_result, "Write the table", "FILE"})
+      .add(bench.report,
+           {"report", no_result, "Write charts and tables as one web page", "FILE.html"});
+  return s;
 }
 
 void bench_memory(const Options& given, const BenchMemoryOptions& bench) {

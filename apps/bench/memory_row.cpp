@@ -37,20 +37,20 @@ std::string number_or(const std::optional<double>& value, std::string_view other
 }  // namespace
 
 const Way& at_once() {
-  static const Way way{"at-once", {"--strategy", "fused"}, Way::Split::never};
+  static const Way way{"at-once", {{"strategy", "fused"}}, Way::Split::never};
   return way;
 }
 
 const std::vector<Way>& all_ways() {
   static const std::vector<Way> ways{
-      {"fused", {"--strategy", "fused"}, Way::Split::always},
-      {"separate", {"--strategy", "separate"}, Way::Split::always},
-      {"recompute-sqrt", {"--strategy", "fused", "--recompute", "sqrt"}, Way::Split::either},
-      {"recompute-all", {"--strategy", "fused", "--recompute", "all"}, Way::Split::either},
-      {"fused-bf16", {"--strategy", "fused", "--precision", "bf16"}, Way::Split::either},
-      {"fused-fp16", {"--strategy", "fused", "--precision", "fp16"}, Way::Split::either},
-      {"moments", {"--strategy", "moments"}, Way::Split::always},
-      {"step-in-backward", {"--strategy", "step-in-backward"}, Way::Split::never},
+      {"fused", {{"strategy", "fused"}}, Way::Split::always},
+      {"separate", {{"strategy", "separate"}}, Way::Split::always},
+      {"recompute-sqrt", {{"strategy", "fused"}, {"recompute", "sqrt"}}, Way::Split::either},
+      {"recompute-all", {{"strategy", "fused"}, {"recompute", "all"}}, Way::Split::either},
+      {"fused-bf16", {{"strategy", "fused"}, {"precision", "bf16"}}, Way::Split::either},
+      {"fused-fp16", {{"strategy", "fused"}, {"precision", "fp16"}}, Way::Split::either},
+      {"moments", {{"strategy", "moments"}}, Way::Split::always},
+      {"step-in-backward", {{"strategy", "step-in-backward"}}, Way::Split::never},
       {"pytorch", {}, Way::Split::either}};
   return ways;
 }

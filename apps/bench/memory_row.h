@@ -19,13 +19,13 @@ struct Way {
   };
 
   std::string name;
-  std::vector<std::string> arguments;  // of `accrue train`; PyTorch has none
+  std::vector<std::pair<std::string, std::string>> settings;  // of `accrue train`
   Split split;
 
   bool is_pytorch() const { return name == "pytorch"; }
   // With the command's --precision; the others have one of their own.
   bool is_in_given_precision() const {
-    return std::ranges::find(arguments, "--precision") == arguments.end();
+    return std::ranges::none_of(settings, [](auto& s) { return s.first == "precision"; });
   }
 };
 

@@ -10,10 +10,6 @@
 namespace accrue::app {
 namespace {
 
-void append(std::vector<std::string>& arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-}
-
 std::string describe(const MemoryRow& row) {
   return fmt::format("{}, width {}, effective batch {}", row.way.name, row.width,
                      row.batches.describe());
@@ -31,6 +27,13 @@ ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {
   return child;
 }
 
+// In a process of its own.
+void train(const MemoryRow& row, const Options& options) {
+  std::vector<std::string> arguments = arguments_of(options);
+  arguments.insert(arguments.begin(), "train");
+  must_succeed(row, run_self(arguments));
+}
+
 }  // namespace
 
 MemoryRuns::MemoryRuns(const Options& options, int64_t steps, std::string python)
@@ -39,6 +42,7 @@ MemoryRuns::MemoryRuns(const Options& options, int64_t steps, std::string python
   std::string pattern = (temporary / "accrue-XXXXXX").string();
   check(mkdtemp(pattern.data()) != nullptr, "cannot make a folder in {}", temporary.string());
   folder_ = pattern;
+  options_.json.clear();  // the command's own
 }
 
 MemoryRuns::~MemoryRuns() {
@@ -46,42 +50,14 @@ MemoryRuns::~MemoryRuns() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-std::vector<std::string> MemoryRuns::train_arguments(const MemoryRow& row) const {
-  const Options& o = options_;
-  std::vector<std::string> arguments{"train",
-                                     "--model",
-                                     name(o.network.kind),
-                                     "--width",
-                                     fmt::format("{}", row.width),
-                                     "--data",
-                                     o.data_name(),
-                                     "--dropout",
-                                     fmt::format("{}", o.network.dropout),
-                                     "--init-scheme",
-                                     name_in(init_scheme_names(), o.network.init),
-                                     "--optimizer",
-                                     name_in(optimizer_names(), o.optimizer),
-                                     "--lr",
-                                     fmt::format("{}", o.schedule.base),
-                                     "--seed",
-                                     std::to_string(o.seed),
-                                     "--device",
-                                     name_in(device_names(), o.device),
-                                     "--cuda-graphs",
-                                     name_in(graphs_names(), o.cuda_graphs),
-                                     "--threads",
-                                     std::to_string(o.threads),
-                                     "--effective-batch",
-                                     std::to_string(row.batches.effective),
-                                     "--micro-batch",
-                                     std::to_string(row.batches.micro)};
-  append(arguments, row.way.arguments);
-  if (row.way.is_in_given_precision())
-    append(arguments, {"--precision", name_in(precision_names(), o.precision)});
-  if (!o.init.empty()) append(arguments, {"--init", o.init});
-  if (!o.data_dir.empty()) append(arguments, {"--data-dir", o.data_dir});
-  if (!o.memory_limit.empty()) append(arguments, {"--memory-limit", o.memory_limit});
-  return arguments;
+Options MemoryRuns::options_of(const MemoryRow& row) const {
+  Options options = options_;
+  options.network.width = row.width;
+  options.effective_batch = row.batches.effective;
+  options.micro_batch = row.batches.micro;
+  const Settings settings = settings_of(options);
+  for (const auto& [name, text] : row.way.settings) settings.at(name).set(text);
+  return options;
 }
 
 void MemoryRuns::measure(MemoryRow& row) const {
@@ -90,11 +66,11 @@ void MemoryRuns::measure(MemoryRow& row) const {
 }
 
 void MemoryRuns::measure_accrue(MemoryRow& row) const {
-  auto arguments = train_arguments(row);
-  const std::string steps = std::to_string(steps_);
-  append(arguments, {"--steps", steps, "--epochs", steps, "--json", file("steps.json"), "--save",
-                     file("weights.safetensors")});
-  must_succeed(row, run_self(arguments));
+  Options options = options_of(row);
+  options.steps = options.epochs = steps_;
+  options.json = file("steps.json");
+  options.save = file("weights.safetensors");
+  train(row, options);
 
   std::ifstream lines(file("steps.json"));
   bool first = steps_ > 1;
@@ -114,9 +90,10 @@ NamedTensors MemoryRuns::weights() const {
 }
 
 nlohmann::json MemoryRuns::timeline(const MemoryRow& row) const {
-  auto arguments = train_arguments(row);
-  append(arguments, {"--steps", "2", "--epochs", "2", "--memory-trace", file("trace.json")});
-  must_succeed(row, run_self(arguments));
+  Options options = options_of(row);
+  options.steps = options.epochs = 2;
+  options.memory_trace = file("trace.json");
+  train(row, options);
   std::ifstream trace(file("trace.json"));
   return window_timeline(nlohmann::json::parse(trace));
 }

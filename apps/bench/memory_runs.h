@@ -30,7 +30,8 @@ class MemoryRuns {
 
  private:
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  std::vector<std::string> train_arguments(const MemoryRow& row) const;
+  // Those of the row's training.
+  Options options_of(const MemoryRow& row) const;
   void measure_accrue(MemoryRow& row) const;
   void measure_pytorch(MemoryRow& row) const;
 

@@ -1,5 +1,4 @@
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -75,15 +74,20 @@ std::unique_ptr<Profile> profile_windows(Training& training, int64_t& epoch, dou
 
 }  // namespace
 
-void add_train_bench_options(CLI::App& command, Options& options, BenchTrainOptions& bench) {
-  command.add_option("--seconds", bench.seconds, "How long to measure")
-      ->check(positive())
-      ->capture_default_str();
-  command.add_flag(
-      "--profile", bench.profile,
-      "Then run windows for as long again with every kernel timed, without CUDA graphs, "
-      "and show a table by phase and op");
-  command.add_option("--json", options.json, "Write the figures")->type_name("FILE");
+Settings settings_of(BenchTrainOptions& bench, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s;
+  s.group("Options")
+      .add(bench.seconds, {.name = "seconds",
+                           .decides = no_result,
+                           .help = "How long to measure",
+                           .range = positive})
+      .add_flag(bench.profile, true,
+                {"profile", no_result,
+                 "Then run windows for as long again with every kernel timed, without CUDA graphs, "
+                 "and show a table by phase and op"})
+      .add(options.json, {"json", no_result, "Write the figures", "FILE"});
+  return s;
 }
 
 void bench_train(const Options& asked, const BenchTrainOptions& bench) {

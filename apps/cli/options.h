@@ -4,15 +4,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "layers/models.h"
 #include "train/training_options.h"
-
-// Few sources need the command line parser itself, whose header is slow to compile.
-namespace CLI {
-class App;
-class Validator;
-}  // namespace CLI
 
 namespace accrue::app {
 
@@ -25,13 +20,9 @@ inline constexpr int64_t default_effective_batch = 64;
 // The names of choices on the command line, beside model_names() and those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, DeviceChoice>& device_names();
-const std::map<std::string, Graphs>& graphs_names();
 
-// What an option takes, as --help says it.
-CLI::Validator positive();
-CLI::Validator not_negative();
-
-// What a command was asked for: a training, and what the program does around it.
+// What a command was asked for: a training, and what the program does around it. A field has a row
+// in settings_of(), below.
 struct Options : TrainingOptions {
   ModelOptions network;
   std::string data;  // empty: what the model learns from without --data
@@ -40,16 +31,14 @@ struct Options : TrainingOptions {
   std::optional<int64_t> accum, effective_batch;
 
   DeviceChoice device = DeviceChoice::automatic;
-  int threads = 0;  // 0: one for each CPU that the program may use
+  int64_t threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
   std::string init, save, json, memory_trace;
   int64_t memory_trace_windows = 2;
   std::string profile;
   int64_t profile_windows = 2;
   std::string log_dir;
-  int64_t log_histograms = 0;  // every so many steps; 0: never
-  // What is set to what, by option, outputs aside: for log_dir's summary.
-  std::map<std::string, std::string> settings;
+  std::optional<int64_t> log_histograms;  // every so many steps
   int64_t log_every = 100;
   bool measure_baseline = false;
 
@@ -68,21 +57,106 @@ struct Options : TrainingOptions {
   TrainingOptions training_with(Batches batches) const;
 };
 
-// Declares the options of `accrue train` (and of whatever trains) on a subcommand.
-void add_model_options(CLI::App& command, Options& options);
-// --device and --threads alone, which add_model_options() declares, too.
-void add_device_options(CLI::App& command, Options& options);
-void add_batch_options(CLI::App& command, Options& options);
-void add_on_oom_option(CLI::App& command, Options& options);
-void add_strategy_option(CLI::App& command, Options& options);
-void add_recompute_option(CLI::App& command, Options& options);
-void add_optimizer_kind_option(CLI::App& command, Options& options);
-void add_optimizer_options(CLI::App& command, Options& options);
-void add_loss_scale_options(CLI::App& command, Options& options);
-void add_output_options(CLI::App& command, Options& options);
-// What the options of a subcommand that has been parsed are set to, given or by default; outputs
-// and what is not set are left out.
-std::map<std::string, std::string> settings_of(CLI::App& command);
+// The settings of the program by name, of which a command has some as options: --name
+// (apps/cli/declare.h).
+inline Settings settings_of(Options& o) {
+  constexpr Decides result = Decides::result, no_result = Decides::no_result;
+  Settings s;
+  s.group("Model and data")
+      .add(o.network.kind, model_names(), {"model", result, "Network to train"})
+      .add(o.network.width, {.name = "width",
+                             .decides = result,
+                             .help = "Factor on hidden sizes and channels",
+                             .range = positive})
+      .add(o.data,
+           {"data", result,
+            "mnist, fashion, digits and shapes (both built in), or a directory of IDX files",
+            "NAME|DIR", "digits; for unet shapes"})
+      .add(o.data_dir,
+           {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
+      .add(o.network.dropout, {.name = "dropout",
+                               .decides = result,
+                               .help = "Dropout before the last layer",
+                               .range = {0, 0.999}})
+      .add(o.network.init, init_scheme_names(),
+           {"init-scheme", result,
+            "Distribution of the initial weights (lecun is PyTorch's default)"})
+      .add(o.init, {"init", result, "Start from these weights instead", "FILE.safetensors"});
+  s.group("Machine")
+      .add(o.device, device_names(),
+           {"device", no_result, "Where to compute; auto: cuda where it can be used, else cpu"})
+      .add(o.threads, {.name = "threads",
+                       .decides = no_result,
+                       .help = "Threads; 0 or too many: one for each CPU that the program may use",
+                       .range = {0, 1024}})
+      .add(o.memory_limit,
+           {"memory-limit", no_result, "Refuse to use more, as a smaller card would", "64MiB"});
+  s.group("Batches")
+      .add(o.micro_batch,
+           {.name = "micro-batch",
+            .decides = no_result,
+            .help = "Samples in memory at a time; auto: as many as --memory-limit allows",
+            .takes = "N|auto",
+            .range = positive,
+            .words = {{"auto", double(auto_micro_batch)}}})
+      .add(o.accum, {.name = "accum",
+                     .decides = no_result,
+                     .help = "Micro-batches per optimizer step",
+                     .unset = "4",
+                     .range = positive})
+      .add(o.effective_batch,
+           {.name = "effective-batch",
+            .decides = result,
+            .help = "Samples per optimizer step; --accum is derived, the remainder exact",
+            .range = positive});
+  s.append(settings_of(static_cast<TrainingOptions&>(o)));
+  s.group("Output")
+      .add(o.save, {"save", no_result, "Write the weights at the end; PyTorch's names and layout",
+                    "FILE.safetensors"})
+      .add(o.json,
+           {"json", no_result, "Write a JSON line per optimizer step, and the test score", "FILE"})
+      .add(o.log_dir,
+           {"log-dir", no_result,
+            "Keep the run's log there: TensorBoard's files, metrics.jsonl, summary.json", "DIR"})
+      .add(o.log_histograms,
+           {.name = "log-histograms",
+            .decides = no_result,
+            .help = "Also log histograms of the gradients, every so many optimizer steps",
+            .takes = "STEPS",
+            .range = positive,
+            .needs = "log-dir"})
+      .add(o.memory_trace,
+           {"memory-trace", no_result,
+            "Record every allocation of the first windows, as Chrome's trace events", "FILE.json"})
+      .add(o.memory_trace_windows, {.name = "memory-trace-windows",
+                                    .decides = no_result,
+                                    .help = "How many windows",
+                                    .range = positive,
+                                    .needs = "memory-trace"})
+      .add(o.profile,
+           {"profile", no_result,
+            "Time every kernel: a table by phase and op, and there the first windows as Chrome's "
+            "trace events; without CUDA graphs",
+            "FILE.json"})
+      .add(o.profile_windows,
+           {.name = "profile-windows",
+            .decides = no_result,
+            .help = "How many windows' events, at most 100000 events; the table sums all windows",
+            .range = positive,
+            .needs = "profile"})
+      .add(o.log_every, {.name = "log-every",
+                         .decides = no_result,
+                         .help = "Optimizer steps between two lines in a pipe",
+                         .range = positive})
+      .add_flag(o.measure_baseline, true,
+                {"measure-baseline", no_result,
+                 "Also run the same effective batch without accumulation and measure its memory"});
+  return s;
+}
+
+// The options that differ from their defaults, as arguments of a command that has them.
+std::vector<std::string> arguments_of(const Options& options);
+
 // The device that the options mean, without a word about it; cuda where it is asked for, whether it
 // can be used or not.
 Device wanted_device(const Options& options);

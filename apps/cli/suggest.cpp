@@ -3,26 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
-#include <numeric>
+
+#include "train/settings.h"
 
 namespace accrue::app {
 namespace {
-
-// Levenshtein distance.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substitute}));
-    }
-  }
-  return row[b.size()];
-}
 
 // The innermost subcommand that was given.
 const CLI::App& active(const CLI::App& app) {
@@ -47,10 +33,7 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = active(app);
   for (std::string word : command.remaining(true)) {
     word = word.substr(0, word.find('='));
-    const auto words = known_words(command);
-    const auto nearest = std::ranges::min_element(
-        words, {}, [&](const std::string& known) { return edit_distance(word, known); });
-    if (nearest != words.end() && edit_distance(word, *nearest) <= 1 + word.size() / 3)
+    if (const auto nearest = nearest_word(word, known_words(command)))
       fmt::print(stderr, "did you mean {} instead of {}?\n", *nearest, word);
   }
   return 2;

@@ -11,11 +11,21 @@
 
 namespace accrue::app {
 
+Settings evaluation_settings(Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s;
+  s.group("Options")
+      .add(options.micro_batch, {.name = "micro-batch",
+                                 .decides = no_result,
+                                 .help = "Samples in memory at a time",
+                                 .range = positive})
+      .add(options.json, {"json", no_result, "Write the scores", "FILE"});
+  return s;
+}
+
 void eval(const Options& options) {
   const Device device = apply_machine_options(options);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
-  check(options.micro_batch > 0, "--micro-batch is {}: expected 1 or more samples",
-        options.micro_batch);
   const Datasets data = place_data(load_data(options), device);
   const auto model = make_model(options.network);
   Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed);

@@ -1,6 +1,5 @@
 #include "apps/commands/plan.h"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/load_data.h"
@@ -33,12 +32,19 @@ Json to_json(const Plan& plan) {
   return result;
 }
 
+std::vector<std::reference_wrapper<const Alternative>> recommended_first(const Plan& plan) {
+  std::vector<std::reference_wrapper<const Alternative>> all{*plan.recommended()};
+  for (const Alternative& a : plan.alternatives)
+    if (&a != plan.recommended()) all.emplace_back(a);
+  return all;
+}
+
 void print(const Plan& plan, const Options& options, Device device) {
   fmt::print("{} on {} in {}\n\n   {:>11} {:>5} {:<10}{:<17}", name(options.network.kind),
              name(device), format_bytes(plan.memory), "micro-batch", "K", "recompute", "strategy");
   for (Category c : all_categories) fmt::print(" {:>11}", name(c));
   fmt::print(" {:>11} {:>5} {:>6}\n", "total", "fits", "cost");
-  for (const Alternative& a : plan.alternatives) {
+  for (const Alternative& a : recommended_first(plan)) {
     fmt::print("{:<2} {:>11} {:>5} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
                a.batches.micro, a.batches.accumulation_steps(),
                name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
@@ -86,26 +92,16 @@ std::string flags(const Alternative& a, const Options& options) {
   return text;
 }
 
-void add_plan_options(CLI::App& command, Options& options, PlanOptions& asked) {
-  for (const char* name : {"--micro-batch", "--accum", "--memory-limit"})
-    command.remove_option(command.get_option(name));
-  command.add_option("--memory", asked.memory, "What a run may use")
-      ->type_name("4GiB")
-      ->required()
-      ->group("Machine");
-  command.add_option("--json", options.json, "Write the plan")->type_name("FILE")->group("Output");
-  command.parse_complete_callback([&] {
-    const auto given = [&](const char* name) {
-      const CLI::Option* option = command.get_option_no_throw(name);
-      return option && option->count() > 0;
-    };
-    asked.strategy_given = given("--strategy");
-    asked.recompute_given = given("--recompute");
-    options.micro_batch = auto_micro_batch;
-  });
+Settings settings_of(PlanOptions& asked, Options& options) {
+  Settings s;
+  s.group("Machine").add(asked.memory,
+                         {"memory", Decides::no_result, "What a run may use", "4GiB"});
+  s.group("Output").add(options.json, {"json", Decides::no_result, "Write the plan", "FILE"});
+  return s;
 }
 
-void plan(const Options& options, const PlanOptions& asked) {
+void plan(Options options, const PlanOptions& asked) {
+  options.micro_batch = auto_micro_batch;
   apply_threads(options);
   const Device device = wanted_device(options);
   const size_t memory = parse_bytes(asked.memory);

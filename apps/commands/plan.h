@@ -12,11 +12,9 @@ struct PlanOptions {
   // Chosen by the user, so not to be varied.
   bool strategy_given = false, recompute_given = false;
 };
-// Declares --memory and --json, and has --micro-batch found instead of given. After the options of
-// model, batches and optimizer.
-void add_plan_options(CLI::App& command, Options& options, PlanOptions& asked);
+Settings settings_of(PlanOptions& asked, Options& options);
 // Throws Error if nothing fits: what is missing, and the nearest that would fit.
-void plan(const Options& options, const PlanOptions& asked);
+void plan(Options options, const PlanOptions& asked);
 
 // What to add to a command for it: "--micro-batch 12 --effective-batch 64", and strategy and
 // recompute where they are not those of the options.

@@ -82,9 +82,12 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
              std::min(profile.steps(), options.profile_windows), options.profile);
 }
 
-std::string summary(const Options& options, const Progress& progress, Device device) {
+std::string summary(const Options& asked, const Progress& progress, Device device) {
+  Options options = asked;
   nlohmann::ordered_json all{{"command", command_line()}};
-  all["settings"] = options.settings;
+  for (const Setting& setting : settings_of(options))
+    if (const std::string text = setting.text(); setting.group != "Output" && !text.empty())
+      all["settings"]["--" + setting.about.name] = text;
   all["environment"] = environment(device);
   all.update(progress.results());
   return all.dump();
@@ -100,10 +103,10 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
              std::min(steps, options.memory_trace_windows), options.memory_trace);
 }
 
-void train_on(const Device device, Options options, std::optional<MemoryTrace>& trace) {
+void train_on(const Device device, const Options& given, std::optional<MemoryTrace>& trace) {
   const size_t resident_before = resident_bytes();
-  const Datasets data = place_data(load_data(options), device);
-  options = with_micro_batch_chosen(options, data, device);
+  const Datasets data = place_data(load_data(given), device);
+  Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train.size());
   warn_about_batch_norm(options, asked.batches);
@@ -121,7 +124,7 @@ void train_on(const Device device, Options options, std::optional<MemoryTrace>& 
   if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
   RunLog log({.json = options.json,
               .directory = options.log_dir,
-              .histograms_every = options.log_histograms,
+              .histograms_every = options.log_histograms.value_or(0),
               .continued = options.checkpoints.resume,
               .resident_before = resident_before},
              asked, trainer.training());
@@ -152,7 +155,7 @@ void train_on(const Device device, Options options, std::optional<MemoryTrace>& 
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
                        data, peak, device);
   }
-  log.finish(summary(options, progress, device));
+  log.finish(summary(given, progress, device));
   save(options, trainer);
   if (profile) report_profile(*profile, options, training.batches());
 }

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "train/settings.h"
+
+// Few sources need the command line parser itself, whose header is slow to compile.
+namespace CLI {
+class App;
+}
+
+namespace accrue::app {
+
+// Declares each setting as an option of the command: "--name", which sets it when the command line
+// is parsed.
+void declare(CLI::App& command, const Settings& settings);
+
+}  // namespace accrue::app

@@ -1,0 +1,240 @@
+#include "train/settings.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace accrue {
+namespace {
+
+// Levenshtein distance.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substitute}));
+    }
+  }
+  return row[b.size()];
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& words) {
+  const std::optional<std::string> nearest = nearest_word(word, words);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : std::string();
+}
+
+bool equal_but_for_case(const std::string& a, const std::string& b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+[[noreturn]] void refuse(const About& about, const std::string& text, const std::string& expected) {
+  fail("{} is {}: expected {}", about.name, text.empty() ? "empty" : text, expected);
+}
+
+// What a type of field is called, and its values as text and from text.
+
+template <class T>
+const char* type_name(const T&) {
+  return std::is_integral_v<T> ? "INTEGER" : "NUMBER";
+}
+const char* type_name(const std::string&) { return "TEXT"; }
+
+template <class T>
+std::string text_of(const T& number, const About& about) {
+  for (const auto& [word, meaning] : about.words)
+    if (static_cast<T>(meaning) == number) return word;
+  return fmt::format("{}", number);
+}
+std::string text_of(const std::string& value, const About&) { return value; }
+
+template <class T>
+void set(T& number, const std::string& text, const About& about) {
+  for (const auto& [word, meaning] : about.words)
+    if (equal_but_for_case(word, text)) return void(number = static_cast<T>(meaning));
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, number);
+  const bool is_number = problem == std::errc() && stop == end && number == number;
+  if (is_number && about.range.has(static_cast<double>(number))) return;
+  std::string expected = std::is_integral_v<T> ? "a whole number" : "a number";
+  if (const std::string range = about.range.describe(); !range.empty())
+    expected += (about.range.without_low ? " " : ", ") + range;
+  for (const auto& word : about.words) expected += ", or " + word.first;
+  refuse(about, text, expected);
+}
+void set(std::string& value, const std::string& text, const About&) { value = text; }
+
+template <class T>
+const char* type_name(const std::optional<T>&) {
+  return type_name(T());
+}
+template <class T>
+std::string text_of(const std::optional<T>& value, const About& about) {
+  return value ? text_of(*value, about) : std::string();
+}
+template <class T>
+void set(std::optional<T>& value, const std::string& text, const About& about) {
+  set(value.emplace(), text, about);
+}
+
+template <class T>
+const char* type_name(const std::vector<T>&) {
+  return type_name(T());
+}
+template <class T>
+std::string text_of(const std::vector<T>& values, const About& about) {
+  std::vector<std::string> texts;
+  for (const T& value : values) texts.push_back(text_of(value, about));
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+template <class T>
+void set(std::vector<T>& values, const std::string& text, const About& about) {
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    set(values.emplace_back(), text.substr(begin, end - begin), about);
+    begin = end + 1;
+  }
+}
+
+template <class T>
+constexpr bool is_list = false;
+template <class T>
+constexpr bool is_list<std::vector<T>> = true;
+
+}  // namespace
+
+std::string Range::describe() const {
+  const bool has_low = low > -std::numeric_limits<double>::infinity();
+  const bool has_high = high < std::numeric_limits<double>::infinity();
+  if (has_low && has_high) return fmt::format("{} to {}", low, high);
+  if (has_low) return without_low ? fmt::format("above {}", low) : fmt::format("{} or more", low);
+  return has_high ? fmt::format("{} or less", high) : std::string();
+}
+
+Settings& Settings::group(std::string heading) {
+  group_ = std::move(heading);
+  return *this;
+}
+
+template <class T>
+Settings& Settings::add(T& field, About about) {
+  if (about.takes.empty()) {
+    const std::string range = about.range.describe();
+    about.takes = fmt::format("{}{}{}", type_name(field), range.empty() ? "" : " ", range);
+  }
+  return push({.about = about,
+               .is_list = is_list<T>,
+               .text = [&field, about] { return text_of(field, about); },
+               .set =
+                   [&field, about](const std::string& text) {
+                     T value{};
+                     accrue::set(value, text, about);
+                     field = std::move(value);
+                   }});
+}
+template Settings& Settings::add(double&, About);
+template Settings& Settings::add(int64_t&, About);
+template Settings& Settings::add(uint64_t&, About);
+template Settings& Settings::add(std::string&, About);
+template Settings& Settings::add(std::optional<double>&, About);
+template Settings& Settings::add(std::optional<int64_t>&, About);
+template Settings& Settings::add(std::vector<double>&, About);
+template Settings& Settings::add(std::vector<int64_t>&, About);
+template Settings& Settings::add(std::vector<std::string>&, About);
+
+Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)> set,
+                               std::map<std::string, int> values, About about) {
+  std::vector<std::string> names;
+  for (const auto& entry : values) names.push_back(entry.first);
+  about.takes = fmt::format("{}", fmt::join(names, "|"));
+  return push({.about = about,
+               .text =
+                   [get, values] {
+                     for (const auto& [name, value] : values)
+                       if (value == get()) return name;
+                     return std::string();
+                   },
+               .set =
+                   [set, values, names, about](const std::string& text) {
+                     for (const auto& [name, value] : values)
+                       if (equal_but_for_case(name, text)) return set(value);
+                     refuse(about, text,
+                            fmt::format("{}{}", fmt::join(names, ", "), did_you_mean(text, names)));
+                   }});
+}
+
+Settings& Settings::add_flag(bool& field, bool on, About about) {
+  return push({.about = about,
+               .is_flag = true,
+               .text = [&field, on] { return field == on ? "yes" : "no"; },
+               .set =
+                   [&field, on, about](const std::string& text) {
+                     if (text != "yes" && text != "no") refuse(about, text, "yes or no");
+                     field = (text == "yes") == on;
+                   }});
+}
+
+Settings& Settings::append(const Settings& others) {
+  all_.insert(all_.end(), others.begin(), others.end());
+  return *this;
+}
+
+const Setting& Settings::at(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Setting& setting : all_) {
+    if (setting.about.name == name) return setting;
+    names.push_back(setting.about.name);
+  }
+  fail("there is no setting {}{}", name, did_you_mean(name, names));
+}
+
+Settings Settings::in(std::initializer_list<std::string> groups) const {
+  for (const std::string& group : groups)
+    check(std::ranges::find(all_, group, &Setting::group) != all_.end(),
+          "there is no group of settings {}", group);
+  Settings chosen;
+  std::ranges::copy_if(all_, std::back_inserter(chosen.all_), [&](const Setting& setting) {
+    return std::ranges::find(groups, setting.group) != groups.end();
+  });
+  return chosen;
+}
+
+Settings Settings::without(std::initializer_list<std::string> names) const {
+  Settings rest = *this;
+  for (const std::string& name : names) {
+    at(name);
+    std::erase_if(rest.all_, [&](const Setting& setting) { return setting.about.name == name; });
+  }
+  return rest;
+}
+
+Settings Settings::only(std::initializer_list<std::string> names) const {
+  Settings chosen;
+  for (const std::string& name : names) chosen.all_.push_back(at(name));
+  return chosen;
+}
+
+Settings& Settings::push(Setting setting) {
+  setting.group = group_;
+  all_.push_back(std::move(setting));
+  return *this;
+}
+
+std::optional<std::string> nearest_word(const std::string& word,
+                                        const std::vector<std::string>& words) {
+  const auto nearest = std::ranges::min_element(
+      words, {}, [&](const std::string& known) { return edit_distance(word, known); });
+  if (nearest == words.end() || edit_distance(word, *nearest) > 1 + word.size() / 3)
+    return std::nullopt;
+  return *nearest;
+}
+
+}  // namespace accrue

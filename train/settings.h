@@ -1,0 +1,111 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace accrue {
+
+// Settings: the fields of a struct of options by name, with what a person must know of them. A
+// table of them (settings_of(TrainingOptions&), train/training_options.h) is all that a program
+// needs to read its options, to explain them, to pass them on and to write them down.
+
+// The numbers that a setting takes.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool without_low = false;
+
+  bool has(double x) const { return (without_low ? low < x : low <= x) && x <= high; }
+  // "above 0", "0 to 1024", or nothing for all numbers.
+  std::string describe() const;
+};
+inline constexpr Range positive{.low = 0, .without_low = true};
+inline constexpr Range not_negative{.low = 0};
+
+// Says whether a run with another value is another run, which cannot go on from this one's
+// checkpoint, or the same run, which may be rounded or stopped elsewhere.
+enum class Decides { result, no_result };
+
+struct About {
+  std::string name;  // "clip-norm"
+  Decides decides;
+  std::string help;
+  std::string takes{};                    // "FILE"; without: what the field's type and range say
+  std::string unset{};                    // what holds if it is not set: "0.999; for lion 0.99"
+  Range range{};                          // of a number
+  std::map<std::string, double> words{};  // that stand for a number: {"auto", ...}
+  std::string alias{};                    // another name
+  std::string needs{}, excludes{};        // the name of a setting
+};
+
+struct Setting {
+  About about;
+  std::string group;  // the heading that it stands under
+  bool is_flag = false, is_list = false;
+  // The value as text that set() takes; empty if it is not set, "yes" or "no" of a flag.
+  std::function<std::string()> text{};
+  // Throws Error for what the setting does not take, with what it takes.
+  std::function<void(const std::string&)> set{};
+};
+
+// A table of settings. The struct whose fields it names must outlive it.
+class Settings {
+ public:
+  // The heading of those that are added next.
+  Settings& group(std::string heading);
+  // A number (double, int64_t, uint64_t) or a string, one that may be absent (std::optional), or a
+  // list of them (std::vector), written with commas.
+  template <class T>
+  Settings& add(T& field, About about);
+  // One of several values by its name, in letters of either case.
+  template <class Enum>
+  Settings& add(Enum& field, const std::map<std::string, Enum>& names, About about) {
+    std::map<std::string, int> values;
+    for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
+    return add_choice([&field] { return static_cast<int>(field); },
+                      [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
+                      std::move(about));
+  }
+  // The same, or none of them.
+  template <class Enum>
+  Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names, About about) {
+    std::map<std::string, int> values;
+    for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
+    return add_choice([&field] { return field ? static_cast<int>(*field) : -1; },
+                      [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
+                      std::move(about));
+  }
+  // Said or not: the field is `on` if it is said.
+  Settings& add_flag(bool& field, bool on, About about);
+  Settings& append(const Settings& others);
+
+  // Throws Error if there is none of this name, with the one that may be meant.
+  const Setting& at(const std::string& name) const;
+  // Those of these groups, without those of these names, only those: in the order of the table.
+  // They throw Error for a group or name that is not there.
+  Settings in(std::initializer_list<std::string> groups) const;
+  Settings without(std::initializer_list<std::string> names) const;
+  Settings only(std::initializer_list<std::string> names) const;
+
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+ private:
+  Settings& add_choice(std::function<int()> get, std::function<void(int)> set,
+                       std::map<std::string, int> values, About about);
+  Settings& push(Setting setting);
+
+  std::string group_;
+  std::vector<Setting> all_;
+};
+
+// The word among `words` that a mistyped one is likely to mean, or nothing.
+std::optional<std::string> nearest_word(const std::string& word,
+                                        const std::vector<std::string>& words);
+
+}  // namespace accrue
