@@ -39,6 +39,7 @@
 #include "train/game.h"
 #include "train/memory_prediction.h"
 #include "train/memory_trace.h"
+#include "train/objective.h"
 #include "train/plan.h"
 #include "train/run_log.h"
 #include "train/score.h"

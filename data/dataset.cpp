@@ -75,10 +75,12 @@ std::vector<fs::path> places(const std::string& name, const fs::path& data_dir) 
 
 Datasets load_both(const fs::path& directory, const std::string& name) {
   Datasets sets{load_mnist(directory, Split::train), load_mnist(directory, Split::test)};
-  check(sets.train.images.shape() == sets.test.images.shape().with(0, sets.train.size()),
+  const Shape& train = sets.train["images"].shape();
+  const Shape& test = sets.test["images"].shape();
+  check(train == test.with(0, sets.train.size()),
         "'{}': the training images are {} but the test images {}; they belong to different data "
         "sets",
-        directory.string(), sets.train.images.shape(), sets.test.images.shape());
+        directory.string(), train, test);
   sets.train.name = sets.test.name = name;
   return sets;
 }
@@ -91,11 +93,13 @@ Dataset load_mnist(const fs::path& directory, Split split) {
   const std::string stem = prefix(split);
   const fs::path images_path = require_file(directory, stem + "-images", "idx3-ubyte");
   const fs::path labels_path = require_file(directory, stem + "-labels", "idx1-ubyte");
-  Dataset dataset{directory.string(), directory.string(), read_idx_images(images_path),
-                  read_idx_labels(labels_path, classes), classes};
-  check(dataset.is_complete(),
+  Dataset dataset{directory.string(), directory.string()};
+  dataset.fields = {{"images", read_idx_images(images_path), Encoding::pixel},
+                    {"labels", read_idx_labels(labels_path, classes), Encoding::index, classes}};
+  const int64_t labels = dataset["labels"].size(0);
+  check(labels == dataset.size(),
         "'{}' has {} images but '{}' has {} labels; they belong to different data sets",
-        images_path.string(), dataset.size(), labels_path.string(), dataset.labels.size(0));
+        images_path.string(), dataset.size(), labels_path.string(), labels);
   return dataset;
 }
 
@@ -121,24 +125,39 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir) {
       name, fmt::join(names, ", "));
 }
 
-Dataset Dataset::to(Device device) const {
-  Dataset copy = *this;
-  if (device == images.device()) return copy;
-  for (Tensor* part : {&copy.images, &copy.labels, &copy.masks})
-    if (part->defined()) *part = part->to(device);
-  return copy;
+bool Dataset::has(std::string_view field) const {
+  return std::ranges::find(fields, field, &Field::name) != fields.end();
 }
 
-bool Dataset::is_complete() const {
-  const Shape& shape = images.shape();
-  if (shape.rank() != 4 || labels.defined() == masks.defined()) return false;
-  return labels.defined() ? labels.shape() == Shape{size()} : masks.shape() == shape.with(1, 1);
+const Field& Dataset::field(std::string_view field) const {
+  const auto found = std::ranges::find(fields, field, &Field::name);
+  if (found != fields.end()) return *found;
+  std::vector<std::string> names;
+  for (const Field& known : fields) names.push_back(known.name);
+  fail("data set '{}' has no {}: it has {}", name, field, fmt::join(names, ", "));
+}
+
+void Dataset::check_fields() const {
+  check(!fields.empty(), "data set '{}' has no fields: expected what a sample consists of", name);
+  for (const Field& field : fields)
+    check(field.values.defined() && field.values.shape().rank() > 0 &&
+              field.values.dtype() == stored_dtype(field.encoding) &&
+              field.values.size(0) == size() && field.values.device() == device(),
+          "data set '{}': {} are {} {}, expected {} of {} samples, on the device of {}", name,
+          field.name, accrue::name(field.values.dtype()), field.values.shape(),
+          accrue::name(stored_dtype(field.encoding)), size(), fields.front().name);
+}
+
+Dataset Dataset::to(Device device) const {
+  Dataset copy = *this;
+  for (Field& field : copy.fields)
+    if (field.values.device() != device) field.values = field.values.to(device);
+  return copy;
 }
 
 size_t Dataset::bytes() const {
   size_t sum = 0;
-  for (const Tensor* part : {&images, &labels, &masks})
-    if (part->defined()) sum += part->bytes();
+  for (const Field& field : fields) sum += field.values.bytes();
   return sum;
 }
 

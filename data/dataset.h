@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/gather_samples.h"
 
@@ -9,24 +11,33 @@ namespace accrue {
 
 enum class Split { train, test };
 
-// Images, and of each its class or the mask of what is to be found in it, as bytes: they become
-// floats a micro-batch at a time.
+// One thing that is known of every sample, such as its image or its class.
+struct Field {
+  std::string name;  // "images"
+  Tensor values;     // [N, ...], of the encoding's stored_dtype(), Category::data
+  Encoding encoding;
+  int64_t classes = 0;  // of indices: each is in [0, classes)
+};
+
+// Samples, of each of which the same fields are known. What is called how: `images` (pixels
+// [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]) in the data sets here; an
+// objective says which fields it reads (train/objective.h).
 struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
-  Tensor images;       // u8 [N, C, H, W], Category::data
-  Tensor labels;       // i32 [N], each in [0, classes), Category::data; undefined beside masks
-  int64_t classes = 0;
-  Tensor masks{};  // u8 [N, 1, H, W], 0 or 255, Category::data; undefined beside labels
+  std::vector<Field> fields{};
 
-  int64_t size() const { return images.size(0); }
-  Shape image_shape() const { return {images.size(1), images.size(2), images.size(3)}; }
-  // True if there are labels or masks, and as many as images.
-  bool is_complete() const;
-  SampleViews views() const { return {view_of(images), view_of(labels), view_of(masks)}; }
+  int64_t size() const { return fields.empty() ? 0 : fields.front().values.size(0); }
+  bool has(std::string_view field) const;
+  // Throw Error, with the fields that there are, if this is none of them.
+  const Field& field(std::string_view field) const;
+  const Tensor& operator[](std::string_view name) const { return field(name).values; }
+  // Throws Error unless there are fields, of their encodings' types and of as many samples each.
+  void check_fields() const;
   // Returns the data set on another device (Category::data); itself if it is there. On a meta
   // device the ledger is charged the same, and nothing is stored.
   Dataset to(Device device) const;
+  Device device() const { return fields.front().values.device(); }
   size_t bytes() const;
 };
 

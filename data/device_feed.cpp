@@ -1,61 +1,57 @@
 #include "data/device_feed.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
+#include "core/ceil_div.h"
 #include "kernels/gather_samples.h"
 
 namespace accrue {
 namespace {
 
-// The first n rows of x.
-void enqueue_copy(const Tensor& x, const void* pinned, int64_t n) {
-  cuda::enqueue_copy_to_device(x.view().data, pinned, x.slice(0, n).bytes());
+// rows[k, :] = all[picked[k], :] for k < n.
+void copy_rows(std::byte* rows, const Tensor& all, const int32_t* picked, int64_t n) {
+  const size_t size = all.bytes() / static_cast<size_t>(all.size(0));
+  const auto* source = static_cast<const std::byte*>(all.view().data);
+  for (int64_t k = 0; k < n; ++k)
+    std::memcpy(rows + static_cast<size_t>(k) * size,
+                source + static_cast<size_t>(picked[k]) * size, size);
 }
 
-// x[k, :] = all[picked[k], :] for k < n, by way of pinned memory; nothing if there is no x.
-template <class T>
-void stage_rows(const Tensor& x, T* pinned, const Tensor& all, const int32_t* picked, int64_t n) {
-  if (!x.defined()) return;
-  const T* source = all.span<T>().data();
-  const int64_t size = x.numel() / x.size(0);
-  for (int64_t k = 0; k < n; ++k) std::copy_n(source + picked[k] * size, size, pinned + k * size);
-  enqueue_copy(x, pinned, n);
-}
+// Indices come as they are; what is floating comes as the data set has it, and is encoded there.
+bool is_encoded(const Field& field) { return field.encoding != Encoding::index; }
 
 }  // namespace
 
 DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device)
     : dataset_(dataset), device_(device), order_(static_cast<size_t>(dataset.size())) {
   const MemoryScope scope("micro-batch");
-  const auto make = [&](const Shape& shape, DType type) {
-    return Tensor::empty(shape, type, device, Category::data);
-  };
   slot_ = empty_samples(dataset, capacity, dtype, device);
-  samples_ = make({capacity}, DType::i32);
+  indices_ = Tensor::empty({capacity}, DType::i32, device, Category::data);
   if (resident()) {
     const MemoryScope scope_of_order("order of the epoch");
-    order_there_ = make({dataset.size()}, DType::i32);
+    order_there_ = Tensor::empty({dataset.size()}, DType::i32, device, Category::data);
     return;
   }
-  staged_images_ = make(slot_.images.shape(), DType::u8);
-  if (slot_.masks.defined()) staged_masks_ = make(slot_.masks.shape(), DType::u8);
+  block_bytes_ = indices_.bytes();
+  for (const Field& field : dataset.fields) {
+    const Shape shape = field.values.shape().with(0, capacity);
+    const size_t size = size_of(field.values.dtype());
+    begins_.push_back(round_up(block_bytes_, size));
+    block_bytes_ = begins_.back() + static_cast<size_t>(shape.numel()) * size;
+    if (!is_encoded(field)) continue;
+    staged_.fields.push_back(field);
+    staged_.fields.back().values =
+        Tensor::empty(shape, field.values.dtype(), device, Category::data);
+  }
   std::vector<int32_t> counting(static_cast<size_t>(capacity));
   std::iota(counting.begin(), counting.end(), 0);
-  identity_ = Tensor::from(counting, {capacity}, device);
+  counting_ = Tensor::from(counting, {capacity}, device);
   if (is_meta(device)) return;
-  // Samples and labels first: they need more alignment than bytes do.
-  const auto bytes_of = [](const Tensor& x) { return x.defined() ? x.bytes() : 0; };
   for (Staging& s : staging_) {
-    s.block =
-        std::make_unique<cuda::PinnedBlock>(samples_.bytes() + bytes_of(slot_.labels) +
-                                                staged_images_.bytes() + bytes_of(staged_masks_),
-                                            Category::data);
+    s.block = std::make_unique<cuda::PinnedBlock>(block_bytes_, Category::data);
     s.copied = std::make_unique<cuda::Event>();
-    s.samples = reinterpret_cast<int32_t*>(s.block->data());
-    s.labels = s.samples + samples_.numel();
-    s.images = reinterpret_cast<uint8_t*>(s.labels) + bytes_of(slot_.labels);
-    s.masks = s.images + staged_images_.bytes();
   }
 }
 
@@ -68,18 +64,18 @@ void DeviceFeed::start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle) {
 void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   const int64_t n = end - begin;
   static_cast<Samples&>(out) = slot_.slice(0, n);
-  out.samples = samples_.slice(0, n);
+  out.indices = indices_.slice(0, n);
   if (is_meta(device_)) return;
   if (resident()) {
-    gather_samples(out.views(), out.samples.view(), dataset_.views(),
+    gather_samples(views_of(out, dataset_), out.indices.view(),
                    order_there_.slice(begin, end).view());
     return;
   }
   stage(begin, end);
-  // The labels have come as they are.
-  const Samples staged = Samples{staged_images_, {}, staged_masks_}.slice(0, n);
-  gather_samples({out.images.view(), {}, view_of(out.masks)}, View{}, staged.views(),
-                 identity_.slice(0, n).view());
+  std::vector<FieldViews> encoded;
+  for (const Field& field : staged_.fields)
+    encoded.push_back({field.encoding, out[field.name].view(), field.values.slice(0, n).view()});
+  if (!encoded.empty()) gather_samples(encoded, View{}, counting_.slice(0, n).view());
 }
 
 // What the last but one micro-batch left in the pinned block has been copied by now, or is waited
@@ -89,11 +85,19 @@ void DeviceFeed::stage(int64_t begin, int64_t end) {
   if (turn_ > staging_.size()) s.copied->wait();
   const int32_t* picked = order_.data() + begin;
   const int64_t n = end - begin;
-  std::copy_n(picked, n, s.samples);
-  enqueue_copy(samples_, s.samples, n);
-  stage_rows(slot_.labels, s.labels, dataset_.labels, picked, n);
-  stage_rows(staged_images_, s.images, dataset_.images, picked, n);
-  stage_rows(staged_masks_, s.masks, dataset_.masks, picked, n);
+  auto* const pinned = reinterpret_cast<std::byte*>(s.block->data());
+  std::memcpy(pinned, picked, static_cast<size_t>(n) * sizeof(int32_t));
+  const auto enqueue_copy = [&](const Tensor& to, const std::byte* from) {
+    const Tensor rows = to.slice(0, n);
+    cuda::enqueue_copy_to_device(rows.view().data, from, rows.bytes());
+  };
+  enqueue_copy(indices_, pinned);
+  for (size_t f = 0; f < dataset_.fields.size(); ++f) {
+    const Field& field = dataset_.fields[f];
+    std::byte* const rows = pinned + begins_[f];
+    copy_rows(rows, field.values, picked, n);
+    enqueue_copy(is_encoded(field) ? staged_[field.name] : slot_[field.name], rows);
+  }
   s.copied->record();
 }
 

@@ -25,25 +25,28 @@ class DeviceFeed {
   void put(MicroBatch& out, int64_t begin, int64_t end);
 
  private:
-  bool resident() const { return dataset_.images.device() == device_; }
+  bool resident() const { return dataset_.device() == device_; }
   void stage(int64_t begin, int64_t end);
 
-  // Bytes of a micro-batch on their way to the device.
+  // Bytes of a micro-batch on their way to the device: the indices of the samples, then each
+  // field's rows as the data set has them, from `begin` on.
   struct Staging {
     std::unique_ptr<cuda::PinnedBlock> block;
     std::unique_ptr<cuda::Event> copied;
-    int32_t *samples = nullptr, *labels = nullptr;
-    uint8_t *images = nullptr, *masks = nullptr;
   };
 
   const Dataset dataset_;
   const Device device_;
   std::vector<int32_t> order_;
   Samples slot_;
-  Tensor samples_;      // i32 [capacity]
+  Tensor indices_;      // i32 [capacity]
   Tensor order_there_;  // i32 [N], if the data set is resident
-  // If it is not: the bytes of one micro-batch, and 0, 1, 2, ... as their index.
-  Tensor staged_images_, staged_masks_, identity_;
+  // If it is not: the fields that are encoded on the device, as the data set has them, and
+  // 0, 1, 2, ... as their index; where each field begins in a pinned block, and the block's bytes.
+  Dataset staged_;
+  Tensor counting_;
+  std::vector<size_t> begins_;
+  size_t block_bytes_ = 0;
   std::array<Staging, 2> staging_;
   size_t turn_ = 0;
 };

@@ -177,11 +177,14 @@ Dataset make_digits(Split split, const BuiltInOptions& options) {
   const int64_t N = split == Split::train ? options.train_size : options.test_size;
   check(N >= 1, "a split of the built-in digits needs at least 1 sample, got {}", N);
   const MemoryScope scope(split == Split::train ? "training data" : "test data");
-  Dataset dataset{"digits", "built in", {}, {}, 10};
-  dataset.images = Tensor::empty({N, 1, side, side}, DType::u8, Device::cpu, Category::data);
-  dataset.labels = Tensor::empty({N}, DType::i32, Device::cpu, Category::data);
-  const auto pixels = dataset.images.span<uint8_t>();
-  const auto labels = dataset.labels.span<int32_t>();
+  const auto make = [&](const Shape& shape, DType dtype) {
+    return Tensor::empty(shape, dtype, Device::cpu, Category::data);
+  };
+  Dataset dataset{"digits", "built in"};
+  dataset.fields = {{"images", make({N, 1, side, side}, DType::u8), Encoding::pixel},
+                    {"labels", make({N}, DType::i32), Encoding::index, 10}};
+  const auto pixels = dataset["images"].span<uint8_t>();
+  const auto labels = dataset["labels"].span<int32_t>();
   const uint64_t first = split == Split::train ? 0 : uint64_t{1} << 40;
   for (int64_t i = 0; i < N; ++i)
     labels[i] = draw_sample(pixels.subspan(i * side * side, side * side),

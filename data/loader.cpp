@@ -17,11 +17,8 @@ int64_t group_size(const LoaderOptions& options) {
 }
 
 LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
-  check(dataset.is_complete(),
-        "data set '{}': expected images [N, C, H, W] with labels [N] or masks [N, 1, H, W], got "
-        "{}, {} and {}",
-        dataset.name, dataset.images.shape(), dataset.labels.shape(), dataset.masks.shape());
-  const Device at = dataset.images.device();
+  dataset.check_fields();
+  const Device at = dataset.device();
   const bool reachable = at == options.device || at == Device::cpu ||
                          (at == Device::meta && options.device == Device::meta_cuda);
   check(reachable, "data set '{}' is on the {} device: it has no samples for the {} device",
@@ -179,7 +176,7 @@ const MicroBatch* Loader::next() {
     const int64_t base = group(g).begin;
     const Samples& slot = slots_[g % slots_.size()];
     static_cast<Samples&>(current_) = slot.slice(range.begin - base, range.end - base);
-    current_.samples = order_.slice(range.begin, range.end);
+    current_.indices = order_.slice(range.begin, range.end);
   }
   current_.window_size = whole.end - whole.begin;
   current_.ends_window = range.end == whole.end;

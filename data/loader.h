@@ -37,8 +37,9 @@ struct LoaderOptions {
 // On a meta device the same bytes are charged and nothing is done.
 class Loader {
  public:
-  // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N, or for a
-  // data set on another device than the micro-batches, unless that is the cpu.
+  // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N, for a data set whose
+  // fields do not agree, and for one on another device than the micro-batches, unless that is the
+  // cpu.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;

@@ -1,5 +1,8 @@
 #include "data/samples.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -12,6 +15,18 @@ namespace {
 // Keeps the shuffle's random numbers apart from every other use of the seed.
 constexpr uint64_t order_stream = uint64_t{0x6f72} << 48;
 
+void check_indices(const Field& field, const std::string& dataset,
+                   std::span<const int32_t> samples) {
+  const auto all = field.values.span<int32_t>();
+  const int64_t size = field.values.numel() / field.values.size(0);
+  for (const int32_t i : samples)
+    for (const int32_t index :
+         all.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)))
+      check(0 <= index && index < field.classes,
+            "data set '{}': sample {} has {} in its {}, expected 0 to {}", dataset, i, index,
+            field.name, field.classes - 1);
+}
+
 }  // namespace
 
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle) {
@@ -22,43 +37,60 @@ void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle
     std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
 }
 
+bool Samples::has(std::string_view field) const {
+  return std::ranges::find(fields, field, &Field::name) != fields.end();
+}
+
+const Tensor& Samples::operator[](std::string_view name) const {
+  for (const Field& field : fields)
+    if (field.name == name) return field.values;
+  std::vector<std::string> names;
+  for (const Field& field : fields) names.push_back(field.name);
+  fail("these samples have no {}: they have {}", name, fmt::join(names, ", "));
+}
+
 Samples Samples::slice(int64_t begin, int64_t end) const {
-  const auto part = [&](const Tensor& x) { return x.defined() ? x.slice(begin, end) : Tensor{}; };
-  return {part(images), part(labels), part(masks)};
+  Samples part;
+  part.fields.reserve(fields.size());
+  for (const Field& field : fields)
+    part.fields.push_back({field.name, field.values.slice(begin, end)});
+  return part;
 }
 
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
   const MemoryScope scope("micro-batch");
-  const auto like = [&](const Tensor& x, DType type) {
-    return x.defined() ? Tensor::empty(x.shape().with(0, n), type, device, Category::data)
-                       : Tensor{};
-  };
-  return {like(dataset.images, dtype), like(dataset.labels, DType::i32),
-          like(dataset.masks, dtype)};
+  Samples samples;
+  for (const auto& [name, values, encoding, classes] : dataset.fields)
+    samples.fields.push_back(
+        {name, Tensor::empty(values.shape().with(0, n), encoded_dtype(encoding, dtype), device,
+                             Category::data)});
+  return samples;
+}
+
+std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset) {
+  std::vector<FieldViews> views;
+  for (size_t f = 0; f < out.fields.size(); ++f)
+    views.push_back(
+        {dataset.fields[f].encoding, out.fields[f].values.view(), dataset.fields[f].values.view()});
+  return views;
 }
 
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples) {
   const int64_t N = dataset.size(), n = static_cast<int64_t>(samples.size());
-  check(n <= out.size(), "{} samples do not fit images {}", n, out.images.shape());
-  const auto all_labels =
-      dataset.labels.defined() ? dataset.labels.span<int32_t>() : std::span<int32_t>{};
-  for (const int32_t i : samples) {
+  check(n <= out.size(), "{} samples do not fit {}", n, out.fields.front().values.shape());
+  for (const int32_t i : samples)
     check(0 <= i && i < N, "sample {} is not in data set '{}' of {} samples", i, dataset.name, N);
-    if (all_labels.empty()) continue;
-    const int32_t label = all_labels[static_cast<size_t>(i)];
-    check(0 <= label && label < dataset.classes,
-          "data set '{}': sample {} has label {}, expected 0 to {}", dataset.name, i, label,
-          dataset.classes - 1);
-  }
+  for (const Field& field : dataset.fields)
+    if (field.encoding == Encoding::index) check_indices(field, dataset.name, samples);
   const View index{const_cast<int32_t*>(samples.data()), {n}, DType::i32, Device::cpu};
-  gather_samples(out.slice(0, n).views(), View{}, dataset.views(), index);
+  gather_samples(views_of(out.slice(0, n), dataset), View{}, index);
 }
 
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) {
   check(0 <= begin && begin <= end && end <= dataset.size(),
         "samples [{}, {}) are not within the {} of data set '{}'", begin, end, dataset.size(),
         dataset.name);
-  const Device device = dataset.images.device();
+  const Device device = dataset.device();
   Samples out = empty_samples(dataset, end - begin, dtype, device);
   if (is_meta(device)) return out;
   std::vector<int32_t> samples(static_cast<size_t>(end - begin));

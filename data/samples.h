@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "data/dataset.h"
-#include "kernels/gather_samples.h"
 
 namespace accrue {
 
@@ -14,19 +16,23 @@ enum class Shuffle { off, on };
 // no split into micro-batches and no resumption changes it. N = order.size().
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
 
-// The inputs of a model for some samples, and the answers that it should give: labels or masks.
+// Some samples of a data set side by side, field by field, as a model wants them.
 struct Samples {
-  Tensor images;  // floating [n, C, H, W]: (pixel / 255 - 0.5) / 0.5
-  Tensor labels;  // i32 [n], or undefined
-  Tensor masks;   // floating [n, 1, H, W], 0 or 1, or undefined
+  struct Field {
+    std::string name;
+    Tensor values;  // [n, ...]
+  };
+  std::vector<Field> fields;
 
-  int64_t size() const { return images.size(0); }
+  int64_t size() const { return fields.front().values.size(0); }
+  bool has(std::string_view field) const;
+  // Throws Error if this is none of the fields.
+  const Tensor& operator[](std::string_view field) const;
   Samples slice(int64_t begin, int64_t end) const;
-  SampleViews views() const { return {view_of(images), view_of(labels), view_of(masks)}; }
 };
 
 struct MicroBatch : Samples {
-  Tensor samples;           // i32 [n]: indices into the data set
+  Tensor indices;           // i32 [n]: which samples of the data set these are
   int64_t window_size = 0;  // samples in the window that this is a part of
   bool ends_window = false;
 };
@@ -35,8 +41,10 @@ struct MicroBatch : Samples {
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
 // Sample k of out = sample samples[k] of the data set, into tensors that exist. Throws Error when a
-// sample or its label is out of range.
+// sample or one of its indices is out of range.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
+// The fields of a data set beside those of its samples, in the same order, for gather_samples().
+std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);
 // Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
 

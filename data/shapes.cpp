@@ -71,10 +71,12 @@ Dataset make_shapes(Split split, const BuiltInOptions& options) {
   const int64_t N = split == Split::train ? options.train_size : options.test_size;
   check(N >= 1, "a split of the built-in shapes needs at least 1 sample, got {}", N);
   const MemoryScope scope(split == Split::train ? "training data" : "test data");
-  Dataset dataset{"shapes", "built in", {}, {}, 0, {}};
-  for (Tensor* part : {&dataset.images, &dataset.masks})
-    *part = Tensor::empty({N, 1, side, side}, DType::u8, Device::cpu, Category::data);
-  const auto pixels = dataset.images.span<uint8_t>(), mask = dataset.masks.span<uint8_t>();
+  const auto bytes = [&] {
+    return Tensor::empty({N, 1, side, side}, DType::u8, Device::cpu, Category::data);
+  };
+  Dataset dataset{"shapes", "built in"};
+  dataset.fields = {{"images", bytes(), Encoding::pixel}, {"masks", bytes(), Encoding::mask}};
+  const auto pixels = dataset["images"].span<uint8_t>(), mask = dataset["masks"].span<uint8_t>();
   std::ranges::fill(mask, uint8_t{0});
   constexpr size_t size = side * side;
   const uint64_t first = split == Split::train ? 0 : uint64_t{1} << 40;

@@ -36,7 +36,7 @@ int main() {
   const auto for_each_loss = [&](int64_t begin, int64_t end, int64_t size, const auto& use) {
     for (int64_t i = begin; i < end; i += size) {
       const Samples micro = gather(data, i, std::min(i + size, end));
-      use(cross_entropy((*model)(micro.images), micro.labels), micro.size());
+      use(cross_entropy((*model)(micro["images"]), micro["labels"]), micro.size());
     }
   };
 

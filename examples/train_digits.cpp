@@ -17,8 +17,8 @@ int main() {
     double loss = 0;
     loader.start_epoch(epoch);
     while (const MicroBatch* micro = loader.next()) {
-      const Tensor logits = (*model)(micro->images);
-      window.backward(cross_entropy(logits, micro->labels), micro->size());
+      const Tensor logits = (*model)((*micro)["images"]);
+      window.backward(cross_entropy(logits, (*micro)["labels"]), micro->size());
       if (!micro->ends_window) continue;
       const StepReport step = window.step();
       loss += step.loss * double(step.samples);

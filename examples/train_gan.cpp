@@ -37,11 +37,11 @@ int main() {
     return bce_with_logits(logits, Tensor::full(logits.shape(), truth, DType::f32, Device::cpu));
   };
   const auto discriminate = [&](const Samples& s) {
-    return add(verdict(s.masks, 1), verdict(sigmoid((*generator.model)(s.images)), 0));
+    return add(verdict(s["masks"], 1), verdict(sigmoid((*generator.model)(s["images"])), 0));
   };
   const auto deceive = [&](const Samples& s) {
-    const Tensor drawn = (*generator.model)(s.images);
-    return add(verdict(sigmoid(drawn), 1), scale(bce_with_logits(drawn, s.masks), 10));
+    const Tensor drawn = (*generator.model)(s["images"]);
+    return add(verdict(sigmoid(drawn), 1), scale(bce_with_logits(drawn, s["masks"]), 10));
   };
   Game game({{"discriminator", discriminator.window, discriminate},
              {"generator", generator.window, deceive}});

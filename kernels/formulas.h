@@ -34,6 +34,14 @@ struct MaskPixel {
   }
 };
 
+// A number as it is.
+struct Same {
+  template <class T, class S>
+  HOST_DEVICE T operator()(S value) const {
+    return static_cast<T>(value);
+  }
+};
+
 // Losses of one element x against its target t: l(x, t) and dl/dx.
 
 struct SquaredError {

@@ -7,38 +7,49 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// rows[k, :] = f(all[index[k], :])
-template <class F>
-void gather_rows(View rows, View all, View index, F f) {
-  const int64_t n = index.numel(), size = rows.numel() / std::max<int64_t>(n, 1);
-  const uint8_t* source = all.as<const uint8_t>();
+// out[k, :] = f(all[index[k], :])
+template <class T, class S, class F>
+void gather_rows(const FieldViews& field, View index, F f) {
+  const int64_t n = index.numel(), size = field.out.numel() / n;
+  const S* source = field.all.as<const S>();
   const int32_t* picked = index.as<const int32_t>();
-  dispatch_floating(rows.dtype, [&]<class T>() {
-    for (int64_t k = 0; k < n; ++k) {
-      // Shuffled samples are not in cache: asking for the next one early is three times as fast.
-      if (k + 1 < n)
-        for (int64_t b = 0; b < size; b += 64)
-          __builtin_prefetch(source + picked[k + 1] * size + b);
-      T* out = rows.as<T>() + k * size;
-      const uint8_t* in = source + picked[k] * size;
-      for (int64_t i = 0; i < size; ++i) out[i] = T(f.template operator()<Wide<T>>(in[i]));
+  const auto line = int64_t(64 / sizeof(S));
+  for (int64_t k = 0; k < n; ++k) {
+    // Shuffled samples are not in cache: asking for the next one early is three times as fast.
+    if (k + 1 < n)
+      for (int64_t i = 0; i < size; i += line)
+        __builtin_prefetch(source + picked[k + 1] * size + i);
+    T* out = field.out.as<T>() + k * size;
+    const S* in = source + picked[k] * size;
+    for (int64_t i = 0; i < size; ++i) out[i] = T(f.template operator()<Wide<T>>(in[i]));
+  }
+}
+
+void gather_field(const FieldViews& field, View index) {
+  if (field.encoding == Encoding::index)
+    return gather_rows<int32_t, int32_t>(field, index, formula::Same{});
+  dispatch_floating(field.out.dtype, [&]<class T>() {
+    switch (field.encoding) {
+      case Encoding::pixel: return gather_rows<T, uint8_t>(field, index, formula::Pixel{});
+      case Encoding::mask: return gather_rows<T, uint8_t>(field, index, formula::MaskPixel{});
+      case Encoding::number:
+      case Encoding::index: break;
     }
+    gather_rows<T, float>(field, index, formula::Same{});
   });
 }
 
 }  // namespace
 
-void gather_samples(const SampleViews& out, View samples, const SampleViews& all, View index) {
-  const int64_t N = all.images.shape[0], n = index.numel();
+void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
+  const int64_t N = fields.front().all.shape[0], n = index.numel();
   const int32_t* picked = index.as<const int32_t>();
   for (int64_t k = 0; k < n; ++k) {
     check(0 <= picked[k] && picked[k] < N, "sample {} is not in a data set of {} samples",
           picked[k], N);
     if (samples.data) samples.as<int32_t>()[k] = picked[k];
-    if (out.labels.data) out.labels.as<int32_t>()[k] = all.labels.as<const int32_t>()[picked[k]];
   }
-  gather_rows(out.images, all.images, index, formula::Pixel{});
-  if (out.masks.data) gather_rows(out.masks, all.masks, index, formula::MaskPixel{});
+  for (const FieldViews& field : fields) gather_field(field, index);
 }
 
 }  // namespace cpu
@@ -46,14 +57,14 @@ void gather_samples(const SampleViews& out, View samples, const SampleViews& all
 // As many rows of the data set as there are indices.
 template <>
 struct WorkOf<cpu::gather_samples> {
-  Work operator()(const SampleViews& out, const View& samples, const SampleViews& all,
+  Work operator()(std::span<const FieldViews> fields, const View& samples,
                   const View& index) const {
-    const double share = double(index.numel()) / double(all.images.shape[0]);
-    const auto bytes = [&](const View& part, const View& whole) {
-      return part.data ? bytes_of(part) + share * bytes_of(whole) : 0;
-    };
-    return {.bytes = bytes(out.images, all.images) + bytes(out.labels, all.labels) +
-                     bytes(out.masks, all.masks) + bytes_of(samples) + bytes_of(index)};
+    double bytes = double(bytes_of(samples) + bytes_of(index));
+    for (const FieldViews& field : fields) {
+      const double share = double(index.numel()) / double(field.all.shape[0]);
+      bytes += double(bytes_of(field.out)) + share * double(bytes_of(field.all));
+    }
+    return {.bytes = bytes};
   }
 };
 
@@ -62,16 +73,20 @@ namespace cuda {
 decltype(cpu::gather_samples) gather_samples;
 }  // namespace cuda
 
-void gather_samples(const SampleViews& out, View samples, const SampleViews& all, View index) {
-  const auto fits = [&](View part, View whole) {
-    return !part.data || part.shape == whole.shape.with(0, index.numel());
-  };
-  check(fits(out.images, all.images) && fits(out.labels, all.labels) && fits(out.masks, all.masks),
-        "[gather_samples] images {}, labels {} and masks {} of {} samples from images {}, labels "
-        "{} and masks {}",
-        out.images.shape, out.labels.shape, out.masks.shape, index.numel(), all.images.shape,
-        all.labels.shape, all.masks.shape);
-  launch<cpu::gather_samples, cuda::gather_samples>(out.images.device, out, samples, all, index);
+void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
+  check(!fields.empty() && fields.size() <= most_fields,
+        "[gather_samples] {} fields: expected 1 to {}", fields.size(), most_fields);
+  DType floating = DType::i32;
+  for (const auto& [encoding, out, all] : fields) {
+    if (encoding != Encoding::index && floating == DType::i32) floating = out.dtype;
+    check(out.shape == all.shape.with(0, index.numel()) && all.dtype == stored_dtype(encoding) &&
+              all.shape[0] == fields.front().all.shape[0] &&
+              out.dtype == encoded_dtype(encoding, floating),
+          "[gather_samples] {} {} of {} samples from {} {}", name(out.dtype), out.shape,
+          index.numel(), name(all.dtype), all.shape);
+  }
+  if (index.numel() == 0) return;
+  launch<cpu::gather_samples, cuda::gather_samples>(index.device, fields, samples, index);
 }
 
 }  // namespace accrue

@@ -7,61 +7,78 @@
 namespace accrue::cuda {
 namespace {
 
-// Floating rows and the bytes they come from, `size` elements each; none if rows is null.
-template <class T>
+// Rows of a field, `size` elements each.
 struct Rows {
-  T* rows;
-  const uint8_t* all;
+  Encoding encoding;
+  void* out;
+  const void* all;
   int64_t size;
-
-  Rows(View rows, View all, int64_t n)
-      : rows(rows.data ? rows.as<T>() : nullptr),
-        all(rows.data ? all.as<const uint8_t>() : nullptr),
-        size(rows.data ? rows.numel() / n : 0) {}
+};
+struct Fields {
+  Rows rows[most_fields];
+  int count;
 };
 
-// rows[k, :] = f(all[sample, :]), or NaN where there is no such sample: a block's threads along the
-// elements.
-template <class T, class F>
-__device__ void gather_row(const Rows<T>& x, int64_t k, int32_t sample, bool exists, F f) {
-  for (int64_t i = threadIdx.x; i < x.size; i += blockDim.x)
-    x.rows[k * x.size + i] = T(exists ? f.template operator()<Wide<T>>(x.all[sample * x.size + i])
-                                      : std::numeric_limits<Wide<T>>::quiet_NaN());
+// out[k, :] = f(all[sample, :]), or `missing` where there is no such sample: a block's threads
+// along the elements.
+template <class T, class S, class F>
+__device__ void gather_row(const Rows& rows, int64_t k, int32_t sample, bool exists, F f,
+                           T missing) {
+  T* out = static_cast<T*>(rows.out) + k * rows.size;
+  const S* in = static_cast<const S*>(rows.all) + sample * rows.size;
+  for (int64_t i = threadIdx.x; i < rows.size; i += blockDim.x)
+    out[i] = exists ? T(f.template operator()<Wide<T>>(in[i])) : missing;
 }
 
-// A block for each sample: the index and the label are read once for the whole image, and both
-// sides of the copy are contiguous.
+// A block for each sample: the index is read once for the whole image, and both sides of the copy
+// are contiguous.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    gather_samples_kernel(Rows<T> images, Rows<T> masks, int32_t* labels, const int32_t* all_labels,
-                          int32_t* samples, const int32_t* index, int64_t n, int64_t N) {
+    gather_samples_kernel(Fields fields, int32_t* samples, const int32_t* index, int64_t n,
+                          int64_t N) {
+  const T nan = T(std::numeric_limits<Wide<T>>::quiet_NaN());
   for (int64_t k = blockIdx.x; k < n; k += gridDim.x) {
     const int32_t sample = index[k];
     const bool exists = 0 <= sample && sample < N;
-    if (threadIdx.x == 0) {
-      if (labels) labels[k] = exists ? all_labels[sample] : -1;
-      if (samples) samples[k] = sample;
+    if (threadIdx.x == 0 && samples) samples[k] = sample;
+    for (int f = 0; f < fields.count; ++f) {
+      const Rows& rows = fields.rows[f];
+      switch (rows.encoding) {
+        case Encoding::pixel:
+          gather_row<T, uint8_t>(rows, k, sample, exists, formula::Pixel{}, nan);
+          break;
+        case Encoding::mask:
+          gather_row<T, uint8_t>(rows, k, sample, exists, formula::MaskPixel{}, nan);
+          break;
+        case Encoding::number:
+          gather_row<T, float>(rows, k, sample, exists, formula::Same{}, nan);
+          break;
+        case Encoding::index:
+          gather_row<int32_t, int32_t>(rows, k, sample, exists, formula::Same{}, int32_t{-1});
+          break;
+      }
     }
-    gather_row(images, k, sample, exists, formula::Pixel{});
-    gather_row(masks, k, sample, exists, formula::MaskPixel{});
   }
 }
 
-template <class T>
-T* data_of(View x) {
-  return x.data ? x.as<T>() : nullptr;
+// The floating type of the fields; any if there is none.
+DType floating_of(std::span<const FieldViews> fields) {
+  for (const FieldViews& field : fields)
+    if (field.encoding != Encoding::index) return field.out.dtype;
+  return DType::f32;
 }
 
 }  // namespace
 
-void gather_samples(const SampleViews& out, View samples, const SampleViews& all, View index) {
+void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
   const int64_t n = index.numel();
-  if (n == 0) return;
-  dispatch_floating(out.images.dtype, [&]<class T>() {
-    enqueue(grid_over(n * block_threads), gather_samples_kernel<T>,
-            Rows<T>(out.images, all.images, n), Rows<T>(out.masks, all.masks, n),
-            data_of<int32_t>(out.labels), data_of<const int32_t>(all.labels),
-            data_of<int32_t>(samples), index.as<const int32_t>(), n, all.images.shape[0]);
+  Fields all{};
+  for (const auto& [encoding, out, whole] : fields)
+    all.rows[all.count++] = {encoding, out.data, whole.data, out.numel() / n};
+  dispatch_floating(floating_of(fields), [&]<class T>() {
+    enqueue(grid_over(n * block_threads), gather_samples_kernel<T>, all,
+            samples.data ? samples.as<int32_t>() : nullptr, index.as<const int32_t>(), n,
+            fields.front().all.shape[0]);
   });
 }
 

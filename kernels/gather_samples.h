@@ -1,25 +1,46 @@
 #pragma once
 
+#include <span>
+
 #include "core/tensor.h"
 
 namespace accrue {
 
-// Samples side by side: what models see, and what they are to answer. Labels and masks may be
-// empty views.
-struct SampleViews {
-  View images, labels, masks;
+// How the elements of a data set become those of a micro-batch.
+enum class Encoding {
+  pixel,   // u8, to floating: (x / 255 - 0.5) / 0.5
+  mask,    // u8, to floating: x / 255
+  number,  // f32, to floating
+  index    // i32, as it is: a class, say
 };
-inline View view_of(const Tensor& x) { return x.defined() ? x.view() : View{}; }
+// The type of the elements in the data set.
+constexpr DType stored_dtype(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::number: return DType::f32;
+    case Encoding::index: return DType::i32;
+    case Encoding::pixel:
+    case Encoding::mask: break;
+  }
+  return DType::u8;
+}
+// The type of the elements in a micro-batch of a model that computes in `floating`.
+constexpr DType encoded_dtype(Encoding encoding, DType floating) {
+  return encoding == Encoding::index ? DType::i32 : floating;
+}
 
-// Samples of a data set, by index, as a model wants them:
-//   out.images[k, :] = (all.images[index[k], :] / 255 - 0.5) / 0.5
-//   out.masks[k, :] = all.masks[index[k], :] / 255
-//   out.labels[k] = all.labels[index[k]]
-//   samples[k] = index[k], for dropout, in a place that stays the same
-// out: images and masks floating [n, ...], labels i32 [n]; all: images and masks u8 [N, ...],
-// labels i32 [N]; samples and index i32 [n]; all on one device. An empty part of `out`, and empty
-// samples, are left out. Throws Error on the CPU for an index out of range; on CUDA such an image
-// is NaN, its mask, too, and its label -1.
-void gather_samples(const SampleViews& out, View samples, const SampleViews& all, View index);
+// One field of the samples, such as their images: out [n, ...], all [N, ...] of the stored type.
+struct FieldViews {
+  Encoding encoding;
+  View out, all;
+};
+inline constexpr size_t most_fields = 6;
+
+// Samples of a data set, by index, as a model wants them. For each field and k < n
+//   field.out[k, :] = encoded(field.all[index[k], :])
+//   samples[k] = index[k], for dropout, in a place that stays the same; left out if it is empty
+// index and samples i32 [n]; all on one device, all floating fields of one type. Throws Error for
+// more than most_fields, for shapes and types that do not fit, and on the CPU for an index out of
+// range; on CUDA such a sample's numbers are NaN, and its indices -1.
+void gather_samples(std::span<const FieldViews> fields, View samples, View index);
 
 }  // namespace accrue

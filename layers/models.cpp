@@ -18,7 +18,11 @@ int64_t scaled(int64_t size, double width) {
 // of the activations.
 std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm) {
   auto model = std::make_unique<Sequential>();
-  int64_t in = 1;
+  const Shape& image = options.image;
+  check(image[1] >= 4 && image[2] >= 4,
+        "model {} on images {}: expected a height and width of at least 4, which is pooled twice",
+        name(options.kind), image);
+  int64_t in = image[0];
   for (const int64_t out : {scaled(16, options.width), scaled(32, options.width)}) {
     model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1}, options.init);
     if (norm != NormKind::none) model->append(make_norm(norm, out));
@@ -27,9 +31,9 @@ std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm)
   }
   model->add<Flatten>();
   const int64_t hidden = scaled(128, options.width);
-  model->add<Linear>(in * 7 * 7, hidden, Activation::relu, options.init);
+  model->add<Linear>(in * (image[1] / 4) * (image[2] / 4), hidden, Activation::relu, options.init);
   if (options.dropout > 0) model->add<Dropout>(options.dropout);
-  model->add<Linear>(hidden, 10, Activation::none, options.init);
+  model->add<Linear>(hidden, options.classes, Activation::none, options.init);
   return model;
 }
 
@@ -74,12 +78,13 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
 }
 
 std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
-                                        NormKind norm, double dropout, InitScheme init) {
+                                        NormKind norm, double dropout, InitScheme init,
+                                        int64_t in_channels, int64_t classes) {
   check(!channels.empty() && blocks >= 1, "a ResNet needs stages and blocks, got {} and {}",
         channels.size(), blocks);
   auto model = std::make_unique<Sequential>();
   int64_t in = channels.front();
-  model->add<Conv2d>(1, in, 3, Conv2dShape{.padding = 1}, init, Bias::none);
+  model->add<Conv2d>(in_channels, in, 3, Conv2dShape{.padding = 1}, init, Bias::none);
   model->append(make_norm(norm, in));
   model->add<Relu>();
   for (size_t stage = 0; stage < channels.size(); ++stage)
@@ -91,7 +96,7 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
   model->add<GlobalAvgPool2d>();
   model->add<Flatten>();
   if (dropout > 0) model->add<Dropout>(dropout);
-  model->add<Linear>(in, 10, Activation::none, init);
+  model->add<Linear>(in, classes, Activation::none, init);
   return model;
 }
 
@@ -102,12 +107,16 @@ ModelFactory model_factory(const ModelOptions& options) {
 std::unique_ptr<Module> make_model(const ModelOptions& options) {
   check(options.dropout >= 0 && options.dropout < 1, "dropout {}: expected in [0, 1)",
         options.dropout);
+  check(options.image.rank() == 3 && options.image.numel() > 0 && options.classes > 0,
+        "a model of images {} and {} classes: expected [C, H, W] and at least 1", options.image,
+        options.classes);
+  const int64_t pixels = options.image.numel(), classes = options.classes;
   const auto wide = [&](int64_t size) { return scaled(size, options.width); };
-  const std::array<int64_t, 5> mlp{784, wide(512), wide(256), wide(128), 10};
-  const std::array<int64_t, 3> mlp_small{784, wide(256), 10};
+  const std::array<int64_t, 5> mlp{pixels, wide(512), wide(256), wide(128), classes};
+  const std::array<int64_t, 3> mlp_small{pixels, wide(256), classes};
   const std::array<int64_t, 3> stages{wide(16), wide(32), wide(64)};
   const auto resnet20 = [&](NormKind norm) {
-    return make_resnet(stages, 3, norm, options.dropout, options.init);
+    return make_resnet(stages, 3, norm, options.dropout, options.init, options.image[0], classes);
   };
   switch (options.kind) {
     case ModelKind::mlp: return make_mlp(mlp, options.dropout, options.init);
@@ -119,7 +128,7 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::resnet_bn: return resnet20(NormKind::batch);
     case ModelKind::unet: break;
   }
-  return std::make_unique<UNet>(stages, options.dropout, options.init);
+  return std::make_unique<UNet>(stages, options.dropout, options.init, options.image[0]);
 }
 
 }  // namespace accrue

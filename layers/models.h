@@ -8,17 +8,19 @@
 
 namespace accrue {
 
-// The networks of the program, for 28x28 images of one channel and, but for unet, ten classes:
+// The networks of the program, for images of any shape [C, H, W] and, but for unet, any number of
+// classes; the sizes here are those for 28x28 images of one channel and ten classes:
 //   mlp        784-512-256-128-10, relu between
 //   mlp_small  784-256-10
-//   cnn        two of (3x3 convolution, 2x2 max-pool, relu), 16 and 32 channels, then 1568-128-10
+//   cnn        two of (3x3 convolution, 2x2 max-pool, relu), 16 and 32 channels, then 1568-128-10;
+//              H and W at least 4
 //   cnn_gn     the same with GroupNorm after each convolution
 //   cnn_bn     the same with BatchNorm, whose statistics are the micro-batch's
 //   resnet     ResNet-20 (He et al. 2016, section 4.2) with GroupNorm: make_resnet() with three
 //              stages of 16, 32 and 64 channels, three blocks each
 //   resnet_bn  the same with BatchNorm
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7: a logit for
-//              each pixel
+//              each pixel; H and W divisible by 4
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
 // composite layer are at its declaration.
 enum class ModelKind { mlp, mlp_small, cnn, cnn_gn, cnn_bn, resnet, resnet_bn, unet };
@@ -38,8 +40,11 @@ struct ModelOptions {
   double dropout = 0;  // before the last layer
   InitScheme init = InitScheme::kaiming;
   double width = 1;  // factor on hidden sizes and channels, which are rounded to multiples of 8
+  Shape image{1, 28, 28};  // [C, H, W]
+  int64_t classes = 10;
 };
 
+// Throws Error for options out of range and for images that are too small for the model.
 std::unique_ptr<Module> make_model(const ModelOptions& options);
 ModelFactory model_factory(const ModelOptions& options);
 
@@ -47,12 +52,12 @@ ModelFactory model_factory(const ModelOptions& options);
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout = 0,
                                      InitScheme init = InitScheme::kaiming);
 
-// A residual network for images of one channel and ten classes: 3x3 convolution to
-// channels[0], norm and relu; for each entry of `channels` a stage of BasicBlocks, the first of
-// which halves the image (but in the first stage); global average pool; linear.
-// Throws Error unless there are a stage and a block.
+// A residual network: 3x3 convolution from in_channels to channels[0], norm and relu; for each
+// entry of `channels` a stage of BasicBlocks, the first of which halves the image (but in the first
+// stage); global average pool; linear. Throws Error unless there are a stage and a block.
 std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
                                         NormKind norm, double dropout = 0,
-                                        InitScheme init = InitScheme::kaiming);
+                                        InitScheme init = InitScheme::kaiming,
+                                        int64_t in_channels = 1, int64_t classes = 10);
 
 }  // namespace accrue

@@ -44,6 +44,8 @@ expect resumed '^test accuracy [89][0-9]\.'
 expect too_small 'not even one sample fits'
 examples/train_gan | tee gan
 expect gan '^test Dice 0\.[89]'
+examples/train_regression | tee regression
+expect regression '^trained: radii off by 0\.[0-9]* pixels'
 examples/accumulate_by_hand | tee by_hand
 # 1/K is right for the full windows and wrong for the last; the other columns always agree.
 awk 'function same(a, b) { return (a > b ? a - b : b - a) < 1e-5 * a }

@@ -72,9 +72,9 @@ inline const Folder& few_digits() {
       const auto count = static_cast<uint32_t>(digits.size());
       Bytes images, labels;
       for (const uint32_t word : {0x803u, count, 28u, 28u}) put(images, word);
-      for (const uint8_t pixel : digits.images.span<uint8_t>()) images.push_back(pixel);
+      for (const uint8_t pixel : digits["images"].span<uint8_t>()) images.push_back(pixel);
       for (const uint32_t word : {0x801u, count}) put(labels, word);
-      for (const int32_t label : digits.labels.span<int32_t>())
+      for (const int32_t label : digits["labels"].span<int32_t>())
         labels.push_back(static_cast<unsigned char>(label));
       write(folder / (std::string(name) + "-images-idx3-ubyte"), images);
       write(folder / (std::string(name) + "-labels-idx1-ubyte"), labels);

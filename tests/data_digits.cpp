@@ -22,8 +22,8 @@ uint64_t hash(std::span<const std::byte> bytes, uint64_t h = 0xcbf29ce484222325)
 }
 
 uint64_t hash(const Dataset& data) {
-  return hash(std::as_bytes(data.labels.span<int32_t>()),
-              hash(std::as_bytes(data.images.span<uint8_t>())));
+  return hash(std::as_bytes(data["labels"].span<int32_t>()),
+              hash(std::as_bytes(data["images"].span<uint8_t>())));
 }
 
 // Weights of a layer, uniform in +-1/sqrt(I), trained by plain gradient descent.
@@ -65,17 +65,17 @@ double accuracy(std::vector<Layer> layers, int64_t epochs, float lr) {
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     loader.start_epoch(epoch);
     while (const MicroBatch* batch = loader.next()) {
-      backward(cross_entropy(forward(layers, batch->images), batch->labels));
+      backward(cross_entropy(forward(layers, (*batch)["images"]), (*batch)["labels"]));
       for (Layer& layer : layers) layer.step(lr);
     }
   }
   const NoGrad no_grad;
   const Samples all = gather(test, 0, test.size());
-  const Tensor logits = forward(layers, all.images);
+  const Tensor logits = forward(layers, all["images"]);
   int64_t right = 0;
   for (int64_t n = 0; n < test.size(); ++n) {
     const auto row = logits.span<float>().subspan(static_cast<size_t>(n) * 10, 10);
-    right += std::ranges::max_element(row) - row.begin() == all.labels.span<int32_t>()[n];
+    right += std::ranges::max_element(row) - row.begin() == all["labels"].span<int32_t>()[n];
   }
   set_thread_count(threads);
   return static_cast<double>(right) / static_cast<double>(test.size());
@@ -91,9 +91,9 @@ TEST_CASE("the built-in digits are the same on every machine", "[data]") {
 TEST_CASE("a digit depends on seed, split and index alone", "[data]") {
   const Dataset some = make_digits(Split::train, {.train_size = 50});
   const Dataset more = make_digits(Split::train, {.train_size = 80});
-  REQUIRE(some.images.shape() == Shape{50, 1, 28, 28});
-  REQUIRE(
-      std::ranges::equal(some.images.span<uint8_t>(), more.images.slice(0, 50).span<uint8_t>()));
+  REQUIRE(some["images"].shape() == Shape{50, 1, 28, 28});
+  REQUIRE(std::ranges::equal(some["images"].span<uint8_t>(),
+                             more["images"].slice(0, 50).span<uint8_t>()));
   REQUIRE(hash(some) != hash(make_digits(Split::test, {.test_size = 50})));
   REQUIRE(hash(some) != hash(make_digits(Split::train, {.train_size = 50, .seed = 2})));
   REQUIRE_ERROR(make_digits(Split::test, {.test_size = 0}), "at least 1 sample, got 0");
@@ -102,14 +102,14 @@ TEST_CASE("a digit depends on seed, split and index alone", "[data]") {
 TEST_CASE("the built-in digits are balanced and use the range of a byte", "[data]") {
   const Dataset data = make_digits(Split::train);
   std::vector<int> counts(10);
-  for (const int32_t label : data.labels.span<int32_t>()) ++counts[label];
+  for (const int32_t label : data["labels"].span<int32_t>()) ++counts[label];
   // 1000 each, within five standard deviations of sqrt(10000 * 0.1 * 0.9) = 30.
   REQUIRE(std::ranges::min(counts) > 850);
   REQUIRE(std::ranges::max(counts) < 1150);
-  REQUIRE(std::ranges::max(data.images.span<uint8_t>()) == 255);
+  REQUIRE(std::ranges::max(data["images"].span<uint8_t>()) == 255);
   double sum = 0;
-  for (const uint8_t pixel : data.images.span<uint8_t>()) sum += pixel;
-  const double mean = sum / static_cast<double>(data.images.numel());
+  for (const uint8_t pixel : data["images"].span<uint8_t>()) sum += pixel;
+  const double mean = sum / static_cast<double>(data["images"].numel());
   REQUIRE(mean > 15);  // MNIST has 33
   REQUIRE(mean < 50);
 }

@@ -154,8 +154,8 @@ TEST_CASE("a data set is found by directory, in either spelling", "[data]") {
   for (const char* folder : {"dashes", "dots"}) {
     const Datasets sets = find_dataset((directory.path() / folder).string());
     REQUIRE(sets.train.size() == 5);
-    REQUIRE(sets.test.images.shape() == Shape{2, 1, 2, 3});
-    REQUIRE(sets.train.classes == 10);
+    REQUIRE(sets.test["images"].shape() == Shape{2, 1, 2, 3});
+    REQUIRE(sets.train.field("labels").classes == 10);
   }
   write_mnist(directory, "bad/", "-", 4);
   REQUIRE_ERROR(load_mnist(directory.path() / "bad", Split::train), "has 5 images but");
@@ -206,10 +206,10 @@ TEST_CASE("MNIST and Fashion-MNIST", "[.real-data]") {
     SKIP_LOUDLY("no mnist and fashion-mnist in " << data << "; set ACCRUE_TEST_DATA");
   for (const char* name : {"mnist", "fashion"}) {
     const Datasets sets = find_dataset(name, data);
-    REQUIRE(sets.train.images.shape() == Shape{60'000, 1, 28, 28});
-    REQUIRE(sets.test.images.shape() == Shape{10'000, 1, 28, 28});
+    REQUIRE(sets.train["images"].shape() == Shape{60'000, 1, 28, 28});
+    REQUIRE(sets.test["images"].shape() == Shape{10'000, 1, 28, 28});
     std::vector<int> counts(10);
-    for (const int32_t label : sets.test.labels.span<int32_t>()) ++counts[label];
+    for (const int32_t label : sets.test["labels"].span<int32_t>()) ++counts[label];
     if (std::string(name) == "fashion") REQUIRE(counts == std::vector(10, 1000));
     else REQUIRE(counts == std::vector{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009});
   }

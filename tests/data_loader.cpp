@@ -20,7 +20,10 @@ Dataset counting(int64_t N) {
     pixels.push_back(static_cast<uint8_t>(i));
     labels.push_back(static_cast<int32_t>(i % 10));
   }
-  return {"counting", "test", Tensor::from(pixels, {N, 1, 1, 1}), Tensor::from(labels, {N}), 10};
+  return {"counting",
+          "test",
+          {{"images", Tensor::from(pixels, {N, 1, 1, 1}), Encoding::pixel},
+           {"labels", Tensor::from(labels, {N}), Encoding::index, 10}}};
 }
 
 // Sample i is two channels of three pixels of value i, masked at pixel i % 3.
@@ -30,11 +33,10 @@ Dataset counting_masks(int64_t N) {
     for (int64_t j = 0; j < 6; ++j) pixels.push_back(static_cast<uint8_t>(i));
     for (int64_t j = 0; j < 3; ++j) masks.push_back(j == i % 3 ? 255 : 0);
   }
-  return {.name = "masks",
-          .source = "test",
-          .images = Tensor::from(pixels, {N, 2, 1, 3}),
-          .labels = {},
-          .masks = Tensor::from(masks, {N, 1, 1, 3})};
+  return {"masks",
+          "test",
+          {{"images", Tensor::from(pixels, {N, 2, 1, 3}), Encoding::pixel},
+           {"masks", Tensor::from(masks, {N, 1, 1, 3}), Encoding::mask}}};
 }
 
 std::vector<int32_t> order_of(int64_t N, uint64_t seed, int64_t epoch, Shuffle shuffle) {
@@ -54,16 +56,16 @@ Epoch run(Loader& loader) {
   Epoch epoch;
   int64_t in_window = 0;
   while (const MicroBatch* part = loader.next()) {
-    const auto samples = part->samples.span<int32_t>(), labels = part->labels.span<int32_t>();
-    const auto images = part->images.span<float>();
-    REQUIRE(part->images.shape() == Shape{part->labels.size(0), 1, 1, 1});
+    const auto samples = part->indices.span<int32_t>(), labels = (*part)["labels"].span<int32_t>();
+    const auto images = (*part)["images"].span<float>();
+    REQUIRE((*part)["images"].shape() == Shape{(*part)["labels"].size(0), 1, 1, 1});
     for (size_t k = 0; k < samples.size(); ++k) {
       REQUIRE(labels[k] == samples[k] % 10);
       REQUIRE(images[k] == (static_cast<float>(samples[k]) / 255 - 0.5f) / 0.5f);
       epoch.samples.push_back(samples[k]);
     }
-    epoch.micro_batches.push_back(part->labels.size(0));
-    in_window += part->labels.size(0);
+    epoch.micro_batches.push_back((*part)["labels"].size(0));
+    in_window += (*part)["labels"].size(0);
     REQUIRE((in_window == part->window_size) == part->ends_window);
     if (part->ends_window) epoch.windows.push_back(std::exchange(in_window, 0));
   }
@@ -172,9 +174,9 @@ TEST_CASE("without prefetching the loader yields the same", "[data]") {
     while (const MicroBatch* a = threaded.next()) {
       const MicroBatch* b = plain.next();
       REQUIRE(b != nullptr);
-      REQUIRE(std::ranges::equal(a->samples.span<int32_t>(), b->samples.span<int32_t>()));
-      REQUIRE(std::ranges::equal(a->labels.span<int32_t>(), b->labels.span<int32_t>()));
-      REQUIRE(std::ranges::equal(a->images.span<float>(), b->images.span<float>()));
+      REQUIRE(std::ranges::equal(a->indices.span<int32_t>(), b->indices.span<int32_t>()));
+      REQUIRE(std::ranges::equal((*a)["labels"].span<int32_t>(), (*b)["labels"].span<int32_t>()));
+      REQUIRE(std::ranges::equal((*a)["images"].span<float>(), (*b)["images"].span<float>()));
       REQUIRE(a->ends_window == b->ends_window);
     }
     REQUIRE(plain.next() == nullptr);
@@ -184,15 +186,15 @@ TEST_CASE("without prefetching the loader yields the same", "[data]") {
 TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
   const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   Dataset data = counting(200);
-  data.labels.span<int32_t>()[150] = 10;
+  data["labels"].span<int32_t>()[150] = 10;
   Loader loader(data, {.effective_batch_size = 50,
                        .micro_batch_size = 50,
                        .shuffle = Shuffle::off,
                        .prefetch = prefetch});
   loader.start_epoch(0);
   for (int k = 0; k < 3; ++k) REQUIRE(loader.next() != nullptr);
-  REQUIRE_ERROR(loader.next(), "sample 150 has label 10, expected 0 to 9");
-  REQUIRE_ERROR(loader.next(), "sample 150 has label 10");
+  REQUIRE_ERROR(loader.next(), "sample 150 has 10 in its labels, expected 0 to 9");
+  REQUIRE_ERROR(loader.next(), "sample 150 has 10 in its labels");
   loader.start_epoch(0);
   REQUIRE(loader.next() != nullptr);
 }
@@ -215,7 +217,7 @@ TEST_CASE("the loader takes the same memory on meta, and none that grows", "[dat
         ledger(device).reset_peak();
         loader.start_epoch(0);
         int64_t samples = 0;
-        while (const MicroBatch* part = loader.next()) samples += part->images.size(0);
+        while (const MicroBatch* part = loader.next()) samples += (*part)["images"].size(0);
         REQUIRE(samples == set.size());
         REQUIRE(ledger(device).peak().total() == before + bytes);
         return bytes;
@@ -233,16 +235,16 @@ TEST_CASE("the loader takes the same memory on meta, and none that grows", "[dat
 TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
   const Dataset data = counting(200);
   const Samples part = gather(data, 100, 200, DType::f64);
-  REQUIRE(part.images.shape() == Shape{100, 1, 1, 1});
+  REQUIRE(part["images"].shape() == Shape{100, 1, 1, 1});
   for (size_t k = 0; k < 100; ++k) {
-    REQUIRE(part.images.span<double>()[k] == (double(100 + k) / 255 - 0.5) / 0.5);
-    REQUIRE(part.labels.span<int32_t>()[k] == int32_t(k % 10));
+    REQUIRE(part["images"].span<double>()[k] == (double(100 + k) / 255 - 0.5) / 0.5);
+    REQUIRE(part["labels"].span<int32_t>()[k] == int32_t(k % 10));
   }
   REQUIRE_ERROR(gather(data, 100, 201), "[100, 201) are not within the 200");
   Samples out = gather(data, 0, 2);
   REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{200}), "sample 200 is not in data set");
   REQUIRE_ERROR(gather(out, data, std::vector<int32_t>{0, 1, 2}), "3 samples do not fit");
-  REQUIRE(gather(data.to(Device::meta), 0, 3).images.shape() == Shape{3, 1, 1, 1});
+  REQUIRE(gather(data.to(Device::meta), 0, 3)["images"].shape() == Shape{3, 1, 1, 1});
 }
 
 TEST_CASE("the loader yields each sample's own mask", "[data]") {
@@ -253,12 +255,12 @@ TEST_CASE("the loader yields each sample's own mask", "[data]") {
   loader.start_epoch(0);
   int64_t seen = 0;
   while (const MicroBatch* part = loader.next()) {
-    REQUIRE_FALSE(part->labels.defined());
-    REQUIRE(part->images.shape() == Shape{part->size(), 2, 1, 3});
-    REQUIRE(part->masks.shape() == Shape{part->size(), 1, 1, 3});
-    const auto masks = part->masks.span<float>(), images = part->images.span<float>();
+    REQUIRE_FALSE(part->has("labels"));
+    REQUIRE((*part)["images"].shape() == Shape{part->size(), 2, 1, 3});
+    REQUIRE((*part)["masks"].shape() == Shape{part->size(), 1, 1, 3});
+    const auto masks = (*part)["masks"].span<float>(), images = (*part)["images"].span<float>();
     for (int64_t k = 0; k < part->size(); ++k, ++seen) {
-      const int32_t sample = part->samples.span<int32_t>()[k];
+      const int32_t sample = part->indices.span<int32_t>()[k];
       for (int64_t j = 0; j < 3; ++j) REQUIRE(masks[3 * k + j] == (j == sample % 3 ? 1 : 0));
       REQUIRE(images[6 * k + 5] == (static_cast<float>(sample) / 255 - 0.5f) / 0.5f);
     }
@@ -266,15 +268,55 @@ TEST_CASE("the loader yields each sample's own mask", "[data]") {
   REQUIRE(seen == 50);
 }
 
-TEST_CASE("a data set without labels or masks, or with both, is refused", "[data]") {
-  Dataset both = counting_masks(40);
-  both.labels = counting(40).labels;
-  Dataset neither = counting(40), fewer = counting_masks(40);
-  neither.labels = {};
-  fewer.masks = counting_masks(39).masks;
+TEST_CASE("a data set whose fields do not agree is refused", "[data]") {
   const LoaderOptions options{.effective_batch_size = 4, .micro_batch_size = 4};
-  for (const Dataset& data : {both, neither, fewer})
-    REQUIRE_ERROR(Loader(data, options), "with labels [N] or masks [N, 1, H, W]");
+  const auto refuses = [&](const std::vector<Field>& fields, const std::string& message) {
+    REQUIRE_ERROR(Loader(Dataset{"bad", "test", fields}, options), message);
+  };
+  const Field images = counting_masks(40).fields[0], masks = counting_masks(40).fields[1];
+  refuses({}, "data set 'bad' has no fields");
+  refuses({images, {"masks", counting_masks(39)["masks"], Encoding::mask}},
+          "masks are u8 [39, 1, 1, 3], expected u8 of 40 samples");
+  refuses({images, {"labels", masks.values, Encoding::index, 10}},
+          "labels are u8 [40, 1, 1, 3], expected i32 of 40 samples");
+  REQUIRE_ERROR(counting(40)["masks"], "data set 'counting' has no masks: it has images, labels");
+  REQUIRE_ERROR(gather(counting(40), 0, 1)["masks"],
+                "these samples have no masks: they have images, labels");
+}
+
+TEST_CASE("numbers and several indices are fields, too", "[data][engine]") {
+  constexpr int64_t N = 20;
+  std::vector<float> numbers;
+  std::vector<int32_t> words;
+  for (int32_t i = 0; i < N; ++i) {
+    numbers.push_back(0.1f * static_cast<float>(i));
+    for (int32_t j = 0; j < 3; ++j) words.push_back(100 * i + j);
+  }
+  const Dataset data{"texts",
+                     "test",
+                     {{"words", Tensor::from(words, {N, 3}), Encoding::index, 2000},
+                      {"ratings", Tensor::from(numbers, {N, 1}), Encoding::number}}};
+  for (const Device where : {Device::cpu, test_device()}) {
+    Loader loader(data.to(where), {.effective_batch_size = 10,
+                                   .micro_batch_size = 4,
+                                   .seed = 3,
+                                   .device = test_device(),
+                                   .dtype = DType::f64});
+    loader.start_epoch(0);
+    int64_t seen = 0;
+    while (const MicroBatch* part = loader.next()) {
+      const Tensor indices = on_host(part->indices), some = on_host((*part)["words"]);
+      const auto ratings = to_doubles((*part)["ratings"]);
+      REQUIRE(some.shape() == Shape{part->size(), 3});
+      for (size_t k = 0; k < ratings.size(); ++k, ++seen) {
+        const int32_t sample = indices.span<int32_t>()[k];
+        REQUIRE(ratings[k] == double(numbers[static_cast<size_t>(sample)]));
+        for (int32_t j = 0; j < 3; ++j)
+          REQUIRE(some.span<int32_t>()[3 * k + static_cast<size_t>(j)] == 100 * sample + j);
+      }
+    }
+    REQUIRE(seen == N);
+  }
 }
 
 TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of the cpu",
@@ -296,13 +338,15 @@ TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of th
       while (const MicroBatch* a = expected.next()) {
         const MicroBatch* b = loader.next();
         REQUIRE(b != nullptr);
-        REQUIRE(b->images.device() == test_device());
-        REQUIRE(to_doubles(b->images) == to_doubles(a->images));
-        REQUIRE(b->labels.defined() == a->labels.defined());
-        REQUIRE(b->masks.defined() == a->masks.defined());
-        if (a->labels.defined()) REQUIRE(on_cpu(b->labels) == on_cpu(a->labels));
-        if (a->masks.defined()) REQUIRE(to_doubles(b->masks) == to_doubles(a->masks));
-        REQUIRE(on_cpu(b->samples) == on_cpu(a->samples));
+        REQUIRE((*b)["images"].device() == test_device());
+        REQUIRE(to_doubles((*b)["images"]) == to_doubles((*a)["images"]));
+        for (const Field& field : data.fields) {
+          INFO(field.name);
+          const Tensor &x = (*a)[field.name], &y = (*b)[field.name];
+          if (field.encoding == Encoding::index) REQUIRE(on_cpu(y) == on_cpu(x));
+          else REQUIRE(to_doubles(y) == to_doubles(x));
+        }
+        REQUIRE(on_cpu(b->indices) == on_cpu(a->indices));
         REQUIRE(b->window_size == a->window_size);
         REQUIRE(b->ends_window == a->ends_window);
       }

@@ -84,7 +84,7 @@ struct Rules {
 struct Pair {
   static constexpr std::array<int64_t, 3> d_sizes{5, 8, 1}, g_sizes{6, 8, 5};
   Golden golden = read_golden();
-  Samples samples{in_f64(golden.at("input")), {}, in_f64(golden.at("real"))};  // real ones as masks
+  Samples samples{{{"inputs", in_f64(golden.at("input"))}, {"real", in_f64(golden.at("real"))}}};
   Network d{golden, "D", d_sizes, 1e-2}, g{golden, "G", g_sizes, 4e-3};
   Bug bug;
   double poison = 0;  // on top of the generator's loss
@@ -111,11 +111,11 @@ struct Pair {
   }
   Tensor d_loss(const Samples& s) const {
     if (bug == Bug::zeroed_each_micro_batch) d.parameters.zero_grad();
-    return add(verdict(s.masks, 1), verdict((*g.model)(s.images), 0));
+    return add(verdict(s["real"], 1), verdict((*g.model)(s["inputs"]), 0));
   }
   Tensor g_loss(const Samples& s) const {
-    const Tensor fake = (*g.model)(s.images);
-    const Tensor loss = add(verdict(fake, 1), scale(mse_loss(fake, s.masks), 2));
+    const Tensor fake = (*g.model)(s["inputs"]);
+    const Tensor loss = add(verdict(fake, 1), scale(mse_loss(fake, s["real"]), 2));
     if (poison != 0) return scale(loss, poison);
     return bug == Bug::half_of_one_loss ? scale(loss, 0.5) : loss;
   }

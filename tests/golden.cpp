@@ -69,9 +69,10 @@ void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) 
   for (const auto& entry : parameters.entries())
     entry.tensor.copy_from(convert(golden.at("init." + entry.name), dtype));
   const auto optimizer = adam(parameters);
-  Samples samples{convert(golden.at("input"), dtype), {}, {}};
-  if (net == "unet") samples.masks = convert(golden.at("masks"), dtype);
-  else samples.labels = golden.at("labels").to(test_device());
+  Samples samples{{{"images", convert(golden.at("input"), dtype)}}};
+  if (net == "unet") samples.fields.push_back({"masks", convert(golden.at("masks"), dtype)});
+  else samples.fields.push_back({"labels", golden.at("labels").to(test_device())});
+  const ObjectivePtr objective = net == "unet" ? segmentation() : classification();
   const int64_t N = samples.size(), n = N / K;
   Window window(*optimizer, ScheduleOptions{.base = 1e-3},
                 {.effective_batch_size = N, .strategy = strategy});
@@ -83,7 +84,7 @@ void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) 
   for (int step = 0; step < 10; ++step) {
     for (int64_t i = 0; i < N; i += n) {
       const Samples part = samples.slice(i, i + n);
-      window.backward(loss_of((*model)(part.images), part), n);
+      window.backward(objective->loss((*model)(part["images"]), part), n);
     }
     if (step == 0 && strategy == Strategy::fused)
       for (const auto& entry : parameters.entries()) {

@@ -37,14 +37,13 @@ Samples random_samples(ModelKind kind) {
     for (double& v : values) v = value();
     return Tensor::from(values, {N, 1, image, image}, test_device());
   };
-  Samples samples;
-  samples.images = draw([&] { return random.normal(); });
+  Samples samples{{{"images", draw([&] { return random.normal(); })}}};
   if (task_of(kind) == Task::segmentation) {
-    samples.masks = draw([&] { return random.below(2); });
+    samples.fields.push_back({"masks", draw([&] { return random.below(2); })});
   } else {
     std::vector<int32_t> labels(N);
     for (int32_t& label : labels) label = static_cast<int32_t>(random.below(10));
-    samples.labels = Tensor::from(labels, {N}, test_device());
+    samples.fields.push_back({"labels", Tensor::from(labels, {N}, test_device())});
   }
   return samples;
 }
@@ -61,7 +60,8 @@ struct Learner {
 
   Tensor loss(int64_t begin, int64_t end) const {
     const Samples part = samples.slice(begin, end);
-    return loss_of((*model)(part.images), part);
+    const ObjectivePtr objective = part.has("masks") ? segmentation() : classification();
+    return objective->loss((*model)(part["images"]), part);
   }
 };
 
@@ -187,8 +187,8 @@ TEST_CASE("an observer sees every part of a model, and the model's answer is the
                        seen.push_back(module.describe());
                        products += module.products(x, y);
                      }};
-  const Tensor y = (*learner.model)(learner.samples.images, watched);
-  REQUIRE(to_doubles(y) == to_doubles((*learner.model)(learner.samples.images)));
+  const Tensor y = (*learner.model)(learner.samples["images"], watched);
+  REQUIRE(to_doubles(y) == to_doubles((*learner.model)(learner.samples["images"])));
   // 3 DoubleConvs of 6 layers, a transposed convolution, the head, the model itself.
   REQUIRE(seen.size() == 3 * 7 + 3);
   REQUIRE(seen.back() == learner.model->describe());
@@ -268,8 +268,8 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
   UNet model(channels);
   const Parameters parameters = place(model, DType::f32, test_device(), 3);
   const Samples all = gather(data, 0, 5);
-  const Tensor logits = model(all.images.to(test_device()), Pass::eval());
-  const auto x = to_doubles(logits), t = to_doubles(all.masks);
+  const Tensor logits = model(all["images"].to(test_device()), Pass::eval());
+  const auto x = to_doubles(logits), t = to_doubles(all["masks"]);
   double loss = 0, both = 0, found = 0, wanted = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     loss += std::log1p(std::exp(t[i] == 1 ? -x[i] : x[i])) / double(x.size());
@@ -281,11 +281,10 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
   for (const int64_t micro_batch : {2, 5, 64}) {
     const Score score =
         evaluate(model, data.to(test_device()), micro_batch, DType::f32, test_device());
-    REQUIRE(score.of_masks);
     REQUIRE(score.samples == 5);
     // A logit within its rounding of 0 may fall on the other side in another micro-batch.
-    REQUIRE(score.dice == Approx(2 * both / (found + wanted)).epsilon(1e-3));
-    REQUIRE(score.iou == Approx(both / (found + wanted - both)).epsilon(1e-3));
+    REQUIRE(score["dice"] == Approx(2 * both / (found + wanted)).epsilon(1e-3));
+    REQUIRE(score["iou"] == Approx(both / (found + wanted - both)).epsilon(1e-3));
     REQUIRE(score.loss == Approx(loss).epsilon(1e-5));
   }
 }

@@ -167,8 +167,8 @@ Counts count_allocations(const TrainingOptions& options) {
   }
   const MicroBatch* part = (training->loader().start_epoch(1), training->loader().next());
   counts.forward = allocations_of([&] {
-    const Pass pass{.seed = options.seed, .epoch = 1, .samples = part->samples};
-    training->model()(part->images, pass);
+    const Pass pass{.seed = options.seed, .epoch = 1, .samples = part->indices};
+    training->model()((*part)["images"], pass);
   });
   return counts;
 }

@@ -34,14 +34,15 @@ Options options_for(ModelKind model, int64_t effective) {
 }
 
 Plan plan(const Options& options, size_t memory) {
-  return plan_windows(options.to_plan(N), plan_data(data_for(options), test_device(), memory),
-                      test_device(), memory, no_freedom(options));
+  return plan_windows(options.to_plan(data_for(options).train),
+                      plan_data(data_for(options), test_device(), memory), test_device(), memory,
+                      no_freedom(options));
 }
 
 size_t peak(Options options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
   const Datasets planned = plan_data(data_for(options), test_device(), memory);
-  return planned_peak(options.training(N), planned.train, test_device()).total();
+  return planned_peak(options.training(planned.train), planned.train, test_device()).total();
 }
 
 // Whether two windows really run in so much memory.
@@ -55,7 +56,7 @@ bool runs(Options options, int64_t micro, size_t memory) {
   bool ran = true;
   try {
     const Datasets data = place_data(host, test_device());
-    peak_of_windows(options.training(N), data.train, test_device());
+    peak_of_windows(options.training(host.train), data.train, test_device());
   } catch (const OutOfMemory&) {
     ran = false;
   }
@@ -126,7 +127,7 @@ TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and r
           options.strategy = strategy;
           options.recompute = recompute;
           options.effective_batch = options.micro_batch * K;
-          const TrainingOptions run = options.training(N);
+          const TrainingOptions run = options.training(host.train);
           const Usage measured = peak_of_windows(run, data.train, test_device());
           const Usage predicted = planned_peak(run, planned.train, test_device());
           INFO(name(model) << ", K " << K << ", " << strategy_name << ", recompute "
@@ -143,13 +144,13 @@ TEST_CASE("the peak is predicted to the byte with an average and a noise scale",
   const Datasets host = data_for(options);
   const Datasets data = place_data(host, test_device());
   const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
-  const Usage plain = planned_peak(options.training(N), planned.train, test_device());
+  const Usage plain = planned_peak(options.training(host.train), planned.train, test_device());
   options.noise_scale = true;
   for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments}) {
     options.strategy = strategy;
     options.ema = 0.999;
     if (strategy == Strategy::moments) options.noise_scale = false;
-    const TrainingOptions run = options.training(N);
+    const TrainingOptions run = options.training(host.train);
     const Usage measured = peak_of_windows(run, data.train, test_device());
     const Usage predicted = planned_peak(run, planned.train, test_device());
     INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
@@ -180,9 +181,9 @@ TEST_CASE("a plan finds the largest of all micro-batches that fit", "[plan]") {
 TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   const Options options = options_for(ModelKind::cnn, 50);
   const size_t memory = peak(options, 20, size_t{1} << 40);
-  const Plan plan =
-      plan_windows(options.to_plan(N), plan_data(data_for(options), test_device(), memory),
-                   test_device(), memory, any_freedom());
+  const Plan plan = plan_windows(options.to_plan(data_for(options).train),
+                                 plan_data(data_for(options), test_device(), memory), test_device(),
+                                 memory, any_freedom());
   REQUIRE(plan.recommended());
   for (const Alternative& a : plan.alternatives) {
     REQUIRE(a.fits == (a.peak.total() <= memory));

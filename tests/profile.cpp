@@ -77,7 +77,7 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
   }
   double flops = 0;
   for (const auto& [name, row] : rows) flops += row.work.flops;
-  REQUIRE(flops == 10 * training_flops_per_sample(options.model, {1, 28, 28}));
+  REQUIRE(flops == 10 * training_flops_per_sample(options.model, {1, 1, 28, 28}));
   // w, g, m and v read, w, m and v written; the arena has gaps.
   const Profile::Row& adam = rows[{"step", "", "optimizer_step"}];
   REQUIRE(adam.work.bytes >= 2 * 28 * 207018);

@@ -6,6 +6,7 @@
 
 #include "apps/cli/declare.h"
 #include "apps/cli/options.h"
+#include "data/digits.h"
 #include "tests/catch.h"
 #include "train/run_identity.h"
 
@@ -76,13 +77,13 @@ TEST_CASE("a process is passed every option that is not as by default", "[cli]")
 }
 
 TEST_CASE("a checkpoint knows the settings that decide the result, and no others", "[cli]") {
-  const Dataset data{.name = "none", .images = Tensor::from(std::vector<uint8_t>{0}, {1, 1, 1, 1})};
+  const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
   const auto identity_with = [&](const std::string& name, const std::string& text) {
     app::Options options;
     options.effective_batch = options.micro_batch = 1;
     const Settings settings = settings_of(options);
     if (!name.empty()) settings.at(name).set(text);
-    const TrainingOptions training = options.training(100);
+    const TrainingOptions training = options.training(data);
     return run_identity(training, data, Schedule(training.schedule).describe());
   };
   const Metadata plain = identity_with("", "");

@@ -2,7 +2,7 @@
 
 namespace accrue {
 
-double training_flops_per_sample(const ModelFactory& make_model, const Shape& image) {
+double training_flops_per_sample(const ModelFactory& make_model, const Shape& sample) {
   const auto model = make_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, 0);
   const NoGrad no_grad;
@@ -11,7 +11,7 @@ double training_flops_per_sample(const ModelFactory& make_model, const Shape& im
   pass.observe = [&](const Module& layer, const Shape& x, const Shape& y) {
     flops += (flops == 0 ? 4 : 6) * double(layer.products(x, y));
   };
-  (*model)(Tensor::empty({1, image[0], image[1], image[2]}, DType::f32, Device::meta), pass);
+  (*model)(Tensor::empty(sample, DType::f32, Device::meta), pass);
   return flops;
 }
 

@@ -4,9 +4,10 @@
 
 namespace accrue {
 
-// Floating-point operations of the matrix products and convolutions of one training sample, an
-// image [C, H, W]: forward 2 per weight and use, backward the same for the weights and again for
-// the input, except for the first layer's input. Everything else is memory traffic.
-double training_flops_per_sample(const ModelFactory& model, const Shape& image);
+// Floating-point operations of the matrix products and convolutions of one training sample, which
+// the model sees as a tensor [1, ...] of this shape: forward 2 per weight and use, backward the
+// same for the weights and again for the input, except for the first layer's input. Everything else
+// is memory traffic.
+double training_flops_per_sample(const ModelFactory& model, const Shape& sample);
 
 }  // namespace accrue

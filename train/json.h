@@ -22,8 +22,10 @@ inline nlohmann::ordered_json with_total(const Usage& usage) {
 
 inline nlohmann::ordered_json to_json(const Score& score) {
   nlohmann::ordered_json json{{"samples", score.samples}, {"loss", score.loss}};
-  if (score.of_masks) json.update({{"dice", score.dice}, {"iou", score.iou}});
-  else json.update({{"correct", score.correct}, {"accuracy", score.accuracy()}});
+  for (const Score::Metric& metric : score.metrics) {
+    if (metric.is_count) json[metric.name] = static_cast<int64_t>(metric.value);
+    else json[metric.name] = metric.value;
+  }
   return json;
 }
 

@@ -23,7 +23,7 @@ Datasets place_data(Datasets data, Device device) {
 
 Datasets plan_data(const Datasets& data, Device device) {
   const auto planned = [&](const Dataset& set) {
-    return set.to(set.images.device() == device ? meta_of(device) : Device::meta);
+    return set.to(set.device() == device ? meta_of(device) : Device::meta);
   };
   return {planned(data.train), planned(data.test)};
 }

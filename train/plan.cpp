@@ -66,12 +66,13 @@ class Candidate {
     plain.strategy = Strategy::fused;
     plain.recompute = Recompute::none;
     plain.batches.micro = plain.batches.effective;
-    const Shape image = planned_.train.image_shape();
+    const std::string input = options_.objective_for(planned_.train)->input();
+    const Shape sample = planned_.train[input].shape().with(0, 1);
     return {.batches = options_.batches,
             .strategy = options_.strategy,
             .recompute = options_.recompute,
             .peak = needed,
-            .relative_cost = window_cost(options_, image) / window_cost(plain, image),
+            .relative_cost = window_cost(options_, sample) / window_cost(plain, sample),
             .fits = needed.total() <= memory_};
   }
 

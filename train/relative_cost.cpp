@@ -22,10 +22,10 @@ int64_t parameter_count(const ModelFactory& model) {
 
 }  // namespace
 
-double window_cost(const TrainingOptions& options, const Shape& image) {
+double window_cost(const TrainingOptions& options, const Shape& sample) {
   const double again = options.recompute == Recompute::none ? 0 : 1.0 / 3;
   const double arithmetic = double(options.batches.effective) *
-                            training_flops_per_sample(options.model, image) * (1 + again);
+                            training_flops_per_sample(options.model, sample) * (1 + again);
   const double traffic =
       double(parameter_count(options.model)) * bytes_per_parameter(options.strategy);
   return arithmetic + double(options.batches.accumulation_steps()) *

@@ -14,6 +14,6 @@ namespace accrue {
 //   B  bytes moved for each micro-batch: weights are read in forward and backward, gradients added
 //      to (16 bytes a parameter); separate adds a second buffer (12), moments two moments (20)
 //   b  operations in the time of moving a byte, 10      c  calls and launches, 2 million
-double window_cost(const TrainingOptions& options, const Shape& image);
+double window_cost(const TrainingOptions& options, const Shape& sample);
 
 }  // namespace accrue

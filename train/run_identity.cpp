@@ -20,13 +20,13 @@ std::string strategy_text(const TrainingOptions& o) {
 // "digits: 10000 samples [1, 28, 28], CRC-32 89abcdef"
 std::string fingerprint(const Dataset& data) {
   uLong crc = crc32_z(0, nullptr, 0);
-  for (const Tensor* part : {&data.images, &data.labels, &data.masks})
-    if (part->defined()) {
-      const Tensor bytes = part->device() == Device::cpu ? *part : part->to(Device::cpu);
-      crc = crc32_z(crc, static_cast<const Bytef*>(bytes.view().data), bytes.bytes());
-    }
-  return fmt::format("{}: {} samples, images {}, CRC-32 {:08x}", data.name, data.size(),
-                     data.images.shape(), crc);
+  std::string fields;
+  for (const auto& [name, values, encoding, classes] : data.fields) {
+    const Tensor bytes = values.device() == Device::cpu ? values : values.to(Device::cpu);
+    crc = crc32_z(crc, static_cast<const Bytef*>(bytes.view().data), bytes.bytes());
+    fields += fmt::format("{} {}, ", name, values.shape());
+  }
+  return fmt::format("{}: {} samples, {}CRC-32 {:08x}", data.name, data.size(), fields, crc);
 }
 
 }  // namespace
@@ -48,6 +48,7 @@ Metadata run_identity(const TrainingOptions& options, const Dataset& data,
   all.insert(o.identity.begin(), o.identity.end());
   // What says more than the setting of this name.
   all["data"] = fingerprint(data);
+  all["objective"] = o.objective_for(data)->name();
   all["effective-batch"] = fmt::format("{}", o.batches.effective);
   all["strategy"] = strategy_text(o);
   all["beta2"] = fmt::format("{}", o.chosen_beta2());

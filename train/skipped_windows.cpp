@@ -62,6 +62,7 @@ std::string SkippedWindows::culprit(int64_t window) const {
   for (const Parameters::Entry& entry : parameters.buffer_entries())
     if (!is_finite(entry.tensor)) return fmt::format("{} is not finite", entry.name);
 
+  const Objective& objective = training_.objective();
   const NoGrad no_grad;
   Loader loader(data_, {.effective_batch_size = training_.batches().effective,
                         .micro_batch_size = 1,
@@ -73,10 +74,10 @@ std::string SkippedWindows::culprit(int64_t window) const {
   const int64_t per_epoch = loader.windows_per_epoch();
   loader.start_epoch(window / per_epoch, window % per_epoch);
   while (const MicroBatch* sample = loader.next()) {
-    const Tensor logits = training_.model()(sample->images, Pass::eval());
-    if (!is_finite(logits) || !is_finite(loss_of(logits, *sample)))
+    const Tensor answer = training_.model()((*sample)[objective.input()], Pass::eval());
+    if (!is_finite(answer) || !is_finite(objective.loss(answer, *sample)))
       return fmt::format("the first sample with such a result is number {} of {}",
-                         sample->samples.to(Device::cpu).span<int32_t>()[0], data_.name);
+                         sample->indices.to(Device::cpu).span<int32_t>()[0], data_.name);
     if (sample->ends_window) break;
   }
   return "every sample alone has a finite loss, so it arises in the gradient";

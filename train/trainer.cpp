@@ -75,7 +75,7 @@ Score Trainer::evaluate(const Dataset& data) {
   // Without the loader's memory a run that fitted has enough to be scored.
   training_.release_loader();
   return with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
-    return accrue::evaluate(training_.model(), data, samples,
+    return accrue::evaluate(training_.model(), training_.objective(), data, samples,
                             training_.parameters().compute_dtype(), training_.device());
   });
 }

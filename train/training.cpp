@@ -2,7 +2,6 @@
 
 #include "core/cuda.h"
 #include "core/memory_scope.h"
-#include "train/score.h"
 
 namespace accrue {
 namespace {
@@ -38,6 +37,7 @@ Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
       device_(device),
       seed_(o.seed),
       recompute_(o.recompute),
+      objective_(o.objective_for(data)),
       shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
       model_(new_model(o)),
       parameters_(
@@ -76,14 +76,14 @@ void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{.mode = Pass::Mode::train,
                   .seed = seed_,
                   .epoch = epoch,
-                  .samples = micro_batch.samples,
+                  .samples = micro_batch.indices,
                   .recompute = recompute_};
   if (window_.micro_batches() == 0) window_.expect(micro_batch.window_size);
   const int64_t samples = micro_batch.size();
   window_.micro_step(samples, variant(epoch), [&] {
     const Tensor loss = [&] {
       const MemoryScope scope(Phase::forward, "loss");
-      return loss_of((*model_)(micro_batch.images, pass), micro_batch);
+      return objective_->loss((*model_)(micro_batch[objective_->input()], pass), micro_batch);
     }();
     window_.backward(loss, samples);
   });

@@ -26,6 +26,7 @@ class Training {
   void release_loader() { loader_.reset(); }
 
   const Module& model() const { return *model_; }
+  const Objective& objective() const { return *objective_; }
   Parameters& parameters() { return parameters_; }
   Optimizer& optimizer() { return *optimizer_; }
   Window& window() { return window_; }
@@ -42,6 +43,7 @@ class Training {
   Device device_;
   uint64_t seed_;
   Recompute recompute_;
+  ObjectivePtr objective_;
   Shuffle shuffle_;
   std::unique_ptr<Module> model_;
   Parameters parameters_;

@@ -68,6 +68,12 @@ std::string Batches::describe() const {
   return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
 }
 
+ObjectivePtr TrainingOptions::objective_for(const Dataset& data) const {
+  const ObjectivePtr chosen = objective ? objective : objective_of(data);
+  chosen->check_data(data);
+  return chosen;
+}
+
 LossScale TrainingOptions::chosen_loss_scale() const {
   const bool dynamic = loss_scale.value_or(precision == Precision::fp16 ? dynamic_loss_scale : 1) ==
                        dynamic_loss_scale;

@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "optim/window_options.h"
 #include "train/batches.h"
+#include "train/objective.h"
 #include "train/settings.h"
 
 namespace accrue {
@@ -70,6 +71,8 @@ struct CheckpointOptions {
 // settings_of(), below, unless another is derived from it.
 struct TrainingOptions {
   ModelFactory model;  // called anew for every prediction of memory
+  // What it is trained for; null: what the data set is for (objective_of()).
+  ObjectivePtr objective{};
   Batches batches;
   Precision precision = Precision::fp32;
   Strategy strategy = Strategy::fused;
@@ -105,6 +108,7 @@ struct TrainingOptions {
   // from a checkpoint that differs in it.
   Metadata identity;
 
+  ObjectivePtr objective_for(const Dataset& data) const;
   LossScale chosen_loss_scale() const;
   // That of beta2_half_life for this effective batch, else beta2 or the optimizer's own.
   double chosen_beta2() const;

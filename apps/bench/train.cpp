@@ -94,7 +94,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   const Device device = apply_machine_options(asked);
   const Datasets data = place_data(load_data(asked), device);
   const Options options = with_micro_batch_chosen(asked, data, device);
-  const TrainingOptions trained = options.training(data.train.size());
+  const TrainingOptions trained = options.training(data.train);
   const Batches batches = trained.batches;
   Training training(trained, data.train, device);
   const GemmProbe probe(device);
@@ -112,7 +112,8 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
     gemm_rates.push_back(probe.flops_per_s());
   }
   const double samples_per_s = double(batches.effective) / median(window_seconds);
-  const double flops = training_flops_per_sample(trained.model, data.train.image_shape());
+  const double flops =
+      training_flops_per_sample(trained.model, data.train["images"].shape().with(0, 1));
   const double gemm_rate = median(gemm_rates);
   const double share = samples_per_s * flops / gemm_rate;
   fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {} threads)\n",

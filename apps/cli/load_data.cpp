@@ -5,7 +5,7 @@ namespace accrue::app {
 Datasets load_data(const Options& options) {
   Datasets data = find_dataset(options.data_name(), options.data_dir);
   const std::string model = name(options.network.kind), set = data.train.name;
-  const bool has_masks = data.train.masks.defined();
+  const bool has_masks = data.train.has("masks");
   if (task_of(options.network.kind) == Task::segmentation)
     check(has_masks,
           "--model {} answers with a mask for each image, but the data set {} has labels: expected "

@@ -48,14 +48,14 @@ Batches Options::batches_of(int64_t samples) const {
   return {std::min(micro_batch, effective), effective};
 }
 
-TrainingOptions Options::training(int64_t samples) const {
-  TrainingOptions result = training_with(batches_of(samples));
+TrainingOptions Options::training(const Dataset& data) const {
+  TrainingOptions result = training_with(batches_of(data.size()), data);
   check_options(result);
   return result;
 }
 
-TrainingOptions Options::to_plan(int64_t samples) const {
-  if (micro_batch != auto_micro_batch) return training_with(batches_of(samples));
+TrainingOptions Options::to_plan(const Dataset& data) const {
+  if (micro_batch != auto_micro_batch) return training_with(batches_of(data.size()), data);
   check(!accum,
         "--micro-batch auto derives the number of micro-batches: expected --effective-batch "
         "instead of --accum {}",
@@ -63,12 +63,20 @@ TrainingOptions Options::to_plan(int64_t samples) const {
   Options smallest = *this;
   smallest.effective_batch = effective_batch.value_or(default_effective_batch);
   smallest.micro_batch = 1;
-  return training_with(smallest.batches_of(samples));
+  return training_with(smallest.batches_of(data.size()), data);
 }
 
-TrainingOptions Options::training_with(Batches chosen) const {
+ModelOptions Options::model_for(const Dataset& data) const {
+  const Shape& images = data["images"].shape();
+  ModelOptions model = network;
+  model.image = {images[1], images[2], images[3]};
+  if (data.has("labels")) model.classes = data.field("labels").classes;
+  return model;
+}
+
+TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {
   TrainingOptions result = *this;
-  result.model = model_factory(network);
+  result.model = model_factory(model_for(data));
   result.batches = chosen;
   Options o = *this;
   result.identity = deciding(settings_of(o));

@@ -47,14 +47,16 @@ struct Options : TrainingOptions {
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
-  // The training that is asked for, on so many samples: the model, its batches and the run's
-  // identity are filled in. Throws as batches_of() and check_options() do.
-  TrainingOptions training(int64_t samples) const;
+  // The model for the images and classes of the data.
+  ModelOptions model_for(const Dataset& data) const;
+  // The training that is asked for, on this data: the model, its batches and the run's identity are
+  // filled in. Throws as batches_of() and check_options() do.
+  TrainingOptions training(const Dataset& data) const;
   // The same with a micro-batch that is still to be chosen (plan_windows()).
-  TrainingOptions to_plan(int64_t samples) const;
+  TrainingOptions to_plan(const Dataset& data) const;
 
  private:
-  TrainingOptions training_with(Batches batches) const;
+  TrainingOptions training_with(Batches batches, const Dataset& data) const;
 };
 
 // The settings of the program by name, of which a command has some as options: --name

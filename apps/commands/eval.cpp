@@ -27,7 +27,7 @@ void eval(const Options& options) {
   const Device device = apply_machine_options(options);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(options), device);
-  const auto model = make_model(options.network);
+  const auto model = make_model(options.model_for(data.train));
   Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed);
   load_weights(options.init, parameters);
   nlohmann::ordered_json json;

@@ -16,7 +16,7 @@ void info(const Options& options) {
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
   fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.network.kind),
-             parameters.count(), training_flops_per_sample(new_model, {1, 28, 28}) / 1e6,
+             parameters.count(), training_flops_per_sample(new_model, {1, 1, 28, 28}) / 1e6,
              model->describe());
   for (const auto& entry : parameters.entries())
     fmt::print("  {:<24} {}\n", entry.name, entry.tensor.shape());

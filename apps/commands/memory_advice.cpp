@@ -24,8 +24,8 @@ Options with_micro_batch_chosen(const Options& options, const Datasets& data, De
         "--micro-batch auto needs --memory-limit on {}: expected how much memory to use, such as "
         "--memory-limit 64MiB",
         name(device));
-  const Plan plan = plan_windows(options.to_plan(data.train.size()), plan_data(data, device),
-                                 device, *memory, no_freedom(options));
+  const Plan plan = plan_windows(options.to_plan(data.train), plan_data(data, device), device,
+                                 *memory, no_freedom(options));
   const Alternative* best = plan.recommended();
   if (!best) {
     const Alternative& least = plan.smallest();
@@ -49,7 +49,7 @@ std::string advice_for_training(const Options& options) {
   // The data set is read again, which has no place within the limit.
   const LimitScope unlimited(Device::cpu, std::nullopt);
   const Datasets planned = plan_data(load_data(options), device, *memory);
-  const TrainingOptions wanted = options.to_plan(planned.train.size());
+  const TrainingOptions wanted = options.to_plan(planned.train);
   const auto found = [&](const Freedom& freedom) {
     return plan_windows(wanted, planned, device, *memory, freedom);
   };

@@ -12,7 +12,7 @@ Usage measure_baseline(const TrainingOptions& options, const Datasets& data, Dev
   Usage peak = peak_of_windows(options, data.train, device);
   for (Category c : all_categories) peak[c] -= before[c];
   for (const Dataset* set : {&data.train, &data.test})
-    if (set->images.device() == device) peak[Category::data] += set->bytes();
+    if (set->device() == device) peak[Category::data] += set->bytes();
   return peak;
 }
 

@@ -62,7 +62,7 @@ void print(const Plan& plan, const Options& options, Device device) {
 // What would fit instead, or the least memory that would do.
 std::string nearest(const Options& options, const Datasets& planned, Device device,
                     const Plan& plan) {
-  const TrainingOptions wanted = options.to_plan(planned.train.size());
+  const TrainingOptions wanted = options.to_plan(planned.train);
   TrainingOptions plain = wanted;
   plain.optimizer = OptimizerKind::sgd;
   plain.momentum = 0;
@@ -109,8 +109,7 @@ void plan(Options options, const PlanOptions& asked) {
   Freedom freedom = any_freedom();
   if (asked.strategy_given) freedom.strategies = {options.strategy};
   if (asked.recompute_given) freedom.recomputes = {options.recompute};
-  const Plan plan =
-      plan_windows(options.to_plan(planned.train.size()), planned, device, memory, freedom);
+  const Plan plan = plan_windows(options.to_plan(planned.train), planned, device, memory, freedom);
   if (!plan.recommended()) {
     const Alternative& least = plan.smallest();
     fail(

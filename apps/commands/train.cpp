@@ -108,7 +108,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   const Datasets data = place_data(load_data(given), device);
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
-  const TrainingOptions asked = options.training(data.train.size());
+  const TrainingOptions asked = options.training(data.train);
   warn_about_batch_norm(options, asked.batches);
   check_outputs(options);
 

@@ -1,0 +1,110 @@
+#include "train/objective.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/losses.h"
+#include "kernels/mask_score.h"
+
+namespace accrue {
+namespace {
+
+class Classification : public Objective {
+ public:
+  std::string name() const override { return "classification"; }
+  std::vector<std::string> targets() const override { return {"labels"}; }
+  Tensor loss(const Tensor& logits, const Samples& samples) const override {
+    return cross_entropy(logits, samples["labels"]);
+  }
+  int64_t sums() const override { return 2; }
+  void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
+    accrue::add_score(sums, logits, samples["labels"]);
+  }
+  Score score(std::span<const double> sums, const Dataset& data) const override {
+    const double samples = double(data.size()), accuracy = 100 * sums[1] / samples;
+    return {
+        .loss = sums[0] / samples,
+        .samples = data.size(),
+        .metrics = {{"correct", sums[1], true}, {"accuracy", accuracy}},
+        .text = fmt::format("accuracy {:.2f} % ({} of {})", accuracy, int64_t(sums[1]), samples)};
+  }
+};
+
+class Segmentation : public Objective {
+ public:
+  std::string name() const override { return "segmentation"; }
+  std::vector<std::string> targets() const override { return {"masks"}; }
+  Tensor loss(const Tensor& logits, const Samples& samples) const override {
+    return bce_with_logits(logits, samples["masks"]);
+  }
+  int64_t sums() const override { return 4; }
+  void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
+    add_mask_score(sums, logits, samples["masks"]);
+  }
+  Score score(std::span<const double> sums, const Dataset& data) const override {
+    const double both = sums[1], found_and_wanted = sums[2] + sums[3];
+    const bool nothing = found_and_wanted == 0;
+    const double dice = nothing ? 1 : 2 * both / found_and_wanted;
+    const double iou = nothing ? 1 : both / (found_and_wanted - both);
+    return {.loss = sums[0] / double(data["masks"].numel()),
+            .samples = data.size(),
+            .metrics = {{"dice", dice}, {"iou", iou}},
+            .text = fmt::format("Dice {:.4f}, IoU {:.4f}", dice, iou)};
+  }
+};
+
+}  // namespace
+
+double Score::operator[](std::string_view metric) const {
+  const auto found = std::ranges::find(metrics, metric, &Metric::name);
+  check(found != metrics.end(), "a score of {} has no {}", describe(), metric);
+  return found->value;
+}
+
+std::string Score::describe() const {
+  std::vector<std::string> parts;
+  if (!text.empty()) parts.push_back(text);
+  else
+    for (const Metric& metric : metrics)
+      parts.push_back(fmt::format("{} {:.4f}", metric.name, metric.value));
+  parts.push_back(fmt::format("loss {:.4f}", loss));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void Objective::add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const {
+  const Tensor mean = loss(answer, samples);
+  if (!is_meta(sums.device())) add_to(sums, {mean.item() * double(samples.size())});
+}
+
+Score Objective::score(std::span<const double> sums, const Dataset& data) const {
+  return {.loss = sums[0] / double(data.size()), .samples = data.size()};
+}
+
+void Objective::check_data(const Dataset& data) const {
+  for (const std::string& field : targets()) data.field(field);
+  data.field(input());
+}
+
+void Objective::add_to(const Tensor& sums, std::initializer_list<double> values) {
+  Tensor host = sums.device() == Device::cpu ? sums : sums.to(Device::cpu);
+  const auto all = host.span<double>();
+  check(values.size() == all.size(), "{} values for {} sums of a score", values.size(), all.size());
+  std::ranges::transform(all, values, all.begin(), std::plus());
+  if (sums.device() != Device::cpu) Tensor(sums).copy_from(host);
+}
+
+ObjectivePtr classification() { return std::make_shared<Classification>(); }
+ObjectivePtr segmentation() { return std::make_shared<Segmentation>(); }
+
+ObjectivePtr objective_of(const Dataset& data) {
+  const bool labels = data.has("labels"), masks = data.has("masks");
+  check(labels != masks,
+        "data set '{}' has {} labels and masks: expected one of them, or an objective that says "
+        "what is to be learnt",
+        data.name, labels ? "both" : "neither");
+  return labels ? classification() : segmentation();
+}
+
+}  // namespace accrue
