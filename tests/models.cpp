@@ -12,6 +12,7 @@
 #include "layers/unet.h"
 #include "tests/catch.h"
 #include "tests/device.h"
+#include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
 #include "train/training.h"
@@ -261,6 +262,41 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
       }
     }
   }
+}
+
+TEST_CASE("every model takes images of any channels, height and width, and any classes",
+          "[models]") {
+  constexpr int64_t samples = 3, C = 3, H = 20, W = 12, classes = 7;
+  RandomStream random(5);
+  std::vector<uint8_t> pixels(samples * C * H * W), mask(samples * H * W);
+  for (auto* bytes : {&pixels, &mask})
+    for (uint8_t& byte : *bytes) byte = random.below(2) ? 255 : 0;
+  for (const auto& [name, kind] : model_names()) {
+    INFO(name);
+    Dataset data{
+        "colours", "test", {{"images", Tensor::from(pixels, {samples, C, H, W}), Encoding::pixel}}};
+    if (task_of(kind) == Task::segmentation)
+      data.fields.push_back({"masks", Tensor::from(mask, {samples, 1, H, W}), Encoding::mask});
+    else
+      data.fields.push_back({"labels", Tensor::from(std::vector<int32_t>{6, 0, 3}, {samples}),
+                             Encoding::index, classes});
+    data = data.to(test_device());
+    const ModelOptions model{.kind = kind, .width = 0.5, .image = {C, H, W}, .classes = classes};
+    TrainingOptions options;
+    options.model = model_factory(model);
+    options.batches = {.micro = 2, .effective = 3};
+    const Usage measured = peak_of_windows(options, data, test_device());
+    const Usage predicted = planned_peak(options, data.to(meta_of(test_device())), test_device());
+    REQUIRE(predicted.bytes == measured.bytes);
+    REQUIRE(training_flops_per_sample(options.model, {1, C, H, W}) > 0);
+    Training training(options, data, test_device());
+    const Score score = evaluate(training.model(), data, 2, DType::f32, test_device());
+    REQUIRE(std::isfinite(score.loss));
+    REQUIRE(score.samples == samples);
+  }
+  REQUIRE_ERROR(make_model({.kind = ModelKind::cnn, .image = {1, 3, 28}}),
+                "model cnn on images [1, 3, 28]: expected a height and width of at least 4");
+  REQUIRE_ERROR(make_model({.image = {28, 28}}), "expected [C, H, W]");
 }
 
 TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[models]") {
