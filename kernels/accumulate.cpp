@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernels/backend.h"
+#include "kernels/window_state.h"
 
 namespace accrue {
 namespace cpu {
@@ -27,8 +28,8 @@ double sum_of_squares(const T* in, int64_t n) {
 
 }  // namespace
 
-void accumulate(View sum, View g, double scale, const int64_t* keep) {
-  if (keep && *keep == 0) return;
+void accumulate(View sum, View g, double scale, View state) {
+  if (state.data && window_state(state)->kept == 0) return;
   dispatch_floating(g.dtype, [&]<class G>() {
     using T = Wide<G>;
     T* out = sum.as<T>();
@@ -61,13 +62,13 @@ decltype(cpu::accumulate) accumulate;
 decltype(cpu::squared_norm) squared_norm;
 }  // namespace cuda
 
-void accumulate(View sum, View g, double scale, const int64_t* keep) {
+void accumulate(View sum, View g, double scale, View state) {
   const bool widens = sum.dtype == DType::f32 && is_16_bit_dtype(g.dtype);
   check(sum.shape == g.shape && sum.device == g.device && (sum.dtype == g.dtype || widens),
         "[accumulate] sum {} {} on {} and g {} {} on {}: expected the same, or g in 16 bits under "
         "a float32 sum",
         name(sum.dtype), sum.shape, name(sum.device), name(g.dtype), g.shape, name(g.device));
-  launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale, keep);
+  launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale, state);
 }
 
 void squared_norm(GradTarget partials, View g) {

@@ -1,14 +1,14 @@
 #include "kernels/accumulate.h"
 #include "kernels/elementwise.cuh"
 #include "kernels/reduce.cuh"
+#include "kernels/window_state.h"
 
 namespace accrue::cuda {
 namespace {
 
-// sum += scale * g. A thread has `width` consecutive elements at a time, which for float32 is one
-// 16-byte load of sum, one of g and one store: the kernel does nothing but wait for memory, and
-// asks for it in the largest pieces there are. The grid is a grid-stride loop's, so that at any
-// moment the device reads one contiguous window of both arrays.
+// sum += scale * g. A thread has `width` consecutive elements at a time, for float32 one 16-byte
+// load of sum, one of g and one store: the kernel only waits for memory, and asks for it in large
+// pieces. By the grid-stride loop the device reads one contiguous window of each array at a time.
 template <int width, class T, class G>
 __global__ void __launch_bounds__(block_threads)
     accumulate_kernel(T* sum, const G* g, T scale, int64_t n, const int64_t* keep) {
@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void accumulate(View sum, View g, double scale, const int64_t* keep) {
+void accumulate(View sum, View g, double scale, View state) {
+  const int64_t* keep = state.data ? &window_state(state)->kept : nullptr;
   dispatch_floating(g.dtype, [&]<class G>() {
     accumulate(sum.as<Wide<G>>(), g.as<const G>(), static_cast<Wide<G>>(scale), g.numel(), keep);
   });

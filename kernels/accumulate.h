@@ -9,9 +9,9 @@ namespace accrue {
 // micro-batches): what the `separate` strategy does once per micro-batch, and what beta = 1 in the
 // backward kernels makes unnecessary.
 // Bytes moved: read sum and g, write sum: 12 P in float32, 10 P for 16-bit gradients.
-// With `keep`, a number where sum is, nothing happens if that is 0.
-// Throws Error unless the shapes and dtypes fit.
-void accumulate(View sum, View g, double scale, const int64_t* keep = nullptr);
+// With the window's `state` (kernels/window_state.h), nothing happens if the micro-batch judged
+// last is not to be kept. Throws Error unless the shapes and dtypes fit.
+void accumulate(View sum, View g, double scale, View state = {});
 
 // The places among which a gradient's sum of squares is divided. Fixed, so that the result depends
 // on no thread count, and on the CPU and on CUDA there is work for every thread.

@@ -15,7 +15,7 @@ constexpr int sum_threads = 512;
 // of the one stream follow one another.
 __device__ unsigned blocks_done = 0;
 
-// Whether this block is the last one to ask. It then sees what the others wrote before they asked.
+// True if this block is the last one to ask. It then sees what the others wrote before they asked.
 __device__ bool is_last_block() {
   __shared__ bool last;
   __threadfence();

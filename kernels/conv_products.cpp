@@ -149,7 +149,7 @@ void load_frame(Wide<T>* frame, const T* source, const ConvTiling& t, Band band,
   }
 }
 
-// What becomes of a product's result on its way to the target.
+// How a product's result is changed on its way to the target.
 template <class T>
 struct Epilogue {
   T* target;

@@ -55,7 +55,7 @@ void copy_elements(GradTarget target, View source) {
   });
 }
 
-// What cuDNN gets for one operand: itself, or a copy in the workspace.
+// One operand as cuDNN gets it: itself, or a copy in the workspace.
 struct Operand {
   View given;
   View copy = {};  // empty where it gets `given`

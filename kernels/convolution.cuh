@@ -93,23 +93,23 @@ inline std::optional<ConvolutionDescriptors> describe(const Convolution& c) {
   return d;
 }
 
-// What cuDNN computes: a target from two operands. `list` tells the algorithms, the one that it
-// expects to be fastest first; `ask_bytes` what one needs.
+// A convolution as cuDNN computes it: a target from two operands. `list` tells the algorithms, the
+// one that it expects to be fastest first; `ask_bytes` what one needs.
 template <class Performance, auto list, auto ask_bytes, auto compute, auto left, auto right,
           auto target, auto... plain_algorithms>
 class CudnnProduct {
  public:
-  // Whether there is an algorithm that can do with the scratch.
-  static bool is_possible(const Convolution& c) { return !plan_for(c).choices.empty(); }
+  // True if there is an algorithm that can do with the scratch.
+  static bool is_possible(const Convolution& c) { return !prepare(c).choices.empty(); }
 
   // False, with nothing enqueued, if in the end no algorithm could. An algorithm may say only when
   // it is called that it is not supported; it is not asked again.
   static bool run(const Convolution& c, void* out, float beta_value, const void* left_in,
                   const void* right_in, void* scratch) {
-    Plan& plan = plan_for(c);
-    for (; !plan.choices.empty(); plan.choices.erase(plan.choices.begin())) {
-      const ConvolutionDescriptors& d = *plan.d;
-      const Choice& choice = plan.choices.front();
+    Prepared& prepared = prepare(c);
+    for (; !prepared.choices.empty(); prepared.choices.erase(prepared.choices.begin())) {
+      const ConvolutionDescriptors& d = *prepared.d;
+      const Choice& choice = prepared.choices.front();
       set_math_type(d, choice.math);
       const bool done = dispatch_wide(wide(c.dtype), [&]<class T>() {
         const T alpha = 1, beta = beta_value;
@@ -133,7 +133,7 @@ class CudnnProduct {
     cudnnMathType_t math;
   };
 
-  struct Plan {
+  struct Prepared {
     std::optional<ConvolutionDescriptors> d;
     std::vector<Choice> choices;  // the best first
   };
@@ -171,15 +171,15 @@ class CudnnProduct {
     return choices;
   }
 
-  // Plans last as long as the process: making one costs more than a small convolution. They are
+  // What is prepared lasts as long as the process: it costs more than a small convolution. It is
   // never destroyed, for the reason that Context is not.
-  static Plan& plan_for(const Convolution& c) {
-    static auto& plans = *new std::map<Convolution, Plan>;
-    const auto [at, is_new] = plans.try_emplace(c);
-    Plan& plan = at->second;
-    if (is_new) plan.d = describe(c);
-    if (is_new && plan.d) plan.choices = choices_for(c, *plan.d);
-    return plan;
+  static Prepared& prepare(const Convolution& c) {
+    static auto& all = *new std::map<Convolution, Prepared>;
+    const auto [at, is_new] = all.try_emplace(c);
+    Prepared& prepared = at->second;
+    if (is_new) prepared.d = describe(c);
+    if (is_new && prepared.d) prepared.choices = choices_for(c, *prepared.d);
+    return prepared;
   }
 };
 

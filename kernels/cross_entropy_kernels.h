@@ -28,7 +28,7 @@ struct RowSoftmax {
   HOST_DEVICE T probability(T x) const { return std::exp(x - maximum) / (1 + rest); }
 };
 
-// Whether entry c of a row keeps entry `label` from being the largest, the first of equals. A NaN
+// True if entry c of a row keeps entry `label` from being the largest, the first of equals. A NaN
 // always does.
 template <class T>
 HOST_DEVICE bool outdoes(T x, T x_label, int64_t c, int64_t label) {

@@ -20,7 +20,7 @@ struct Keep {
   }
 };
 
-// What of the mask is the same for all rows.
+// The part of the mask that all rows share.
 struct Mask {
   uint64_t key;
   uint64_t layer_and_epoch;

@@ -98,8 +98,8 @@ decltype(cpu::linear_backward) linear_backward;
 
 namespace {
 
-// What one product may use on cuda, the same for all, so that no shape needs to be known. The cpu
-// needs nothing.
+// The workspace of one product on cuda, the same for all, so that no shape needs to be known. The
+// cpu needs nothing.
 Tensor matmul_workspace(Device device) {
   const int64_t bytes = plans_for_cuda(device) ? 4 << 20 : 0;
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);

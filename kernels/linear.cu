@@ -31,7 +31,7 @@ struct Product {
   auto operator<=>(const Product&) const = default;
 };
 
-struct Plan {
+struct Prepared {
   MatmulDescriptor product;
   Layout a, b, c;
   std::optional<cublasLtMatmulAlgo_t> algorithm;
@@ -84,8 +84,9 @@ uint32_t alignment_of(std::initializer_list<const void*> addresses) {
   return static_cast<uint32_t>(bits & -bits);
 }
 
-// What cuBLASLt's heuristics choose; nullopt if they know no way.
-std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Plan& plan, const Product& product) {
+// Returns the algorithm that cuBLASLt's heuristics choose, or nullopt if they know no way.
+std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
+                                                     const Product& product) {
   const auto preference =
       make_descriptor<cublasLtMatmulPreferenceDestroy>(cublasLtMatmulPreferenceCreate);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(product.workspace_bytes));
@@ -100,8 +101,9 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Plan& plan, const Pro
   std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      context().cublas_lt(), plan.product.get(), plan.b.get(), plan.a.get(), plan.c.get(),
-      plan.c.get(), preference.get(), static_cast<int>(found.size()), found.data(), &count);
+      context().cublas_lt(), prepared.product.get(), prepared.b.get(), prepared.a.get(),
+      prepared.c.get(), prepared.c.get(), preference.get(), static_cast<int>(found.size()),
+      found.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
   check_call(status, "choose an algorithm");
   for (const auto& result : std::span(found).first(static_cast<size_t>(count)))
@@ -110,26 +112,26 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Plan& plan, const Pro
 }
 
 // c^T = op(b)^T op(a)^T: cuBLASLt's first factor is b.
-Plan make_plan(const Product& product, View c, View a, View b, const void* bias) {
-  Plan plan{make_descriptor<cublasLtMatmulDescDestroy>(cublasLtMatmulDescCreate, product.compute,
-                                                       data_type(wide(product.dtype))),
-            layout_of(a), layout_of(b), layout_of(c)};
-  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
-  set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
+Prepared prepare(const Product& product, View c, View a, View b, const void* bias) {
+  Prepared prepared{make_descriptor<cublasLtMatmulDescDestroy>(
+                        cublasLtMatmulDescCreate, product.compute, data_type(wide(product.dtype))),
+                    layout_of(a), layout_of(b), layout_of(c)};
+  set(prepared.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
+  set(prepared.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
   if (product.has_bias) {
-    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(prepared.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(prepared.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
-  plan.algorithm = choose_algorithm(plan, product);
-  return plan;
+  prepared.algorithm = choose_algorithm(prepared, product);
+  return prepared;
 }
 
 // c = op(a) op(b) + beta * c, plus the bias in each row if there is one, or false if cuBLASLt has
-// no way to compute it. Plans last as long as the process: heuristics cost more than a small
-// product. They are never destroyed, for the reason that Context is not.
+// no way to compute it. What is prepared lasts as long as the process: heuristics cost more than a
+// small product. It is never destroyed, for the reason that Context is not.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
                 const void* bias = nullptr) {
-  static auto& plans = *new std::map<Product, Plan>;
+  static auto& all = *new std::map<Product, Prepared>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
   const Product product{a.dtype,
@@ -143,18 +145,19 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
                         bias != nullptr,
                         alignment_of({c.grad.data, a.data, b.data, bias}),
                         workspace.numel()};
-  auto at = plans.find(product);
-  if (at == plans.end()) at = plans.emplace(product, make_plan(product, c.grad, a, b, bias)).first;
-  const Plan& plan = at->second;
-  if (!plan.algorithm) return false;
-  if (bias) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  auto at = all.find(product);
+  if (at == all.end()) at = all.emplace(product, prepare(product, c.grad, a, b, bias)).first;
+  const Prepared& prepared = at->second;
+  if (!prepared.algorithm) return false;
+  if (bias) set(prepared.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   dispatch_wide(wide(product.dtype), [&]<class T>() {
     const T alpha = 1, beta = c.beta;
-    check_call(cublasLtMatmul(context().cublas_lt(), plan.product.get(), &alpha, b.data,
-                              plan.b.get(), a.data, plan.a.get(), &beta, c.grad.data, plan.c.get(),
-                              c.grad.data, plan.c.get(), &*plan.algorithm, workspace.data,
-                              static_cast<size_t>(workspace.numel()), context().stream()),
-               "multiply matrices");
+    check_call(
+        cublasLtMatmul(context().cublas_lt(), prepared.product.get(), &alpha, b.data,
+                       prepared.b.get(), a.data, prepared.a.get(), &beta, c.grad.data,
+                       prepared.c.get(), c.grad.data, prepared.c.get(), &*prepared.algorithm,
+                       workspace.data, static_cast<size_t>(workspace.numel()), context().stream()),
+        "multiply matrices");
   });
   return true;
 }

@@ -20,7 +20,7 @@ void update_each(int64_t n, const Update& update, Ts*... arrays) {
                [&](int64_t begin, int64_t end) { update_range(begin, end, update, arrays...); });
 }
 
-// The same with the weights' copy, where there is one.
+// As above, and writes the weights' copy where there is one.
 template <class Update, class... Ts>
 void step_each(const Weights& w, const Update& update, Ts*... arrays) {
   const int64_t n = w.values.numel();

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(block_threads)
     store(dx[pixel.item], share * dy[pixel.plane], std::bool_constant<accumulate>{});
 }
 
-// What a window gives to its pixel number `at`.
+// Returns a window's share for its pixel number `at`.
 template <class T>
 struct ToWinner {
   const T* dy;
@@ -141,7 +141,7 @@ __device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
   return {p < s.kernel ? 0 : (p - s.kernel) / s.stride + 1, min(p / s.stride + 1, G)};
 }
 
-// What the windows that hold a pixel of dx give to it.
+// Returns the sum of what the windows that hold a pixel of dx give to it.
 template <class Geometry, class Share>
 __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Share& share) {
   using T = decltype(share(0, 0));

@@ -17,7 +17,7 @@ struct Init {
   static Init uniform(double half_width) { return {Kind::uniform, half_width}; }
   static Init normal(double deviation, double mean = 0) { return {Kind::normal, deviation, mean}; }
 
-  // What PyTorch's nn.Linear and nn.Conv2d draw, weights and biases alike:
+  // The distribution of PyTorch's nn.Linear and nn.Conv2d, of weights and biases alike:
   // U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
   static Init lecun_uniform(int64_t fan_in);
   // N(0, 2/fan_in), which keeps the variance through relu (He et al. 2015).

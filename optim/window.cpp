@@ -178,7 +178,7 @@ void Window::differentiate(const Tensor& loss, double share, int64_t samples,
   accrue::backward(loss, std::move(seed), hook);
 }
 
-// Whether the micro-batch whose gradient has just been computed is to count.
+// Decides if the micro-batch whose gradient has just been computed is to count.
 void Window::judge(const Tensor& loss, int64_t samples) {
   float beta = 0;
   for (const Member& member : members_)
@@ -201,12 +201,12 @@ void Window::judge(const Tensor& loss, int64_t samples) {
 void Window::accumulate_separately(Member& member, double share) {
   if (micro_batches_ == 0) member.sum.fill(0);
   const bool judged = options_.on_overflow == OnOverflow::drop_micro_batch && !is_meta(device_);
-  const int64_t* keep = judged ? &window_state(state_.view())->kept : nullptr;
+  const View state = judged ? state_.view() : View{};
   const Parameters& parameters = member.parameters();
   const auto reached = [](const Parameters::Entry& entry) { return entry.claimed(); };
   for (const auto [begin, end] : parameters.ranges(reached))
     accumulate(member.sum.slice(begin, end).view(), parameters.gradients().slice(begin, end).view(),
-               share, keep);
+               share, state);
   for (const Parameters::Entry& entry : parameters.entries())
     member.claimed[member.number(entry)] |= entry.claimed();
 }

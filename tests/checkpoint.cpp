@@ -208,7 +208,7 @@ TEST_CASE("weights that are not finite are not saved", "[checkpoint]") {
     Checkpoints checkpoints(once, digits, training, {});
     training.loader().start_epoch(0);
     const auto step = [&] {
-      training.accumulate(*training.loader().next(), 0);
+      training.micro_step(*training.loader().next(), 0);
       REQUIRE_FALSE(training.window().step().skipped);
     };
     step();

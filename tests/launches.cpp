@@ -26,7 +26,7 @@ Counts count(ModelKind model) {
       make_digits(Split::train, {.train_size = 2 * E, .test_size = 1}).to(test_device());
   Training training(options, digits, test_device());
   training.loader().start_epoch(0);
-  const auto micro_step = [&] { training.accumulate(*training.loader().next(), 0); };
+  const auto micro_step = [&] { training.micro_step(*training.loader().next(), 0); };
   const auto step = [&] { training.window().enqueue_step(); };
   micro_step(), micro_step(), step(), micro_step();
   return {launches_of(micro_step), launches_of(step)};

@@ -57,7 +57,7 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
   ledger(test_device()).reset_peak();
   training.loader().start_epoch(0);
   while (const MicroBatch* micro_batch = training.loader().next()) {
-    training.accumulate(*micro_batch, 0);
+    training.micro_step(*micro_batch, 0);
     if (micro_batch->ends_window) training.window().enqueue_step();
   }
   const auto peak = static_cast<int64_t>(ledger(test_device()).peak().total());

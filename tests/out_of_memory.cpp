@@ -80,7 +80,7 @@ Run run(TrainingOptions options, int64_t micro) {
       result.halvings.push_back({0, 0, {micro, E}, training.batches()});
     for (int64_t epoch = 0; epoch < epochs; ++epoch)
       for (int64_t window = 0; window < windows_per_epoch; ++window) {
-        windows.accumulate(epoch, window, halvings);
+        windows.micro_steps(epoch, window, halvings);
         training.window().enqueue_step();
       }
     for (const StepReport& report : training.window().reports(Window::Wait::yes))
@@ -113,7 +113,7 @@ State reference(const TrainingOptions& options, int64_t micro, int64_t change, i
     loader.start_epoch(epoch, w % windows_per_epoch);
     for (bool ended = false; !ended;) {
       const MicroBatch* part = loader.next();
-      training.accumulate(*part, epoch);
+      training.micro_step(*part, epoch);
       ended = part->ends_window;
     }
     training.window().step();
@@ -158,7 +158,7 @@ Counts count_allocations(const TrainingOptions& options) {
       const MicroBatch* part = nullptr;
       counts.micro_batches.back() += allocations_of([&] {
         part = training->loader().next();
-        training->accumulate(*part, 0);
+        training->micro_step(*part, 0);
       });
       ended = part->ends_window;
     }
@@ -320,7 +320,7 @@ TEST_CASE("a step allocates nothing", "[oom]") {
     Training training(options, digits(), test_device());
     training.loader().start_epoch(0);
     for (int w = 0; w < windows_per_epoch; ++w) {
-      training.accumulate(*training.loader().next(), 0);
+      training.micro_step(*training.loader().next(), 0);
       REQUIRE(allocations_of([&] { training.window().enqueue_step(); }) == 0);
     }
   }

@@ -265,7 +265,7 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
     while (windows > 0) {
       const MicroBatch* micro_batch = training.loader().next();
       if (!micro_batch) training.loader().start_epoch(1), micro_batch = training.loader().next();
-      training.accumulate(*micro_batch, 0);
+      training.micro_step(*micro_batch, 0);
       if (!micro_batch->ends_window) continue;
       skipped.see(training.window().step());
       --windows;

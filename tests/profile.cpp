@@ -24,7 +24,7 @@ struct TwoWindows {
     if (profiled) profile.emplace(test_device(), traced);
     training.loader().start_epoch(0);
     while (const MicroBatch* micro_batch = training.loader().next()) {
-      training.accumulate(*micro_batch, 0);
+      training.micro_step(*micro_batch, 0);
       if (micro_batch->ends_window) training.window().enqueue_step();
     }
     training.window().reports(Window::Wait::yes);

@@ -31,7 +31,7 @@ Outcome train(const Dataset& data, ModelKind kind, Precision precision, Strategy
   for (int64_t step = 0; step < steps; ++step) {
     for (int64_t samples = 0; samples < options.batches.effective;) {
       const MicroBatch* batch = training.loader().next();
-      training.accumulate(*batch, 0);
+      training.micro_step(*batch, 0);
       samples += batch->size();
     }
     training.window().step();

@@ -26,7 +26,7 @@ class Checkpoints {
   // each difference named.
   bool resume(Observer& observer);
 
-  // Whether as many steps as lie between two checkpoints are enqueued.
+  // True if as many steps as lie between two checkpoints are enqueued.
   bool due() const;
   // Writes a checkpoint, unless one of this step has been written or resumed from (windows skipped
   // since are skipped again after it). Between two windows, all steps reported. Throws Error if it

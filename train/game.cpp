@@ -65,12 +65,12 @@ void Game::play(const MicroBatches& micro_batches) {
   if (order_ == Order::alternating) {
     for (const Player* player : playing)
       for (int64_t time = 0; time < player->times; ++time) {
-        micro_batches([&](const Samples& samples) { accumulate(*player, samples); });
+        micro_batches([&](const Samples& samples) { micro_step(*player, samples); });
         player->window.enqueue_step();
       }
   } else if (!playing.empty()) {
     micro_batches([&](const Samples& samples) {
-      for (const Player* player : playing) accumulate(*player, samples);
+      for (const Player* player : playing) micro_step(*player, samples);
     });
     std::vector<Window*> windows;
     for (const Player* player : playing) windows.push_back(&player->window);
@@ -79,7 +79,7 @@ void Game::play(const MicroBatches& micro_batches) {
   ++windows_;
 }
 
-void Game::accumulate(const Player& player, const Samples& samples) {
+void Game::micro_step(const Player& player, const Samples& samples) {
   const FreezeOthers others(players_, player);
   player.window.backward(player.loss(samples), samples.size());
 }

@@ -65,14 +65,14 @@ class Game {
   // Windows played, whoever's turn it was.
   int64_t windows() const { return windows_; }
 
-  // What is carried into the next window: the state of every player's, under its name
+  // The state that is carried into the next window: every player's, under its name
   // ("generator.window.steps"), and how many there were. As Window::state_dict().
   StateDict state_dict();
   // Call this after overwriting that, parameters or module buffers.
   void restored();
 
  private:
-  void accumulate(const Player& player, const Samples& samples);
+  void micro_step(const Player& player, const Samples& samples);
 
   std::vector<Player> players_;
   Order order_;

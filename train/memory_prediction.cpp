@@ -40,7 +40,7 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
   for (int windows = 0; windows < 2;) {
     const MicroBatch* micro_batch = training.loader().next();
     if (!micro_batch) break;
-    training.accumulate(*micro_batch, 0);
+    training.micro_step(*micro_batch, 0);
     if (!micro_batch->ends_window) continue;
     training.window().step();
     ++windows;

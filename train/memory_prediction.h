@@ -22,7 +22,7 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
 
 // The peak of a run on `device`, with what of the data lies there.
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device);
-// The same for data that is on the meta devices already (plan_data()). Takes time for the sizes of
+// As above, for data that is on the meta devices already (plan_data()). Takes time for the sizes of
 // micro-batches that differ, not for their number.
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device);
 

@@ -30,10 +30,11 @@ struct Score {
   std::string describe() const;
 };
 
-// What a model is trained for: the fields of a sample that it sees and is to answer, what its
-// answer costs, and how it is scored. Everything else, from the data set to the memory that is
-// predicted, goes by the fields of the data set, whatever they are. An objective of one's own
-// overrides the first three, and the last three if there is more to say than the loss.
+// The purpose of a training: the fields of a sample that a model sees and is to answer, the cost of
+// its answer, and its score. Everything else, from the data set to the memory that is predicted,
+// goes by the fields of the data set, whatever they are. An objective of one's own overrides
+// name(), targets() and loss(), and where there is more to say than the loss sums(), add_score()
+// and score().
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -43,7 +44,7 @@ class Objective {
   // The field that the model sees, and those that the loss and the score need.
   virtual std::string input() const { return "images"; }
   virtual std::vector<std::string> targets() const = 0;
-  // What the model's answer costs, as a mean over the samples: a scalar.
+  // The cost of the model's answer, a mean over the samples: a scalar.
   virtual Tensor loss(const Tensor& answer, const Samples& samples) const = 0;
 
   // A score is made of sums over all samples, f64 [sums()] on the model's device: for each

@@ -40,7 +40,7 @@ struct Plan {
   // The cheapest that fits, of those the one with the largest micro-batch; null if none does.
   // `moments` is another optimizer, recommended only if nothing else may be chosen.
   const Alternative* recommended() const;
-  // What of the same needs the least memory.
+  // The alternative that needs the least memory.
   const Alternative& smallest() const;
 
  private:

@@ -46,7 +46,7 @@ Metadata run_identity(const TrainingOptions& options, const Dataset& data,
   TrainingOptions o = options;
   Metadata all = deciding(settings_of(o));
   all.insert(o.identity.begin(), o.identity.end());
-  // What says more than the setting of this name.
+  // These say more than the setting of their name.
   all["data"] = fingerprint(data);
   all["objective"] = o.objective_for(data)->name();
   all["effective-batch"] = fmt::format("{}", o.batches.effective);

@@ -40,7 +40,7 @@ bool equal_but_for_case(const std::string& a, const std::string& b) {
   fail("{} is {}: expected {}", about.name, text.empty() ? "empty" : text, expected);
 }
 
-// What a type of field is called, and its values as text and from text.
+// The name of a type of field, and its values as text and from text.
 
 template <class T>
 const char* type_name(const T&) {

@@ -71,7 +71,7 @@ class Settings {
                       [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
                       std::move(about));
   }
-  // The same, or none of them.
+  // Likewise, or none of them.
   template <class Enum>
   Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names, About about) {
     std::map<std::string, int> values;

@@ -17,12 +17,12 @@ class SkippedWindows {
   // The reports in the order of the windows. Throws Divergence, which names the first parameter
   // or the first sample of the window that is not finite.
   void see(const StepReport& report);
-  // What see() changes.
+  // The part that see() changes.
   void add_state(StateDict& dict);
 
  private:
-  // What of the window is not finite: "0.weight is not finite", "the first sample with such a
-  // result is number 17 of digits".
+  // Says which part of the window is not finite: "0.weight is not finite", "the first sample with
+  // such a result is number 17 of digits".
   std::string culprit(int64_t window) const;
 
   Training& training_;

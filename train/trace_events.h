@@ -8,7 +8,7 @@
 
 namespace accrue {
 
-// What the files of Chrome's trace events have in common: one event a line, in one process.
+// The frame of every file of Chrome's trace events: one event a line, in one process.
 class TraceEvents {
  public:
   using Json = nlohmann::ordered_json;

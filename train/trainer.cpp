@@ -39,7 +39,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   ledger(training_.device()).reset_peak();
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
   while (window.steps() < total_steps_ && epoch_ < options_.epochs && stop() == Stop::no) {
-    windows.accumulate(epoch_, window_in_epoch_, observer, stop);
+    windows.micro_steps(epoch_, window_in_epoch_, observer, stop);
     window.enqueue_step();
     observer.on_window(window);
     const bool epoch_ends = ++window_in_epoch_ == windows_per_epoch();

@@ -72,7 +72,7 @@ Loader& Training::loader() {
   return *loader_;
 }
 
-void Training::accumulate(const MicroBatch& micro_batch, int64_t epoch) {
+void Training::micro_step(const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{.mode = Pass::Mode::train,
                   .seed = seed_,
                   .epoch = epoch,

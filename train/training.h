@@ -16,7 +16,7 @@ class Training {
   Training(const TrainingOptions& options, const Dataset& data, Device device);
 
   // One micro-batch: forward, loss, backward.
-  void accumulate(const MicroBatch& micro_batch, int64_t epoch);
+  void micro_step(const MicroBatch& micro_batch, int64_t epoch);
 
   // Forgets the window under way and goes on with micro-batches of half the size (ceil). The loader
   // is a new one, to be started anew; without memory for it there is none, and what remains is to

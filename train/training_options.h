@@ -33,12 +33,12 @@ constexpr DType compute_dtype(Precision precision) {
 }
 
 enum class OptimizerKind { adam, adamw, sgd, lion };
-// What becomes of a gradient that is not finite: its window is skipped, its micro-batch left out,
+// The fate of a gradient that is not finite: its window is skipped, its micro-batch left out,
 // or the run ends.
 enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // For TrainingOptions::loss_scale.
 inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
-// What becomes of a window that memory does not suffice for: the run fails, or the micro-batch is
+// The fate of a window that memory does not suffice for: the run fails, or the micro-batch is
 // halved and the window run again (train/window_runner.h).
 enum class OnOom { fail, split };
 
@@ -71,7 +71,7 @@ struct CheckpointOptions {
 // settings_of(), below, unless another is derived from it.
 struct TrainingOptions {
   ModelFactory model;  // called anew for every prediction of memory
-  // What it is trained for; null: what the data set is for (objective_of()).
+  // Null: that of the data set (objective_of()).
   ObjectivePtr objective{};
   Batches batches;
   Precision precision = Precision::fp32;
@@ -104,8 +104,8 @@ struct TrainingOptions {
   Graphs cuda_graphs = Graphs::on;
 
   CheckpointOptions checkpoints;
-  // What else makes two runs the same, by name, as the sizes of the model: a run does not go on
-  // from a checkpoint that differs in it.
+  // Further settings that make two runs the same, such as the sizes of the model: a run does not go
+  // on from a checkpoint that differs in it.
   Metadata identity;
 
   ObjectivePtr objective_for(const Dataset& data) const;

@@ -20,8 +20,8 @@ WindowRunner::WindowRunner(Training& training, const TrainingOptions& options)
         name_in(strategy_names(), options.strategy));
 }
 
-void WindowRunner::accumulate(int64_t epoch, int64_t window, Observer& observer,
-                              const StopRequest& stop) {
+void WindowRunner::micro_steps(int64_t epoch, int64_t window, Observer& observer,
+                               const StopRequest& stop) {
   for (;;) {
     try {
       const std::pair wanted{epoch, window};
@@ -29,7 +29,7 @@ void WindowRunner::accumulate(int64_t epoch, int64_t window, Observer& observer,
       for (bool ended = false; !ended;) {
         if (stop() == Stop::now) roll_back_and_stop();
         const MicroBatch* micro_batch = training_.loader().next();
-        training_.accumulate(*micro_batch, epoch);
+        training_.micro_step(*micro_batch, epoch);
         ended = micro_batch->ends_window;
       }
       next_ = {epoch, window + 1};

@@ -28,8 +28,8 @@ class WindowRunner {
   // Accumulates window `window` of an epoch; the loader goes there unless it has just had the one
   // before. The step is the caller's. Throws what the micro-batches threw; Stopped, with the window
   // rolled back, if `stop` says Stop::now.
-  void accumulate(int64_t epoch, int64_t window, Observer& observer,
-                  const StopRequest& stop = never_stop);
+  void micro_steps(int64_t epoch, int64_t window, Observer& observer,
+                   const StopRequest& stop = never_stop);
 
  private:
   Halving halve(int64_t epoch, int64_t window);

@@ -37,7 +37,7 @@ void run_window(Training& training, int64_t& epoch) {
       training.loader().start_epoch(++epoch);
       continue;
     }
-    training.accumulate(*micro_batch, epoch);
+    training.micro_step(*micro_batch, epoch);
     if (!micro_batch->ends_window) continue;
     training.window().enqueue_step();
     training.window().reports();

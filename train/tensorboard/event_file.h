@@ -27,7 +27,7 @@ class EventFile {
   AppendFile file_;
 };
 
-// What an event file holds, decoded.
+// The content of an event file, decoded.
 struct Event {
   int64_t step;
   EventFile::Tagged<double> scalars;
