@@ -70,6 +70,7 @@ TEST_CASE("an observer is told of everything in order", "[window]") {
                                "checkpoint", "1.5: 12", "1.6: 6", "checkpoint", "checkpoint"});
   REQUIRE(diary.windows == steps);
   REQUIRE(trainer.windows() == steps);
+  REQUIRE(trainer.is_finished());
   REQUIRE(trainer.evaluate(data.test).samples == 10);
   REQUIRE(!trainer.evaluate_average(data.test));
 }
@@ -182,6 +183,7 @@ TEST_CASE("a run goes on after a score in between", "[window]") {
   Trainer scored(options_of_run(), data.train, test_device());
   Diary first, rest;
   scored.run(first, [&] { return first.windows < 2 ? Stop::no : Stop::after_window; });
+  REQUIRE(!scored.is_finished());
   REQUIRE(scored.evaluate(data.test).samples == 10);
   scored.run(rest);
   REQUIRE(first.windows + rest.windows == steps);

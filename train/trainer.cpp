@@ -24,6 +24,10 @@ int64_t Trainer::windows_per_epoch() const {
   return ceil_div(data_.size(), options_.batches.effective);
 }
 
+bool Trainer::is_finished() const {
+  return epoch_ >= options_.epochs || training_.window().steps() >= total_steps_;
+}
+
 int64_t Trainer::windows() const { return epoch_ * windows_per_epoch() + window_in_epoch_; }
 
 void Trainer::resume(Observer& observer) { checkpoints_.resume(observer); }
@@ -38,7 +42,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   WindowRunner windows(training_, options_);
   ledger(training_.device()).reset_peak();
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
-  while (window.steps() < total_steps_ && epoch_ < options_.epochs && stop() == Stop::no) {
+  while (!is_finished() && stop() == Stop::no) {
     windows.micro_steps(epoch_, window_in_epoch_, observer, stop);
     window.enqueue_step();
     observer.on_window(window);

@@ -48,6 +48,8 @@ class Trainer {
   int64_t total_steps() const { return total_steps_; }
   // Windows that have run, those before resume() and those that were skipped included.
   int64_t windows() const;
+  // True if the last epoch has ended or total_steps() are taken: run() has nothing more to do.
+  bool is_finished() const;
 
  private:
   StateDict state();

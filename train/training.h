@@ -30,6 +30,7 @@ class Training {
   Parameters& parameters() { return parameters_; }
   Optimizer& optimizer() { return *optimizer_; }
   Window& window() { return window_; }
+  const Window& window() const { return window_; }
   Loader& loader();
   Batches batches() const { return batches_; }
   Device device() const { return device_; }

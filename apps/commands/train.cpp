@@ -138,7 +138,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
                            : std::make_unique<Profile>(device, options.profile_windows);
   Observers observers({&progress, &log});
   trainer.run(observers, asked_to_stop);
-  progress.finish(interrupted(), trainer.training().loader().waited_seconds());
+  progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
   write_trace(trace, options, training.batches(), device, window.steps());
 
   const Usage peak = ledger(device).peak();
