@@ -111,6 +111,30 @@ TEST_CASE("a run that is stopped and resumed ends with the same bits", "[window]
   REQUIRE(weights(last) == weights(whole));
 }
 
+TEST_CASE("a run that is out of time completes its window, and can go on", "[window]") {
+  const Datasets data = digits();
+  Diary diary;
+  Trainer whole(options_of_run(), data.train, test_device());
+  whole.run(diary);
+
+  const TemporaryDirectory folder;
+  TrainingOptions options = options_of_run(folder.path().string());
+  options.max_minutes = 1e-9;
+  for (int64_t window = 1; window <= steps; ++window) {
+    Trainer part(options, data.train, test_device());
+    Diary rest;
+    part.resume(rest);
+    part.run(rest);
+    REQUIRE(part.windows() == window);
+    REQUIRE(part.is_finished() == (window == steps));
+    if (part.is_finished()) REQUIRE(weights(part) == weights(whole));
+  }
+  options.max_minutes = 1e9;
+  Trainer in_time(options_of_run(), data.train, test_device());
+  in_time.run(diary);
+  REQUIRE(in_time.is_finished());
+}
+
 TEST_CASE("what cannot be trained is refused before it starts", "[window]") {
   const Dataset data = digits().train;
   TrainingOptions options = options_of_run();

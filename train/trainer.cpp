@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <chrono>
+
 #include "train/weights.h"
 
 namespace accrue {
@@ -41,6 +43,12 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   Window& window = training_.window();
   WindowRunner windows(training_, options_);
   ledger(training_.device()).reset_peak();
+  const auto start = std::chrono::steady_clock::now();
+  const auto out_of_time = [&] {
+    const std::chrono::duration<double, std::ratio<60>> minutes =
+        std::chrono::steady_clock::now() - start;
+    return options_.max_minutes && minutes.count() >= *options_.max_minutes;
+  };
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
   while (!is_finished() && stop() == Stop::no) {
     windows.micro_steps(epoch_, window_in_epoch_, observer, stop);
@@ -56,6 +64,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
       epoch_loss_sum_ = 0;
     }
     if (checkpoints_.due()) save_checkpoint(observer);
+    if (out_of_time()) break;
   }
   take_reports(observer, Window::Wait::yes);
   save_checkpoint(observer);

@@ -79,7 +79,8 @@ struct TrainingOptions {
   Recompute recompute = Recompute::none;
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
-  std::optional<int64_t> steps;  // fewer optimizer steps than the epochs have
+  std::optional<int64_t> steps;       // fewer optimizer steps than the epochs have
+  std::optional<double> max_minutes;  // of each run(), whose last window is completed
   bool shuffle = true;
 
   OptimizerKind optimizer = OptimizerKind::adam;
@@ -152,6 +153,11 @@ inline Settings settings_of(TrainingOptions& o) {
                      .decides = no_result,
                      .help = "Stop before that, after this many optimizer steps taken",
                      .range = not_negative})
+      .add(o.max_minutes, {.name = "max-minutes",
+                           .decides = no_result,
+                           .help = "Stop after the window in which so much time has passed, as on "
+                                   "Ctrl-C: what has a checkpoint can go on",
+                           .range = positive})
       .add_flag(o.shuffle, false,
                 {"no-shuffle", result, "Take the samples in the order of the file"})
       .add(o.on_oom, on_oom_names(),
