@@ -180,7 +180,7 @@ class Window {
   std::vector<Parameters::Range> stepped_ranges(const Member& member) const;
   Claims claims() const;
   void set_claims(const Claims& claims);
-  void plan(int64_t samples);
+  void tell_device(int64_t samples);
   void prepare_step();
   void run_step(Part part);
   void finish_step();

@@ -103,6 +103,13 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
              std::min(steps, options.memory_trace_windows), options.memory_trace);
 }
 
+void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
+  const Score of_weights = trainer.evaluate(test);
+  const std::optional<Score> of_average = trainer.evaluate_average(test);
+  progress.score(of_weights, of_average);
+  log.score(of_weights, of_average);
+}
+
 void train_on(const Device device, const Options& given, std::optional<MemoryTrace>& trace) {
   const size_t resident_before = resident_bytes();
   const Datasets data = place_data(load_data(given), device);
@@ -142,12 +149,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   write_trace(trace, options, training.batches(), device, window.steps());
 
   const Usage peak = ledger(device).peak();
-  if (window.steps() > 0) {
-    const Score of_weights = trainer.evaluate(data.test);
-    const std::optional<Score> of_average = trainer.evaluate_average(data.test);
-    progress.score(of_weights, of_average);
-    log.score(of_weights, of_average);
-  }
+  if (window.steps() > 0) score(trainer, data.test, progress, log);
   if (profile) profile->stop();
   if (window.steps() > steps_before) {
     TrainingOptions ran = asked;
