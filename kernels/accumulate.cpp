@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "kernels/backend.h"
-#include "kernels/window_state.h"
+#include "kernels/step/window_state.h"
 
 namespace accrue {
 namespace cpu {

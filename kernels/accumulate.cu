@@ -1,7 +1,7 @@
 #include "kernels/accumulate.h"
-#include "kernels/elementwise.cuh"
-#include "kernels/reduce.cuh"
-#include "kernels/window_state.h"
+#include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/reduce.cuh"
+#include "kernels/step/window_state.h"
 
 namespace accrue::cuda {
 namespace {

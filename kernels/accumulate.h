@@ -9,8 +9,8 @@ namespace accrue {
 // micro-batches): what the `separate` strategy does once per micro-batch, and what beta = 1 in the
 // backward kernels makes unnecessary.
 // Bytes moved: read sum and g, write sum: 12 P in float32, 10 P for 16-bit gradients.
-// With the window's `state` (kernels/window_state.h), nothing happens if the micro-batch judged
-// last is not to be kept. Throws Error unless the shapes and dtypes fit.
+// With the window's `state` (kernels/step/window_state.h), nothing happens if the micro-batch
+// judged last is not to be kept. Throws Error unless the shapes and dtypes fit.
 void accumulate(View sum, View g, double scale, View state = {});
 
 // The places among which a gradient's sum of squares is divided. Fixed, so that the result depends

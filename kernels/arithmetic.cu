@@ -1,6 +1,6 @@
 #include <functional>
 
-#include "kernels/elementwise.cuh"
+#include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/concat.h"
 
 #include "kernels/backend.h"
-#include "kernels/concat_kernels.h"
+#include "kernels/detail/concat_kernels.h"
 
 namespace accrue {
 namespace cpu {

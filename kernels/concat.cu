@@ -1,5 +1,5 @@
-#include "kernels/concat_kernels.h"
-#include "kernels/elementwise.cuh"
+#include "kernels/detail/concat_kernels.h"
+#include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/conv2d.h"
 
-#include "kernels/channel_sums.h"
-#include "kernels/conv_products.h"
+#include "kernels/detail/channel_sums.h"
+#include "kernels/detail/conv_products.h"
 
 namespace accrue {
 namespace {

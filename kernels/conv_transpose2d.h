@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "kernels/conv_geometry.h"
+#include "kernels/detail/conv_geometry.h"
 
 namespace accrue {
 
@@ -15,7 +15,7 @@ struct ConvTranspose2dShape {
 // q * stride - before + j = w of x[n, c, p, q] * w[c, o, i, j]: conv2d's gradient towards its
 // input. x [N, C, GH, GW], w [C, O, KH, KW], b [O] or undefined for none, y [N, O, H, W] with
 // H = (GH - 1) * stride - before - after + KH + output_padding, W likewise.
-// Backward, with k, p and col of kernels/conv_geometry.h taken of the image dy:
+// Backward, with k, p and col of kernels/detail/conv_geometry.h taken of the image dy:
 //   dw[c, k] = sum_(n, p) x[n, c, p] * col[k, n, p]      db[o] = sum_(n, h, w) dy[n, o, h, w]
 //   dx[n, c, p] = sum_k w[c, k] * col[k, n, p]
 // Keeps x until dw is done, and w.

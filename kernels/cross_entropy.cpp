@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "core/ceil_div.h"
-#include "kernels/cross_entropy_kernels.h"
-#include "kernels/loss_seed.h"
+#include "kernels/detail/cross_entropy_kernels.h"
+#include "kernels/detail/loss_seed.h"
 
 namespace accrue {
 namespace cpu {

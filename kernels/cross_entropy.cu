@@ -1,8 +1,8 @@
 #include <limits>
 
-#include "kernels/cross_entropy_kernels.h"
-#include "kernels/loss_seed.h"
-#include "kernels/reduce.cuh"
+#include "kernels/detail/cross_entropy_kernels.h"
+#include "kernels/detail/loss_seed.h"
+#include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/dropout.h"
 
 #include "core/ceil_div.h"
-#include "kernels/dropout_kernels.h"
+#include "kernels/detail/dropout_kernels.h"
 
 namespace accrue {
 namespace cpu {

@@ -1,5 +1,5 @@
-#include "kernels/dropout_kernels.h"
-#include "kernels/elementwise.cuh"
+#include "kernels/detail/dropout_kernels.h"
+#include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include <bit>
 #include <limits>
 
-#include "kernels/elementwise.cuh"
-#include "kernels/reduce.cuh"
+#include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {

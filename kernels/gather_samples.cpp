@@ -1,7 +1,7 @@
 #include "kernels/gather_samples.h"
 
 #include "kernels/backend.h"
-#include "kernels/formulas.h"
+#include "kernels/detail/formulas.h"
 
 namespace accrue {
 namespace cpu {

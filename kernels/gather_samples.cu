@@ -1,7 +1,7 @@
 #include <limits>
 
-#include "kernels/elementwise.cuh"
-#include "kernels/formulas.h"
+#include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/formulas.h"
 #include "kernels/gather_samples.h"
 
 namespace accrue::cuda {

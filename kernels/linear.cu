@@ -4,11 +4,11 @@
 #include <span>
 
 #include "core/cuda.h"
-#include "kernels/channel_bias.cuh"
-#include "kernels/descriptor.h"
-#include "kernels/gemm.h"
-#include "kernels/reduce.cuh"
-#include "kernels/small_linear.cuh"
+#include "kernels/detail/channel_bias.cuh"
+#include "kernels/detail/descriptor.h"
+#include "kernels/detail/gemm.h"
+#include "kernels/detail/reduce.cuh"
+#include "kernels/detail/small_linear.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "core/autograd.h"
-#include "kernels/activation.h"
-#include "kernels/gemm.h"
+#include "kernels/detail/activation.h"
+#include "kernels/detail/gemm.h"
 
 namespace accrue {
 

@@ -1,9 +1,9 @@
 #include "kernels/losses.h"
 
 #include "core/ceil_div.h"
-#include "kernels/formulas.h"
-#include "kernels/losses_kernels.h"
-#include "kernels/reduce.h"
+#include "kernels/detail/formulas.h"
+#include "kernels/detail/losses_kernels.h"
+#include "kernels/detail/reduce.h"
 
 namespace accrue {
 namespace {

@@ -1,7 +1,7 @@
-#include "kernels/elementwise.cuh"
-#include "kernels/formulas.h"
-#include "kernels/losses_kernels.h"
-#include "kernels/reduce.cuh"
+#include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/formulas.h"
+#include "kernels/detail/losses_kernels.h"
+#include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/mask_score.h"
 
-#include "kernels/formulas.h"
-#include "kernels/reduce.h"
+#include "kernels/detail/formulas.h"
+#include "kernels/detail/reduce.h"
 
 namespace accrue {
 namespace cpu {

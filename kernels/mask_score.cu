@@ -1,6 +1,6 @@
-#include "kernels/formulas.h"
+#include "kernels/detail/formulas.h"
+#include "kernels/detail/reduce.cuh"
 #include "kernels/mask_score.h"
-#include "kernels/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include "kernels/norm.h"
 
-#include "kernels/channel_sums.h"
-#include "kernels/norm_kernels.h"
-#include "kernels/reduce.h"
+#include "kernels/detail/channel_sums.h"
+#include "kernels/detail/norm_kernels.h"
+#include "kernels/detail/reduce.h"
 
 namespace accrue {
 namespace cpu {

@@ -1,14 +1,14 @@
-#include "kernels/elementwise.cuh"
-#include "kernels/norm_kernels.h"
-#include "kernels/reduce.cuh"
+#include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/norm_kernels.h"
+#include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {
 
 // All four norms are the same kernels: they differ in which elements of x share a mean, a *group*
-// (kernels/norm_kernels.h). Seen as [N, G, K, S], x has in each of N samples G groups of K channels
-// of S elements. A group of layer, group or instance norm is one run of K * S elements; one of
-// batch norm (K = 1) has such a run in every sample.
+// (kernels/detail/norm_kernels.h). Seen as [N, G, K, S], x has in each of N samples G groups of K
+// channels of S elements. A group of layer, group or instance norm is one run of K * S elements;
+// one of batch norm (K = 1) has such a run in every sample.
 //
 // Memory is read by vectors of `width` elements: neighbours in a channel, or where S = 1 (layer
 // norm) in neighbouring channels. Below, K and S count vectors.

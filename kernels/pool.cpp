@@ -4,9 +4,9 @@
 #include <bit>
 
 #include "core/ceil_div.h"
-#include "kernels/formulas.h"
-#include "kernels/pool_kernels.h"
-#include "kernels/reduce.h"
+#include "kernels/detail/formulas.h"
+#include "kernels/detail/pool_kernels.h"
+#include "kernels/detail/reduce.h"
 
 namespace accrue {
 namespace cpu {

@@ -1,6 +1,6 @@
-#include "kernels/formulas.h"
-#include "kernels/pool_kernels.h"
-#include "kernels/reduce.cuh"
+#include "kernels/detail/formulas.h"
+#include "kernels/detail/pool_kernels.h"
+#include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {

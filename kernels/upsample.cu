@@ -1,4 +1,4 @@
-#include "kernels/elementwise.cuh"
+#include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/round_copies.h"
+#include "kernels/step/round_copies.h"
 
 namespace accrue {
 

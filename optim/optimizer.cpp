@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/window_state.h"
+#include "kernels/step/window_state.h"
 
 namespace accrue {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/parameters.h"
-#include "kernels/optimizer_step.h"
+#include "kernels/step/optimizer_step.h"
 #include "optim/state_dict.h"
 
 namespace accrue {
@@ -19,13 +19,13 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // A step is begun once, then made for each range of the parameters, by the learning rate and the
-  // scale that are in the window's state (kernels/window_state.h); neither does anything if that
-  // says skipped. `gradient` is that of the range.
+  // scale that are in the window's state (kernels/step/window_state.h); neither does anything if
+  // that says skipped. `gradient` is that of the range.
   virtual void begin_step(const View& state);
   virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
 
-  // True if the moments can be the accumulator (kernels/optimizer_step.h, adam_fold()): then each
-  // gradient is folded in as it comes, and the step needs none.
+  // True if the moments can be the accumulator (kernels/step/optimizer_step.h, adam_fold()): then
+  // each gradient is folded in as it comes, and the step needs none.
   virtual bool folds() const { return false; }
   virtual void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
   virtual void step_folded(Parameters::Range range, const View& state);
@@ -47,7 +47,7 @@ class Optimizer {
   Tensor steps_;     // the first of these
 };
 
-// kernels/optimizer_step.h gives the formulas.
+// kernels/step/optimizer_step.h gives the formulas.
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
 };

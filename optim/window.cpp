@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "kernels/accumulate.h"
-#include "kernels/average_weights.h"
-#include "kernels/round_copies.h"
-#include "kernels/window_state.h"
+#include "kernels/step/average_weights.h"
+#include "kernels/step/round_copies.h"
+#include "kernels/step/window_state.h"
 
 namespace accrue {
 namespace {

@@ -14,7 +14,7 @@ enum class Strategy {
   separate,  // a second gradient buffer, then the explicit kernel sum += n_i/N * g: what is
              // written by hand everywhere, and this library's own baseline
   moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
-             // complete: another optimizer (AdamA, kernels/optimizer_step.h)
+             // complete: another optimizer (AdamA, kernels/step/optimizer_step.h)
   step_in_backward  // for windows of one micro-batch: each parameter is stepped and its gradient
                     // dropped as soon as its last op is done
 };
@@ -45,11 +45,11 @@ struct WindowOptions {
   std::optional<double> clip_norm{};
   LossScale loss_scale{};
   OnOverflow on_overflow = OnOverflow::skip_window;
-  // Keeps the moving average of the weights over the optimizer steps (kernels/average_weights.h),
-  // as many bytes as the weights.
+  // Keeps the moving average of the weights over the optimizer steps
+  // (kernels/step/average_weights.h), as many bytes as the weights.
   std::optional<double> ema_decay{};
-  // Estimates the gradient noise scale (kernels/window_state.h): one more pass over the gradient a
-  // window. For windows of several micro-batches and strategies that keep gradients.
+  // Estimates the gradient noise scale (kernels/step/window_state.h): one more pass over the
+  // gradient a window. For windows of several micro-batches and strategies that keep gradients.
   NoiseScale noise_scale = NoiseScale::off;
   // On cuda: record micro-steps and steps once and replay them. The same bits either way.
   Graphs graphs = Graphs::on;

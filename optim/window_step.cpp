@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "kernels/accumulate.h"
-#include "kernels/average_weights.h"
-#include "kernels/window_state.h"
+#include "kernels/step/average_weights.h"
+#include "kernels/step/window_state.h"
 #include "optim/window.h"
 
 namespace accrue {

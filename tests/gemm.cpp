@@ -1,6 +1,6 @@
 // The CPU's matrix products beside Eigen's in double.
 
-#include "kernels/gemm.h"
+#include "kernels/detail/gemm.h"
 
 #include <Eigen/Core>
 #include <limits>

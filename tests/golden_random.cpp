@@ -12,7 +12,7 @@
 #include "data/safetensors.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
-#include "kernels/round_copies.h"
+#include "kernels/step/round_copies.h"
 #include "layers/models.h"
 #include "layers/unet.h"
 #include "optim/window.h"

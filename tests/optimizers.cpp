@@ -5,7 +5,7 @@
 
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/window_state.h"
+#include "kernels/step/window_state.h"
 #include "layers/models.h"
 #include "optim/window.h"
 #include "tests/batch.h"

@@ -10,7 +10,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/parallel.h"
-#include "kernels/window_state.h"
+#include "kernels/step/window_state.h"
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "optim/window.h"

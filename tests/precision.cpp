@@ -8,7 +8,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"
-#include "kernels/round_copies.h"
+#include "kernels/step/round_copies.h"
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "optim/window.h"

@@ -68,8 +68,8 @@ Learner::MakeOptimizer adam_with(double weight_decay, bool decoupled) {
   };
 }
 
-// AdamA, as kernels/optimizer_step.h writes it, with gradients from a learner of strategy fused
-// that is given the weights.
+// AdamA, as kernels/step/optimizer_step.h writes it, with gradients from a learner of strategy
+// fused that is given the weights.
 class ReferenceAdamA {
  public:
   ReferenceAdamA(double weight_decay, bool decoupled)

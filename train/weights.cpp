@@ -5,7 +5,7 @@
 #include <map>
 
 #include "data/safetensors.h"
-#include "kernels/round_copies.h"
+#include "kernels/step/round_copies.h"
 
 namespace accrue {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "apps/study/ladders.h"
-#include "kernels/window_state.h"
+#include "kernels/step/window_state.h"
 
 namespace accrue::study {
 namespace {

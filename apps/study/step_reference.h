@@ -1,7 +1,7 @@
 #pragma once
 
 #include "apps/study/arrays.h"
-#include "kernels/optimizer_step.h"
+#include "kernels/step/optimizer_step.h"
 
 namespace accrue::study {
 

@@ -1,6 +1,6 @@
 #include "apps/study/tensor_ops.h"
 #include "core/cuda.h"
-#include "kernels/elementwise.cuh"
+#include "kernels/detail/elementwise.cuh"
 
 namespace accrue::study::cuda {
 namespace {

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "kernels/detail/conv_geometry.h"
+
+// Which convolution cuDNN computes in place of another, and in how much memory. Known from shapes
+// alone, so that a meta device predicts it.
+namespace accrue::cuda {
+
+// cuDNN's tensors have fewer elements than this. One image is the least that can be computed.
+inline constexpr int64_t too_many_elements = int64_t{1} << 31;
+
+// The parts of a workspace start at 256 bytes, as what cudaMalloc gives does.
+inline int64_t whole_parts(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// The geometry on an image that was padded with zeros before, from pixel (-padding, -padding) as
+// far as the grid sees.
+inline ConvGeometry as_padded(const ConvGeometry& g) {
+  const auto reach = [&](int64_t grid, int64_t taps) {
+    return (grid - 1) * g.stride + (taps - 1) * g.dilation + 1;
+  };
+  ConvGeometry padded = g;
+  padded.H = reach(g.GH, g.KH);
+  padded.W = reach(g.GW, g.KW);
+  padded.padding = 0;
+  return padded;
+}
+
+// The geometry as cuDNN can see it: it pads both sides alike and infers the grid from that. Where
+// this is another grid, the image is padded before.
+inline ConvGeometry as_symmetric(const ConvGeometry& g) {
+  const ConvGeometry padded = as_padded(g);
+  const auto fits = [&](int64_t image, int64_t reach) {
+    const int64_t unseen = image + 2 * g.padding - reach;
+    return unseen >= 0 && unseen < g.stride;
+  };
+  return fits(g.H, padded.H) && fits(g.W, padded.W) ? g : padded;
+}
+
+inline int64_t image_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  return whole_parts(N * g.C * g.H * g.W * int64_t(size_of(dtype)));
+}
+inline int64_t grid_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  return whole_parts(N * g.O * g.GH * g.GW * int64_t(size_of(dtype)));
+}
+inline int64_t weights_bytes(const ConvGeometry& g, DType dtype) {
+  return whole_parts(g.O * g.taps() * int64_t(size_of(dtype)));
+}
+
+// The weight gradient of one micro-batch, which conv_correlate() has in its workspace where
+// cuDNN computes it in 16 bits.
+inline int64_t rounded_weights_bytes(const ConvGeometry& g, DType dtype) {
+  return is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0;
+}
+
+// The bytes that cuDNN's algorithms may use. In 16 bits tensor cores want channels last, and in
+// eights, so that image, grid and weights are transposed, and one of them twice. For others as much
+// as the larger of image and grid takes: an algorithm that needs more would make the micro-batch
+// that fits into memory smaller.
+inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  if (!is_16_bit_dtype(dtype)) return std::max(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
+  const auto eights = [](int64_t channels) { return (channels + 7) / 8 * 8; };
+  ConvGeometry padded = g;
+  padded.C = eights(g.C);
+  padded.O = eights(g.O);
+  return image_bytes(padded, N, dtype) + grid_bytes(padded, N, dtype) +
+         2 * weights_bytes(padded, dtype);
+}
+
+// The padded image, where there is one, and what the algorithm may use; enough at least to compute
+// a single image with copies of all operands, which those need that start between 16 bytes.
+// Throws Error if an image is too large for cuDNN.
+inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  constexpr int64_t least = 4 << 20, frugal = 1 << 20;
+  const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
+  const int64_t largest =
+      std::max({symmetric.C * symmetric.H * symmetric.W, g.O * g.GH * g.GW, g.O * g.taps()});
+  check(largest < too_many_elements,
+        "a convolution of images [{}, {}, {}] to [{}, {}, {}] by weights [{}, {}, {}, {}] on cuda: "
+        "cuDNN's tensors have fewer than 2^31 elements, and one of these has {} for a single "
+        "image. Use smaller images or fewer channels",
+        g.C, g.H, g.W, g.O, g.GH, g.GW, g.O, g.C, g.KH, g.KW, largest);
+  const int64_t copies = std::max(image_bytes(g, 1, dtype), image_bytes(padded, 1, dtype)) +
+                         grid_bytes(g, 1, dtype) + weights_bytes(g, dtype);
+  return (symmetric == g ? 0 : image_bytes(symmetric, N, dtype)) +
+         std::max({least, algorithm_bytes(g, N, dtype), copies + frugal});
+}
+
+}  // namespace accrue::cuda

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace accrue {
+
+// Zeros around an image, the same for rows and columns. TensorFlow's SAME with a 5x5 kernel and
+// stride 2 is {1, 2}.
+struct Padding {
+  int64_t before, after;
+  constexpr Padding(int64_t both = 0) : Padding(both, both) {}
+  constexpr Padding(int64_t before, int64_t after) : before(before), after(after) {}
+};
+
+// The geometry of a convolution ties an image [C, H, W] to a grid [O, GH, GW]: grid cell (gh, gw)
+// sees the pixels
+//   (gh * stride - padding + kh * dilation, gw * stride - padding + kw * dilation),
+// and zeros where these lie outside. A convolution's x is the image and its y the grid; a
+// transposed convolution's x is the grid and its y the image. Weights are w [O, C, KH, KW] in both.
+// col[k, n, p] is the pixel that cell p of image n sees through tap k = (c, kh, kw): im2col's
+// columns, which nobody writes down (kernels/detail/conv_products.h).
+struct ConvGeometry {
+  int64_t C, H, W, O, GH, GW, KH, KW, stride, padding, dilation;
+
+  int64_t area() const { return KH * KW; }
+  int64_t taps() const { return C * area(); }
+  auto operator<=>(const ConvGeometry&) const = default;
+};
+
+}  // namespace accrue

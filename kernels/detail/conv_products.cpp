@@ -1,0 +1,378 @@
+#include "kernels/detail/conv_products.h"
+
+#include <array>
+
+#include "kernels/backend.h"
+#include "kernels/detail/conv_cudnn.h"
+#include "kernels/detail/conv_tiling.h"
+#include "kernels/detail/indirect_gemm.h"
+
+namespace accrue {
+namespace {
+
+using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
+
+// Hands out parts of a workspace; with base null it only counts.
+class Carver {
+ public:
+  explicit Carver(void* base) : base_(static_cast<std::byte*>(base)) {}
+
+  template <class T>
+  T* take(int64_t count) {
+    const size_t at = std::exchange(
+        used_, used_ + round_up(static_cast<size_t>(count) * sizeof(T), Ledger::alignment));
+    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  size_t used_ = 0;
+};
+
+// The scratch of gather and scatter on elements of type T. `products` has one entry for each phase
+// of the target; `weights` are there if w has to be widened first.
+template <class T, class W = Wide<T>>
+struct Scratch {
+  IndirectGemm* products;
+  int32_t *weight_row, *weight_at, *source_at;
+  W *weights, *frames, *results;
+  int64_t frame_size, result_size, phases;
+  size_t bytes;
+
+  Scratch(const ConvTiling& t, const ConvGeometry& g, int64_t, void* base) {
+    Carver carver(base);
+    phases = t.h.target_step * t.w.target_step;
+    frame_size = round_up(t.frame(t.band), lanes<W>) + lanes<W>;
+    result_size = t.target_channels * round_up(t.cells(t.band), lanes<W>);
+    products = carver.take<IndirectGemm>(phases);
+    weight_row = carver.take<int32_t>(t.target_channels);
+    weight_at = carver.take<int32_t>(t.source_channels * g.area());
+    source_at = carver.take<int32_t>(t.source_channels * g.area());
+    weights = carver.take<W>(is_16_bit<T> ? g.O * g.taps() : 0);
+    frames = carver.take<W>(t.slots * frame_size);
+    results = carver.take<W>(t.slots * result_size);
+    bytes = carver.used();
+  }
+};
+
+// The scratch of correlate, whose product is what the taps see times the transposed cells, which
+// are widened before if they have to be.
+template <class T, class W = Wide<T>>
+struct CorrelateScratch {
+  int32_t *image_at, *cell_at, *transposed_at;
+  W *frames, *widened, *cells, *partials;
+  // The bands in groups, each with a partial sum of its own, and in each group the image's channels
+  // in slices. Many groups need room, many slices transpose the cells again and again. Small images
+  // are taken several at a time, so that the partial sum is not read and written for a few cells.
+  int64_t groups, slices, at_once, slots, stride, frame_size, widened_size, cells_size,
+      partial_size;
+  size_t bytes;
+
+  CorrelateScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base) {
+    constexpr int64_t partial_elements = 1 << 16, most_groups = 4, chunks = 16, slice_taps = 128,
+                      many_cells = 320;
+    Carver carver(base);
+    stride = round_up(g.O, lanes<W>);
+    partial_size = g.taps() * stride;
+    groups =
+        std::clamp<int64_t>(partial_elements / partial_size, 1, std::min(most_groups, N * t.bands));
+    groups = Partition(N * t.bands, ceil_div(N * t.bands, groups)).parts;
+    slices = std::clamp<int64_t>(g.taps() / slice_taps, 1, std::min(g.C, chunks / groups));
+    const int64_t band_cells = t.band * g.GW;
+    at_once = t.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / band_cells, 1, N / groups);
+    frame_size = t.frame(t.band) / g.C * ceil_div(g.C, slices);
+    widened_size = is_16_bit<T> ? g.O * band_cells : 0;
+    cells_size = band_cells * stride;
+    slots = std::min(groups * slices,
+                     t.slots_for(N, at_once * (frame_size + cells_size) + widened_size));
+    image_at = carver.take<int32_t>(g.taps());
+    cell_at = carver.take<int32_t>(at_once * band_cells);
+    transposed_at = carver.take<int32_t>(at_once * band_cells);
+    frames = carver.take<W>(slots * at_once * frame_size);
+    widened = carver.take<W>(slots * widened_size);
+    cells = carver.take<W>(slots * at_once * cells_size);
+    partials = carver.take<W>(groups * partial_size);
+    bytes = carver.used();
+  }
+};
+
+template <template <class, class> class AnyScratch>
+Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType dtype,
+                    Device device, int64_t more_on_cuda = 0) {
+  const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
+    if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype) + more_on_cuda;
+    return static_cast<int64_t>(
+        AnyScratch<T, Wide<T>>(ConvTiling(direction, g, N), g, N, nullptr).bytes);
+  });
+  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
+}
+
+}  // namespace
+
+Tensor conv_gather_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
+  return workspace_of<Scratch>(Direction::gather, g, N, dtype, device);
+}
+Tensor conv_scatter_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
+  return workspace_of<Scratch>(Direction::scatter, g, N, dtype, device);
+}
+Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
+  return workspace_of<CorrelateScratch>(Direction::gather, g, N, dtype, device,
+                                        cuda::rounded_weights_bytes(g, dtype));
+}
+
+namespace cpu {
+namespace {
+
+// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
+// plane for each phase. The frame starts as zeros; those left and right of the source stay.
+template <class T>
+void load_frame(Wide<T>* frame, const T* source, const ConvTiling& t, Band band, int64_t c_begin,
+                int64_t c_end) {
+  const int64_t columns = t.columns(), planes = t.h.phases() * t.w.phases();
+  for (int64_t plane = c_begin * planes; plane < c_end * planes; ++plane) {
+    const int64_t c = plane / planes, h_phase = plane % planes / t.w.phases();
+    const int64_t w0 = t.w.first + plane % t.w.phases(), step = t.w.source_step;
+    const int64_t begin = std::clamp<int64_t>(ceil_div(-w0, step), 0, columns);
+    const int64_t size =
+        std::clamp<int64_t>(ceil_div(t.w.source - w0, step), begin, columns) - begin;
+    const T* in =
+        source + (band.n * t.source_channels + c) * t.h.source * t.w.source + w0 + begin * step;
+    Wide<T>* out = frame + (plane - c_begin * planes) * t.plane(t.band) + begin;
+    for (int64_t r = 0; r < t.h.extent(band.rows); ++r, out += columns) {
+      const int64_t h = (band.begin + r) * t.h.source_step + t.h.first + h_phase;
+      if (h < 0 || h >= t.h.source) std::fill_n(out, size, Wide<T>(0));
+      else if (step == 1) std::copy_n(in + h * t.w.source, size, out);
+      else
+        for (int64_t v = 0; v < size; ++v) out[v] = in[h * t.w.source + v * step];
+    }
+  }
+}
+
+// How a product's result is changed on its way to the target.
+template <class T>
+struct Epilogue {
+  T* target;
+  const T* bias;
+  Activation activation;
+};
+
+template <class T, class W, class Accumulate>
+void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, W low,
+               Accumulate accumulate) {
+  if (step == 1) {
+#pragma omp simd
+    for (int64_t v = 0; v < count; ++v) {
+      const W value = in[v] + shift;
+      store(out[v], value < low ? low : value, accumulate);
+    }
+  } else {
+    for (int64_t v = 0; v < count; ++v) {
+      const W value = in[v] + shift;
+      store(out[v * step], value < low ? low : value, accumulate);
+    }
+  }
+}
+
+template <class T, class Accumulate>
+void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, const ConvTiling& t,
+                  Band band, int64_t phase, Accumulate accumulate) {
+  const int64_t h_phase = phase / t.w.target_step, w_phase = phase % t.w.target_step;
+  const int64_t h_step = t.h.target_step, w_step = t.w.target_step, W = t.w.target;
+  const int64_t width = ceil_div(W - w_phase, w_step);
+  // Whole vectors where possible: what they write past a row's end, the next row overwrites.
+  const int64_t vectors =
+      accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
+  constexpr Wide<T> lowest = -std::numeric_limits<Wide<T>>::infinity();
+  const Wide<T> low = e.activation == Activation::relu ? 0 : lowest;
+  for (int64_t m = 0; m < t.target_channels; ++m) {
+    const Wide<T> shift = e.bias ? widen(e.bias[m]) : Wide<T>(0);
+    T* plane = e.target + (band.n * t.target_channels + m) * t.h.target * W;
+    const int64_t rows = std::min(band.rows, ceil_div(t.h.target - h_phase, h_step) - band.begin);
+    for (int64_t r = 0; r < rows; ++r)
+      store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
+                result + m * stride + r * t.columns(), std::min(vectors, (rows - r) * width),
+                w_step, shift, low, accumulate);
+  }
+}
+
+// The tables of Scratch. Weight w[o, c, i, j] is at target * target_step + source * source_step +
+// tap.
+template <class T>
+void fill_tables(const Scratch<T>& x, const ConvTiling& t, const ConvGeometry& g,
+                 int64_t target_step, int64_t source_step) {
+  for (int64_t m = 0; m < t.target_channels; ++m)
+    x.weight_row[m] = static_cast<int32_t>(m * target_step);
+  int64_t k = 0;
+  for (int64_t phase = 0; phase < x.phases; ++phase) {
+    const int64_t k_begin = k;
+    for (int64_t c = 0; c < t.source_channels; ++c)
+      for (int64_t i = 0; i < g.KH; ++i)
+        for (int64_t j = 0; j < g.KW; ++j) {
+          const auto h = t.h.offset(i, phase / t.w.target_step);
+          const auto w = t.w.offset(j, phase % t.w.target_step);
+          if (!h || !w) continue;
+          x.weight_at[k] = static_cast<int32_t>(c * source_step + i * g.KW + j);
+          x.source_at[k++] = static_cast<int32_t>(c * t.channel() + t.offset(*h, *w));
+        }
+    x.products[phase] = {.M = t.target_channels,
+                         .N = 0,
+                         .K = k - k_begin,
+                         .a_row = x.weight_row,
+                         .a_col = x.weight_at + k_begin,
+                         .b_row = x.source_at + k_begin};
+  }
+}
+
+// w as it is, or its wide elements in `room`.
+template <class T>
+const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* room, [[maybe_unused]] int64_t n) {
+  if constexpr (!is_16_bit<T>) return w;
+  else {
+    std::copy_n(w, n, room);
+    return room;
+  }
+}
+
+// target = act(sum over taps and source channels of weight * source + b) + beta * target.
+void multiply(Direction direction, GradTarget target, View source, View w, View b,
+              Activation activation, const ConvGeometry& g, View workspace) {
+  dispatch_floating(
+      source.dtype, [&]<class T, class W = Wide<T>>() {
+        const int64_t N = source.shape[0];
+        const ConvTiling tiling(direction, g, N);
+        const bool gather = direction == Direction::gather;
+        const Scratch<T> scratch(tiling, g, N, workspace.data);
+        fill_tables(scratch, tiling, g, gather ? g.taps() : g.area(), gather ? g.area() : g.taps());
+        const W* weights = widened(w.as<const T>(), scratch.weights, w.numel());
+        const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
+        std::array<bool, ConvTiling::most_slots> framed{};
+        parallel_chunks(
+            N * tiling.bands, static_cast<int>(tiling.slots), [&](int64_t item, int slot) {
+              W* frame = scratch.frames + slot * scratch.frame_size;
+              W* result = scratch.results + slot * scratch.result_size;
+              if (!std::exchange(framed[static_cast<size_t>(slot)], true))
+                std::fill_n(frame, scratch.frame_size, W(0));
+              const Band band(tiling, item);
+              load_frame(frame, source.as<const T>(), tiling, band, 0, tiling.source_channels);
+              for (int64_t phase = 0; phase < scratch.phases; ++phase) {
+                IndirectGemm product = scratch.products[phase];
+                product.N = round_up(tiling.cells(band.rows), lanes<W>);
+                indirect_gemm(result, weights, frame, product, Result::write);
+                with_beta(target.beta, [&](auto accumulate) {
+                  store_result(epilogue, result, product.N, tiling, band, phase, accumulate);
+                });
+              }
+            });
+      });
+}
+
+template <class T>
+void fill_tables(const CorrelateScratch<T>& x, const ConvTiling& t, const ConvGeometry& g) {
+  for (int64_t k = 0; k < g.taps(); ++k) {
+    const int64_t c = k / g.area(), i = k % g.area() / g.KW, j = k % g.KW;
+    x.image_at[k] =
+        static_cast<int32_t>(c * t.channel() + t.offset(*t.h.offset(i, 0), *t.w.offset(j, 0)));
+  }
+  const int64_t band_cells = t.band * g.GW;
+  for (int64_t at = 0; at < x.at_once * band_cells; ++at) {
+    const int64_t image = at / band_cells, cell = at % band_cells;
+    x.cell_at[at] =
+        static_cast<int32_t>(image * x.frame_size + cell / g.GW * t.columns() + cell % g.GW);
+    x.transposed_at[at] = static_cast<int32_t>(at * x.stride);
+  }
+}
+
+// cells = the band's rows of the grid, transposed: [band, O].
+template <class T>
+void load_cells(Wide<T>* cells, [[maybe_unused]] Wide<T>* widened, const T* grid, Band band,
+                const ConvGeometry& g) {
+  const int64_t size = band.rows * g.GW, stride = round_up(g.O, lanes<Wide<T>>);
+  const T* in = grid + (band.n * g.O * g.GH + band.begin) * g.GW;
+  if constexpr (is_16_bit<T>) {
+    for (int64_t o = 0; o < g.O; ++o) std::copy_n(in + o * g.GH * g.GW, size, widened + o * size);
+    transpose(cells, stride, widened, size, g.O, size);
+  } else {
+    transpose(cells, stride, in, g.GH * g.GW, g.O, size);
+  }
+}
+
+// w[o, k] = sum_group partials[group][k, o] + beta * w[o, k].
+template <class T>
+void add_partials(GradTarget w, const CorrelateScratch<T>& x, const ConvGeometry& g) {
+  const int64_t taps = g.taps();
+  with_beta(w.beta, [&](auto accumulate) {
+    using W = Wide<T>;
+    constexpr int64_t rows = lanes<W>, most = 8 * lanes<W>;  // of a part of w
+    parallel_for(x.stride / rows, rows * taps * x.groups, [&](int64_t begin, int64_t end) {
+      W sums[rows * most], partial[rows * most];
+      for (int64_t o = begin * rows; o < end * rows; o += rows)
+        for (int64_t k = 0; k < taps; k += most) {
+          const int64_t columns = std::min(most, taps - k);
+          for (int64_t group = 0; group < x.groups; ++group) {
+            const W* from = x.partials + group * x.partial_size + k * x.stride + o;
+            transpose(group == 0 ? sums : partial, most, from, x.stride, columns, rows);
+            for (int64_t i = 0; group > 0 && i < rows * most; ++i) sums[i] += partial[i];
+          }
+          for (int64_t r = 0; r < std::min(rows, g.O - o); ++r)
+            for (int64_t j = 0; j < columns; ++j)
+              store(w.grad.as<W>()[(o + r) * taps + k + j], sums[r * most + j], accumulate);
+        }
+    });
+  });
+}
+
+}  // namespace
+
+void conv_gather(GradTarget grid, View image, View w, View b, Activation activation,
+                 const ConvGeometry& g, View workspace) {
+  multiply(Direction::gather, grid, image, w, b, activation, g, workspace);
+}
+
+void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometry& g,
+                  View workspace) {
+  multiply(Direction::scatter, image, grid, w, b, Activation::none, g, workspace);
+}
+
+void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View workspace) {
+  dispatch_floating(
+      grid.dtype, [&]<class T, class W = Wide<T>>() {
+        const int64_t N = grid.shape[0];
+        const ConvTiling tiling(Direction::gather, g, N);
+        const CorrelateScratch<T> x(tiling, g, N, workspace.data);
+        fill_tables(x, tiling, g);
+        const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
+        parallel_chunks(
+            bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
+              const int64_t group = chunk / x.slices, slice = chunk % x.slices;
+              const int64_t c_begin = g.C * slice / x.slices, c_end = g.C * (slice + 1) / x.slices;
+              const int64_t first_tap = c_begin * g.area();
+              const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
+              W* const frame = x.frames + slot * x.at_once * x.frame_size;
+              W* const cells = x.cells + slot * x.at_once * x.cells_size;
+              std::fill_n(frame, x.at_once * x.frame_size, W(0));
+              for (int64_t item = first_item; item < last_item; item += x.at_once) {
+                const int64_t count = std::min(x.at_once, last_item - item);
+                for (int64_t i = 0; i < count; ++i) {
+                  const Band band(tiling, item + i);
+                  load_frame(frame + i * x.frame_size, image.as<const T>(), tiling, band, c_begin,
+                             c_end);
+                  load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size,
+                             grid.as<const T>(), band, g);
+                }
+                const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
+                                           .N = x.stride,
+                                           .K = count * Band(tiling, item).rows * g.GW,
+                                           .a_row = x.image_at,
+                                           .a_col = x.cell_at,
+                                           .b_row = x.transposed_at};
+                indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
+                              cells, product, item == first_item ? Result::write : Result::add);
+              }
+            });
+        add_partials(w, x, g);
+      });
+}
+
+}  // namespace cpu
+}  // namespace accrue

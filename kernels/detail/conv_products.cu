@@ -1,0 +1,193 @@
+#include <functional>
+
+#include "kernels/detail/channel_bias.cuh"
+#include "kernels/detail/convolution.cuh"
+#include "kernels/detail/reduce.cuh"
+
+namespace accrue::cuda {
+namespace {
+
+struct Plane {
+  int64_t H, W;
+};
+
+// target[q, h, w] = source[q, h + shift, w + shift], zero where there is no such pixel: a negative
+// shift pads, a positive one crops. A warp has a row, so that it finds its place once and reads and
+// writes contiguously.
+template <bool accumulate, class T>
+__global__ void __launch_bounds__(block_threads)
+    shift_kernel(T* target, const T* source, int64_t rows, Plane to, Plane from, int64_t shift) {
+  const int lane = threadIdx.x % warp_threads;
+  for (int64_t row = first_item() / warp_threads; row < rows; row += item_stride() / warp_threads) {
+    const int64_t plane = row / to.H, h = row % to.H + shift;
+    const bool inside = h >= 0 && h < from.H;
+    for (int64_t column = lane; column < to.W; column += warp_threads) {
+      const int64_t w = column + shift;
+      const bool seen = inside && w >= 0 && w < from.W;
+      store(target[row * to.W + column],
+            seen ? widen(source[(plane * from.H + h) * from.W + w]) : Wide<T>(0),
+            std::bool_constant<accumulate>{});
+    }
+  }
+}
+
+void copy_shifted(GradTarget target, View source, int64_t shift) {
+  const Shape &to = target.grad.shape, &from = source.shape;
+  const int64_t rows = to.numel(0, 3);
+  dispatch_floating(source.dtype, [&]<class T>() {
+    with_beta(target.beta, [&](auto accumulate) {
+      enqueue(grid_over(rows * warp_threads), shift_kernel<accumulate.value, T>,
+              target.grad.as<T>(), source.as<const T>(), rows, Plane{to[2], to[3]},
+              Plane{from[2], from[3]}, shift);
+    });
+  });
+}
+
+// target = source + beta * target, of any two dtypes of which one is the other or its wide one.
+void copy_elements(GradTarget target, View source) {
+  const auto copy = [&]<class To, class From>() {
+    elementwise(target.grad.as<To>(), target.beta, source.numel(), std::identity{},
+                source.as<const From>());
+  };
+  dispatch_floating(source.dtype, [&]<class T>() {
+    if (target.grad.dtype == source.dtype) copy.template operator()<T, T>();
+    else copy.template operator()<Wide<T>, T>();
+  });
+}
+
+// One operand as cuDNN gets it: itself, or a copy in the workspace.
+struct Operand {
+  View given;
+  View copy = {};  // empty where it gets `given`
+  int64_t shift = 0;
+
+  bool is_whole() const { return shift == 0 && copy.shape == given.shape; }
+  void* data() const { return copy.data ? copy.data : given.data; }
+
+  void load() const {
+    if (!copy.data) return;
+    if (is_whole()) copy_elements({copy, 0}, given);
+    else copy_shifted({copy, 0}, given, -shift);
+  }
+  // given = copy + beta * given
+  void store(float beta) const {
+    if (is_whole()) copy_elements({given, beta}, copy);
+    else copy_shifted({given, beta}, copy, shift);
+  }
+};
+
+// The workspace of one call, from which copies take their parts; the algorithm has the rest.
+class Workspace {
+ public:
+  explicit Workspace(View scratch) : scratch_(scratch) {}
+
+  // A copy where the operand starts between 16 bytes, which cuDNN refuses, or has another dtype.
+  Operand operand(View given, DType dtype) {
+    if (given.dtype == dtype && is_aligned(given.data, 16)) return {given};
+    return {given, take(given.shape, dtype)};
+  }
+  // The image as cuDNN sees it, padded where `seen` has no padding of its own.
+  Operand image(View given, const ConvGeometry& g, const ConvGeometry& seen) {
+    if (seen == g) return operand(given, given.dtype);
+    return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), g.padding};
+  }
+  int64_t left() const { return scratch_.numel() - used_; }
+  void* rest() const { return static_cast<std::byte*>(scratch_.data) + used_; }
+
+ private:
+  View take(const Shape& shape, DType dtype) {
+    const View part{static_cast<std::byte*>(scratch_.data) + used_, shape, dtype, Device::cuda};
+    used_ += whole_parts(shape.numel() * int64_t(size_of(dtype)));
+    return part;
+  }
+
+  View scratch_;
+  int64_t used_ = 0;
+};
+
+// Images [begin, end) of a call.
+struct Part {
+  int64_t begin, end;
+
+  int64_t size() const { return end - begin; }
+  View of(View images) const {
+    const int64_t bytes = images.shape.numel(1, 4) * int64_t(size_of(images.dtype));
+    images.data = static_cast<std::byte*>(images.data) + begin * bytes;
+    images.shape = images.shape.with(0, size());
+    return images;
+  }
+};
+
+// target = left * right + beta * target, by cuDNN; false, with nothing changed, if it has no way.
+template <class Product>
+bool try_product(const Operand& target, float beta, const Operand& left, const Operand& right,
+                 const ConvGeometry& seen, Part part, const Workspace& workspace) {
+  if (workspace.left() < 0) return false;
+  const Convolution c{seen, part.size(), left.given.dtype, static_cast<size_t>(workspace.left())};
+  if (!Product::is_possible(c)) return false;
+  left.load();
+  right.load();
+  if (!Product::run(c, target.data(), target.copy.data ? 0 : beta, left.data(), right.data(),
+                    workspace.rest()))
+    return false;
+  if (target.copy.data) target.store(beta);
+  return true;
+}
+
+// Computes the images by body(part, seen), where `seen` is the geometry as cuDNN sees it, which is
+// false if cuDNN has no way: then with a padded copy, then one half after the other, which takes
+// less scratch and has fewer elements.
+template <class Body>
+void compute_parts(Part part, const ConvGeometry& g, const Body& body) {
+  const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
+  if (body(part, symmetric) || (symmetric != padded && body(part, padded))) return;
+  check(part.size() > 1,
+        "cuDNN has no deterministic algorithm for an image [{}, {}, {}] and weights [{}, {}, {}, "
+        "{}] with stride {}, padding {} and dilation {}, in the scratch that was planned",
+        g.C, g.H, g.W, g.O, g.C, g.KH, g.KW, g.stride, g.padding, g.dilation);
+  const int64_t middle = part.begin + part.size() / 2;
+  compute_parts({part.begin, middle}, g, body);
+  compute_parts({middle, part.end}, g, body);
+}
+
+}  // namespace
+
+void conv_gather(GradTarget grid, View image, View w, View b, Activation activation,
+                 const ConvGeometry& g, View scratch) {
+  check(grid.beta == 0 || activation == Activation::none,
+        "an activated convolution cannot be added to what was there");
+  const DType dtype = image.dtype;
+  compute_parts({0, image.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
+    Workspace workspace(scratch);
+    const Operand x = workspace.image(part.of(image), g, seen), k = workspace.operand(w, dtype),
+                  y = workspace.operand(part.of(grid.grad), dtype);
+    return try_product<Gather>(y, grid.beta, x, k, seen, part, workspace);
+  });
+  add_channel_bias(grid.grad, b, activation);
+}
+
+void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometry& g,
+                  View scratch) {
+  const DType dtype = grid.dtype;
+  compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
+    Workspace workspace(scratch);
+    const Operand x = workspace.image(part.of(image.grad), g, seen),
+                  k = workspace.operand(w, dtype), y = workspace.operand(part.of(grid), dtype);
+    return try_product<Scatter>(x, image.beta, k, y, seen, part, workspace);
+  });
+  add_channel_bias(image.grad, b, Activation::none);
+}
+
+// cuDNN's weight gradient has the dtype of its images. A 16-bit one goes to the workspace and from
+// there, widened, into the float32 sum over micro-batches.
+void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View scratch) {
+  const DType dtype = grid.dtype;
+  compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
+    Workspace workspace(scratch);
+    const Operand x = workspace.image(part.of(image), g, seen),
+                  k = workspace.operand(w.grad, dtype), y = workspace.operand(part.of(grid), dtype);
+    return try_product<Correlate>(k, part.begin == 0 ? w.beta : 1, x, y, seen, part, workspace);
+  });
+}
+
+}  // namespace accrue::cuda

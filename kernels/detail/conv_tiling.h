@@ -1,0 +1,116 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "core/ceil_div.h"
+#include "core/error.h"
+#include "kernels/detail/conv_geometry.h"
+
+namespace accrue {
+
+enum class Direction { gather, scatter };
+
+// One dimension of a product. Target position t = u * target_step + phase, phase < target_step,
+// draws through tap i from source position u * source_step + offset(i, phase), where there is one.
+struct Axis {
+  int64_t source, target, source_step, target_step, taps, padding, dilation;
+  int64_t first = 0, last = 0;  // the smallest and largest offset
+
+  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const ConvGeometry& g)
+      : source(direction == Direction::gather ? image : grid),
+        target(direction == Direction::gather ? grid : image),
+        source_step(direction == Direction::gather ? g.stride : 1),
+        target_step(direction == Direction::gather ? 1 : g.stride),
+        taps(taps),
+        padding(direction == Direction::gather ? g.padding : -g.padding),
+        dilation(direction == Direction::gather ? g.dilation : -g.dilation) {
+    std::optional<int64_t> low, high;
+    for (int64_t phase = 0; phase < target_step; ++phase)
+      for (int64_t i = 0; i < taps; ++i)
+        if (const auto at = offset(i, phase)) {
+          low = std::min(low.value_or(*at), *at);
+          high = std::max(high.value_or(*at), *at);
+        }
+    first = *low, last = *high;
+  }
+
+  std::optional<int64_t> offset(int64_t tap, int64_t phase) const {
+    const int64_t distance = phase - padding + tap * dilation;
+    if (distance % target_step != 0) return std::nullopt;
+    return distance / target_step;
+  }
+  // Target positions of one phase (of the first, which has most).
+  int64_t steps() const { return ceil_div(target, target_step); }
+  // The padded source is stored as one plane per phase, so that neighbours in a target row draw
+  // from neighbours in a plane's row.
+  int64_t phases() const { return std::min(source_step, last - first + 1); }
+  int64_t phase_of(int64_t offset) const { return (offset - first) % source_step; }
+  int64_t index_of(int64_t offset) const { return (offset - first) / source_step; }
+  // Positions in a plane that `steps` target positions draw from.
+  int64_t extent(int64_t steps) const { return steps + index_of(last); }
+};
+
+// How one product runs: threads take the N * bands bands of target rows as they come, each in a
+// slot of the scratch.
+struct ConvTiling {
+  Axis h, w;
+  // Threads that can share a convolution: each needs scratch.
+  static constexpr int64_t most_slots = 8;
+  int64_t source_channels, target_channels, band, bands, slots;
+
+  ConvTiling(Direction direction, const ConvGeometry& g, int64_t N)
+      : h(direction, g.H, g.GH, g.KH, g),
+        w(direction, g.W, g.GW, g.KW, g),
+        source_channels(direction == Direction::gather ? g.C : g.O),
+        target_channels(direction == Direction::gather ? g.O : g.C) {
+    check(g.O * g.taps() <= std::numeric_limits<int32_t>::max(),
+          "a convolution's weights are at most 2^31 elements, got {}", g.O * g.taps());
+    // A band and its result stay in the second-level cache; few images make more bands.
+    constexpr int64_t cache_elements = 1 << 16, least_bands = 2;
+    const int64_t rows = h.steps();
+    const int64_t fitting =
+        (cache_elements - frame(0)) / (frame(1) - frame(0) + target_channels * columns());
+    bands = ceil_div(rows, std::clamp<int64_t>(std::min(fitting, N * rows / least_bands), 1, rows));
+    band = ceil_div(rows, bands);
+    bands = ceil_div(rows, band);
+    slots = std::min(slots_for(N, frame(band) + target_channels * cells(band)), N * bands);
+  }
+
+  // As many as a quarter of source and target has room for, so that scratch is small beside what it
+  // serves.
+  int64_t slots_for(int64_t N, int64_t slot_elements) const {
+    const int64_t elements =
+        N * (source_channels * h.source * w.source + target_channels * h.target * w.target);
+    return std::clamp<int64_t>(elements / 4 / slot_elements, 2, most_slots);
+  }
+
+  int64_t columns() const { return w.extent(w.steps()); }
+  int64_t plane(int64_t rows) const { return h.extent(rows) * columns(); }
+  int64_t channel() const { return h.phases() * w.phases() * plane(band); }
+  // Elements of the padded source for a band of `rows`.
+  int64_t frame(int64_t rows) const {
+    return source_channels * h.phases() * w.phases() * plane(rows);
+  }
+  // Target cells of a band, counted along the source's rows: those between the target's width and
+  // the source's mean nothing.
+  int64_t cells(int64_t rows) const { return (rows - 1) * columns() + w.steps(); }
+  // Where the source's element for tap (i, j) of target cell 0 lies in a padded channel.
+  int64_t offset(int64_t i_offset, int64_t j_offset) const {
+    return (h.phase_of(i_offset) * w.phases() + w.phase_of(j_offset)) * plane(band) +
+           h.index_of(i_offset) * columns() + w.index_of(j_offset);
+  }
+};
+
+// The rows of one image that a tiling's band covers.
+struct Band {
+  int64_t n, begin, rows;
+
+  Band(const ConvTiling& t, int64_t item)
+      : n(item / t.bands),
+        begin(item % t.bands * t.band),
+        rows(std::min(t.band, t.h.steps() - begin)) {}
+};
+
+}  // namespace accrue

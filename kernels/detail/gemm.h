@@ -1,0 +1,29 @@
+#pragma once
+
+#include "core/view.h"
+#include "kernels/detail/activation.h"
+
+namespace accrue {
+
+enum class Transpose { no, yes };
+
+namespace cpu {
+
+// Describes a product of row-major matrices, without its operands; op is that of Transpose.
+template <class T>
+struct Product {
+  int64_t M, N, K;
+  Transpose a_op, b_op;
+  float beta;
+  const T* bias = nullptr;  // [N]
+  Activation activation = Activation::none;
+};
+
+// C[m, n] = act(sum_k op(A)[m, k] op(B)[k, n] + bias[n]) + beta * C[m, n], A and B of T, C of T or
+// Wide<T>; beta 0 does not read C and is what an activation needs. Sums are kept in Wide<T> and
+// rounded once. bfloat16 by oneDNN where the processor multiplies it.
+template <class C, class T>
+void gemm(C* c, const T* a, const T* b, const Product<T>& product);
+
+}  // namespace cpu
+}  // namespace accrue

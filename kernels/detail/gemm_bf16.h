@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/detail/gemm.h"
+
+namespace accrue::cpu {
+
+// True if the processor, and the oneDNN that was found, multiply bfloat16 themselves.
+bool processor_multiplies_bfloat16();
+
+// gemm() of bfloat16 there; K above 0.
+template <class C>
+void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Product<BFloat16>& product);
+
+}  // namespace accrue::cpu

@@ -1,0 +1,95 @@
+#include "kernels/detail/indirect_gemm.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace accrue::cpu {
+namespace {
+
+template <class T, int rows, int vectors>
+void indirect_block(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
+  Lanes<T> sum[rows][vectors] = {};
+  const T* a_at[rows];
+#pragma GCC unroll 16
+  for (int m = 0; m < rows; ++m) a_at[m] = a + g.a_row[m];
+  if (result == Result::add) {
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; ++v) sum[m][v] = load(c + m * g.N + v * lanes<T>);
+  }
+  multiply_block<T, rows, vectors>(
+      sum, g.K, [&](int m, int64_t k) { return a_at[m][g.a_col[k]]; },
+      [&](int64_t k) { return b + g.b_row[k]; });
+#pragma GCC unroll 16
+  for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) store_lanes(c + m * g.N + v * lanes<T>, sum[m][v]);
+}
+
+template <class T>
+using Block = void (*)(T*, const T*, const T*, const IndirectGemm&, Result);
+template <class T>
+constexpr auto blocks = make_blocks<Block<T>>(
+    []<int rows, int vectors>(std::integral_constant<int, rows>,
+                              std::integral_constant<int, vectors>) -> Block<T> {
+      return indirect_block<T, rows, vectors>;
+    });
+
+// Transposes a square of vectors: swaps its off-diagonal quarters, then does so in each quarter.
+template <class T, size_t half, size_t... l>
+void exchange_quarters(Lanes<T>* v, std::index_sequence<l...> lane) {
+  constexpr size_t L = sizeof...(l);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < L; ++i) {
+    if (i & half) continue;
+    const Lanes<T> a = v[i], b = v[i + half];  // indices from L on mean b
+    v[i] = __builtin_shufflevector(a, b, (l & half ? L + l - half : l)...);
+    v[i + half] = __builtin_shufflevector(a, b, (l & half ? L + l : l + half)...);
+  }
+  if constexpr (half > 1) exchange_quarters<T, half / 2>(v, lane);
+}
+
+}  // namespace
+
+template <class T>
+void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
+  // A part of K is so long that a block's rows of B stay in the first-level cache for the next
+  // block.
+  const Partition rows(g.M, block_rows), columns(g.N / lanes<T>, vectors_beside(g.M)),
+      depth(g.K, 320);
+  for (int64_t j = 0; j < columns.parts; ++j)
+    for (int64_t p = 0; p < depth.parts; ++p)
+      for (int64_t i = 0; i < rows.parts; ++i) {
+        const int64_t v = columns.begin(j) * lanes<T>, k = depth.begin(p), m = rows.begin(i);
+        const IndirectGemm block{rows.size(i), g.N,         depth.size(p),
+                                 g.a_row + m,  g.a_col + k, g.b_row + k};
+        blocks<T>[block_index(block.M, columns.size(j))](c + m * g.N + v, a, b + v, block,
+                                                         p == 0 ? result : Result::add);
+      }
+}
+
+template <class T>
+void transpose(T* out, int64_t stride, const T* in, int64_t in_stride, int64_t rows,
+               int64_t columns) {
+  const int64_t whole = columns / lanes<T> * lanes<T>;
+  for (int64_t i = 0; i < stride; i += lanes<T>) {
+    for (int64_t j = 0; j < whole; j += lanes<T>) {
+      Lanes<T> block[lanes<T>] = {};
+      for (int64_t l = 0; l < std::min(lanes<T>, rows - i); ++l)
+        block[l] = load(in + (i + l) * in_stride + j);
+      exchange_quarters<T, lanes<T> / 2>(block, std::make_index_sequence<lanes<T>>());
+      for (int64_t l = 0; l < lanes<T>; ++l) store_lanes(out + (j + l) * stride + i, block[l]);
+    }
+    for (int64_t j = whole; j < columns; ++j)
+      for (int64_t l = i; l < i + lanes<T>; ++l)
+        out[j * stride + l] = l < rows ? in[l * in_stride + j] : T(0);
+  }
+}
+
+template void indirect_gemm(float*, const float*, const float*, const IndirectGemm&, Result);
+template void indirect_gemm(double*, const double*, const double*, const IndirectGemm&, Result);
+template void transpose(float*, int64_t, const float*, int64_t, int64_t, int64_t);
+template void transpose(double*, int64_t, const double*, int64_t, int64_t, int64_t);
+
+}  // namespace accrue::cpu

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/detail/gemm_block.h"
+
+namespace accrue::cpu {
+
+// A matrix product whose operands are found through tables of offsets, so that a convolution's
+// columns are read where they lie in the image and never written out:
+//   c[m * N + n] = sum_k a[a_row[m] + a_col[k]] * b[b_row[k] + n]   (+ c[m * N + n])
+// for m < M and n < N, N a multiple of lanes<T>.
+struct IndirectGemm {
+  int64_t M, N, K;
+  const int32_t *a_row, *a_col, *b_row;
+};
+enum class Result { write, add };
+
+// One thread.
+template <class T>
+void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result);
+
+// out[j * stride + i] = in[i * in_stride + j] for i < rows, j < columns; zero for rows <= i <
+// stride. stride is a multiple of lanes<T>.
+template <class T>
+void transpose(T* out, int64_t stride, const T* in, int64_t in_stride, int64_t rows,
+               int64_t columns);
+
+}  // namespace accrue::cpu

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/backend.h"
+#include "kernels/step/window_state.h"
+
+namespace accrue::formula {
+
+// average_weights() of one weight, for both devices.
+template <class T>
+struct AverageUpdate {
+  T rest;  // 1 - d
+
+  HOST_DEVICE AverageUpdate(const StepOutcome& step, double decay) {
+    const double t = double(step.steps), grown = t / (9 + t);
+    rest = T(t > 1 ? 1 - (grown < decay ? grown : decay) : 1);
+  }
+  HOST_DEVICE void operator()(T& average, T w) const {
+    average = rest == 1 ? w : average + rest * (w - average);
+  }
+};
+
+struct Exchange {
+  template <class T>
+  HOST_DEVICE void operator()(T& a, T& b) const {
+    const T a_before = a;
+    a = b;
+    b = a_before;
+  }
+};
+
+}  // namespace accrue::formula

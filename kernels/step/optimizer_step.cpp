@@ -1,0 +1,130 @@
+#include "kernels/step/optimizer_step.h"
+
+#include "kernels/step/optimizer_formulas.h"
+
+namespace accrue {
+namespace cpu {
+namespace {
+
+// By value, so that the compiler knows that no array holds the update's numbers, and vectorises.
+template <class Update, class... Ts>
+void update_range(int64_t begin, int64_t end, Update update, Ts*... arrays) {
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) update(arrays[i]...);
+}
+
+// update(arrays[i]...) for i in [0, n).
+template <class Update, class... Ts>
+void update_each(int64_t n, const Update& update, Ts*... arrays) {
+  parallel_for(n, sizeof...(arrays),
+               [&](int64_t begin, int64_t end) { update_range(begin, end, update, arrays...); });
+}
+
+// As above, and writes the weights' copy where there is one.
+template <class Update, class... Ts>
+void step_each(const Weights& w, const Update& update, Ts*... arrays) {
+  const int64_t n = w.values.numel();
+  const formula::Copied<Update> copied{update};
+  if (!w.copy.data) update_each(n, update, arrays...);
+  else if (w.copy.dtype == DType::f16) update_each(n, copied, w.copy.as<Half>(), arrays...);
+  else update_each(n, copied, w.copy.as<BFloat16>(), arrays...);
+}
+
+}  // namespace
+
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+                    const StepRule& rule) {
+  const StepOutcome& step = window_state(state)->outcome;
+  if (step.skipped) return;
+  const double* const begun = progress.data ? progress.as<const double>() : nullptr;
+  std::visit(
+      [&](const auto& scalars) {
+        dispatch_wide(w.values.dtype, [&]<class T>() {
+          const auto update = formula::update_of<T>(scalars, step, begun);
+          formula::with_moments<T, decltype(update)>(moments, [&](auto*... m) {
+            step_each(w, update, w.values.as<T>(), m..., gradient.as<const T>());
+          });
+        });
+      },
+      rule);
+}
+
+void adam_begin(View progress, View state, const AdamScalars& scalars) {
+  formula::begin_adam(progress.as<double>(), window_state(state)->outcome, scalars);
+}
+
+void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+               const AdamScalars& scalars) {
+  dispatch_wide(w.dtype, [&]<class T>() {
+    update_each(w.numel(), formula::AdamMoments<T>(scalars, fold), m.as<T>(), v.as<T>(),
+                w.as<const T>(), gradient.as<const T>());
+  });
+}
+
+void adam_folded_step(Weights w, View m, View v, View progress, View state,
+                      const AdamScalars& scalars) {
+  const StepOutcome& step = window_state(state)->outcome;
+  if (step.skipped) return;
+  dispatch_wide(w.values.dtype, [&]<class T>() {
+    step_each(w, formula::AdamWeights<T>(scalars, step, progress.as<const double>()),
+              w.values.as<T>(), m.as<const T>(), v.as<const T>());
+  });
+}
+
+}  // namespace cpu
+
+// What is updated in place is read and written; a copy is only written.
+template <>
+struct WorkOf<cpu::optimizer_step> {
+  Work operator()(const Weights& w, const Moments& moments, const View& gradient,
+                  const auto&...) const {
+    return {.bytes = 2 * (bytes_of(w.values) + bytes_of(moments[0]) + bytes_of(moments[1])) +
+                     bytes_of(w.copy) + bytes_of(gradient)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::adam_fold> {
+  Work operator()(const View& m, const View& v, const View&, const View& gradient,
+                  const auto&...) const {
+    return {.bytes = 2 * (bytes_of(m) + bytes_of(v)) + bytes_of(gradient)};
+  }
+};
+
+template <>
+struct WorkOf<cpu::adam_folded_step> {
+  Work operator()(const Weights& w, const View& m, const View& v, const auto&...) const {
+    return {.bytes = 2 * bytes_of(w.values) + bytes_of(w.copy) + bytes_of(m) + bytes_of(v)};
+  }
+};
+
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::optimizer_step) optimizer_step;
+decltype(cpu::adam_begin) adam_begin;
+decltype(cpu::adam_fold) adam_fold;
+decltype(cpu::adam_folded_step) adam_folded_step;
+}  // namespace cuda
+
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+                    const StepRule& rule) {
+  launch<cpu::optimizer_step, cuda::optimizer_step>(gradient.device, w, moments, gradient, progress,
+                                                    state, rule);
+}
+
+void adam_begin(View progress, View state, const AdamScalars& scalars) {
+  launch<cpu::adam_begin, cuda::adam_begin>(state.device, progress, state, scalars);
+}
+
+void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+               const AdamScalars& scalars) {
+  launch<cpu::adam_fold, cuda::adam_fold>(w.device, m, v, w, gradient, fold, scalars);
+}
+
+void adam_folded_step(Weights w, View m, View v, View progress, View state,
+                      const AdamScalars& scalars) {
+  launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, progress, state,
+                                                        scalars);
+}
+
+}  // namespace accrue

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <variant>
+
+#include "core/view.h"
+
+namespace accrue {
+
+// One fused pass over the flat parameters, all views [P]. lr, grad_scale and whether the step is
+// skipped (then nothing changes) are read from the window's state (kernels/step/window_state.h),
+// which is on the same device. The gradient is the window's sum times grad_scale = N/N_actual /
+// loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
+//
+// A rule says how one parameter moves. A new one has its contract and its scalars here, in
+// StepRule, its formula in kernels/step/optimizer_formulas.h, its class in optim/optimizer.cpp and
+// its row in tests/optimizers.cpp; the kernels follow from the formula.
+
+// The parameters that a step changes: their values and, unless empty, a 16-bit copy of these that
+// the same pass writes and does not read.
+struct Weights {
+  View values, copy = {};
+};
+
+// Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), as PyTorch computes them:
+//   g = grad_scale * gradient            (Adam: + weight_decay * w)
+//   w = w * (1 - lr * weight_decay)      (AdamW only)
+//   m = beta1 * m + (1 - beta1) * g      v = beta2 * v + (1 - beta2) * g^2
+//   w = w - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
+// with t the number of steps, this one counted. m and v are stored as zero where they would be
+// denormal: a weight whose gradient has ended keeps its moments there for good, and a processor
+// takes many times as long over such numbers.
+// Bytes moved: read w, g, m, v; write w, m, v: 28 P in float32, and 2 P more for a 16-bit copy.
+enum class WeightDecay { l2, decoupled };
+struct AdamScalars {
+  double beta1, beta2, eps, weight_decay;
+  WeightDecay decay;
+};
+
+// Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:
+//   g = grad_scale * gradient + weight_decay * w
+//   u = momentum * u + g                 (u starts at 0)
+//   w = w - lr * (nesterov ? g + momentum * u : u)
+// There is no u when momentum is 0.
+// Bytes moved in float32: 20 P with momentum, 12 P without.
+enum class Momentum { none, heavy_ball, nesterov };
+struct SgdScalars {
+  double momentum, weight_decay;
+  Momentum kind;
+};
+
+// Lion (Chen et al. 2023, arXiv 2302.06675): each weight moves by lr, whatever the gradient's size.
+//   g = grad_scale * gradient
+//   w = w * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
+//   m = beta2 * m + (1 - beta2) * g
+// sign(0) is 0, and a NaN stays one. m is stored as zero where it would be denormal: rounding holds
+// such numbers there for good, and their sign would move a weight whose gradient has ended for
+// ever. Bytes moved: 20 P in float32, and 2 P more for a 16-bit copy.
+struct LionScalars {
+  double beta1, beta2, weight_decay;
+};
+
+using StepRule = std::variant<AdamScalars, SgdScalars, LionScalars>;
+
+// The moments that a rule keeps, in the order of its formula; the others are empty.
+using Moments = std::array<View, 2>;
+
+// w and the moments, by the rule. Only Adam reads progress, which is what adam_begin() left there.
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+                    const StepRule& rule);
+
+inline void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
+                      const AdamScalars& scalars) {
+  optimizer_step(w, {m, v}, gradient, progress, state, scalars);
+}
+inline void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
+  optimizer_step(w, {u}, gradient, {}, state, scalars);
+}
+
+// Before a step of Adam: counts the step, unless it is skipped, and works out what follows from the
+// count for all parameters alike, two powers in double, which most GPUs are slow at:
+//   progress[0] = t += 1
+//   progress[1] = lr / (1 - beta1^t)
+//   progress[2] = 1 / sqrt(1 - beta2^t)
+// progress f64 [3].
+void adam_begin(View progress, View state, const AdamScalars& scalars);
+
+// Adam in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
+// each micro-batch i of a window, with g_i its share of the window's mean gradient:
+//   g = scale * gradient_i               (Adam: + weight_decay * w, once a window)
+//   m = (first ? beta1 : 1) * m + (1 - beta1) * g
+//   v = (first ? beta2 : 1) * v + (1 - beta2) * g^2
+// then, once a window, the update of w as above. This is AdamA (Zhang et al., "Adam Accumulation
+// to Reduce Memory Footprints of both Activations and Gradients for Large-scale DNN Training",
+// arXiv 2305.19982). Not Adam: v takes in sum_i g_i^2, not (sum_i g_i)^2; with one micro-batch they
+// are the same.
+// Bytes moved: 20 P a micro-batch (read g, m, v; write m, v) and 16 P a window.
+struct FoldScalars {
+  double scale;
+  bool first;  // of this window's for these parameters
+};
+void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+               const AdamScalars& scalars);
+void adam_folded_step(Weights w, View m, View v, View progress, View state,
+                      const AdamScalars& scalars);
+
+}  // namespace accrue

@@ -1,0 +1,32 @@
+#include "kernels/step/round_copies.h"
+
+#include "kernels/backend.h"
+
+namespace accrue {
+namespace cpu {
+
+void round_copies(View copies, View values) {
+  dispatch_floating(copies.dtype, [&]<class T>() {
+    T* out = copies.as<T>();
+    const auto* in = values.as<const Wide<T>>();
+    parallel_for(values.numel(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = T(in[i]);
+    });
+  });
+}
+
+}  // namespace cpu
+
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::round_copies) round_copies;
+}  // namespace cuda
+
+void round_copies(const Parameters& parameters) {
+  const Tensor& copies = parameters.copies();
+  if (!copies.defined()) return;
+  launch<cpu::round_copies, cuda::round_copies>(copies.device(), copies.view(),
+                                                parameters.values().view());
+}
+
+}  // namespace accrue

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/backend.h"
+#include "kernels/step/window_state.h"
+
+namespace accrue::formula {
+
+// The difference of what is not finite with itself is NaN.
+HOST_DEVICE inline bool is_finite(double x) { return x - x == 0; }
+
+// True if float32 has numbers as large as x >= 0; false for NaN.
+HOST_DEVICE inline bool fits(double x) { return x <= std::numeric_limits<float>::max(); }
+
+HOST_DEVICE inline bool goes_back(const WindowState& state, Settled what) {
+  return what == Settled::step ? state.outcome.skipped != 0 : state.kept == 0;
+}
+
+// judge_micro_batch() after the sum, for both devices.
+struct Judge {
+  HOST_DEVICE void operator()(WindowState& state, double sum_of_squares, double loss,
+                              int64_t samples, float beta) const {
+    if (beta == 0) state.loss_sum = 0, state.dropped_samples = 0;
+    state.kept = is_finite(sum_of_squares) && is_finite(loss) ? 1 : 0;
+    if (state.kept) state.loss_sum += loss * static_cast<double>(samples);
+    else state.dropped_samples += samples;
+  }
+};
+
+// For both devices.
+struct Veto {
+  HOST_DEVICE void operator()(WindowState& state, const WindowState& other) const {
+    StepOutcome& out = state.outcome;
+    if (other.outcome.skipped == 0 || out.skipped != 0) return;
+    out.skipped = 1;
+    --out.steps;
+  }
+};
+
+// decide_step() after the sum, for both devices.
+struct Decide {
+  HOST_DEVICE void operator()(WindowState& state, double sum_of_squares) const {
+    const StepPlan& plan = state.plan;
+    StepOutcome& out = state.outcome;
+    const double samples = plan.samples - static_cast<double>(state.dropped_samples);
+    const double unscale = plan.effective_batch_size / samples / state.loss_scale.value;
+    const double root = std::sqrt(sum_of_squares);
+    out.loss = state.loss_sum / samples;
+    out.grad_norm = root * unscale;
+    out.lr = plan.lr[static_cast<size_t>(out.steps - plan.first_step)];
+    out.grad_scale =
+        out.grad_norm > plan.clip_norm ? unscale * (plan.clip_norm / out.grad_norm) : unscale;
+    const double stepped_by = out.grad_scale * root;
+    const bool finite =
+        is_finite(out.loss) && fits(out.grad_scale) && fits(stepped_by * stepped_by);
+    out.skipped = finite ? 0 : 1;
+    if (finite) ++out.steps;
+    if (finite) add_noise(state, out.grad_norm * out.grad_norm);
+    const GradientNoise& noise = state.noise;
+    out.noise_scale = noise.gradient_squared > 0 && noise.trace > 0
+                          ? noise.trace / noise.gradient_squared
+                          : std::numeric_limits<double>::quiet_NaN();
+    out.loss_scale = state.loss_scale.value;
+    out.dropped_samples = state.dropped_samples;
+    out.overflow = state.dropped_samples > 0 || !is_finite(out.grad_norm) ? 1 : 0;
+    state.dropped_samples = 0;
+    change_loss_scale(state.loss_scale, plan, out.overflow != 0);
+  }
+
+ private:
+  HOST_DEVICE static void change_loss_scale(LossScaleState& scale, const StepPlan& plan,
+                                            bool overflow) {
+    if (overflow) {
+      scale.finite_windows = 0;
+      if (++scale.overflows < plan.scale_hysteresis) return;
+      if (scale.value > 1) scale.value = std::fmax(1.0, scale.value * plan.scale_backoff);
+      scale.overflows = 0;
+    } else if (++scale.finite_windows == plan.scale_interval) {
+      const double grown = scale.value * plan.scale_growth;
+      if (fits(grown)) scale.value = grown;
+      scale.finite_windows = scale.overflows = 0;
+    }
+  }
+
+  // `big` is |g_B|^2.
+  HOST_DEVICE static void add_noise(WindowState& state, double big) {
+    const StepPlan& plan = state.plan;
+    const double b = plan.first_samples, B = plan.samples;
+    if (!(b > 0 && b < B)) return;
+    const double unscale = plan.effective_batch_size / b / state.loss_scale.value;
+    const double small = state.first_squares * unscale * unscale;
+    state.noise.gradient_squared +=
+        0.01 * ((B * big - b * small) / (B - b) - state.noise.gradient_squared);
+    state.noise.trace += 0.01 * ((small - big) / (1 / b - 1 / B) - state.noise.trace);
+  }
+};
+
+}  // namespace accrue::formula
