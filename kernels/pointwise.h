@@ -13,7 +13,7 @@ namespace accrue {
 //
 // A formula is written once for every device: its name, what its op keeps, f(x), and slope_at() the
 // kept x or y, which is f'(x). A new one goes into AnyPointwise and gets an op below, a layer in
-// layers/layers.h and a row in tests/ops_pointwise.cpp; the kernels follow from it.
+// layers/layers.h and a row in tests/kernels/pointwise.cpp; the kernels follow from it.
 namespace formula {
 
 enum class Keeps { x, y };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden file of tests/game.cpp, tests/golden/game.safetensors, with PyTorch.
+"""Writes the golden file of tests/train/game.cpp, tests/golden/game.safetensors, with PyTorch.
 
 A small generator G and discriminator D are trained for 6 windows of 64 samples, each as ONE batch,
 in float64, with an Adam each (learning rates 1e-2 for D, 4e-3 for G):

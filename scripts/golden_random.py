@@ -4,10 +4,10 @@
 A configuration is a small net (layers in sequence on images of any height and width, a ResNet or a
 U-Net), a split into micro-batches of which the last may be short, as the window may be, a loss, a
 precision, a strategy, a recompute mode, an optimizer and perhaps a largest norm. Weights, inputs
-and targets are drawn by a generator that tests/golden_random.cpp repeats, as integers of 8 bits
-times powers of two, which float16 and bfloat16 hold too. PyTorch computes everything in float64.
-The JSON file holds the configurations with loss and gradient norm; of number i the other holds
-(F32, for precision f64 F64; each one tensor, parameter after parameter)
+and targets are drawn by a generator that tests/layers/golden_random.cpp repeats, as integers of 8
+bits times powers of two, which float16 and bfloat16 hold too. PyTorch computes everything in
+float64. The JSON file holds the configurations with loss and gradient norm; of number i the other
+holds (F32, for precision f64 F64; each one tensor, parameter after parameter)
 
     i.gradient    what the optimizer was given: the mean over the samples, clipped
     i.weights     after the step; then, if there are any, the running statistics

@@ -14,7 +14,7 @@ namespace accrue {
 //
 // A rule says how one parameter moves. A new one has its contract and its scalars here, in
 // StepRule, its formula in kernels/step/optimizer_formulas.h, its class in optim/optimizer.cpp and
-// its row in tests/optimizers.cpp; the kernels follow from the formula.
+// its row in tests/optim/optimizer.cpp; the kernels follow from the formula.
 
 // The parameters that a step changes: their values and, unless empty, a 16-bit copy of these that
 // the same pass writes and does not read.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 // A device as new for one test, and again for the next.
 struct FreshDevice {

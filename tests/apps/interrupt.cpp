@@ -1,0 +1,65 @@
+// Signals while other threads work: they are counted wherever they are delivered.
+
+#include "apps/cli/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "data/digits.h"
+#include "data/loader.h"
+#include "tests/support/catch.h"
+
+namespace accrue::test {
+namespace {
+
+// Sends `signal` to this process from a thread of its own, and takes micro-batches from a loader
+// that prefetches until `seen` says that it has arrived.
+template <class Seen>
+void signal_while_loading(Loader& loader, int signal, Seen&& seen) {
+  std::thread sender([&] { ::kill(::getpid(), signal); });
+  for (int64_t epoch = 0; !seen(); ++epoch) {
+    loader.start_epoch(epoch);
+    while (!seen() && loader.next()) std::this_thread::yield();
+  }
+  sender.join();
+}
+
+bool handled_by_default(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_DFL;
+}
+
+// Not on the stack that the thread computes on.
+bool handled_on_its_own_stack(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  stack_t stack{};
+  sigaltstack(nullptr, &stack);
+  return (action.sa_flags & SA_ONSTACK) != 0 && (stack.ss_flags & SS_DISABLE) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
+  const Dataset data = make_digits(Split::train, {.train_size = 200});
+  Loader loader(data, {.effective_batch_size = 16, .micro_batch_size = 4});
+  for (int times = 0; times < 20; ++times) {
+    {
+      const app::InterruptScope scope;
+      REQUIRE(!app::interrupted());
+      REQUIRE((handled_on_its_own_stack(SIGINT) && handled_on_its_own_stack(SIGTERM)));
+      signal_while_loading(loader, times % 2 == 0 ? SIGINT : SIGTERM, app::interrupted);
+      REQUIRE(!app::interrupted_twice());
+      REQUIRE(!handled_by_default(SIGINT));
+      signal_while_loading(loader, SIGINT, app::interrupted_twice);
+      // A third would end the program.
+      REQUIRE(handled_by_default(SIGTERM));
+    }
+    REQUIRE(handled_by_default(SIGINT));
+  }
+}
+
+}  // namespace accrue::test

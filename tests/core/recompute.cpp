@@ -1,0 +1,256 @@
+// Recomputed segments: the same bits for less memory, whatever a segment contains.
+
+#include <cmath>
+
+#include "core/random.h"
+#include "kernels/arithmetic.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/linear.h"
+#include "kernels/pointwise.h"
+#include "layers/layers.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr int64_t N = 6, classes = 3;
+
+// Convolutions, both kinds of norm, dropout, pooling and a perceptron: five blocks.
+std::unique_ptr<Sequential> five_blocks() {
+  auto model = std::make_unique<Sequential>();
+  model->add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1});
+  model->add<BatchNorm>(4);
+  model->add<Relu>();
+  model->add<Dropout>(0.3, 1);
+  model->add<Conv2d>(4, 4, 3, Conv2dShape{.padding = 1});
+  model->add<GroupNorm>(2, 4);
+  model->add<Gelu>();
+  model->add<MaxPool2d>(Pool2dShape{2});
+  model->add<Flatten>();
+  model->add<Linear>(4 * 9, 8, Activation::relu);
+  model->add<Dropout>(0.5, 2);
+  model->add<Linear>(8, 8, Activation::relu);
+  model->add<Linear>(8, classes);
+  return model;
+}
+
+struct Result {
+  std::vector<double> gradients, buffers;
+  bool operator==(const Result&) const = default;
+};
+
+// Three micro-batches into one gradient.
+Result train_once(DType dtype, Recompute recompute) {
+  const auto model = five_blocks();
+  const Parameters parameters = place(*model, dtype, test_device(), 7);
+  for (int i = 0; i < 3; ++i) {
+    RandomStream random(11, static_cast<uint64_t>(i));
+    const Tensor x = Tensor::empty({N, 1, 6, 6}, dtype, Device::cpu, Category::data);
+    dispatch_wide(dtype, [&]<class T>() {
+      for (T& value : x.span<T>()) value = random.normal();
+    });
+    std::vector<int32_t> labels, samples;
+    for (int32_t n = 0; n < N; ++n) {
+      labels.push_back(n % classes);
+      samples.push_back(static_cast<int32_t>(N) * i + n);
+    }
+    const Pass pass{
+        .seed = 5, .samples = Tensor::from(samples, {N}, test_device()), .recompute = recompute};
+    backward(cross_entropy((*model)(x.to(test_device()), pass),
+                           Tensor::from(labels, {N}, test_device())));
+  }
+  return {to_doubles(parameters.gradients()), to_doubles(parameters.buffers())};
+}
+
+// sum_i x[i] of x [1, n].
+Tensor sum(const Tensor& x) {
+  return matmul(x, Tensor::full({x.size(1), 1}, 1, x.dtype(), x.device()));
+}
+
+Tensor row(std::vector<double> values) {
+  const auto n = static_cast<int64_t>(values.size());
+  return Tensor::from(values, {1, n}, test_device(), Category::activations);
+}
+
+}  // namespace
+
+TEST_CASE("recomputed gradients and running statistics are the same bits", "[recompute]") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Result kept = train_once(dtype, Recompute::none);
+    REQUIRE(train_once(dtype, Recompute::sqrt) == kept);
+    REQUIRE(train_once(dtype, Recompute::all) == kept);
+  }
+}
+
+TEST_CASE("recomputing keeps about 2 sqrt(n) of n layers", "[recompute][memory]") {
+  constexpr int64_t layers = 25, width = 32, samples = 64;
+  const size_t one = samples * width * sizeof(float);
+  const auto peak = [&](Recompute recompute) {
+    Sequential model;
+    for (int64_t i = 0; i < layers; ++i) {
+      model.add<Linear>(width, width);
+      model.add<Gelu>();
+    }
+    const Parameters parameters = place(model, DType::f32, test_device(), 1);
+    const Tensor x = Tensor::full({samples, width}, 0.1, DType::f32, test_device(), Category::data);
+    const Tensor labels = Tensor::from(std::vector<int32_t>(samples, 1), {samples}, test_device());
+    const size_t before = ledger(test_device()).current()[Category::activations];
+    ledger(test_device()).reset_peak();
+    backward(cross_entropy(model(x, {.recompute = recompute}), labels));
+    return ledger(test_device()).peak()[Category::activations] - before;
+  };
+  // Each layer keeps x and gelu's input: n layers 2n tensors.
+  REQUIRE(peak(Recompute::none) >= (2 * layers - 1) * one);
+  // 5 segments' inputs and one segment's 2 * 5 tensors, with the gradients flowing through.
+  REQUIRE(peak(Recompute::sqrt) <= (5 + 2 * 5 + 2) * one);
+  // 25 inputs and one layer's.
+  REQUIRE(peak(Recompute::all) <= (layers + 2 + 2) * one);
+}
+
+TEST_CASE("a segment runs once in forward and once in backward", "[recompute]") {
+  const Tensor x = require_grad(row({1, 2, 3}));
+  std::vector<bool> runs;
+  const Tensor y = recompute(
+      [&](const std::vector<Tensor>& in) {
+        runs.push_back(recomputing());
+        return mul(in[0], in[0]);
+      },
+      {x});
+  backward(sum(y));
+  REQUIRE(runs == std::vector<bool>{false, true});
+  REQUIRE(to_doubles(grad(x)) == std::vector<double>{2, 4, 6});
+  REQUIRE_FALSE(recomputing());
+}
+
+TEST_CASE("segments in segments, several inputs, and inputs used elsewhere", "[recompute]") {
+  const auto gradients = [](bool again) {
+    const Tensor a = require_grad(row({1, -2, 3})), b = require_grad(row({0.5, 4, -1}));
+    const auto run = [&](const Segment& segment, const std::vector<Tensor>& inputs) {
+      return again ? recompute(segment, inputs) : segment(inputs);
+    };
+    const Tensor h = gelu(add(a, b));
+    const Tensor y = run(
+        [&](const std::vector<Tensor>& in) {
+          const Tensor inner =
+              run([](const std::vector<Tensor>& i) { return gelu(mul(i[0], i[0])); }, {in[1]});
+          return mul(add(in[0], inner), in[0]);
+        },
+        {h, b});
+    backward(sum(mul(add(y, h), a)));
+    auto result = to_doubles(grad(a));
+    for (const double g : to_doubles(grad(b))) result.push_back(g);
+    return result;
+  };
+  REQUIRE(gradients(true) == gradients(false));
+}
+
+TEST_CASE("what a segment does not differentiate is left alone", "[recompute]") {
+  const Tensor x = require_grad(row({1, 2}));
+  const Tensor plain = row({3, 4});
+  const Segment square = [](const std::vector<Tensor>& in) { return mul(in[0], in[0]); };
+  // Nothing wants a gradient; NoGrad is in force; the input itself comes back.
+  REQUIRE_FALSE(recompute(square, {plain}).variable());
+  {
+    const NoGrad no_grad;
+    REQUIRE_FALSE(recompute(square, {x}).variable());
+  }
+  const Segment identity = [](const std::vector<Tensor>& in) { return in[0]; };
+  backward(sum(recompute(identity, {x})));
+  REQUIRE(to_doubles(grad(x)) == std::vector<double>{1, 1});
+  // Only a weight inside wants one.
+  const Tensor w = require_grad(row({5, 6}));
+  backward(sum(recompute([&](const std::vector<Tensor>& in) { return mul(in[0], w); }, {plain})));
+  REQUIRE(to_doubles(grad(w)) == std::vector<double>{3, 4});
+  // Frozen after the forward.
+  const Tensor y = recompute(square, {x});
+  x.variable()->frozen = true;
+  zero_grad(x);
+  backward(sum(y));
+  REQUIRE_ERROR(grad(x), "has no gradient");
+}
+
+TEST_CASE("a segment that fails leaves the engine as it was", "[recompute]") {
+  const Tensor x = require_grad(row({1, 2}));
+  bool fail_now = true;
+  const Segment failing = [&](const std::vector<Tensor>& in) {
+    if (fail_now) fail("no memory, say");
+    return mul(in[0], in[0]);
+  };
+  REQUIRE_ERROR(recompute(failing, {x}), "no memory, say");
+  fail_now = false;
+  const Tensor y = recompute(failing, {x});
+  fail_now = true;
+  REQUIRE_ERROR(backward(sum(y)), "no memory, say");
+  REQUIRE_FALSE(recomputing());
+  fail_now = false;
+  zero_grad(x);
+  backward(sum(recompute(failing, {x})));
+  REQUIRE(to_doubles(grad(x)) == std::vector<double>{2, 4});
+}
+
+TEST_CASE("a gradient hook sees each leaf once, when nothing more is added", "[recompute][hook]") {
+  for (const bool again : {false, true}) {
+    for (const auto when : {GradHook::When::kernel, GradHook::When::op}) {
+      // w is shared: by two layers of one segment, and by a third outside.
+      const Tensor w = require_grad(Tensor::full({2, 2}, 0.5, DType::f64, test_device()));
+      const Tensor b = require_grad(Tensor::full({2}, 0.25, DType::f64, test_device()));
+      const Tensor unused = require_grad(row({1}));
+      const auto layers = [&] {
+        const Segment two = [&](const std::vector<Tensor>& in) {
+          return linear(linear(in[0], w, b), w, {});
+        };
+        const Tensor x = row({1, 2});
+        return sum(linear(again ? recompute(two, {x}) : two({x}), w, {}));
+      };
+      backward(layers());
+      const auto expected_w = to_doubles(grad(w)), expected_b = to_doubles(grad(b));
+      for (const Tensor* leaf : {&w, &b}) {
+        zero_grad(*leaf);
+        leaf->variable()->grad.reset();
+      }
+      std::vector<const Variable*> seen;
+      backward(layers(), 1, {when, [&](Variable& leaf) {
+                               seen.push_back(&leaf);
+                               const bool is_w = &leaf == w.variable().get();
+                               REQUIRE(to_doubles(leaf.grad) == (is_w ? expected_w : expected_b));
+                             }});
+      const std::vector<const Variable*> once{w.variable().get(), b.variable().get()};
+      REQUIRE(seen.size() == 2);
+      REQUIRE(std::ranges::is_permutation(seen, once));
+      REQUIRE(std::ranges::find(seen, unused.variable().get()) == seen.end());
+    }
+  }
+}
+
+TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[recompute][hook]") {
+  for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all}) {
+    const auto model = five_blocks();
+    const Parameters parameters =
+        place(*model, DType::f32, test_device(), 1, GradientStorage::on_demand);
+    REQUIRE_FALSE(parameters.gradients().defined());
+    // A weight and its bias, which are neighbours, may be one kernel's.
+    size_t largest = 0, before = 0;
+    for (const auto& entry : parameters.entries()) {
+      const size_t bytes =
+          (entry.tensor.bytes() + Ledger::alignment - 1) / Ledger::alignment * Ledger::alignment;
+      largest = std::max(largest, std::exchange(before, bytes) + bytes);
+    }
+    const Tensor x = Tensor::full({N, 1, 6, 6}, 0.1, DType::f32, test_device(), Category::data);
+    const Tensor labels = Tensor::from(std::vector<int32_t>(N, 1), {N}, test_device());
+    const Pass pass{.samples = labels, .recompute = recompute};
+    size_t seen = 0, most = 0;
+    backward(cross_entropy((*model)(x, pass), labels), 1,
+             {GradHook::When::kernel, [&](Variable& leaf) {
+                ++seen;
+                most = std::max(most, ledger(test_device()).current()[Category::gradients]);
+                leaf.grad.reset();
+                leaf.fresh = true;
+              }});
+    REQUIRE(seen == parameters.entries().size());
+    REQUIRE(most <= largest);
+    REQUIRE(ledger(test_device()).current()[Category::gradients] == 0);
+  }
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,472 @@
+// Ops on images [N, C, H, W]: convolutions, pools, upsampling.
+
+#include "kernels/conv2d.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/autograd.h"
+#include "core/cuda.h"
+#include "core/random.h"
+#include "kernels/conv_transpose2d.h"
+#include "kernels/linear.h"
+#include "kernels/losses.h"
+#include "kernels/pointwise.h"
+#include "kernels/pool.h"
+#include "kernels/upsample.h"
+#include "layers/layers.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+struct ConvCase {
+  Shape x, w;
+  Conv2dShape shape;
+  bool bias = true;
+  Activation activation = Activation::none;
+};
+
+// Calls body(n, c, h, w, o, i, j, ih, iw) for every product of a convolution of x by w: image pixel
+// (n, c, ih, iw), tap (o, c, i, j), grid cell (n, o, h, w) of `grid`.
+template <class Body>
+void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int64_t stride,
+                      int64_t padding, int64_t dilation, Body body) {
+  for (int64_t n = 0; n < grid[0]; ++n)
+    for (int64_t o = 0; o < w[0]; ++o)
+      for (int64_t gh = 0; gh < grid[2]; ++gh)
+        for (int64_t gw = 0; gw < grid[3]; ++gw)
+          for (int64_t c = 0; c < w[1]; ++c)
+            for (int64_t i = 0; i < w[2]; ++i)
+              for (int64_t j = 0; j < w[3]; ++j) {
+                const int64_t h = gh * stride - padding + i * dilation;
+                const int64_t v = gw * stride - padding + j * dilation;
+                if (h < 0 || h >= image[2] || v < 0 || v >= image[3]) continue;
+                body(static_cast<size_t>(((n * image[1] + c) * image[2] + h) * image[3] + v),
+                     static_cast<size_t>(((o * w[1] + c) * w[2] + i) * w[3] + j),
+                     static_cast<size_t>(((n * w[0] + o) * grid[2] + gh) * grid[3] + gw));
+              }
+}
+
+// Adds b[c] to every plane c of y [N, C, ...].
+void add_bias(Values& y, const Values& b, const Shape& shape) {
+  const auto plane = static_cast<size_t>(shape.numel(2, 4));
+  for (size_t i = 0; i < y.size(); ++i) y[i] += b[i / plane % b.size()];
+}
+
+// cuDNN rounds its result before the bias is added and it is rounded again.
+constexpr double roundings = 2;
+
+Op conv2d_op(std::string name, ConvCase k) {
+  std::vector<Shape> inputs{k.x, k.w};
+  if (k.bias) inputs.push_back({k.w[0]});
+  const auto [stride, padding, dilation] = k.shape;
+  const auto grid_size = [&](int dim) {
+    return (k.x[dim] + padding.before + padding.after - dilation * (k.w[dim] - 1) - 1) / stride + 1;
+  };
+  const Shape y_shape{k.x[0], k.w[0], grid_size(2), grid_size(3)};
+  return {.name = std::move(name),
+          .inputs = inputs,
+          .run =
+              [=](const auto& in) {
+                return conv2d(in[0], in[1], k.bias ? in[2] : Tensor(), k.shape, k.activation);
+              },
+          .reference =
+              [=](const auto& in) {
+                Values y(static_cast<size_t>(y_shape.numel()));
+                for_each_product(
+                    k.x, k.w, y_shape, k.shape.stride, k.shape.padding.before, k.shape.dilation,
+                    [&](size_t x, size_t w, size_t out) { y[out] += in[0][x] * in[1][w]; });
+                if (k.bias) add_bias(y, in[2], y_shape);
+                if (k.activation == Activation::relu)
+                  for (double& v : y) v = std::max(v, 0.0);
+                return y;
+              },
+          .depth = double(k.w.numel(1, 4)) + 2,
+          .roundings = roundings,
+          .parameters = {1, 2}};
+}
+
+Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTranspose2dShape shape,
+                       const Shape& y_shape) {
+  return {.name = std::move(name),
+          .inputs = {x, w, {w[1]}},
+          .run = [=](const auto& in) { return conv_transpose2d(in[0], in[1], in[2], shape); },
+          .reference =
+              [=](const auto& in) {
+                Values y(static_cast<size_t>(y_shape.numel()));
+                for_each_product(y_shape, w, x, shape.stride, shape.padding.before, 1,
+                                 [&](size_t out, size_t tap, size_t cell) {
+                                   y[out] += in[0][cell] * in[1][tap];
+                                 });
+                add_bias(y, in[2], y_shape);
+                return y;
+              },
+          .depth = double(w[0] * w[2] * w[3]) + 2,
+          .roundings = roundings,
+          .parameters = {1, 2}};
+}
+
+// A pool's reference: reduce(window) for every window of x.
+template <class Reduce>
+Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce reduce) {
+  Values y;
+  for (int64_t plane = 0; plane < shape.numel(0, 2); ++plane)
+    for (int64_t h = 0; h + s.kernel <= shape[2]; h += s.stride)
+      for (int64_t w = 0; w + s.kernel <= shape[3]; w += s.stride) {
+        Values window;
+        for (int64_t i = 0; i < s.kernel; ++i)
+          for (int64_t j = 0; j < s.kernel; ++j)
+            window.push_back(x[static_cast<size_t>((plane * shape[2] + h + i) * shape[3] + w + j)]);
+        y.push_back(reduce(window));
+      }
+  return y;
+}
+
+double maximum(const Values& v) { return *std::max_element(v.begin(), v.end()); }
+
+double mean(const Values& v) {
+  double sum = 0;
+  for (double x : v) sum += x;
+  return sum / double(v.size());
+}
+
+double rectified_maximum(const Values& v) { return std::max(maximum(v), 0.0); }
+
+Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s,
+                 Activation activation = Activation::none) {
+  const auto reduce = activation == Activation::relu ? rectified_maximum : maximum;
+  return {.name = std::move(name),
+          .inputs = {x},
+          .run = [=](const auto& in) { return max_pool2d(in[0], s, activation); },
+          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, reduce); },
+          .in_16_bits = false};
+}
+
+Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
+  return {.name = std::move(name),
+          .inputs = {x},
+          .run = [=](const auto& in) { return avg_pool2d(in[0], s); },
+          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, mean); },
+          .depth = double(s.kernel * s.kernel) + 2};
+}
+
+Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
+
+}  // namespace
+
+TEST_CASE("conv2d", "[ops]") {
+  check_op(conv2d_op("3x3 padding 1", {{3, 2, 5, 6}, {4, 2, 3, 3}, {.padding = 1}}));
+  check_op(conv2d_op("without bias", {{2, 1, 4, 4}, {3, 1, 3, 3}, {}, false}));
+  check_op(
+      conv2d_op("+ relu", {{2, 2, 4, 4}, {3, 2, 3, 3}, {.padding = 1}, true, Activation::relu}));
+  check_op(conv2d_op("1x1", {{2, 5, 3, 3}, {4, 5, 1, 1}, {}}));
+  check_op(conv2d_op("stride 2", {{2, 2, 7, 6}, {3, 2, 3, 2}, {.stride = 2, .padding = 1}}));
+  check_op(conv2d_op("stride 3 leaves pixels unseen", {{1, 1, 8, 8}, {2, 1, 2, 2}, {.stride = 3}}));
+  check_op(conv2d_op("dilation 2", {{2, 2, 7, 7}, {2, 2, 3, 3}, {.padding = 2, .dilation = 2}}));
+  check_op(conv2d_op("more padding than kernel", {{1, 1, 3, 3}, {2, 1, 2, 2}, {.padding = 3}}));
+  check_op(conv2d_op("TensorFlow's SAME, 5x5 stride 2",
+                     {{2, 2, 6, 8}, {3, 2, 5, 5}, {.stride = 2, .padding = {1, 2}}}));
+  check_op(conv2d_op("padding before, pixels left out after",
+                     {{2, 1, 5, 36}, {2, 1, 2, 2}, {.stride = 4, .padding = {2, 0}}}));
+}
+
+TEST_CASE("the bias gradient of a convolution over several blocks", "[ops]") {
+  constexpr int64_t N = 90, P = 100;
+  const Tensor x = Tensor::full({N, 1, 10, 10}, 0, DType::f64, test_device());
+  const Tensor w = Tensor::full({2, 1, 1, 1}, 1, DType::f64, test_device());
+  const Tensor b = require_grad(Tensor::from(Values{1, -3}, {2}, test_device()));
+  for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
+    set_thread_order(repeat);
+    // Of the mean of y^2: 2 b / 2 each, in as many roundings as there are elements, at most.
+    const Tensor y = conv2d(x, w, b, {});
+    backward(mse_loss(y, Tensor::full(y.shape(), 0, DType::f64, test_device())));
+    const Values db = to_doubles(grad(b));
+    REQUIRE(std::abs(db[0] - repeat) <= repeat * N * P * 0x1p-53);
+    REQUIRE(std::abs(db[1] + 3 * repeat) <= 3 * repeat * N * P * 0x1p-53);
+  }
+}
+
+TEST_CASE("conv_transpose2d", "[ops]") {
+  check_op(
+      conv_transpose2d_op("2x2 stride 2", {2, 3, 3, 2}, {3, 2, 2, 2}, {.stride = 2}, {2, 2, 6, 4}));
+  check_op(conv_transpose2d_op("3x3 padding 1", {2, 3, 4, 4}, {3, 2, 3, 3}, {.padding = 1},
+                               {2, 2, 4, 4}));
+  check_op(conv_transpose2d_op("output_padding", {2, 2, 3, 4}, {2, 3, 3, 3},
+                               {.stride = 2, .padding = 1, .output_padding = 1}, {2, 3, 6, 8}));
+  check_op(conv_transpose2d_op("TensorFlow's SAME, 5x5 stride 2", {2, 2, 3, 4}, {2, 3, 5, 5},
+                               {.stride = 2, .padding = {1, 2}}, {2, 3, 6, 8}));
+}
+
+// Convolutions large enough to be cut into bands, and into slices of channels. They are bilinear,
+// so sum(dy * y) = sum(dx * x) = sum(dw * w): with y right, that holds for random operands only if
+// both gradients are right.
+template <class Convolve>
+void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolve) {
+  RandomStream random(3);
+  const auto make = [&](const Shape& shape) {
+    Values values(static_cast<size_t>(shape.numel()));
+    for (double& v : values) v = random.uniform(-1, 1);
+    return Tensor::from(values, shape, test_device());
+  };
+  const auto dot = [](const Tensor& a, const Tensor& b) {
+    const Values u = to_doubles(a), v = to_doubles(b);
+    return std::inner_product(u.begin(), u.end(), v.begin(), 0.0);
+  };
+  const Tensor x = require_grad(make(x_shape)), w = require_grad(make(w_shape));
+  const Tensor y = convolve(x, w), dy = make(y.shape());
+  const double expected = dot(dy, y);
+  backward(matmul(y.reshape({1, y.numel()}), dy.reshape({y.numel(), 1})));
+  // Every product is at most 1, and on its way into a sum is rounded less often than there are
+  // elements in all.
+  const auto products = double(y.numel() * w_shape.numel(1, 4));
+  const double bound = double(x.numel() + y.numel() + w.numel()) * products * 0x1p-53;
+  REQUIRE(std::abs(dot(grad(x), x) - expected) <= bound);
+  REQUIRE(std::abs(dot(grad(w), w) - expected) <= bound);
+}
+
+TEST_CASE("large convolutions", "[ops]") {
+  struct Case {
+    Shape x, w;
+    Conv2dShape shape;
+  };
+  for (const Case& k : {Case{{2, 40, 50, 60}, {6, 40, 3, 3}, {.padding = 1}},
+                        Case{{1, 40, 50, 60}, {20, 40, 5, 5}, {.stride = 2, .padding = {1, 2}}},
+                        Case{{3, 260, 4, 4}, {120, 260, 3, 3}, {.padding = 1}},
+                        Case{{1, 3, 300, 20}, {2, 3, 3, 3}, {.stride = 3, .dilation = 2}}}) {
+    const Op op = conv2d_op("", {k.x, k.w, k.shape, false});
+    check_bilinear(k.x, k.w, [&](const Tensor& x, const Tensor& w) {
+      const Tensor y = op.run({x, w});
+      const Values expected = op.reference({to_doubles(x), to_doubles(w)}), actual = to_doubles(y);
+      for (size_t i = 0; i < expected.size(); ++i)
+        if (!(std::abs(actual[i] - expected[i]) <= op.depth * op.depth * 0x1p-53))
+          FAIL("at " << i << ": " << actual[i] << ", expected " << expected[i]);
+      return y;
+    });
+  }
+}
+
+Op global_avg_pool2d_op(std::string name, const Shape& x) {
+  return {.name = std::move(name),
+          .inputs = {x},
+          .run = [](const auto& in) { return GlobalAvgPool2d{}(in[0]); },
+          .reference =
+              [=](const auto& in) {
+                Values y;
+                const int64_t P = x.numel(2, 4);
+                for (auto plane = in[0].begin(); plane != in[0].end(); plane += P)
+                  y.push_back(mean(Values(plane, plane + P)));
+                return y;
+              },
+          .depth = double(x.numel(2, 4)) + 2};
+}
+
+TEST_CASE("pools", "[ops]") {
+  check_op(max_pool2d_op("max 2x2", {2, 3, 6, 8}, {2}));
+  check_op(max_pool2d_op("max 2x2, last row and column left out", {2, 2, 5, 7}, {2}));
+  check_op(max_pool2d_op("max 3x3 stride 2, overlapping", {2, 2, 7, 7}, {3, 2}));
+  check_op(max_pool2d_op("max 2x2 stride 3, pixels left out", {1, 2, 8, 8}, {2, 3}));
+  check_op(max_pool2d_op("max 2x2 + relu", {2, 3, 6, 8}, {2}, Activation::relu));
+  check_op(max_pool2d_op("max 2x2 stride 1 + relu", {2, 3, 6, 8}, {2, 1}, Activation::relu));
+  check_op(avg_pool2d_op("avg 2x2", {2, 3, 4, 6}, {2}));
+  check_op(avg_pool2d_op("avg 3x3 stride 2, overlapping", {2, 2, 8, 7}, {3, 2}));
+  check_op(global_avg_pool2d_op("global average, square", {2, 3, 4, 4}));
+  check_op(global_avg_pool2d_op("global average, wide", {2, 3, 4, 7}));
+  check_op(global_avg_pool2d_op("global average, tall", {2, 3, 7, 5}));
+}
+
+TEST_CASE("max_pool2d sends the gradient to the first of equal values, and lets a NaN win",
+          "[ops]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = require_grad(
+      Tensor::from(std::vector<float>{1, 1, 0, nan, 1, 1, 5, 0}, {1, 1, 2, 4}, test_device()));
+  const Tensor y = max_pool2d(x, {2});
+  REQUIRE(to_doubles(y)[0] == 1);
+  REQUIRE(std::isnan(to_doubles(y)[1]));
+  backward(conv2d(y, ones({1, 1, 1, 2}), Tensor(), {}));
+  REQUIRE(to_doubles(grad(x)) == Values{1, 0, 0, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("max_pool2d with relu is max_pool2d and relu, for a NaN too", "[ops]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto run = [&](Activation fused) {
+    const Tensor x =
+        require_grad(Tensor::from(std::vector<float>{-1, -2, nan, 3, 1, 4, -5, -4, 2, 0, -1, 0},
+                                  {1, 1, 2, 6}, test_device()));
+    Tensor y = max_pool2d(x, {2}, fused);
+    if (fused == Activation::none) y = relu(std::move(y));
+    backward(conv2d(y, ones({1, 1, 1, 3}), Tensor(), {}));
+    return std::pair{to_doubles(y), to_doubles(grad(x))};
+  };
+  const auto [y, dx] = run(Activation::none);
+  const auto [fused_y, fused_dx] = run(Activation::relu);
+  REQUIRE(y[0] == 0);
+  REQUIRE(std::isnan(y[1]));
+  REQUIRE(y[2] == 4);
+  REQUIRE(fused_y[0] == 0);
+  REQUIRE(std::isnan(fused_y[1]));
+  REQUIRE(fused_y[2] == 4);
+  REQUIRE(fused_dx == dx);
+}
+
+TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {
+  const Tensor x = require_grad(Tensor::full({4, 4, 16, 16}, 1, DType::f32, Device::meta));
+  const size_t before = ledger(Device::meta).current().total();
+  const Tensor y = max_pool2d(x, {2});
+  REQUIRE(ledger(Device::meta).current().total() - before ==
+          y.bytes() + static_cast<size_t>(y.numel()));
+}
+
+TEST_CASE("upsample_nearest", "[ops]") {
+  const Shape x{2, 3, 3, 4};
+  constexpr int64_t factor = 3;
+  check_op({.name = "upsample_nearest",
+            .inputs = {x},
+            .run = [](const auto& in) { return upsample_nearest(in[0], factor); },
+            .reference =
+                [=](const auto& in) {
+                  Values y;
+                  for (int64_t row = 0; row < x.numel(0, 3) * factor; ++row)
+                    for (int64_t w = 0; w < x[3] * factor; ++w)
+                      y.push_back(in[0][static_cast<size_t>(row / factor * x[3] + w / factor)]);
+                  return y;
+                },
+            .depth = factor * factor});
+}
+
+// With the slots that its loops may use, which a larger micro-batch has chunks for, up to some.
+TEST_CASE("a convolution's scratch grows with the micro-batch up to a bound", "[ops]") {
+  const auto peak_of = [](int64_t N) {
+    const auto make = [](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f32, Device::meta);
+    };
+    ledger(Device::meta).reset_peak();
+    conv2d(make({N, 16, 32, 32}), make({32, 16, 3, 3}), Tensor(), {.padding = 1});
+    return ledger(Device::meta).peak()[Category::workspace];
+  };
+  REQUIRE(peak_of(128) <= 8 * peak_of(1));
+  REQUIRE(peak_of(256) == peak_of(128));
+  REQUIRE(peak_of(256) < (2 << 20));
+}
+
+TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
+  const auto peak_of = [](int64_t N, Padding padding, DType dtype = DType::f32) {
+    const auto make = [&](const Shape& shape) {
+      return Tensor::full(shape, 1, dtype, Device::meta_cuda);
+    };
+    Ledger& memory = ledger(Device::meta_cuda);
+    memory.reset_peak();
+    conv2d(make({N, 4, 32, 32}), make({16, 4, 3, 3}), Tensor(), {.padding = padding});
+    return memory.peak()[Category::workspace];
+  };
+  REQUIRE(peak_of(1, 1) == 4 << 20);
+  // The larger of image and grid.
+  REQUIRE(peak_of(128, 1) == 128 * 16 * 32 * 32 * sizeof(float));
+  // And a copy of the image, padded on both sides, where the padding differs.
+  REQUIRE(peak_of(1, {0, 2}) == (4 << 20) + 4 * 34 * 34 * sizeof(float) + 192);
+  // In 16 bits all that tensor cores see with channels last, in eights, and the weights twice.
+  for (const DType dtype : {DType::f16, DType::bf16})
+    REQUIRE(peak_of(128, 1, dtype) ==
+            2 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
+}
+
+TEST_CASE("a convolution of images that are too large for cuDNN is refused from shapes", "[ops]") {
+  const auto convolve = [](int64_t N, int64_t H) {
+    const auto make = [&](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f16, Device::meta_cuda);
+    };
+    conv2d(make({N, 1 << 8, H, 1 << 12}), make({1, 1 << 8, 1, 1}), Tensor(), {});
+  };
+  convolve(3, (1 << 11) - 1);
+  REQUIRE_ERROR(convolve(1, 1 << 11), "fewer than 2^31 elements, and one of these has 2147483648");
+}
+
+// With or without channels for tensor cores.
+TEST_CASE("a convolution of small integers is exact", "[ops]") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    for (const int64_t C : {3, 8}) {
+      DYNAMIC_SECTION(name(dtype) << ", channels " << C) {
+        const auto make = [&](const Shape& shape) {
+          return Tensor::full(shape, 1, dtype, test_device());
+        };
+        const Tensor x = require_grad(make({1, C, 4, 4}));
+        const Tensor w = require_grad(Tensor::full({C, C, 3, 3}, 1, wide(dtype), test_device()));
+        w.variable()->copy = make(w.shape());
+        const Tensor y = conv2d(x, w, Tensor(), {});
+        REQUIRE(to_doubles(y) == Values(static_cast<size_t>(y.numel()), double(9 * C)));
+        backward(conv2d(y, make({1, C, 2, 2}), Tensor(), {.stride = 2}));
+        REQUIRE(to_doubles(grad(w)) == Values(static_cast<size_t>(w.numel()), 4));
+        REQUIRE(to_doubles(grad(x))[0] == double(C));
+      }
+    }
+}
+
+// 1 + 2^-12 is 1 in TF32.
+TEST_CASE("float32 convolutions are TF32's only where that is allowed", "[ops]") {
+  if (test_device() != Device::cuda) return;
+  const auto convolve = [] {
+    const Tensor x = Tensor::full({1, 8, 4, 4}, 1 + 0x1p-12, DType::f32, test_device());
+    return to_doubles(conv2d(x, ones({8, 8, 1, 1}), Tensor(), {}))[0];
+  };
+  REQUIRE(convolve() == 8 + 0x1p-9);
+  cuda::allow_tf32(true);
+  const double y = convolve();
+  cuda::allow_tf32(false);
+  REQUIRE(std::abs(y - 8) <= 0x1p-9);
+  if (on_runner()) REQUIRE(y == 8);
+}
+
+// Which is the way of tensors of 2^31 elements, too.
+TEST_CASE("a convolution of more images than cuDNN takes is computed in parts", "[ops]") {
+  const TensorLimit limit(2 * 2 * 5 * 6);
+  check_op(conv2d_op("5 images, 2 at once", {{5, 2, 5, 6}, {2, 2, 3, 3}, {.padding = 1}}));
+}
+
+// The workspace has no room for copies of both.
+TEST_CASE("a convolution of large operands that start between 16 bytes", "[ops]") {
+  constexpr int64_t N = 2, C = 32, H = 192;
+  std::vector<float> values(N * C * H * H + 1);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7);
+  const auto behind_first = [](const std::vector<float>& all, const Shape& shape) {
+    const Tensor whole = Tensor::from(all, {static_cast<int64_t>(all.size())}, test_device());
+    return whole.slice(1, whole.numel()).reshape(shape);
+  };
+  const Tensor x = behind_first(values, {N, C, H, H});
+  const Tensor w = behind_first(std::vector<float>(C + 1, 1), {1, C, 1, 1});
+  const Values y = to_doubles(conv2d(x, w, Tensor(), {}));
+  Values expected(y.size());
+  for (size_t n = 0, i = 1; n < N; ++n)
+    for (size_t c = 0; c < C; ++c)
+      for (size_t p = 0; p < H * H; ++p, ++i) expected[n * H * H + p] += values[i];
+  REQUIRE(y == expected);
+}
+
+TEST_CASE("a convolution that cuDNN cannot compute at all is refused", "[ops]") {
+  if (!on_runner()) return;
+  const TensorLimit limit(74);
+  const auto convolve = [] { conv2d(ones({2, 3, 5, 5}), ones({4, 3, 3, 3}), Tensor(), {}); };
+  REQUIRE_ERROR(convolve(), "no deterministic algorithm for an image [3, 5, 5] and weights [4, 3");
+}
+
+TEST_CASE("image ops refuse what does not fit", "[ops]") {
+  const Tensor x = ones({2, 3, 5, 5});
+  REQUIRE_ERROR(conv2d(x, ones({4, 2, 3, 3}), Tensor(), {}), "x [2, 3, 5, 5] and w [4, 2, 3, 3]");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), ones({3}), {}), "expected b [4]");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 7, 3}), Tensor(), {}), "does not fit into x");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.stride = 0}), "stride 0");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({4, 3, 3, 3}), Tensor(), {}), "and w [4, 3, 3, 3]");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), ones({3}), {}), "expected b [4]");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), Tensor(), {.output_padding = 1}),
+                "output_padding 1");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 1, 1}), Tensor(), {.padding = 3}), "leave nothing");
+  REQUIRE_ERROR(max_pool2d(x, {6}), "kernel 6");
+  REQUIRE_ERROR(max_pool2d(ones({1, 1, 20, 20}), {17}), "kernel 17");
+  REQUIRE_ERROR(avg_pool2d(ones({2, 3, 5}), {2}), "x [2, 3, 5]");
+  REQUIRE_ERROR(upsample_nearest(x, 0), "factor 0");
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,104 @@
+// The CPU's matrix products beside Eigen's in double.
+
+#include "kernels/detail/gemm.h"
+
+#include <Eigen/Core>
+#include <limits>
+
+#include "core/random.h"
+#include "kernels/backend.h"
+#include "tests/support/catch.h"
+
+namespace accrue::test {
+namespace {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// Small integers, whose products and sums are exact in every dtype: 20 * 9 is below 2^8.
+Matrix integers(RandomStream& random, int64_t rows, int64_t columns, int64_t K) {
+  const int64_t largest = K <= 20 ? 3 : 1;
+  Matrix m(rows, columns);
+  for (double& v : m.reshaped())
+    v = static_cast<double>(random.below(static_cast<uint64_t>(2 * largest + 1))) -
+        static_cast<double>(largest);
+  return m;
+}
+
+template <class T>
+std::vector<T> elements(const Matrix& m) {
+  std::vector<T> values(static_cast<size_t>(m.size()));
+  std::transform(m.data(), m.data() + m.size(), values.begin(),
+                 [](double v) { return T(static_cast<Wide<T>>(v)); });
+  return values;
+}
+
+template <class C, class T>
+void check_product(RandomStream& random, cpu::Product<T> p, bool bias) {
+  const Matrix a = integers(random, p.M, p.K, p.K), b = integers(random, p.K, p.N, p.K);
+  const Matrix row = integers(random, 1, p.N, p.K), before = integers(random, p.M, p.N, p.K);
+  Matrix expected = a * b;
+  if (bias) expected.rowwise() += row.row(0);
+  if (p.activation == Activation::relu) expected = expected.cwiseMax(0);
+  if (p.beta != 0) expected += p.beta * before;
+  const auto a_values = elements<T>(p.a_op == Transpose::yes ? Matrix(a.transpose()) : a);
+  const auto b_values = elements<T>(p.b_op == Transpose::yes ? Matrix(b.transpose()) : b);
+  const auto bias_values = elements<T>(row);
+  if (bias) p.bias = bias_values.data();
+  auto c = elements<C>(before);
+  if (p.beta == 0)  // not to be read
+    std::ranges::fill(c, C(std::numeric_limits<Wide<C>>::quiet_NaN()));
+  cpu::gemm(c.data(), a_values.data(), b_values.data(), p);
+  CAPTURE(p.M, p.N, p.K, p.a_op == Transpose::yes, p.b_op == Transpose::yes, p.beta, bias,
+          p.activation == Activation::relu, sizeof(C), sizeof(T));
+  REQUIRE(c == elements<C>(expected));
+}
+
+}  // namespace
+
+TEST_CASE("products of integers are exact, whatever their shapes", "[ops]") {
+  RandomStream random(3);
+  const auto draw = [&](std::initializer_list<uint64_t> limits) {
+    const uint64_t limit = limits.begin()[random.below(limits.size())];
+    return static_cast<int64_t>(1 + random.below(limit));
+  };
+  for (int i = 0; i < 300; ++i) {
+    const int64_t M = draw({4, 20, 200}), N = draw({20, 100, 600}), K = draw({4, 20, 700});
+    for (const Transpose a_op : {Transpose::no, Transpose::yes})
+      for (const Transpose b_op : {Transpose::no, Transpose::yes}) {
+        const auto beta = static_cast<float>(random.below(2));
+        const bool bias = random.below(2) == 0, relu = beta == 0 && random.below(2) == 0;
+        const auto product = [&]<class T>(T) {
+          return cpu::Product<T>{.M = M,
+                                 .N = N,
+                                 .K = K,
+                                 .a_op = a_op,
+                                 .b_op = b_op,
+                                 .beta = beta,
+                                 .activation = relu ? Activation::relu : Activation::none};
+        };
+        check_product<float>(random, product(float()), bias);
+        if (i % 4 == 0) check_product<double>(random, product(double()), bias);
+        // 16 bits hold what 20 terms of at most 9, a bias and a target sum up to.
+        if (i % 4 == 1) check_product<float>(random, product(Half()), bias);
+        if (i % 4 == 2) check_product<float>(random, product(BFloat16()), bias);
+        if (i % 4 == 3 && K <= 20) check_product<Half>(random, product(Half()), bias);
+        if (i % 4 == 3 && K <= 20) check_product<BFloat16>(random, product(BFloat16()), bias);
+      }
+  }
+}
+
+TEST_CASE("a product over nothing is the bias, and beta times the target", "[ops]") {
+  std::vector<float> c{1, 2, 3, 4, 5, 6};
+  const std::vector<float> bias{10, 20, 30};
+  cpu::gemm(c.data(), c.data(), c.data(),
+            cpu::Product<float>{.M = 2,
+                                .N = 3,
+                                .K = 0,
+                                .a_op = Transpose::no,
+                                .b_op = Transpose::no,
+                                .beta = 1,
+                                .bias = bias.data()});
+  REQUIRE(c == std::vector<float>{11, 22, 33, 14, 25, 36});
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,244 @@
+// Matrix products, and the loss that most of them end in.
+
+#include "kernels/linear.h"
+
+#include <cmath>
+
+#include "core/autograd.h"
+#include "kernels/cross_entropy.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+struct LinearSizes {
+  size_t N = 5, I = 7, O = 3;
+};
+
+Op linear_op(std::string name, Activation activation, bool bias, LinearSizes sizes = {}) {
+  const auto [N, I, O] = sizes;
+  const auto shape = [](auto... size) { return Shape{static_cast<int64_t>(size)...}; };
+  std::vector<Shape> inputs{shape(N, I), shape(O, I)};
+  if (bias) inputs.push_back(shape(O));
+  return {
+      .name = std::move(name),
+      .inputs = inputs,
+      .run =
+          [=](const auto& in) { return linear(in[0], in[1], bias ? in[2] : Tensor(), activation); },
+      .reference =
+          [=](const auto& in) {
+            Values y(N * O);
+            for (size_t n = 0; n < N; ++n)
+              for (size_t o = 0; o < O; ++o) {
+                double sum = bias ? in[2][o] : 0;
+                for (size_t i = 0; i < I; ++i) sum += in[0][n * I + i] * in[1][o * I + i];
+                y[n * O + o] = activation == Activation::relu ? std::max(sum, 0.0) : sum;
+              }
+            return y;
+          },
+      .depth = static_cast<double>(I + 2),
+      .parameters = {1, 2}};
+}
+
+Tensor make(const Values& values, const Shape& shape, DType dtype) {
+  return dispatch_floating(dtype, [&]<class T>() {
+    std::vector<T> elements;
+    for (const double value : values) elements.push_back(T(static_cast<float>(value)));
+    return Tensor::from(elements, shape, test_device());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("linear", "[ops]") {
+  check_op(linear_op("linear", Activation::none, true));
+  check_op(linear_op("linear without bias", Activation::none, false));
+  check_op(linear_op("linear + relu", Activation::relu, true));
+  // Whole vectors and few samples: the weight gradient has a kernel of its own, in parts of 32
+  // rows.
+  check_op(linear_op("linear of few samples", Activation::none, true, {.N = 3, .I = 48, .O = 37}));
+  // The bias gradient of many: more rows and columns than a block's tile on cuda.
+  check_op(linear_op("linear of many samples", Activation::relu, true, {.N = 67, .I = 3, .O = 33}));
+}
+
+// A NaN that relu made 0 would leave the window without a sign that it must be skipped. Few samples
+// and many may take different ways.
+TEST_CASE("linear's relu lets NaN through", "[ops]") {
+  const double nan = std::nan("");
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    for (const int64_t N : {1, 100})
+      for (const bool with_bias : {true, false}) {
+        CAPTURE(name(dtype), N, with_bias);
+        Values ones(static_cast<size_t>(2 * N), 1);
+        ones.back() = nan;
+        const Tensor x = make(ones, {N, 2}, dtype), w = make({1, 0, -1, 0}, {2, 2}, dtype);
+        const Tensor b = with_bias ? make({0, 0}, {2}, dtype) : Tensor();
+        const Values y = to_doubles(linear(x, w, b, Activation::relu));
+        if (N > 1) REQUIRE(Values{y[0], y[1]} == Values{1, 0});
+        REQUIRE((std::isnan(y[y.size() - 2]) && std::isnan(y.back())));
+      }
+}
+
+// 2049 is 2048 in float16, and 2050 is itself: a part of the sum that was rounded shows.
+TEST_CASE("a product of 16-bit matrices is rounded once", "[ops]") {
+  const Tensor c = matmul(make({683, 1}, {1, 2}, DType::f16), make({3, 1}, {2, 1}, DType::f16));
+  REQUIRE(to_doubles(c) == Values{2050});
+}
+
+TEST_CASE("matmul", "[ops]") {
+  constexpr size_t M = 4, N = 3, K = 6;
+  check_op({.name = "matmul",
+            .inputs = {{M, K}, {K, N}},
+            .run = [](const auto& in) { return matmul(in[0], in[1]); },
+            .reference =
+                [](const auto& in) {
+                  Values c(M * N);
+                  for (size_t m = 0; m < M; ++m)
+                    for (size_t n = 0; n < N; ++n)
+                      for (size_t k = 0; k < K; ++k)
+                        c[m * N + n] += in[0][m * K + k] * in[1][k * N + n];
+                  return c;
+                },
+            .depth = K + 1});
+}
+
+TEST_CASE("cross_entropy", "[ops]") {
+  static const std::vector<int32_t> labels{2, 0, 4, 4, 1, 3};
+  check_op({.name = "cross_entropy",
+            .inputs = {{6, 5}},
+            .run = [](const auto& in) { return cross_entropy(in[0], indices(labels, in[0])); },
+            .reference =
+                [](const auto& in) {
+                  double loss = 0;
+                  for (size_t n = 0; n < 6; ++n) {
+                    double sum = 0;
+                    for (size_t c = 0; c < 5; ++c) sum += std::exp(in[0][n * 5 + c]);
+                    loss += std::log(sum) - in[0][n * 5 + static_cast<size_t>(labels[n])];
+                  }
+                  return Values{loss / 6};
+                },
+            .depth = 16,
+            .low = -4,
+            .high = 4});
+}
+
+TEST_CASE("cross_entropy survives large logits", "[ops]") {
+  const Tensor x =
+      require_grad(Tensor::from(std::vector<float>{1e4f, -1e4f}, {1, 2}, test_device()));
+  const Tensor loss = cross_entropy(x, indices({1}, x));
+  REQUIRE(loss.item() == 2e4);
+  backward(loss);
+  REQUIRE(to_doubles(grad(x)) == Values{1, -1});
+}
+
+TEST_CASE("cross_entropy keeps the digits of a small loss", "[ops]") {
+  // {0, C - 1 times -d} moved up by `shift`: with the label at the maximum log(1 + (C - 1) e^-d),
+  // elsewhere d more.
+  struct Case {
+    double shift, d;
+    size_t C;
+  };
+  const auto check_as = [&]<class T>(const Case& c) {
+    std::vector<T> row(c.C, T(Wide<T>(c.shift - c.d)));
+    row[0] = T(Wide<T>(c.shift));
+    const Tensor x = Tensor::from(row, {1, int64_t(c.C)}, test_device());
+    for (const int32_t label : {0, 1}) {
+      const double expected = std::log1p(double(c.C - 1) * std::exp(-c.d)) + label * c.d;
+      // The additions of a row; a unit in the last place, 2 u, for exp and for log1p; the sum of
+      // the two terms and the mean. The expected value, in double, has as many roundings.
+      const double bound =
+          double(c.C + 12) * double(std::numeric_limits<Wide<T>>::epsilon()) / 2 * expected;
+      INFO(fmt::format("{} at {}, {} lower, {} classes, label {}", name(x.dtype()), c.shift, c.d,
+                       c.C, label));
+      REQUIRE(std::abs(cross_entropy(x, indices({label}, x)).item() - expected) <= bound);
+      const Tensor score = Tensor::full({2}, 0, DType::f64, test_device());
+      add_score(score, x, indices({label}, x));
+      REQUIRE(std::abs(to_doubles(score)[0] - expected) <= bound);
+    }
+  };
+  for (const Case& c : {Case{1e4, 3, 2}, {30, 15, 2}, {-30, 15, 10}, {20, 20, 1000}, {5, 0, 7}}) {
+    check_as.operator()<float>(c);
+    check_as.operator()<double>(c);
+  }
+  for (const Case& c : {Case{30, 15, 2}, {-8, 0, 17}}) {
+    check_as.operator()<Half>(c);
+    check_as.operator()<BFloat16>(c);
+  }
+}
+
+TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
+  // One logit is log 16 and 16 are 0: a row's loss is log 32 - log 16 where that one is the label,
+  // log 32 elsewhere.
+  constexpr int64_t N = 3000, C = 17;
+  std::vector<float> logits;
+  std::vector<int32_t> labels;
+  for (int64_t n = 0; n < N; ++n) {
+    for (int64_t c = 0; c < C; ++c) logits.push_back(c == n % C ? std::log(16.0f) : 0);
+    labels.push_back(static_cast<int32_t>(n % 3 == 0 ? n % C : (n + 1) % C));
+  }
+  const Tensor x = Tensor::from(logits, {N, C}, test_device());
+  const Tensor loss = cross_entropy(x, indices(labels, x));
+  // Rows of 17 in float32, then double.
+  REQUIRE(loss.item() == Approx(std::log(32.0) - std::log(16.0) / 3).epsilon(20 * 0x1p-24));
+}
+
+TEST_CASE("add_score adds losses and right answers", "[ops]") {
+  const float nan = std::nanf("");
+  const auto score_of = [](const std::vector<float>& row, int32_t label) {
+    const Tensor score = Tensor::from(Values{10, 100}, {2}, test_device());
+    add_score(score, Tensor::from(row, {1, static_cast<int64_t>(row.size())}, test_device()),
+              indices({label}, score));
+    const Values sums = to_doubles(score);
+    return Values{sums[0] - 10, sums[1] - 100};
+  };
+  REQUIRE(score_of({0, std::log(3.0f)}, 1)[0] == Approx(std::log(4.0 / 3)).epsilon(8 * 0x1p-24));
+  REQUIRE(score_of({0, std::log(3.0f)}, 0)[0] == Approx(std::log(4.0)).epsilon(8 * 0x1p-24));
+  REQUIRE(score_of({1, 2, 1}, 1)[1] == 1);
+  REQUIRE(score_of({1, 2, 1}, 0)[1] == 0);
+  REQUIRE(score_of({1, 2, 1}, 2)[1] == 0);
+  // Of equals the first counts.
+  REQUIRE(score_of({2, 1, 2}, 0)[1] == 1);
+  REQUIRE(score_of({2, 1, 2}, 2)[1] == 0);
+  REQUIRE(score_of({nan, nan}, 0)[1] == 0);
+  REQUIRE(score_of({1, nan}, 0)[1] == 0);
+  REQUIRE(std::isnan(score_of({1, nan}, 0)[0]));
+}
+
+TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
+  const auto make = [](const Shape& shape) {
+    return Tensor::full(shape, 1, DType::f32, test_device());
+  };
+  REQUIRE_ERROR(linear(make({2, 3}), make({4, 5}), Tensor()), "x [2, 3] and w [4, 5]");
+  REQUIRE_ERROR(linear(make({2, 3}), make({4, 3}), make({5})), "expected b [4]");
+  REQUIRE_ERROR(matmul(make({2, 3}), make({4, 5})), "a [2, 3] and b [4, 5]");
+  REQUIRE_ERROR(linear(make({2, 3}), Tensor::full({4, 3}, 1, DType::f64, test_device()), Tensor()),
+                "f32 [2, 3] and f64 [4, 3]");
+  REQUIRE_ERROR(add_score(make({2}), make({2, 3}), indices({0, 1}, make({}))),
+                "expected score f64 [2]");
+}
+
+TEST_CASE("labels out of range are refused, and give NaN where no kernel can throw", "[ops]") {
+  const Tensor x = require_grad(Tensor::full({2, 3}, 1, DType::f32, test_device()));
+  for (const int32_t bad : {3, -1}) {
+    const Tensor labels = indices({0, bad}, x);
+    const Tensor score = Tensor::full({2}, 0, DType::f64, test_device());
+    if (test_device() == Device::cpu) {
+      const std::string part = fmt::format("label {} of sample 1 is outside [0, 3)", bad);
+      REQUIRE_ERROR(cross_entropy(x, labels), part);
+      REQUIRE_ERROR(add_score(score, x.detach(), labels), part);
+      continue;
+    }
+    zero_grad(x);
+    const Tensor loss = cross_entropy(x, labels);
+    REQUIRE(std::isnan(loss.item()));
+    backward(loss);
+    const Values dx = to_doubles(grad(x));
+    for (size_t i = 0; i < dx.size(); ++i) REQUIRE(std::isnan(dx[i]) == (i >= 3));
+    add_score(score, x.detach(), labels);
+    REQUIRE(std::isnan(to_doubles(score)[0]));
+  }
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,205 @@
+// Losses against a target of the same shape.
+
+#include "kernels/losses.h"
+
+#include <cmath>
+
+#include "core/autograd.h"
+#include "core/random.h"
+#include "kernels/arithmetic.h"
+#include "kernels/mask_score.h"
+#include "kernels/parallel.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+Tensor constant(const Values& values, const Tensor& like) {
+  return dispatch_floating(like.dtype(), [&]<class T>() {
+    std::vector<T> rounded(values.size());
+    std::ranges::transform(values, rounded.begin(), [](double v) { return T(Wide<T>(v)); });
+    return Tensor::from(rounded, like.shape(), like.device());
+  });
+}
+
+Tensor floats(const std::vector<float>& values) {
+  return Tensor::from(values, {static_cast<int64_t>(values.size())}, test_device());
+}
+
+template <class Loss, class F>
+Op loss_op(std::string name, Loss loss, const Values& target, F f) {
+  return {.name = std::move(name),
+          .inputs = {{2, static_cast<int64_t>(target.size()) / 2}},
+          .run = [=](const auto& in) { return loss(in[0], constant(target, in[0])); },
+          .reference =
+              [=](const auto& in) {
+                double sum = 0;
+                for (size_t i = 0; i < target.size(); ++i) sum += f(in[0][i], target[i]);
+                return Values{sum / static_cast<double>(target.size())};
+              },
+          .depth = static_cast<double>(target.size()) + 8,
+          .low = -2,
+          .high = 2};
+}
+
+double logistic_loss(double x, double t) {
+  const double s = 1 / (1 + std::exp(-x));
+  return -t * std::log(s) - (1 - t) * std::log(1 - s);
+}
+
+}  // namespace
+
+TEST_CASE("losses", "[ops]") {
+  check_op(loss_op("mse_loss", mse_loss, {0.5, -1, 0, 2, 1, -0.25, 3, 0.125},
+                   [](double x, double t) { return (x - t) * (x - t); }));
+  // No x in [-2, 2) comes near a target, where |x - t| has no derivative.
+  check_op(loss_op("l1_loss", l1_loss, {2.5, -2.5, 3, -3, -4, 4},
+                   [](double x, double t) { return std::abs(x - t); }));
+  check_op(
+      loss_op("bce_with_logits", bce_with_logits, {0, 1, 1, 0.25, 0.9, 0, 0.5, 1}, logistic_loss));
+}
+
+TEST_CASE("l1_loss has slope 0 where x meets the target", "[ops]") {
+  const Tensor x = require_grad(floats({1, 2, 3, 4}));
+  backward(l1_loss(x, floats({0, 2, 4, 4})));
+  REQUIRE(to_doubles(grad(x)) == Values{0.25, 0, -0.25, 0});
+}
+
+TEST_CASE("bce_with_logits survives large logits", "[ops]") {
+  const Tensor x = require_grad(floats({1e4f, -1e4f, 1e4f, -1e4f}));
+  const Tensor loss = bce_with_logits(x, floats({1, 1, 0, 0}));
+  REQUIRE(loss.item() == 5e3);
+  backward(loss);
+  REQUIRE(to_doubles(grad(x)) == Values{0, -0.25, 0.25, 0});
+}
+
+TEST_CASE("bce_with_logits keeps the digits of a small loss", "[ops]") {
+  // Of a logit and a target so near to its end that t x would round the loss away.
+  const auto expected = [](double x, double t) {
+    return (x > 0 ? (1 - t) * x : -t * x) + std::log1p(std::exp(-std::abs(x)));
+  };
+  for (const auto& [x, t] : {std::pair{30.0f, 1.0f},
+                             {-30.0f, 0.0f},
+                             {1e4f, 1 - 0x1p-24f},
+                             {-1e4f, 0x1p-24f},
+                             {1e4f, 0.9f}}) {
+    INFO("x " << x << ", t " << t);
+    // Product and sum, 2 u for each function, and the mean.
+    REQUIRE(bce_with_logits(floats({x}), floats({t})).item() ==
+            Approx(expected(x, t)).epsilon(8 * 0x1p-24));
+  }
+}
+
+TEST_CASE("losses over many blocks do not depend on the threads", "[ops]") {
+  constexpr int64_t size = 100'003;
+  std::vector<float> values(size);
+  RandomStream random(1);
+  double expected = 0;
+  for (float& v : values) {
+    v = random.uniform(-1, 3);
+    expected += double(v) * double(v);
+  }
+  const Tensor zero = Tensor::full({size}, 0, DType::f32, test_device());
+  const int threads = thread_count();
+  double losses[2];
+  for (const int count : {1, 3}) {
+    set_thread_count(count);
+    set_thread_order(count);
+    const Tensor x = require_grad(floats(values));
+    const Tensor loss = mse_loss(x, zero);
+    losses[count / 2] = loss.item();
+    backward(loss);
+    const Values dx = to_doubles(grad(x));
+    for (const size_t i : {size_t{0}, dx.size() / 2, dx.size() - 1})
+      REQUIRE(dx[i] == Approx(2 * values[i] / size).epsilon(4 * 0x1p-24));
+  }
+  set_thread_count(threads);
+  REQUIRE(losses[0] == losses[1]);
+  // 256 float32 additions a run, then double.
+  REQUIRE(losses[0] == Approx(expected / size).epsilon(260 * 0x1p-24));
+}
+
+TEST_CASE("a loss writes dx over x when nobody else holds x", "[ops]") {
+  constexpr int64_t size = 4096;
+  const Tensor leaf = require_grad(Tensor::full({size}, 1, DType::f32, test_device()));
+  const Tensor target = Tensor::full({size}, 3, DType::f32, test_device());
+  claim_grad(leaf);  // allocates, so that the peak is not in the leaf's gradient
+  zero_grad(leaf);
+  for (const bool held : {false, true}) {
+    Tensor x = scale(leaf, 2);
+    const Tensor loss = mse_loss(x, target);
+    if (!held) x.reset();
+    const size_t before = ledger(test_device()).current()[Category::activations];
+    ledger(test_device()).reset_peak();
+    backward(loss);
+    const size_t added = ledger(test_device()).peak()[Category::activations] - before;
+    REQUIRE(added == Ledger::alignment + (held ? size * sizeof(float) : 0));  // the seed and dx
+    if (held) REQUIRE(to_doubles(x)[0] == 2);
+  }
+}
+
+TEST_CASE("the score of masks adds loss, overlap and sizes", "[ops]") {
+  constexpr int64_t size = 3 * 7 * 100;  // more than the threads of a block
+  RandomStream random(3);
+  std::vector<float> logits(size), masks(size);
+  Values expected{1, 2, 3, 4};
+  for (size_t i = 0; i < size; ++i) {
+    logits[i] = i % 10 == 0 ? 0 : random.uniform(-3, 3);  // 0 is not in A
+    masks[i] = static_cast<float>(random.below(2));
+    expected[0] += logistic_loss(logits[i], masks[i]);
+    expected[1] += logits[i] > 0 && masks[i] == 1;
+    expected[2] += logits[i] > 0;
+    expected[3] += masks[i];
+  }
+  for (int order = 0; order < thread_orders(); ++order) {
+    set_thread_order(order);
+    const Tensor score = Tensor::from(Values{1, 2, 3, 4}, {4}, test_device());
+    const Shape shape{3, 1, 7, 100};
+    add_mask_score(score, floats(logits).reshape(shape), floats(masks).reshape(shape));
+    const Values sums = to_doubles(score);
+    REQUIRE(sums[0] == Approx(expected[0]).epsilon(260 * 0x1p-24));  // 256 additions a run
+    for (size_t i = 1; i < 4; ++i) REQUIRE(sums[i] == expected[i]);
+  }
+}
+
+TEST_CASE("the score of masks shows a NaN in the loss, and refuses what does not fit", "[ops]") {
+  const Tensor score = Tensor::full({4}, 0, DType::f64, test_device());
+  add_mask_score(score, floats({std::nanf(""), 1, -1}), floats({1, 1, 1}));
+  const Values sums = to_doubles(score);
+  REQUIRE(std::isnan(sums[0]));
+  REQUIRE(sums[1] == 1);
+  REQUIRE(sums[2] == 1);
+  REQUIRE(sums[3] == 3);
+  REQUIRE_ERROR(add_mask_score(score, floats({1, 2}), floats({1})), "x [2] and masks [1]");
+  const Tensor other = Tensor::full({2}, 0, DType::f64, test_device());
+  REQUIRE_ERROR(add_mask_score(other, floats({1}), floats({1})), "expected score f64 [4]");
+}
+
+TEST_CASE("losses refuse what does not fit", "[ops]") {
+  const Tensor x = floats({1, 2, 3});
+  REQUIRE_ERROR(mse_loss(x, floats({1, 2})), "[mse_loss] x [3] and target [2]");
+  REQUIRE_ERROR(l1_loss(floats({}), floats({})), "[l1_loss] x [0] and target [0]");
+  REQUIRE_ERROR(mse_loss(x, require_grad(x)), "the target wants a gradient");
+}
+
+TEST_CASE("targets that are no probability are refused, and give NaN where no kernel can throw",
+          "[ops]") {
+  const Tensor x = require_grad(floats({1, 2, 3}));
+  for (const float bad : {1.5f, -0.5f, std::nanf("")}) {
+    const Tensor target = floats({0, 0.5f, bad});
+    if (test_device() == Device::cpu) {
+      REQUIRE_ERROR(bce_with_logits(x, target), fmt::format("target 2 is {}", bad));
+      continue;
+    }
+    zero_grad(x);
+    const Tensor loss = bce_with_logits(x, target);
+    REQUIRE(std::isnan(loss.item()));
+    backward(loss);
+    const Values dx = to_doubles(grad(x));
+    for (size_t i = 0; i < dx.size(); ++i) REQUIRE(std::isnan(dx[i]) == (i == 2));
+  }
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,330 @@
+// Normalisations: one reference for all, told which elements go together.
+
+#include "kernels/norm.h"
+
+#include <cmath>
+
+#include "core/autograd.h"
+#include "core/random.h"
+#include "kernels/losses.h"
+#include "kernels/parallel.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr double eps = 1e-5;
+
+enum class Affine { none, gamma, beta, both };
+
+// x as [N, C, S]; the group of element (n, c).
+struct Layout {
+  size_t N, C, S;
+  std::function<size_t(size_t n, size_t c)> group;
+  size_t groups;
+
+  size_t elements() const { return N * C * S / groups; }
+};
+
+struct Moments {
+  Values mean, var;
+};
+
+Moments moments_of(const Values& x, const Layout& at) {
+  Moments m{Values(at.groups), Values(at.groups)};
+  const double elements = static_cast<double>(at.elements());
+  for (size_t i = 0; i < x.size(); ++i)
+    m.mean[at.group(i / (at.C * at.S), i / at.S % at.C)] += x[i] / elements;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t g = at.group(i / (at.C * at.S), i / at.S % at.C);
+    m.var[g] += (x[i] - m.mean[g]) * (x[i] - m.mean[g]) / elements;
+  }
+  return m;
+}
+
+Values normalized(const Values& x, const Layout& at, const Moments& m, const Values& gamma,
+                  const Values& beta) {
+  Values y;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = i / at.S % at.C, g = at.group(i / (at.C * at.S), c);
+    y.push_back((x[i] - m.mean[g]) / std::sqrt(m.var[g] + eps) * gamma[c] + beta[c]);
+  }
+  return y;
+}
+
+using Norm = std::function<Tensor(const Tensor& x, const Tensor& gamma, const Tensor& beta)>;
+using MomentsOf = std::function<Moments(const Values& x, const Layout& at)>;
+
+Op norm_op(std::string name, const Shape& shape, const Layout& at, Affine affine, Norm norm,
+           MomentsOf moments = moments_of) {
+  const bool has_gamma = affine == Affine::gamma || affine == Affine::both;
+  const bool has_beta = affine == Affine::beta || affine == Affine::both;
+  std::vector<Shape> inputs{shape};
+  inputs.resize(1 + has_gamma + has_beta, {static_cast<int64_t>(at.C)});
+  return {.name = fmt::format("{} of {}{}{}", name, shape, has_gamma ? ", gamma" : "",
+                              has_beta ? ", beta" : ""),
+          .inputs = inputs,
+          .run =
+              [=](const auto& in) {
+                return norm(in[0], has_gamma ? in[1] : Tensor(), has_beta ? in.back() : Tensor());
+              },
+          .reference =
+              [=](const auto& in) {
+                return normalized(in[0], at, moments(in[0], at),
+                                  has_gamma ? in[1] : Values(at.C, 1),
+                                  has_beta ? in.back() : Values(at.C, 0));
+              },
+          // The sums of mean and variance, then the normalisation.
+          .depth = 2 * static_cast<double>(at.elements()) + 8,
+          .parameters = {1, 2}};
+}
+
+Layout rows(size_t N, size_t C) {
+  return {N, C, 1, [](size_t n, size_t) { return n; }, N};
+}
+
+Layout channel_groups(size_t N, size_t C, size_t S, size_t G) {
+  return {N, C, S, [=](size_t n, size_t c) { return n * G + c / (C / G); }, N * G};
+}
+
+Layout channels(size_t N, size_t C, size_t S) {
+  return {N, C, S, [](size_t, size_t c) { return c; }, C};
+}
+
+Tensor layer(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+  return layer_norm(x, gamma, beta, eps);
+}
+
+Norm group(int64_t groups) {
+  return [=](const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+    return group_norm(x, groups, gamma, beta, eps);
+  };
+}
+
+Tensor instance(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+  return instance_norm(x, gamma, beta, eps);
+}
+
+RunningStatistics running_for(const Tensor& x, const Values& mean, const Values& var) {
+  const auto make = [&](const Values& v) {
+    const Shape shape{static_cast<int64_t>(v.size())};
+    if (x.dtype() == DType::f64) return Tensor::from(v, shape, x.device());
+    return Tensor::from(std::vector<float>(v.begin(), v.end()), shape, x.device());
+  };
+  return {make(mean), make(var)};
+}
+
+Tensor batch(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+  const Values zeros(static_cast<size_t>(x.size(1))), ones(zeros.size(), 1);
+  return batch_norm(x, gamma, beta, running_for(x, zeros, ones), NormMode::train, eps);
+}
+
+Tensor random_tensor(const Shape& shape, uint64_t seed) {
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  RandomStream random(seed);
+  for (float& v : values) v = random.uniform(-1, 3);
+  return Tensor::from(values, shape, test_device());
+}
+
+}  // namespace
+
+TEST_CASE("layer_norm", "[ops]") {
+  for (const Affine affine : {Affine::both, Affine::none, Affine::gamma, Affine::beta})
+    check_op(norm_op("layer_norm", {2, 3, 10}, rows(6, 10), affine, layer));
+  check_op(norm_op("layer_norm", {2, 70}, rows(2, 70), Affine::both, layer));
+}
+
+TEST_CASE("group_norm", "[ops]") {
+  check_op(norm_op("group_norm 2", {2, 6, 5}, channel_groups(2, 6, 5, 2), Affine::both, group(2)));
+  check_op(
+      norm_op("group_norm 1", {3, 4, 2, 2}, channel_groups(3, 4, 4, 1), Affine::gamma, group(1)));
+  check_op(norm_op("group_norm 2", {3, 8}, channel_groups(3, 8, 1, 2), Affine::both, group(2)));
+  check_op(norm_op("group_norm 3", {2, 6, 3}, channel_groups(2, 6, 3, 3), Affine::none, group(3)));
+}
+
+TEST_CASE("instance_norm", "[ops]") {
+  check_op(
+      norm_op("instance_norm", {2, 3, 4, 2}, channel_groups(2, 3, 8, 3), Affine::none, instance));
+  check_op(
+      norm_op("instance_norm", {2, 3, 4, 2}, channel_groups(2, 3, 8, 3), Affine::both, instance));
+}
+
+TEST_CASE("batch_norm", "[ops]") {
+  for (const Affine affine : {Affine::both, Affine::none, Affine::gamma, Affine::beta})
+    check_op(norm_op("batch_norm", {4, 3, 5}, channels(4, 3, 5), affine, batch));
+  check_op(norm_op("batch_norm", {9, 5}, channels(9, 5, 1), Affine::both, batch));
+  check_op(norm_op("batch_norm", {1, 2, 3, 3}, channels(1, 2, 9), Affine::both, batch));
+}
+
+TEST_CASE("batch_norm in eval mode", "[ops]") {
+  static const Moments running{{0.5, -1, 2}, {1.5, 0.25, 4}};
+  check_op(norm_op(
+      "batch_norm eval", {2, 3, 4}, channels(2, 3, 4), Affine::both,
+      [](const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+        return batch_norm(x, gamma, beta, running_for(x, running.mean, running.var), NormMode::eval,
+                          eps);
+      },
+      [](const Values&, const Layout&) { return running; }));
+}
+
+TEST_CASE("batch_norm moves the running statistics as PyTorch does", "[ops]") {
+  const Tensor x = Tensor::from(Values{1, 2, 10, 14, 3, 6, 30, 26}, {2, 2, 2}, test_device());
+  const RunningStatistics running = running_for(x, {0, 100}, {1, 7});
+  const NoGrad no_grad;
+  batch_norm(x, {}, {}, running, NormMode::train);
+  // Channel 0 holds 1 2 3 6: mean 3, unbiased variance 14/3. Channel 1 holds 10 14 30 26: mean 20,
+  // unbiased variance 272/3.
+  const Values mean = to_doubles(running.mean), var = to_doubles(running.var);
+  REQUIRE(mean[0] == Approx(0.1 * 3));
+  REQUIRE(mean[1] == Approx(0.9 * 100 + 0.1 * 20));
+  REQUIRE(var[0] == Approx(0.9 + 0.1 * 14 / 3));
+  REQUIRE(var[1] == Approx(0.9 * 7 + 0.1 * 272 / 3));
+  batch_norm(x, {}, {}, running, NormMode::eval);
+  REQUIRE(to_doubles(running.mean) == mean);
+  REQUIRE(to_doubles(running.var) == var);
+}
+
+TEST_CASE("batch_norm's eval gradient is of the statistics that its forward saw", "[ops]") {
+  const Tensor other = random_tensor({4, 2, 3}, 1), target = random_tensor({4, 2, 3}, 2);
+  Values gradients[2];
+  for (const bool move_between : {false, true}) {
+    const Tensor x = require_grad(random_tensor({4, 2, 3}, 3));
+    const Tensor gamma = require_grad(random_tensor({2}, 4));
+    const RunningStatistics running = running_for(x, {0.5, 1}, {1, 2});
+    const Tensor loss = mse_loss(batch_norm(x, gamma, {}, running, NormMode::eval), target);
+    if (move_between) batch_norm(other, {}, {}, running, NormMode::train);
+    backward(loss);
+    auto& all = gradients[move_between];
+    all = to_doubles(grad(x));
+    for (const double g : to_doubles(grad(gamma))) all.push_back(g);
+  }
+  REQUIRE(gradients[0] == gradients[1]);
+}
+
+TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops]") {
+  // Values 4096 + {0, 1/4, ..., 7/4}: mean 4096.875 is exact in float32, the variance is 21/64,
+  // and the mean of squares, 16784386.6, is not known to better than 1 in float32.
+  constexpr int64_t size = 4096;
+  std::vector<float> values(size);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 4096 + 0.25f * static_cast<float>(i % 8);
+  const double deviation = std::sqrt(21.0 / 64 + eps);
+  const auto require_exact = [&](const Tensor& y) {
+    const Values actual = to_doubles(y);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double expected = (values[i] - 4096.875) / deviation;
+      // Sums of 256 squares in float32; half of their relative error reaches y, and 4 roundings.
+      REQUIRE(actual[i] == Approx(expected).epsilon((256 / 2 + 4) * 0x1p-24));
+    }
+  };
+  const NoGrad no_grad;
+  const Tensor x = Tensor::from(values, {size}, test_device());
+  require_exact(layer_norm(x.reshape({1, size}), {}, {}));
+  require_exact(group_norm(x.reshape({1, 8, size / 8}), 1, {}, {}));
+  require_exact(instance_norm(x.reshape({1, 1, size})));
+  require_exact(batch(x.reshape({16, 1, size / 16}), {}, {}));
+}
+
+TEST_CASE("norms do not depend on the threads", "[ops]") {
+  struct Case {
+    Shape shape;
+    Norm norm;
+  };
+  const int threads = thread_count();
+  for (const auto& [shape, norm] : {Case{{8, 12, 32, 32}, group(4)}, Case{{8, 12, 32, 32}, batch},
+                                    Case{{8, 12, 32, 32}, instance}, Case{{1500, 70}, batch}}) {
+    Values results[2];
+    for (const int count : {1, 3}) {
+      set_thread_count(count);
+      set_thread_order(count);
+      const int64_t C = shape[1];
+      const Tensor x = require_grad(random_tensor(shape, 1));
+      const Tensor gamma = require_grad(random_tensor({C}, 2)),
+                   beta = require_grad(random_tensor({C}, 5));
+      const Tensor y = norm(x, gamma, beta);
+      auto& all = results[count / 2];
+      all = to_doubles(y);
+      backward(mse_loss(y, random_tensor(shape, 3)));
+      for (const Tensor& leaf : {x, gamma, beta})
+        for (const double g : to_doubles(grad(leaf))) all.push_back(g);
+    }
+    REQUIRE(results[0] == results[1]);
+  }
+  set_thread_count(threads);
+}
+
+// More of each channel than one block sums on cuda, so that the last block adds up the others'.
+TEST_CASE("gradients of gamma and beta over several blocks", "[ops]") {
+  struct Case {
+    Shape shape;
+    int64_t S;
+  };
+  // Channels side by side, planes in vectors and in single elements.
+  for (const auto& [shape, S] :
+       {Case{{1100, 11}, 1}, Case{{60, 3, 14, 14}, 196}, Case{{190, 2, 45}, 45}}) {
+    const int64_t C = shape[1], n = shape.numel();
+    const Values x = to_doubles(random_tensor(shape, 7));
+    const Tensor drawn = Tensor::from(x, shape, test_device());
+    const auto parameter = [&](double value) {
+      return require_grad(Tensor::full({C}, value, DType::f64, test_device()));
+    };
+    const Tensor gamma = parameter(2), beta = parameter(0);
+    const RunningStatistics running{.mean = Tensor::full({C}, 0.25, DType::f64, test_device()),
+                                    .var = Tensor::full({C}, 3, DType::f64, test_device())};
+    const double rstd = 1 / std::sqrt(3 + eps);
+    Values dgamma(static_cast<size_t>(C)), dbeta(dgamma), size(dgamma);
+    // The loss is the mean square of y = 2 xhat, so dy = 2 y / n.
+    for (int64_t i = 0; i < n; ++i) {
+      const auto c = static_cast<size_t>(i / S % C);
+      const double xhat = (x[static_cast<size_t>(i)] - 0.25) * rstd, dy = 4 * xhat / double(n);
+      dgamma[c] += dy * xhat;
+      dbeta[c] += dy;
+      size[c] += std::abs(dy) * (1 + std::abs(xhat));
+    }
+    for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
+      set_thread_order(repeat);
+      const Tensor y = batch_norm(drawn, gamma, beta, running, NormMode::eval);
+      backward(mse_loss(y, Tensor::full(shape, 0, DType::f64, test_device())));
+      const auto of_gamma = to_doubles(grad(gamma)), of_beta = to_doubles(grad(beta));
+      for (size_t c = 0; c < dgamma.size(); ++c) {
+        // As many roundings as there are terms, at most, of sums that stay below `size`.
+        const double bound = double(repeat) * double(n / C + 8) * 0x1p-53 * size[c];
+        REQUIRE(std::abs(of_gamma[c] - repeat * dgamma[c]) <= bound);
+        REQUIRE(std::abs(of_beta[c] - repeat * dbeta[c]) <= bound);
+      }
+    }
+  }
+}
+
+TEST_CASE("a norm keeps its input and two numbers a group", "[ops]") {
+  const Tensor x = require_grad(random_tensor({4, 6, 50}, 1));
+  const size_t before = ledger(test_device()).current()[Category::activations];
+  const Tensor y = group_norm(x, 2, {}, {});
+  const size_t kept = ledger(test_device()).current()[Category::activations] - before;
+  REQUIRE(kept == y.bytes() + 2 * Ledger::alignment);
+}
+
+TEST_CASE("norms refuse what does not fit", "[ops]") {
+  const auto make = [](const Shape& shape) {
+    return Tensor::full(shape, 1, DType::f32, test_device());
+  };
+  const Tensor x = make({2, 6, 4});
+  REQUIRE_ERROR(layer_norm(x, make({6}), {}), "[layer_norm] gamma [6]");
+  REQUIRE_ERROR(layer_norm(make({}), {}, {}), "expected [..., C]");
+  REQUIRE_ERROR(group_norm(x, 4, {}, {}), "4 groups of the 6 channels of x [2, 6, 4]");
+  REQUIRE_ERROR(group_norm(x, 0, {}, {}), "0 groups");
+  REQUIRE_ERROR(group_norm(x, 2, make({6}), make({5})), "gamma [6] and beta [5]");
+  REQUIRE_ERROR(group_norm(make({6}), 2, {}, {}), "[group_norm] x [6]: expected [N, C, ...]");
+  REQUIRE_ERROR(instance_norm(make({2, 6})), "groups of 1 element(s)");
+  const RunningStatistics running{make({6}), make({5})};
+  REQUIRE_ERROR(batch_norm(x, {}, {}, running, NormMode::train),
+                "running mean [6] and variance [5]");
+  REQUIRE_ERROR(batch_norm(x, {}, {}, {}, NormMode::eval), "[batch_norm] an operand is undefined");
+  const RunningStatistics fitting{make({6}), make({6})};
+  REQUIRE_ERROR(batch_norm(make({1, 6}), {}, {}, fitting, NormMode::train),
+                "x [1, 6] has groups of 1 element(s)");
+  REQUIRE(batch_norm(make({1, 6}), {}, {}, fitting, NormMode::eval).numel() == 6);
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,421 @@
+// The promise: any split of an effective batch gives the gradient, norm, weights and moments of
+// the batch at once, up to the rounding of the sum's order.
+
+#include "optim/window.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "kernels/accumulate.h"
+#include "kernels/cross_entropy.h"
+#include "layers/layers.h"
+#include "layers/models.h"
+#include "tests/support/batch.h"
+#include "tests/support/catch.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr int64_t N = 64, features = 12, classes = 5;
+constexpr std::array<int64_t, 4> sizes{features, 16, 8, classes};
+using Split = std::vector<int64_t>;
+const std::vector<Split> splits{{64}, {32, 32}, {16, 16, 16, 16}, Split(64, 1), {24, 24, 16}};
+
+Batch random_batch(int64_t samples, DType dtype, uint64_t seed) {
+  return test::random_batch({samples, features}, classes, seed, dtype);
+}
+
+struct Learner {
+  std::unique_ptr<Sequential> model = make_mlp(sizes);
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  Window window;
+
+  // eps is larger than Adam's default so that the bound below can be derived: a gradient error d
+  // moves a weight by at most lr/eps * d per step.
+  static constexpr double lr = 1e-3, eps = 1e-3;
+  explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N})
+      : parameters(place(*model, dtype, test_device(), 3)),
+        optimizer(adam(parameters, {.eps = eps})),
+        window(*optimizer, ScheduleOptions{.base = lr}, options) {}
+
+  Tensor loss(const Batch& batch, int64_t begin, int64_t end) const {
+    return cross_entropy((*model)(batch.x.slice(begin, end)), batch.labels.slice(begin, end));
+  }
+  void accumulate(const Batch& batch, const Split& split) {
+    int64_t begin = 0;
+    for (const int64_t n : split) {
+      window.backward(loss(batch, begin, begin + n), n);
+      begin += n;
+    }
+  }
+};
+
+struct Outcome {
+  std::vector<double> gradient;  // of the first window's mean loss
+  std::vector<double> norms;     // of every step
+  std::vector<double> weights, m, v;
+};
+
+// The runner takes a second for what a GPU does in a millisecond.
+int steps_of_a_run() { return on_runner() ? 5 : 20; }
+
+Outcome run(DType dtype, const Split& split, WindowOptions options) {
+  const int steps = steps_of_a_run();
+  Learner learner(dtype, options);
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    const Batch batch = random_batch(N, dtype, 100 + static_cast<uint64_t>(step));
+    learner.accumulate(batch, split);
+    if (step == 0 && options.strategy == Strategy::fused)
+      outcome.gradient = to_doubles(learner.parameters.gradients());
+    outcome.norms.push_back(learner.window.step().grad_norm);
+  }
+  outcome.weights = to_doubles(learner.parameters.values());
+  outcome.m = to_doubles(learner.optimizer->state()[0].second);
+  outcome.v = to_doubles(learner.optimizer->state()[1].second);
+  return outcome;
+}
+
+// How far two orders of summing the same window's gradient may be apart. Each element is a sum of
+// N terms, each the end of a chain of sums over the layers' widths; every addition rounds by at
+// most u times the running value, which stays below A, the largest sum of the samples' absolute
+// gradients divided by N.
+double compute_gradient_bound(DType dtype) {
+  const double u = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+  const Batch batch = random_batch(N, dtype, 100);
+  Learner learner(dtype, {.effective_batch_size = 1});
+  std::vector<double> absolute(static_cast<size_t>(learner.parameters.values().numel()));
+  for (int64_t n = 0; n < N; ++n) {
+    learner.window.backward(learner.loss(batch, n, n + 1), 1);
+    const auto g = to_doubles(learner.parameters.gradients());
+    for (size_t i = 0; i < g.size(); ++i) absolute[i] += std::abs(g[i]) / double(N);
+    learner.window.abandon();
+  }
+  double terms = double(N);
+  for (const int64_t width : sizes) terms += double(width);
+  return terms * u * *std::ranges::max_element(absolute);
+}
+
+double gradient_bound(DType dtype) {
+  static std::map<DType, double> bounds;
+  if (!bounds.contains(dtype)) bounds[dtype] = compute_gradient_bound(dtype);
+  return bounds[dtype];
+}
+
+// Errors of the weights after some steps: each step moves them by at most lr/eps times the
+// gradient's error, and the moved weights move later gradients in turn (a factor that stays near 1
+// for 20 steps of 1e-3; 2 is allowed for it).
+double weight_bound(DType dtype, int steps) {
+  return 2 * steps * Learner::lr / Learner::eps * gradient_bound(dtype);
+}
+
+void require_equivalent(const Outcome& a, const Outcome& b, DType dtype) {
+  const double g = gradient_bound(dtype), w = weight_bound(dtype, steps_of_a_run());
+  if (!a.gradient.empty() && !b.gradient.empty())
+    REQUIRE(largest_difference(a.gradient, b.gradient) <= g);
+  // The norm of P elements, each off by g, is off by at most g * sqrt(P); later steps start from
+  // weights off by w.
+  REQUIRE(largest_difference(a.norms, b.norms) <= (g + w) * std::sqrt(double(a.weights.size())));
+  REQUIRE(largest_difference(a.weights, b.weights) <= w);
+  REQUIRE(largest_difference(a.m, b.m) <= g + w);
+  REQUIRE(largest_difference(a.v, b.v) <= 2 * (g + w));
+}
+
+}  // namespace
+
+TEST_CASE("every split of an effective batch is the same training", "[window]") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Outcome whole = run(dtype, splits[0], {.effective_batch_size = N});
+    for (const Split& split : splits) {
+      INFO(name(dtype) << ", " << split.size() << " micro-batches, first of " << split[0]);
+      for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
+        const Outcome parts = run(dtype, split, {.effective_batch_size = N, .strategy = strategy});
+        require_equivalent(whole, parts, dtype);
+        if (dtype == DType::f32) continue;
+        if (strategy == Strategy::fused)
+          REQUIRE(largest_difference(whole.gradient, parts.gradient) <= 1e-12);
+        REQUIRE(largest_difference(whole.norms, parts.norms) <= 1e-12);
+        REQUIRE(largest_difference(whole.weights, parts.weights) <= 1e-12);
+        REQUIRE(largest_difference(whole.m, parts.m) <= 1e-12);
+        REQUIRE(largest_difference(whole.v, parts.v) <= 1e-12);
+      }
+    }
+  }
+}
+
+// Twelve windows, more than may be under way, of which the third has an infinite sample, by
+// micro-steps that read their samples from the same place every time. What they report, and the
+// weights and moments they leave.
+struct InPlace {
+  std::vector<StepReport> reports;
+  std::vector<double> state;
+
+  InPlace(Graphs graphs, Strategy strategy) {
+    Learner learner(DType::f32,
+                    {.effective_batch_size = N, .strategy = strategy, .graphs = graphs});
+    Window& window = learner.window;
+    const Batch place = random_batch(24, DType::f32, 1);
+    for (uint64_t step = 0; step < 12; ++step) {
+      const Batch batch = random_batch(N, DType::f32, 100 + step);
+      if (step == 2) batch.x.slice(30, 31).fill(std::numeric_limits<double>::infinity());
+      int64_t begin = 0;
+      for (const int64_t n : {24, 24, 16}) {
+        place.x.slice(0, n).copy_from(batch.x.slice(begin, begin + n));
+        place.labels.slice(0, n).copy_from(batch.labels.slice(begin, begin + n));
+        window.micro_step(n, 0, [&] { window.backward(learner.loss(place, 0, n), n); });
+        begin += n;
+      }
+      window.enqueue_step();
+      for (const StepReport& report : window.reports()) reports.push_back(report);
+    }
+    for (const StepReport& report : window.reports(Window::Wait::yes)) reports.push_back(report);
+    state = to_doubles(learner.parameters.values());
+    for (const auto& [name, tensor] : learner.optimizer->state())
+      for (const double value : to_doubles(tensor)) state.push_back(value);
+  }
+};
+
+TEST_CASE("recorded micro-steps and steps give the same bits, and reports come in order",
+          "[window]") {
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
+    const InPlace recorded(Graphs::on, strategy), plain(Graphs::off, strategy);
+    REQUIRE(recorded.state == plain.state);
+    REQUIRE(recorded.reports.size() == 12);
+    REQUIRE(plain.reports.size() == 12);
+    for (size_t i = 0; i < 12; ++i) {
+      const StepReport &a = recorded.reports[i], &b = plain.reports[i];
+      INFO("window " << i);
+      REQUIRE(a.step == static_cast<int64_t>(i < 2 ? i + 1 : i));  // the third is not counted
+      REQUIRE(a.skipped == (i == 2));
+      REQUIRE(a.samples == N);
+      REQUIRE(a.micro_batches == 3);
+      REQUIRE(b.step == a.step);
+      if (i == 2) continue;
+      REQUIRE(b.loss == a.loss);
+      REQUIRE(b.grad_norm == a.grad_norm);
+      REQUIRE(b.lr == a.lr);
+    }
+  }
+}
+
+TEST_CASE("loss scale and clipping do not depend on the split", "[window]") {
+  const WindowOptions plain{.effective_batch_size = N, .clip_norm = 0.05};
+  WindowOptions scaled = plain;
+  scaled.loss_scale = 1024;
+  const Outcome whole = run(DType::f32, {64}, plain);
+  // 0.05 is small enough to clip every step.
+  for (const double norm : whole.norms) REQUIRE(norm > 0.05);
+  for (const Split& split : splits) {
+    Outcome parts = run(DType::f32, split, scaled);
+    parts.gradient.clear();
+    require_equivalent(whole, parts, DType::f32);
+  }
+}
+
+// The gradient that a short last window (40 of 64 samples) steps with.
+std::vector<double> step_gradient_of_short_window(const Split& split) {
+  Learner learner(DType::f64, {.effective_batch_size = N});
+  learner.accumulate(random_batch(40, DType::f64, 5), split);
+  const StepReport report = learner.window.step();
+  REQUIRE(report.samples == 40);
+  // m = (1 - beta1) * g after the first step.
+  auto m = to_doubles(learner.optimizer->state()[0].second);
+  for (double& value : m) value /= 1 - 0.9;
+  return m;
+}
+
+// The mean gradient of those 40 samples, at once, without a window.
+std::vector<double> gradient_of_40() {
+  Learner learner(DType::f64);
+  backward(learner.loss(random_batch(40, DType::f64, 5), 0, 40));
+  return to_doubles(learner.parameters.gradients());
+}
+
+TEST_CASE("a short last window is exact", "[window]") {
+  for (const Split& split : {Split{40}, Split{16, 16, 8}, Split{24, 16}, Split(40, 1)})
+    REQUIRE(largest_difference(step_gradient_of_short_window(split), gradient_of_40()) <= 1e-12);
+}
+
+TEST_CASE("dividing by K, as written by hand, would be noticed", "[window][negative]") {
+  // grad += g / K with K = 3, over micro-batches of 16, 16 and 8: a mean of means.
+  Learner learner(DType::f64);
+  const Batch batch = random_batch(40, DType::f64, 5);
+  for (const auto& [begin, end] : {std::pair{0, 16}, {16, 32}, {32, 40}})
+    backward(learner.loss(batch, begin, end), 1.0 / 3);
+  const auto wrong = to_doubles(learner.parameters.gradients());
+  REQUIRE(largest_difference(wrong, gradient_of_40()) > 1e6 * 1e-12);
+  // And with the K of a whole window, 4, for a window of 40: too small by 40 / 64.
+  learner.parameters.zero_grad();
+  for (const auto& [begin, end] : {std::pair{0, 16}, {16, 32}, {32, 40}})
+    backward(learner.loss(batch, begin, end), 1.0 / 4);
+  REQUIRE(largest_difference(to_doubles(learner.parameters.gradients()), gradient_of_40()) >
+          1e6 * 1e-12);
+}
+
+TEST_CASE("a window with a non-finite gradient leaves no trace", "[window]") {
+  Learner learner(DType::f32);
+  learner.accumulate(random_batch(N, DType::f32, 1), {64});
+  learner.window.step();
+  const auto weights = to_doubles(learner.parameters.values());
+  const auto m = to_doubles(learner.optimizer->state()[0].second);
+
+  const Batch bad = random_batch(N, DType::f32, 2);
+  bad.x.slice(20, 21).fill(std::numeric_limits<double>::infinity());
+  learner.accumulate(bad, {16, 16, 16, 16});
+  const StepReport report = learner.window.step();
+  REQUIRE(report.skipped);
+  REQUIRE(report.step == 1);
+  REQUIRE(learner.window.steps() == 1);
+  REQUIRE(learner.optimizer->steps() == 1);
+  REQUIRE(learner.window.samples() == 0);
+  REQUIRE(to_doubles(learner.parameters.values()) == weights);
+  REQUIRE(to_doubles(learner.optimizer->state()[0].second) == m);
+
+  learner.accumulate(random_batch(N, DType::f32, 3), {64});
+  REQUIRE_FALSE(learner.window.step().skipped);
+}
+
+TEST_CASE("an abandoned window leaves no trace", "[window]") {
+  const auto weights_after = [](bool disturbed) {
+    Learner learner(DType::f32);
+    if (disturbed) {
+      learner.accumulate(random_batch(N, DType::f32, 9), {24, 24});
+      learner.window.abandon();
+    }
+    learner.accumulate(random_batch(N, DType::f32, 1), {32, 32});
+    learner.window.step();
+    return to_doubles(learner.parameters.values());
+  };
+  REQUIRE(weights_after(true) == weights_after(false));
+}
+
+TEST_CASE("the window refuses what would break it", "[window]") {
+  Learner learner(DType::f32);
+  REQUIRE_ERROR(learner.window.step(), "without micro-batches");
+  const Batch batch = random_batch(N, DType::f32, 1);
+  learner.accumulate(batch, {60});
+  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, 8), 8), "8 more do not fit");
+  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, 1), 0), "expected 1 or more");
+  REQUIRE_ERROR(Learner(DType::f32, {.effective_batch_size = 0}), "expected 1 or more");
+  REQUIRE_ERROR(Learner(DType::f32, {.clip_norm = -1}), "clip norm -1");
+}
+
+TEST_CASE("every counter moves once per window, not per micro-batch", "[window]") {
+  auto model = make_mlp(sizes);
+  Parameters parameters = place(*model, DType::f32, test_device(), 1);
+  const auto optimizer = adamw(parameters, {.weight_decay = 0.5});
+  Window window(*optimizer, ScheduleOptions{.base = 0.1, .warmup_steps = 10},
+                {.effective_batch_size = N});
+  const double before = to_doubles(parameters.values())[0];
+  const Batch batch = random_batch(N, DType::f32, 1);
+  for (int64_t i = 0; i < 64; ++i) {
+    const Tensor loss =
+        cross_entropy((*model)(batch.x.slice(i, i + 1)), batch.labels.slice(i, i + 1));
+    window.backward(loss, 1);
+    REQUIRE(window.lr() == 0.1 / 10);
+  }
+  REQUIRE(to_doubles(parameters.values())[0] == before);
+  window.step();
+  REQUIRE(optimizer->steps() == 1);
+  REQUIRE(window.lr() == 0.1 * 2 / 10);
+}
+
+TEST_CASE("evaluation does not touch the window", "[window]") {
+  Learner learner(DType::f32);
+  const Batch batch = random_batch(N, DType::f32, 1);
+  learner.accumulate(batch, {32});
+  {
+    const NoGrad no_grad;
+    for (int i = 0; i < 5; ++i) learner.loss(batch, 0, 64);
+  }
+  REQUIRE(learner.window.samples() == 32);
+  REQUIRE(learner.window.micro_batches() == 1);
+}
+
+TEST_CASE("two optimizers share the window of one loss", "[window]") {
+  constexpr std::array<int64_t, 2> first_sizes{features, features}, second_sizes{features, classes};
+  constexpr double lr = 0.1, clip_norm = 0.1;
+  auto first = make_mlp(first_sizes), second = make_mlp(second_sizes);
+  Parameters a = place(*first, DType::f64, test_device(), 1);
+  Parameters b = place(*second, DType::f64, test_device(), 2);
+  const auto a_sgd = sgd(a, {}), b_sgd = sgd(b, {});
+  Window window({a_sgd.get(), b_sgd.get()}, ScheduleOptions{.base = lr},
+                {.effective_batch_size = N, .clip_norm = clip_norm});
+  const auto weights = [&] {
+    auto all = to_doubles(a.values());
+    const auto more = to_doubles(b.values());
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Batch batch = random_batch(N, DType::f64, 50);
+  const auto before = weights();
+  for (int64_t begin = 0; begin < N; begin += 16) {
+    const Batch part{batch.x.slice(begin, begin + 16), batch.labels.slice(begin, begin + 16)};
+    window.backward(cross_entropy((*second)((*first)(part.x)), part.labels), 16);
+  }
+  const StepReport report = window.step();
+  REQUIRE(report.samples == N);
+  REQUIRE(report.grad_norm > clip_norm);
+  // The step of both together is lr times the clipped gradient, whose norm is clip_norm.
+  const auto after = weights();
+  double squares = 0;
+  for (size_t i = 0; i < after.size(); ++i) squares += std::pow(after[i] - before[i], 2);
+  REQUIRE(std::sqrt(squares) == Approx(lr * clip_norm).epsilon(1e-12));
+}
+
+TEST_CASE("a micro-step is one backward", "[window]") {
+  Learner learner(DType::f32);
+  const Batch batch = random_batch(N, DType::f32, 1);
+  REQUIRE_THROWS_WITH(
+      learner.window.micro_step(16, 0, [] {}),
+      "a micro-step called backward() 0 times: expected once, with its losses added "
+      "up");
+  REQUIRE_THROWS_WITH(
+      learner.window.micro_step(16, 0,
+                                [&] {
+                                  for (int i = 0; i < 2; ++i)
+                                    learner.window.backward(learner.loss(batch, 0, 16), 16);
+                                }),
+      "a micro-step called backward() 2 times: expected once, with its losses added "
+      "up");
+}
+
+TEST_CASE("frozen parameters are not stepped", "[window]") {
+  Learner learner(DType::f32);
+  learner.parameters.freeze("0.");
+  const auto before = to_doubles(learner.parameters.values());
+  learner.accumulate(random_batch(N, DType::f32, 1), {64});
+  learner.window.step();
+  const auto after = to_doubles(learner.parameters.values());
+  const auto second = static_cast<size_t>(learner.parameters.entries()[2].offset);
+  REQUIRE(
+      std::equal(before.begin(), before.begin() + static_cast<ptrdiff_t>(second), after.begin()));
+  REQUIRE(before[second] != after[second]);
+}
+
+TEST_CASE("peak memory does not grow with the number of micro-batches", "[window][memory]") {
+  const auto peak = [](int64_t K, Device device, Strategy strategy) {
+    auto model = make_mlp(sizes);
+    Parameters parameters = place(*model, DType::f32, device, 1);
+    const auto optimizer = adam(parameters);
+    Window window(*optimizer, ScheduleOptions{},
+                  {.effective_batch_size = 8 * K, .strategy = strategy});
+    ledger(device).reset_peak();
+    const Usage before = ledger(device).current();
+    const Tensor x = Tensor::full({8, features}, 0.1, DType::f32, device, Category::data);
+    const Tensor labels = Tensor::from(std::vector<int32_t>(8, 1), {8}, device);
+    for (int windows = 0; windows < 2; ++windows) {
+      for (int64_t i = 0; i < K; ++i) window.backward(cross_entropy((*model)(x), labels), 8);
+      window.step();
+    }
+    return ledger(device).peak().total() - before.total();
+  };
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate})
+    for (const int64_t K : {1, 2, 8, 64})
+      for (const Device device : {test_device(), meta_of(test_device())})
+        REQUIRE(peak(K, device, strategy) == peak(1, test_device(), strategy));
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,75 @@
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
+#include <algorithm>
+#include <iostream>
+#include <string_view>
+#include <vector>
+
+#include "core/cuda.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+
+// Catch's own main(), which its library holds compiled: of Catch2 v2 that takes longer than any of
+// the tests. The linker calls ours __wrap_main (tests/CMakeLists.txt).
+extern "C" int __real_main(int argc, char** argv);
+
+namespace accrue::test {
+namespace {
+
+// Ops run on allocations of exactly their size, so that a memory checker sees what goes beyond;
+// everything else on cached blocks, as programs do.
+class ChooseBlocks : public TestListener {
+ public:
+  using TestListener::TestListener;
+
+  void testCaseStarting(const Catch::TestCaseInfo& test) override {
+    if (test_device() != Device::cuda) return;
+    const bool op = test.tagsAsString().find("[ops]") != std::string::npos;
+    const auto mode = op ? BlockCache::Mode::direct : BlockCache::Mode::caching;
+    if (std::exchange(mode_, mode) != mode) cuda::blocks().set_mode(mode);
+  }
+
+ private:
+  BlockCache::Mode mode_ = BlockCache::Mode::caching;
+};
+CATCH_REGISTER_LISTENER(ChooseBlocks)
+
+// After the last test no memory is in use. Returns how much is, by name, and says so.
+int leaks() {
+  int found = 0;
+  for (const Device device : {Device::cpu, Device::cuda, Device::meta, Device::meta_cuda})
+    for (const AllocationGroup& group : ledger(device).largest(5)) {
+      std::cerr << "leaked on " << name(device) << ": " << group.count << " x " << group.each.type()
+                << " '" << group.each.name() << "'\n";
+      ++found;
+    }
+  return found;
+}
+
+// Tells the arguments that are ours from Catch's.
+int run(int argc, char** argv) {
+  std::string device = "cpu";
+  std::vector<char*> rest;
+  for (int i = 0; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--device" && i + 1 < argc) device = argv[++i];
+    else rest.push_back(argv[i]);
+  }
+  rest.push_back(nullptr);
+  if (device != "cpu" && device != "cuda") {
+    std::cerr << "--device " << device << ": expected cpu or cuda\n";
+    return 1;
+  }
+  if (device == "cuda") {
+    if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
+      std::cout << "SKIPPED: " << reason << '\n';
+      return 0;
+    }
+    set_test_device(Device::cuda);
+  }
+  const int failed = __real_main(static_cast<int>(rest.size()) - 1, rest.data());
+  return std::max(failed, leaks());
+}
+
+}  // namespace
+}  // namespace accrue::test
+
+extern "C" int __wrap_main(int argc, char** argv) { return accrue::test::run(argc, argv); }

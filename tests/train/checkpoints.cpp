@@ -1,0 +1,255 @@
+// A run that stops and goes on ends like one that never stopped.
+
+#include "train/checkpoints.h"
+
+#include <cmath>
+#include <thread>
+
+#include "data/checkpoint_directory.h"
+#include "data/digits.h"
+#include "layers/models.h"
+#include "tests/support/child.h"
+
+namespace accrue::test {
+namespace {
+
+// 40 training images: 5 windows of 8 to an epoch, unless the options say otherwise.
+struct Runs : Folder {
+  Runs() { write_idx_data(*this); }
+
+  std::string plain(const std::string& options) const {
+    std::string command = "train --data " + path().string() + narrow() + options;
+    for (const std::string batch : {"--micro-batch 4", "--effective-batch 8"})
+      if (options.find(batch.substr(0, batch.find(' '))) == std::string::npos)
+        command += " " + batch;
+    return command;
+  }
+  std::string with_checkpoints(const std::string& options) const {
+    return plain(options) + " --checkpoint-dir " + (*this / "checkpoints");
+  }
+  std::string resume(const std::string& options) const {
+    return with_checkpoints(options) + " --resume";
+  }
+  // The weights that a run ends with.
+  std::string end_of(const std::string& command) const {
+    succeed(command + " --save " + (*this / "saved"));
+    return file_bytes(*this / "saved") + file_bytes(*this / "saved.ema");
+  }
+  void forget() const { fs::remove_all(*this / "checkpoints"); }
+};
+
+// Three parts of 13 steps, cut within epochs of 5, the last from a checkpoint that was not its
+// part's last.
+void require_same_in_parts(const Runs& runs, const std::string& options) {
+  INFO(options);
+  runs.forget();
+  const std::string whole = runs.end_of(runs.plain(options + " --steps 13"));
+  succeed(runs.with_checkpoints(options) + " --steps 4 --checkpoint-every 3");
+  succeed(runs.resume(options) + " --steps 9 --checkpoint-every 4 --keep 2");
+  fs::remove_all(runs / "checkpoints/step-00000009");
+  REQUIRE(runs.end_of(runs.resume(options) + " --steps 13") == whole);
+}
+
+}  // namespace
+
+TEST_CASE("a run in parts ends with the same bits, for models, strategies and K", "[checkpoint]") {
+  const Runs runs;
+  const std::string epochs = " --epochs 3 --dropout 0.3 --schedule plateau --lr-patience 0 ";
+  const bool slow = on_runner() || sanitized;
+  for (const std::string model : {"mlp-small", "cnn-gn", "cnn-bn"})
+    for (const std::string strategy : {"fused --optimizer adamw", "fused --optimizer sgd",
+                                       "separate --optimizer sgd --momentum 0.9", "moments"})
+      for (const std::string micro : {"3", "4", "8"}) {
+        const bool small = model == "mlp-small", even = micro != "3";
+        if ((!small && even) || (slow && (!small || even))) continue;
+        require_same_in_parts(runs, "--model " + model + " --strategy " + strategy +
+                                        " --micro-batch " + micro + epochs);
+      }
+  require_same_in_parts(runs,
+                        "--model mlp-small --ema 0.9 --schedule step --lr-every 3 --epochs 3");
+  // A scale that overflows at first, and grows again.
+  require_same_in_parts(runs,
+                        "--model mlp-small --precision fp16 --loss-scale-init 1e9 "
+                        "--loss-scale-interval 2 --epochs 9");
+  if (sanitized) require_same_in_parts(runs, "--model cnn-bn --micro-batch 3" + epochs);
+  require_same_in_parts(runs,
+                        "--model mlp-small --strategy step-in-backward --micro-batch 8" + epochs);
+}
+
+TEST_CASE("the log of a run in parts has every step once", "[checkpoint]") {
+  const Runs runs;
+  const std::string options = " --model mlp-small --epochs 3 --steps ";
+  succeed(runs.plain(options + "12 --json " + (runs / "whole.jsonl")));
+  const std::string log = " --checkpoint-every 4 --json " + (runs / "log.jsonl");
+  succeed(runs.with_checkpoints(options + "7") + log);
+  // As if the run had been killed after step 6, in the middle of a line.
+  fs::remove_all(runs / "checkpoints/step-00000007");
+  std::string text = file_bytes(runs / "log.jsonl");
+  text.resize(text.rfind("{\"epoch\"") + 20);
+  write(runs / "log.jsonl", Bytes(text.begin(), text.end()));
+  succeed(runs.resume(options + "12") + log);
+  const auto whole = json_lines(runs / "whole.jsonl"), parts = json_lines(runs / "log.jsonl");
+  REQUIRE(parts.size() == whole.size());
+  for (size_t i = 0; i < parts.size(); ++i)
+    for (const char* key : {"step", "epoch", "loss", "grad_norm", "lr", "test"})
+      REQUIRE(parts[i].value(key, nlohmann::json()) == whole[i].value(key, nlohmann::json()));
+  // A log that is not there any more begins anew, with a word.
+  fs::remove(runs / "log.jsonl");
+  const std::string said = succeed(runs.resume(options + "14") + log);
+  REQUIRE_THAT(said, ContainsSubstring("has 0 of the 12 windows before the checkpoint"));
+  REQUIRE(json_steps(runs / "log.jsonl").front()["step"] == 13);
+}
+
+TEST_CASE("another micro-batch goes on within rounding, and says so", "[checkpoint]") {
+  const Runs runs;
+  // Steps of at most lr / eps = 0.01 times the difference of two gradients (tests/apps/cli.cpp).
+  const std::string options = "--model mlp-small --epochs 2 --lr 1e-4 --eps 1e-2 --steps ";
+  succeed(runs.plain(options + "8") + " --save " + (runs / "whole"));
+  succeed(runs.with_checkpoints(options + "5"));
+  const std::string said =
+      succeed(runs.resume(options + "8 --micro-batch 2") + " --save " + (runs / "parts"));
+  REQUIRE_THAT(said, ContainsSubstring("within rounding, not bit for bit"));
+  REQUIRE_THAT(said, ContainsSubstring("micro-batch: 4 in the checkpoint, 2 here"));
+  REQUIRE(largest_difference(runs / "whole", runs / "parts") < 1e-6);
+
+  // AdamA depends on the split.
+  runs.forget();
+  succeed(runs.with_checkpoints(options + "5 --strategy moments"));
+  refuse(
+      runs.resume(options + "8 --strategy moments --micro-batch 2"),
+      "strategy: moments of micro-batches of 4 in the checkpoint, moments of micro-batches of 2");
+}
+
+TEST_CASE("another run's checkpoints are refused with every difference", "[checkpoint]") {
+  const Runs runs;
+  const std::string options = "--model mlp-small --epochs 2 ";
+  succeed(runs.with_checkpoints(options + "--steps 2"));
+  for (const auto& [other, part] : std::vector<std::pair<std::string, std::string>>{
+           {"--model mlp --epochs 2", "model: mlp-small in the checkpoint, mlp here"},
+           {options + "--seed 2", "seed: 1 in the checkpoint, 2 here"},
+           {options + "--effective-batch 4", "effective-batch: 8 in the checkpoint, 4 here"},
+           {options + "--lr 1e-2 --optimizer sgd",
+            "lr: 0.001 in the checkpoint, 0.01 here\n"
+            "  optimizer: adam in the checkpoint, sgd"},
+           {options + "--schedule cosine", "schedule: constant 0.001 in the checkpoint, cosine"},
+           {options + "--clip-norm 1", "clip-norm: none in the checkpoint, 1 here"}})
+    refuse(runs.resume(other), part);
+  Bytes other_images = idx_images(40);
+  other_images.back() ^= 1;
+  write(runs / "train-images-idx3-ubyte", other_images);
+  refuse(runs.resume(options), "data: ");
+  refuse(runs.with_checkpoints(options), "or to resume that one");
+  refuse("train --resume", "--resume requires --checkpoint-dir");
+  refuse(runs.plain("") + " --checkpoint-dir /proc/none", "/proc/none");
+}
+
+TEST_CASE("a run may be prolonged unless that changes its past", "[checkpoint]") {
+  const Runs runs;
+  const std::string options = "--model mlp-small ";
+  const std::string whole = runs.end_of(runs.plain(options + "--epochs 4"));
+  succeed(runs.with_checkpoints(options + "--epochs 2"));
+  REQUIRE(runs.end_of(runs.resume(options + "--epochs 4")) == whole);
+  // Nothing is left to do: the same again.
+  REQUIRE(runs.end_of(runs.resume(options + "--epochs 4")) == whole);
+  runs.forget();
+  succeed(runs.with_checkpoints(options + "--schedule cosine --epochs 2"));
+  refuse(runs.resume(options + "--schedule cosine --epochs 4"), "over 10 steps in the checkpoint");
+}
+
+TEST_CASE("damaged checkpoints are passed over with a word", "[checkpoint]") {
+  const Runs runs;
+  const std::string every = "--checkpoint-every 2 ", options = "--model mlp-small --epochs 3 ";
+  const std::string whole = runs.end_of(runs.plain(options + "--steps 10"));
+  REQUIRE_THAT(succeed(runs.resume(options + every + "--steps 8")),
+               ContainsSubstring("no checkpoint in"));
+  fs::resize_file(runs / "checkpoints/step-00000008/state.safetensors", 100);
+  const std::string said =
+      succeed(runs.resume(options + "--steps 10") + " --save " + (runs / "parts"));
+  REQUIRE_THAT(said, ContainsSubstring("state.safetensors is not as it was written"));
+  REQUIRE_THAT(said, ContainsSubstring("step-00000006"));
+  REQUIRE(file_bytes(runs / "parts") == whole);
+  for (const auto& entry : fs::directory_iterator(runs / "checkpoints"))
+    fs::remove(entry.path() / checkpoint_record);
+  refuse(runs.resume(options), "no checkpoint in");
+}
+
+TEST_CASE("a disk that fills up ends the run, and it can go on", "[checkpoint]") {
+  const Runs runs;
+  const std::string options = "--model mlp-small --epochs 3 ";
+  const std::string whole = runs.end_of(runs.plain(options + "--steps 6"));
+  succeed(runs.with_checkpoints(options + "--steps 2"));
+  // In blocks of 512 bytes: the weights can be written, the moments, twice as much, cannot.
+  const std::string limit = computes_slowly() ? "600" : "2400";
+  const Output output =
+      shell("trap '' XFSZ; ulimit -f " + limit + "; " + program_path + " " +
+            runs.resume(options + "--steps 6 --checkpoint-every 1 ") + device_arguments());
+  INFO(output.text);
+  REQUIRE(output.status == 1);
+  REQUIRE_THAT(output.text, ContainsSubstring("no checkpoint of step 3 was written"));
+  REQUIRE(runs.end_of(runs.resume(options + "--steps 6")) == whole);
+}
+
+TEST_CASE("weights that are not finite are not saved", "[checkpoint]") {
+  const Runs runs;
+  // So large a step that the first one ends in infinities.
+  const std::string options = "--model mlp-small --lr 1e38 --steps 1 ";
+  refuse(runs.plain(options) + " --save " + (runs / "saved"),
+         "not written, because 0.weight holds");
+  REQUIRE_FALSE(fs::exists(runs / "saved"));
+  refuse(runs.with_checkpoints(options), "no checkpoint of step 1 was written, because 0.weight");
+
+  const Dataset digits =
+      make_digits(Split::train, {.train_size = 40, .test_size = 1}).to(test_device());
+  TrainingOptions once;
+  once.model = model_factory({.kind = ModelKind::mlp_small});
+  once.batches = {4, 4};
+  once.checkpoints.directory = runs / "once";
+  {
+    Training training(once, digits, test_device());
+    Checkpoints checkpoints(once, digits, training, {});
+    training.loader().start_epoch(0);
+    const auto step = [&] {
+      training.micro_step(*training.loader().next(), 0);
+      REQUIRE_FALSE(training.window().step().skipped);
+    };
+    step();
+    checkpoints.save();
+    step();
+    training.parameters().entries()[2].tensor.detach().fill(std::nan(""));
+    REQUIRE_ERROR(checkpoints.save(), "because 2.weight holds nan at element 0; those before it");
+  }
+  REQUIRE(CheckpointDirectory(runs / "once").steps() == std::vector<int64_t>{1});
+}
+
+TEST_CASE("one signal ends the run at a whole window, two roll it back", "[checkpoint]") {
+  if (on_runner()) return;  // a window of the size needed takes it minutes
+  const Folder folder;
+  const std::string options =
+      " --model mlp --data digits --micro-batch 1 --effective-batch 4000 --checkpoint-dir ";
+  const auto run = [&](const std::string& directory, std::initializer_list<int> signals) {
+    Child child("train" + options + directory, directory + ".text");
+    child.wait_until([&] { return child.text().find("optimizer steps") != std::string::npos; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (const int signal : signals) child.send(signal);
+    const int status = child.wait();
+    return std::pair(status, child.text());
+  };
+  const auto [once, said_once] = run(folder / "once", {SIGTERM});
+  INFO(said_once);
+  REQUIRE(once == 0);
+  REQUIRE_THAT(said_once, ContainsSubstring("interrupted: stopped after a whole window"));
+  // Both have come before the micro-batch ends.
+  const auto [twice, said_twice] = run(folder / "twice", {SIGTERM, SIGINT});
+  INFO(said_twice);
+  REQUIRE(twice == 1);
+  REQUIRE_THAT(said_twice, ContainsSubstring("interrupted twice: stopped after"));
+  REQUIRE(CheckpointDirectory(folder / "twice").steps().empty());
+  const auto steps = CheckpointDirectory(folder / "once").steps();
+  REQUIRE(steps.size() == 1);
+  const std::string more = fmt::format(" --steps {} --save ", steps[0] + 1);
+  succeed("train" + options + (folder / "once") + " --resume" + more + (folder / "parts"));
+  succeed("train" + options + (folder / "none") + more + (folder / "whole"));
+  REQUIRE(file_bytes(folder / "parts") == file_bytes(folder / "whole"));
+}
+
+}  // namespace accrue::test

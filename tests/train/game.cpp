@@ -1,0 +1,304 @@
+// Generator and discriminator over the same windows, against PyTorch's big batch: the golden file
+// that scripts/golden_game.py wrote in float64.
+
+#include "train/game.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "data/safetensors.h"
+#include "kernels/arithmetic.h"
+#include "kernels/losses.h"
+#include "layers/models.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/paths.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr int64_t samples_of_a_window = 64, windows_played = 6;
+using Sizes = std::vector<int64_t>;
+
+using Golden = std::map<std::string, Tensor>;
+
+Golden read_golden() {
+  const auto tensors = read_safetensors(source_folder + "/tests/golden/game.safetensors");
+  return {tensors.begin(), tensors.end()};
+}
+
+Tensor in_f64(const Tensor& tensor) {
+  return Tensor::from(to_doubles(tensor), tensor.shape(), test_device());
+}
+
+// What people get wrong.
+enum class Bug { none, half_of_one_loss, zeroed_each_micro_batch };
+
+// A player's network, started with the golden file's weights.
+struct Network {
+  std::unique_ptr<Sequential> model;
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  Window window;
+
+  Network(const Golden& golden, const std::string& name, std::span<const int64_t> sizes, double lr)
+      : model(make_mlp(sizes)),
+        parameters(place(*model, DType::f64, test_device(), 0)),
+        optimizer(adam(parameters, {.eps = 1e-3})),
+        window(*optimizer, ScheduleOptions{.base = lr},
+               {.effective_batch_size = samples_of_a_window}) {
+    for (const auto& entry : parameters.entries())
+      entry.tensor.copy_from(in_f64(golden.at("init." + name + "." + entry.name)));
+  }
+
+  // One value after the other, without the gaps between parameters.
+  std::vector<double> weights() const {
+    std::vector<double> all;
+    for (const auto& entry : parameters.entries())
+      for (const double value : to_doubles(entry.tensor)) all.push_back(value);
+    return all;
+  }
+};
+
+Game::MicroBatches cut(const Samples& whole, const Sizes& sizes) {
+  return [=](const std::function<void(const Samples&)>& visit) {
+    int64_t begin = 0;
+    for (const int64_t n : sizes) {
+      visit(whole.slice(begin, begin + n));
+      begin += n;
+    }
+  };
+}
+
+// When the players step: the generator in every so many windows, so many times.
+struct Rules {
+  Order order = Order::alternating;
+  int64_t every = 1, times = 1;
+  std::string name() const {
+    return fmt::format("{}.{}.{}", order == Order::alternating ? "alternating" : "simultaneous",
+                       every, times);
+  }
+};
+
+struct Pair {
+  static constexpr std::array<int64_t, 3> d_sizes{5, 8, 1}, g_sizes{6, 8, 5};
+  Golden golden = read_golden();
+  Samples samples{{{"inputs", in_f64(golden.at("input"))}, {"real", in_f64(golden.at("real"))}}};
+  Network d{golden, "D", d_sizes, 1e-2}, g{golden, "G", g_sizes, 4e-3};
+  Bug bug;
+  double poison = 0;  // on top of the generator's loss
+  Game game;
+
+  explicit Pair(Rules rules, Bug planted = Bug::none)
+      : bug(planted),
+        game({{"D", d.window, [this](const Samples& s) { return d_loss(s); }},
+              {"G", g.window, [this](const Samples& s) { return g_loss(s); }, rules.every,
+               rules.times}},
+             rules.order) {}
+
+  Samples window(int64_t w) const {
+    return samples.slice(w * samples_of_a_window, (w + 1) * samples_of_a_window);
+  }
+  // One window, cut.
+  void play(int64_t w, const Sizes& sizes) { game.play(cut(window(w), sizes)); }
+
+  // The mean cost of taking images for real ones, or not.
+  Tensor verdict(const Tensor& images, double is_real) const {
+    const Tensor logits = (*d.model)(images);
+    return bce_with_logits(
+        logits, Tensor::full(logits.shape(), is_real, DType::f64, test_device(), Category::data));
+  }
+  Tensor d_loss(const Samples& s) const {
+    if (bug == Bug::zeroed_each_micro_batch) d.parameters.zero_grad();
+    return add(verdict(s["real"], 1), verdict((*g.model)(s["inputs"]), 0));
+  }
+  Tensor g_loss(const Samples& s) const {
+    const Tensor fake = (*g.model)(s["inputs"]);
+    const Tensor loss = add(verdict(fake, 1), scale(mse_loss(fake, s["real"]), 2));
+    if (poison != 0) return scale(loss, poison);
+    return bug == Bug::half_of_one_loss ? scale(loss, 0.5) : loss;
+  }
+};
+
+// The largest difference to the golden values, relative to the largest of those.
+double difference(const std::vector<double>& actual, const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  double largest = 0, far = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    far = std::max(far, std::abs(actual[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return far / largest;
+}
+
+// Of losses, norms, gradients and weights of both players over all windows, to those of `expected`.
+double difference_to_pytorch(Rules rules, const Sizes& sizes, Bug bug, Rules expected) {
+  Pair pair(rules, bug);
+  struct Seen {
+    std::vector<double> loss, norm, gradient;
+  };
+  std::map<std::string, Seen> seen;
+  for (int64_t w = 0; w < windows_played; ++w) {
+    pair.play(w, sizes);
+    for (Network* player : {&pair.d, &pair.g}) {
+      Seen& of = seen[player == &pair.d ? "D" : "G"];
+      const auto reports = player->window.reports(Window::Wait::yes);
+      for (const StepReport& report : reports) {
+        REQUIRE(report.samples == samples_of_a_window);
+        of.loss.push_back(report.loss);
+        of.norm.push_back(report.grad_norm);
+      }
+      if (reports.empty()) continue;
+      for (const Window::Gradient& gradient : player->window.last_gradients())
+        for (const double sum : to_doubles(gradient.sum))
+          of.gradient.push_back(sum * gradient.scale);
+    }
+  }
+  double largest = 0;
+  for (const auto& [name, of] : seen) {
+    const std::string prefix = expected.name() + "." + name + ".";
+    const Network& player = name == "D" ? pair.d : pair.g;
+    const auto compare = [&, &name = name](const std::string& key,
+                                           const std::vector<double>& values) {
+      CAPTURE(name, key);
+      largest = std::max(largest, difference(values, to_doubles(pair.golden.at(prefix + key))));
+    };
+    compare("loss", of.loss);
+    compare("norm", of.norm);
+    compare("final", player.weights());
+    if (rules.times == 1) compare("gradient", of.gradient);  // a window's last one is known
+  }
+  return largest;
+}
+
+const std::vector<Sizes> all_sizes{{64}, Sizes(2, 32), {24, 24, 16}, Sizes(64, 1)};
+
+}  // namespace
+
+TEST_CASE("both networks of a game take PyTorch's steps, however a window is cut", "[game]") {
+  for (const Rules rules : {Rules{}, Rules{.every = 3}, Rules{.times = 2},
+                            Rules{Order::simultaneous}, Rules{Order::simultaneous, 3}})
+    for (const Sizes& sizes : all_sizes) {
+      if (on_runner() && sizes.size() == 64 && rules.order == Order::simultaneous) continue;
+      CAPTURE(rules.name(), sizes.size());
+      REQUIRE(difference_to_pytorch(rules, sizes, Bug::none, rules) < 1e-12);
+    }
+}
+
+TEST_CASE("the bugs of hand-written games are noticed", "[game]") {
+  const Sizes sizes{24, 24, 16};
+  const Rules alternating{}, simultaneous{Order::simultaneous};
+  for (const Rules rules : {alternating, simultaneous})
+    for (const Bug bug : {Bug::half_of_one_loss, Bug::zeroed_each_micro_batch})
+      REQUIRE(difference_to_pytorch(rules, sizes, bug, rules) > 1e-3);
+  // The discriminator steps before the generator's share.
+  REQUIRE(difference_to_pytorch(alternating, sizes, Bug::none, simultaneous) > 1e-3);
+}
+
+TEST_CASE("simultaneous players step together or not at all", "[game]") {
+  for (const double poison : {std::numeric_limits<double>::quiet_NaN(), 1e300}) {
+    const Sizes sizes{32, 32};
+    Pair pair({Order::simultaneous}), alternating({Order::alternating});
+    for (Pair* each : {&pair, &alternating}) {
+      each->play(0, sizes);
+      const auto d_before = each->d.weights(), g_before = each->g.weights();
+      each->poison = poison;
+      each->play(1, sizes);
+      each->poison = 0;
+      const auto d = each->d.window.reports(Window::Wait::yes),
+                 g = each->g.window.reports(Window::Wait::yes);
+      REQUIRE(g.at(1).skipped);
+      REQUIRE(each->g.weights() == g_before);
+      // What alternates has stepped before.
+      REQUIRE(d.at(1).skipped == (each == &pair));
+      REQUIRE((each->d.weights() == d_before) == (each == &pair));
+      REQUIRE(d.at(1).step == (each == &pair ? 1 : 2));
+      REQUIRE(g.at(1).step == 1);
+    }
+    // As if there had been no such window.
+    pair.play(1, sizes);
+    Pair undisturbed({Order::simultaneous});
+    for (const int64_t w : {0, 1}) undisturbed.play(w, sizes);
+    REQUIRE(pair.d.weights() == undisturbed.d.weights());
+    REQUIRE(pair.g.weights() == undisturbed.g.weights());
+  }
+}
+
+TEST_CASE("a game goes on elsewhere with the same bits", "[game]") {
+  const auto play = [](Pair& pair, int64_t from, int64_t to) {
+    for (int64_t w = from; w < to; ++w) pair.play(w, {24, 24, 16});
+    for (Network* player : {&pair.d, &pair.g}) player->window.reports(Window::Wait::yes);
+  };
+  const Rules rules{.every = 3};
+  Pair whole(rules), first(rules), second(rules);
+  play(whole, 0, windows_played);
+  play(first, 0, 4);
+  const StateDict from = first.game.state_dict(), to = second.game.state_dict();
+  for (size_t i = 0; i < from.tensors.size(); ++i) {
+    REQUIRE(from.tensors[i].first == to.tensors[i].first);
+    to.tensors[i].second.copy_from(from.tensors[i].second);
+  }
+  for (size_t i = 0; i < from.numbers.size(); ++i)
+    std::visit([&](auto* into) { *into = **std::get_if<decltype(into)>(&from.numbers[i].second); },
+               to.numbers[i].second);
+  second.d.parameters.values().copy_from(first.d.parameters.values());
+  second.g.parameters.values().copy_from(first.g.parameters.values());
+  second.game.restored();
+  play(second, 4, windows_played);
+  REQUIRE(second.game.windows() == windows_played);
+  REQUIRE(second.d.weights() == whole.d.weights());
+  REQUIRE(second.g.weights() == whole.g.weights());
+}
+
+TEST_CASE("a window of a game that fails is played again", "[game]") {
+  Pair pair({Order::simultaneous}), undisturbed({Order::simultaneous});
+  REQUIRE_THROWS_WITH(pair.game.play([&](const auto& visit) {
+    visit(pair.window(0).slice(0, 32));
+    throw Error("no more samples");
+  }),
+                      "no more samples");
+  pair.game.abandon();
+  for (Pair* each : {&pair, &undisturbed}) each->play(0, {64});
+  REQUIRE(pair.game.windows() == 1);
+  REQUIRE(pair.g.weights() == undisturbed.g.weights());
+}
+
+TEST_CASE("what is frozen stays frozen through a game", "[game]") {
+  Pair pair({Order::alternating});
+  pair.g.parameters.freeze("0.");
+  const auto before = to_doubles(pair.g.parameters.entries()[0].tensor);
+  pair.play(0, {64});
+  REQUIRE(pair.g.parameters.entries()[0].frozen());
+  REQUIRE_FALSE(pair.g.parameters.entries()[2].frozen());
+  REQUIRE_FALSE(pair.d.parameters.entries()[0].frozen());
+  REQUIRE(to_doubles(pair.g.parameters.entries()[0].tensor) == before);
+}
+
+TEST_CASE("a game is checked", "[game]") {
+  Pair pair({Order::alternating});
+  const auto loss = [&](const Samples& s) { return pair.d_loss(s); };
+  Window &d = pair.d.window, &g = pair.g.window;
+  REQUIRE_THROWS_WITH(Game({}), "a game without players: expected one or more");
+  REQUIRE_THROWS_WITH(Game({{"D", d, loss}, {"D", g, loss}}),
+                      "two players are called 'D': expected names that differ");
+  REQUIRE_THROWS_WITH(
+      Game({{"D", d, loss}, {"G", d, loss}}),
+      "player 'G' has parameters that another player has, too: expected each player's own");
+  REQUIRE_THROWS_WITH(Game({{"D", d, loss, 0}}),
+                      "player 'D' plays every 0 windows: expected 1 or more");
+  REQUIRE_THROWS_WITH(Game({{"D", d, loss, 1, 0}}),
+                      "player 'D' goes 0 times through a window: expected 1 or more");
+  REQUIRE_THROWS_WITH(
+      Game({{"D", d, loss}, {"G", g, loss, 1, 2}}, Order::simultaneous),
+      "player 'G' goes 2 times through a window, but simultaneous players step once, together: "
+      "expected 1, or alternating players");
+  const auto model = make_mlp(Pair::d_sizes);
+  Parameters folded = place(*model, DType::f64, test_device(), 1, GradientStorage::on_demand);
+  const auto folding = adam(folded);
+  Window moments(*folding, ScheduleOptions{}, {.strategy = Strategy::moments});
+  REQUIRE_THROWS_WITH(Game({{"D", moments, loss}}, Order::simultaneous),
+                      ContainsSubstring("a strategy that cannot take a window back"));
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,46 @@
+// How many launches training takes (docs/cuda.md, "The floor"): small nets cost little else on a
+// GPU. Counted where the runner takes them.
+
+#include "data/digits.h"
+#include "layers/models.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/files.h"
+#include "train/training.h"
+
+namespace accrue::test {
+namespace {
+
+struct Counts {
+  int64_t micro_step, step;
+};
+
+// Of the second window, which adds to gradients and has made its plans.
+Counts count(ModelKind model) {
+  constexpr int64_t m = 32, E = 64;
+  TrainingOptions options;
+  options.model = model_factory({.kind = model});
+  options.batches = {m, E};
+  options.cuda_graphs = Graphs::off;
+  const Dataset digits =
+      make_digits(Split::train, {.train_size = 2 * E, .test_size = 1}).to(test_device());
+  Training training(options, digits, test_device());
+  training.loader().start_epoch(0);
+  const auto micro_step = [&] { training.micro_step(*training.loader().next(), 0); };
+  const auto step = [&] { training.window().enqueue_step(); };
+  micro_step(), micro_step(), step(), micro_step();
+  return {launches_of(micro_step), launches_of(step)};
+}
+
+}  // namespace
+
+TEST_CASE("a micro-step and a step take no more launches than they did", "[launches]") {
+  if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
+  const Counts mlp = count(ModelKind::mlp), cnn = count(ModelKind::cnn);
+  REQUIRE(mlp.micro_step == 14);
+  REQUIRE(cnn.micro_step == 22);
+  REQUIRE(mlp.step == 5);
+  REQUIRE(cnn.step == 5);
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,224 @@
+// What accrue plan promises: its choice fits, and one sample more does not.
+
+#include "train/plan.h"
+
+#include "apps/commands/memory_advice.h"
+#include "data/digits.h"
+#include "data/shapes.h"
+#include "layers/models.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+
+namespace accrue::test {
+namespace {
+
+using app::Options;
+
+constexpr int64_t N = 100;
+
+Datasets data_for(const Options& options) {
+  if (task_of(options.network.kind) == Task::segmentation) {
+    const BuiltInOptions sizes{.train_size = N, .test_size = 10};
+    return {make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
+  }
+  const BuiltInOptions sizes{.train_size = N, .test_size = 10};
+  return {make_digits(Split::train, sizes), make_digits(Split::test, sizes)};
+}
+
+Options options_for(ModelKind model, int64_t effective) {
+  Options options;
+  options.network.kind = model;
+  options.effective_batch = effective;
+  options.micro_batch = app::auto_micro_batch;
+  return options;
+}
+
+Plan plan(const Options& options, size_t memory) {
+  return plan_windows(options.to_plan(data_for(options).train),
+                      plan_data(data_for(options), test_device(), memory), test_device(), memory,
+                      no_freedom(options));
+}
+
+size_t peak(Options options, int64_t micro, size_t memory) {
+  options.micro_batch = micro;
+  const Datasets planned = plan_data(data_for(options), test_device(), memory);
+  return planned_peak(options.training(planned.train), planned.train, test_device()).total();
+}
+
+// Whether two windows really run in so much memory.
+bool runs(Options options, int64_t micro, size_t memory) {
+  options.micro_batch = micro;
+  Ledger& device = ledger(test_device());
+  // Beside what other tests keep.
+  const size_t beside = device.current().total();
+  const Datasets host = data_for(options);
+  device.set_limit(memory + beside);
+  bool ran = true;
+  try {
+    const Datasets data = place_data(host, test_device());
+    peak_of_windows(options.training(host.train), data.train, test_device());
+  } catch (const OutOfMemory&) {
+    ran = false;
+  }
+  device.set_limit(std::nullopt);
+  return ran;
+}
+
+// Where everything takes long, one of each kind and few sizes.
+bool is_slow() { return on_runner() || sanitized; }
+
+std::vector<ModelKind> models() {
+  if (is_slow()) WARN("on the runner and under sanitizers only some models, sizes and K");
+  if (on_runner()) return {ModelKind::mlp_small, ModelKind::cnn};
+  if (sanitized) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
+  std::vector<ModelKind> all;
+  for (const auto& [name, model] : model_names()) all.push_back(model);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[plan]") {
+  const int64_t effective = is_slow() ? 10 : 16;
+  const auto check_size = [&](const Options& options, int64_t size) {
+    // A budget between two sizes, with room for the data on the device.
+    const size_t plenty = size_t{1} << 40;
+    const size_t memory = peak(options, size, plenty) + 100;
+    const Plan plan = test::plan(options, memory);
+    INFO(name(options.network.kind) << ", " << name_in(strategy_names(), options.strategy) << ", "
+                                    << name_in(recompute_names(), options.recompute) << ", "
+                                    << memory << " bytes, as for " << size);
+    REQUIRE(plan.recommended());
+    const Alternative& choice = *plan.recommended();
+    INFO("chosen: " << choice.batches.micro);
+    REQUIRE(choice.batches.effective == effective);
+    REQUIRE(choice.batches.micro >= size);
+    REQUIRE(runs(options, choice.batches.micro, memory));
+    REQUIRE(choice.batches.micro < effective);
+    REQUIRE(!runs(options, choice.batches.micro + 1, memory));
+  };
+  for (const ModelKind model : models()) {
+    Options options = options_for(model, effective);
+    if (!is_slow())
+      for (const int64_t size : {1, 13}) check_size(options, size);
+    for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments})
+      for (const auto& [how, recompute] : recompute_names()) {
+        options.strategy = strategy;
+        options.recompute = recompute;
+        check_size(options, is_slow() ? 3 : 6);
+      }
+  }
+}
+
+TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and recomputation",
+          "[plan][memory]") {
+  std::vector<int64_t> all_K{1, 2, 7, 16};
+  if (is_slow()) all_K = {1, 2};
+  for (const ModelKind model : models()) {
+    Options options = options_for(model, 1);
+    options.micro_batch = 2;
+    const Datasets host = data_for(options);
+    const Datasets data = place_data(host, test_device());
+    const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
+    for (const int64_t K : all_K)
+      for (const auto& [strategy_name, strategy] : strategy_names())
+        for (const auto& [recompute_name, recompute] : recompute_names()) {
+          if (strategy == Strategy::step_in_backward && K > 1) continue;
+          options.strategy = strategy;
+          options.recompute = recompute;
+          options.effective_batch = options.micro_batch * K;
+          const TrainingOptions run = options.training(host.train);
+          const Usage measured = peak_of_windows(run, data.train, test_device());
+          const Usage predicted = planned_peak(run, planned.train, test_device());
+          INFO(name(model) << ", K " << K << ", " << strategy_name << ", recompute "
+                           << recompute_name << ": measured " << to_string(measured)
+                           << ", predicted " << to_string(predicted));
+          REQUIRE(measured.bytes == predicted.bytes);
+        }
+  }
+}
+
+TEST_CASE("the peak is predicted to the byte with an average and a noise scale", "[plan][memory]") {
+  Options options = options_for(ModelKind::mlp_small, 16);
+  options.micro_batch = 4;
+  const Datasets host = data_for(options);
+  const Datasets data = place_data(host, test_device());
+  const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
+  const Usage plain = planned_peak(options.training(host.train), planned.train, test_device());
+  options.noise_scale = true;
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments}) {
+    options.strategy = strategy;
+    options.ema = 0.999;
+    if (strategy == Strategy::moments) options.noise_scale = false;
+    const TrainingOptions run = options.training(host.train);
+    const Usage measured = peak_of_windows(run, data.train, test_device());
+    const Usage predicted = planned_peak(run, planned.train, test_device());
+    INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
+    REQUIRE(measured.bytes == predicted.bytes);
+    // One more flat arena.
+    REQUIRE(predicted[Category::optimizer] ==
+            plain[Category::optimizer] + plain[Category::parameters]);
+  }
+}
+
+TEST_CASE("a plan finds the largest of all micro-batches that fit", "[plan]") {
+  if (test_device() != Device::cpu) return;  // the search is the same
+  for (const ModelKind model : {ModelKind::mlp_small, ModelKind::cnn_gn}) {
+    const Options options = options_for(model, 50);
+    std::vector<size_t> peaks{0};
+    for (int64_t micro = 1; micro <= 50; ++micro)
+      peaks.push_back(peak(options, micro, size_t{1} << 40));
+    for (size_t micro = 1; micro <= 50; ++micro) {
+      const size_t memory = peaks[micro];
+      size_t largest = 50;
+      while (peaks[largest] > memory) --largest;
+      INFO(name(model) << ", " << memory << " bytes");
+      REQUIRE(test::plan(options, memory).recommended()->batches.micro == int64_t(largest));
+    }
+  }
+}
+
+TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
+  const Options options = options_for(ModelKind::cnn, 50);
+  const size_t memory = peak(options, 20, size_t{1} << 40);
+  const Plan plan = plan_windows(options.to_plan(data_for(options).train),
+                                 plan_data(data_for(options), test_device(), memory), test_device(),
+                                 memory, any_freedom());
+  REQUIRE(plan.recommended());
+  for (const Alternative& a : plan.alternatives) {
+    REQUIRE(a.fits == (a.peak.total() <= memory));
+    REQUIRE(a.batches.effective == 50);
+    REQUIRE(a.relative_cost >= 1);
+    if (a.fits) REQUIRE(plan.alternatives.front().relative_cost <= a.relative_cost);
+  }
+  const auto whole = std::ranges::find_if(
+      plan.alternatives, [](const Alternative& a) { return a.batches.micro == 50; });
+  REQUIRE(whole != plan.alternatives.end());
+  REQUIRE(whole->relative_cost == 1);
+  REQUIRE(!whole->fits);
+}
+
+TEST_CASE("where nothing fits the plan has what needs least", "[plan]") {
+  const Plan plan = test::plan(options_for(ModelKind::mlp, 50), 1 << 20);
+  REQUIRE(plan.recommended() == nullptr);
+  REQUIRE(plan.smallest().peak.total() > 1 << 20);
+  REQUIRE(runs(options_for(ModelKind::mlp, 50), plan.smallest().batches.micro,
+               plan.smallest().peak.total()));
+}
+
+TEST_CASE("options that cannot be are refused before planning", "[plan]") {
+  Options options = options_for(ModelKind::mlp_small, 50);
+  options.beta1 = 1;
+  REQUIRE_ERROR(plan(options, 1 << 30), "beta1 is 1");
+  options = options_for(ModelKind::mlp_small, N + 1);
+  REQUIRE_ERROR(plan(options, 1 << 30), "larger than the data");
+  options = options_for(ModelKind::mlp_small, 50);
+  options.accum = 4;
+  REQUIRE_ERROR(plan(options, 1 << 30), "instead of --accum 4");
+  options.accum.reset();
+  options.memory_limit = "1MiB";
+  REQUIRE_ERROR(app::with_micro_batch_chosen(options, data_for(options), test_device()),
+                "nothing fits");
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,296 @@
+// What --log-dir leaves behind: read by our own reader, and by TensorBoard's.
+
+#include "train/run_log.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include "data/record_file.h"
+#include "tests/support/child.h"
+#include "train/tensorboard/event_file.h"
+
+namespace accrue::test {
+namespace {
+
+std::string event_file(const std::string& directory) {
+  std::string found;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (entry.path().filename().string().starts_with("events.out.tfevents."))
+      found = std::max(found, entry.path().string());
+  REQUIRE(!found.empty());
+  return found;
+}
+
+double scalar(const Event& event, const std::string& tag) {
+  for (const auto& [name, value] : event.scalars)
+    if (name == tag) return value;
+  FAIL("no scalar " << tag << " at step " << event.step);
+  return 0;
+}
+
+void flip_bit(const std::string& path, size_t byte) {
+  std::string bytes = file_bytes(path);
+  bytes[byte] = static_cast<char>(bytes[byte] ^ 4);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+bool without_protobuf() {
+  try {
+    require_event_files();
+    return false;
+  } catch (const Error&) {
+    WARN("built without protobuf: no log to be read");
+    return true;
+  }
+}
+
+const std::string small = "train --model mlp-small --threads 1 --steps 6 --log-dir ";
+
+}  // namespace
+
+TEST_CASE("checksums of record files are CRC-32C's", "[data]") {
+  // The check value of the catalogue of CRC algorithms, and RFC 3720, B.4.
+  REQUIRE(crc32c("123456789") == 0xe3069283);
+  REQUIRE(crc32c(std::string(32, '\0')) == 0x8a9136aa);
+  REQUIRE(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
+  // As TensorBoard computes it of the length of its first record, 24.
+  REQUIRE(masked_crc32c(std::string("\x18\0\0\0\0\0\0\0", 8)) == 0x224b7fa3);
+}
+
+TEST_CASE("records are read as they were written, up to one that is torn", "[data]") {
+  const Folder folder;
+  const fs::path path = folder / "records";
+  const std::vector<std::string> written{"", "one", std::string(100'000, 'x')};
+  {
+    AppendFile file(path, AppendFile::Existing::refused);
+    for (const std::string& record : written) append_record(file, record);
+  }
+  REQUIRE(read_records(path).whole == written);
+  REQUIRE_ERROR(AppendFile(path, AppendFile::Existing::refused), "File exists");
+  const std::string bytes = file_bytes(path.string());
+  // Cut anywhere, all before it is there.
+  for (const size_t cut : {bytes.size() - 1, bytes.size() - 100'000, size_t{40}, size_t{5}}) {
+    std::ofstream(path, std::ios::binary) << bytes.substr(0, cut);
+    const Records records = read_records(path);
+    REQUIRE(records.whole.size() == (cut > 40 ? 2u : cut > 35 ? 2u : 0u));
+    REQUIRE(records.torn_bytes == cut - (cut > 35 ? 35 : 0));
+  }
+  // Every single byte counts.
+  for (const size_t byte : {size_t{0}, size_t{9}, size_t{13}, size_t{28}, size_t{33}}) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    flip_bit(path.string(), byte);
+    REQUIRE_ERROR(read_records(path), "does not fit its checksum");
+  }
+  REQUIRE_ERROR(AppendFile(folder / "no/file", AppendFile::Existing::refused), "No such file");
+}
+
+TEST_CASE("a full disk is told of by the file that grows", "[.full-disk]") {
+  if (!fs::exists("/dev/full")) return;
+  AppendFile file("/dev/full", AppendFile::Existing::continued);
+  REQUIRE_ERROR(append_record(file, "one"), "cannot append to '/dev/full': No space left");
+}
+
+TEST_CASE("a histogram counts in TensorBoard's buckets", "[cli]") {
+  const std::vector<float> values{-2, -1, 0, 0, 0.5f, 3, std::nanf("")};
+  const Histogram histogram = histogram_of(values, 2);
+  REQUIRE(histogram.min == -4);
+  REQUIRE(histogram.max == 6);
+  REQUIRE(histogram.count == 6);
+  REQUIRE(histogram.sum == 1);
+  REQUIRE(histogram.sum_squares == 16 + 4 + 1 + 36);
+  double counted = 0, below = -std::numeric_limits<double>::max();
+  for (const auto& [limit, count] : histogram.buckets) {
+    REQUIRE(limit > below);
+    double expected = 0;
+    for (const float v : values) expected += 2 * v >= below && 2 * v < limit;
+    REQUIRE(count == expected);
+    // A bucket with values is no wider than 10 %, but for the one that begins at 0.
+    if (count > 0 && limit > 1e-11) REQUIRE(std::abs(limit / below - 1.1) < 1e-9);
+    counted += count;
+    below = limit;
+  }
+  REQUIRE(counted == 6);
+  REQUIRE(histogram_of({}, 1).buckets.size() == 1);
+}
+
+TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
+  if (without_protobuf()) return;
+  const Folder folder;
+  const std::string log = folder / "runs/a", json = folder / "a.jsonl";
+  succeed(small + log + " --log-histograms 3 --ema 0.9 --json " + json);
+  REQUIRE(file_bytes(log + "/metrics.jsonl") == file_bytes(json));
+  const auto lines = json_lines(json);
+  const auto events = read_events(event_file(log));
+  // The version, six steps, two histograms and the scores.
+  REQUIRE(events.size() == 1 + 6 + 2 + 1);
+  size_t steps = 0;
+  std::vector<int64_t> with_histograms;
+  for (const Event& event : events) {
+    if (!event.histograms.empty()) {
+      with_histograms.push_back(event.step);
+      REQUIRE(event.histograms.size() == 4);
+      REQUIRE(event.histograms[0].first == "gradients/0.weight");
+      REQUIRE(event.histograms[0].second.count == 784 * 256);
+      // The parameters' squares add up to those of the norm: 203,530 terms in float32.
+      double squares = 0;
+      for (const auto& [name, histogram] : event.histograms) squares += histogram.sum_squares;
+      const double norm = lines[static_cast<size_t>(event.step - 1)]["grad_norm"];
+      REQUIRE(std::sqrt(squares) == Approx(norm).epsilon(1e-5));
+    } else if (!event.scalars.empty() && steps < 6) {
+      const auto& line = lines[steps++];
+      REQUIRE(event.step == line["step"]);
+      REQUIRE(scalar(event, "train/loss") == float(double(line["loss"])));
+      REQUIRE(scalar(event, "peak_bytes/total") == float(double(line["peak_bytes"]["total"])));
+    }
+  }
+  const std::vector<int64_t> turns{3, 6};
+  REQUIRE(with_histograms == turns);
+  REQUIRE(scalar(events.back(), "test/accuracy") ==
+          float(double(lines.back()["test"]["accuracy"])));
+  REQUIRE(scalar(events.back(), "test_ema/loss") ==
+          float(double(lines.back()["test_ema"]["loss"])));
+  const auto summary = nlohmann::json::parse(file_bytes(log + "/summary.json"));
+  REQUIRE(summary["status"] == "finished");
+  REQUIRE(summary["steps"] == 6);
+  REQUIRE(summary["test"] == lines.back()["test"]);
+  REQUIRE(summary["settings"]["--model"] == "mlp-small");
+  REQUIRE(summary["settings"]["--ema"] == "0.9");
+  REQUIRE(summary["settings"]["--micro-batch"] == "16");
+  REQUIRE(!summary["settings"].contains("--log-dir"));
+  REQUIRE(summary["environment"]["device"] == name(test_device()));
+  REQUIRE(summary["peak_bytes"]["total"] == lines[5]["peak_bytes"]["total"]);
+}
+
+TEST_CASE("a build without protobuf says what --log-dir needs", "[cli]") {
+  const Folder folder;
+  if (without_protobuf()) refuse(small + (folder / "run"), "install the packages libprotobuf-dev");
+}
+
+TEST_CASE("a log that cannot be kept is refused before training", "[cli]") {
+  if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
+  const Folder folder;
+  write(folder / "file", {});
+  refuse(small + (folder / "file"), "expected a directory to write a log to");
+  refuse(small + (folder / "file/below"), "expected a directory to write a log to");
+  succeed(small + (folder / "run"));
+  refuse(small + (folder / "run"), "holds the log of another run");
+  refuse(small + (folder / "other") + " --strategy moments --log-histograms 2",
+         "does not keep: expected fused");
+  REQUIRE(!fs::exists(folder / "other/metrics.jsonl"));
+  refuse("train --log-histograms 2 --steps 1", "--log-dir");
+}
+
+TEST_CASE("the gradients of a log are those the step used", "[cli]") {
+  if (without_protobuf()) return;
+  const Folder folder;
+  succeed(small + (folder / "run") + " --clip-norm 0.01 --loss-scale 8 --log-histograms 6");
+  const auto events = read_events(event_file(folder / "run"));
+  double squares = 0;
+  for (const Event& event : events)
+    for (const auto& [name, histogram] : event.histograms) squares += histogram.sum_squares;
+  REQUIRE(std::sqrt(squares) == Approx(0.01).epsilon(1e-5));
+}
+
+TEST_CASE("a run that goes on starts a new event file", "[cli]") {
+  if (without_protobuf()) return;
+  const Folder folder;
+  const fs::path directory = folder / "log";
+  fs::create_directories(directory);
+  EventFile(directory, 0).add(1, {{"x", 1.0}});
+  const std::string first = event_file(directory.string());
+  EventFile(directory, 5).add(6, {{"x", 2.0}});
+  const std::string second = event_file(directory.string());
+  REQUIRE(first < second);
+  const auto events = read_events(second);
+  REQUIRE(events.size() == 3);
+  REQUIRE(events[1].step == 5);
+  REQUIRE(scalar(events[2], "x") == 2);
+}
+
+TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "[cli]") {
+  if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
+  const Folder folder;
+  const std::string log = folder / "log";
+  const auto train = [&](int steps, const std::string& more) {
+    succeed(
+        fmt::format("train --model mlp-small --threads 1 --steps {} --log-dir {} "
+                    "--checkpoint-dir {} {}",
+                    steps, log, folder / "checkpoints", more));
+  };
+  train(4, "");
+  train(6, "--resume");
+  std::vector<int64_t> logged;
+  for (const auto& line : json_steps(log + "/metrics.jsonl")) logged.push_back(line["step"]);
+  const std::vector<int64_t> all{1, 2, 3, 4, 5, 6}, resumed{0, 5, 5, 6, 6};
+  REQUIRE(logged == all);
+  // The version, what is void, two steps and their score.
+  std::vector<int64_t> events;
+  for (const Event& event : read_events(event_file(log))) events.push_back(event.step);
+  REQUIRE(events == resumed);
+  REQUIRE(nlohmann::json::parse(file_bytes(log + "/summary.json"))["steps"] == 6);
+}
+
+TEST_CASE("a log survives its run being killed", "[cli]") {
+  if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
+  const Folder folder;
+  const std::string log = folder / "run";
+  const auto lines_written = [&] {
+    const std::string path = log + "/metrics.jsonl";
+    if (!fs::exists(path)) return std::ptrdiff_t(0);
+    const std::string bytes = file_bytes(path);
+    return std::ranges::count(bytes, '\n');
+  };
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    fs::remove_all(log);
+    Child child("train --model mlp-small --threads 1 --epochs 100000 --log-dir " + log,
+                folder / "text");
+    child.wait_until([&] { return lines_written() > 100 * attempt + 1; });
+    child.send(SIGKILL);
+    REQUIRE(child.wait() == 128 + SIGKILL);
+    INFO(child.text());
+    const auto events = read_events(event_file(log));
+    const auto lines = json_lines(log + "/metrics.jsonl");
+    REQUIRE(events.size() > 1);
+    REQUIRE(lines.size() + 1 - events.size() <= 1);
+    REQUIRE(!fs::exists(log + "/summary.json"));
+  }
+}
+
+TEST_CASE("TensorBoard reads what was logged", "[.python]") {
+  const char* given = std::getenv("ACCRUE_TEST_PYTHON");
+  const std::string python = given ? given : "python3";
+  const std::string probe =
+      python + " -c 'import tensorboard.backend.event_processing' 2>/dev/null";
+  if (std::system(probe.c_str()) != 0)
+    SKIP_LOUDLY("no Python module tensorboard for " << python << "; set ACCRUE_TEST_PYTHON");
+  const Folder folder;
+  const std::string log = folder / "run", script = folder / "read.py";
+  succeed(small + log + " --log-histograms 3");
+  // A run that went on from step 4: what came after it there is void.
+  EventFile(log, 5).add(5, {{"train/loss", 0.5}});
+  std::ofstream(script) << R"(
+import json, math, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+log = EventAccumulator(sys.argv[1], size_guidance={"histograms": 0, "scalars": 0}).Reload()
+lines = [json.loads(line) for line in open(sys.argv[1] + "/metrics.jsonl")]
+steps = [line for line in lines if "step" in line]
+loss = log.Scalars("train/loss")
+assert [event.step for event in loss] == [1, 2, 3, 4, 5], loss
+assert loss[4].value == 0.5
+for event, line in zip(loss[:4], steps):
+    assert math.isclose(event.value, line["loss"], rel_tol=1e-6)
+memory = log.Scalars("peak_bytes/activations")
+assert memory[0].value == steps[0]["peak_bytes"]["activations"]
+histogram = log.Histograms("gradients/0.weight")[0]
+assert histogram.step == 3 and histogram.histogram_value.num == 784 * 256
+assert sum(histogram.histogram_value.bucket) == 784 * 256
+print("tensorboard agrees")
+)";
+  const Output output = shell(fmt::format("{} '{}' '{}'", python, script, log));
+  INFO(output.text);
+  REQUIRE(output.status == 0);
+  REQUIRE_THAT(output.text, ContainsSubstring("tensorboard agrees"));
+}
+
+}  // namespace accrue::test

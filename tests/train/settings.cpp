@@ -1,0 +1,143 @@
+// The one table of options: what it says, and what is made of it.
+
+#include "train/settings.h"
+
+#include <CLI/CLI.hpp>
+
+#include "apps/cli/declare.h"
+#include "apps/cli/options.h"
+#include "data/digits.h"
+#include "tests/support/catch.h"
+#include "train/run_identity.h"
+
+namespace accrue::test {
+namespace {
+
+// What a setting can be, and is not by default.
+std::string another_value(const Setting& setting) {
+  const std::string& takes = setting.about.takes;
+  if (setting.is_flag) return "yes";
+  if (takes.find('|') != std::string::npos && takes.find_first_of("NX") != 0) {
+    const std::string first = takes.substr(0, takes.find('|'));
+    return first == setting.text() ? takes.substr(takes.rfind('|') + 1) : first;
+  }
+  const bool is_integer = takes.starts_with("INTEGER") || takes == "STEPS" || takes == "N|auto";
+  return is_integer ? "7" : "0.0005";
+}
+
+app::Options all_set(const std::vector<std::string>& but = {}) {
+  app::Options options;
+  for (const Setting& setting : settings_of(options))
+    if (std::ranges::find(but, setting.about.name) == but.end())
+      setting.set(another_value(setting));
+  return options;
+}
+
+std::map<std::string, std::string> texts(app::Options options) {
+  std::map<std::string, std::string> all;
+  for (const Setting& setting : settings_of(options)) all[setting.about.name] = setting.text();
+  return all;
+}
+
+app::Options parsed(std::vector<std::string> arguments) {
+  app::Options options;
+  CLI::App command;
+  app::declare(command, settings_of(options));
+  std::ranges::reverse(arguments);
+  command.parse(arguments);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("every setting is set by the text that it gives", "[cli]") {
+  app::Options options;
+  for (const Setting& setting : settings_of(options)) {
+    INFO(setting.about.name);
+    const std::string before = setting.text(), other = another_value(setting);
+    REQUIRE(other != before);
+    setting.set(other);
+    REQUIRE(setting.text() == other);
+    if (before.empty()) continue;
+    setting.set(before);
+    REQUIRE(setting.text() == before);
+  }
+}
+
+TEST_CASE("a process is passed every option that is not as by default", "[cli]") {
+  REQUIRE(app::arguments_of({}).empty());
+  const app::Options options = all_set({"beta2-half-life"});  // which excludes beta2
+  const auto arguments = app::arguments_of(options);
+  REQUIRE(texts(parsed(arguments)) == texts(options));
+  for (const auto& [name, text] : texts(options)) {
+    INFO(name);
+    if (name != "beta2-half-life")
+      REQUIRE(std::ranges::find(arguments, "--" + name) != arguments.end());
+  }
+}
+
+TEST_CASE("a checkpoint knows the settings that decide the result, and no others", "[cli]") {
+  const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
+  const auto identity_with = [&](const std::string& name, const std::string& text) {
+    app::Options options;
+    options.effective_batch = options.micro_batch = 1;
+    const Settings settings = settings_of(options);
+    if (!name.empty()) settings.at(name).set(text);
+    const TrainingOptions training = options.training(data);
+    return run_identity(training, data, Schedule(training.schedule).describe());
+  };
+  const Metadata plain = identity_with("", "");
+  app::Options options;
+  for (const Setting& setting : settings_of(options)) {
+    const About& about = setting.about;
+    INFO(about.name);
+    const bool decides = about.decides == Decides::result;
+    REQUIRE(plain.contains(about.name) == decides);
+    // The data is known by its content; more micro-batches would contradict the effective batch.
+    if (about.name == "data" || about.name == "accum") continue;
+    REQUIRE((identity_with(about.name, another_value(setting)) != plain) == decides);
+  }
+}
+
+TEST_CASE("what a setting does not take is refused with what it takes", "[cli]") {
+  app::Options options;
+  const Settings settings = settings_of(options);
+  const auto refuses = [&](const std::string& name, const std::string& text,
+                           const std::string& message) {
+    INFO(name << " = " << text);
+    const auto before = texts(options);
+    REQUIRE_THROWS_WITH(settings.at(name).set(text), message);
+    REQUIRE(texts(options) == before);
+  };
+  refuses("optimizer", "adma",
+          "optimizer is adma: expected adam, adamw, lion, sgd; did you mean adam?");
+  refuses("optimizer", "none", "optimizer is none: expected adam, adamw, lion, sgd");
+  refuses("lr", "fast", "lr is fast: expected a number");
+  refuses("lr", "nan", "lr is nan: expected a number");
+  refuses("lr", "", "lr is empty: expected a number");
+  refuses("lr", "0.1x", "lr is 0.1x: expected a number");
+  refuses("epochs", "1.5", "epochs is 1.5: expected a whole number, 0 to 1000000000");
+  refuses("steps", "9223372036854775808",
+          "steps is 9223372036854775808: expected a whole number, 0 or more");
+  refuses("width", "0", "width is 0: expected a number above 0");
+  refuses("micro-batch", "all", "micro-batch is all: expected a whole number above 0, or auto");
+  REQUIRE_THROWS_WITH(settings.at("clip-nrom"),
+                      "there is no setting clip-nrom; did you mean clip-norm?");
+  settings.at("optimizer").set("AdamW");
+  REQUIRE(options.optimizer == OptimizerKind::adamw);
+}
+
+TEST_CASE("a list is read and written with commas", "[cli]") {
+  std::vector<double> widths;
+  Settings settings;
+  settings.add(widths,
+               {.name = "widths", .decides = Decides::no_result, .help = "", .range = positive});
+  settings.at("widths").set("0.5,2");
+  REQUIRE(widths == std::vector{0.5, 2.0});
+  REQUIRE(settings.at("widths").text() == "0.5,2");
+  REQUIRE_THROWS_WITH(settings.at("widths").set("1,,2"),
+                      "widths is empty: expected a number above 0");
+  REQUIRE_THROWS_WITH(settings.at("widths").set("1,-2"), "widths is -2: expected a number above 0");
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,217 @@
+// The training loop as another program uses it; tests/apps/cli.cpp and tests/train/checkpoints.cpp
+// have the rest.
+
+#include "train/trainer.h"
+
+#include <map>
+#include <set>
+
+#include "data/digits.h"
+#include "layers/models.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/files.h"
+#include "train/memory_prediction.h"
+
+namespace accrue::test {
+namespace {
+
+// 30 digits in windows of 12, 12 and 6, two epochs: six steps.
+constexpr int64_t steps = 6;
+
+TrainingOptions options_of_run(const std::string& checkpoints = {}) {
+  TrainingOptions options;
+  options.model = model_factory({.kind = ModelKind::mlp_small, .dropout = 0.1, .width = 0.25});
+  options.batches = {.micro = 5, .effective = 12};
+  options.epochs = 2;
+  options.checkpoints = {.directory = checkpoints, .every = 2, .resume = !checkpoints.empty()};
+  return options;
+}
+
+Datasets digits() {
+  const BuiltInOptions sizes{.train_size = 30, .test_size = 10};
+  return place_data({make_digits(Split::train, sizes), make_digits(Split::test, sizes)},
+                    test_device());
+}
+
+// Everything that is told, as a line each.
+struct Diary : Observer {
+  void on_damaged_checkpoint(const std::string&) override { lines.push_back("damaged"); }
+  void on_resume(const std::filesystem::path& checkpoint, const std::string& differences) override {
+    lines.push_back("resumed " + checkpoint.filename().string() + differences);
+  }
+  void on_no_checkpoint(const std::filesystem::path&) override { lines.push_back("none"); }
+  void on_window(Window&) override { ++windows; }
+  void on_step(int64_t epoch, const StepReport& report) override {
+    lines.push_back(fmt::format("{}.{}: {}", epoch, report.step, report.samples));
+  }
+  void on_checkpoint() override { lines.push_back("checkpoint"); }
+
+  std::vector<std::string> lines;
+  int64_t windows = 0;
+};
+
+std::vector<double> weights(Trainer& trainer) {
+  return to_doubles(trainer.training().parameters().values());
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("an observer is told of everything in order", "[window]") {
+  const Datasets data = digits();
+  const TemporaryDirectory folder;
+  Trainer trainer(options_of_run(folder.path().string()), data.train, test_device());
+  Diary diary;
+  trainer.resume(diary);
+  trainer.run(diary);
+  REQUIRE(diary.lines == Lines{"none", "0.1: 12", "0.2: 12", "checkpoint", "0.3: 6", "1.4: 12",
+                               "checkpoint", "1.5: 12", "1.6: 6", "checkpoint", "checkpoint"});
+  REQUIRE(diary.windows == steps);
+  REQUIRE(trainer.windows() == steps);
+  REQUIRE(trainer.is_finished());
+  REQUIRE(trainer.evaluate(data.test).samples == 10);
+  REQUIRE(!trainer.evaluate_average(data.test));
+}
+
+TEST_CASE("a run that is stopped and resumed ends with the same bits", "[window]") {
+  const Datasets data = digits();
+  Diary diary;
+  Trainer whole(options_of_run(), data.train, test_device());
+  whole.run(diary);
+
+  const TemporaryDirectory folder;
+  const TrainingOptions options = options_of_run(folder.path().string());
+  {
+    Trainer first(options, data.train, test_device());
+    Diary until_third;
+    first.run(until_third, [&] { return until_third.windows < 3 ? Stop::no : Stop::after_window; });
+    REQUIRE(first.windows() == 3);
+  }
+  {
+    // Within the fifth window, which is rolled back; what was saved is the fourth.
+    Trainer second(options, data.train, test_device());
+    Diary until_fourth;
+    second.resume(until_fourth);
+    int micro_batches = 0;
+    const auto stop = [&] {
+      const bool in_fifth = second.windows() == 4 && ++micro_batches > 2;
+      return in_fifth ? Stop::now : Stop::no;
+    };
+    REQUIRE_THROWS_AS(second.run(until_fourth, stop), Stopped);
+    REQUIRE(second.training().window().micro_batches() == 0);
+    REQUIRE(until_fourth.lines == Lines{"resumed step-00000003", "1.4: 12", "checkpoint"});
+  }
+  Trainer last(options, data.train, test_device());
+  Diary rest;
+  last.resume(rest);
+  last.run(rest);
+  REQUIRE(rest.lines.front() == "resumed step-00000004");
+  REQUIRE(weights(last) == weights(whole));
+}
+
+TEST_CASE("a run that is out of time completes its window, and can go on", "[window]") {
+  const Datasets data = digits();
+  Diary diary;
+  Trainer whole(options_of_run(), data.train, test_device());
+  whole.run(diary);
+
+  const TemporaryDirectory folder;
+  TrainingOptions options = options_of_run(folder.path().string());
+  options.max_minutes = 1e-9;
+  for (int64_t window = 1; window <= steps; ++window) {
+    Trainer part(options, data.train, test_device());
+    Diary rest;
+    part.resume(rest);
+    part.run(rest);
+    REQUIRE(part.windows() == window);
+    REQUIRE(part.is_finished() == (window == steps));
+    if (part.is_finished()) REQUIRE(weights(part) == weights(whole));
+  }
+  options.max_minutes = 1e9;
+  Trainer in_time(options_of_run(), data.train, test_device());
+  in_time.run(diary);
+  REQUIRE(in_time.is_finished());
+}
+
+TEST_CASE("what cannot be trained is refused before it starts", "[window]") {
+  const Dataset data = digits().train;
+  TrainingOptions options = options_of_run();
+  options.model = nullptr;
+  REQUIRE_ERROR(Trainer(options, data, test_device()), "have no model");
+  options = options_of_run();
+  options.batches = {.micro = 13, .effective = 12};
+  REQUIRE_ERROR(Trainer(options, data, test_device()), "micro-batches of 13 samples");
+  options = options_of_run();
+  options.strategy = Strategy::step_in_backward;
+  REQUIRE_ERROR(Trainer(options, data, test_device()), "expected micro-batches of 12");
+  options = options_of_run();
+  options.strategy = Strategy::moments;
+  options.on_oom = OnOom::split;
+  Trainer trainer(options, data, test_device());
+  Diary diary;
+  REQUIRE_ERROR(trainer.run(diary), "which strategy moments cannot");
+}
+
+TEST_CASE("a run that diverges says so by its type, and keeps what was saved", "[window]") {
+  const Dataset data = digits().train;
+  TrainingOptions options = options_of_run();
+  options.schedule.base = 1e30;
+  options.max_skipped = 2;
+  Trainer trainer(options, data, test_device());
+  Diary diary;
+  REQUIRE_THROWS_AS(trainer.run(diary), Divergence);
+}
+
+TEST_CASE("every setting of an optimizer changes what it does", "[window]") {
+  const Dataset data = digits().train;
+  const auto trained = [&](const std::function<void(TrainingOptions&)>& set) {
+    TrainingOptions options = options_of_run();
+    set(options);
+    Trainer trainer(options, data, test_device());
+    Observer nobody;
+    trainer.run(nobody);
+    return weights(trainer);
+  };
+  using Options = TrainingOptions;
+  const std::map<OptimizerKind, std::vector<std::function<void(Options&)>>> settings{
+      {OptimizerKind::adam,
+       {[](Options& o) { o.beta1 = 0.5; }, [](Options& o) { o.beta2 = 0.5; },
+        [](Options& o) { o.eps = 0.1; }, [](Options& o) { o.weight_decay = 0.1; },
+        [](Options& o) { o.beta2_half_life = 10; }}},
+      {OptimizerKind::adamw, {[](Options& o) { o.weight_decay = 0; }}},
+      {OptimizerKind::lion,
+       {[](Options& o) { o.beta1 = 0.1; }, [](Options& o) { o.beta2 = 0.1; },
+        [](Options& o) { o.weight_decay = 0.1; }}},
+      {OptimizerKind::sgd,
+       {[](Options& o) { o.momentum = 0.5; }, [](Options& o) { o.weight_decay = 0.1; },
+        [](Options& o) { o.momentum = 0.9, o.nesterov = true; }}}};
+  for (const auto& [kind, changes] : settings) {
+    const auto with = [&](const std::function<void(Options&)>& set) {
+      return trained([&, kind = kind](Options& o) { o.optimizer = kind, set(o); });
+    };
+    std::set<std::vector<double>> outcomes{with([](Options&) {})};
+    for (size_t i = 0; i < changes.size(); ++i) {
+      INFO(name_in(optimizer_names(), kind) << ", setting " << i);
+      REQUIRE(outcomes.insert(with(changes[i])).second);
+    }
+  }
+}
+
+TEST_CASE("a run goes on after a score in between", "[window]") {
+  const Datasets data = digits();
+  Diary diary;
+  Trainer whole(options_of_run(), data.train, test_device());
+  whole.run(diary);
+  Trainer scored(options_of_run(), data.train, test_device());
+  Diary first, rest;
+  scored.run(first, [&] { return first.windows < 2 ? Stop::no : Stop::after_window; });
+  REQUIRE(!scored.is_finished());
+  REQUIRE(scored.evaluate(data.test).samples == 10);
+  scored.run(rest);
+  REQUIRE(first.windows + rest.windows == steps);
+  REQUIRE(weights(scored) == weights(whole));
+}
+
+}  // namespace accrue::test

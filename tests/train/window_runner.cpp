@@ -1,0 +1,341 @@
+// Memory that runs out in the middle of a run: --on-oom split goes on as if the smaller micro-batch
+// had been asked for, or there is a clear error; never a leak, never a wrong weight.
+
+#include "train/window_runner.h"
+
+#include <map>
+#include <set>
+
+#include "core/random.h"
+#include "data/digits.h"
+#include "layers/models.h"
+#include "tests/support/allocation_failure.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+
+namespace accrue::test {
+namespace {
+
+// Windows of 12, 12 and 10 samples in micro-batches of 5 and, halved, of 3.
+constexpr int64_t N = 34, E = 12, m = 5, half = 3;
+constexpr int64_t windows_per_epoch = 3, epochs = 2;
+
+// Made once a test case, so that no run allocates it, and forgotten with this at its end.
+std::optional<Dataset> known_digits;
+struct DigitsOfTestCase {
+  ~DigitsOfTestCase() { known_digits.reset(); }
+};
+
+const Dataset& digits() {
+  if (!known_digits)
+    known_digits = make_digits(Split::train, {.train_size = N, .test_size = 1}).to(test_device());
+  return *known_digits;
+}
+
+TrainingOptions options_for(ModelKind model, double dropout = 0,
+                            Strategy strategy = Strategy::fused) {
+  ModelOptions network{.kind = model, .dropout = dropout};
+  if (on_runner() || sanitized) network.width = 0.25;
+  TrainingOptions options;
+  options.model = model_factory(network);
+  options.batches.effective = E;
+  options.strategy = strategy;
+  options.epochs = epochs;
+  options.on_oom = OnOom::split;
+  options.schedule.base = 1e-2;
+  return options;
+}
+
+// Every number that a run leaves behind, bit for bit.
+using State = std::vector<std::vector<double>>;
+
+State state_of(Training& training) {
+  State state{to_doubles(training.parameters().values()),
+              to_doubles(training.parameters().buffers())};
+  for (const auto& [name, tensor] : training.optimizer().state())
+    state.push_back(to_doubles(tensor));
+  return state;
+}
+
+struct Run {
+  State state;
+  std::vector<Halving> halvings;
+  std::string error;  // empty unless it failed
+};
+
+struct Halvings : Observer {
+  explicit Halvings(std::vector<Halving>& seen) : all(seen) {}
+  void on_halving(const Halving& halving) override { all.push_back(halving); }
+  std::vector<Halving>& all;
+};
+
+// What the program does.
+Run run(TrainingOptions options, int64_t micro) {
+  Run result;
+  options.batches.micro = micro;
+  Halvings halvings(result.halvings);
+  try {
+    Training training = make_training(options, digits(), test_device());
+    WindowRunner windows(training, options);
+    if (training.batches().micro < micro)
+      result.halvings.push_back({0, 0, {micro, E}, training.batches()});
+    for (int64_t epoch = 0; epoch < epochs; ++epoch)
+      for (int64_t window = 0; window < windows_per_epoch; ++window) {
+        windows.micro_steps(epoch, window, halvings);
+        training.window().enqueue_step();
+      }
+    for (const StepReport& report : training.window().reports(Window::Wait::yes))
+      REQUIRE(!report.skipped);
+    result.state = state_of(training);
+  } catch (const OutOfMemory& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+// The same run without any failure, by loaders of its own: micro-batches of `micro` up to window
+// `change` (counted over the epochs) and of `then` from there on.
+State reference(const TrainingOptions& options, int64_t micro, int64_t change, int64_t then) {
+  TrainingOptions plain = options;
+  plain.cuda_graphs = Graphs::off;
+  plain.batches.micro = micro;
+  Training training(plain, digits(), test_device());
+  const auto loader_of = [&](int64_t size) {
+    return std::make_unique<Loader>(digits(), LoaderOptions{.effective_batch_size = E,
+                                                            .micro_batch_size = size,
+                                                            .seed = plain.seed,
+                                                            .device = test_device(),
+                                                            .prefetch = Prefetch::off});
+  };
+  const auto before = loader_of(micro), after = loader_of(then);
+  for (int64_t w = 0; w < epochs * windows_per_epoch; ++w) {
+    Loader& loader = w < change ? *before : *after;
+    const int64_t epoch = w / windows_per_epoch;
+    loader.start_epoch(epoch, w % windows_per_epoch);
+    for (bool ended = false; !ended;) {
+      const MicroBatch* part = loader.next();
+      training.micro_step(*part, epoch);
+      ended = part->ends_window;
+    }
+    training.window().step();
+  }
+  return state_of(training);
+}
+
+State cached_reference(const std::string& name, const TrainingOptions& options, int64_t change,
+                       int64_t then) {
+  static std::map<std::tuple<std::string, int64_t, int64_t>, State> known;
+  const auto key = std::tuple{name, change, then};
+  if (!known.contains(key)) known[key] = reference(options, m, change, then);
+  return known[key];
+}
+
+int64_t allocations_of(const std::function<void()>& work) {
+  const int64_t before = allocations();
+  work();
+  return allocations() - before;
+}
+
+// Of a run up to the end of its first micro-batches, in order: construction, then each micro-batch.
+struct Counts {
+  int64_t construction = 0, forward = 0;
+  std::vector<int64_t> micro_batches;
+};
+
+Counts count_allocations(const TrainingOptions& options) {
+  Counts counts;
+  digits();  // made once, before the run that is counted
+  std::unique_ptr<Training> training;
+  counts.construction = allocations_of([&] {
+    TrainingOptions run = options;
+    run.batches.micro = m;
+    training = std::make_unique<Training>(run, digits(), test_device());
+  });
+  for (int64_t w = 0; w < windows_per_epoch; ++w) {
+    counts.micro_batches.push_back(0);
+    if (w == 0)
+      counts.micro_batches.back() += allocations_of([&] { training->loader().start_epoch(0); });
+    for (bool ended = false; !ended; counts.micro_batches.push_back(0)) {
+      const MicroBatch* part = nullptr;
+      counts.micro_batches.back() += allocations_of([&] {
+        part = training->loader().next();
+        training->micro_step(*part, 0);
+      });
+      ended = part->ends_window;
+    }
+    counts.micro_batches.pop_back();
+    training->window().step();
+  }
+  const MicroBatch* part = (training->loader().start_epoch(1), training->loader().next());
+  counts.forward = allocations_of([&] {
+    const Pass pass{.seed = options.seed, .epoch = 1, .samples = part->indices};
+    training->model()((*part)["images"], pass);
+  });
+  return counts;
+}
+
+struct Case {
+  std::string name;
+  TrainingOptions options;
+};
+
+std::vector<Case> cases() {
+  const std::vector<Case> all{
+      {"dropout", options_for(ModelKind::mlp_small, 0.3)},
+      {"batch norm", options_for(ModelKind::cnn_bn)},
+      {"separate", options_for(ModelKind::mlp_small, 0, Strategy::separate)},
+      {"group norm, dropout, separate", options_for(ModelKind::cnn_gn, 0.2, Strategy::separate)}};
+  if (on_runner()) return {all[0], all[2]};
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a window that fails in the middle of backward is run again in halves", "[oom]") {
+  const DigitsOfTestCase digits_until_the_end;
+  for (auto [name, options] : cases()) {
+    INFO(name);
+    options.cuda_graphs = Graphs::off;  // what is replayed allocates nothing
+    // Three micro-batches to a window: the second of the third window, halfway through backward.
+    const Counts counts = count_allocations(options);
+    int64_t before = counts.construction;
+    for (size_t i = 0; i < 7; ++i) before += counts.micro_batches[i];
+    const int64_t backward = counts.micro_batches[7] - counts.forward;
+    REQUIRE(backward > 1);
+    const size_t in_use = ledger(test_device()).current().total();
+    const AllocationFailure failure(before + counts.forward + backward / 2);
+    const Run run = test::run(options, m);
+    REQUIRE(failure.happened());
+    INFO(run.error);
+    REQUIRE(run.error.empty());
+    REQUIRE(run.halvings.size() == 1);
+    REQUIRE(run.halvings[0].epoch == 0);
+    REQUIRE(run.halvings[0].window == 2);
+    REQUIRE(run.halvings[0].after.micro == half);
+    REQUIRE(run.halvings[0].after.effective == E);
+    REQUIRE(ledger(test_device()).current().total() == in_use);
+    REQUIRE(run.state == reference(options, m, 2, half));
+    // The comparison sees a split that comes a window late.
+    REQUIRE(run.state != reference(options, m, 3, half));
+  }
+}
+
+// Recorded work cannot make room by returning cached memory to the driver, which would have to wait
+// for the device.
+TEST_CASE("a device that is full while a micro-step is recorded splits, and loses no memory",
+          "[oom]") {
+  if (test_device() != Device::cuda) return;
+  const DigitsOfTestCase digits_until_the_end;
+  const TrainingOptions options = options_for(ModelKind::mlp_small);
+  // The first micro-step of the second window is the first to be recorded.
+  const Counts counts = count_allocations(options);
+  int64_t before = counts.construction;
+  for (size_t i = 0; i < 3; ++i) before += counts.micro_batches[i];
+  REQUIRE(counts.micro_batches[3] > 2);
+  REQUIRE(counts.micro_batches[6] == 0);  // replayed
+  const size_t free = cuda::free_memory();
+  cuda::deallocate(cuda::allocate(size_t{1} << 20));  // cached: what could be returned
+  const AllocationFailure failure(before + counts.micro_batches[3] / 2, Failing::on_full_device);
+  const Run run = test::run(options, m);
+  REQUIRE(failure.happened());
+  INFO(run.error);
+  REQUIRE(run.error.empty());
+  REQUIRE(run.halvings.size() == 1);
+  REQUIRE(run.halvings[0].window == 1);
+  REQUIRE(run.state == reference(options, m, 1, half));
+  REQUIRE(cuda::free_memory() == free);
+}
+
+TEST_CASE("a failure in the first window leaves a run of the smaller micro-batch", "[oom]") {
+  const DigitsOfTestCase digits_until_the_end;
+  for (const auto& [name, options] : cases()) {
+    INFO(name);
+    const Counts counts = count_allocations(options);
+    const AllocationFailure failure(counts.construction + counts.micro_batches[0] + 2);
+    const Run run = test::run(options, m);
+    REQUIRE(failure.happened());
+    REQUIRE(run.error.empty());
+    REQUIRE(run.state == reference(options, half, 0, half));
+  }
+}
+
+TEST_CASE("allocations that fail at random places", "[oom]") {
+  const DigitsOfTestCase digits_until_the_end;
+  const int failures = on_runner() ? 24 : 200;
+  RandomStream random(17);
+  std::set<std::string> outcomes;
+  digits();
+  const size_t in_use = ledger(test_device()).current().total();
+  std::map<std::string, int64_t> totals;
+  const std::vector<Case> all = cases();
+  for (int i = 0; i < failures; ++i) {
+    // Convolutions take most of the time: one in four.
+    const size_t conv = i % 4 == 3 ? 1 + static_cast<size_t>(i) / 4 % 2 * 2 : 0;
+    const size_t number = conv > 0 ? conv : static_cast<size_t>(i) % 2 * 2;
+    const auto& [name, options] = all[number % all.size()];
+    if (!totals.contains(name)) totals[name] = allocations_of([&] { run(options, m); });
+    const auto n = 1 + int64_t(random.below(static_cast<uint32_t>(totals[name])));
+    INFO(name << ", allocation " << n << " of " << totals[name]);
+    const AllocationFailure failure(n);
+    const Run run = test::run(options, m);
+    INFO(run.error);
+    REQUIRE(failure.happened());
+    REQUIRE(ledger(test_device()).current().total() == in_use);
+    if (!run.error.empty()) {
+      REQUIRE_THAT(run.error, ContainsSubstring("out of memory on"));
+      outcomes.insert("error");
+      continue;
+    }
+    REQUIRE(run.halvings.size() == 1);
+    const Halving& halving = run.halvings[0];
+    REQUIRE(halving.before.micro == m);
+    REQUIRE(halving.after.micro == half);
+    outcomes.insert(fmt::format("window {}", halving.window));
+    REQUIRE(run.state == cached_reference(name, options,
+                                          halving.epoch * windows_per_epoch + halving.window,
+                                          half));
+  }
+  if (!on_runner()) REQUIRE(outcomes.size() >= 3);
+}
+
+TEST_CASE("memory that never suffices ends in an error, at one sample", "[oom]") {
+  const DigitsOfTestCase digits_until_the_end;
+  for (const auto& [name, options] : cases()) {
+    INFO(name);
+    const Counts counts = count_allocations(options);
+    const size_t in_use = ledger(test_device()).current().total();
+    for (const int64_t n : {int64_t{1}, counts.construction, counts.construction + 3}) {
+      const AllocationFailure failure(n, Failing::on);
+      const Run run = test::run(options, m);
+      REQUIRE_THAT(run.error, ContainsSubstring("out of memory on"));
+      REQUIRE(ledger(test_device()).current().total() == in_use);
+    }
+  }
+}
+
+TEST_CASE("a step allocates nothing", "[oom]") {
+  const DigitsOfTestCase digits_until_the_end;
+  for (auto [name, options] : cases()) {
+    INFO(name);
+    options.batches.micro = E;
+    Training training(options, digits(), test_device());
+    training.loader().start_epoch(0);
+    for (int w = 0; w < windows_per_epoch; ++w) {
+      training.micro_step(*training.loader().next(), 0);
+      REQUIRE(allocations_of([&] { training.window().enqueue_step(); }) == 0);
+    }
+  }
+}
+
+TEST_CASE("without --on-oom split the error stands", "[oom]") {
+  const DigitsOfTestCase digits_until_the_end;
+  TrainingOptions options = options_for(ModelKind::mlp_small);
+  options.on_oom = OnOom::fail;
+  const Counts counts = count_allocations(options);
+  const AllocationFailure failure(counts.construction + 2);
+  const Run run = test::run(options, m);
+  REQUIRE_THAT(run.error, ContainsSubstring("out of memory on"));
+  REQUIRE(run.halvings.empty());
+}
+
+}  // namespace accrue::test
