@@ -9,6 +9,7 @@
 #include "kernels/linear.h"
 #include "kernels/pointwise.h"
 #include "layers/layers.h"
+#include "tests/core/sum.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 
@@ -18,11 +19,6 @@ namespace {
 Tensor values(std::vector<float> v) {
   const auto n = static_cast<int64_t>(v.size());
   return Tensor::from(v, {1, n}, test_device(), Category::activations);
-}
-
-// sum_i x[i], by a product with ones.
-Tensor sum(const Tensor& x) {
-  return matmul(x, Tensor::full({x.size(1), 1}, 1, x.dtype(), x.device()));
 }
 
 size_t activations() { return ledger(test_device()).current()[Category::activations]; }

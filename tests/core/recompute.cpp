@@ -8,13 +8,14 @@
 #include "kernels/linear.h"
 #include "kernels/pointwise.h"
 #include "layers/layers.h"
+#include "tests/core/sum.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 
 namespace accrue::test {
 namespace {
 
-constexpr int64_t N = 6, classes = 3;
+constexpr int64_t batch = 6, classes = 3;
 
 // Convolutions, both kinds of norm, dropout, pooling and a perceptron: five blocks.
 std::unique_ptr<Sequential> five_blocks() {
@@ -46,26 +47,22 @@ Result train_once(DType dtype, Recompute recompute) {
   const Parameters parameters = place(*model, dtype, test_device(), 7);
   for (int i = 0; i < 3; ++i) {
     RandomStream random(11, static_cast<uint64_t>(i));
-    const Tensor x = Tensor::empty({N, 1, 6, 6}, dtype, Device::cpu, Category::data);
+    const Tensor x = Tensor::empty({batch, 1, 6, 6}, dtype, Device::cpu, Category::data);
     dispatch_wide(dtype, [&]<class T>() {
       for (T& value : x.span<T>()) value = random.normal();
     });
     std::vector<int32_t> labels, samples;
-    for (int32_t n = 0; n < N; ++n) {
+    for (int32_t n = 0; n < batch; ++n) {
       labels.push_back(n % classes);
-      samples.push_back(static_cast<int32_t>(N) * i + n);
+      samples.push_back(static_cast<int32_t>(batch) * i + n);
     }
-    const Pass pass{
-        .seed = 5, .samples = Tensor::from(samples, {N}, test_device()), .recompute = recompute};
+    const Pass pass{.seed = 5,
+                    .samples = Tensor::from(samples, {batch}, test_device()),
+                    .recompute = recompute};
     backward(cross_entropy((*model)(x.to(test_device()), pass),
-                           Tensor::from(labels, {N}, test_device())));
+                           Tensor::from(labels, {batch}, test_device())));
   }
   return {to_doubles(parameters.gradients()), to_doubles(parameters.buffers())};
-}
-
-// sum_i x[i] of x [1, n].
-Tensor sum(const Tensor& x) {
-  return matmul(x, Tensor::full({x.size(1), 1}, 1, x.dtype(), x.device()));
 }
 
 Tensor row(std::vector<double> values) {
@@ -236,8 +233,8 @@ TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[r
           (entry.tensor.bytes() + Ledger::alignment - 1) / Ledger::alignment * Ledger::alignment;
       largest = std::max(largest, std::exchange(before, bytes) + bytes);
     }
-    const Tensor x = Tensor::full({N, 1, 6, 6}, 0.1, DType::f32, test_device(), Category::data);
-    const Tensor labels = Tensor::from(std::vector<int32_t>(N, 1), {N}, test_device());
+    const Tensor x = Tensor::full({batch, 1, 6, 6}, 0.1, DType::f32, test_device(), Category::data);
+    const Tensor labels = Tensor::from(std::vector<int32_t>(batch, 1), {batch}, test_device());
     const Pass pass{.samples = labels, .recompute = recompute};
     size_t seen = 0, most = 0;
     backward(cross_entropy((*model)(x, pass), labels), 1,

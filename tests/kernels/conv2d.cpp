@@ -155,8 +155,6 @@ Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
           .depth = double(s.kernel * s.kernel) + 2};
 }
 
-Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
-
 }  // namespace
 
 TEST_CASE("conv2d", "[ops]") {

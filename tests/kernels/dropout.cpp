@@ -16,8 +16,6 @@
 namespace accrue::test {
 namespace {
 
-Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
-
 Tensor samples(const std::vector<int32_t>& values) {
   return Tensor::from(values, {static_cast<int64_t>(values.size())}, test_device());
 }

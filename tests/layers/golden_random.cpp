@@ -162,11 +162,11 @@ struct Configuration {
 };
 
 // All samples of a window, and what a model's answer to some of them costs.
-struct Task {
+struct Problem {
   std::string loss;
   Tensor x, target;
 
-  Task(const Configuration& configuration, const Module& model, Generator& generator)
+  Problem(const Configuration& configuration, const Module& model, Generator& generator)
       : loss(configuration.json["loss"]) {
     Numbers sizes = configuration.json["shape"];
     const Numbers micro_batches = configuration.json["micro_batches"];
@@ -243,16 +243,16 @@ void run(const Configuration& configuration, const Tensor& gradient, const Tenso
     entry.tensor.copy_from(
         make_tensor(draw_parameter(generator, entry), entry.tensor.shape(), entry.tensor.dtype()));
   round_copies(parameters);
-  const Task task(configuration, model, generator);
+  const Problem problem(configuration, model, generator);
   const auto optimizer = configuration.make_optimizer(parameters);
   Window window(*optimizer, ScheduleOptions{.base = json["lr"]}, configuration.window_options());
 
-  window.expect(task.x.size(0));
+  window.expect(problem.x.size(0));
   int64_t begin = 0;
   for (const int64_t n : json["micro_batches"]) {
     const Tensor answer =
-        model(task.x.slice(begin, begin + n), Pass{.recompute = configuration.recompute});
-    window.backward(task.loss_of(answer, begin, begin + n), n);
+        model(problem.x.slice(begin, begin + n), Pass{.recompute = configuration.recompute});
+    window.backward(problem.loss_of(answer, begin, begin + n), n);
     begin += n;
   }
   const StepReport report = window.step();

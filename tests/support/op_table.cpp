@@ -361,4 +361,6 @@ Tensor indices(const std::vector<int32_t>& values, const Tensor& like) {
   return Tensor::from(values, {static_cast<int64_t>(values.size())}, like.device());
 }
 
+Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
+
 }  // namespace accrue::test

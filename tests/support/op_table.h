@@ -58,4 +58,7 @@ void check_op(const Op& op);
 // Labels or indices for an op's run(), on the device of `like`.
 Tensor indices(const std::vector<int32_t>& values, const Tensor& like);
 
+// In float32, on the device under test.
+Tensor ones(const Shape& shape);
+
 }  // namespace accrue::test

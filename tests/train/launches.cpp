@@ -11,12 +11,12 @@
 namespace accrue::test {
 namespace {
 
-struct Counts {
+struct Launches {
   int64_t micro_step, step;
 };
 
 // Of the second window, which adds to gradients and has made its plans.
-Counts count(ModelKind model) {
+Launches count(ModelKind model) {
   constexpr int64_t m = 32, E = 64;
   TrainingOptions options;
   options.model = model_factory({.kind = model});
@@ -36,7 +36,7 @@ Counts count(ModelKind model) {
 
 TEST_CASE("a micro-step and a step take no more launches than they did", "[launches]") {
   if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
-  const Counts mlp = count(ModelKind::mlp), cnn = count(ModelKind::cnn);
+  const Launches mlp = count(ModelKind::mlp), cnn = count(ModelKind::cnn);
   REQUIRE(mlp.micro_step == 14);
   REQUIRE(cnn.micro_step == 22);
   REQUIRE(mlp.step == 5);

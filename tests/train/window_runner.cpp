@@ -17,7 +17,7 @@ namespace accrue::test {
 namespace {
 
 // Windows of 12, 12 and 10 samples in micro-batches of 5 and, halved, of 3.
-constexpr int64_t N = 34, E = 12, m = 5, half = 3;
+constexpr int64_t E = 12, m = 5, half = 3;
 constexpr int64_t windows_per_epoch = 3, epochs = 2;
 
 // Made once a test case, so that no run allocates it, and forgotten with this at its end.
@@ -26,9 +26,10 @@ struct DigitsOfTestCase {
   ~DigitsOfTestCase() { known_digits.reset(); }
 };
 
-const Dataset& digits() {
+const Dataset& kept_digits() {
   if (!known_digits)
-    known_digits = make_digits(Split::train, {.train_size = N, .test_size = 1}).to(test_device());
+    known_digits =
+        make_digits(Split::train, {.train_size = 12 + 12 + 10, .test_size = 1}).to(test_device());
   return *known_digits;
 }
 
@@ -75,7 +76,7 @@ Run run(TrainingOptions options, int64_t micro) {
   options.batches.micro = micro;
   Halvings halvings(result.halvings);
   try {
-    Training training = make_training(options, digits(), test_device());
+    Training training = make_training(options, kept_digits(), test_device());
     WindowRunner windows(training, options);
     if (training.batches().micro < micro)
       result.halvings.push_back({0, 0, {micro, E}, training.batches()});
@@ -99,13 +100,13 @@ State reference(const TrainingOptions& options, int64_t micro, int64_t change, i
   TrainingOptions plain = options;
   plain.cuda_graphs = Graphs::off;
   plain.batches.micro = micro;
-  Training training(plain, digits(), test_device());
+  Training training(plain, kept_digits(), test_device());
   const auto loader_of = [&](int64_t size) {
-    return std::make_unique<Loader>(digits(), LoaderOptions{.effective_batch_size = E,
-                                                            .micro_batch_size = size,
-                                                            .seed = plain.seed,
-                                                            .device = test_device(),
-                                                            .prefetch = Prefetch::off});
+    return std::make_unique<Loader>(kept_digits(), LoaderOptions{.effective_batch_size = E,
+                                                                 .micro_batch_size = size,
+                                                                 .seed = plain.seed,
+                                                                 .device = test_device(),
+                                                                 .prefetch = Prefetch::off});
   };
   const auto before = loader_of(micro), after = loader_of(then);
   for (int64_t w = 0; w < epochs * windows_per_epoch; ++w) {
@@ -144,12 +145,12 @@ struct Counts {
 
 Counts count_allocations(const TrainingOptions& options) {
   Counts counts;
-  digits();  // made once, before the run that is counted
+  kept_digits();  // made once, before the run that is counted
   std::unique_ptr<Training> training;
   counts.construction = allocations_of([&] {
     TrainingOptions run = options;
     run.batches.micro = m;
-    training = std::make_unique<Training>(run, digits(), test_device());
+    training = std::make_unique<Training>(run, kept_digits(), test_device());
   });
   for (int64_t w = 0; w < windows_per_epoch; ++w) {
     counts.micro_batches.push_back(0);
@@ -264,7 +265,7 @@ TEST_CASE("allocations that fail at random places", "[oom]") {
   const int failures = on_runner() ? 24 : 200;
   RandomStream random(17);
   std::set<std::string> outcomes;
-  digits();
+  kept_digits();
   const size_t in_use = ledger(test_device()).current().total();
   std::map<std::string, int64_t> totals;
   const std::vector<Case> all = cases();
@@ -318,7 +319,7 @@ TEST_CASE("a step allocates nothing", "[oom]") {
   for (auto [name, options] : cases()) {
     INFO(name);
     options.batches.micro = E;
-    Training training(options, digits(), test_device());
+    Training training(options, kept_digits(), test_device());
     training.loader().start_epoch(0);
     for (int w = 0; w < windows_per_epoch; ++w) {
       training.micro_step(*training.loader().next(), 0);
