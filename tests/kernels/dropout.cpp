@@ -1,5 +1,3 @@
-// Ops that read indices: dropout, whose masks belong to samples, and embedding.
-
 #include "kernels/dropout.h"
 
 #include <cmath>
@@ -8,7 +6,6 @@
 #include "core/autograd.h"
 #include "core/random.h"
 #include "kernels/arithmetic.h"
-#include "kernels/embedding.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -31,17 +28,6 @@ Values mask(double p, const DropoutKey& key, int64_t E) {
   return to_doubles(dropout(ones({key.samples.size(0), E}), p, key));
 }
 
-// As if y were summed up to a loss.
-void backward_of_sum(const Tensor& y) {
-  Tensor loss = ones({});
-  const Edge edge = y;
-  record("sum", loss, {edge}, [edge](Tensor&) {
-    claim_grad(edge);
-    edge.variable()->grad.fill(1);
-  });
-  backward(loss);
-}
-
 // Of n independent events of probability q, a count further than 5 standard deviations from the
 // mean has a probability below 1e-6.
 void require_binomial(int64_t count, int64_t n, double q) {
@@ -51,23 +37,6 @@ void require_binomial(int64_t count, int64_t n, double q) {
 }
 
 }  // namespace
-
-// The known answers of the authors' Random123 library (kat_vectors, philox4x32 10).
-TEST_CASE("Philox gives the published words", "[random]") {
-  REQUIRE(philox(0, 0, 0) ==
-          std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  REQUIRE(philox(~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}) ==
-          std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  REQUIRE(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e) ==
-          std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
-  // Many at once give the words of each.
-  std::array<uint32_t, 64> words;
-  philox_words<16>(words.data(), 5, 7 + (uint64_t{3} << 32), 9);
-  for (size_t i = 0; i < 16; ++i) {
-    const auto each = philox(5, 7 + i + (uint64_t{3} << 32), 9);
-    REQUIRE(std::equal(each.begin(), each.end(), words.begin() + static_cast<ptrdiff_t>(4 * i)));
-  }
-}
 
 TEST_CASE("dropout", "[ops]") {
   static const std::vector<int32_t> rows{11, 0, 59999};
@@ -170,64 +139,6 @@ TEST_CASE("dropout refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(dropout(ones({3, 2}), 0.5, {.samples = rows}), "x [3, 2] and samples i32 [2]");
   REQUIRE_ERROR(dropout(ones({2, 3}), 0.5, {}), "expected x [N, ...] and i32 samples [N]");
   REQUIRE_ERROR(dropout(ones({2, 3}), 0.5, {.epoch = -1, .samples = rows}), "epoch is -1");
-}
-
-TEST_CASE("embedding", "[ops]") {
-  constexpr size_t V = 6, D = 3;
-  // 4 comes three times; 1 and 3 never.
-  static const std::vector<int32_t> index{4, 0, 4, 5, 2, 4, 0};
-  check_op({.name = "embedding",
-            .inputs = {{V, D}},
-            .run = [](const auto& in) { return embedding(in[0], indices(index, in[0])); },
-            .reference =
-                [](const auto& in) {
-                  Values y;
-                  for (const int32_t v : index)
-                    for (size_t d = 0; d < D; ++d)
-                      y.push_back(in[0][static_cast<size_t>(v) * D + d]);
-                  return y;
-                },
-            .depth = 3,
-            .parameters = {0}});
-}
-
-TEST_CASE("embedding's gradient writes 0 to unused rows, and adds nothing to them", "[ops]") {
-  const Tensor w = require_grad(ones({4, 2}));
-  const auto run = [&] {
-    backward_of_sum(embedding(w, samples({2, 0, 2})));
-    return to_doubles(grad(w));
-  };
-  REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
-  grad(w).fill(std::nan(""));
-  zero_grad(w);
-  REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
-  grad(w).fill(9);
-  REQUIRE(run() == Values{10, 10, 9, 9, 11, 11, 9, 9});
-}
-
-TEST_CASE("embedding refuses what does not fit", "[ops]") {
-  REQUIRE_ERROR(embedding(ones({4}), samples({0})), "w [4] and index i32 [1]");
-  REQUIRE_ERROR(embedding(ones({4, 2}), ones({3})), "index f32 [3]");
-  REQUIRE_ERROR(embedding(ones({4, 2}), Tensor()), "expected w [V, D]");
-}
-
-TEST_CASE("indices out of range are refused, and give NaN where no kernel can throw", "[ops]") {
-  const Tensor w = require_grad(ones({4, 2}));
-  for (const int32_t bad : {4, -1}) {
-    if (test_device() == Device::cpu) {
-      REQUIRE_ERROR(embedding(w, samples({0, bad})),
-                    fmt::format("index {} at position 1 is outside [0, 4)", bad));
-      continue;
-    }
-    zero_grad(w);
-    const Tensor rows = embedding(w, samples({0, bad}));
-    const Values y = to_doubles(rows);
-    for (size_t i = 0; i < y.size(); ++i) REQUIRE(std::isnan(y[i]) == (i >= 2));
-    backward_of_sum(rows);
-    Values named(8);  // not a list: GCC 12 fills it with ones at -O3
-    named[0] = named[1] = 1;
-    REQUIRE(to_doubles(grad(w)) == named);
-  }
 }
 
 }  // namespace accrue::test

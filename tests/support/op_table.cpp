@@ -363,4 +363,14 @@ Tensor indices(const std::vector<int32_t>& values, const Tensor& like) {
 
 Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
 
+void backward_of_sum(const Tensor& y) {
+  Tensor loss = ones({});
+  const Edge edge = y;
+  record("sum", loss, {edge}, [edge](Tensor&) {
+    claim_grad(edge);
+    edge.variable()->grad.fill(1);
+  });
+  backward(loss);
+}
+
 }  // namespace accrue::test

@@ -61,4 +61,7 @@ Tensor indices(const std::vector<int32_t>& values, const Tensor& like);
 // In float32, on the device under test.
 Tensor ones(const Shape& shape);
 
+// backward() as if y were summed up to a loss.
+void backward_of_sum(const Tensor& y);
+
 }  // namespace accrue::test

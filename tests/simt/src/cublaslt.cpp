@@ -1,34 +1,13 @@
 #include "cublasLt.h"
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <vector>
 
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
-#include "library.h"
-#include "product.h"
+#include "matmul.h"
 
 // Opaque to users, so that every handle can be an ordinary object here.
 struct cublasLtContext {};
-
-struct cublasLtMatrixLayoutOpaque_t {
-  cudaDataType_t type;
-  uint64_t rows, cols;
-  int64_t ld;
-  cublasLtOrder_t order = CUBLASLT_ORDER_COL;
-};
-
-struct cublasLtMatmulDescOpaque_t {
-  cublasComputeType_t compute;
-  cudaDataType_t scale;
-  cublasLtPointerMode_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
-  cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  int32_t bias_type = -1;  // that of D
-};
 
 struct cublasLtMatmulPreferenceOpaque_t {
   uint64_t workspace = 0;
@@ -39,174 +18,12 @@ struct cublasLtMatmulPreferenceOpaque_t {
 namespace simt {
 namespace {
 
-using Layout = cublasLtMatrixLayoutOpaque_t;
-using Desc = cublasLtMatmulDescOpaque_t;
-
 // What the words of cublasLtMatmulAlgo_t hold; alignments as in the preference.
 enum AlgoWord { mark_word, workspace_word, alignment_word, split_word = alignment_word + 4 };
 constexpr uint64_t algo_mark = 0x73696d7461636372;
 
 // As much as the library may ask for; real ones ask for as much as they get.
 constexpr uint64_t most_workspace = 1 << 20;
-
-struct Operands {
-  Desc desc;
-  const void *a, *b, *c;
-  void* d;
-  Layout layout_a, layout_b, layout_c, layout_d;
-  bool rounds_parts = false;
-
-  int64_t K() const { return desc.op_a == CUBLAS_OP_N ? layout_a.cols : layout_a.rows; }
-};
-
-template <class Visit>
-auto visit_type(cudaDataType_t type, Visit visit) {
-  switch (type) {
-    case CUDA_R_64F: return visit(double{});
-    case CUDA_R_16F: return visit(__half{});
-    case CUDA_R_16BF: return visit(__nv_bfloat16{});
-    case CUDA_R_32F: break;
-  }
-  return visit(float{});
-}
-
-size_t type_bytes(cudaDataType_t type) {
-  return visit_type(type, [](auto zero) { return sizeof(zero); });
-}
-
-size_t index(const Layout& layout, size_t row, size_t col) {
-  return layout.order == CUBLASLT_ORDER_COL ? col * layout.ld + row : row * layout.ld + col;
-}
-
-size_t extent_bytes(const Layout& layout) {
-  return (index(layout, layout.rows - 1, layout.cols - 1) + 1) * type_bytes(layout.type);
-}
-
-// In row-major order.
-template <class T>
-struct Dense {
-  size_t rows, cols;
-  std::vector<T> values = std::vector<T>(rows * cols);
-
-  T& operator()(size_t row, size_t col) { return values[row * cols + col]; }
-  const T& operator()(size_t row, size_t col) const { return values[row * cols + col]; }
-};
-
-// f(row, col) for each element.
-template <class T, class F>
-Dense<T> make_dense(size_t rows, size_t cols, F f) {
-  Dense<T> result{rows, cols};
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t col = 0; col < cols; ++col) result(row, col) = f(row, col);
-  return result;
-}
-
-template <class T>
-T convert(auto value) {
-  if constexpr (std::is_same_v<decltype(value), double>) return value;
-  else return float(value);
-}
-
-template <class T>
-Dense<T> load(const void* data, const Layout& layout, cublasOperation_t op = CUBLAS_OP_N) {
-  return visit_type(layout.type, [&](auto zero) -> Dense<T> {
-    const auto* values = static_cast<const decltype(zero)*>(data);
-    if (op == CUBLAS_OP_N)
-      return make_dense<T>(layout.rows, layout.cols, [&](size_t row, size_t col) {
-        return convert<T>(values[index(layout, row, col)]);
-      });
-    return make_dense<T>(layout.cols, layout.rows, [&](size_t row, size_t col) {
-      return convert<T>(values[index(layout, col, row)]);
-    });
-  });
-}
-
-template <class T>
-void store(void* data, const Layout& layout, const Dense<T>& matrix) {
-  visit_type(layout.type, [&](auto zero) {
-    auto* values = static_cast<decltype(zero)*>(data);
-    for (size_t col = 0; col < layout.cols; ++col) {
-      for (size_t row = 0; row < layout.rows; ++row) {
-        values[index(layout, row, col)] = matrix(row, col);
-      }
-    }
-  });
-}
-
-cudaDataType_t bias_type(const Operands& o) {
-  return o.desc.bias_type < 0 ? o.layout_d.type : cudaDataType_t(o.desc.bias_type);
-}
-
-bool has_bias(const Desc& desc) { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
-
-// op(A) op(B): of the elements [begin, end) of the sum over K.
-template <class T>
-Dense<T> part_of_product(const Dense<T>& a, const Dense<T>& b, size_t begin, size_t end) {
-  const size_t K = end - begin;
-  const auto a_part =
-      make_dense<T>(a.rows, K, [&](size_t row, size_t col) { return a(row, begin + col); });
-  Dense<T> result{a.rows, b.cols};
-  add_product<T>(a.rows, b.cols, K, {a_part.values.data()}, {b.values.data() + begin * b.cols},
-                 result.values.data());
-  return result;
-}
-
-// In two parts where the sum over K is split and a part goes through D's type.
-template <class T>
-Dense<T> product_of(const Operands& o) {
-  const Dense<T> a = load<T>(o.a, o.layout_a, o.desc.op_a),
-                 b = load<T>(o.b, o.layout_b, o.desc.op_b);
-  if (!o.rounds_parts) return part_of_product(a, b, 0, a.cols);
-  const size_t half = a.cols / 2;
-  Dense<T> sum = part_of_product(a, b, 0, half);
-  const Dense<T> rest = part_of_product(a, b, half, a.cols);
-  visit_type(o.layout_d.type, [&](auto zero) {
-    const auto rounded = [](T value) { return convert<T>(decltype(zero)(value)); };
-    for (size_t i = 0; i < sum.values.size(); ++i)
-      sum.values[i] = rounded(sum.values[i]) + rounded(rest.values[i]);
-  });
-  return sum;
-}
-
-// D is overwritten before A and B are read: a D that shares elements with them gives wrong results,
-// as it may on a GPU.
-template <class T>
-void multiply(const Operands& o, T alpha, T beta) {
-  const size_t rows = o.layout_d.rows, cols = o.layout_d.cols;
-  Dense<T> before{rows, cols}, bias{rows, 1};
-  if (beta != 0) before = load<T>(o.c, o.layout_c);
-  store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [](size_t, size_t) { return T(NAN); }));
-  const Dense<T> product = product_of<T>(o);
-  if (has_bias(o.desc)) bias = load<T>(o.desc.bias, Layout{bias_type(o), rows, 1, int64_t(rows)});
-  // "x := max(x, 0)" is all that cuBLASLt documents; max of a GPU is fmax, which makes NaN 0.
-  const bool relu = (o.desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
-  store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [&](size_t row, size_t col) {
-             const T value = beta * before(row, col) + alpha * product(row, col) + bias(row, 0);
-             return relu ? std::fmax(value, T(0)) : value;
-           }));
-}
-
-template <class T>
-Work matmul_work(const Operands& o, const void* alpha, const void* beta, Workspace workspace) {
-  const bool on_host = o.desc.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
-  const auto read = [](const void* pointer) { return *static_cast<const T*>(pointer); };
-  // Host scalars are read now, device scalars when the work runs.
-  const T host_alpha = on_host ? read(alpha) : T(0), host_beta = on_host ? read(beta) : T(0);
-  return [=] {
-    const T a = on_host ? host_alpha : read(alpha), b = on_host ? host_beta : read(beta);
-    require_device(o.a, extent_bytes(o.layout_a), "cublasLtMatmul: A");
-    require_device(o.b, extent_bytes(o.layout_b), "cublasLtMatmul: B");
-    if (b != 0) require_device(o.c, extent_bytes(o.layout_c), "cublasLtMatmul: C");
-    require_device(o.d, extent_bytes(o.layout_d), "cublasLtMatmul: D");
-    if (has_bias(o.desc)) {
-      require_device(o.desc.bias, o.layout_d.rows * type_bytes(bias_type(o)),
-                     "cublasLtMatmul: bias");
-    }
-    workspace.scribble();
-    multiply<T>(o, a, b);
-    workspace.scribble();
-  };
-}
 
 bool valid_layout(const Layout& layout) {
   const int64_t least = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
@@ -450,9 +267,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   o.rounds_parts = algo != nullptr && algo->data[split_word] != 0;
   if (!valid_pointers(o, algo)) return CUBLAS_STATUS_INVALID_VALUE;
   const Workspace given{workspace, algo != nullptr ? algo->data[workspace_word] : 0};
-  const bool wide = desc->scale == CUDA_R_64F;
-  const cudaError_t error =
-      submit_library_work(stream, wide ? matmul_work<double>(o, alpha, beta, given)
-                                       : matmul_work<float>(o, alpha, beta, given));
+  const cudaError_t error = submit_library_work(stream, matmul_work(o, alpha, beta, given));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "algorithms.h"
 #include "convolution.h"
 #include "library.h"
 
@@ -16,110 +17,6 @@ struct cudnnContext {
 
 namespace simt {
 namespace {
-
-int output_size(int input, int filter, int pad, int stride, int dilation) {
-  return (input + 2 * pad - (dilation * (filter - 1) + 1)) / stride + 1;
-}
-
-Tensor output_of(const Tensor& x, const Tensor& w, const Conv& conv) {
-  return {x.format,
-          x.type,
-          x.N,
-          w.N,
-          output_size(x.H, w.H, conv.pad_h, conv.stride_h, conv.dilation_h),
-          output_size(x.W, w.W, conv.pad_w, conv.stride_w, conv.dilation_w)};
-}
-
-cudnnStatus_t judge(const Problem& p) {
-  const Tensor y = output_of(p.x, p.w, p.conv);
-  if (p.x.size() == 0 || p.w.size() == 0 || p.x.C != p.w.C || y.H < 1 || y.W < 1) {
-    return CUDNN_STATUS_BAD_PARAM;
-  }
-  if (y.N != p.y.N || y.C != p.y.C || y.H != p.y.H || y.W != p.y.W) return CUDNN_STATUS_BAD_PARAM;
-  if (p.x.type != p.w.type || p.x.type != p.y.type) return CUDNN_STATUS_BAD_PARAM;
-  const cudnnDataType_t compute =
-      p.x.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  const bool supported = p.conv.compute == compute && p.x.format == CUDNN_TENSOR_NCHW &&
-                         p.w.format == CUDNN_TENSOR_NCHW && p.y.format == CUDNN_TENSOR_NCHW &&
-                         p.conv.mode == CUDNN_CROSS_CORRELATION;
-  return supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-// Algorithms: pairs of one and a math type, which fail under another.
-
-template <class Algo>
-struct Pair {
-  Algo algo;
-  cudnnMathType_t math;
-  size_t bytes;
-  cudnnDeterminism_t determinism = CUDNN_DETERMINISTIC;
-  Arithmetic arithmetic = Arithmetic::plain;
-};
-
-// One by way of a transform, one whose sums have no fixed order, and those that multiply and add:
-// on tensor cores, with workspace for a sample's columns, and with little.
-template <class Algo>
-struct Kinds {
-  Algo transformed, unordered, tensor, roomy, frugal;
-  size_t frugal_bytes;
-};
-
-constexpr Kinds<cudnnConvolutionFwdAlgo_t> forward_kinds{
-    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
-    CUDNN_CONVOLUTION_FWD_ALGO_FFT,
-    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-    0};
-constexpr Kinds<cudnnConvolutionBwdDataAlgo_t> data_kinds{
-    CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
-    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,          CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
-    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,          1024};
-constexpr Kinds<cudnnConvolutionBwdFilterAlgo_t> filter_kinds{
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,   1024};
-
-constexpr const auto& kinds(cudnnConvolutionFwdAlgo_t) { return forward_kinds; }
-constexpr const auto& kinds(cudnnConvolutionBwdDataAlgo_t) { return data_kinds; }
-constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kinds; }
-
-// Tensor cores want NHWC and channels in eights: images, grid and weights are transposed in the
-// workspace, and so is what becomes of one of them.
-size_t transposed_bytes(const Problem& p) {
-  const auto eights = [](int channels) { return size_t(channels + 7) / 8 * 8; };
-  const size_t C = eights(p.x.C), K = eights(p.w.N);
-  const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
-  return (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
-}
-
-// All pairs for the problem, in the order of the heuristic. It lists both math types whatever the
-// descriptor says: "algorithms without the CUDNN_TENSOR_OP_MATH availability will only be tried
-// with CUDNN_DEFAULT_MATH, and returned as such" (the API reference on Find and Get_v7).
-template <class Algo>
-std::vector<Pair<Algo>> pairs_of(const Problem& p) {
-  const auto& k = kinds(Algo{});
-  const bool is_float = p.x.type == CUDNN_DATA_FLOAT;
-  const cudnnMathType_t math = is_float ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
-  const Arithmetic tensor = is_float ? Arithmetic::tf32 : Arithmetic::plain;
-  const size_t columns = k.frugal_bytes + p.column_bytes();
-  std::vector<Pair<Algo>> pairs{
-      {k.transformed, math, columns, CUDNN_DETERMINISTIC, Arithmetic::transformed},
-      {k.unordered, math, 0, CUDNN_NON_DETERMINISTIC}};
-  if (p.x.type != CUDNN_DATA_DOUBLE && p.x.C >= 4 && p.w.N >= 4)
-    pairs.push_back(
-        {k.tensor, CUDNN_TENSOR_OP_MATH, transposed_bytes(p), CUDNN_DETERMINISTIC, tensor});
-  pairs.push_back({k.roomy, math, columns});
-  pairs.push_back({k.frugal, math, k.frugal_bytes});
-  return pairs;
-}
-
-// No algorithm can do with padding all around a window.
-bool has_algorithms(const Problem& p) {
-  const auto reach = [](int filter, int dilation) { return (filter - 1) * dilation + 1; };
-  return p.conv.pad_h < reach(p.w.H, p.conv.dilation_h) &&
-         p.conv.pad_w < reach(p.w.W, p.conv.dilation_w);
-}
 
 template <class Algo>
 cudnnStatus_t list_algorithms(const Problem& p, int requested, int* returned,
