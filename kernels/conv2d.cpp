@@ -54,10 +54,11 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dS
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("conv2d", y, {dx_edge, dw_edge, db_edge},
          [=, x = x.detach(),
-          y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
+          y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
            if (y.defined())
-             launch<cpu::relu_backward_over, cuda::relu_backward_over>(device, dy.view(), y.view());
+             launch<cpu::activation_backward_over, cuda::activation_backward_over>(
+                 device, dy.view(), y.view(), activation);
            y.reset();
            if (auto dw = claim_grad(dw_edge))
              launch<cpu::conv_correlate, cuda::conv_correlate>(

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "kernels/detail/activation.h"
+#include "kernels/activation.h"
 #include "kernels/detail/conv_geometry.h"
 
 namespace accrue {
@@ -20,7 +20,8 @@ struct Conv2dShape {
 // Backward, with dz = dy * act'(y) written over dy:
 //   dw[o, k] = sum_(n, p) dz[n, o, p] * col[k, n, p]     db[o] = sum_(n, p) dz[n, o, p]
 //   dx[n, c, :] = the sum over all (k, p) that see a pixel of sum_o w[o, k] * dz[n, o, p]
-// with k, p and col of kernels/detail/conv_geometry.h. Keeps x until dw is done, w, and y for relu.
+// with k, p and col of kernels/detail/conv_geometry.h. Keeps x until dw is done, w, and y for an
+// activation.
 // Throws Error unless the shapes agree and the kernel fits into the padded image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
               Activation activation = Activation::none);

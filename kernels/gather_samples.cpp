@@ -1,5 +1,7 @@
 #include "kernels/gather_samples.h"
 
+#include <cmath>
+
 #include "kernels/backend.h"
 #include "kernels/detail/formulas.h"
 
@@ -30,7 +32,9 @@ void gather_field(const FieldViews& field, View index) {
     return gather_rows<int32_t, int32_t>(field, index, formula::Same{});
   dispatch_floating(field.out.dtype, [&]<class T>() {
     switch (field.encoding) {
-      case Encoding::pixel: return gather_rows<T, uint8_t>(field, index, formula::Pixel{});
+      case Encoding::pixel:
+        return gather_rows<T, uint8_t>(
+            field, index, formula::Pixel{field.normalization.mean, 1 / field.normalization.std});
       case Encoding::mask: return gather_rows<T, uint8_t>(field, index, formula::MaskPixel{});
       case Encoding::number:
       case Encoding::index: break;
@@ -77,13 +81,20 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
   check(!fields.empty() && fields.size() <= most_fields,
         "[gather_samples] {} fields: expected 1 to {}", fields.size(), most_fields);
   DType floating = DType::i32;
-  for (const auto& [encoding, out, all] : fields) {
+  for (const auto& [encoding, out, all, normalization] : fields) {
     if (encoding != Encoding::index && floating == DType::i32) floating = out.dtype;
     check(out.shape == all.shape.with(0, index.numel()) && all.dtype == stored_dtype(encoding) &&
               all.shape[0] == fields.front().all.shape[0] &&
               out.dtype == encoded_dtype(encoding, floating),
           "[gather_samples] {} {} of {} samples from {} {}", name(out.dtype), out.shape,
           index.numel(), name(all.dtype), all.shape);
+    check(std::isfinite(normalization.mean) && normalization.std > 0 &&
+              std::isfinite(normalization.std),
+          "[gather_samples] mean {}, standard deviation {}: expected finite ones, above 0",
+          normalization.mean, normalization.std);
+    check(out.device == index.device && all.device == index.device,
+          "[gather_samples] from {} to {} by an index on {}: expected one device", name(all.device),
+          name(out.device), name(index.device));
   }
   if (index.numel() == 0) return;
   launch<cpu::gather_samples, cuda::gather_samples>(index.device, fields, samples, index);

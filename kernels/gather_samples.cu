@@ -13,6 +13,7 @@ struct Rows {
   void* out;
   const void* all;
   int64_t size;
+  formula::Pixel pixel;
 };
 struct Fields {
   Rows rows[most_fields];
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(block_threads)
       const Rows& rows = fields.rows[f];
       switch (rows.encoding) {
         case Encoding::pixel:
-          gather_row<T, uint8_t>(rows, k, sample, exists, formula::Pixel{}, nan);
+          gather_row<T, uint8_t>(rows, k, sample, exists, rows.pixel, nan);
           break;
         case Encoding::mask:
           gather_row<T, uint8_t>(rows, k, sample, exists, formula::MaskPixel{}, nan);
@@ -73,8 +74,12 @@ DType floating_of(std::span<const FieldViews> fields) {
 void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
   const int64_t n = index.numel();
   Fields all{};
-  for (const auto& [encoding, out, whole] : fields)
-    all.rows[all.count++] = {encoding, out.data, whole.data, out.numel() / n};
+  for (const auto& [encoding, out, whole, normalization] : fields)
+    all.rows[all.count++] = {encoding,
+                             out.data,
+                             whole.data,
+                             out.numel() / n,
+                             {normalization.mean, 1 / normalization.std}};
   dispatch_floating(floating_of(fields), [&]<class T>() {
     enqueue(grid_over(n * block_threads), gather_samples_kernel<T>, all,
             samples.data ? samples.as<int32_t>() : nullptr, index.as<const int32_t>(), n,

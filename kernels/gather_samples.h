@@ -8,7 +8,7 @@ namespace accrue {
 
 // How the elements of a data set become those of a micro-batch.
 enum class Encoding {
-  pixel,   // u8, to floating: (x / 255 - 0.5) / 0.5
+  pixel,   // u8, to floating: (x / 255 - mean) / std
   mask,    // u8, to floating: x / 255
   number,  // f32, to floating
   index    // i32, as it is: a class, say
@@ -28,10 +28,17 @@ constexpr DType encoded_dtype(Encoding encoding, DType floating) {
   return encoding == Encoding::index ? DType::i32 : floating;
 }
 
+// The mean and standard deviation of pixels that are taken out of them; as PyTorch's tutorials have
+// it for gray images, to [-1, 1]. Computed as a multiplication by 1 / std.
+struct Normalization {
+  double mean = 0.5, std = 0.5;
+};
+
 // One field of the samples, such as their images: out [n, ...], all [N, ...] of the stored type.
 struct FieldViews {
   Encoding encoding;
   View out, all;
+  Normalization normalization{};
 };
 inline constexpr size_t most_fields = 6;
 

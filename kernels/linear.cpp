@@ -51,8 +51,8 @@ void bias_backward(GradTarget db, View dz) {
 
 // dz = dy * act'(y) over dy, if there is a y; then dw and db, where wanted.
 void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,
-                     View x, View workspace) {
-  if (y.data) relu_backward_over(dy, y);
+                     Activation activation, View x, View workspace) {
+  if (y.data) activation_backward_over(dy, y, activation);
   if (dw) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
   if (db) bias_backward(*db, dy);
 }
@@ -81,7 +81,7 @@ struct WorkOf<cpu::linear_forward> {
 template <>
 struct WorkOf<cpu::linear_backward> {
   Work operator()(const std::optional<GradTarget>& dw, const std::optional<GradTarget>& db,
-                  const View& dy, const View& y, const View& x, const View&) const {
+                  const View& dy, const View& y, Activation, const View& x, const View&) const {
     const double N = double(x.shape[0]), dz = y.data ? 2 * bytes_of(dy) + bytes_of(y) : 0;
     return {.flops = dw ? 2 * N * double(dw->grad.numel()) : 0,
             .bytes = dz + (dw ? bytes_of(dw) + bytes_of(dy) + bytes_of(x) : 0) +
@@ -127,12 +127,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("linear", y, {dx_edge, dw_edge, db_edge},
          [=, x = x.detach(),
-          y = activation == Activation::relu ? y.detach() : Tensor()](Tensor& dy) mutable {
+          y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
            {
              const auto [dw, db] = claim_grads(dw_edge, db_edge);
              launch<cpu::linear_backward, cuda::linear_backward>(
-                 device, dw, db, dy.view(), y.defined() ? y.view() : View{}, x.view(),
+                 device, dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(),
                  matmul_workspace(device).view());
            }
            x.reset();

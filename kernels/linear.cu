@@ -185,9 +185,10 @@ __global__ void __launch_bounds__(tile* tile)
 
 // cuBLASLt documents the relu of its epilogues as max(x, 0), and that of a GPU makes NaN 0: a
 // window that must be skipped would be kept.
-void apply_relu(View y) {
-  dispatch_floating(y.dtype, [&]<class T>() {
-    elementwise(y.as<T>(), 0, y.numel(), formula::Relu{}, y.as<const T>());
+void apply(Activation activation, View y) {
+  with_formula(activation, [&](auto f) {
+    dispatch_floating(y.dtype,
+                      [&]<class T>() { elementwise(y.as<T>(), 0, y.numel(), f, y.as<const T>()); });
   });
 }
 
@@ -222,16 +223,16 @@ void linear_forward(View y, View x, View w, View b, Activation activation, View 
   if (b.data && try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace, b.data)) b = {};
   else matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
   if (b.data) add_channel_bias(y, b, activation);
-  else if (activation == Activation::relu) apply_relu(y);
+  else if (activation != Activation::none) apply(activation, y);
 }
 
 void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,
-                     View x, View workspace) {
+                     Activation activation, View x, View workspace) {
   if (is_small_linear(x.shape[0], dy.shape[1], x.shape[1])) {
-    small_linear_backward(dw, db, dy, y, x);
+    small_linear_backward(dw, db, dy, y, activation, x);
     return;
   }
-  if (y.data) relu_backward_over(dy, y);
+  if (y.data) activation_backward_over(dy, y, activation);
   if (dw) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
   if (db) bias_backward(*db, dy);
 }

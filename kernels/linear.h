@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/autograd.h"
-#include "kernels/detail/activation.h"
+#include "kernels/activation.h"
 #include "kernels/detail/gemm.h"
 
 namespace accrue {
@@ -11,8 +11,8 @@ namespace accrue {
 //   dw[o, i] = sum_n dz[n, o] * x[n, i]      db[o] = sum_n dz[n, o]
 //   dx[n, i] = sum_o dz[n, o] * w[o, i]
 // The sum over n of dw and db is where accumulation over micro-batches happens, for free: it is
-// the GEMM's own beta. Keeps x until dw is done (then dx may take its place), and y for relu.
-// Throws Error unless x and w have two dimensions that agree.
+// the GEMM's own beta. Keeps x until dw is done (then dx may take its place), and y where there is
+// an activation. Throws Error unless x and w have two dimensions that agree.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
               Activation activation = Activation::none);
 

@@ -207,6 +207,8 @@ Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
+  check(activation == Activation::none || activation == Activation::relu,
+        "[max_pool2d] {}: expected relu, which commutes with a maximum", name(activation));
   const int64_t largest = activation == Activation::relu ? 15 : 16;
   check(shape.kernel <= largest,
         "[max_pool2d] kernel {}: a byte tells at most {} x {} winners apart", shape.kernel, largest,

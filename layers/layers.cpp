@@ -17,7 +17,7 @@ std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
 }
 
 std::string describe_activation(Activation activation) {
-  return activation == Activation::relu ? " + relu" : "";
+  return activation == Activation::none ? "" : fmt::format(" + {}", name(activation));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/detail/activation.h"
+#include "kernels/activation.h"
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/formulas.h"
 
@@ -17,8 +17,7 @@ __global__ void __launch_bounds__(block_threads)
     Vector<T, width> values = at;
     const Wide<T> shift = b ? widen(b[v * width / P % C]) : Wide<T>(0);
     for (T& value : values.values) {
-      const Wide<T> shifted = value + shift;
-      value = T(activation == Activation::relu ? formula::Relu{}(shifted) : shifted);
+      value = T(activate(activation, widen(value) + shift));
     }
     at = values;
   }

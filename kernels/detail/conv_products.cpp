@@ -154,37 +154,28 @@ template <class T>
 struct Epilogue {
   T* target;
   const T* bias;
-  Activation activation;
 };
 
-template <class T, class W, class Accumulate>
-void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, W low,
+template <class T, class W, class F, class Accumulate>
+void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, F f,
                Accumulate accumulate) {
   if (step == 1) {
 #pragma omp simd
-    for (int64_t v = 0; v < count; ++v) {
-      const W value = in[v] + shift;
-      store(out[v], value < low ? low : value, accumulate);
-    }
+    for (int64_t v = 0; v < count; ++v) store(out[v], f(in[v] + shift), accumulate);
   } else {
-    for (int64_t v = 0; v < count; ++v) {
-      const W value = in[v] + shift;
-      store(out[v * step], value < low ? low : value, accumulate);
-    }
+    for (int64_t v = 0; v < count; ++v) store(out[v * step], f(in[v] + shift), accumulate);
   }
 }
 
-template <class T, class Accumulate>
+template <class T, class F, class Accumulate>
 void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, const ConvTiling& t,
-                  Band band, int64_t phase, Accumulate accumulate) {
+                  Band band, int64_t phase, F f, Accumulate accumulate) {
   const int64_t h_phase = phase / t.w.target_step, w_phase = phase % t.w.target_step;
   const int64_t h_step = t.h.target_step, w_step = t.w.target_step, W = t.w.target;
   const int64_t width = ceil_div(W - w_phase, w_step);
   // Whole vectors where possible: what they write past a row's end, the next row overwrites.
   const int64_t vectors =
       accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
-  constexpr Wide<T> lowest = -std::numeric_limits<Wide<T>>::infinity();
-  const Wide<T> low = e.activation == Activation::relu ? 0 : lowest;
   for (int64_t m = 0; m < t.target_channels; ++m) {
     const Wide<T> shift = e.bias ? widen(e.bias[m]) : Wide<T>(0);
     T* plane = e.target + (band.n * t.target_channels + m) * t.h.target * W;
@@ -192,7 +183,7 @@ void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, c
     for (int64_t r = 0; r < rows; ++r)
       store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
                 result + m * stride + r * t.columns(), std::min(vectors, (rows - r) * width),
-                w_step, shift, low, accumulate);
+                w_step, shift, f, accumulate);
   }
 }
 
@@ -245,7 +236,7 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
         const Scratch<T> scratch(tiling, g, N, workspace.data);
         fill_tables(scratch, tiling, g, gather ? g.taps() : g.area(), gather ? g.area() : g.taps());
         const W* weights = widened(w.as<const T>(), scratch.weights, w.numel());
-        const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr, activation};
+        const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr};
         std::array<bool, ConvTiling::most_slots> framed{};
         parallel_chunks(
             N * tiling.bands, static_cast<int>(tiling.slots), [&](int64_t item, int slot) {
@@ -259,8 +250,10 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
                 IndirectGemm product = scratch.products[phase];
                 product.N = round_up(tiling.cells(band.rows), lanes<W>);
                 indirect_gemm(result, weights, frame, product, Result::write);
-                with_beta(target.beta, [&](auto accumulate) {
-                  store_result(epilogue, result, product.N, tiling, band, phase, accumulate);
+                with_formula(activation, [&](auto f) {
+                  with_beta(target.beta, [&](auto accumulate) {
+                    store_result(epilogue, result, product.N, tiling, band, phase, f, accumulate);
+                  });
                 });
               }
             });

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/autograd.h"
-#include "kernels/detail/activation.h"
+#include "kernels/activation.h"
 #include "kernels/detail/conv_geometry.h"
 #include "kernels/work.h"
 

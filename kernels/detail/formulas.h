@@ -10,19 +10,13 @@ namespace accrue::formula {
 // Formulas of one element, written once for every device. Those of activations are in
 // kernels/pointwise.h.
 
-// dy where relu gave y > 0, else 0, even for a dy that is not finite.
-struct WhereActive {
-  template <class T>
-  HOST_DEVICE T operator()(T dy, T y) const {
-    return y > 0 ? dy : T(0);
-  }
-};
-
-// A byte of an image, from [0, 255] to [-1, 1].
+// A byte of an image: (x / 255 - mean) * scale.
 struct Pixel {
+  double mean, scale;
+
   template <class T>
   HOST_DEVICE T operator()(uint8_t value) const {
-    return (static_cast<T>(value) / 255 - T(0.5)) / T(0.5);
+    return (static_cast<T>(value) / 255 - T(mean)) * T(scale);
   }
 };
 

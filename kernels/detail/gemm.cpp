@@ -163,19 +163,16 @@ struct Room {
 // A tile of C = act(sums + bias) + beta * C.
 template <class C, class T, class W>
 void finish_tile(C* c, W* sums, int64_t stride, const Product<T>& p, const Tile& t, float beta) {
-  const bool relu = p.activation == Activation::relu;
-  const W low = relu ? W(0) : -std::numeric_limits<W>::infinity();
-  with_beta(beta, [&](auto accumulate) {
-    for (int64_t r = 0; r < t.rows; ++r) {
-      W* row = sums + r * stride;
-      if (p.bias)
-        for (int64_t j = 0; j < t.columns; ++j) row[j] += p.bias[t.n + j];
-      C* out = c + (t.m + r) * p.N + t.n;
-      for (int64_t j = 0; j < t.columns; ++j) {
-        const W value = row[j];
-        store(out[j], value < low ? low : value, accumulate);
+  with_formula(p.activation, [&](auto f) {
+    with_beta(beta, [&](auto accumulate) {
+      for (int64_t r = 0; r < t.rows; ++r) {
+        W* row = sums + r * stride;
+        if (p.bias)
+          for (int64_t j = 0; j < t.columns; ++j) row[j] += p.bias[t.n + j];
+        C* out = c + (t.m + r) * p.N + t.n;
+        for (int64_t j = 0; j < t.columns; ++j) store(out[j], f(row[j]), accumulate);
       }
-    }
+    });
   });
 }
 
@@ -225,7 +222,7 @@ void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile&
     Product<T> q = p;
     q.N = p.M;
     finish_tile(c, room.transposed, width, q, Tile{t.n, t.columns, t.m, t.rows}, p.beta);
-  } else if (sums_apart || p.bias || p.activation == Activation::relu) {
+  } else if (sums_apart || p.bias || p.activation != Activation::none) {
     finish_tile(c, target, stride, p, t, sums_apart ? p.beta : 0);
   }
 }
@@ -264,8 +261,7 @@ void dot_block(T* c, const Product<T>& p, const T* a, const T* b) {
       T value = sums[m * columns + n];
       for (int64_t k = whole; k < p.K; ++k) value += a[m * p.K + k] * b[n * p.K + k];
       if (p.bias) value += p.bias[n];
-      if (p.activation == Activation::relu) value = formula::Relu{}(value);
-      c[m * p.N + n] = blend(value, p.beta, c[m * p.N + n]);
+      c[m * p.N + n] = blend(activate(p.activation, value), p.beta, c[m * p.N + n]);
     }
 }
 

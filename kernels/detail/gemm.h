@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/view.h"
-#include "kernels/detail/activation.h"
+#include "kernels/activation.h"
 
 namespace accrue {
 

@@ -107,10 +107,12 @@ void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Product<BFlo
   prepared.matmul.execute(onednn.stream, arguments);
   onednn.stream.wait();
   // Here, because oneDNN's relu takes a NaN for 0.
-  if (p.activation == Activation::relu)
+  if (p.activation == Activation::none) return;
+  with_formula(p.activation, [&](auto f) {
     for (int64_t m = 0; m < part.M; ++m)
       for (C& value : std::span(target + m * p.N, static_cast<size_t>(part.N)))
-        value = C(formula::Relu{}(widen(value)));
+        value = C(f(widen(value)));
+  });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/detail/activation.h"
+#include "kernels/activation.h"
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/formulas.h"
 #include "kernels/detail/reduce.cuh"
@@ -54,11 +54,11 @@ __global__ void __launch_bounds__(block_threads)
     const int64_t sample = n + lane / lanes / small_rows, o = first + lane / lanes % small_rows;
     if (lane % lanes != 0 || sample >= N || o >= O) continue;
     const W value = b ? sum + widen(b[o]) : sum;
-    y[sample * O + o] = T(activation == Activation::relu ? formula::Relu{}(value) : value);
+    y[sample * O + o] = T(activate(activation, value));
   }
 }
 
-// dz = dy where y is active, over dy; then
+// dz = dy * act'(z) over dy, if there is a y; then
 //   dw[o, i] = sum_n dz[n, o] * x[n, i] + beta * dw[o, i]
 //   db[o] = sum_n dz[n, o] + beta * db[o]
 // A block has four outputs: their columns of dz, which nobody else reads or writes, and their rows
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(block_threads)
 // column of dw writes it before db, should that be the same memory (O = I = 1).
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    small_backward_kernel(W* dw, W* db, float db_beta, T* dy, const T* y, const T* x, int64_t N,
-                          int64_t O, int64_t I) {
+    small_backward_kernel(W* dw, W* db, float db_beta, T* dy, const T* y, Activation activation,
+                          const T* x, int64_t N, int64_t O, int64_t I) {
   __shared__ W dz[small_samples][small_rows];
   const int64_t first = int64_t{blockIdx.x} * small_rows;
   for (int64_t k = threadIdx.x; k < N * small_rows; k += blockDim.x) {
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(block_threads)
     W d = 0;
     if (first + r < O) {
       T& at = dy[n * O + first + r];
-      d = y ? formula::WhereActive{}(widen(at), widen(y[n * O + first + r])) : widen(at);
+      d = y ? activate_backward(activation, widen(at), widen(y[n * O + first + r])) : widen(at);
       if (y) at = T(d);
     }
     dz[n][r] = d;
@@ -121,7 +121,8 @@ inline void small_linear_forward(View y, View x, View w, View b, Activation acti
 }
 
 inline void small_linear_backward(const std::optional<GradTarget>& dw,
-                                  const std::optional<GradTarget>& db, View dy, View y, View x) {
+                                  const std::optional<GradTarget>& db, View dy, View y,
+                                  Activation activation, View x) {
   const int64_t N = x.shape[0], I = x.shape[1], O = dy.shape[1];
   if (O == 0) return;
   dispatch_floating(
@@ -136,7 +137,7 @@ inline void small_linear_backward(const std::optional<GradTarget>& dw,
                 std::clamp<int64_t>(warps * warp_threads, warp_threads, block_threads));
             enqueue(Grid{small_blocks(O), threads},
                     small_backward_kernel<width.value, accumulate.value, T>, weights, bias,
-                    db ? db->beta : 0, dy.as<T>(), y.data ? y.as<const T>() : nullptr,
+                    db ? db->beta : 0, dy.as<T>(), y.data ? y.as<const T>() : nullptr, activation,
                     x.as<const T>(), N, O, I);
           });
         });

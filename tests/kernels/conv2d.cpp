@@ -14,6 +14,7 @@
 #include "kernels/losses.h"
 #include "kernels/pool.h"
 #include "kernels/upsample.h"
+#include "tests/support/activation.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -79,8 +80,7 @@ Op conv2d_op(std::string name, ConvCase k) {
                     k.x, k.w, y_shape, k.shape.stride, k.shape.padding.before, k.shape.dilation,
                     [&](size_t x, size_t w, size_t out) { y[out] += in[0][x] * in[1][w]; });
                 if (k.bias) add_bias(y, in[2], y_shape);
-                if (k.activation == Activation::relu)
-                  for (double& v : y) v = std::max(v, 0.0);
+                for (double& v : y) v = activated(k.activation, v);
                 return y;
               },
           .depth = double(k.w.numel(1, 4)) + 2,
@@ -113,8 +113,9 @@ Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTra
 TEST_CASE("conv2d", "[ops]") {
   check_op(conv2d_op("3x3 padding 1", {{3, 2, 5, 6}, {4, 2, 3, 3}, {.padding = 1}}));
   check_op(conv2d_op("without bias", {{2, 1, 4, 4}, {3, 1, 3, 3}, {}, false}));
-  check_op(
-      conv2d_op("+ relu", {{2, 2, 4, 4}, {3, 2, 3, 3}, {.padding = 1}, true, Activation::relu}));
+  for (const Activation activation : all_activations)
+    check_op(conv2d_op(fmt::format("+ {}", name(activation)),
+                       {{2, 2, 4, 4}, {3, 2, 3, 3}, {.padding = 1}, true, activation}));
   check_op(conv2d_op("1x1", {{2, 5, 3, 3}, {4, 5, 1, 1}, {}}));
   check_op(conv2d_op("stride 2", {{2, 2, 7, 6}, {3, 2, 3, 2}, {.stride = 2, .padding = 1}}));
   check_op(conv2d_op("stride 3 leaves pixels unseen", {{1, 1, 8, 8}, {2, 1, 2, 2}, {.stride = 3}}));

@@ -6,6 +6,7 @@
 
 #include "core/autograd.h"
 #include "kernels/cross_entropy.h"
+#include "tests/support/activation.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -34,7 +35,7 @@ Op linear_op(std::string name, Activation activation, bool bias, LinearSizes siz
               for (size_t o = 0; o < O; ++o) {
                 double sum = bias ? in[2][o] : 0;
                 for (size_t i = 0; i < I; ++i) sum += in[0][n * I + i] * in[1][o * I + i];
-                y[n * O + o] = activation == Activation::relu ? std::max(sum, 0.0) : sum;
+                y[n * O + o] = activated(activation, sum);
               }
             return y;
           },
@@ -53,14 +54,16 @@ Tensor make(const Values& values, const Shape& shape, DType dtype) {
 }  // namespace
 
 TEST_CASE("linear", "[ops]") {
-  check_op(linear_op("linear", Activation::none, true));
   check_op(linear_op("linear without bias", Activation::none, false));
-  check_op(linear_op("linear + relu", Activation::relu, true));
-  // Whole vectors and few samples: the weight gradient has a kernel of its own, in parts of 32
-  // rows.
-  check_op(linear_op("linear of few samples", Activation::none, true, {.N = 3, .I = 48, .O = 37}));
-  // The bias gradient of many: more rows and columns than a block's tile on cuda.
-  check_op(linear_op("linear of many samples", Activation::relu, true, {.N = 67, .I = 3, .O = 33}));
+  for (const Activation activation : all_activations) {
+    const std::string fused = fmt::format(" + {}", name(activation));
+    check_op(linear_op("linear" + fused, activation, true));
+    // Whole vectors and few samples: the weight gradient has a kernel of its own, in parts of 32
+    // rows.
+    check_op(linear_op("few samples" + fused, activation, true, {.N = 3, .I = 48, .O = 37}));
+    // The bias gradient of many: more rows and columns than a block's tile on cuda.
+    check_op(linear_op("many samples" + fused, activation, true, {.N = 67, .I = 3, .O = 33}));
+  }
 }
 
 // A NaN that relu made 0 would leave the window without a sign that it must be skipped. Few samples

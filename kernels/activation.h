@@ -1,0 +1,96 @@
+#pragma once
+
+#include <string_view>
+
+#include "kernels/pointwise.h"
+#include "kernels/work.h"
+
+namespace accrue {
+
+// An activation that an op with a bias applies while its result is still in cache: a formula of
+// kernels/pointwise.h whose slope follows from y. A new one goes into the lists below and
+// into that of tests/support/activation.h; the kernels and their tests follow from these.
+enum class Activation { none, relu, tanh };
+inline constexpr Activation all_activations[]{Activation::none, Activation::relu, Activation::tanh};
+
+namespace formula {
+
+struct Unchanged {
+  static constexpr std::string_view name = "";
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return x;
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T) const {
+    return T(1);
+  }
+};
+
+// dz = dy * f'(z) for y = f(z): 0 where f' is, even for a dy that is not finite.
+template <class F>
+struct Backward {
+  F f;
+  template <class T>
+  HOST_DEVICE T operator()(T dy, T y) const {
+    const T slope = f.slope_at(y);
+    return slope == 0 ? T(0) : dy * slope;
+  }
+};
+
+}  // namespace formula
+
+// Calls body(formula): for loops that are compiled for each.
+template <class Body>
+decltype(auto) with_formula(Activation activation, Body&& body) {
+  switch (activation) {
+    case Activation::relu: return body(formula::Relu{});
+    case Activation::tanh: return body(formula::Tanh{});
+    case Activation::none: break;
+  }
+  return body(formula::Unchanged{});
+}
+
+// The same within a kernel, which is compiled once for all: f(x), and what goes back through it.
+template <class T>
+HOST_DEVICE T activate(Activation activation, T x) {
+  switch (activation) {
+    case Activation::relu: return formula::Relu{}(x);
+    case Activation::tanh: return formula::Tanh{}(x);
+    case Activation::none: break;
+  }
+  return x;
+}
+template <class T>
+HOST_DEVICE T activate_backward(Activation activation, T dy, T y) {
+  switch (activation) {
+    case Activation::relu: return formula::Backward<formula::Relu>{}(dy, y);
+    case Activation::tanh: return formula::Backward<formula::Tanh>{}(dy, y);
+    case Activation::none: break;
+  }
+  return dy;
+}
+
+// "relu", or nothing for none.
+inline std::string_view name(Activation activation) {
+  return with_formula(activation, [](auto f) { return f.name; });
+}
+
+namespace cpu {
+
+// dz = dy * f'(z) over dy, where y = f(z); nothing for Activation::none.
+void activation_backward_over(View dy, View y, Activation activation);
+
+}  // namespace cpu
+
+template <>
+struct WorkOf<cpu::activation_backward_over> {
+  Work operator()(const View& dy, const View& y, Activation) const {
+    return {.bytes = 2 * bytes_of(dy) + bytes_of(y)};
+  }
+};
+
+namespace cuda {
+decltype(cpu::activation_backward_over) activation_backward_over;
+}  // namespace cuda
+}  // namespace accrue
