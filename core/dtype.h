@@ -45,7 +45,9 @@ constexpr DType dtype_of() {
   else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
   else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
   else {
-    static_assert(std::is_same_v<T, uint8_t>, "no dtype for this type");
+    static_assert(
+        std::is_same_v<T, uint8_t>,
+        "a tensor holds float, double, Half, BFloat16, int32_t or uint8_t: convert the elements");
     return DType::u8;
   }
 }

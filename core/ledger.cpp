@@ -45,9 +45,10 @@ std::string to_string(const MemoryShortage& shortage) {
                       shortage.limit ? format_bytes(*shortage.limit) : "none");
   if (!is_meta(shortage.device)) text += "\n  allocator  " + to_string(shortage.reserve);
   if (!shortage.largest.empty()) text += "\n  largest" + describe(shortage.largest);
-  return text +
-         "\nA smaller micro-batch with more accumulation steps gives the same result in less "
-         "memory";
+  if (asked.phase == Phase::forward || asked.phase == Phase::backward)
+    text +=
+        "\nA smaller micro-batch with more accumulation steps gives the same result in less memory";
+  return text;
 }
 
 Allocation::Allocation(const Shape& shape, DType dtype, Device device, Category category)

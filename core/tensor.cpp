@@ -76,9 +76,28 @@ View Tensor::view() const {
   return {data ? data + offset_bytes_ : nullptr, shape_, dtype_, storage_->device()};
 }
 
+namespace {
+
+std::string_view type_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "float";
+    case DType::f64: return "double";
+    case DType::f16: return "Half";
+    case DType::bf16: return "BFloat16";
+    case DType::i32: return "int32_t";
+    case DType::u8: return "uint8_t";
+  }
+  return "?";
+}
+
+}  // namespace
+
 template <class T>
 std::span<T> Tensor::span() const {
   const View v = view();
+  constexpr DType asked = dtype_of<T>();
+  check(v.dtype == asked, "span<{}>() of a tensor {} {}: expected span<{}>()", type_name(asked),
+        name(v.dtype), v.shape, type_name(v.dtype));
   check(v.device == Device::cpu, "the elements of a {} tensor cannot be read on the host",
         name(v.device));
   return {v.as<T>(), static_cast<size_t>(numel())};

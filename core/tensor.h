@@ -29,6 +29,7 @@ class Tensor {
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = Device::cpu,
                      Category category = Category::data) {
+    static_assert(size_of(dtype_of<T>()) == sizeof(T));
     return from(std::span<const T>(values), shape, device, category);
   }
 

@@ -44,7 +44,8 @@ size_t parse_bytes(const std::string& text) {
   static const std::unordered_map<std::string, double> units{
       {"", 1},          {"b", 1},           {"k", 1024.0},       {"kib", 1024.0},
       {"m", 1048576.0}, {"mib", 1048576.0}, {"g", 1073741824.0}, {"gib", 1073741824.0},
-      {"kb", 1e3},      {"mb", 1e6},        {"gb", 1e9}};
+      {"t", 0x1p40},    {"tib", 0x1p40},    {"kb", 1e3},         {"mb", 1e6},
+      {"gb", 1e9},      {"tb", 1e12}};
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   std::string unit;

@@ -54,14 +54,23 @@ Tensor UNet::level(size_t i, Tensor x, const Pass& pass) const {
   if (i == up_.size()) return skip;
 
   const auto below = [=, this](const Tensor& from, const Pass& how) {
-    return level(i + 1, max_pool2d(from, {2}), how);
+    const auto pooled = [&] {
+      const MemoryScope scope(fmt::format("encoder.{} pooled", i));
+      return max_pool2d(from, {2});
+    };
+    return level(i + 1, pooled(), how);
   };
   const Tensor coarse =
       pass.recompute == Recompute::sqrt
           ? recompute([=](const Tensors& in) { return below(in[0], inner); }, {skip})
           : below(skip, pass);
   const Segment decode = [=, this](const Tensors& in) {
-    return (*decoder_[i])(concat({in[0], (*up_[i])(in[1], inner)}, 1), inner);
+    const auto joined = [&] {
+      const Tensor up = (*up_[i])(in[1], inner);
+      const MemoryScope scope(fmt::format("encoder.{} and up.{} joined", i, i));
+      return concat({in[0], up}, 1);
+    };
+    return (*decoder_[i])(joined(), inner);
   };
   // Backward begins with the finest decoder: it would need at once what it had just dropped.
   return i == 0 ? decode({skip, coarse}) : run(decode, {skip, coarse});
