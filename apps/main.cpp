@@ -1,8 +1,13 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/bench/commands.h"
+#include "apps/cli/completion.h"
+#include "apps/cli/config.h"
 #include "apps/cli/declare.h"
+#include "apps/cli/help.h"
+#include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/suggest.h"
 #include "apps/commands/eval.h"
@@ -16,10 +21,42 @@
 namespace accrue::app {
 namespace {
 
+// Of an option that was given "-".
+void write_to_standard_output(const Setting& setting) {
+  const std::string& name = setting.about.name;
+  check(name == "json" || name == "csv" || name == "output",
+        "--{} -: standard output takes --json, --csv and --output, expected the name of a file or "
+        "directory",
+        name);
+  reserve_standard_output();
+}
+
+// A command that has these settings as its options.
+CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description,
+                      const Settings& settings, Options& options,
+                      const std::function<void()>& work) {
+  CLI::App* const command = parent.add_subcommand(name, description);
+  declare(*command, settings);
+  command->add_option("--config", "Read settings from this file; these options come before it")
+      ->type_name("FILE.toml");
+  const auto quiet = std::make_shared<bool>(false);
+  command->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
+  command->final_callback([=, &options] {
+    options.given = given_settings(*command, settings);
+    check_effects(*command, settings);
+    for (const Setting& setting : settings)
+      if (setting.text() == "-") write_to_standard_output(setting);
+    if (*quiet) silence_standard_output();
+    work();
+  });
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
   app.set_version_flag("--version", version());
   app.require_subcommand(1);
+  wrap_help(app);
   std::string isa;  // followed before this, by become_program_for_processor()
   app.add_option(
          "--isa", isa,
@@ -33,78 +70,82 @@ int run(int argc, char** argv) {
   const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
   const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
 
-  CLI::App* train_command = app.add_subcommand("train", "Train a network from micro-batches");
-  declare(*train_command, all);
-  train_command->final_callback(
-      [&] { with_advice([&] { return advice_for_training(options); }, [&] { train(options); }); });
-
-  CLI::App* eval_command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
-  declare(*eval_command, of_model);
-  declare(*eval_command, evaluation_settings(options));
-  eval_command->final_callback([&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
+  add_command(app, "train", "Train a network from micro-batches", all, options, [&] {
+    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+  });
+  add_command(app, "eval", "Loss and accuracy of saved weights",
+              Settings(of_model).append(evaluation_settings(options)), options,
+              [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
 
   PlanOptions planning;
-  CLI::App* plan_command =
-      app.add_subcommand("plan", "The largest micro-batch that fits, and what else would");
-  declare(*plan_command, of_model.without({"memory-limit"}));
-  declare(*plan_command, of_batches.without({"micro-batch", "accum"}));
-  declare(*plan_command, of_optimizer);
-  declare(*plan_command, settings_of(planning, options));
-  plan_command->get_option("--memory")->required();
-  plan_command->final_callback([&] {
-    planning.strategy_given = plan_command->count("--strategy") > 0;
-    planning.recompute_given = plan_command->count("--recompute") > 0;
-    plan(options, planning);
-  });
+  add_command(app, "plan", "The largest micro-batch that fits, and what else would",
+              of_model.without({"memory-limit"})
+                  .append(of_batches.without({"micro-batch", "accum"}))
+                  .append(of_optimizer)
+                  .append(settings_of(planning, options)),
+              options, [&] { plan(options, planning); })
+      ->get_option("--memory")
+      ->required();
 
-  CLI::App* info_command =
-      app.add_subcommand("info", "The build, the machine and a model's layers");
-  declare(*info_command, of_model);
-  declare(*info_command, all.in({"Optimizer"}));
-  declare(*info_command, all.only({"effective-batch"}));
-  info_command->final_callback([&] { info(options); });
+  add_command(app, "info", "The build, the machine and a model's layers",
+              Settings(of_model)
+                  .append(all.in({"Optimizer"}))
+                  .append(all.only({"effective-batch"}))
+                  .append(Settings().group("Output").add(
+                      options.json, {"json", Decides::no_result, "Write all of it", "FILE"})),
+              options, [&] { info(options); });
 
   std::vector<std::string> run_directories;
-  std::string report_file = "report.html";
-  CLI::App* report_command = app.add_subcommand("report", "Compare runs in one web page");
-  report_command->add_option("runs", run_directories, "What train --log-dir wrote")
+  std::string page = "report.html";
+  add_command(
+      app, "report", "Compare runs in one web page",
+      Settings().group("Output").add(page, {"output", Decides::no_result, "The page", "FILE.html"}),
+      options, [&] { report_runs(run_directories, page); })
+      ->add_option("runs", run_directories, "What train --log-dir wrote")
       ->type_name("DIR")
       ->required();
-  report_command->add_option("--output", report_file, "The page")
-      ->type_name("FILE.html")
-      ->capture_default_str();
-  report_command->final_callback([&] { report_runs(run_directories, report_file); });
 
   CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
   BenchTrainOptions training;
-  CLI::App* bench_train_command = bench->add_subcommand("train", "Samples per second");
-  declare(*bench_train_command, of_model);
-  declare(*bench_train_command, of_batches);
-  declare(*bench_train_command, of_optimizer);
-  declare(*bench_train_command, settings_of(training, options));
-  bench_train_command->final_callback([&] { bench_train(options, training); });
+  add_command(*bench, "train", "Samples per second",
+              Settings(of_model)
+                  .append(of_batches)
+                  .append(of_optimizer)
+                  .append(settings_of(training, options)),
+              options, [&] { bench_train(options, training); });
 
   BenchMemoryOptions memory;
-  CLI::App* bench_memory_command =
-      bench->add_subcommand("memory", "Peak memory with and without accumulation");
-  declare(*bench_memory_command, of_model);
-  declare(*bench_memory_command, all.only({"optimizer", "lr"}));
-  declare(*bench_memory_command, settings_of(memory, options));
-  bench_memory_command->get_option("--effective-batch")->required();
-  bench_memory_command->final_callback([&] { bench_memory(options, memory); });
+  add_command(
+      *bench, "memory", "Peak memory with and without accumulation",
+      Settings(of_model).append(all.only({"optimizer", "lr"})).append(settings_of(memory, options)),
+      options, [&] { bench_memory(options, memory); })
+      ->get_option("--effective-batch")
+      ->required();
 
   BenchKernelsOptions kernels;
-  CLI::App* bench_kernels_command =
-      bench->add_subcommand("kernels", "Accumulation and steps, from naive to shipped");
-  declare(*bench_kernels_command, all.only({"device", "threads"}));
-  declare(*bench_kernels_command, settings_of(kernels, options));
-  bench_kernels_command->final_callback([&] { bench_kernels(options, kernels); });
+  add_command(*bench, "kernels", "Accumulation and steps, from naive to shipped",
+              all.only({"device", "threads"}).append(settings_of(kernels, options)), options,
+              [&] { bench_kernels(options, kernels); });
 
+  std::string shell;
+  CLI::App* completion =
+      app.add_subcommand("completion", "A script that completes these for a shell");
+  completion->add_option("shell", shell, "bash, zsh or fish")->type_name("SHELL")->required();
+  completion->final_callback([&] { fmt::print("{}", completion_script(app, shell)); });
+
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const HelpDetail detail = rewrite_help(arguments);
+  for (CLI::App* parent : {&app, bench})
+    for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
+      shorten_help(*command, detail);
   try {
-    app.parse(argc, argv);
+    arguments = with_config(arguments, all, app);
+    std::ranges::reverse(arguments);  // as the parser takes them
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     return report(app, error);
   }
+  finish_standard_output();
   return 0;
 }
 

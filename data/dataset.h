@@ -16,7 +16,8 @@ struct Field {
   std::string name;  // "images"
   Tensor values;     // [N, ...], of the encoding's stored_dtype(), Category::data
   Encoding encoding;
-  int64_t classes = 0;  // of indices: each is in [0, classes)
+  int64_t classes = 0;            // of indices: each is in [0, classes)
+  Normalization normalization{};  // of pixels
 };
 
 // Samples, of each of which the same fields are known. What is called how: `images` (pixels
@@ -37,7 +38,8 @@ struct Dataset {
   // Returns the data set on another device (Category::data); itself if it is there. On a meta
   // device the ledger is charged the same, and nothing is stored.
   Dataset to(Device device) const;
-  Device device() const { return fields.front().values.device(); }
+  // That of the fields; the cpu without any.
+  Device device() const { return fields.empty() ? Device::cpu : fields.front().values.device(); }
   size_t bytes() const;
 };
 

@@ -74,7 +74,8 @@ void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   stage(begin, end);
   std::vector<FieldViews> encoded;
   for (const Field& field : staged_.fields)
-    encoded.push_back({field.encoding, out[field.name].view(), field.values.slice(0, n).view()});
+    encoded.push_back({field.encoding, out[field.name].view(), field.values.slice(0, n).view(),
+                       field.normalization});
   if (!encoded.empty()) gather_samples(encoded, View{}, counting_.slice(0, n).view());
 }
 

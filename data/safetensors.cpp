@@ -99,6 +99,8 @@ class Reader {
 
   NamedTensors read(Category category, Metadata* metadata, const Wanted& wanted);
   void read_into(const NamedTensors& tensors);
+  SafetensorsHeader read_header_alone(const Wanted& wanted);
+  void read_pieces(const Wanted& wanted, const UsePiece& use);
 
  private:
   template <class... Args>
@@ -130,6 +132,14 @@ json Reader::read_header() {
   require(file_.size() >= length_bytes, "expected at least {} bytes, found {}", length_bytes,
           file_.size());
   file_.read(std::as_writable_bytes(std::span(&length, 1)));
+  // A zip archive, or a pickle as PyTorch wrote them before.
+  const bool is_pytorch = (length & 0xffffffff) == 0x04034b50 || (length & 0xffff) == 0x0280;
+  check(!is_pytorch,
+        "'{0}' is in PyTorch's own format, which only Python reads: expected safetensors, made by\n"
+        "  python3 -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{0}', "
+        "map_location='cpu', weights_only=True), '{1}')\"",
+        file_.path().string(),
+        std::filesystem::path(file_.path()).replace_extension("safetensors").string());
   require(length <= file_.size() - length_bytes,
           "its first 8 bytes give a header of {} bytes, but only {} follow (truncated, or another "
           "format?)",
@@ -257,6 +267,29 @@ NamedTensors Reader::read(Category category, Metadata* metadata, const Wanted& w
   return result;
 }
 
+SafetensorsHeader Reader::read_header_alone(const Wanted& wanted) {
+  const json header = read_header();
+  SafetensorsHeader result{{}, read_metadata(header)};
+  for (const Entry& e : entries(header, wanted))
+    result.entries.push_back({e.name, e.dtype, e.shape});
+  return result;
+}
+
+void Reader::read_pieces(const Wanted& wanted, const UsePiece& use) {
+  constexpr int64_t piece_bytes = 64 << 10;
+  for (const Entry& e : entries(read_header(), wanted)) {
+    const int64_t whole = e.shape.numel(), most = piece_bytes / int64_t(size_of(e.dtype));
+    file_.skip(e.begin - position_);
+    position_ = e.end;
+    for (int64_t first = 0; first < whole; first += most) {
+      const int64_t n = std::min(most, whole - first);
+      const Tensor piece = Tensor::empty({n}, e.dtype, Device::cpu, Category::workspace);
+      require(file_.read(bytes_of(piece)) == piece.bytes(), "the file shrank while it was read");
+      use(e.name, first, piece);
+    }
+  }
+}
+
 void Reader::read_into(const NamedTensors& tensors) {
   const std::map<std::string, Tensor> to(tensors.begin(), tensors.end());
   const std::vector<Entry> found = entries(read_header(), {});
@@ -298,8 +331,17 @@ void read_safetensors_into(const std::filesystem::path& path, const NamedTensors
   Reader(path).read_into(tensors);
 }
 
-Tensor widened(const Tensor& tensor) {
-  if (!is_16_bit_dtype(tensor.dtype())) return tensor;
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, const Wanted& wanted) {
+  return Reader(path).read_header_alone(wanted);
+}
+
+void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
+                             const UsePiece& use) {
+  Reader(path).read_pieces(wanted, use);
+}
+
+Tensor as_f32(const Tensor& tensor) {
+  if (!is_16_bit_dtype(tensor.dtype()) && tensor.dtype() != DType::f64) return tensor;
   const Tensor result = Tensor::empty(tensor.shape(), DType::f32, Device::cpu, Category::data);
   dispatch_floating(tensor.dtype(), [&]<class T>() {
     std::ranges::transform(tensor.span<T>(), result.span<float>().begin(),

@@ -38,12 +38,31 @@ NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
                               Metadata* metadata = nullptr, const Wanted& wanted = {});
 
+// What a file says of itself, without its elements. Throws Error as above.
+struct SafetensorsHeader {
+  struct Entry {
+    std::string name;
+    DType dtype;
+    Shape shape;
+  };
+  std::vector<Entry> entries;  // the wanted, in the order of their data
+  Metadata metadata;
+};
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
+                                          const Wanted& wanted = {});
+
+// Calls `use` with the elements of every wanted tensor, piece by piece: `piece` [n] on the cpu, of
+// the tensor's dtype, has those from `first` on, and at most 64 KiB of them.
+using UsePiece = std::function<void(const std::string& name, int64_t first, const Tensor& piece)>;
+void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
+                             const UsePiece& use);
+
 // Reads the elements of exactly these tensors into them, on whichever device they are; for one on
 // the cpu without other memory. Throws Error as above, and with every difference named if names,
 // shapes or dtypes differ, before any element has changed.
 void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors);
 
-// f16 and bf16 as f32, exactly; other tensors as they are. On the cpu.
-Tensor widened(const Tensor& tensor);
+// f16 and bf16 as f32, exactly, and f64 rounded to it; other tensors as they are. On the cpu.
+Tensor as_f32(const Tensor& tensor);
 
 }  // namespace accrue

@@ -60,7 +60,7 @@ Samples Samples::slice(int64_t begin, int64_t end) const {
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
   const MemoryScope scope("micro-batch");
   Samples samples;
-  for (const auto& [name, values, encoding, classes] : dataset.fields)
+  for (const auto& [name, values, encoding, classes, normalization] : dataset.fields)
     samples.fields.push_back(
         {name, Tensor::empty(values.shape().with(0, n), encoded_dtype(encoding, dtype), device,
                              Category::data)});
@@ -70,8 +70,8 @@ Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device dev
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset) {
   std::vector<FieldViews> views;
   for (size_t f = 0; f < out.fields.size(); ++f)
-    views.push_back(
-        {dataset.fields[f].encoding, out.fields[f].values.view(), dataset.fields[f].values.view()});
+    views.push_back({dataset.fields[f].encoding, out.fields[f].values.view(),
+                     dataset.fields[f].values.view(), dataset.fields[f].normalization});
   return views;
 }
 

@@ -7,8 +7,8 @@ struct Printer : Observer {
   void on_resume(const std::filesystem::path& checkpoint, const std::string&) override {
     fmt::print("going on from {}\n", checkpoint.string());
   }
-  void on_step(int64_t epoch, const StepReport& step) override {
-    if (step.step % 50 == 0) fmt::print("epoch {}, loss {:.4f}\n", epoch + 1, step.loss);
+  void on_step(const WindowReport& step) override {
+    if (step.step % 50 == 0) fmt::print("epoch {}, loss {:.4f}\n", step.epoch + 1, step.loss);
   }
 };
 

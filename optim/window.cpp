@@ -189,10 +189,18 @@ void Window::judge(const Tensor& loss, int64_t samples) {
   if (beta == 0) norm_partials_.fill(0);
   judge_micro_batch(state_.view(), norm_partials_.view(), loss.view(), samples,
                     micro_batches_ == 0 ? 0.0f : 1.0f);
-  for (Member& member : members_)
-    if (member.buffers_kept.defined())
-      settle_buffers(member.parameters().buffers().view(), member.buffers_kept.view(),
-                     state_.view(), Settled::micro_batch);
+  for (Member& member : members_) keep(member, state_.view());
+}
+
+void Window::keep(Member& member, View state) {
+  if (member.buffers_kept.defined())
+    settle_buffers(member.parameters().buffers().view(), member.buffers_kept.view(), state,
+                   Settled::micro_batch);
+}
+
+void Window::keep_buffers_with(const Window& other) {
+  const MemoryScope scope(Phase::backward);
+  for (Member& member : members_) keep(member, other.state_.view());
 }
 
 // The textbook loop: zero the sum at the window's start, then sum += n_i/N * g.

@@ -83,6 +83,10 @@ class Window {
   // Steps windows over the same micro-batches together: if one is skipped, so are all. Throws Error
   // for windows on several devices, and for a strategy that cannot take a window back.
   static void enqueue_together(const std::vector<Window*>& windows);
+  // For networks that other windows' forwards run, too (train/game.h): brings this window's module
+  // buffers back if the other window's step was skipped, or its last micro-batch dropped.
+  void settle_buffers_with(const Window& other);
+  void keep_buffers_with(const Window& other);
   enum class Wait { no, yes };
   // Returns the reports of enqueued steps, oldest first, as far as they are known; all with
   // Wait::yes.
@@ -185,6 +189,9 @@ class Window {
   void run_step(Part part);
   void finish_step();
   void step_range(Member& member, Parameters::Range range);
+  // Of a member, by the outcome in a WindowState.
+  static void settle(Member& member, View state);
+  static void keep(Member& member, View state);
   void take_report();
   void remember_buffers();
   void start_next();

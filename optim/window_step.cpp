@@ -122,11 +122,20 @@ void Window::run_step(Part part) {
     if (member.average.defined())
       average_weights(member.average.view(), member.parameters().values().view(), state,
                       *options_.ema_decay);
-    if (member.buffers_before.defined())
-      settle_buffers(member.parameters().buffers().view(), member.buffers_before.view(), state,
-                     Settled::step);
-    if (member.buffers_kept.defined()) member.buffers_kept.copy_from(member.parameters().buffers());
+    settle(member, state);
   }
+}
+
+void Window::settle(Member& member, View state) {
+  if (member.buffers_before.defined())
+    settle_buffers(member.parameters().buffers().view(), member.buffers_before.view(), state,
+                   Settled::step);
+  if (member.buffers_kept.defined()) member.buffers_kept.copy_from(member.parameters().buffers());
+}
+
+void Window::settle_buffers_with(const Window& other) {
+  const MemoryScope scope(Phase::step);
+  for (Member& member : members_) settle(member, other.state_.view());
 }
 
 void Window::step_range(Member& member, Parameters::Range range) {
@@ -155,8 +164,10 @@ void Window::take_report() {
   taken_ = outcome.steps;
   report.step = outcome.steps;
   if (!is_meta(device_)) report.lr = outcome.lr;
-  report.loss = outcome.loss;
-  report.grad_norm = outcome.grad_norm;
+  // A NaN has a sign, which would be printed.
+  const auto unsigned_nan = [](double x) { return std::isnan(x) ? std::nan("") : x; };
+  report.loss = unsigned_nan(outcome.loss);
+  report.grad_norm = unsigned_nan(outcome.grad_norm);
   if (!is_meta(device_)) report.noise_scale = outcome.noise_scale;
   report.skipped = outcome.skipped != 0;
   if (!is_meta(device_)) report.loss_scale = outcome.loss_scale;

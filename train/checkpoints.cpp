@@ -14,11 +14,13 @@ Metadata rounding_of(Training& training) {
   return rounding_identity(training.batches(), training.device());
 }
 
-// Which elements of a flat state tensor belong to which parameter.
-std::string arena_map(const Parameters& parameters) {
+// The elements of a network's flat state tensors that belong to each parameter.
+std::string arena_map(const Training& training) {
   nlohmann::ordered_json map;
-  for (const auto& entry : parameters.entries())
-    map[entry.name] = {entry.range().begin, entry.range().end};
+  for (const Player& player : training.game().players())
+    for (const Parameters* parameters : player.window.parameters())
+      for (const auto& entry : parameters->entries())
+        map[player.named(entry.name)] = {entry.range().begin, entry.range().end};
   return map.dump();
 }
 
@@ -49,7 +51,8 @@ Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, T
     : training_(training), loop_(std::move(loop)), options_(options.checkpoints) {
   if (options_.directory.empty()) return;
   directory_.emplace(options_.directory);
-  identity_ = run_identity(options, train, training.window().schedule().describe());
+  if (options.keep_best) best_.emplace(directory_->path() / "best");
+  identity_ = run_identity(options, train);
   check(options_.resume || directory_->steps().empty(),
         "'{}' holds checkpoints of an earlier run: expected another directory, or an empty one, to "
         "begin a new run, or to resume that one",
@@ -57,7 +60,7 @@ Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, T
 }
 
 StateDict Checkpoints::state() const {
-  StateDict all = training_.window().state_dict();
+  StateDict all = training_.game().state_dict();
   all.tensors.insert(all.tensors.end(), loop_.tensors.begin(), loop_.tensors.end());
   all.numbers.insert(all.numbers.end(), loop_.numbers.begin(), loop_.numbers.end());
   return all;
@@ -73,14 +76,24 @@ CheckpointRecord Checkpoints::record(const StateDict& state) const {
 }
 
 bool Checkpoints::due() const {
-  return directory_ && training_.window().steps() / options_.every > saved_ / options_.every;
+  return directory_ && training_.steps() / options_.every > saved_ / options_.every;
 }
 
 void Checkpoints::save() {
-  const int64_t steps = training_.window().steps();
+  const int64_t steps = training_.steps();
   if (!directory_ || steps == saved_) return;
+  write(*directory_, options_.keep);
+  saved_ = steps;
+}
+
+void Checkpoints::save_best() {
+  if (best_) write(*best_, 1);
+}
+
+void Checkpoints::write(CheckpointDirectory& directory, int64_t keep) const {
+  const int64_t steps = training_.steps();
   const StateDict all = state();
-  const NamedTensors weights = on_cpu(named_tensors(training_.parameters()));
+  const NamedTensors weights = on_cpu(training_.named_tensors());
   const NamedTensors tensors = on_cpu(all.tensors);
   for (const NamedTensors* part : {&weights, &tensors}) {
     const std::string bad = first_not_finite(*part);
@@ -90,11 +103,9 @@ void Checkpoints::save() {
           "learning rate, or clip the gradient's norm",
           steps, bad));
   }
-  directory_->add(steps, options_.keep, [&](const std::filesystem::path& directory) {
-    write_checkpoint(directory, record(all), weights, tensors,
-                     {{"arena", arena_map(training_.parameters())}});
+  directory.add(steps, keep, [&](const std::filesystem::path& to) {
+    write_checkpoint(to, record(all), weights, tensors, {{"arena", arena_map(training_)}});
   });
-  saved_ = steps;
 }
 
 bool Checkpoints::resume(Observer& observer) {
@@ -111,7 +122,7 @@ bool Checkpoints::resume(Observer& observer) {
   } catch (const Error& error) {
     fail("cannot resume from '{}': {}", found->directory.string(), error.what());
   }
-  saved_ = training_.window().steps();
+  saved_ = training_.steps();
   observer.on_resume(found->directory, differences(found->record.rounding, rounding_of(training_)));
   return true;
 }
@@ -128,9 +139,8 @@ void Checkpoints::restore(const CheckpointDirectory::Found& checkpoint) {
   const StateDict all = state();
   set_numbers(all, checkpoint.record.counters);
   read_safetensors_into(checkpoint.directory / checkpoint_state, all.tensors);
-  read_safetensors_into(checkpoint.directory / checkpoint_weights,
-                        named_tensors(training_.parameters()));
-  training_.window().restored();
+  read_safetensors_into(checkpoint.directory / checkpoint_weights, training_.named_tensors());
+  training_.game().restored();
 }
 
 }  // namespace accrue

@@ -33,8 +33,11 @@ class Checkpoints {
   // cannot be written, and Divergence if it holds a value that is not finite, with the earlier ones
   // as they were.
   void save();
+  // Writes one beside them, in the place of the one that was the best before: DIR/best.
+  void save_best();
 
  private:
+  void write(CheckpointDirectory& directory, int64_t keep) const;
   StateDict state() const;
   CheckpointRecord record(const StateDict& state) const;
   void check_same_run(const CheckpointDirectory::Found& checkpoint) const;
@@ -43,7 +46,7 @@ class Checkpoints {
   Training& training_;
   const StateDict loop_;
   const CheckpointOptions options_;
-  std::optional<CheckpointDirectory> directory_;
+  std::optional<CheckpointDirectory> directory_, best_;
   Metadata identity_;
   int64_t saved_ = 0;  // the step of the latest checkpoint
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/memory_scope.h"
+
 namespace accrue {
 namespace {
 
@@ -29,6 +31,10 @@ class FreezeOthers {
 };
 
 }  // namespace
+
+std::string Player::named(std::string_view what) const {
+  return name.empty() ? std::string(what) : fmt::format("{}.{}", name, what);
+}
 
 Game::Game(std::vector<Player> players, Order order) : players_(std::move(players)), order_(order) {
   check(!players_.empty(), "a game without players: expected one or more");
@@ -58,30 +64,68 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
 }
 
 void Game::play(const MicroBatches& micro_batches) {
-  std::vector<const Player*> playing;
-  for (const Player& player : players_)
-    if ((windows_ + 1) % player.every == 0) playing.push_back(&player);
-
-  if (order_ == Order::alternating) {
-    for (const Player* player : playing)
-      for (int64_t time = 0; time < player->times; ++time) {
-        micro_batches([&](const Samples& samples) { micro_step(*player, samples); });
-        player->window.enqueue_step();
-      }
-  } else if (!playing.empty()) {
-    micro_batches([&](const Samples& samples) {
-      for (const Player* player : playing) micro_step(*player, samples);
-    });
-    std::vector<Window*> windows;
-    for (const Player* player : playing) windows.push_back(&player->window);
-    Window::enqueue_together(windows);
+  for (const Turn& turn : turns()) {
+    micro_batches([&](const Samples& samples) { micro_step(turn, samples); });
+    step(turn);
   }
-  ++windows_;
+  end_window();
 }
 
-void Game::micro_step(const Player& player, const Samples& samples) {
-  const FreezeOthers others(players_, player);
-  player.window.backward(player.loss(samples), samples.size());
+std::vector<Game::Turn> Game::turns() const {
+  Turn playing;
+  for (const Player& player : players_)
+    if ((windows_ + 1) % player.every == 0) playing.push_back(&player);
+  return turns_of(playing);
+}
+
+std::vector<Game::Turn> Game::all_turns() const {
+  Turn playing;
+  for (const Player& player : players_) playing.push_back(&player);
+  return turns_of(playing);
+}
+
+std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
+  if (playing.empty()) return {};
+  if (order_ == Order::simultaneous) return {playing};
+  std::vector<Turn> turns;
+  for (const Player* player : playing) turns.insert(turns.end(), size_t(player->times), {player});
+  return turns;
+}
+
+void Game::micro_step(const Turn& turn, const Samples& samples, std::optional<int64_t> variant) {
+  const int64_t n = samples.size();
+  for (const Player* player : turn) {
+    Window& window = player->window;
+    const FreezeOthers others(players_, *player);
+    const auto work = [&] {
+      const Tensor loss = [&] {
+        const MemoryScope scope(Phase::forward, "loss");
+        return player->loss(samples);
+      }();
+      window.backward(loss, n);
+    };
+    if (variant) window.micro_step(n, *variant, work);
+    else work();
+    for (const Player& other : players_)
+      if (&other != player) other.window.keep_buffers_with(window);
+  }
+}
+
+bool Game::plays(const Player& player, const Turn& turn) const {
+  return std::ranges::find(turn, &player) != turn.end();
+}
+
+void Game::step(const Turn& turn) {
+  if (turn.size() == 1) {
+    turn.front()->window.enqueue_step();
+  } else {
+    std::vector<Window*> windows;
+    for (const Player* player : turn) windows.push_back(&player->window);
+    Window::enqueue_together(windows);
+  }
+  // They have seen the samples of those who played.
+  for (const Player& other : players_)
+    if (!plays(other, turn)) other.window.settle_buffers_with(turn.front()->window);
 }
 
 void Game::abandon() {
@@ -93,13 +137,12 @@ void Game::restored() {
 }
 
 StateDict Game::state_dict() {
-  StateDict dict{.tensors = {}, .numbers = {{"game.windows", &windows_}}};
+  StateDict dict;
+  if (players_.size() > 1) dict.numbers.emplace_back("game.windows", &windows_);
   for (const Player& player : players_) {
     StateDict own = player.window.state_dict();
-    for (auto& [name, tensor] : own.tensors)
-      dict.tensors.emplace_back(player.name + "." + name, tensor);
-    for (auto& [name, number] : own.numbers)
-      dict.numbers.emplace_back(player.name + "." + name, number);
+    for (auto& [name, tensor] : own.tensors) dict.tensors.emplace_back(player.named(name), tensor);
+    for (auto& [name, number] : own.numbers) dict.numbers.emplace_back(player.named(name), number);
   }
   return dict;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct Player {
   // Goes through such a window this many times, with a step each: 2 for the generator of a DCGAN
   // that is updated twice. For alternating players.
   int64_t times = 1;
+
+  // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
+  // if the player has none.
+  std::string named(std::string_view what) const;
 };
 
 enum class Order {
@@ -43,8 +48,20 @@ enum class Order {
 //
 //   Game game({{"discriminator", d_window, d_loss}, {"generator", g_window, g_loss}});
 //   for each window:  game.play(micro_batches);
+//
+// which is
+//
+//   for (const Game::Turn& turn : game.turns()) {
+//     for each micro-batch:  game.micro_step(turn, micro_batch);
+//     game.step(turn);
+//   }
+//   game.end_window();
 class Game {
  public:
+  // Players who go through a window of samples together, then step: all of them if they are
+  // simultaneous, one if they alternate.
+  using Turn = std::vector<const Player*>;
+
   // Throws Error without players, for two of one name or with a parameter in common, for `every` or
   // `times` below 1, and for simultaneous players that go through a window several times or whose
   // strategy cannot take a window back.
@@ -58,21 +75,36 @@ class Game {
   // going on.
   void play(const MicroBatches& micro_batches);
 
-  // Forgets the window that play() did not end. Of alternating players, those that have stepped
-  // have stepped.
+  // The turns of the next window, one after the other, and those of one in which everybody plays.
+  std::vector<Turn> turns() const;
+  std::vector<Turn> all_turns() const;
+  // Adds the gradients of a micro-batch to the players' windows. With a `variant`
+  // Window::micro_step() runs it, whose samples are in the same tensors every time; without, it is
+  // not recorded.
+  void micro_step(const Turn& turn, const Samples& samples, std::optional<int64_t> variant = {});
+  // Ends a turn by the steps of its players. If they are skipped, the module buffers of all players
+  // are what they were before the turn.
+  void step(const Turn& turn);
+  void end_window() { ++windows_; }
+
+  // Forgets the turn that has no step yet: gradients fresh, module buffers as they were before it.
+  // Of alternating players, those that have stepped have stepped.
   void abandon();
 
+  const std::vector<Player>& players() const { return players_; }
   // Windows played, whoever's turn it was.
   int64_t windows() const { return windows_; }
 
   // The state that is carried into the next window: every player's, under its name
-  // ("generator.window.steps"), and how many there were. As Window::state_dict().
+  // ("generator.window.steps"), and of several players how many windows there were. As
+  // Window::state_dict().
   StateDict state_dict();
   // Call this after overwriting that, parameters or module buffers.
   void restored();
 
  private:
-  void micro_step(const Player& player, const Samples& samples);
+  bool plays(const Player& player, const Turn& turn) const;
+  std::vector<Turn> turns_of(const Turn& playing) const;
 
   std::vector<Player> players_;
   Order order_;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/cuda.h"
+#include "train/score.h"
 #include "train/training.h"
 
 namespace accrue {
@@ -33,34 +34,42 @@ Datasets plan_data(const Datasets& data, Device device, size_t memory) {
   return {data.train.to(there), data.test.to(there)};
 }
 
-Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device) {
+Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
+                      const Dataset* scored) {
   Training training(options, data, device);
+  const int64_t windows = std::min<int64_t>(2, training.loader().windows_per_epoch());
   ledger(device).reset_peak();
-  training.loader().start_epoch(0);
-  for (int windows = 0; windows < 2;) {
-    const MicroBatch* micro_batch = training.loader().next();
-    if (!micro_batch) break;
-    training.micro_step(*micro_batch, 0);
-    if (!micro_batch->ends_window) continue;
-    training.window().step();
-    ++windows;
-  }
+  for (int64_t window = 0; window < windows; ++window)
+    for (const Game::Turn& turn : training.game().all_turns()) {
+      training.loader().start_epoch(0, window);
+      for (bool ended = false; !ended;) {
+        const MicroBatch* micro_batch = training.loader().next();
+        training.micro_step(turn, *micro_batch, 0);
+        ended = micro_batch->ends_window;
+      }
+      training.game().step(turn);
+      for (const Player* player : turn) player->window.reports(Window::Wait::yes);
+    }
+  if (options.eval_every && scored)
+    sum_scores(training.model(), training.objective(), *scored, options.batches.micro,
+               training.parameters().compute_dtype(), device);
   return ledger(device).peak();
 }
 
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device) {
   const Datasets planned = plan_data(data, device);
-  return planned_peak(options, planned.train, device);
+  return planned_peak(options, planned.train, device, &planned.test);
 }
 
 // Micro-batches of one size need the same memory however many there are: a window of two of them
 // and of what remains stands for any. So does another for the short window that ends an epoch.
-Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device) {
+Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
+                   const Dataset* scored) {
   check_options(options);
   const auto peak_of = [&](Batches batches) {
     TrainingOptions shorter = options;
     shorter.batches = batches;
-    return peak_of_windows(shorter, planned, meta_of(device));
+    return peak_of_windows(shorter, planned, meta_of(device), scored);
   };
   const int64_t m = options.batches.micro, E = options.batches.effective, N = planned.size();
   Usage peak = peak_of({m, std::min(E, 2 * m + E % m)});

@@ -17,13 +17,17 @@ Datasets place_data(Datasets data, Device device);
 Datasets plan_data(const Datasets& data, Device device);
 Datasets plan_data(const Datasets& data, Device device, size_t memory);
 
-// The ledger's peak over two whole windows of a new Training, everything else alive included.
-Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device);
+// The ledger's peak over two whole windows of a new Training, in which every player plays,
+// everything else alive included; and then over an evaluation, if the run scores other data on its
+// way.
+Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
+                      const Dataset* scored = nullptr);
 
 // The peak of a run on `device`, with what of the data lies there.
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device);
 // As above, for data that is on the meta devices already (plan_data()). Takes time for the sizes of
 // micro-batches that differ, not for their number.
-Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device);
+Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
+                   const Dataset* scored = nullptr);
 
 }  // namespace accrue

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
@@ -13,14 +14,17 @@ namespace {
 
 class Classification : public Objective {
  public:
+  Classification(std::string input, std::string labels)
+      : input_(std::move(input)), labels_(std::move(labels)) {}
   std::string name() const override { return "classification"; }
-  std::vector<std::string> targets() const override { return {"labels"}; }
+  std::string input() const override { return input_; }
+  std::vector<std::string> targets() const override { return {labels_}; }
   Tensor loss(const Tensor& logits, const Samples& samples) const override {
-    return cross_entropy(logits, samples["labels"]);
+    return cross_entropy(logits, samples[labels_]);
   }
   int64_t sums() const override { return 2; }
   void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
-    accrue::add_score(sums, logits, samples["labels"]);
+    accrue::add_score(sums, logits, samples[labels_]);
   }
   Score score(std::span<const double> sums, const Dataset& data) const override {
     const double samples = double(data.size()), accuracy = 100 * sums[1] / samples;
@@ -30,6 +34,28 @@ class Classification : public Objective {
         .metrics = {{"correct", sums[1], true}, {"accuracy", accuracy}},
         .text = fmt::format("accuracy {:.2f} % ({} of {})", accuracy, int64_t(sums[1]), samples)};
   }
+
+ private:
+  const std::string input_, labels_;
+};
+
+class Regression : public Objective {
+ public:
+  Regression(std::string input, std::string targets)
+      : input_(std::move(input)), targets_(std::move(targets)) {}
+  std::string name() const override { return "regression"; }
+  std::string input() const override { return input_; }
+  std::vector<std::string> targets() const override { return {targets_}; }
+  Tensor loss(const Tensor& answer, const Samples& samples) const override {
+    return mse_loss(answer, samples[targets_]);
+  }
+  Score score(std::span<const double> sums, const Dataset& data) const override {
+    const double loss = sums[0] / double(data.size());
+    return {.loss = loss, .samples = data.size(), .metrics = {{"rmse", std::sqrt(loss)}}};
+  }
+
+ private:
+  const std::string input_, targets_;
 };
 
 class Segmentation : public Objective {
@@ -95,7 +121,12 @@ void Objective::add_to(const Tensor& sums, std::initializer_list<double> values)
   if (sums.device() != Device::cpu) Tensor(sums).copy_from(host);
 }
 
-ObjectivePtr classification() { return std::make_shared<Classification>(); }
+ObjectivePtr classification(std::string input, std::string labels) {
+  return std::make_shared<Classification>(std::move(input), std::move(labels));
+}
+ObjectivePtr regression(std::string input, std::string targets) {
+  return std::make_shared<Regression>(std::move(input), std::move(targets));
+}
 ObjectivePtr segmentation() { return std::make_shared<Segmentation>(); }
 
 ObjectivePtr objective_of(const Dataset& data) {

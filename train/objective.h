@@ -64,7 +64,9 @@ class Objective {
 using ObjectivePtr = std::shared_ptr<const Objective>;
 
 // Classes: cross-entropy of logits [N, classes] against labels, and accuracy.
-ObjectivePtr classification();
+ObjectivePtr classification(std::string input = "images", std::string labels = "labels");
+// Numbers [N, ...]: the mean squared error of answers of their shape, and its root.
+ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
 // Masks: the mean logistic loss of the pixels, logits as masks [N, 1, H, W]; Dice and IoU
 // (kernels/mask_score.h) over all pixels of all images, 1 where there is neither answer nor mask.
 ObjectivePtr segmentation();

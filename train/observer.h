@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "optim/window.h"
 #include "train/batches.h"
+#include "train/game.h"
+#include "train/objective.h"
 
 namespace accrue {
 
@@ -14,6 +15,12 @@ namespace accrue {
 struct Halving {
   int64_t epoch, window;
   Batches before, after;
+};
+
+// The outcome of a window for one of the networks that play.
+struct WindowReport : StepReport {
+  int64_t epoch = 0, window = 0;  // counted from 0; windows over all epochs
+  std::string player{};           // empty in a training of one network
 };
 
 // Is told what happens in a run, in order. Epochs and windows are counted from 0.
@@ -31,10 +38,12 @@ class Observer {
   virtual void on_no_checkpoint(const std::filesystem::path& /*directory*/) {}
 
   virtual void on_halving(const Halving&) {}
-  // A window's step is enqueued. Its gradients are there until the next window.
-  virtual void on_window(Window&) {}
-  // The outcome of a window, in the order of the windows, up to a few windows later.
-  virtual void on_step(int64_t /*epoch*/, const StepReport&) {}
+  // The step of a player's window is enqueued. Its gradients are there until its next window.
+  virtual void on_window(const Player&) {}
+  // The outcome of a window, in the order of each player's windows, up to a few windows later.
+  virtual void on_step(const WindowReport&) {}
+  // Other data was scored after a window of an epoch.
+  virtual void on_score(int64_t /*epoch*/, int64_t /*windows*/, const Score&, bool /*is_best*/) {}
   // All windows so far are told, and a checkpoint is written next, if the run has any: on its way
   // and at its end.
   virtual void on_checkpoint() {}
@@ -57,11 +66,14 @@ class Observers : public Observer {
   void on_halving(const Halving& halving) override {
     for (Observer* o : observers_) o->on_halving(halving);
   }
-  void on_window(Window& window) override {
-    for (Observer* o : observers_) o->on_window(window);
+  void on_window(const Player& player) override {
+    for (Observer* o : observers_) o->on_window(player);
   }
-  void on_step(int64_t epoch, const StepReport& report) override {
-    for (Observer* o : observers_) o->on_step(epoch, report);
+  void on_step(const WindowReport& report) override {
+    for (Observer* o : observers_) o->on_step(report);
+  }
+  void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override {
+    for (Observer* o : observers_) o->on_score(epoch, windows, score, is_best);
   }
   void on_checkpoint() override {
     for (Observer* o : observers_) o->on_checkpoint();

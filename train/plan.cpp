@@ -66,21 +66,20 @@ class Candidate {
     plain.strategy = Strategy::fused;
     plain.recompute = Recompute::none;
     plain.batches.micro = plain.batches.effective;
-    const std::string input = options_.objective_for(planned_.train)->input();
-    const Shape sample = planned_.train[input].shape().with(0, 1);
-    return {.batches = options_.batches,
-            .strategy = options_.strategy,
-            .recompute = options_.recompute,
-            .peak = needed,
-            .relative_cost = window_cost(options_, sample) / window_cost(plain, sample),
-            .fits = needed.total() <= memory_};
+    return {
+        .batches = options_.batches,
+        .strategy = options_.strategy,
+        .recompute = options_.recompute,
+        .peak = needed,
+        .relative_cost = window_cost(options_, planned_.train) / window_cost(plain, planned_.train),
+        .fits = needed.total() <= memory_};
   }
 
  private:
   const Usage& peak(int64_t micro) {
     if (const auto known = peaks_.find(micro); known != peaks_.end()) return known->second;
     options_.batches.micro = micro;
-    return peaks_[micro] = planned_peak(options_, planned_.train, device_);
+    return peaks_[micro] = planned_peak(options_, planned_.train, device_, &planned_.test);
   }
 
   // Of those that were run.

@@ -16,18 +16,32 @@ double bytes_per_parameter(Strategy strategy) {
   return weights + gradients;
 }
 
-int64_t parameter_count(const ModelFactory& model) {
-  return place(*model(), DType::f32, Device::meta, 0).count();
+double parameter_count(const ModelFactory& model) {
+  return double(place(*model(), DType::f32, Device::meta, 0).count());
+}
+
+// Those that get gradients in a micro-batch, on average over the windows.
+double parameter_count(const TrainingOptions& options) {
+  if (options.players.empty()) return parameter_count(options.model);
+  double count = 0;
+  for (const PlayerOptions& player : options.players)
+    count += parameter_count(player.model) * double(player.times) / double(player.every);
+  return count;
+}
+
+double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
+  if (!options.players.empty()) return training_flops_per_sample(options.players, data);
+  const std::string input = options.objective_for(data)->input();
+  return training_flops_per_sample(options.model, data[input].shape().with(0, 1));
 }
 
 }  // namespace
 
-double window_cost(const TrainingOptions& options, const Shape& sample) {
+double window_cost(const TrainingOptions& options, const Dataset& data) {
   const double again = options.recompute == Recompute::none ? 0 : 1.0 / 3;
-  const double arithmetic = double(options.batches.effective) *
-                            training_flops_per_sample(options.model, sample) * (1 + again);
-  const double traffic =
-      double(parameter_count(options.model)) * bytes_per_parameter(options.strategy);
+  const double arithmetic =
+      double(options.batches.effective) * flops_per_sample(options, data) * (1 + again);
+  const double traffic = parameter_count(options) * bytes_per_parameter(options.strategy);
   return arithmetic + double(options.batches.accumulation_steps()) *
                           (flops_per_byte * traffic + flops_per_micro_batch);
 }

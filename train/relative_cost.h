@@ -4,16 +4,17 @@
 
 namespace accrue {
 
-// An estimate of the time of one window of samples with images [C, H, W], in floating-point
-// operations, to compare ways of running the same window on one machine:
+// An estimate of the time of one window of such data, in floating-point operations, to compare ways
+// of running the same window on one machine:
 //
 //   cost = E * F * (1 + r) + K * (b * B(strategy) + c)
 //
 //   E  samples             F  operations of a sample (train/flops.h)
 //   K  micro-batches       r  share of F that a forward is, 1/3, where activations are recomputed
 //   B  bytes moved for each micro-batch: weights are read in forward and backward, gradients added
-//      to (16 bytes a parameter); separate adds a second buffer (12), moments two moments (20)
+//      to (16 bytes a parameter); separate adds a second buffer (12), moments two moments (20);
+//      of several networks the sum over their turns
 //   b  operations in the time of moving a byte, 10      c  calls and launches, 2 million
-double window_cost(const TrainingOptions& options, const Shape& sample);
+double window_cost(const TrainingOptions& options, const Dataset& data);
 
 }  // namespace accrue

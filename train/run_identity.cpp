@@ -21,10 +21,11 @@ std::string strategy_text(const TrainingOptions& o) {
 std::string fingerprint(const Dataset& data) {
   uLong crc = crc32_z(0, nullptr, 0);
   std::string fields;
-  for (const auto& [name, values, encoding, classes] : data.fields) {
+  for (const Field& field : data.fields) {
+    const Tensor& values = field.values;
     const Tensor bytes = values.device() == Device::cpu ? values : values.to(Device::cpu);
     crc = crc32_z(crc, static_cast<const Bytef*>(bytes.view().data), bytes.bytes());
-    fields += fmt::format("{} {}, ", name, values.shape());
+    fields += fmt::format("{} {}, ", field.name, values.shape());
   }
   return fmt::format("{}: {} samples, {}CRC-32 {:08x}", data.name, data.size(), fields, crc);
 }
@@ -41,18 +42,34 @@ Metadata deciding(const Settings& settings) {
   return all;
 }
 
-Metadata run_identity(const TrainingOptions& options, const Dataset& data,
-                      const std::string& schedule) {
+Metadata run_identity(const TrainingOptions& options, const Dataset& data) {
   TrainingOptions o = options;
   Metadata all = deciding(settings_of(o));
+  const auto add_step = [&](const std::string& prefix, size_t player) {
+    TrainingOptions own = o.of_player(player);
+    for (const auto& [name, value] : deciding(settings_of(static_cast<StepOptions&>(own))))
+      all[prefix + name] = value;
+    // These say more than the setting of their name.
+    all[prefix + "beta2"] = fmt::format("{}", own.chosen_beta2());
+    all[prefix + "schedule"] = Schedule(o.schedule_of(player, data.size())).describe();
+  };
+  if (o.players.empty()) {
+    add_step("", 0);
+  } else {
+    for (const Setting& unused : settings_of(static_cast<StepOptions&>(o)))
+      all.erase(unused.about.name);
+    for (size_t i = 0; i < o.players.size(); ++i) {
+      const PlayerOptions& player = o.players[i];
+      add_step(player.name + ".", i);
+      all[player.name] = fmt::format("every {} windows, {} times", player.every, player.times);
+    }
+    all["order"] = o.order == Order::alternating ? "alternating" : "simultaneous";
+  }
   all.insert(o.identity.begin(), o.identity.end());
-  // These say more than the setting of their name.
   all["data"] = fingerprint(data);
   all["objective"] = o.objective_for(data)->name();
   all["effective-batch"] = fmt::format("{}", o.batches.effective);
   all["strategy"] = strategy_text(o);
-  all["beta2"] = fmt::format("{}", o.chosen_beta2());
-  all["schedule"] = schedule;
   return all;
 }
 

@@ -11,10 +11,8 @@ namespace accrue {
 Metadata deciding(const Settings& settings);
 
 // Those that decide the result beyond rounding, the data by its content: a run that differs in one
-// is another run. `schedule` is Schedule::describe(), which names the length of the run where that
-// matters.
-Metadata run_identity(const TrainingOptions& options, const Dataset& data,
-                      const std::string& schedule);
+// is another run.
+Metadata run_identity(const TrainingOptions& options, const Dataset& data);
 // Those that decide in which order sums are rounded, and no more.
 Metadata rounding_identity(Batches batches, Device device);
 

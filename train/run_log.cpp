@@ -1,10 +1,14 @@
 #include "train/run_log.h"
 
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 
 #include "data/append_file.h"
 #include "data/atomic_file.h"
@@ -42,10 +46,51 @@ EventFile::Tagged<double> scalars_of(const Json& line, const std::string& group)
   for (const auto& [key, value] : line.items()) {
     if (value.is_object())
       for (auto& scalar : scalars_of(value, key)) scalars.push_back(std::move(scalar));
-    else if (value.is_number() && key != "step")
+    else if (value.is_number() && key != "step" && key != "window")
       scalars.emplace_back(group + "/" + key, value.get<double>());
   }
   return scalars;
+}
+
+// By the key in a JSON line, whatever its group.
+const std::map<std::string, std::string, std::less<>>& descriptions() {
+  static const std::map<std::string, std::string, std::less<>> all{
+      {"epoch", "Epoch, counted from 1."},
+      {"micro_batches", "Micro-batches in the window."},
+      {"samples", "Samples that the other numbers are of."},
+      {"loss", "Mean loss over the samples."},
+      {"lr", "Learning rate of the step."},
+      {"grad_norm", "L2 norm of the window's mean gradient, before clipping."},
+      {"samples_per_s", "Throughput in samples per second, from the step before to this one."},
+      {"loss_scale", "Factor on the loss that the window was computed with."},
+      {"dropped_samples", "Samples that were left out because their gradient was not finite."},
+      {"noise_scale", "Gradient noise scale in samples, averaged over some 200 steps."},
+      {"peak_rss_growth_bytes",
+       "Bytes by which the resident memory of the process (RSS) has grown at most since before the "
+       "data was loaded."},
+      {"correct", "Samples of which the class was predicted correctly."},
+      {"accuracy", "Share of the samples of which the class was predicted correctly, in per cent."},
+      {"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
+      {"iou", "Mean intersection over union of the masks, from 0 to 1."}};
+  return all;
+}
+
+std::string description_of(const std::string& tag) {
+  const size_t slash = tag.find('/');
+  const std::string group = tag.substr(0, slash), key = tag.substr(slash + 1);
+  const std::string category = key == "total" ? "all categories" : key;
+  if (group == "in_use_bytes")
+    return fmt::format("Bytes of {} in use on the device between two windows.", category);
+  if (group == "peak_bytes")
+    return fmt::format(
+        "Bytes of {} at the moment when all categories together took most of the device's memory, "
+        "since the run began.",
+        category);
+  if (group == "gradients")
+    return "The values of a parameter's gradient as the step used it: the mean over the window, "
+           "unscaled and clipped.";
+  const auto found = descriptions().find(key);
+  return found == descriptions().end() ? "" : found->second;
 }
 
 }  // namespace
@@ -55,8 +100,15 @@ struct RunLog::Files {
   class JsonFile {
    public:
     JsonFile(std::string path, bool continued)
-        : path_(std::move(path)), file_(std::fopen(path_.c_str(), continued ? "a" : "w")) {
+        : path_(std::move(path)), file_(std::fopen(path_.c_str(), "a")) {
       check(file_ != nullptr, "'{}': {}", path_, std::strerror(errno));
+      // Held as long as the file is open.
+      const bool ours = ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0;
+      check(ours || errno != EWOULDBLOCK,
+            "'{}' is being written by another run: expected a file of this run's own", path_);
+      if (continued) return;
+      const bool empty = ::ftruncate(::fileno(file_.get()), 0) == 0;
+      check(empty || errno == EINVAL, "'{}': {}", path_, std::strerror(errno));
     }
     void write(const Json& line) { fmt::print(file_.get(), "{}\n", line.dump()); }
     void flush() {
@@ -77,14 +129,17 @@ struct RunLog::Files {
    public:
     LogDirectory(const RunLogOptions& options, Strategy strategy, int64_t steps_before)
         : directory_(prepared(options, strategy)),
-          events_(directory_, options.continued ? steps_before + 1 : 0),
+          events_(directory_, options.continued ? steps_before + 1 : 0, description_of),
           metrics_(directory_ / "metrics.jsonl", AppendFile::Existing::continued),
-          last_step_(steps_before) {}
+          last_step_(steps_before) {
+      if (!options.hyperparameters.empty()) events_.add_hyperparameters(options.hyperparameters);
+    }
 
     void step(const Json& line) {
       write(line);
-      last_step_ = line.at("step");
-      events_.add(last_step_, scalars_of(line, "train"));
+      const bool alone = !line.contains("player");
+      last_step_ = line.at(alone ? "step" : "window");
+      events_.add(last_step_, scalars_of(line, alone ? "train" : line.at("player")));
     }
     void score(const Json& line) {
       write(line);
@@ -92,13 +147,14 @@ struct RunLog::Files {
     }
     // The histograms of each parameter's gradient as the window's last step used it. Waits for the
     // device.
-    void gradients(Window& window) {
+    void gradients(const Player& player) {
       EventFile::Tagged<Histogram> histograms;
-      for (const auto& [name, gradient, scale] : window.last_gradients()) {
+      for (const auto& [name, gradient, scale] : player.window.last_gradients()) {
         const Tensor host = gradient.device() == Device::cpu ? gradient : gradient.to(Device::cpu);
-        histograms.emplace_back("gradients/" + name, histogram_of(host.span<float>(), scale));
+        histograms.emplace_back("gradients/" + player.named(name),
+                                histogram_of(host.span<float>(), scale));
       }
-      events_.add(window.steps(), {}, histograms);
+      events_.add(player.window.steps(), {}, histograms);
     }
     void finish(const Json& summary) {
       write_text_atomically(directory_ / "summary.json", summary.dump(2) + "\n");
@@ -116,7 +172,7 @@ struct RunLog::Files {
     int64_t last_step_;
   };
 
-  Json line_of(int64_t epoch, const StepReport& report);
+  Json line_of(const WindowReport& report);
 
   const RunLogOptions options;
   const Device device;
@@ -134,42 +190,55 @@ RunLog::RunLog(const RunLogOptions& options, const TrainingOptions& training_opt
                        .noise_scale = training_options.noise_scale}) {
   if (!options.json.empty()) files_->json.emplace(options.json, options.continued);
   if (!options.directory.empty())
-    files_->directory.emplace(options, training_options.strategy, training.window().steps());
+    files_->directory.emplace(
+        options, training_options.strategy,
+        training.game().players().size() > 1 ? training.game().windows() : training.steps());
 }
 
 RunLog::~RunLog() = default;
 
-Json RunLog::Files::line_of(int64_t epoch, const StepReport& report) {
+Json RunLog::Files::line_of(const WindowReport& report) {
   const Clock::time_point before = std::exchange(last_step, Clock::now());
   const double seconds = std::chrono::duration<double>(last_step - before).count();
-  Json line{{"epoch", epoch + 1},
-            {"step", report.step},
-            {"micro_batches", report.micro_batches},
-            {"samples", report.samples},
-            {"loss", report.loss},
-            {"lr", report.lr},
-            {"grad_norm", report.grad_norm},
-            {"samples_per_s", double(report.samples) / seconds},
-            {"loss_scale", report.loss_scale},
-            {"dropped_samples", report.dropped_samples},
-            {"skipped", report.skipped}};
+  Json line;
+  if (!report.player.empty()) line["player"] = report.player;
+  line.update({{"epoch", report.epoch + 1},
+               {"window", report.window + 1},
+               {"step", report.step},
+               {"micro_batches", report.micro_batches},
+               {"samples", report.samples},
+               {"loss", report.loss},
+               {"lr", report.lr},
+               {"grad_norm", report.grad_norm},
+               {"samples_per_s", double(report.samples) / seconds},
+               {"loss_scale", report.loss_scale},
+               {"dropped_samples", report.dropped_samples},
+               {"skipped", report.skipped}});
   if (noise_scale) line["noise_scale"] = report.noise_scale;
+  line["in_use_bytes"] = with_total(ledger(device).current());
   line["peak_bytes"] = with_total(ledger(device).peak());
   line["peak_rss_growth_bytes"] = peak_resident_bytes() - options.resident_before;
   return line;
 }
 
-void RunLog::on_window(Window& window) {
+void RunLog::on_window(const Player& player) {
   const int64_t every = files_->options.histograms_every;
-  if (files_->directory && every != 0 && window.steps() % every == 0)
-    files_->directory->gradients(window);
+  if (files_->directory && every != 0 && player.window.steps() % every == 0)
+    files_->directory->gradients(player);
 }
 
-void RunLog::on_step(int64_t epoch, const StepReport& report) {
+void RunLog::on_step(const WindowReport& report) {
   if (!files_->json && !files_->directory) return;
-  const Json line = files_->line_of(epoch, report);
+  const Json line = files_->line_of(report);
   if (files_->json) files_->json->write(line);
   if (files_->directory) files_->directory->step(line);
+}
+
+void RunLog::on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) {
+  const Json line{
+      {"epoch", epoch + 1}, {"window", windows}, {"test", to_json(score)}, {"is_best", is_best}};
+  if (files_->json) files_->json->write(line);
+  if (files_->directory) files_->directory->score(line);
 }
 
 void RunLog::on_checkpoint() {
@@ -195,17 +264,17 @@ int64_t keep_logged_windows(const std::string& path, int64_t windows) {
   std::ifstream before(path);
   if (!before) return 0;
   AtomicFile after(path);
-  int64_t kept = 0;
-  for (std::string line; kept < windows && std::getline(before, line);) {
+  int64_t last = 0;
+  for (std::string line; std::getline(before, line);) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (!json.is_object()) break;
-    if (json.contains("test")) continue;
-    if (json.contains("step")) ++kept;
+    if (!json.contains("window") || json["window"] > windows) continue;
+    last = std::max(last, json["window"].get<int64_t>());
     line += '\n';
     after.write(std::as_bytes(std::span(line)));
   }
   after.commit();
-  return kept;
+  return last;
 }
 
 }  // namespace accrue

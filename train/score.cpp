@@ -4,8 +4,8 @@
 
 namespace accrue {
 
-Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
-               int64_t micro_batch, DType dtype, Device device) {
+Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
+                  int64_t micro_batch, DType dtype, Device device) {
   objective.check_data(data);
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
@@ -20,6 +20,13 @@ Score evaluate(const Module& model, const Objective& objective, const Dataset& d
   loader.start_epoch(0);
   while (const MicroBatch* part = loader.next())
     objective.add_score(sums, model((*part)[objective.input()], Pass::eval()), *part);
+  return sums;
+}
+
+Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
+               int64_t micro_batch, DType dtype, Device device) {
+  const MemoryScope scope(Phase::evaluate, "evaluation");
+  const Tensor sums = sum_scores(model, objective, data, micro_batch, dtype, device);
   const Tensor result = sums.to(Device::cpu, Category::workspace);
   return objective.score(result.span<double>(), data);
 }

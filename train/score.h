@@ -12,4 +12,8 @@ Score evaluate(const Module& model, const Objective& objective, const Dataset& d
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
+// The sums that it is made of, on the device: evaluate() without the end.
+Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
+                  int64_t micro_batch, DType dtype, Device device);
+
 }  // namespace accrue

@@ -187,6 +187,19 @@ Settings& Settings::append(const Settings& others) {
   return *this;
 }
 
+bool Settings::has(const std::string& name) const {
+  return std::ranges::any_of(all_, [&](const Setting& s) { return s.about.name == name; });
+}
+
+bool Settings::has_effect(const Setting& setting) const {
+  const auto& acts_with = setting.about.acts_with;
+  const auto is_met = [&](const auto& condition) {
+    const auto& [name, values] = condition;
+    return !has(name) || std::ranges::find(values, at(name).text()) != values.end();
+  };
+  return acts_with.empty() || std::ranges::any_of(acts_with, is_met);
+}
+
 const Setting& Settings::at(const std::string& name) const {
   std::vector<std::string> names;
   for (const Setting& setting : all_) {

@@ -41,6 +41,8 @@ struct About {
   std::map<std::string, double> words{};  // that stand for a number: {"auto", ...}
   std::string alias{};                    // another name
   std::string needs{}, excludes{};        // the name of a setting
+  // It has an effect only where one of these settings has one of these values.
+  std::map<std::string, std::vector<std::string>> acts_with{};
 };
 
 struct Setting {
@@ -86,6 +88,9 @@ class Settings {
 
   // Throws Error if there is none of this name, with the one that may be meant.
   const Setting& at(const std::string& name) const;
+  bool has(const std::string& name) const;
+  // False if another setting makes that one do nothing.
+  bool has_effect(const Setting& setting) const;
   // Those of these groups, without those of these names, only those: in the order of the table.
   // They throw Error for a group or name that is not there.
   Settings in(std::initializer_list<std::string> groups) const;

@@ -18,29 +18,38 @@ bool is_finite(const Tensor& x) {
 }  // namespace
 
 SkippedWindows::SkippedWindows(Training& training, const TrainingOptions& options,
-                               const Dataset& data)
-    : training_(training), options_(options), data_(data) {}
+                               const Dataset& data, const Player& player)
+    : training_(training),
+      options_(options),
+      data_(data),
+      player_(player),
+      dynamic_scale_(options.of_player(size_t(&player - training.game().players().data()))
+                         .chosen_loss_scale()
+                         .is_dynamic()) {}
 
 void SkippedWindows::add_state(StateDict& dict) {
-  dict.numbers.emplace_back("windows", &window_);
-  dict.numbers.emplace_back("skipped_in_a_row", &in_a_row_);
-  dict.numbers.emplace_back("skipped_from_loss_scale", &from_scale_);
+  dict.numbers.emplace_back(player_.named("skipped_in_a_row"), &in_a_row_);
+  dict.numbers.emplace_back(player_.named("skipped_from_loss_scale"), &from_scale_);
 }
 
-void SkippedWindows::see(const StepReport& report) {
-  const int64_t window = window_++;
+std::string SkippedWindows::whose() const {
+  return player_.name.empty() ? "the" : fmt::format("the {}'s", player_.name);
+}
+
+void SkippedWindows::see(const WindowReport& report) {
   // The culprit takes a pass over the window: only if there is one.
   if (report.overflow && options_.on_overflow == OnOverflowChoice::stop)
     throw Divergence(fmt::format(
-        "the gradient of window {} is not finite (loss {}, loss scale {:g}), which is to end the "
+        "{} gradient of window {} is not finite (loss {}, loss scale {:g}), which is to end the "
         "run: {}",
-        window + 1, report.loss, report.loss_scale, culprit(window)));
+        whose(), report.window + 1, report.loss, report.loss_scale, culprit(report.window)));
   if (!report.skipped) {
+    if (!first_) first_ = report;
+    last_ = report;
     in_a_row_ = 0;
     from_scale_ = std::numeric_limits<double>::infinity();
-  } else if (report.overflow && std::isfinite(report.loss) &&
-             options_.chosen_loss_scale().is_dynamic() && report.loss_scale > 1 &&
-             report.loss_scale <= from_scale_ / 2) {
+  } else if (report.overflow && std::isfinite(report.loss) && dynamic_scale_ &&
+             report.loss_scale > 1 && report.loss_scale <= from_scale_ / 2) {
     // What a smaller scale may cure is the loss scale's business, as long as it falls.
     in_a_row_ = 0;
     from_scale_ = report.loss_scale;
@@ -48,34 +57,43 @@ void SkippedWindows::see(const StepReport& report) {
     ++in_a_row_;
   }
   if (in_a_row_ >= options_.max_skipped)
-    throw Divergence(fmt::format(
-        "the loss or its gradient was not finite in {} windows in a row (after step {}, loss {}): "
-        "{}; check the data and the initial weights, lower the learning rate, or clip the "
-        "gradient's norm",
-        in_a_row_, report.step, report.loss, culprit(window)));
+    throw Divergence(
+        fmt::format("{} loss or its gradient was not finite in {} windows in a row (after step {}, "
+                    "loss {}): {}",
+                    whose(), in_a_row_, report.step, report.loss, reason(report.window)));
+}
+
+// Where there were finite losses before, it is the steps' doing: what is not finite now follows.
+std::string SkippedWindows::reason(int64_t window) const {
+  if (last_)
+    return fmt::format(
+        "the loss was {:.4g} in step {} and {:.4g} in step {}, the last in which it was finite, "
+        "with "
+        "a gradient of norm {:.4g} and a learning rate of {:.3g}: lower the learning rate, or clip "
+        "the gradient's norm; now {}",
+        first_->loss, first_->step, last_->loss, last_->step, last_->grad_norm, last_->lr,
+        culprit(window));
+  return culprit(window) +
+         "; check the data and the initial weights, lower the learning rate, or clip the "
+         "gradient's norm";
 }
 
 std::string SkippedWindows::culprit(int64_t window) const {
-  const Parameters& parameters = training_.parameters();
-  for (const Parameters::Entry& entry : parameters.entries())
-    if (!is_finite(entry.tensor.detach())) return fmt::format("{} is not finite", entry.name);
-  for (const Parameters::Entry& entry : parameters.buffer_entries())
-    if (!is_finite(entry.tensor)) return fmt::format("{} is not finite", entry.name);
+  for (const auto& [name, tensor] : training_.named_tensors())
+    if (!is_finite(tensor)) return fmt::format("{} is not finite", name);
 
-  const Objective& objective = training_.objective();
   const NoGrad no_grad;
   Loader loader(data_, {.effective_batch_size = training_.batches().effective,
                         .micro_batch_size = 1,
                         .seed = options_.seed,
                         .shuffle = options_.shuffle ? Shuffle::on : Shuffle::off,
                         .device = training_.device(),
-                        .dtype = parameters.compute_dtype(),
+                        .dtype = training_.parameters().compute_dtype(),
                         .prefetch = Prefetch::off});
   const int64_t per_epoch = loader.windows_per_epoch();
   loader.start_epoch(window / per_epoch, window % per_epoch);
   while (const MicroBatch* sample = loader.next()) {
-    const Tensor answer = training_.model()((*sample)[objective.input()], Pass::eval());
-    if (!is_finite(answer) || !is_finite(objective.loss(answer, *sample)))
+    if (!is_finite(training_.loss(player_, *sample, Pass::eval())))
       return fmt::format("the first sample with such a result is number {} of {}",
                          sample->indices.to(Device::cpu).span<int32_t>()[0], data_.name);
     if (sample->ends_window) break;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 
+#include "train/observer.h"
 #include "train/stop.h"
 #include "train/training.h"
 
@@ -12,11 +14,13 @@ namespace accrue {
 // half, and with OnOverflowChoice::stop at the first overflow.
 class SkippedWindows {
  public:
-  SkippedWindows(Training& training, const TrainingOptions& options, const Dataset& data);
+  // Of one of the players.
+  SkippedWindows(Training& training, const TrainingOptions& options, const Dataset& data,
+                 const Player& player);
 
   // The reports in the order of the windows. Throws Divergence, which names the first parameter
   // or the first sample of the window that is not finite.
-  void see(const StepReport& report);
+  void see(const WindowReport& report);
   // The part that see() changes.
   void add_state(StateDict& dict);
 
@@ -24,11 +28,17 @@ class SkippedWindows {
   // Says which part of the window is not finite: "0.weight is not finite", "the first sample with
   // such a result is number 17 of digits".
   std::string culprit(int64_t window) const;
+  // Says what to do about it, and by what.
+  std::string reason(int64_t window) const;
+  std::string whose() const;
 
   Training& training_;
   const TrainingOptions& options_;
   const Dataset& data_;
-  int64_t window_ = 0, in_a_row_ = 0;  // window_: the next, counted over the epochs
+  const Player& player_;
+  const bool dynamic_scale_;
+  int64_t in_a_row_ = 0;
+  std::optional<WindowReport> first_, last_;  // that were finite, since this run began
   // At which the count began; infinite after a window that was not skipped.
   double from_scale_ = std::numeric_limits<double>::infinity();
 };

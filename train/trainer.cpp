@@ -2,23 +2,47 @@
 
 #include <chrono>
 
+#include "train/build.h"
 #include "train/weights.h"
 
 namespace accrue {
 
-Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device device)
+Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device device,
+                 std::optional<Dataset> scored)
     : options_(options),
       data_(data),
       training_(make_training(options, data, device)),
       total_steps_(options.total_steps(data.size())),
-      skipped_(training_, options_, data_),
-      checkpoints_(options_, data_, training_, state()) {}
+      accounts_(open_accounts()),
+      scored_(std::move(scored)),
+      checkpoints_(options_, data_, training_, state()) {
+  check(
+      !options.eval_every || scored_,
+      "the run is to be scored on its way, but there is no data for it: expected another data set");
+  check(options.eval_every || (!options.patience && !options.keep_best),
+        "the best score is wanted, but no scores are: expected eval_every, too");
+  check(!options.keep_best || !options.checkpoints.directory.empty(),
+        "the best checkpoint is to be kept, but there are none: expected a directory for them");
+}
+
+std::deque<Trainer::Account> Trainer::open_accounts() {
+  std::deque<Account> accounts;
+  for (const Player& player : training_.game().players())
+    accounts.push_back({player, SkippedWindows(training_, options_, data_, player)});
+  return accounts;
+}
 
 StateDict Trainer::state() {
   StateDict dict{.numbers = {{"epoch", &epoch_},
                              {"window_in_epoch", &window_in_epoch_},
-                             {"epoch_loss_sum", &epoch_loss_sum_}}};
-  skipped_.add_state(dict);
+                             {"best_loss", &best_loss_},
+                             {"scores_without_better", &without_better_}}};
+  for (Account& account : accounts_) {
+    const Player& player = account.player;
+    dict.numbers.emplace_back(player.named("windows"), &account.reports);
+    dict.numbers.emplace_back(player.named("epoch_loss_sum"), &account.epoch_loss_sum);
+    account.skipped.add_state(dict);
+  }
   return dict;
 }
 
@@ -26,8 +50,12 @@ int64_t Trainer::windows_per_epoch() const {
   return ceil_div(data_.size(), options_.batches.effective);
 }
 
+bool Trainer::has_stopped_early() const {
+  return options_.patience && without_better_ >= *options_.patience;
+}
+
 bool Trainer::is_finished() const {
-  return epoch_ >= options_.epochs || training_.window().steps() >= total_steps_;
+  return has_stopped_early() || epoch_ >= options_.epochs || training_.steps() >= total_steps_;
 }
 
 int64_t Trainer::windows() const { return epoch_ * windows_per_epoch() + window_in_epoch_; }
@@ -40,7 +68,6 @@ void Trainer::load_weights(const std::string& path) {
 }
 
 void Trainer::run(Observer& observer, const StopRequest& stop) {
-  Window& window = training_.window();
   WindowRunner windows(training_, options_);
   ledger(training_.device()).reset_peak();
   const auto start = std::chrono::steady_clock::now();
@@ -51,18 +78,24 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   };
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
   while (!is_finished() && stop() == Stop::no) {
-    windows.micro_steps(epoch_, window_in_epoch_, observer, stop);
-    window.enqueue_step();
-    observer.on_window(window);
+    for (const Game::Turn& turn : training_.game().turns()) {
+      windows.micro_steps(turn, epoch_, window_in_epoch_, observer, stop);
+      training_.game().step(turn);
+      for (const Player* player : turn) observer.on_window(*player);
+    }
+    training_.game().end_window();
     const bool epoch_ends = ++window_in_epoch_ == windows_per_epoch();
-    const bool wait = epoch_ends || checkpoints_.due() || window.steps() >= total_steps_;
+    const bool evaluates = evaluates_now(epoch_ends);
+    const bool wait =
+        epoch_ends || evaluates || checkpoints_.due() || training_.steps() >= total_steps_;
     take_reports(observer, wait ? Window::Wait::yes : Window::Wait::no);
     if (epoch_ends) {
-      window.schedule().observe(epoch_loss_sum_);
+      for (Account& account : accounts_)
+        account.player.window.schedule().observe(std::exchange(account.epoch_loss_sum, 0));
       ++epoch_;
       window_in_epoch_ = 0;
-      epoch_loss_sum_ = 0;
     }
+    if (evaluates) score_on_the_way(observer);
     if (checkpoints_.due()) save_checkpoint(observer);
     if (out_of_time()) break;
   }
@@ -70,12 +103,34 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   save_checkpoint(observer);
 }
 
+bool Trainer::evaluates_now(bool epoch_ends) const {
+  if (!options_.eval_every) return false;
+  return *options_.eval_every == each_epoch ? epoch_ends : windows() % *options_.eval_every == 0;
+}
+
+void Trainer::score_on_the_way(Observer& observer) {
+  const Score score = with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
+    return accrue::evaluate(training_.model(), training_.objective(), *scored_, samples,
+                            training_.parameters().compute_dtype(), training_.device());
+  });
+  const bool is_best = score.loss < best_loss_;
+  if (is_best) best_loss_ = score.loss;
+  without_better_ = is_best ? 0 : without_better_ + 1;
+  observer.on_score(window_in_epoch_ == 0 ? epoch_ - 1 : epoch_, windows(), score, is_best);
+  if (!is_best || !options_.keep_best) return;
+  observer.on_checkpoint();
+  checkpoints_.save_best();
+}
+
 void Trainer::take_reports(Observer& observer, Window::Wait wait) {
-  for (const StepReport& report : training_.window().reports(wait)) {
-    skipped_.see(report);
-    epoch_loss_sum_ += report.loss * double(report.samples);
-    observer.on_step(epoch_, report);
-  }
+  for (Account& account : accounts_)
+    for (const StepReport& report : account.player.window.reports(wait)) {
+      const WindowReport told{report, epoch_, account.window(), account.player.name};
+      ++account.reports;
+      account.epoch_loss_sum += report.loss * double(report.samples);
+      account.skipped.see(told);
+      observer.on_step(told);
+    }
 }
 
 // The observer first: a log then has every window before a checkpoint.
@@ -102,7 +157,9 @@ std::optional<Score> Trainer::evaluate_average(const Dataset& data) {
 }
 
 void Trainer::save_weights(const std::string& path) {
-  accrue::save_weights(path, training_.parameters());
+  Metadata about = options_.about_weights;
+  about["accrue"] = version();
+  accrue::save_weights(path, training_.parameters(), about);
 }
 
 void Trainer::save_average(const std::string& path) {

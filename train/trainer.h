@@ -1,5 +1,7 @@
 #pragma once
 
+#include <deque>
+#include <limits>
 #include <optional>
 
 #include "train/checkpoints.h"
@@ -10,7 +12,8 @@
 namespace accrue {
 
 // Trains a model on a data set by windows: epochs over the data, a step a window, checkpoints on
-// the way, smaller micro-batches where memory runs out. Prints nothing.
+// the way, smaller micro-batches where memory runs out. Several networks that train each other
+// (TrainingOptions::players) play each window as a Game does. Prints nothing.
 //
 //   Trainer trainer(options, data.train, Device::cpu);
 //   trainer.resume(observer);
@@ -18,42 +21,63 @@ namespace accrue {
 //   trainer.evaluate(data.test).describe();
 class Trainer {
  public:
-  // The data lies on the device, or on the cpu (place_data()). Throws Error for options that
-  // contradict themselves, and OutOfMemory.
-  Trainer(const TrainingOptions& options, const Dataset& data, Device device);
+  // The data lies on the device, or on the cpu (place_data()), and so do those that are scored on
+  // the way, for TrainingOptions::eval_every. Throws Error for options that contradict themselves,
+  // and OutOfMemory.
+  Trainer(const TrainingOptions& options, const Dataset& data, Device device,
+          std::optional<Dataset> scored = std::nullopt);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   // Goes on from the latest checkpoint, if the options say so and there is one. Throws Error for
   // that of another run.
   void resume(Observer& observer);
-  // Replaces the initial weights.
+  // Replaces the initial weights; of several networks, those of the last.
   void load_weights(const std::string& path);
 
   // Trains to the end of the last epoch or until total_steps() are taken; returns earlier, after a
   // checkpoint, if `stop` says so. Throws Divergence if the run has stopped making progress,
-  // Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be written.
+  // Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be written. After
+  // those, alternating players may be a window apart: resume() brings them together.
   void run(Observer& observer, const StopRequest& stop = never_stop);
 
-  // Returns the score of the weights on other data, in micro-batches as small as memory needs.
+  // Returns the score of the weights on other data, in micro-batches as small as memory needs. Of
+  // several networks, here and below, the last one's.
   Score evaluate(const Dataset& data);
   // That of the weights' moving average, or nothing without one.
   std::optional<Score> evaluate_average(const Dataset& data);
-  // Writes them (train/weights.h).
+  // Writes them (train/weights.h), with TrainingOptions::about_weights.
   void save_weights(const std::string& path);
   void save_average(const std::string& path);
 
   Training& training() { return training_; }
   const TrainingOptions& options() const { return options_; }
+  // The steps of a player that plays once in every window.
   int64_t total_steps() const { return total_steps_; }
   // Windows that have run, those before resume() and those that were skipped included.
   int64_t windows() const;
-  // True if the last epoch has ended or total_steps() are taken: run() has nothing more to do.
+  // True if the last epoch has ended, total_steps() are taken or no score was better for too long:
+  // run() has nothing more to do.
   bool is_finished() const;
+  // By TrainingOptions::patience.
+  bool has_stopped_early() const;
 
  private:
+  // What is kept of the reports of a player.
+  struct Account {
+    const Player& player;
+    SkippedWindows skipped;
+    int64_t reports = 0;
+    double epoch_loss_sum = 0;  // over the epoch's samples so far
+    // The next report's window, counted over all epochs.
+    int64_t window() const { return (reports / player.times + 1) * player.every - 1; }
+  };
+
+  std::deque<Account> open_accounts();
   StateDict state();
   int64_t windows_per_epoch() const;
+  bool evaluates_now(bool epoch_ends) const;
+  void score_on_the_way(Observer& observer);
   void take_reports(Observer& observer, Window::Wait wait);
   void save_checkpoint(Observer& observer);
 
@@ -62,8 +86,10 @@ class Trainer {
   Training training_;
   const int64_t total_steps_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;
-  double epoch_loss_sum_ = 0;  // over the epoch's samples so far
-  SkippedWindows skipped_;
+  std::deque<Account> accounts_;  // of the players, in their order
+  const std::optional<Dataset> scored_;
+  double best_loss_ = std::numeric_limits<double>::infinity();
+  int64_t without_better_ = 0;  // scores since the best
   Checkpoints checkpoints_;
 };
 

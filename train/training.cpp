@@ -1,15 +1,12 @@
 #include "train/training.h"
 
+#include <algorithm>
+
 #include "core/cuda.h"
-#include "core/memory_scope.h"
+#include "train/weights.h"
 
 namespace accrue {
 namespace {
-
-std::unique_ptr<Module> new_model(const TrainingOptions& options) {
-  check_options(options);
-  return options.model();
-}
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& parameters) {
   const double beta2 = o.chosen_beta2();
@@ -24,38 +21,74 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& 
   return sgd(parameters, {o.momentum, decay, o.nesterov});
 }
 
-ScheduleOptions schedule_over(const TrainingOptions& o, int64_t samples) {
-  ScheduleOptions schedule = o.schedule;
-  schedule.total = o.total_steps(samples);
-  return schedule;
+WindowOptions window_options(const TrainingOptions& o) {
+  return {.effective_batch_size = o.batches.effective,
+          .strategy = o.strategy,
+          .clip_norm = o.clip_norm,
+          .loss_scale = o.chosen_loss_scale(),
+          .on_overflow = o.on_overflow == OnOverflowChoice::drop_micro_batch
+                             ? OnOverflow::drop_micro_batch
+                             : OnOverflow::skip_window,
+          .ema_decay = o.ema,
+          .noise_scale = o.noise_scale ? NoiseScale::estimate : NoiseScale::off,
+          .graphs = o.cuda_graphs};
+}
+
+// A network's own, so that two of one shape start apart. The first one's is the run's.
+uint64_t seed_of(uint64_t seed, size_t number) { return seed + number * 0x9e3779b97f4a7c15; }
+
+const TrainingOptions& checked(const TrainingOptions& options) {
+  check_options(options);
+  return options;
 }
 
 }  // namespace
 
 Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
-    : batches_(o.batches),
+    : batches_(checked(o).batches),
       device_(device),
       seed_(o.seed),
       recompute_(o.recompute),
       objective_(o.objective_for(data)),
       shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
-      model_(new_model(o)),
-      parameters_(
-          place(*model_, compute_dtype(o.precision), device, o.seed, gradient_storage(o.strategy))),
-      optimizer_(make_optimizer(o, parameters_)),
-      window_(*optimizer_, schedule_over(o, data.size()),
-              {.effective_batch_size = o.batches.effective,
-               .strategy = o.strategy,
-               .clip_norm = o.clip_norm,
-               .loss_scale = o.chosen_loss_scale(),
-               .on_overflow = o.on_overflow == OnOverflowChoice::drop_micro_batch
-                                  ? OnOverflow::drop_micro_batch
-                                  : OnOverflow::skip_window,
-               .ema_decay = o.ema,
-               .noise_scale = o.noise_scale ? NoiseScale::estimate : NoiseScale::off,
-               .graphs = o.cuda_graphs}),
-      data_(data),
-      loader_(make_loader()) {}
+      data_(data) {
+  add_networks(o);
+  alone_ = game_->all_turns().front();
+  loader_ = make_loader();
+}
+
+Training::Network::Network(const TrainingOptions& own, Device device, uint64_t seed,
+                           const ScheduleOptions& schedule)
+    : model(own.model()),
+      parameters(place(*model, accrue::compute_dtype(own.precision), device, seed,
+                       gradient_storage(own.strategy))),
+      optimizer(make_optimizer(own, parameters)),
+      window(*optimizer, schedule, window_options(own)) {}
+
+void Training::add_networks(const TrainingOptions& o) {
+  std::vector<Player> players;
+  const auto add = [&](const std::string& name, int64_t every, int64_t times) {
+    const size_t number = networks_.size();
+    const TrainingOptions own = o.of_player(number);
+    networks_.push_back(std::make_unique<Network>(own, device_, seed_of(o.seed, number),
+                                                  o.schedule_of(number, data_.size())));
+    by_name_.add(name, *networks_.back()->model);
+    return Player{name, networks_.back()->window, {}, every, times};
+  };
+  if (o.players.empty()) {
+    players.push_back(add("", 1, 1));
+    players.back().loss = [this](const Samples& samples) {
+      return objective_->loss(model()(samples[objective_->input()], *pass_), samples);
+    };
+  }
+  for (const PlayerOptions& player : o.players) {
+    players.push_back(add(player.name, player.every, player.times));
+    players.back().loss = [this, loss = player.loss](const Samples& samples) {
+      return loss(by_name_, samples, *pass_);
+    };
+  }
+  game_.emplace(std::move(players), o.order);
+}
 
 std::unique_ptr<Loader> Training::make_loader() const {
   return std::make_unique<Loader>(data_, LoaderOptions{.effective_batch_size = batches_.effective,
@@ -63,7 +96,7 @@ std::unique_ptr<Loader> Training::make_loader() const {
                                                        .seed = seed_,
                                                        .shuffle = shuffle_,
                                                        .device = device_,
-                                                       .dtype = parameters_.compute_dtype(),
+                                                       .dtype = scored().parameters.compute_dtype(),
                                                        .prefetch = Prefetch::off});
 }
 
@@ -72,30 +105,53 @@ Loader& Training::loader() {
   return *loader_;
 }
 
-void Training::micro_step(const MicroBatch& micro_batch, int64_t epoch) {
+void Training::micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch) {
   const Pass pass{.mode = Pass::Mode::train,
                   .seed = seed_,
                   .epoch = epoch,
                   .samples = micro_batch.indices,
                   .recompute = recompute_};
-  if (window_.micro_batches() == 0) window_.expect(micro_batch.window_size);
-  const int64_t samples = micro_batch.size();
-  window_.micro_step(samples, variant(epoch), [&] {
-    const Tensor loss = [&] {
-      const MemoryScope scope(Phase::forward, "loss");
-      return objective_->loss((*model_)(micro_batch[objective_->input()], pass), micro_batch);
-    }();
-    window_.backward(loss, samples);
-  });
+  pass_ = &pass;
+  for (const Player* player : turn)
+    if (player->window.micro_batches() == 0) player->window.expect(micro_batch.window_size);
+  game_->micro_step(turn, micro_batch, variant(epoch));
+}
+
+Tensor Training::loss(const Player& player, const MicroBatch& micro_batch, const Pass& pass) {
+  pass_ = &pass;
+  return player.loss(micro_batch);
+}
+
+int64_t Training::steps() const {
+  int64_t most = 0;
+  for (const Player& player : game_->players())
+    most = std::max(most, player.window.steps() / player.times);
+  return most;
+}
+
+NamedTensors Training::named_tensors() const {
+  NamedTensors all;
+  for (size_t i = 0; i < networks_.size(); ++i)
+    for (auto& [name, tensor] : accrue::named_tensors(networks_[i]->parameters))
+      all.emplace_back(game_->players()[i].named(name), std::move(tensor));
+  return all;
+}
+
+std::vector<const Parameters*> Training::all_parameters() const {
+  std::vector<const Parameters*> all;
+  for (const auto& network : networks_) all.push_back(&network->parameters);
+  return all;
 }
 
 int64_t Training::variant(int64_t epoch) const {
   constexpr int64_t epochs = int64_t{1} << 40;
-  return halved_ * epochs + (model_->is_random() ? epoch : 0);
+  const bool random = std::ranges::any_of(
+      networks_, [](const auto& network) { return network->model->is_random(); });
+  return halved_ * epochs + (random ? epoch : 0);
 }
 
 void Training::halve_micro_batch() {
-  window_.abandon();
+  game_->abandon();
   if (device_ == Device::cuda) cuda::synchronize();  // copies out of the loader may be under way
   loader_.reset();
   if (device_ == Device::cuda) cuda::blocks().release_cached();

@@ -1,41 +1,73 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "data/loader.h"
-#include "optim/window.h"
+#include "data/safetensors.h"
 #include "train/training_options.h"
 
 namespace accrue {
 
-// A model with its parameters, optimizer and window, and the loader that feeds it, on one device.
-// On a meta device the same object charges the same ledger bytes and computes nothing.
+// A model with its parameters, optimizer and window, or several that train each other, and the
+// loader that feeds them, on one device. On a meta device the same object charges the same ledger
+// bytes and computes nothing.
 class Training {
  public:
   // Throws Error for options out of range or without a model, and OutOfMemory.
   Training(const TrainingOptions& options, const Dataset& data, Device device);
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
 
-  // One micro-batch: forward, loss, backward.
-  void micro_step(const MicroBatch& micro_batch, int64_t epoch);
+  // One micro-batch for each player whose turn it is: forward, loss, backward.
+  void micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch);
+  // That of a training of one network.
+  void micro_step(const MicroBatch& micro_batch, int64_t epoch) {
+    micro_step(alone_, micro_batch, epoch);
+  }
 
-  // Forgets the window under way and goes on with micro-batches of half the size (ceil). The loader
+  // Forgets the turn under way and goes on with micro-batches of half the size (ceil). The loader
   // is a new one, to be started anew; without memory for it there is none, and what remains is to
   // halve again.
   void halve_micro_batch();
   // Gives the loader's memory back. loader() then makes a new one, to be started anew.
   void release_loader() { loader_.reset(); }
 
-  const Module& model() const { return *model_; }
+  // A player for each network.
+  Game& game() { return *game_; }
+  const Game& game() const { return *game_; }
+  // The loss of a player, outside of a window.
+  Tensor loss(const Player& player, const MicroBatch& micro_batch, const Pass& pass);
+  // The windows in which steps were taken: those of the player that has taken most.
+  int64_t steps() const;
+  // All parameters and module buffers, those of several networks by "generator.0.weight".
+  NamedTensors named_tensors() const;
+  std::vector<const Parameters*> all_parameters() const;
+
+  // Of several networks the last, whose answers are scored.
+  const Module& model() const { return *scored().model; }
+  Parameters& parameters() { return scored().parameters; }
+  Optimizer& optimizer() { return *scored().optimizer; }
+  Window& window() { return scored().window; }
+  const Window& window() const { return scored().window; }
   const Objective& objective() const { return *objective_; }
-  Parameters& parameters() { return parameters_; }
-  Optimizer& optimizer() { return *optimizer_; }
-  Window& window() { return window_; }
-  const Window& window() const { return window_; }
   Loader& loader();
   Batches batches() const { return batches_; }
   Device device() const { return device_; }
 
  private:
+  struct Network {
+    std::unique_ptr<Module> model;
+    Parameters parameters;
+    std::unique_ptr<Optimizer> optimizer;
+    Window window;
+    Network(const TrainingOptions& own, Device device, uint64_t seed,
+            const ScheduleOptions& schedule);
+  };
+
+  void add_networks(const TrainingOptions& options);
+  Network& scored() const { return *networks_.back(); }
   std::unique_ptr<Loader> make_loader() const;
   // Tells apart micro-steps that are not the same work: with other masks, or on other memory.
   int64_t variant(int64_t epoch) const;
@@ -46,10 +78,11 @@ class Training {
   Recompute recompute_;
   ObjectivePtr objective_;
   Shuffle shuffle_;
-  std::unique_ptr<Module> model_;
-  Parameters parameters_;
-  std::unique_ptr<Optimizer> optimizer_;
-  Window window_;
+  std::vector<std::unique_ptr<Network>> networks_;
+  Networks by_name_;
+  std::optional<Game> game_;
+  Game::Turn alone_;
+  const Pass* pass_ = nullptr;  // of the micro-step under way
   Dataset data_;
   std::unique_ptr<Loader> loader_;
   int64_t halved_ = 0;

@@ -1,5 +1,7 @@
 #include "train/training_options.h"
 
+#include <algorithm>
+
 namespace accrue {
 
 const std::map<std::string, Precision>& precision_names() {
@@ -38,24 +40,6 @@ const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
   return names;
 }
 
-const std::map<std::string, OptimizerKind>& optimizer_names() {
-  static const std::map<std::string, OptimizerKind> names{{"adam", OptimizerKind::adam},
-                                                          {"adamw", OptimizerKind::adamw},
-                                                          {"sgd", OptimizerKind::sgd},
-                                                          {"lion", OptimizerKind::lion}};
-  return names;
-}
-
-const std::map<std::string, ScheduleOptions::Kind>& schedule_names() {
-  using Kind = ScheduleOptions::Kind;
-  static const std::map<std::string, Kind> names{{"constant", Kind::constant},
-                                                 {"step", Kind::step},
-                                                 {"cosine", Kind::cosine},
-                                                 {"one-cycle", Kind::one_cycle},
-                                                 {"plateau", Kind::plateau}};
-  return names;
-}
-
 const std::map<std::string, Graphs>& graphs_names() {
   static const std::map<std::string, Graphs> names{{"on", Graphs::on}, {"off", Graphs::off}};
   return names;
@@ -66,6 +50,22 @@ std::string Batches::describe() const {
   if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);
   if (rest == 0) return fmt::format("{} ({} x {})", effective, micro, whole);
   return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
+}
+
+TrainingOptions TrainingOptions::of_player(size_t player) const {
+  TrainingOptions alone = *this;
+  if (players.empty()) return alone;
+  static_cast<StepOptions&>(alone) = players.at(player).step;
+  alone.model = players.at(player).model;
+  alone.players.clear();
+  return alone;
+}
+
+ScheduleOptions TrainingOptions::schedule_of(size_t player, int64_t samples) const {
+  ScheduleOptions own = players.empty() ? schedule : players.at(player).step.schedule;
+  own.total = total_steps(samples);
+  if (!players.empty()) own.total = own.total / players[player].every * players[player].times;
+  return own;
 }
 
 ObjectivePtr TrainingOptions::objective_for(const Dataset& data) const {
@@ -90,9 +90,27 @@ int64_t TrainingOptions::total_steps(int64_t samples) const {
   return steps ? std::min(*steps, all) : all;
 }
 
+namespace {
+
+void check_players(const TrainingOptions& o) {
+  check(o.model == nullptr,
+        "the options of a training have a model and {} players: expected one or the other",
+        o.players.size());
+  for (const PlayerOptions& player : o.players)
+    check(player.model != nullptr && player.loss != nullptr,
+          "player '{}' has no {}: expected a function that returns a {}", player.name,
+          player.model ? "loss" : "model", player.model ? "loss" : "new one");
+  check(std::ranges::any_of(o.players, [](const PlayerOptions& p) { return p.every == 1; }),
+        "every player sits windows out: expected one that plays in each");
+}
+
+}  // namespace
+
 void check_options(const TrainingOptions& o) {
-  check(o.model != nullptr,
-        "the options of a training have no model: expected a function that returns a new one");
+  if (!o.players.empty()) check_players(o);
+  else
+    check(o.model != nullptr,
+          "the options of a training have no model: expected a function that returns a new one");
   const auto [micro, effective] = o.batches;
   check(1 <= micro && micro <= effective,
         "micro-batches of {} samples for an effective batch of {}: expected at least 1, and no "

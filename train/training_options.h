@@ -1,19 +1,16 @@
 #pragma once
 
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/safetensors.h"
-#include "layers/module.h"
-#include "optim/optimizer.h"
-#include "optim/schedule.h"
 #include "optim/window_options.h"
 #include "train/batches.h"
 #include "train/objective.h"
-#include "train/settings.h"
+#include "train/player_options.h"
 
 namespace accrue {
 
@@ -32,12 +29,9 @@ constexpr DType compute_dtype(Precision precision) {
   return DType::f32;
 }
 
-enum class OptimizerKind { adam, adamw, sgd, lion };
 // The fate of a gradient that is not finite: its window is skipped, its micro-batch left out,
 // or the run ends.
 enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
-// For TrainingOptions::loss_scale.
-inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
 // The fate of a window that memory does not suffice for: the run fails, or the micro-batch is
 // halved and the window run again (train/window_runner.h).
 enum class OnOom { fail, split };
@@ -48,15 +42,10 @@ const std::map<std::string, Strategy>& strategy_names();
 const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
 const std::map<std::string, OnOverflowChoice>& on_overflow_names();
-const std::map<std::string, OptimizerKind>& optimizer_names();
-const std::map<std::string, ScheduleOptions::Kind>& schedule_names();
 const std::map<std::string, Graphs>& graphs_names();
-template <class Enum>
-std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
-  for (const auto& [name, candidate] : names)
-    if (candidate == value) return name;
-  return "?";
-}
+
+// For TrainingOptions::eval_every.
+inline constexpr int64_t each_epoch = 0;
 
 // Where and how often a run is saved. Without a directory it is not.
 struct CheckpointOptions {
@@ -69,10 +58,14 @@ struct CheckpointOptions {
 
 // Everything that decides what a training run computes, beside its data. A field has a row in
 // settings_of(), below, unless another is derived from it.
-struct TrainingOptions {
+struct TrainingOptions : StepOptions {
   ModelFactory model;  // called anew for every prediction of memory
   // Null: that of the data set (objective_of()).
   ObjectivePtr objective{};
+  // Several networks that train each other, instead of `model` with the objective's loss: each has
+  // a loss and StepOptions of its own. The last one's answers are what the objective scores.
+  std::vector<PlayerOptions> players{};
+  Order order = Order::alternating;
   Batches batches;
   Precision precision = Precision::fp32;
   Strategy strategy = Strategy::fused;
@@ -83,21 +76,12 @@ struct TrainingOptions {
   std::optional<double> max_minutes;  // of each run(), whose last window is completed
   bool shuffle = true;
 
-  OptimizerKind optimizer = OptimizerKind::adam;
-  ScheduleOptions schedule;            // its `total` is derived
-  double beta1 = 0.9;                  // adam, adamw, lion
-  std::optional<double> beta2;         // without: 0.999, for lion 0.99
-  double eps = 1e-8;                   // adam, adamw
-  double momentum = 0;                 // sgd
-  bool nesterov = false;               // sgd
-  std::optional<double> weight_decay;  // without: 0, for adamw 0.01
-  // beta2_half_life: samples after which half of what beta2 decays is gone, in its place.
-  std::optional<double> clip_norm, ema, beta2_half_life;
-  bool noise_scale = false;
-  // A number, or dynamic_loss_scale. Without: dynamic for fp16, whose smallest number is 6e-8,
-  // else 1.
-  std::optional<double> loss_scale;
-  LossScale dynamic_scale = LossScale::dynamic();
+  // Scores other data on the way, after so many windows; each_epoch: after every epoch.
+  std::optional<int64_t> eval_every;
+  // Ends the run after so many scores in a row without a lower loss.
+  std::optional<int64_t> patience;
+  bool keep_best = false;  // a checkpoint of the score with the lowest loss, beside the others
+
   OnOverflowChoice on_overflow = OnOverflowChoice::skip_window;
   int64_t max_skipped = 10;  // windows in a row
 
@@ -108,6 +92,14 @@ struct TrainingOptions {
   // Further settings that make two runs the same, such as the sizes of the model: a run does not go
   // on from a checkpoint that differs in it.
   Metadata identity;
+  // What saved weights say of themselves, such as the model that they are of.
+  Metadata about_weights;
+
+  // Those of one of the players, as if it were alone; of a training without any, all of these.
+  TrainingOptions of_player(size_t player) const;
+
+  // The schedule of a player, or of the one network, over the steps it takes of so many samples.
+  ScheduleOptions schedule_of(size_t player, int64_t samples) const;
 
   ObjectivePtr objective_for(const Dataset& data) const;
   LossScale chosen_loss_scale() const;
@@ -121,7 +113,6 @@ struct TrainingOptions {
 // all of a setting but what it does.
 inline Settings settings_of(TrainingOptions& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  const std::string dynamic = "dynamic: ";
   Settings s;
   s.group("Model and data")
       .add(o.precision, precision_names(),
@@ -163,63 +154,8 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.on_oom, on_oom_names(),
            {"on-oom", no_result,
             "split: a window that does not fit is run again with half the micro-batch"});
-  s.group("Optimizer")
-      .add(o.optimizer, optimizer_names(), {"optimizer", result, "Update rule"})
-      .add(o.schedule.base, {"lr", result, "Learning rate"})
-      .add(o.beta1, {"beta1", result, "Adam: decay of the first moment; lion: share of the moment"})
-      .add(o.beta2, {.name = "beta2",
-                     .decides = result,
-                     .help = "Adam: decay of the second moment; lion: of the moment",
-                     .unset = "0.999; for lion 0.99",
-                     .excludes = "beta2-half-life"})
-      .add(o.beta2_half_life,
-           {"beta2-half-life", result,
-            "Adam: the same by the samples after which half of it is gone", "SAMPLES"})
-      .add(o.eps, {"eps", result, "Adam: added to the root of the second moment"})
-      .add(o.weight_decay,
-           {.name = "weight-decay",
-            .decides = result,
-            .help = "Decay of the weights; with adamw and lion apart from the gradient",
-            .unset = "0; for adamw 0.01"})
-      .add(o.momentum, {"momentum", result, "SGD momentum"})
-      .add_flag(o.nesterov, true, {"nesterov", result, "SGD: Nesterov's momentum"})
-      .add(o.clip_norm, {"clip-norm", result, "Largest norm of the window's gradient"})
-      .add(o.schedule.kind, schedule_names(),
-           {"schedule", result, "Learning rate over the optimizer steps"})
-      .add(o.schedule.warmup_steps, {"warmup-steps", result, "Linear warm-up, for every schedule"})
-      .add(o.schedule.every, {"lr-every", result, "step: optimizer steps between two reductions"})
-      .add(o.schedule.gamma, {"lr-gamma", result, "step, plateau: factor of a reduction"})
-      .add(o.schedule.floor, {"lr-floor", result, "step, cosine, plateau: lowest learning rate"})
-      .add(o.schedule.patience,
-           {"lr-patience", result, "plateau: epochs without a lower loss to wait"})
-      .add(o.schedule.pct_start,
-           {"lr-rise", result, "one-cycle: share of the steps in which it rises"})
-      .add(o.schedule.div_factor,
-           {"lr-start-divisor", result, "one-cycle: it starts at the learning rate over this"})
-      .add(o.schedule.final_div_factor,
-           {"lr-end-divisor", result, "one-cycle: and ends at that over this"})
-      .add(o.ema, {"ema", result,
-                   "Also average the weights over the steps, with this decay (0.999)", "DECAY"})
-      .add_flag(o.noise_scale, true,
-                {"noise-scale", no_result,
-                 "Estimate the gradient's noise scale: the effective batch beyond which more "
-                 "samples help little"});
-  s.group("Loss scale")
-      .add(o.loss_scale, {.name = "loss-scale",
-                          .decides = result,
-                          .help = "Factor on the loss in backward, divided out in the step",
-                          .takes = "X|dynamic",
-                          .unset = "dynamic with fp16, else 1",
-                          .words = {{"dynamic", dynamic_loss_scale}}})
-      .add(o.dynamic_scale.initial, {"loss-scale-init", result, dynamic + "the first"})
-      .add(o.dynamic_scale.growth,
-           {"loss-scale-growth", result, dynamic + "its factor after windows without an overflow"})
-      .add(o.dynamic_scale.interval,
-           {"loss-scale-interval", result, dynamic + "so many of them in a row"})
-      .add(o.dynamic_scale.backoff,
-           {"loss-scale-backoff", result, dynamic + "its factor after an overflow"})
-      .add(o.dynamic_scale.hysteresis,
-           {"loss-scale-hysteresis", result, dynamic + "so many overflows before it backs off"})
+  s.append(settings_of(static_cast<StepOptions&>(o)))
+      .group("Loss scale")
       .add(o.on_overflow, on_overflow_names(),
            {"on-overflow", result,
             "A gradient that is not finite: skip its window; leave out its micro-batch (takes "
@@ -229,6 +165,24 @@ inline Settings settings_of(TrainingOptions& o) {
                            .help = "Stop after so many windows in a row that no smaller loss scale "
                                    "would save, or in which it does not halve",
                            .range = positive});
+  s.group("Evaluation")
+      .add(o.eval_every, {.name = "eval-every",
+                          .decides = no_result,
+                          .help = "Score the test data on the way, after so many windows or every "
+                                  "epoch",
+                          .takes = "N|epoch",
+                          .range = positive,
+                          .words = {{"epoch", double(each_epoch)}}})
+      .add(o.patience, {.name = "patience",
+                        .decides = no_result,
+                        .help = "Stop after so many of these scores in a row without a lower loss",
+                        .range = positive,
+                        .needs = "eval-every"})
+      .add_flag(o.keep_best, true,
+                {.name = "keep-best",
+                 .decides = no_result,
+                 .help = "Keep the checkpoint of the lowest loss, in DIR/best",
+                 .needs = "eval-every"});
   s.group("Checkpoints")
       .add(o.checkpoints.directory,
            {"checkpoint-dir", no_result,
@@ -251,8 +205,8 @@ inline Settings settings_of(TrainingOptions& o) {
   return s;
 }
 
-// Throws Error unless 1 <= micro <= effective, for accumulation with step_in_backward, and without
-// a model.
+// Throws Error unless 1 <= micro <= effective, for accumulation with step_in_backward, without a
+// model, and for players that do not go together.
 void check_options(const TrainingOptions& options);
 
 }  // namespace accrue

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "data/safetensors.h"
 #include "kernels/step/round_copies.h"
@@ -53,45 +54,85 @@ std::string first_not_finite(const NamedTensors& tensors) {
   return found;
 }
 
-void save_weights(const std::string& path, const Parameters& parameters) {
+void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata) {
   const NamedTensors tensors = on_cpu(named_tensors(parameters));
   const std::string bad = first_not_finite(tensors);
   check(bad.empty(), "{} is not written, because {}: lower the learning rate, or clip the gradient",
         path, bad);
-  write_safetensors(path, tensors, {{"format", "pt"}});
+  Metadata all = metadata;
+  all["format"] = "pt";
+  write_safetensors(path, tensors, all);
 }
 
-void load_weights(const std::string& path, Parameters& parameters) {
-  // PyTorch's BatchNorm counts its batches, in a type of its own; nothing here depends on that.
-  const Wanted wanted_in_file = [](const std::string& name) {
-    return !name.ends_with("num_batches_tracked");
-  };
-  std::map<std::string, Tensor> found;
-  for (const auto& [name, tensor] :
-       read_safetensors(path, Category::parameters, nullptr, wanted_in_file))
-    found[name] = widened(tensor);
-  const NamedTensors wanted = named_tensors(parameters);
+namespace {
+
+// PyTorch's BatchNorm counts its batches, in a type of its own; nothing here depends on that.
+bool is_weight(const std::string& name) { return !name.ends_with("num_batches_tracked"); }
+
+// nn.DataParallel, Lightning and compile() put a name of their own in front.
+std::string common_prefix(const SafetensorsHeader& header) {
+  for (const std::string prefix : {"module.", "model.", "_orig_mod."})
+    if (!header.entries.empty() && std::ranges::all_of(header.entries, [&](const auto& e) {
+          return e.name.starts_with(prefix);
+        }))
+      return prefix;
+  return {};
+}
+
+bool converts(DType from, DType to) {
+  return from == to || (to == DType::f32 && (is_16_bit_dtype(from) || from == DType::f64));
+}
+
+// Throws Error, with every difference named.
+void check_fits(const std::string& path, const std::map<std::string, Tensor>& wanted) {
+  const SafetensorsHeader header = read_safetensors_header(path, is_weight);
+  const std::string prefix = common_prefix(header);
+  check(
+      prefix.empty() || wanted.begin()->first.starts_with(prefix),
+      "{}: every name begins with '{}', which wrappers of PyTorch put there: save the state_dict() "
+      "of what they wrap, or rename: {{k.removeprefix('{}'): v for k, v in state.items()}}",
+      path, prefix, prefix);
   std::string problems;
-  for (const auto& [name, tensor] : wanted) {
-    const auto it = found.find(name);
-    if (it == found.end()) {
-      problems += fmt::format("\n  {} {} is missing", name, tensor.shape());
-      continue;
-    }
-    if (it->second.shape() != tensor.shape() || it->second.dtype() != tensor.dtype())
-      problems +=
-          fmt::format("\n  {} is {} {}, expected {} {}", name, accrue::name(it->second.dtype()),
-                      it->second.shape(), accrue::name(tensor.dtype()), tensor.shape());
+  std::set<std::string> found;
+  for (const auto& [name, dtype, shape] : header.entries) {
+    found.insert(name);
+    const auto it = wanted.find(name);
+    if (it == wanted.end()) problems += fmt::format("\n  {} {} is not in the model", name, shape);
+    else if (it->second.shape() != shape || !converts(dtype, it->second.dtype()))
+      problems += fmt::format("\n  {} is {} {}, expected {} {}", name, accrue::name(dtype), shape,
+                              accrue::name(it->second.dtype()), it->second.shape());
   }
-  for (const auto& [name, tensor] : found)
-    if (std::ranges::none_of(wanted, [&](const auto& k) { return k.first == name; }))
-      problems += fmt::format("\n  {} {} is not in the model", name, tensor.shape());
+  for (const auto& [name, tensor] : wanted)
+    if (!found.contains(name))
+      problems += fmt::format("\n  {} {} is missing", name, tensor.shape());
   check(problems.empty(),
         "{} does not fit the model (is it the one that the file was saved from?):{}", path,
         problems);
-  const std::string bad = first_not_finite({found.begin(), found.end()});
-  check(bad.empty(), "{}: {}: training cannot start from it", path, bad);
-  for (const auto& [name, tensor] : wanted) tensor.copy_from(found.at(name));
+}
+
+}  // namespace
+
+void load_weights(const std::string& path, Parameters& parameters) {
+  const NamedTensors all = named_tensors(parameters);
+  const std::map<std::string, Tensor> wanted(all.begin(), all.end());
+  check_fits(path, wanted);
+  read_safetensors_pieces(
+      path, is_weight, [&](const std::string& name, int64_t first, Tensor piece) {
+        dispatch_floating(piece.dtype(), [&]<class T>() {
+          const auto values = piece.span<T>();
+          const auto bad =
+              std::ranges::find_if(values, [](T v) { return !std::isfinite(widen(v)); });
+          if (bad != values.end())
+            fail("{}: {} holds {} at element {}: training cannot start from it", path, name,
+                 widen(*bad), first + (bad - values.begin()));
+        });
+      });
+  read_safetensors_pieces(
+      path, is_weight, [&](const std::string& name, int64_t first, Tensor piece) {
+        const Tensor& to = wanted.at(name);
+        const Tensor converted = to.dtype() == DType::f32 ? as_f32(piece) : piece;
+        to.reshape({to.numel()}).slice(first, first + piece.numel()).copy_from(converted);
+      });
   round_copies(parameters);
 }
 

@@ -20,12 +20,16 @@ double largest_difference(const NamedTensors& a, const NamedTensors& b);
 // On the cpu.
 std::string first_not_finite(const NamedTensors& tensors);
 
-// Writes parameters and module buffers as safetensors, by their PyTorch names. Throws Error, with
-// nothing written, if one is not finite. Nothing half-written remains after an error.
-void save_weights(const std::string& path, const Parameters& parameters);
+// Writes parameters and module buffers as safetensors, by their PyTorch names, with what the file
+// is to say of itself. Throws Error, with nothing written, if one is not finite. Nothing
+// half-written remains after an error.
+void save_weights(const std::string& path, const Parameters& parameters,
+                  const Metadata& metadata = {});
 
-// Reads them back. Throws Error, with every difference named, unless the file holds exactly the
-// model's names and shapes, in its dtype or (f16, bf16) a narrower one, and only finite values.
+// Reads them back: exactly the model's names and shapes, in float32, or exactly or rounded from
+// f16, bf16 or f64. Takes 64 KiB more than the parameters have. Throws Error, with the parameters
+// as they were, if the file differs, with every difference named, and for a value that is not
+// finite.
 void load_weights(const std::string& path, Parameters& parameters);
 
 }  // namespace accrue

@@ -20,16 +20,16 @@ WindowRunner::WindowRunner(Training& training, const TrainingOptions& options)
         name_in(strategy_names(), options.strategy));
 }
 
-void WindowRunner::micro_steps(int64_t epoch, int64_t window, Observer& observer,
-                               const StopRequest& stop) {
+void WindowRunner::micro_steps(const Game::Turn& turn, int64_t epoch, int64_t window,
+                               Observer& observer, const StopRequest& stop) {
   for (;;) {
     try {
       const std::pair wanted{epoch, window};
       if (std::exchange(next_, {-1, -1}) != wanted) training_.loader().start_epoch(epoch, window);
       for (bool ended = false; !ended;) {
-        if (stop() == Stop::now) roll_back_and_stop();
+        if (stop() == Stop::now) roll_back_and_stop(turn);
         const MicroBatch* micro_batch = training_.loader().next();
-        training_.micro_step(*micro_batch, epoch);
+        training_.micro_step(turn, *micro_batch, epoch);
         ended = micro_batch->ends_window;
       }
       next_ = {epoch, window + 1};
@@ -41,9 +41,9 @@ void WindowRunner::micro_steps(int64_t epoch, int64_t window, Observer& observer
   }
 }
 
-void WindowRunner::roll_back_and_stop() {
-  const int64_t done = training_.window().micro_batches();
-  training_.window().abandon();
+void WindowRunner::roll_back_and_stop(const Game::Turn& turn) {
+  const int64_t done = turn.front()->window.micro_batches();
+  training_.game().abandon();
   throw Stopped(
       fmt::format("stopped after {} of {} micro-batches of a window, which was rolled back", done,
                   training_.batches().accumulation_steps()));

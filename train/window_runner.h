@@ -12,28 +12,28 @@ namespace accrue {
 // begin with.
 Training make_training(const TrainingOptions& options, const Dataset& data, Device device);
 
-// Runs the windows of a training, each of the same samples and as one transaction, in memory that
-// may turn out too small.
+// Runs the windows of a training, each of the same samples and each turn as one transaction, in
+// memory that may turn out too small.
 //
 // With OnOom::split an OutOfMemory, while a micro-batch is prepared or in its forward or backward,
-// rolls the window back: gradients fresh, BatchNorm's statistics as they were. Then the micro-batch
+// rolls the turn back: gradients fresh, BatchNorm's statistics as they were. Then the micro-batch
 // is halved (ceil) and the same samples run again. Weights and moments are, bit for bit, those of a
-// run that uses the smaller micro-batch from that window on. At one sample the error stands, as it
+// run that uses the smaller micro-batch from that turn on. At one sample the error stands, as it
 // does with OnOom::fail. A step allocates nothing, so no error can come between window and step.
 class WindowRunner {
  public:
   // Throws Error for OnOom::split with a strategy that cannot take a window back.
   WindowRunner(Training& training, const TrainingOptions& options);
 
-  // Accumulates window `window` of an epoch; the loader goes there unless it has just had the one
-  // before. The step is the caller's. Throws what the micro-batches threw; Stopped, with the window
-  // rolled back, if `stop` says Stop::now.
-  void micro_steps(int64_t epoch, int64_t window, Observer& observer,
+  // A turn (train/game.h) of window `window` of an epoch: accumulates its micro-batches; the loader
+  // goes there unless it has just had the window before. The step is the caller's. Throws what the
+  // micro-batches threw; Stopped, with the turn rolled back, if `stop` says Stop::now.
+  void micro_steps(const Game::Turn& turn, int64_t epoch, int64_t window, Observer& observer,
                    const StopRequest& stop = never_stop);
 
  private:
   Halving halve(int64_t epoch, int64_t window);
-  void roll_back_and_stop();
+  void roll_back_and_stop(const Game::Turn& turn);
 
   Training& training_;
   OnOom on_oom_;

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
+#include "apps/cli/output.h"
 #include "apps/study/ladders.h"
-#include "data/atomic_file.h"
 #include "kernels/parallel.h"
 
 namespace accrue::app {
@@ -98,9 +98,9 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   const int64_t rounds = study::measure(results, device, bench.seconds);
 
   const auto array_bytes = static_cast<size_t>(arrays.size()) * sizeof(float);
-  fmt::print("{} parameters in {} tensors, {} an array, on {} ({} threads); {} rounds in turns\n",
-             arrays.count(), arrays.tensors(), format_bytes(array_bytes), name(device),
-             thread_count(), rounds);
+  fmt::print("{} parameters in {}, {} an array, on {} ({}); {} in turns\n", arrays.count(),
+             counted(arrays.tensors(), "tensor"), format_bytes(array_bytes), name(device),
+             counted(thread_count(), "thread"), counted(rounds, "round"));
   print_table(results, arrays.count());
   if (!options.json.empty()) {
     const nlohmann::ordered_json figures{{"device", name(device)},
@@ -112,7 +112,7 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
                                          {"micro_batch", bench.micro_batch},
                                          {"rounds", rounds},
                                          {"rungs", to_json(results)}};
-    write_text_atomically(options.json, figures.dump(2) + "\n");
+    write_output(options.json, figures.dump(2) + "\n");
   }
   study::require_ok(results);
 }

@@ -6,6 +6,7 @@
 #include "apps/bench/commands.h"
 #include "apps/bench/memory_row.h"
 #include "apps/bench/memory_runs.h"
+#include "apps/cli/output.h"
 #include "apps/report/page.h"
 #include "data/atomic_file.h"
 #include "kernels/parallel.h"
@@ -178,8 +179,8 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
     print(rows);
     for (const MemoryRow& row : rows) result["rows"].push_back(to_json(row, rows));
   }
-  if (!bench.csv.empty()) write_text_atomically(bench.csv, to_csv(groups));
-  if (!options.json.empty()) write_text_atomically(options.json, result.dump(2) + "\n");
+  if (!bench.csv.empty()) write_output(bench.csv, to_csv(groups));
+  if (!options.json.empty()) write_output(options.json, result.dump(2) + "\n");
   if (bench.report.empty()) return;
   for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
   write_text_atomically(bench.report, memory_page(std::move(result)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/bench/median.h"
+#include "apps/cli/output.h"
 #include "train/json.h"
 
 namespace accrue::app {
@@ -118,20 +119,31 @@ std::string to_csv(const std::vector<MemoryRows>& groups) {
 }
 
 void print(const MemoryRows& rows) {
+  // The categories stand where there is room for them, and the words in a line of their own where
+  // there is not.
+  constexpr size_t wide_columns = 170;
+  const bool wide = terminal_columns() >= wide_columns;
   fmt::print("{:<16} {:>6} {:>4}", "way", "micro", "K");
-  for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print(" {:>11} {:>11} {:>10} {:>9}  against one batch at once\n", "total", "RSS growth",
-             "us/sample", "max |dw|");
+  if (wide)
+    for (Category c : all_categories) fmt::print(" {:>11}", name(c));
+  fmt::print(" {:>11} {:>11} {:>10} {:>9}{}\n", "total", "RSS growth", "us/sample", "max |dw|",
+             wide ? "  against one batch at once" : "");
   for (const MemoryRow& row : rows) {
     fmt::print("{:<16} {:>6} {:>4}", row.way.name, row.batches.micro,
                row.batches.accumulation_steps());
-    for (Category c : all_categories)
-      fmt::print(" {:>11}",
-                 row.way.is_pytorch() && c != Category::data ? "?" : format_bytes(row.peak[c]));
-    fmt::print(" {:>11} {:>11} {:>10.1f} {:>9}  {}\n", format_bytes(row.total_bytes()),
+    if (wide)
+      for (Category c : all_categories)
+        fmt::print(" {:>11}",
+                   row.way.is_pytorch() && c != Category::data ? "?" : format_bytes(row.peak[c]));
+    std::string words = verdict(row, rows);
+    if (!wide)
+      for (size_t end; (end = words.find("; ")) != std::string::npos;)
+        words.replace(end, 2, "\n    ");
+    fmt::print(" {:>11} {:>11} {:>10.1f} {:>9}{}{}\n", format_bytes(row.total_bytes()),
                format_bytes(row.rss_growth_bytes), row.median_us(),
-               number_or(row.weight_difference, "-"), verdict(row, rows));
+               number_or(row.weight_difference, "-"), wide ? "  " : "\n    ", words);
   }
+  if (!wide) fmt::print("(--json and --csv have each category)\n");
 }
 
 }  // namespace accrue::app

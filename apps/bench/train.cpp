@@ -5,10 +5,10 @@
 #include "apps/bench/commands.h"
 #include "apps/bench/median.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/report/profile_report.h"
 #include "core/cuda.h"
-#include "data/atomic_file.h"
 #include "kernels/parallel.h"
 #include "train/flops.h"
 #include "train/memory_prediction.h"
@@ -116,9 +116,9 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
       training_flops_per_sample(trained.model, data.train["images"].shape().with(0, 1));
   const double gemm_rate = median(gemm_rates);
   const double share = samples_per_s * flops / gemm_rate;
-  fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {} threads)\n",
+  fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {})\n",
              name(options.network.kind), batches.describe(), samples_per_s, name(device),
-             window_seconds.size(), thread_count());
+             window_seconds.size(), counted(thread_count(), "thread"));
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
@@ -140,7 +140,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
     print_cost(*profile, median(window_seconds));
     result["profile"] = profile_json(*profile, rates);
   }
-  if (!options.json.empty()) write_text_atomically(options.json, result.dump(2) + "\n");
+  if (!options.json.empty()) write_output(options.json, result.dump(2) + "\n");
 }
 
 }  // namespace accrue::app

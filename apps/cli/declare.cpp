@@ -47,4 +47,27 @@ void declare(CLI::App& command, const Settings& settings) {
   }
 }
 
+std::set<std::string> given_settings(const CLI::App& command, const Settings& settings) {
+  std::set<std::string> given;
+  for (const Setting& setting : settings)
+    if (command.count("--" + setting.about.name) > 0) given.insert(setting.about.name);
+  return given;
+}
+
+void check_effects(const CLI::App& command, const Settings& settings) {
+  for (const std::string& name : given_settings(command, settings)) {
+    const Setting& setting = settings.at(name);
+    const About& about = setting.about;
+    if (settings.has_effect(setting)) continue;
+    std::string is, wanted;
+    for (const auto& [other, values] : about.acts_with) {
+      const std::string text = settings.at(other).text();
+      is += fmt::format("{}--{} {}", is.empty() ? "" : " and ", other, text.empty() ? "1" : text);
+      wanted += fmt::format("{}--{} {}", wanted.empty() ? "" : " or ", other,
+                            CLI::detail::join(values, "|"));
+    }
+    fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
+  }
+}
+
 }  // namespace accrue::app

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "train/settings.h"
 
 // Few sources need the command line parser itself, whose header is slow to compile.
@@ -12,5 +15,11 @@ namespace accrue::app {
 // Declares each setting as an option of the command: "--name", which sets it when the command line
 // is parsed.
 void declare(CLI::App& command, const Settings& settings);
+
+// The settings that the command line had.
+std::set<std::string> given_settings(const CLI::App& command, const Settings& settings);
+
+// Throws Error for an option that was given and has no effect beside the others.
+void check_effects(const CLI::App& command, const Settings& settings);
 
 }  // namespace accrue::app

@@ -15,6 +15,15 @@
 namespace accrue::app {
 namespace {
 
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+}  // namespace
+
 std::string shell_word(const std::string& word) {
   const bool plain = std::ranges::all_of(word, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+=.,:/@%", c);
@@ -25,15 +34,6 @@ std::string shell_word(const std::string& word) {
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
 }
-
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown processor";
-}
-
-}  // namespace
 
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <initializer_list>
 
@@ -20,10 +21,27 @@ void install(void (*handler)(int)) {
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  // nohup ignores it, and so do we then.
+  struct sigaction hangup {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+}
+
+// Nothing else may be called in a signal handler to print something.
+template <size_t n>
+void say(const char (&text)[n]) {
+  const int before = errno;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, n - 1);
+  errno = before;
 }
 
 void ask(int) {
-  if (++asked == 2) install(SIG_DFL);
+  const int times = ++asked;
+  if (times == 1) say("\ninterrupted: this window is finished first; once more to roll it back\n");
+  if (times == 2) {
+    say("\ninterrupted twice: this window is rolled back after the micro-batch under way\n");
+    install(SIG_DFL);
+  }
 }
 
 size_t handler_stack_bytes() {

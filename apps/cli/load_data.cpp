@@ -1,5 +1,7 @@
 #include "apps/cli/load_data.h"
 
+#include "data/safetensors.h"
+
 namespace accrue::app {
 
 Datasets load_data(const Options& options) {
@@ -16,7 +18,29 @@ Datasets load_data(const Options& options) {
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
           "mnist or fashion (--data shapes is for --model unet)",
           model, set);
+  for (Dataset* each : {&data.train, &data.test})
+    for (Field& field : each->fields) field.normalization = options.pixels;
   return data;
+}
+
+Options with_options_of_weights(const Options& options) {
+  Options result = options;
+  if (options.init.empty()) return result;
+  const Metadata said = read_safetensors_header(options.init).metadata;
+  const Settings settings = settings_of(result);
+  std::string problems;
+  for (const char* name : settings_of_weights) {
+    const auto found = said.find(name);
+    if (found == said.end()) continue;
+    const Setting& setting = settings.at(name);
+    if (!options.given.contains(name)) setting.set(found->second);
+    else if (setting.text() != found->second)
+      problems += fmt::format("\n  --{} is {}, but they were trained with {}", name, setting.text(),
+                              found->second);
+  }
+  check(problems.empty(), "{} holds weights of another network; leave out what the file says:{}",
+        options.init, problems);
+  return result;
 }
 
 }  // namespace accrue::app

@@ -9,4 +9,9 @@ namespace accrue::app {
 // find_dataset() does.
 Datasets load_data(const Options& options);
 
+// The options with the model, its width and the normalization of the weights that training or
+// evaluation starts from, as far as their file says them and they were not given. Throws Error for
+// those that were given otherwise.
+Options with_options_of_weights(const Options& options);
+
 }  // namespace accrue::app

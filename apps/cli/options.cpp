@@ -1,6 +1,9 @@
 #include "apps/cli/options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/cli/environment.h"
 #include "core/cpus.h"
@@ -20,6 +23,12 @@ const std::map<std::string, InitScheme>& init_scheme_names() {
 const std::map<std::string, DeviceChoice>& device_names() {
   static const std::map<std::string, DeviceChoice> names{
       {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
+  return names;
+}
+
+const std::map<std::string, ScoredSplit>& split_names() {
+  static const std::map<std::string, ScoredSplit> names{
+      {"both", ScoredSplit::both}, {"train", ScoredSplit::train}, {"test", ScoredSplit::test}};
   return names;
 }
 
@@ -50,6 +59,10 @@ Batches Options::batches_of(int64_t samples) const {
 
 TrainingOptions Options::training(const Dataset& data) const {
   TrainingOptions result = training_with(batches_of(data.size()), data);
+  check(!noise_scale || result.batches.accumulation_steps() > 1,
+        "--noise-scale compares a window with its first micro-batch, but {} is one micro-batch: "
+        "expected a smaller --micro-batch, or no --noise-scale",
+        result.batches.describe());
   check_options(result);
   return result;
 }
@@ -76,10 +89,15 @@ ModelOptions Options::model_for(const Dataset& data) const {
 
 TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {
   TrainingOptions result = *this;
-  result.model = model_factory(model_for(data));
   result.batches = chosen;
   Options o = *this;
   result.identity = deciding(settings_of(o));
+  const ModelOptions model = model_for(data);
+  result.model = model_factory(model);
+  for (const char* name : settings_of_weights)
+    result.about_weights[name] = result.identity.at(name);
+  result.about_weights["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
+  result.about_weights["classes"] = fmt::format("{}", model.classes);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;
 }
@@ -115,7 +133,8 @@ Device apply_machine_options(const Options& options) {
   if (options.device == DeviceChoice::automatic) {
     const std::string reason = cuda::unavailable_reason();
     if (reason.empty()) fmt::print("device: cuda ({})\n", cuda::describe_device());
-    else fmt::print("device: cpu (not cuda: {})\n", reason);
+    else if (std::filesystem::exists("/dev/nvidiactl"))
+      fmt::print("device: cpu (not cuda, although there is a GPU: {})\n", reason);
   }
   const bool tf32 = options.precision == Precision::tf32;
   check(!tf32 || device == Device::cuda,

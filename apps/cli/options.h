@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,8 @@
 
 namespace accrue::app {
 
+// The parts of a data set that are evaluated.
+enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
@@ -20,6 +24,10 @@ inline constexpr int64_t default_effective_batch = 64;
 // The names of choices on the command line, beside model_names() and those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, DeviceChoice>& device_names();
+const std::map<std::string, ScoredSplit>& split_names();
+
+// Those that decide what a trained network computes. Weights are saved with them.
+inline constexpr std::array settings_of_weights{"model", "width", "mean", "std"};
 
 // What a command was asked for: a training, and what the program does around it. A field has a row
 // in settings_of(), below.
@@ -27,9 +35,12 @@ struct Options : TrainingOptions {
   ModelOptions network;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
+  Normalization pixels;
+  std::set<std::string> given{};  // the settings that were asked for, by name
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 
+  ScoredSplit split = ScoredSplit::both;  // of eval
   DeviceChoice device = DeviceChoice::automatic;
   int64_t threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
@@ -76,6 +87,12 @@ inline Settings settings_of(Options& o) {
             "NAME|DIR", "digits; for unet shapes"})
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
+      .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})
+      .add(o.pixels.std, {.name = "std",
+                          .decides = result,
+                          .help = "The same; a net of PyTorch's that was trained on ToTensor() "
+                                  "alone takes --mean 0 --std 1",
+                          .range = positive})
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,
                                .help = "Dropout before the last layer",

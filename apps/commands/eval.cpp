@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/load_data.h"
-#include "data/atomic_file.h"
+#include "apps/cli/output.h"
 #include "train/json.h"
 #include "train/memory_prediction.h"
 #include "train/training.h"
@@ -19,26 +19,30 @@ Settings evaluation_settings(Options& options) {
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
                                  .range = positive})
+      .add(options.split, split_names(), {"split", no_result, "The part of the data to score"})
       .add(options.json, {"json", no_result, "Write the scores", "FILE"});
   return s;
 }
 
-void eval(const Options& options) {
-  const Device device = apply_machine_options(options);
-  check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
+void eval(const Options& given) {
+  const Device device = apply_machine_options(given);
+  check(!given.init.empty(), "eval needs weights: --init FILE.safetensors");
+  const Options options = with_options_of_weights(given);
   const Datasets data = place_data(load_data(options), device);
   const auto model = make_model(options.model_for(data.train));
-  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed);
+  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
+                                GradientStorage::on_demand);
   load_weights(options.init, parameters);
   nlohmann::ordered_json json;
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
+    if (options.split == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
     const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
       return evaluate(*model, *set, samples, parameters.compute_dtype(), device);
     });
     fmt::print("{} {}\n", split, score.describe());
     json[split] = to_json(score);
   }
-  if (!options.json.empty()) write_text_atomically(options.json, json.dump(2) + "\n");
+  if (!options.json.empty()) write_output(options.json, json.dump(2) + "\n");
 }
 
 }  // namespace accrue::app

@@ -1,6 +1,10 @@
 #include "apps/commands/info.h"
 
+#include <nlohmann/json.hpp>
+
 #include "apps/cli/averages.h"
+#include "apps/cli/environment.h"
+#include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
@@ -9,15 +13,37 @@
 
 namespace accrue::app {
 
+namespace {
+
+// The same as the text, for programs.
+std::string to_json(const Options& options, const Module& model, const Parameters& parameters,
+                    double flops) {
+  nlohmann::ordered_json json{{"environment", environment(wanted_device(options))},
+                              {"matrix_products", matrix_products()},
+                              {"cuda", cuda::unavailable_reason().empty()},
+                              {"model", name(options.network.kind)},
+                              {"description", model.describe()},
+                              {"parameters", parameters.count()},
+                              {"flops_per_training_sample", flops}};
+  for (const auto& entry : parameters.entries()) {
+    const auto sizes = entry.tensor.shape().sizes();
+    json["tensors"][entry.name] = std::vector(sizes.begin(), sizes.end());
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
 void info(const Options& options) {
-  fmt::print("accrue {} | compiled for {} | matrix products: {} | {} threads\nCUDA: {}\n\n",
-             version(), compiled_isa(), matrix_products(), thread_count(), cuda::describe_device());
+  fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\n\n", version(),
+             compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
+             cuda::describe_device());
   const ModelFactory new_model = model_factory(options.network);
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
+  const double flops = training_flops_per_sample(new_model, {1, 1, 28, 28});
   fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.network.kind),
-             parameters.count(), training_flops_per_sample(new_model, {1, 1, 28, 28}) / 1e6,
-             model->describe());
+             parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
     fmt::print("  {:<24} {}\n", entry.name, entry.tensor.shape());
   for (const auto& buffer : parameters.buffer_entries())
@@ -26,6 +52,8 @@ void info(const Options& options) {
   TrainingOptions training = options;
   training.batches.effective = options.effective_batch.value_or(default_effective_batch);
   for (const std::string& line : describe_averages(training)) fmt::print("{}\n", line);
+  if (!options.json.empty())
+    write_output(options.json, to_json(options, *model, parameters, flops));
 }
 
 }  // namespace accrue::app

@@ -64,8 +64,8 @@ std::string advice_for_training(const Options& options) {
   }
   if (!text.empty()) return text;
   const Alternative& least = any.smallest();
-  return fmt::format("try: --memory-limit {} ({}) {}", least.peak.total(),
-                     format_bytes(least.peak.total()), flags(least, options));
+  return fmt::format("try: --memory-limit {} {}  # {}", least.peak.total(), flags(least, options),
+                     format_bytes(least.peak.total()));
 }
 
 std::string advice_for_evaluation() {

@@ -9,7 +9,7 @@ namespace {
 // then left out (but for the data set itself).
 Usage measure_baseline(const TrainingOptions& options, const Datasets& data, Device device) {
   const Usage before = ledger(device).current();
-  Usage peak = peak_of_windows(options, data.train, device);
+  Usage peak = peak_of_windows(options, data.train, device, &data.test);
   for (Category c : all_categories) peak[c] -= before[c];
   for (const Dataset* set : {&data.train, &data.test})
     if (set->device() == device) peak[Category::data] += set->bytes();
@@ -36,11 +36,11 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
 
   fmt::print("\npeak memory on {}, effective batch {}\n{:<14}", name(device),
              options.batches.describe(), "");
-  for (const auto& [title, usage] : columns) fmt::print("{:>17}", title);
+  for (const auto& [title, usage] : columns) fmt::print("{:>16}", title);
   fmt::print("\n");
   const auto row = [&](std::string_view title, auto&& bytes_of) {
     fmt::print("  {:<12}", title);
-    for (const auto& [column, usage] : columns) fmt::print("{:>17}", format_bytes(bytes_of(usage)));
+    for (const auto& [column, usage] : columns) fmt::print("{:>16}", format_bytes(bytes_of(usage)));
     fmt::print("\n");
   };
   for (Category c : all_categories) row(name(c), [&](const Usage& usage) { return usage[c]; });
@@ -52,7 +52,18 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
   fmt::print("{}\n", predicted.bytes == measured.bytes
                          ? "predicted to the byte"
                          : "the prediction is off: please report this run");
-  if (device == Device::cuda) fmt::print("the device's memory: {}\n", cuda::blocks().describe());
+  if (device == Device::cuda) {
+    const Reserve reserve = cuda::blocks().statistics();
+    fmt::print(
+        "the device's memory: {} reserved in {} segments, {} of it allocated,\n"
+        "  largest free block {}, fragmentation {:.0f} %\n",
+        format_bytes(reserve.reserved), reserve.segments, format_bytes(reserve.allocated),
+        format_bytes(reserve.largest_free), 100 * reserve.fragmentation());
+  }
+  if (options.batches.accumulation_steps() == 1) {
+    fmt::print("nothing was accumulated: the effective batch is one micro-batch\n");
+    return;
+  }
   const double ratio = double(without_data(baseline)) / double(without_data(measured));
   if (ratio > 1.005)
     fmt::print(

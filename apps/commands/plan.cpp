@@ -2,8 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/environment.h"
 #include "apps/cli/load_data.h"
-#include "data/atomic_file.h"
+#include "apps/cli/output.h"
 #include "train/json.h"
 
 namespace accrue::app {
@@ -39,24 +40,42 @@ std::vector<std::reference_wrapper<const Alternative>> recommended_first(const P
   return all;
 }
 
+// What to type for a training in this way, within the memory that was planned for.
+std::string command_to_train(const Alternative& a, Options options) {
+  options.micro_batch = a.batches.micro;
+  options.effective_batch = a.batches.effective;
+  options.strategy = a.strategy;
+  options.recompute = a.recompute;
+  options.json.clear();
+  std::string command = "accrue train";
+  for (const std::string& argument : arguments_of(options))
+    command += fmt::format(" {}", shell_word(argument));
+  return command;
+}
+
 void print(const Plan& plan, const Options& options, Device device) {
+  constexpr size_t wide_columns = 150;
+  const bool wide = terminal_columns() >= wide_columns;
   fmt::print("{} on {} in {}\n\n   {:>11} {:>5} {:<10}{:<17}", name(options.network.kind),
              name(device), format_bytes(plan.memory), "micro-batch", "K", "recompute", "strategy");
-  for (Category c : all_categories) fmt::print(" {:>11}", name(c));
+  if (wide)
+    for (Category c : all_categories) fmt::print(" {:>11}", name(c));
   fmt::print(" {:>11} {:>5} {:>6}\n", "total", "fits", "cost");
   for (const Alternative& a : recommended_first(plan)) {
     fmt::print("{:<2} {:>11} {:>5} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
                a.batches.micro, a.batches.accumulation_steps(),
                name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
-    for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(a.peak[c]));
+    if (wide)
+      for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(a.peak[c]));
     fmt::print(" {:>11} {:>5} {:>6.2f}\n", format_bytes(a.peak.total()), a.fits ? "yes" : "no",
                a.relative_cost);
   }
+  if (!wide) fmt::print("(--json has each category)\n");
   for (const std::string& reason : plan.refused) fmt::print("not possible: {}\n", reason);
   const Alternative& best = *plan.recommended();
   fmt::print("\ncost: estimated time, 1.00 is the whole batch at once\n");
-  fmt::print("recommended: {}  (effective batch {})\n", flags(best, options),
-             best.batches.describe());
+  fmt::print("recommended: effective batch {}\n  {}\n", best.batches.describe(),
+             command_to_train(best, options));
 }
 
 // What would fit instead, or the least memory that would do.
@@ -76,8 +95,8 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
   if (const Alternative* a = stateless.recommended())
     return fmt::format("with --optimizer sgd {} it would fit", flags(*a, options));
   const Alternative& least = all.smallest();
-  return fmt::format("the nearest that would fit is --memory {} ({}) with {}", least.peak.total(),
-                     format_bytes(least.peak.total()), flags(least, options));
+  return fmt::format("it would fit with --memory {} {}  # {}", least.peak.total(),
+                     flags(least, options), format_bytes(least.peak.total()));
 }
 
 }  // namespace
@@ -102,13 +121,14 @@ Settings settings_of(PlanOptions& asked, Options& options) {
 
 void plan(Options options, const PlanOptions& asked) {
   options.micro_batch = auto_micro_batch;
+  options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);
   Freedom freedom = any_freedom();
-  if (asked.strategy_given) freedom.strategies = {options.strategy};
-  if (asked.recompute_given) freedom.recomputes = {options.recompute};
+  if (options.given.contains("strategy")) freedom.strategies = {options.strategy};
+  if (options.given.contains("recompute")) freedom.recomputes = {options.recompute};
   const Plan plan = plan_windows(options.to_plan(planned.train), planned, device, memory, freedom);
   if (!plan.recommended()) {
     const Alternative& least = plan.smallest();
@@ -121,7 +141,7 @@ void plan(Options options, const PlanOptions& asked) {
         nearest(options, planned, device, plan));
   }
   print(plan, options, device);
-  if (!options.json.empty()) write_text_atomically(options.json, to_json(plan).dump(2) + "\n");
+  if (!options.json.empty()) write_output(options.json, to_json(plan).dump(2) + "\n");
 }
 
 }  // namespace accrue::app

@@ -9,8 +9,6 @@ namespace accrue::app {
 // what each costs.
 struct PlanOptions {
   std::string memory;
-  // Chosen by the user, so not to be varied.
-  bool strategy_given = false, recompute_given = false;
 };
 Settings settings_of(PlanOptions& asked, Options& options);
 // Throws Error if nothing fits: what is missing, and the nearest that would fit.

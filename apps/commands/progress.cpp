@@ -2,11 +2,29 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "apps/cli/averages.h"
+#include "apps/cli/output.h"
 #include "train/json.h"
 #include "train/process.h"
 
 namespace accrue::app {
+std::string progress_line(const std::vector<std::string>& parts, double done, size_t columns) {
+  // A full last column makes some terminals begin a new line.
+  const size_t room = columns > 0 ? columns - 1 : 0;
+  constexpr size_t widest_bar = 24, narrowest_bar = 8;
+  std::string text;
+  for (const std::string& part : parts) {
+    const size_t longer = text.size() + part.size() + (text.empty() ? 0 : 2);
+    if (longer > room) break;
+    text += (text.empty() ? "" : "  ") + part;
+  }
+  if (text.size() + narrowest_bar + 3 > room) return text;
+  const size_t width = std::min(widest_bar, room - text.size() - 3);
+  const auto filled = static_cast<size_t>(double(width) * std::clamp(done, 0.0, 1.0));
+  return fmt::format("[{}{}] {}", std::string(filled, '#'), std::string(width - filled, '.'), text);
+}
 
 Progress::Progress(const Options& options, Trainer& trainer, size_t resident_before)
     : options_(options),
@@ -47,20 +65,32 @@ void Progress::start(const Datasets& data) {
   fmt::print("effective batch {} | {} | {} optimizer steps\n", batches,
              training.window().schedule().describe(), total_steps_);
   for (const std::string& line : describe_averages(trainer_.options())) fmt::print("{}\n", line);
+  steps_before_ = training.steps();
+  if (steps_before_ > 0)
+    fmt::print("{} steps are taken, {} are left\n", steps_before_, total_steps_ - steps_before_);
   std::fflush(stdout);
   start_ = Clock::now();
 }
 
-void Progress::on_step(int64_t epoch, const StepReport& report) {
+void Progress::on_step(const WindowReport& report) {
   ++steps_;
   results_["steps"] = report.step;
   samples_ += report.samples;
   noise_scale_ = report.noise_scale;
-  if (report.overflow || report.skipped) print_overflow(epoch, report);
+  if (terminal_ && report.epoch != epoch_.number) print_epoch();
+  epoch_.number = report.epoch;
+  if (report.overflow || report.skipped) print_overflow(report);
   if (report.skipped) return;
-  if (terminal_) draw_bar(epoch, report, double(samples_) / seconds_since(start_));
-  else if (report.step % options_.log_every == 0 || report.step == total_steps_)
-    print_line(epoch, report);
+  epoch_.samples += report.samples;
+  epoch_.loss_sum += report.loss * double(report.samples);
+  if (terminal_) draw_bar(report, double(samples_) / seconds_since(start_));
+  else if (report.step % options_.log_every == 0 || report.step == total_steps_) print_line(report);
+}
+
+void Progress::on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) {
+  fmt::print("{}[Epoch {}][Window {} of the run] test {}{}\n", terminal_ ? "\r\033[K" : "",
+             epoch + 1, windows, score.describe(), is_best ? ", the best so far" : "");
+  std::fflush(stdout);
 }
 
 void Progress::on_halving(const Halving& halving) {
@@ -71,44 +101,63 @@ void Progress::on_halving(const Halving& halving) {
   warn_about_batch_norm(options_, halving.after);
 }
 
-void Progress::print_overflow(int64_t epoch, const StepReport& report) {
+void Progress::print_overflow(const WindowReport& report) {
   const std::string what = !report.skipped
                                ? fmt::format("{} samples dropped", report.dropped_samples)
                                : "window skipped";
   fmt::print("{}[Epoch {}][Step {}] loss {} or its gradient is not finite (loss scale {:g}): {}\n",
-             terminal_ ? "\r\033[K" : "", epoch + 1, report.step, report.loss, report.loss_scale,
-             what);
+             terminal_ ? "\r\033[K" : "", report.epoch + 1, report.step, report.loss,
+             report.loss_scale, what);
   std::fflush(stdout);
 }
 
-void Progress::draw_bar(int64_t epoch, const StepReport& report, double samples_per_s) {
+void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
   const bool last = report.step == total_steps_;
   if (!last && seconds_since(last_bar_) < 0.1) return;
   last_bar_ = Clock::now();
-  constexpr int64_t width = 24;
-  const int64_t filled = width * report.step / std::max<int64_t>(1, total_steps_);
   const double left = seconds_since(start_) / double(steps_) * double(total_steps_ - report.step);
   fmt::print(
-      "\r\033[K[{:#<{}}{:.<{}}] epoch {} step {}/{} loss {:.3f} lr {:.2g} {:.0f} samples/s ETA "
-      "{:.0f} s",
-      "", filled, "", width - filled, epoch + 1, report.step, total_steps_, report.loss, report.lr,
-      samples_per_s, left);
+      "\r\033[K{}",
+      progress_line(
+          {fmt::format("step {}/{}", report.step, total_steps_),
+           fmt::format("loss {:.3f}", report.loss), fmt::format("ETA {:.0f} s", left),
+           fmt::format("epoch {}", report.epoch + 1),
+           fmt::format("{:.0f} samples/s", samples_per_s), fmt::format("lr {:.2g}", report.lr)},
+          double(report.step) / double(std::max<int64_t>(1, total_steps_)), terminal_columns()));
   std::fflush(stdout);
 }
 
-void Progress::print_line(int64_t epoch, const StepReport& report) {
+// The epoch before, in the place of the bar.
+void Progress::print_epoch() {
+  if (epoch_.samples == 0) return;
+  fmt::print("\r\033[Kepoch {}: loss {:.4f}\n", epoch_.number + 1,
+             epoch_.loss_sum / double(epoch_.samples));
+  epoch_ = {};
+}
+
+void Progress::print_line(const WindowReport& report) {
   const Usage peak = ledger(trainer_.training().device()).peak();
-  fmt::print("[Epoch {}][Step {}] loss {:.4f} | lr {:.3g} | eff. batch {} | peak {}\n", epoch + 1,
-             report.step, report.loss, report.lr, trainer_.training().batches().describe(),
+  fmt::print("[Epoch {}][Step {}] loss {:.4f} | lr {:.3g} | eff. batch {} | peak {}\n",
+             report.epoch + 1, report.step, report.loss, report.lr,
+             trainer_.training().batches().describe(),
              format_bytes(peak.total() - peak[Category::data]));
   std::fflush(stdout);
 }
 
 void Progress::finish(bool interrupted, double waited_seconds) {
   const double seconds = seconds_since(start_);
-  if (terminal_) fmt::print("\n");
-  if (interrupted)
-    fmt::print("interrupted: stopped after a whole window, {} optimizer steps\n", steps_);
+  if (terminal_) {
+    fmt::print("\r\033[K");
+    print_epoch();
+  }
+  if (interrupted) fmt::print("interrupted: stopped after a whole window\n");
+  else if (trainer_.has_stopped_early())
+    fmt::print("stopped early: {} in a row without a lower loss\n",
+               counted(*trainer_.options().patience, "score"));
+  const int64_t in_all = trainer_.training().steps();
+  if (interrupted || steps_before_ > 0)
+    fmt::print("{} optimizer steps{}, {} of {} in all\n", in_all - steps_before_,
+               steps_before_ > 0 ? " since it was resumed" : "", in_all, total_steps_);
   fmt::print("{} samples in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
              samples_, seconds, double(samples_) / seconds, 100 * waited_seconds / seconds);
   if (options_.noise_scale)

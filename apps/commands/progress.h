@@ -19,7 +19,8 @@ class Progress : public Observer {
   void on_damaged_checkpoint(const std::string& reason) override;
   void on_resume(const std::filesystem::path& checkpoint, const std::string& differences) override;
   void on_no_checkpoint(const std::filesystem::path& directory) override;
-  void on_step(int64_t epoch, const StepReport& report) override;
+  void on_step(const WindowReport& report) override;
+  void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
   void on_halving(const Halving& halving) override;
   // What the steps took.
   void finish(bool interrupted, double waited_seconds);
@@ -29,9 +30,10 @@ class Progress : public Observer {
   const nlohmann::ordered_json& results() const { return results_; }
 
  private:
-  void print_overflow(int64_t epoch, const StepReport& report);
-  void draw_bar(int64_t epoch, const StepReport& report, double samples_per_s);
-  void print_line(int64_t epoch, const StepReport& report);
+  void print_epoch();
+  void print_overflow(const WindowReport& report);
+  void draw_bar(const WindowReport& report, double samples_per_s);
+  void print_line(const WindowReport& report);
 
   using Clock = std::chrono::steady_clock;
   static double seconds_since(Clock::time_point start) {
@@ -40,13 +42,21 @@ class Progress : public Observer {
 
   const Options& options_;
   Trainer& trainer_;
-  int64_t total_steps_, samples_ = 0, steps_ = 0;
+  int64_t total_steps_, samples_ = 0, steps_ = 0, steps_before_ = 0;
+  struct Epoch {
+    int64_t number = 0, samples = 0;
+    double loss_sum = 0;
+  } epoch_;
   double noise_scale_ = 0;
   size_t resident_before_;
   bool terminal_;
   Clock::time_point start_ = Clock::now(), last_bar_{};
   nlohmann::ordered_json results_;
 };
+
+// One line of at most columns - 1 characters: as many of the parts as it has room for, the first
+// ones first, and what remains as a bar of which the share `done` is filled.
+std::string progress_line(const std::vector<std::string>& parts, double done, size_t columns);
 
 // Warns that BatchNorm takes its statistics from a micro-batch, where that is less than the batch.
 void warn_about_batch_norm(const Options& options, Batches batches);

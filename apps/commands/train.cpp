@@ -2,9 +2,11 @@
 
 #include "apps/cli/about_run.h"
 #include "apps/cli/averages.h"
+#include "apps/cli/config.h"
 #include "apps/cli/environment.h"
 #include "apps/cli/interrupt.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/memory_table.h"
 #include "apps/commands/progress.h"
@@ -38,7 +40,7 @@ void turn_graphs_off_if_recorded(Options& options, Device device) {
 // The files of --json and --log-dir, from which lines after the checkpoint are taken out.
 void rewind_logs(const Options& options, int64_t windows) {
   std::vector<std::string> logs;
-  if (!options.json.empty()) logs.push_back(options.json);
+  if (!options.json.empty() && options.json != "-") logs.push_back(options.json);
   if (!options.log_dir.empty()) logs.push_back(options.log_dir + "/metrics.jsonl");
   for (const std::string& log : logs) {
     const int64_t logged = keep_logged_windows(log, windows);
@@ -78,8 +80,27 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
       rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
   fmt::print("\n{}", profile_table(profile, rates));
   write_text_atomically(options.profile, profile_trace(profile, rates, options, batches));
-  fmt::print("recorded the time of {} windows: {}\n",
-             std::min(profile.steps(), options.profile_windows), options.profile);
+  fmt::print("recorded the time of {}: {}\n",
+             counted(std::min(profile.steps(), options.profile_windows), "window"),
+             options.profile);
+}
+
+// By which the run can be repeated, with outputs and checkpoints elsewhere.
+std::string config_of(Options options) {
+  return to_toml(
+      settings_of(options)
+          .in({"Model and data", "Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
+          .without({"keep-best"}));
+}
+
+// For TensorBoard: what a run is about, not where it is written.
+std::vector<std::pair<std::string, std::string>> hyperparameters(Options options) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Setting& setting : settings_of(options))
+    if (const std::string text = setting.text();
+        setting.group != "Output" && setting.group != "Checkpoints" && !text.empty())
+      values.emplace_back(setting.about.name, text);
+  return values;
 }
 
 std::string summary(const Options& asked, const Progress& progress, Device device) {
@@ -99,8 +120,9 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
   if (!trace) return;
   trace->write(about_run(options, batches, device).dump());
   trace.reset();
-  fmt::print("recorded the memory of {} windows: {}\n",
-             std::min(steps, options.memory_trace_windows), options.memory_trace);
+  fmt::print("recorded the memory of {}: {}\n",
+             counted(std::min(steps, options.memory_trace_windows), "window"),
+             options.memory_trace);
 }
 
 void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
@@ -119,7 +141,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   warn_about_batch_norm(options, asked.batches);
   check_outputs(options);
 
-  Trainer trainer(asked, data.train, device);
+  Trainer trainer(asked, data.train, device, data.test);
   const Training& training = trainer.training();
   if (training.batches().micro < asked.batches.micro)
     fmt::print("out of memory: {} becomes {}\n", asked.batches.describe(),
@@ -129,12 +151,15 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   Progress progress(options, trainer, resident_before);
   trainer.resume(progress);
   if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
-  RunLog log({.json = options.json,
+  RunLog log({.json = output_path(options.json),
               .directory = options.log_dir,
+              .hyperparameters = hyperparameters(options),
               .histograms_every = options.log_histograms.value_or(0),
               .continued = options.checkpoints.resume,
               .resident_before = resident_before},
              asked, trainer.training());
+  if (!options.log_dir.empty())
+    write_text_atomically(options.log_dir + "/config.toml", config_of(given));
   progress.start(data);
 
   Window& window = trainer.training().window();
@@ -176,7 +201,8 @@ void train_with_advice(const Device device, const Options& options,
 
 }  // namespace
 
-void train(const Options& options) {
+void train(const Options& given) {
+  const Options options = with_options_of_weights(given);
   const Device device = apply_machine_options(options);
   std::optional<MemoryTrace> trace;
   if (!options.memory_trace.empty())

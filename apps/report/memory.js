@@ -2,16 +2,18 @@
 
 // The page of `bench memory --report`.
 
+// Ways of one kind share a colour. All differ in their marks.
 const styleOfWay = {
-  fused: {colour: 'parameters', pointStyle: 'circle'},
-  separate: {colour: 'gradients', pointStyle: 'rect'},
-  'recompute-sqrt': {colour: 'optimizer', pointStyle: 'triangle'},
-  'recompute-all': {colour: 'workspace', pointStyle: 'rectRot'},
-  'fused-bf16': {colour: 'untold', pointStyle: 'crossRot'},
-  'fused-fp16': {colour: 'ink', pointStyle: 'rectRounded'},
-  moments: {colour: 'activations', pointStyle: 'star'},
-  pytorch: {colour: 'data', pointStyle: 'cross'},
+  fused: {colour: 'curve-1', pointStyle: 'circle'},
+  separate: {colour: 'curve-2', pointStyle: 'rect'},
+  'recompute-sqrt': {colour: 'curve-3', pointStyle: 'triangle'},
+  'recompute-all': {colour: 'curve-3', pointStyle: 'rectRot'},
+  'fused-bf16': {colour: 'curve-6', pointStyle: 'crossRot'},
+  'fused-fp16': {colour: 'curve-6', pointStyle: 'rectRounded'},
+  moments: {colour: 'curve-4', pointStyle: 'star'},
+  pytorch: {colour: 'curve-5', pointStyle: 'cross'},
 };
+Object.values(styleOfWay).forEach((style, index) => { style.dash = lookOf(index).dash; });
 
 function formatTime(microseconds) {
   return microseconds < 100 ? microseconds.toFixed(1) : microseconds.toFixed(0);
@@ -35,12 +37,13 @@ function rowLabel(row) {
 
 const bytesOf = (row, category) => row.peak_bytes[category] ?? 0;
 
-// A dashed line over the chart where the baseline's bar ends.
-function baselineMark(value, colour) {
+// A dashed line over the chart where the baseline's bar, the first, ends.
+function baselineMark(colour) {
   return {
     id: 'baseline',
-    afterDatasetsDraw({ctx, chartArea, scales}) {
-      const x = scales.x.getPixelForValue(value);
+    afterDatasetsDraw({ctx, chartArea, scales, data}) {
+      const x = scales.x.getPixelForValue(data.datasets.filter(({hidden}) => !hidden)
+          .reduce((sum, dataset) => sum + dataset.data[0], 0));
       ctx.save();
       ctx.strokeStyle = colour;
       ctx.setLineDash([5, 4]);
@@ -55,15 +58,14 @@ function baselineMark(value, colour) {
 
 function peakChart(rows) {
   const totals = rows.map((row) => row.peak_bytes.total);
-  const unit = unitFor(Math.max(...totals));
   const least = rows[totals.indexOf(Math.min(...totals))];
   const description = `Bars of the peak memory of ${rows.length} configurations by category: ` +
       `${formatBytes(totals[0])} at once, least with ${rowLabel(least)}, ` +
       `${formatBytes(least.peak_bytes.total)}. The table below has every number.`;
   const bars = rows.map((row) => ({label: rowLabel(row), bytes: row.peak_bytes}));
   return chart(description, 90 + 24 * rows.length, (colour) => ({
-    ...memoryBars(bars, unit, colour),
-    plugins: [baselineMark(totals[0] / unit.bytes, colour('ink'))],
+    ...memoryBars(bars, colour),
+    plugins: [baselineMark(colour('ink'))],
   }));
 }
 
@@ -95,75 +97,96 @@ function timeChart(rows) {
           data: accumulating.map((accum) => timeOf(way, accum) ?? null),
           borderColor: colour(styleOfWay[way].colour),
           backgroundColor: colour(styleOfWay[way].colour),
+          borderDash: styleOfWay[way].dash,
           pointStyle: styleOfWay[way].pointStyle,
           pointRadius: 5,
           borderWidth: 2,
           spanGaps: true,
         })),
-      ],
+      ].reverse(),
     },
     options: {
       scales: {
         x: {title: {display: true, text: 'K, micro-batches per optimizer step'}},
         y: {beginAtZero: true, title: {display: true, text: 'µs per sample'}},
       },
-      plugins: {legend: {position: 'bottom', labels: {usePointStyle: true}}},
+      plugins: {legend: {position: 'bottom', reverse: true, labels: {usePointStyle: true}}},
     },
   }));
 }
 
-// `scale` holds the highest bytes and milliseconds of the charts that are to be compared.
-function timelineChart(timeline, scale) {
-  const unit = unitFor(scale.bytes);
+// The most that is unfolded at any moment of any of them.
+function highest(timelines) {
+  return Math.max(...timelines.flatMap(({ms, bytes}) =>
+    ms.map((_, i) => unfoldedBytes((category) => bytes[category]?.[i]))));
+}
+
+// On the scale of all timelines, with which it is to be compared.
+function timelineChart(timeline, timelines) {
   const description = `Memory over one window, ${timeline.label}: stacked areas by category, ` +
       `${formatBytes(timeline.peak_bytes)} at the highest. The table of phases has the numbers.`;
-  const points = (category) => {
-    const bytes = timeline.bytes[category];
-    const list = timeline.ms.map((ms, i) => ({x: ms, y: bytes[i] / unit.bytes}));
-    return [...list, {x: timeline.duration_ms, y: bytes.at(-1) / unit.bytes}];
-  };
-  return chart(description, 320, (colour) => ({
-    type: 'line',
-    data: {
-      datasets: categories.filter((category) => timeline.bytes[category]?.some((b) => b > 0))
-          .map((category, i) => ({
-            label: category,
-            data: points(category),
-            fill: i === 0 ? 'origin' : '-1',
-            backgroundColor: colour(category),
-            borderWidth: 0,
-            pointRadius: 0,
-            stepped: true,
-          })),
-    },
-    options: {
-      parsing: false,
-      scales: {
-        x: {type: 'linear', max: scale.ms, title: {display: true, text: 'ms'},
-          ticks: {includeBounds: false}},
-        y: bytesAxis(unit, {stacked: true, max: 1.05 * scale.bytes / unit.bytes,
-          ticks: {includeBounds: false}}),
+  return chart(description, 320, (colour) => {
+    const top = highest(timelines), unit = unitFor(top);
+    const points = (category) => {
+      const bytes = timeline.bytes[category];
+      const list = timeline.ms.map((ms, i) => ({x: ms, y: bytes[i] / unit.bytes}));
+      return [...list, {x: timeline.duration_ms, y: bytes.at(-1) / unit.bytes}];
+    };
+    return {
+      type: 'line',
+      data: {
+        datasets: categories.filter((category) => timeline.bytes[category]?.some((b) => b > 0))
+            .map((category, i) => ({
+              category,
+              label: categoryName(category),
+              hidden: folded.has(category),
+              data: points(category),
+              fill: i === 0 ? 'origin' : '-1',
+              backgroundColor: colour(category),
+              borderWidth: 0,
+              pointRadius: 0,
+              stepped: true,
+            })),
       },
-      plugins: {legend: {position: 'bottom'}, tooltip: {enabled: false}},
-    },
-  }));
+      options: {
+        parsing: false,
+        scales: {
+          x: {type: 'linear', max: Math.max(...timelines.map((each) => each.duration_ms)),
+            title: {display: true, text: 'ms'}, ticks: {includeBounds: false}},
+          y: bytesAxis(unit, {stacked: true, max: 1.05 * top / unit.bytes,
+            ticks: {includeBounds: false}}),
+        },
+        plugins: {legend: memoryLegend, tooltip: {enabled: false}},
+      },
+    };
+  });
 }
 
+const firstHeads = ['way', number('split')];
+const firstCells = (row) => [row.way, number(split(row))];
+
 function rowsTable(rows) {
-  const shown = categories.filter((category) => rows.some((row) => bytesOf(row, category) > 0));
   const reserved = rows.some((row) => row.peak_reserved_bytes);
-  const heads = ['way', number('split'), 'against one batch at once, data aside', number('total'),
-    ...(reserved ? [number('reserved')] : []), number('process'), number('µs/sample'),
-    number('max |Δw|'), ...shown.map(number)];
-  return table('Peak memory, growth of the process, time per sample, largest difference of the ' +
-      'weights, and the peak by category', heads, rows.map((row) => [
-    row.way, number(split(row)), {words: row.verdict}, number(formatBytes(row.peak_bytes.total)),
+  const heads = [...firstHeads, 'against one batch at once, data aside', number('total'),
+    ...(reserved ? [number('reserved')] : []), number('RSS growth'), number('µs/sample'),
+    number('max |Δw|')];
+  return table('Peak memory, growth of the process (RSS), time per sample, and largest ' +
+      'difference of the weights', heads, rows.map((row) => [
+    ...firstCells(row), {words: row.verdict}, number(formatBytes(row.peak_bytes.total)),
     ...(reserved ? [number(row.peak_reserved_bytes ? formatBytes(row.peak_reserved_bytes) : '')] :
       []),
     number(formatBytes(row.peak_rss_growth_bytes)), number(formatTime(row.us_per_sample)),
-    number(formatDifference(row.largest_weight_difference)),
-    ...shown.map((category) => number(row.way === 'pytorch' && bytesOf(row, category) === 0 ?
-      '?' : formatBytes(bytesOf(row, category))))]));
+    number(formatDifference(row.largest_weight_difference))]));
+}
+
+function categoriesTable(rows) {
+  const shown = categories.filter((category) => rows.some((row) => bytesOf(row, category) > 0));
+  return table('Peak memory by category',
+      [...firstHeads, ...shown.map((category) => number(categoryName(category))), number('total')],
+      rows.map((row) => [...firstCells(row),
+        ...shown.map((category) => number(row.way === 'pytorch' && bytesOf(row, category) === 0 ?
+          '?' : formatBytes(bytesOf(row, category)))),
+        number(formatBytes(row.peak_bytes.total))]));
 }
 
 function phasesTable(timeline) {
@@ -176,7 +199,7 @@ function phasesTable(timeline) {
     ...shown.map((category) => number(formatBytes(phase.bytes[category]))),
     number(formatBytes(shown.reduce((sum, category) => sum + phase.bytes[category], 0)))]);
   return element('details', {},
-      element('summary', {}, `The ${rows.length} phases in numbers`),
+      element('summary', {}, `The ${rows.length} phases of ${timeline.label} in numbers`),
       table(`${timeline.label}: each phase at the moment when it holds most`, heads, rows));
 }
 
@@ -194,17 +217,14 @@ function facts() {
 }
 
 function timelineSection(timelines) {
-  const scale = {
-    bytes: Math.max(...timelines.map((timeline) => timeline.peak_bytes)),
-    ms: Math.max(...timelines.map((timeline) => timeline.duration_ms)),
-  };
   return element('section', {},
       element('h3', {}, 'One window over time'),
       element('p', {}, 'Stacked on one scale. Recording takes time: durations here are longer ' +
         'than those above.'),
       element('div', {class: 'side-by-side'}, ...timelines.map((timeline) => element('div', {},
           element('h4', {}, timeline.label),
-          timelineChart(timeline, scale), phasesTable(timeline)))));
+          timelineChart(timeline, timelines)))),
+      ...timelines.map(phasesTable));
 }
 
 function group(rows, timelines) {
@@ -212,12 +232,13 @@ function group(rows, timelines) {
   return element('section', {},
       element('h2', {}, `Effective batch ${effective}, width ${width}`),
       element('h3', {}, 'Peak memory'),
-      element('p', {}, 'The dashed line is one batch at once. A click on a category takes it out.'),
+      element('p', {}, `The dashed line is one batch at once. ${aboutFolding}`),
       peakChart(rows),
       ...(rows.some((row) => row.accum > 1) ?
         [element('h3', {}, 'Time per sample'), timeChart(rows)] : []),
       element('h3', {}, 'In numbers'),
       rowsTable(rows),
+      categoriesTable(rows),
       timelineSection(timelines));
 }
 

@@ -3,10 +3,11 @@
 // What the pages of reports share.
 
 const result = JSON.parse(document.getElementById('data').textContent);
-// From the bottom of a stack to its top: what never changes first. "untold" is a process's memory
-// of which only the sum is known.
+// From the bottom of a stack to its top: what never changes first, but for the data set. "untold" is
+// a process's memory of which only the sum is known.
 const categories = [
-  'data', 'parameters', 'optimizer', 'gradients', 'activations', 'workspace', 'untold'];
+  'parameters', 'optimizer', 'gradients', 'activations', 'workspace', 'untold', 'data'];
+const categoryName = (category) => category === 'untold' ? 'not told apart' : category;
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -68,15 +69,46 @@ function bytesAxis(unit, more = {}) {
   return {beginAtZero: true, title: {display: true, text: unit.name}, ...more};
 }
 
+// How a curve is drawn, whose colour is none of a category's. Where curves coincide the dashes of
+// each show those before it, if the first is drawn first, which is the last of a chart's data sets.
+function lookOf(index) {
+  const dashes = [[], [12, 4], [8, 8], [4, 8]];
+  return {colour: `curve-${index % 6 + 1}`, dash: dashes[index % dashes.length]};
+}
+
+// The categories that are folded away in all charts of memory: at first the data set, which would
+// fill them.
+const folded = new Set(['data']);
+const aboutFolding = 'The data set is folded away at first: a click on a category folds it away, ' +
+    'or out again, in all charts of memory.';
+
+function unfoldedBytes(bytesOf) {
+  return categories.filter((category) => !folded.has(category))
+      .reduce((sum, category) => sum + (bytesOf(category) ?? 0), 0);
+}
+
+const memoryLegend = {
+  position: 'bottom',
+  onClick(event, {datasetIndex}, {chart}) {
+    const {category} = chart.data.datasets[datasetIndex];
+    if (!folded.delete(category)) folded.add(category);
+    // Not before Chart.js is done with the click.
+    requestAnimationFrame(drawCharts);
+  },
+};
+
 // The configuration for bars of {label, bytes: by category}, the categories stacked.
-function memoryBars(bars, unit, colour) {
+function memoryBars(bars, colour) {
+  const unit = unitFor(Math.max(...bars.map(({bytes}) => unfoldedBytes((name) => bytes[name]))));
   return {
     type: 'bar',
     data: {
       labels: bars.map(({label}) => label),
       datasets: categories.filter((category) => bars.some(({bytes}) => bytes[category] > 0))
           .map((category) => ({
-            label: category === 'untold' ? 'not told apart' : category,
+            category,
+            label: categoryName(category),
+            hidden: folded.has(category),
             data: bars.map(({bytes}) => (bytes[category] ?? 0) / unit.bytes),
             backgroundColor: colour(category),
             borderColor: colour('paper'),
@@ -90,7 +122,7 @@ function memoryBars(bars, unit, colour) {
         y: {stacked: true, grid: {display: false}, ticks: {autoSkip: false}},
       },
       plugins: {
-        legend: {position: 'bottom'},
+        legend: memoryLegend,
         tooltip: {callbacks: {label: ({dataset, parsed}) =>
           `${dataset.label} ${formatBytes(Math.round(parsed.x * unit.bytes))}`}},
       },

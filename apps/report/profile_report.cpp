@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/cli/about_run.h"
+#include "apps/cli/output.h"
 #include "kernels/parallel.h"
 #include "train/trace_events.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* between = "between kernels";
+constexpr const char* between_kernels = "between kernels";
 
 std::string name_of(Phase phase) {
   return phase == Phase::setup ? "outside" : std::string(name(phase));
@@ -25,9 +26,9 @@ std::string rate(double per_s, double unit, double of_machine) {
 }
 
 std::string headline(const Profile& profile, const MachineRates& rates) {
-  std::string text = fmt::format("where the time went: {:.1f} ms, {} windows on {} ({} threads)\n",
-                                 profile.total_us() / 1e3, profile.steps(), name(profile.device()),
-                                 thread_count());
+  std::string text = fmt::format("where the time went: {:.1f} ms, {} on {} ({})\n",
+                                 profile.total_us() / 1e3, counted(profile.steps(), "window"),
+                                 name(profile.device()), counted(thread_count(), "thread"));
   if (rates.flops_per_s == 0) return text + "there was no memory to measure the machine's rates\n";
   return text + fmt::format(
                     "the machine's rates: {:.1f} GFLOP/s ({} product of {}^3), {:.1f} GB/s "
@@ -53,7 +54,7 @@ std::vector<ProfileRow> rows_of(const Profile& profile) {
   for (const Profile::PhaseTime& phase : profile.phases())
     rows.push_back({.phase = name_of(phase.phase),
                     .op = {},
-                    .kernel = between,
+                    .kernel = between_kernels,
                     .us = phase.us - phase.kernels_us});
   for (ProfileRow& row : rows) row.share = total > 0 ? row.us / total : 0;
   std::ranges::stable_sort(rows, std::greater(), &ProfileRow::us);

@@ -2,13 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 
+#include "apps/cli/output.h"
 #include "apps/report/page.h"
-#include "data/atomic_file.h"
 
 namespace accrue::app {
 namespace {
@@ -49,7 +50,7 @@ Json mean(std::span<const Json> stretch, const std::string& key) {
 }
 
 Json curves_of(const std::vector<Json>& steps, size_t points) {
-  Json curves{{"step", Json::array()}};
+  Json curves{{"step", Json::array()}, {"last_loss", steps.back().value("loss", Json())}};
   const size_t stretches = std::min(points, steps.size());
   for (size_t i = 0; i < stretches; ++i) {
     const size_t begin = steps.size() * i / stretches, end = steps.size() * (i + 1) / stretches;
@@ -59,6 +60,19 @@ Json curves_of(const std::vector<Json>& steps, size_t points) {
       if (steps.front().contains(key)) curves[key].push_back(mean(stretch, key));
   }
   return curves;
+}
+
+// Of each player the lines of its steps; of a network that trains alone those of a nameless one.
+std::vector<std::pair<std::string, std::vector<Json>>> by_player(const std::vector<Json>& lines) {
+  std::vector<std::pair<std::string, std::vector<Json>>> players;
+  for (const Json& line : lines) {
+    if (!line.contains("step")) continue;
+    const std::string name = line.value("player", "");
+    auto player = std::ranges::find(players, name, [](const auto& p) { return p.first; });
+    if (player == players.end()) player = players.insert(player, {name, {}});
+    player->second.push_back(line);
+  }
+  return players;
 }
 
 Json summary_of(const fs::path& path) {
@@ -87,17 +101,22 @@ std::vector<std::string> labels_of(const std::vector<std::string>& directories) 
 
 Json read_run(const fs::path& directory, size_t points) {
   const std::vector<Json> lines = lines_of(directory / "metrics.jsonl");
-  std::vector<Json> steps;
-  for (const Json& line : lines)
-    if (line.contains("step")) steps.push_back(line);
-  check(!steps.empty(), "{} has no optimizer step yet: nothing to report",
+  const auto players = by_player(lines);
+  check(!players.empty(), "{} has no optimizer step yet: nothing to report",
         (directory / "metrics.jsonl").string());
-  Json run{{"steps", steps.size()}, {"samples_per_s", mean(steps, "samples_per_s")}};
-  run["peak_bytes"] = steps.back().at("peak_bytes");
-  run["last_loss"] = steps.back().value("loss", Json());
+  Json run{{"samples_per_s", mean(lines, "samples_per_s")}};
+  size_t most_steps = 0;
+  for (const auto& [name, steps] : players) {
+    Json curves = curves_of(steps, points);
+    if (!name.empty()) curves["player"] = name;
+    run["curves"].push_back(std::move(curves));
+    most_steps = std::max(most_steps, steps.size());
+    for (const char* key : {"peak_bytes", "peak_rss_growth_bytes"})
+      if (steps.back().contains(key)) run[key] = steps.back().at(key);
+  }
+  run["steps"] = most_steps;
   if (lines.back().contains("test")) run.update(lines.back());
   run.update(summary_of(directory / "summary.json"));
-  run["curves"] = curves_of(steps, points);
   return run;
 }
 
@@ -110,7 +129,7 @@ void report_runs(const std::vector<std::string>& directories, const std::string&
     run.update(read_run(directories[i]));
     runs.push_back(std::move(run));
   }
-  write_text_atomically(output, runs_page(std::move(runs)));
+  write_output(output, runs_page(std::move(runs)));
   fmt::print("wrote {}: {} run{}\n", output, directories.size(),
              directories.size() == 1 ? "" : "s");
 }

@@ -4,15 +4,9 @@
 
 const {runs} = result;
 
-// Runs that share a colour differ in their dashes.
-function lookOf(index) {
-  const colours = ['parameters', 'gradients', 'optimizer', 'activations', 'workspace', 'untold'];
-  const dashes = [[], [8, 4], [2, 3]];
-  return {
-    colour: colours[index % colours.length],
-    dash: dashes[Math.floor(index / colours.length) % dashes.length],
-  };
-}
+// A run has a curve, or one for each of the networks that train each other in it.
+const curves = runs.flatMap((run) => run.curves.map((curve) =>
+  ({...curve, run, label: curve.player ? `${run.label}: ${curve.player}` : run.label})));
 
 function formatNumber(value, digits = 4) {
   return value === null || value === undefined ? '' : String(Number(value.toPrecision(digits)));
@@ -20,28 +14,40 @@ function formatNumber(value, digits = 4) {
 
 // Charts.
 
-// A line over the steps for each run that has any of the key's values.
+// With the dashes of the lines, whose data sets stand in reverse.
+const curveLegend = {
+  position: 'bottom',
+  reverse: true,
+  labels: {
+    usePointStyle: true,
+    pointStyleWidth: 40,
+    generateLabels: (chart) => Chart.defaults.plugins.legend.labels.generateLabels(chart)
+        .map((label) => ({...label, lineDash: chart.data.datasets[label.datasetIndex].borderDash})),
+  },
+};
+
+// A line over the steps for each curve that has any of the key's values.
 function curveChart(key, what, more = {}) {
-  const shown = runs.filter((run) => run.curves[key]?.some((value) => value !== null));
+  const shown = curves.filter((curve) => curve[key]?.some((value) => value !== null));
   const description = `Lines of ${what} over the optimizer steps of ` +
-      `${counted(shown.length, 'run')}: ${shown.map((run) => run.label).join(', ')}. ` +
+      `${counted(shown.length, 'curve')}: ${shown.map(({label}) => label).join(', ')}. ` +
       'The table of steps has numbers.';
   return chart(description, 320, (colour) => ({
     type: 'line',
     data: {
-      datasets: shown.map((run) => {
-        const look = lookOf(runs.indexOf(run));
+      datasets: shown.map((curve) => {
+        const look = lookOf(curves.indexOf(curve));
         return {
-          label: run.label,
-          data: run.curves.step.map((x, i) => ({x, y: run.curves[key][i]}))
-              .filter(({y}) => y !== null),
+          label: curve.label,
+          data: curve.step.map((x, i) => ({x, y: curve[key][i]})).filter(({y}) => y !== null),
           borderColor: colour(look.colour),
           backgroundColor: colour(look.colour),
           borderDash: look.dash,
           borderWidth: 2,
-          pointRadius: run.curves.step.length > 1 ? 0 : 4,
+          pointStyle: 'line',
+          pointRadius: curve.step.length > 1 ? 0 : 8,
         };
-      }),
+      }).reverse(),
     },
     options: {
       parsing: false,
@@ -50,40 +56,44 @@ function curveChart(key, what, more = {}) {
           ticks: {precision: 0}},
         y: {title: {display: true, text: what}, ...more},
       },
-      plugins: {legend: {position: 'bottom'}},
+      plugins: {legend: curveLegend},
     },
   }));
 }
 
 function memoryChart() {
   const totals = runs.map((run) => run.peak_bytes.total);
-  const unit = unitFor(Math.max(...totals));
   const description = 'Bars of the peak memory of each run by category: ' +
       runs.map((run, i) => `${run.label} ${formatBytes(totals[i])}`).join(', ') +
       '. The table of memory has every number.';
   const bars = runs.map((run) => ({label: run.label, bytes: run.peak_bytes}));
-  return chart(description, 110 + 36 * runs.length, (colour) => memoryBars(bars, unit, colour));
+  return chart(description, 110 + 36 * runs.length, (colour) => memoryBars(bars, colour));
 }
 
 // What runs are scored by: accuracy for classes, Dice for masks.
 const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text: 'test Dice'}]
     .filter(({key}) => runs.some((run) => run.test?.[key] !== undefined));
 
+// A bar for each run's weights, and for their average, in the colour of the run's curve.
 function scoreChart({key, text}) {
-  const scored = runs.filter((run) => run.test?.[key] !== undefined);
-  const averaged = scored.some((run) => run.test_ema);
-  const values = scored.flatMap((run) => [run.test[key], run.test_ema?.[key] ?? run.test[key]]);
+  const bars = runs.filter((run) => run.test?.[key] !== undefined).flatMap((run) => {
+    const {colour} = lookOf(curves.findIndex((curve) => curve.run === run));
+    const bar = {label: run.label, score: run.test[key], colour};
+    const average = run.test_ema?.[key];
+    return average === undefined ? [bar] :
+      [bar, {label: `${run.label}, average`, score: average, colour}];
+  });
+  const values = bars.map(({score}) => score);
   const spread = Math.max(...values) - Math.min(...values);
   const description = `Bars of the ${text}: ` +
-      scored.map((run) => `${run.label} ${formatNumber(run.test[key])}`).join(', ') + '.';
-  const bars = (label, name, valueOf) => (colour) => ({
-    label, data: scored.map(valueOf), backgroundColor: colour(name), maxBarThickness: 28});
-  const datasets = [bars('weights', 'parameters', (run) => run.test[key]),
-    ...(averaged ? [bars('average of the weights', 'activations',
-        (run) => run.test_ema?.[key] ?? null)] : [])];
-  return chart(description, 110 + 36 * scored.length * datasets.length, (colour) => ({
+      bars.map(({label, score}) => `${label} ${formatNumber(score)}`).join(', ') + '.';
+  return chart(description, 70 + 36 * bars.length, (colour) => ({
     type: 'bar',
-    data: {labels: scored.map((run) => run.label), datasets: datasets.map((make) => make(colour))},
+    data: {
+      labels: bars.map(({label}) => label),
+      datasets: [{label: text, data: values, maxBarThickness: 28,
+        backgroundColor: bars.map((bar) => colour(bar.colour))}],
+    },
     options: {
       indexAxis: 'y',
       scales: {
@@ -92,7 +102,7 @@ function scoreChart({key, text}) {
           title: {display: true, text}},
         y: {grid: {display: false}, ticks: {autoSkip: false}},
       },
-      plugins: {legend: {position: 'bottom'}},
+      plugins: {legend: {display: false}},
     },
   }));
 }
@@ -103,17 +113,23 @@ function withoutData(peak) {
   return peak.total - peak.data;
 }
 
+function lastLoss(run) {
+  return run.curves.map(({player, last_loss: loss}) =>
+    `${player ? `${player} ` : ''}${formatNumber(loss)}`).join(', ');
+}
+
 function resultsTable() {
   const averaged = runs.some((run) => run.test_ema);
   const noisy = runs.some((run) => run.noise_scale);
-  const heads = ['run', 'state', number('steps'), number('last loss'),
+  const heads = ['run', 'state', number('steps'),
+    number('last loss'),
     ...scores.flatMap(({text}) => [number(text), ...(averaged ? [number('of average')] : [])]),
     number('test loss'), number('samples/s'), number('memory'),
     ...(noisy ? [number('noise scale')] : []), 'batch'];
   return table('Results: scores (and those of the average of the weights), speed, peak memory without data, ' +
       'and the effective batch', heads,
       runs.map((run) => [
-        run.label, run.status, number(String(run.steps)), number(formatNumber(run.last_loss)),
+        run.label, run.status, number(String(run.steps)), number(lastLoss(run)),
         ...scores.flatMap(({key}) => [number(formatNumber(run.test?.[key])),
           ...(averaged ? [number(formatNumber(run.test_ema?.[key]))] : [])]),
         number(formatNumber(run.test?.loss)), number(formatNumber(run.samples_per_s, 5)),
@@ -123,34 +139,39 @@ function resultsTable() {
 
 function memoryTable() {
   const shown = categories.filter((category) => runs.some((run) => run.peak_bytes[category] > 0));
-  return table('Peak memory by category', ['run', ...shown.map(number), number('total')],
+  return table('Peak memory by category, and growth of the process (RSS)',
+      ['run', ...shown.map(number), number('total'), number('RSS growth')],
       runs.map((run) => [run.label,
         ...shown.map((category) => number(formatBytes(run.peak_bytes[category] ?? 0))),
-        number(formatBytes(run.peak_bytes.total))]));
+        number(formatBytes(run.peak_bytes.total)),
+        number(run.peak_rss_growth_bytes ? formatBytes(run.peak_rss_growth_bytes) : '')]));
 }
 
-// About ten steps of every run; where its curve was thinned, means around them.
-function stepsTable(run) {
-  const {step} = run.curves;
+// About ten steps of every curve; where it was thinned, means around them.
+function stepsTable(curve) {
+  const {label, step} = curve;
   const keys = ['loss', 'lr', 'grad_norm', 'samples_per_s', 'noise_scale']
-      .filter((key) => run.curves[key]);
+      .filter((key) => curve[key]);
   const rows = [...new Set(Array.from({length: 10}, (_, i) =>
     Math.round(i * (step.length - 1) / 9)))];
-  return element('details', {}, element('summary', {}, `Steps of ${run.label} in numbers`),
-      table(`${run.label}: what its steps told`, [number('step'), ...keys.map(number)],
+  return element('details', {}, element('summary', {}, `Steps of ${label} in numbers`),
+      table(`${label}: what its steps told`, [number('step'), ...keys.map(number)],
           rows.map((i) => [number(String(step[i])),
-            ...keys.map((key) => number(formatNumber(run.curves[key][i])))])));
+            ...keys.map((key) => number(formatNumber(curve[key][i])))])));
 }
 
 const settingsOf = (run) => ({...run.settings, ...run.environment});
 
+// Runs tell them when they end.
+const told = runs.filter((run) => run.settings);
+
 function settingsTable(caption, differing) {
-  const names = [...new Set(runs.flatMap((run) => Object.keys(settingsOf(run))))].sort();
-  const values = (name) => runs.map((run) => String(settingsOf(run)[name] ?? 'not set'));
+  const names = [...new Set(told.flatMap((run) => Object.keys(settingsOf(run))))].sort();
+  const values = (name) => told.map((run) => String(settingsOf(run)[name] ?? 'not set'));
   const rows = names.filter((name) => !differing || new Set(values(name)).size > 1)
       .map((name) => [name, ...values(name).map((text) => ({words: text}))]);
   return rows.length === 0 ? element('p', {}, 'All settings are the same.') :
-    table(caption, ['setting', ...runs.map((run) => run.label)], rows);
+    table(caption, ['setting', ...told.map((run) => run.label)], rows);
 }
 
 // The page.
@@ -168,7 +189,7 @@ function facts() {
   });
 }
 
-const noiseSection = runs.some((run) => run.curves.noise_scale?.some((value) => value !== null)) ?
+const noiseSection = curves.some((curve) => curve.noise_scale?.some((value) => value !== null)) ?
   [section('Gradient noise scale', element('p', {}, 'In samples: effective batches far below it ' +
       'save samples, far above it they save no steps.'),
   curveChart('noise_scale', 'noise scale, samples', {beginAtZero: true}))] : [];
@@ -176,12 +197,12 @@ const noiseSection = runs.some((run) => run.curves.noise_scale?.some((value) => 
 showPage(runs.length === 1 ? `Run ${runs[0].label}` : `${runs.length} runs compared`, facts(),
     section('Results', resultsTable(), ...scores.map(scoreChart)),
     section('Loss', curveChart('loss', 'loss')),
-    section('Memory', memoryChart(), memoryTable()),
+    section('Memory', element('p', {}, aboutFolding), memoryChart(), memoryTable()),
     section('Throughput', curveChart('samples_per_s', 'samples/s', {beginAtZero: true})),
     section('Gradient norm', curveChart('grad_norm', 'norm before clipping', {beginAtZero: true})),
     ...noiseSection,
-    section('Steps', ...runs.map(stepsTable)),
-    section('Settings',
-        ...(runs.length > 1 ? [settingsTable('Settings that differ', true)] : []),
+    section('Steps', ...curves.map(stepsTable)),
+    ...(told.length === 0 ? [] : [section('Settings',
+        ...(told.length > 1 ? [settingsTable('Settings that differ', true)] : []),
         element('details', {}, element('summary', {}, 'All settings'),
-            settingsTable('All settings', false))));
+            settingsTable('All settings', false)))]));

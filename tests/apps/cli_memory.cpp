@@ -62,7 +62,7 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
     const std::string asked = " --model " + model + " --effective-batch 64 ";
     const std::string text = succeed("plan" + asked + "--strategy fused --json " +
                                      (folder / "plan") + " --memory " + limit);
-    REQUIRE_THAT(text, ContainsSubstring("recommended: --micro-batch"));
+    REQUIRE_THAT(text, ContainsSubstring("recommended: effective batch 64"));
     const auto plan = nlohmann::json::parse(file_bytes(folder / "plan"));
     REQUIRE(plan.size() == 2);
     const auto& best = plan["recommended"];
@@ -93,12 +93,19 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
     const std::string chosen =
         succeed("train" + asked + "--steps 1 --micro-batch auto --memory-limit " + limit);
     REQUIRE_THAT(chosen, ContainsSubstring(fmt::format("micro-batch auto: {} of", micro)));
+    // The last line is a command for a shell.
+    const std::string command = text.substr(text.rfind("accrue train") + 6);
+    const Output pasted =
+        shell(program_path + command.substr(0, command.find('\n')) + " --steps 1");
+    INFO(pasted.text);
+    REQUIRE(pasted.status == 0);
+    REQUIRE_THAT(pasted.text, ContainsSubstring("predicted to the byte"));
   }
 }
 
 TEST_CASE("a plan that cannot be says what is missing", "[cli][memory]") {
   refuse("plan --model mlp --memory 1MiB", "which is");
-  refuse("plan --model mlp --memory 1MiB", "the nearest that would fit is --memory");
+  refuse("plan --model mlp --memory 1MiB", "it would fit with --memory");
   refuse("plan --model mlp", "--memory is required");
   refuse("plan --model mlp --memory 1GiB --effective-batch 1000000", "larger than the data");
   refuse("train --micro-batch auto --accum 3 --memory-limit 1GiB", "instead of --accum 3");

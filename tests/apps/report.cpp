@@ -142,15 +142,19 @@ TEST_CASE("a run's curves are means over stretches of its steps", "[report]") {
   }
   const Json run = read_run(log, 5);
   const std::vector<int> last_steps{2, 4, 6, 8, 10};
-  REQUIRE(run["curves"]["step"].get<std::vector<int>>() == last_steps);
+  REQUIRE(run["curves"].size() == 1);
+  const Json& curve = run["curves"][0];
+  REQUIRE(curve["step"].get<std::vector<int>>() == last_steps);
   const std::vector<double> loss{1.5, 3, 5.5, 7.5, 9.5};
-  REQUIRE(run["curves"]["loss"].get<std::vector<double>>() == loss);
+  REQUIRE(curve["loss"].get<std::vector<double>>() == loss);
   // 8 samples in 4/30 + 4/10 seconds.
-  for (const Json& rate : run["curves"]["samples_per_s"]) REQUIRE(double(rate) == Approx(15));
-  REQUIRE(!run["curves"].contains("noise_scale"));
+  for (const Json& rate : curve["samples_per_s"]) REQUIRE(double(rate) == Approx(15));
+  REQUIRE(!curve.contains("noise_scale"));
+  REQUIRE(!curve.contains("player"));
+  REQUIRE(curve["last_loss"] == 10);
   REQUIRE(run["status"] == "not ended");
   REQUIRE(run["steps"] == 10);
-  REQUIRE(read_run(log)["curves"]["step"].size() == 10);
+  REQUIRE(read_run(log)["curves"][0]["step"].size() == 10);
   std::ofstream(log / "summary.json") << R"({"status": "finished", "steps": 10})";
   REQUIRE(read_run(log)["status"] == "finished");
   std::ofstream(log / "metrics.jsonl", std::ios::app) << "ss\n{}\n";
@@ -158,6 +162,41 @@ TEST_CASE("a run's curves are means over stretches of its steps", "[report]") {
   std::ofstream(log / "metrics.jsonl") << "";
   REQUIRE_ERROR(read_run(log), "no optimizer step yet");
   REQUIRE_ERROR(read_run(folder.path()), "expected a directory that train --log-dir has written");
+}
+
+TEST_CASE("each network of a game has a curve of its own", "[report]") {
+  const TemporaryDirectory folder;
+  {
+    std::ofstream lines(folder.path() / "metrics.jsonl");
+    for (int window = 1; window <= 4; ++window) {
+      const auto write = [&](const char* player, int step, double loss) {
+        lines << Json{{"player", player},
+                      {"window", window},
+                      {"step", step},
+                      {"samples", 4},
+                      {"samples_per_s", 2.0},
+                      {"loss", loss},
+                      {"peak_bytes", {{"total", 7 + window}, {"data", 2}}}}
+              << "\n";
+      };
+      write("critic", window, window);
+      // Plays every other time.
+      if (window % 2 == 0) write("artist", window / 2, -window);
+    }
+  }
+  const Json run = read_run(folder.path());
+  REQUIRE(run["curves"].size() == 2);
+  const Json &critic = run["curves"][0], &artist = run["curves"][1];
+  REQUIRE(critic["player"] == "critic");
+  REQUIRE(artist["player"] == "artist");
+  REQUIRE(critic["step"] == Json{1, 2, 3, 4});
+  REQUIRE(critic["loss"] == Json{1.0, 2.0, 3.0, 4.0});
+  REQUIRE(artist["step"] == Json{1, 2});
+  REQUIRE(artist["loss"] == Json{-2.0, -4.0});
+  REQUIRE(artist["last_loss"] == -4.0);
+  REQUIRE(run["steps"] == 4);
+  REQUIRE(run["samples_per_s"] == 2.0);
+  REQUIRE(run["peak_bytes"]["total"] == 11);
 }
 
 TEST_CASE("nothing in the data ends the script that holds it", "[report]") {

@@ -176,7 +176,7 @@ TEST_CASE("train --profile writes a table and a trace", "[cli]") {
   const std::string text = succeed(train + "--profile-windows 1 --profile " + (folder / "trace"));
   INFO(text);
   for (const char* part : {"where the time went", "linear_backward", "between kernels",
-                           "the machine's rates", "recorded the time of 1 windows"})
+                           "the machine's rates", "recorded the time of 1 window:"})
     REQUIRE_THAT(text, ContainsSubstring(part));
   const bool says_so = text.find("--profile: CUDA graphs are off") != std::string::npos;
   REQUIRE(says_so == (test_device() == Device::cuda));

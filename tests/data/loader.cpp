@@ -83,6 +83,29 @@ Epoch run(const Dataset& data, LoaderOptions options, int64_t epoch = 0, int64_t
 
 }  // namespace
 
+// As float32 rounds (x / 255 - mean) / std; a product with 1 / std may round it otherwise.
+TEST_CASE("pixels are normalized as the data set says", "[data]") {
+  Dataset data = counting(256);
+  const auto gathered = [&](Device lies_on) {
+    Loader loader(data.to(lies_on), {.effective_batch_size = 256,
+                                     .micro_batch_size = 256,
+                                     .shuffle = Shuffle::off,
+                                     .device = test_device()});
+    loader.start_epoch(0);
+    return to_doubles((*loader.next())["images"]);
+  };
+  for (const Device lies_on : {Device::cpu, test_device()})
+    for (const auto& [mean, std] : {std::pair{0.0, 1.0}, {0.1307, 0.3081}, {0.5, 0.5}}) {
+      data.fields[0].normalization = {mean, std};
+      const auto pixels = gathered(lies_on);
+      for (size_t i = 0; i < pixels.size(); ++i)
+        REQUIRE(std::abs(pixels[i] - (double(i) / 255 - mean) / std) <= 4 * 0x1p-24 / std);
+    }
+  data.fields[0].normalization.std = 0;
+  REQUIRE_ERROR(gathered(test_device()),
+                "mean 0.5, standard deviation 0: expected finite ones, above 0");
+}
+
 TEST_CASE("the order of an epoch is a permutation that seed and epoch choose", "[data]") {
   const auto order = order_of(1000, 1, 0, Shuffle::on);
   REQUIRE(std::set(order.begin(), order.end()).size() == 1000);

@@ -258,17 +258,16 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   options.batches = {5, 10};
   const auto run = [&](size_t entry, double fill, int64_t windows) {
     Training training(options, digits, test_device());
-    SkippedWindows skipped(training, options, digits);
+    SkippedWindows skipped(training, options, digits, training.game().players().front());
     training.parameters().entries()[entry].tensor.detach().fill(fill);
     round_copies(training.parameters());
     training.loader().start_epoch(0);
-    while (windows > 0) {
+    for (int64_t window = 0; window < windows;) {
       const MicroBatch* micro_batch = training.loader().next();
       if (!micro_batch) training.loader().start_epoch(1), micro_batch = training.loader().next();
       training.micro_step(*micro_batch, 0);
       if (!micro_batch->ends_window) continue;
-      skipped.see(training.window().step());
-      --windows;
+      skipped.see({training.window().step(), 0, window++});
     }
   };
   options.max_skipped = 3;

@@ -132,7 +132,7 @@ TEST_CASE("a trace ends with its windows, and needs a file", "[cli][memory]") {
                 file("output")) == 0);
   const auto spans = events(Json::parse(read_file(file("trace"))), "X");
   REQUIRE(spans.size() == 6);  // setup, the order of the epoch, data, forward, backward, step
-  REQUIRE_THAT(read_file(file("output")), ContainsSubstring("recorded the memory of 1 windows"));
+  REQUIRE_THAT(read_file(file("output")), ContainsSubstring("recorded the memory of 1 window:"));
   const bool says_so = read_file(file("output")).find("CUDA graphs are off") != std::string::npos;
   REQUIRE(says_so == (test_device() == Device::cuda));
 

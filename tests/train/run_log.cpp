@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <set>
 
 #include "data/record_file.h"
 #include "tests/support/child.h"
@@ -122,8 +123,20 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
   REQUIRE(file_bytes(log + "/metrics.jsonl") == file_bytes(json));
   const auto lines = json_lines(json);
   const auto events = read_events(event_file(log));
-  // The version, six steps, two histograms and the scores.
-  REQUIRE(events.size() == 1 + 6 + 2 + 1);
+  // The version, the hyperparameters, six steps, two histograms and the scores.
+  REQUIRE(events.size() == 2 + 6 + 2 + 1);
+  const std::vector<std::string>& hyperparameters = events[1].hyperparameters;
+  for (const char* name : {"model", "lr", "micro-batch", "seed"})
+    REQUIRE(std::ranges::count(hyperparameters, name) == 1);
+  for (const char* name : {"log-dir", "json", "checkpoint-every"})
+    REQUIRE(std::ranges::count(hyperparameters, name) == 0);
+  std::set<std::string> tags, described;
+  for (const Event& event : events) {
+    for (const auto& [tag, value] : event.scalars) tags.insert(tag);
+    for (const auto& [tag, value] : event.histograms) tags.insert(tag);
+    for (const auto& [tag, text] : event.descriptions) REQUIRE(described.insert(tag).second);
+  }
+  REQUIRE(tags == described);
   size_t steps = 0;
   std::vector<int64_t> with_histograms;
   for (const Event& event : events) {
@@ -142,6 +155,10 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
       REQUIRE(event.step == line["step"]);
       REQUIRE(scalar(event, "train/loss") == float(double(line["loss"])));
       REQUIRE(scalar(event, "peak_bytes/total") == float(double(line["peak_bytes"]["total"])));
+      for (const char* category : {"parameters", "gradients", "optimizer", "data"})
+        REQUIRE(line["in_use_bytes"][category] == line["peak_bytes"][category]);
+      // Between two windows there are none.
+      REQUIRE(scalar(event, "in_use_bytes/activations") == 0);
     }
   }
   const std::vector<int64_t> turns{3, 6};
@@ -222,9 +239,9 @@ TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "
   train(6, "--resume");
   std::vector<int64_t> logged;
   for (const auto& line : json_steps(log + "/metrics.jsonl")) logged.push_back(line["step"]);
-  const std::vector<int64_t> all{1, 2, 3, 4, 5, 6}, resumed{0, 5, 5, 6, 6};
+  const std::vector<int64_t> all{1, 2, 3, 4, 5, 6}, resumed{0, 5, 0, 5, 6, 6};
   REQUIRE(logged == all);
-  // The version, what is void, two steps and their score.
+  // The version, what is void, the hyperparameters, two steps and their score.
   std::vector<int64_t> events;
   for (const Event& event : read_events(event_file(log))) events.push_back(event.step);
   REQUIRE(events == resumed);
@@ -251,8 +268,8 @@ TEST_CASE("a log survives its run being killed", "[cli]") {
     INFO(child.text());
     const auto events = read_events(event_file(log));
     const auto lines = json_lines(log + "/metrics.jsonl");
-    REQUIRE(events.size() > 1);
-    REQUIRE(lines.size() + 1 - events.size() <= 1);
+    REQUIRE(events.size() > 2);
+    REQUIRE(lines.size() + 2 - events.size() <= 1);
     REQUIRE(!fs::exists(log + "/summary.json"));
   }
 }
@@ -272,6 +289,7 @@ TEST_CASE("TensorBoard reads what was logged", "[.python]") {
   std::ofstream(script) << R"(
 import json, math, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
 log = EventAccumulator(sys.argv[1], size_guidance={"histograms": 0, "scalars": 0}).Reload()
 lines = [json.loads(line) for line in open(sys.argv[1] + "/metrics.jsonl")]
 steps = [line for line in lines if "step" in line]
@@ -282,6 +300,14 @@ for event, line in zip(loss[:4], steps):
     assert math.isclose(event.value, line["loss"], rel_tol=1e-6)
 memory = log.Scalars("peak_bytes/activations")
 assert memory[0].value == steps[0]["peak_bytes"]["activations"]
+in_use = log.Scalars("in_use_bytes/parameters")
+assert [event.value for event in in_use] == [steps[0]["in_use_bytes"]["parameters"]] * 4
+assert "bytes" in log.SummaryMetadata("in_use_bytes/parameters").summary_description.lower()
+assert "samples per second" in log.SummaryMetadata("train/samples_per_s").summary_description
+start = log.SummaryMetadata("_hparams_/session_start_info").plugin_data
+assert start.plugin_name == "hparams", start
+chosen = metadata.parse_session_start_info_plugin_data(start.content).hparams
+assert chosen["lr"].number_value == 0.001 and chosen["model"].string_value == "mlp-small", chosen
 histogram = log.Histograms("gradients/0.weight")[0]
 assert histogram.step == 3 and histogram.histogram_value.num == 784 * 256
 assert sum(histogram.histogram_value.bucket) == 784 * 256

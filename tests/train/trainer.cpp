@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data/digits.h"
+#include "kernels/losses.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -41,9 +42,9 @@ struct Diary : Observer {
     lines.push_back("resumed " + checkpoint.filename().string() + differences);
   }
   void on_no_checkpoint(const std::filesystem::path&) override { lines.push_back("none"); }
-  void on_window(Window&) override { ++windows; }
-  void on_step(int64_t epoch, const StepReport& report) override {
-    lines.push_back(fmt::format("{}.{}: {}", epoch, report.step, report.samples));
+  void on_window(const Player&) override { ++windows; }
+  void on_step(const WindowReport& report) override {
+    lines.push_back(fmt::format("{}.{}: {}", report.epoch, report.step, report.samples));
   }
   void on_checkpoint() override { lines.push_back("checkpoint"); }
 
@@ -56,6 +57,33 @@ std::vector<double> weights(Trainer& trainer) {
 }
 
 using Lines = std::vector<std::string>;
+
+// A task that accrue does not know: how bright an image is.
+struct Brightness : Objective {
+  explicit Brightness(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  std::vector<std::string> targets() const override { return {"brightness"}; }
+  Tensor loss(const Tensor& answer, const Samples& samples) const override {
+    return mse_loss(answer, samples["brightness"]);
+  }
+
+ private:
+  std::string name_;
+};
+
+Dataset with_brightness(const Dataset& digits) {
+  const Tensor images = on_host(digits["images"]);
+  std::vector<float> means;
+  for (int64_t i = 0; i < images.size(0); ++i) {
+    double sum = 0;
+    for (const uint8_t pixel : images.slice(i, i + 1).span<uint8_t>()) sum += pixel;
+    means.push_back(static_cast<float>(sum / 784 / 255));
+  }
+  const Tensor brightness = Tensor::from(means, {images.size(0), 1}, digits.device());
+  return {"bright digits",
+          "test",
+          {digits.field("images"), {"brightness", brightness, Encoding::number}}};
+}
 
 }  // namespace
 
@@ -133,6 +161,38 @@ TEST_CASE("a run that is out of time completes its window, and can go on", "[win
   Trainer in_time(options_of_run(), data.train, test_device());
   in_time.run(diary);
   REQUIRE(in_time.is_finished());
+}
+
+TEST_CASE("an objective of one's own is trained, scored, and part of what a run is", "[window]") {
+  const Datasets images = digits();
+  const Dataset train = with_brightness(images.train), test = with_brightness(images.test);
+  const TemporaryDirectory folder;
+  TrainingOptions options = options_of_run(folder.path().string());
+  options.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25, .classes = 1});
+  REQUIRE_ERROR(Trainer(options, train, test_device()), "neither labels and masks");
+  options.objective = std::make_shared<Brightness>("brightness");
+  options.epochs = 20;
+  Diary diary;
+  {
+    Trainer trainer(options, train, test_device());
+    const double before = trainer.evaluate(test).loss;
+    trainer.run(diary);
+    const Score score = trainer.evaluate(test);
+    REQUIRE(score.loss < before / 2);
+    const Tensor seen = gather(test.to(Device::cpu), 0, test.size())["images"].to(test_device());
+    const auto answer = to_doubles(trainer.training().model()(seen, Pass::eval()));
+    const auto truth = to_doubles(test["brightness"]);
+    double loss = 0;
+    for (size_t i = 0; i < truth.size(); ++i)
+      loss += (answer[i] - truth[i]) * (answer[i] - truth[i]) / double(truth.size());
+    REQUIRE(score.loss == Approx(loss).epsilon(1e-4));
+    REQUIRE(score.describe() == fmt::format("loss {:.4f}", score.loss));
+  }
+
+  options.objective = std::make_shared<Brightness>("darkness");
+  Trainer other(options, train, test_device());
+  REQUIRE_ERROR(other.resume(diary), "objective: brightness in the checkpoint, darkness here");
+  REQUIRE_ERROR(Trainer(options, images.train, test_device()), "has no brightness");
 }
 
 TEST_CASE("what cannot be trained is refused before it starts", "[window]") {

@@ -82,7 +82,8 @@ Run run(TrainingOptions options, int64_t micro) {
       result.halvings.push_back({0, 0, {micro, E}, training.batches()});
     for (int64_t epoch = 0; epoch < epochs; ++epoch)
       for (int64_t window = 0; window < windows_per_epoch; ++window) {
-        windows.micro_steps(epoch, window, halvings);
+        const auto turn = training.game().turns().front();
+        windows.micro_steps(turn, epoch, window, halvings);
         training.window().enqueue_step();
       }
     for (const StepReport& report : training.window().reports(Window::Wait::yes))

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
 
 #include "core/error.h"
@@ -48,6 +49,26 @@ void fill(proto::HistogramProto& out, const Histogram& histogram) {
   }
 }
 
+proto::SessionStartInfo::HParam hparam(const std::string& text) {
+  proto::SessionStartInfo::HParam value;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  if (const auto [stop, error] = std::from_chars(text.data(), end, number);
+      error == std::errc() && stop == end)
+    value.set_number_value(number);
+  else value.set_string_value(text);
+  return value;
+}
+
+std::vector<std::string> hyperparameters_in(const proto::Summary::Value& value) {
+  proto::HParamsPluginData data;
+  std::vector<std::string> names;
+  if (value.metadata().plugin_data().plugin_name() == "hparams" &&
+      data.ParseFromString(value.metadata().plugin_data().content()))
+    for (const auto& [name, ignored] : data.session_start_info().hparams()) names.push_back(name);
+  return names;
+}
+
 Histogram from(const proto::HistogramProto& in) {
   Histogram histogram{in.min(), in.max(), in.num(), in.sum(), in.sum_squares(), {}};
   for (int i = 0; i < in.bucket_size(); ++i)
@@ -59,8 +80,8 @@ Histogram from(const proto::HistogramProto& in) {
 
 void require_event_files() {}
 
-EventFile::EventFile(const std::filesystem::path& directory, int64_t first_step)
-    : file_(new_file(directory), AppendFile::Existing::refused) {
+EventFile::EventFile(const std::filesystem::path& directory, int64_t first_step, Describe describe)
+    : file_(new_file(directory), AppendFile::Existing::refused), describe_(std::move(describe)) {
   proto::Event version = event_at(0);
   version.set_file_version("brain.Event:2");
   append(file_, version);
@@ -70,20 +91,38 @@ EventFile::EventFile(const std::filesystem::path& directory, int64_t first_step)
   append(file_, start);
 }
 
+void EventFile::add_hyperparameters(const Tagged<std::string>& values) {
+  proto::Event event = event_at(0);
+  proto::HParamsPluginData data;
+  data.mutable_session_start_info()->set_start_time_secs(event.wall_time());
+  for (const auto& [name, text] : values)
+    (*data.mutable_session_start_info()->mutable_hparams())[name] = hparam(text);
+  proto::Summary::Value& entry = *event.mutable_summary()->add_value();
+  entry.set_tag("_hparams_/session_start_info");
+  entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name("hparams");
+  entry.mutable_metadata()->mutable_plugin_data()->set_content(data.SerializeAsString());
+  // TensorBoard reads no value without a tensor, here an empty one of floats.
+  entry.mutable_tensor()->set_dtype(1);
+  entry.mutable_tensor()->mutable_tensor_shape()->add_dim();
+  append(file_, event);
+}
+
 void EventFile::add(int64_t step, const Tagged<double>& scalars,
                     const Tagged<Histogram>& histograms) {
   proto::Event event = event_at(step);
-  proto::Summary& summary = *event.mutable_summary();
-  for (const auto& [tag, value] : scalars) {
-    proto::Summary::Value& entry = *summary.add_value();
+  const auto add_value = [&](const std::string& tag, const char* plugin) -> proto::Summary::Value& {
+    proto::Summary::Value& entry = *event.mutable_summary()->add_value();
     entry.set_tag(tag);
-    entry.set_simple_value(static_cast<float>(value));
-  }
-  for (const auto& [tag, histogram] : histograms) {
-    proto::Summary::Value& entry = *summary.add_value();
-    entry.set_tag(tag);
-    fill(*entry.mutable_histo(), histogram);
-  }
+    if (describe_ && described_.insert(tag).second) {
+      entry.mutable_metadata()->set_summary_description(describe_(tag));
+      entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name(plugin);
+    }
+    return entry;
+  };
+  for (const auto& [tag, value] : scalars)
+    add_value(tag, "scalars").set_simple_value(static_cast<float>(value));
+  for (const auto& [tag, histogram] : histograms)
+    fill(*add_value(tag, "histograms").mutable_histo(), histogram);
   append(file_, event);
 }
 
@@ -94,9 +133,13 @@ std::vector<Event> read_events(const std::filesystem::path& path) {
     check(message.ParseFromString(record), "{}: record {} is not an event of TensorBoard's",
           path.string(), events.size());
     Event event{message.step(), {}, {}};
-    for (const proto::Summary::Value& value : message.summary().value())
+    for (const proto::Summary::Value& value : message.summary().value()) {
       if (value.has_histo()) event.histograms.emplace_back(value.tag(), from(value.histo()));
+      else if (value.has_tensor()) event.hyperparameters = hyperparameters_in(value);
       else event.scalars.emplace_back(value.tag(), value.simple_value());
+      if (const std::string& text = value.metadata().summary_description(); !text.empty())
+        event.descriptions.emplace_back(value.tag(), text);
+    }
     events.push_back(std::move(event));
   }
   return events;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,16 +18,23 @@ void require_event_files();
 // event.proto. Every call leaves the file complete.
 class EventFile {
  public:
+  // What TensorBoard says of a tag's chart, in Markdown.
+  using Describe = std::function<std::string(const std::string& tag)>;
+
   // Begins a new file in the directory. What earlier files there hold from `first_step` on is
   // declared void, unless it is 0.
-  EventFile(const std::filesystem::path& directory, int64_t first_step);
+  EventFile(const std::filesystem::path& directory, int64_t first_step, Describe describe = {});
 
   template <class T>
   using Tagged = std::vector<std::pair<std::string, T>>;
+  // The run's row in TensorBoard's table of hyperparameters. Text that is a number counts as one.
+  void add_hyperparameters(const Tagged<std::string>& values);
   void add(int64_t step, const Tagged<double>& scalars, const Tagged<Histogram>& histograms = {});
 
  private:
   AppendFile file_;
+  Describe describe_;
+  std::set<std::string> described_;
 };
 
 // The content of an event file, decoded.
@@ -32,6 +42,8 @@ struct Event {
   int64_t step;
   EventFile::Tagged<double> scalars;
   EventFile::Tagged<Histogram> histograms;
+  EventFile::Tagged<std::string> descriptions{};
+  std::vector<std::string> hyperparameters{};  // their names
 };
 // Throws Error for a file that is damaged; the record that was under way when its writer died is
 // left out.

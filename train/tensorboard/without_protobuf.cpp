@@ -15,10 +15,11 @@ namespace {
 
 void require_event_files() { refuse(); }
 
-EventFile::EventFile(const std::filesystem::path& directory, int64_t)
+EventFile::EventFile(const std::filesystem::path& directory, int64_t, Describe)
     : file_(directory, AppendFile::Existing::refused) {
   refuse();
 }
+void EventFile::add_hyperparameters(const Tagged<std::string>&) {}
 void EventFile::add(int64_t, const Tagged<double>&, const Tagged<Histogram>&) {}
 std::vector<Event> read_events(const std::filesystem::path&) { refuse(); }
 

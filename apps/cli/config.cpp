@@ -1,0 +1,92 @@
+#include "apps/cli/config.h"
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+
+#include "core/error.h"
+
+namespace accrue::app {
+namespace {
+
+constexpr std::string_view flag = "--config";
+
+std::string joined(const std::vector<std::string>& parts) { return CLI::detail::join(parts, ","); }
+
+// The settings in the file as arguments, those that `command` has and `given` does not.
+std::vector<std::string> read_arguments(const std::string& path, const Settings& known,
+                                        const CLI::App& command,
+                                        const std::vector<std::string>& given) {
+  std::ifstream file(path);
+  check(file.good(), "--config '{}' cannot be read: expected a file with lines such as lr = 0.01",
+        path);
+  const auto is_given = [&](const std::string& option) {
+    return std::ranges::any_of(given, [&](const std::string& argument) {
+      return argument == option || argument.starts_with(option + "=");
+    });
+  };
+  std::vector<std::string> arguments;
+  try {
+    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
+      const Setting& setting = known.at(item.name);
+      const std::string option = "--" + item.name;
+      if (is_given(option) || command.get_option_no_throw(option) == nullptr) continue;
+      const std::string value = joined(item.inputs);
+      if (!setting.is_flag) arguments.push_back(option + "=" + value);
+      else if (value == "true") arguments.push_back(option);
+    }
+  } catch (const std::exception& error) {
+    fail("--config {}: {}", path, error.what());
+  }
+  return arguments;
+}
+
+bool is_number(const std::string& text) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number);
+}
+
+}  // namespace
+
+std::vector<std::string> with_config(const std::vector<std::string>& arguments,
+                                     const Settings& known, const CLI::App& app) {
+  std::vector<std::string> rest;
+  std::string path;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == flag && i + 1 < arguments.size()) path = arguments[++i];
+    else if (arguments[i].starts_with(std::string(flag) + "="))
+      path = arguments[i].substr(flag.size() + 1);
+    else rest.push_back(arguments[i]);
+  }
+  if (path.empty()) return arguments;
+  // The words before the first option name the command.
+  const CLI::App* command = &app;
+  size_t words = 0;
+  while (words < rest.size()) {
+    const auto next = command->get_subcommands(
+        [&](const CLI::App* sub) { return sub->get_name() == rest[words]; });
+    if (next.empty()) break;
+    command = next.front();
+    ++words;
+  }
+  const auto read = read_arguments(path, known, *command, rest);
+  rest.insert(rest.begin() + static_cast<std::ptrdiff_t>(words), read.begin(), read.end());
+  return rest;
+}
+
+std::string to_toml(const Settings& settings) {
+  std::string text, group;
+  for (const Setting& setting : settings) {
+    const std::string value = setting.text();
+    if (value.empty() || (setting.is_flag && value == "no") || !settings.has_effect(setting))
+      continue;
+    if (std::exchange(group, setting.group) != setting.group)
+      text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
+    const std::string written = setting.is_flag    ? "true"
+                                : is_number(value) ? value
+                                                   : fmt::format("\"{}\"", value);
+    text += fmt::format("{} = {}\n", setting.about.name, written);
+  }
+  return text;
+}
+
+}  // namespace accrue::app

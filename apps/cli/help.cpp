@@ -1,0 +1,79 @@
+#include "apps/cli/help.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+
+#include "apps/cli/output.h"
+
+namespace accrue::app {
+namespace {
+
+constexpr std::array most_needed{
+    "--model",           "--data",   "--init",    "--device",         "--memory-limit",
+    "--micro-batch",     "--epochs", "--lr",      "--optimizer",      "--precision",
+    "--effective-batch", "--save",   "--log-dir", "--checkpoint-dir", "--resume",
+    "--memory",          "--help",   "--seconds"};
+// A command with fewer options shows them all.
+constexpr size_t many = 24;
+
+class WrappedHelp : public CLI::Formatter {
+ public:
+  explicit WrappedHelp(size_t width) : width_(std::max<size_t>(width, 60)) { column_width(30); }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(option->get_description());
+  }
+
+ private:
+  // The parser indents what follows a line break.
+  std::string wrapped(const std::string& text) const {
+    const size_t room = width_ - get_column_width();
+    std::string lines, word;
+    size_t used = 0;
+    std::istringstream words(text);
+    while (words >> word) {
+      const bool breaks = used > 0 && used + 1 + word.size() > room;
+      if (used > 0) lines += breaks ? '\n' : ' ';
+      lines += word;
+      used = breaks || used == 0 ? word.size() : used + 1 + word.size();
+    }
+    return lines;
+  }
+
+  size_t width_;
+};
+
+}  // namespace
+
+HelpDetail rewrite_help(std::vector<std::string>& arguments) {
+  if (arguments.empty()) arguments = {"--help"};
+  if (arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
+  HelpDetail detail = HelpDetail::none;
+  for (std::string& argument : arguments) {
+    if (argument == "--help" || argument == "-h") detail = HelpDetail::most_needed;
+    if (argument != "--help-all") continue;
+    argument = "--help";
+    return HelpDetail::all;
+  }
+  return detail;
+}
+
+void shorten_help(CLI::App& command, HelpDetail detail) {
+  const auto options = command.get_options();
+  if (detail != HelpDetail::most_needed || options.size() < many) return;
+  for (CLI::Option* option : options)
+    if (std::ranges::find(most_needed, option->get_name()) == most_needed.end()) option->group("");
+  command.footer(fmt::format("\n--help-all shows all {} options.", options.size()));
+}
+
+void wrap_help(CLI::App& app) {
+  app.formatter(std::make_shared<WrappedHelp>(std::min<size_t>(terminal_columns(), 100)));
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace accrue::app {
+
+// Whether help is asked for, and is to show every option, or of a command with many those that most
+// runs need.
+enum class HelpDetail { none, most_needed, all };
+
+// Takes "help COMMAND", "--help-all" and no arguments at all for what they mean: the arguments with
+// --help, and the detail.
+HelpDetail rewrite_help(std::vector<std::string>& arguments);
+
+// Leaves out of a command's help what most runs do not need, unless all is asked for. The parser's
+// errors do not name what is left out.
+void shorten_help(CLI::App& command, HelpDetail detail);
+
+// Lines as wide as the terminal, at most 100 characters.
+void wrap_help(CLI::App& app);
+
+}  // namespace accrue::app

@@ -1,0 +1,187 @@
+// What the program prints, and where: standard output, files, the width of a terminal.
+
+#include "apps/cli/output.h"
+
+#include <csignal>
+
+#include "apps/commands/progress.h"
+#include "tests/support/child.h"
+#include "tests/support/cli.h"
+
+namespace accrue::test {
+
+TEST_CASE("a progress line fits its terminal", "[cli]") {
+  const std::vector<std::string> parts{"step 7/100", "loss 2.301",      "ETA 12 s",
+                                       "epoch 1",    "47000 samples/s", "lr 0.001"};
+  for (size_t columns = 0; columns <= 140; ++columns) {
+    INFO(columns);
+    const std::string line = app::progress_line(parts, 0.5, columns);
+    REQUIRE(line.size() <= (columns > 0 ? columns - 1 : 0));
+    // The more important first.
+    for (size_t i = 0; i + 1 < parts.size(); ++i)
+      if (line.find(parts[i]) == std::string::npos)
+        REQUIRE(line.find(parts[i + 1]) == std::string::npos);
+  }
+  REQUIRE(app::progress_line(parts, 0.5, 30) == "step 7/100  loss 2.301");
+  REQUIRE(app::progress_line(parts, 0.5, 60) ==
+          "step 7/100  loss 2.301  ETA 12 s  epoch 1  47000 samples/s");
+  REQUIRE(app::progress_line(parts, 0.5, 90).starts_with("[#########.........] step 7/100"));
+  REQUIRE(app::progress_line(parts, 1, 120).starts_with("[########################] step"));
+}
+
+TEST_CASE("- is standard output, and what is for people goes to standard error", "[cli]") {
+  const Folder folder;
+  const auto json_of = [&](const std::string& command) {
+    const Output output = accrue_run(command + " 2>" + (folder / "people"));
+    INFO(command << "\n" << output.text);
+    REQUIRE(output.status == 0);
+    REQUIRE_FALSE(fs::exists("-"));
+    return output.text;
+  };
+  const std::string lines = json_of("train --model mlp-small --steps 2 --json - --save " +
+                                    (folder / "w") + " --log-dir " + (folder / "log"));
+  REQUIRE(std::ranges::count(lines, '\n') == 3);
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) REQUIRE(nlohmann::json::accept(line));
+  REQUIRE_THAT(file_bytes(folder / "people"), ContainsSubstring("predicted to the byte"));
+  const std::vector<std::string> commands{"eval --model mlp-small --init " + (folder / "w"),
+                                          "plan --model mlp-small --memory 1GiB"};
+  for (const std::string& command : commands)
+    REQUIRE(nlohmann::json::accept(json_of(command + " --json -")));
+  refuse("train --save -", "--save -: standard output takes --json, --csv and --output");
+}
+
+TEST_CASE("help shows what most runs need, or all, within the terminal", "[cli]") {
+  const std::string few = succeed("train --help"), all = succeed("train --help-all");
+  for (const char* option : {"--micro-batch", "--effective-batch", "--memory-limit", "--resume"})
+    REQUIRE_THAT(few, ContainsSubstring(option));
+  REQUIRE(few.find("--loss-scale-growth") == std::string::npos);
+  REQUIRE_THAT(few, ContainsSubstring("--help-all shows all"));
+  REQUIRE_THAT(all, ContainsSubstring("--loss-scale-growth"));
+  for (const std::string* text : {&few, &all}) {
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) REQUIRE(line.size() <= 80);
+  }
+}
+
+TEST_CASE("tables fit 80 columns", "[cli]") {
+  const std::string plan = succeed("plan --model mlp-small --memory 1GiB"),
+                    bench = succeed(
+                        "bench memory --model mlp-small --effective-batch 8 --steps 1 "
+                        "--micro-batches 4 --rounds 1 --ways fused,separate"),
+                    train = succeed("train --model mlp-small --steps 1 --measure-baseline");
+  for (const std::string* text : {&plan, &bench, &train}) {
+    std::istringstream lines(*text);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      // Paths and commands are as long as they are.
+      if (line.find("accrue train") == std::string::npos &&
+          line.find("test samples") == std::string::npos)
+        REQUIRE(line.size() <= 82);
+    }
+  }
+}
+
+TEST_CASE("shells complete commands, options and choices", "[cli]") {
+  const auto completed = [](const std::string& words) {
+    const Output output = shell(
+        fmt::format("bash -c 'source <({} completion bash); COMP_WORDS=(accrue {}); "
+                    "COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _accrue; echo ${{COMPREPLY[@]}}'",
+                    program_path, words));
+    return output.text.substr(0, output.text.find('\n'));
+  };
+  REQUIRE(completed("tr") == "train");
+  REQUIRE(completed("bench me") == "memory");
+  REQUIRE(completed("train --micro") == "--micro-batch");
+  REQUIRE(completed("bench train --loss-scale-i") == "--loss-scale-init --loss-scale-interval");
+  REQUIRE(completed("train --lr 3 --optimizer ada") == "adam adamw");
+  REQUIRE_THAT(succeed("completion fish"),
+               ContainsSubstring("-l optimizer -x -a 'adam adamw lion sgd'"));
+  REQUIRE_THAT(succeed("completion zsh"), ContainsSubstring("bashcompinit"));
+  refuse("completion tcsh", "expected bash, zsh or fish");
+}
+
+TEST_CASE("quiet is silent, and writes what it was asked for", "[cli]") {
+  const Folder folder;
+  const std::string run = "train --model mlp-small --steps 2 --quiet --json ";
+  REQUIRE(succeed(run + (folder / "log")).empty());
+  REQUIRE(json_steps(folder / "log").size() == 2);
+  REQUIRE(std::ranges::count(succeed(run + "-"), '\n') == 3);
+  REQUIRE(nlohmann::json::parse(succeed("info --quiet --json -"))["parameters"] == 567434);
+  refuse("train --quiet --model mlp-small --micro-batch 0", "--micro-batch is 0");
+}
+
+TEST_CASE("output that is lost is an error", "[cli]") {
+  refuse("plan --model mlp-small --memory 1GiB >/dev/full", "standard output: No space left");
+}
+
+TEST_CASE("two runs do not write one file of lines", "[cli]") {
+  const Folder folder;
+  const std::string log = folder / "log";
+  Child child("train --model mlp-small --epochs 100000 --json " + log, folder / "text");
+  child.wait_until([&] { return fs::exists(log) && fs::file_size(log) > 0; });
+  refuse("train --model mlp-small --steps 1 --json " + log, "is being written by another run");
+  child.send(SIGHUP);
+  REQUIRE(child.wait() == 0);
+  // As SIGINT does, and at once.
+  REQUIRE_THAT(child.text(), ContainsSubstring("interrupted: this window is finished first"));
+  REQUIRE_THAT(child.text(), ContainsSubstring("interrupted: stopped after a whole window"));
+  REQUIRE(json_steps(log).size() > 1);
+  succeed("train --model mlp-small --steps 1 --json " + log);
+  REQUIRE(json_steps(log).size() == 1);
+}
+
+TEST_CASE("a run is one file, and repeats from its log's", "[cli]") {
+  const Folder folder;
+  const std::string config = folder
+                                 .TemporaryDirectory::write("run.toml", R"(
+# A run.
+model = "mlp-small"
+lr = 0.02
+no-shuffle = true
+steps = 3
+epochs = 2
+)")
+                                 .string();
+  const std::string run = "train --config ";
+  succeed(run + config + " --steps 4 --log-dir " + (folder / "log") + " --save " + (folder / "w"));
+  REQUIRE(json_steps(folder / "log/metrics.jsonl").size() == 4);  // the command line's
+  succeed(run + (folder / "log/config.toml") + " --save " + (folder / "again"));
+  REQUIRE(file_bytes(folder / "w") == file_bytes(folder / "again"));
+  succeed("plan --config " + config + " --memory 1GiB");  // which takes what it has
+
+  refuse(run + (folder / "none"), "cannot be read");
+  const auto file = [&](const std::string& text) {
+    return folder.TemporaryDirectory::write("bad.toml", text).string();
+  };
+  refuse(run + file("lrr = 1"), "there is no setting lrr; did you mean lr?");
+  refuse(run + file("lr = fast"), "--lr is fast: expected a number");
+  refuse(run + file("momentum = 0.9"), "--momentum has no effect with --optimizer adam");
+}
+
+TEST_CASE("options that do nothing are refused", "[cli]") {
+  for (const auto& [options, message] :
+       {std::pair{"--momentum 0.9", "expected --optimizer sgd, or no --momentum"},
+        {"--optimizer sgd --beta1 0.8", "--beta1 has no effect with --optimizer sgd"},
+        {"--schedule cosine --lr-every 3", "expected --schedule step, or no --lr-every"},
+        {"--loss-scale-growth 3", "expected --loss-scale dynamic or --precision fp16"},
+        {"--noise-scale --accum 1", "expected a smaller --micro-batch, or no --noise-scale"}})
+    refuse(std::string("train --steps 1 ") + options, message);
+}
+
+TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]") {
+  refuse("train --model mlp-small --lr 1e30 --steps 40",
+         "a learning rate of 1e+30: lower the learning rate");
+}
+
+TEST_CASE("a run that was resumed counts both ways", "[cli]") {
+  const Folder folder;
+  const std::string run = "train --model mlp-small --checkpoint-dir " + (folder / "c") +
+                          " --checkpoint-every 1 --steps ";
+  succeed(run + "2");
+  REQUIRE_THAT(succeed(run + "5 --resume"),
+               ContainsSubstring("2 steps are taken, 3 are left") &&
+                   ContainsSubstring("3 optimizer steps since it was resumed, 5 of 5 in all"));
+}
+
+}  // namespace accrue::test

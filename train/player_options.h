@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layers/module.h"
+#include "train/game.h"
+#include "train/step_options.h"
+
+namespace accrue {
+
+// The networks of a training by their names.
+class Networks {
+ public:
+  void add(std::string name, const Module& network) {
+    all_.emplace_back(std::move(name), &network);
+  }
+  // Throws Error if there is none of this name.
+  const Module& operator[](std::string_view name) const;
+
+ private:
+  std::vector<std::pair<std::string, const Module*>> all_;
+};
+
+// One of several networks that train each other (train/game.h), as a GAN's generator or
+// discriminator.
+struct PlayerOptions {
+  std::string name;
+  ModelFactory model;  // called anew for every prediction of memory
+  // The mean loss over a micro-batch, by what the networks answer in this pass. Called on meta
+  // devices, too, and on cuda recorded and replayed, so it may use the values of no tensor.
+  std::function<Tensor(const Networks&, const Samples&, const Pass&)> loss;
+  StepOptions step{};
+  // Of Player: plays in every so many windows, so many times.
+  int64_t every = 1, times = 1;
+};
+
+}  // namespace accrue

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "optim/loss_scale.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "train/settings.h"
+
+namespace accrue {
+
+enum class OptimizerKind { adam, adamw, sgd, lion };
+// For StepOptions::loss_scale.
+inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
+
+// The names of the choices, in messages and files.
+const std::map<std::string, OptimizerKind>& optimizer_names();
+const std::map<std::string, ScheduleOptions::Kind>& schedule_names();
+template <class Enum>
+std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
+  for (const auto& [name, candidate] : names)
+    if (candidate == value) return name;
+  return "?";
+}
+
+// How the weights of a network step: its optimizer, learning rate and loss scale. A field has a row
+// in settings_of(), below.
+struct StepOptions {
+  OptimizerKind optimizer = OptimizerKind::adam;
+  ScheduleOptions schedule{};            // its `total` is derived
+  double beta1 = 0.9;                    // adam, adamw, lion
+  std::optional<double> beta2{};         // without: 0.999, for lion 0.99
+  double eps = 1e-8;                     // adam, adamw
+  double momentum = 0;                   // sgd
+  bool nesterov = false;                 // sgd
+  std::optional<double> weight_decay{};  // without: 0, for adamw 0.01
+  // beta2_half_life: samples after which half of what beta2 decays is gone, in its place.
+  std::optional<double> clip_norm{}, ema{}, beta2_half_life{};
+  bool noise_scale = false;
+  // A number, or dynamic_loss_scale. Without: dynamic for fp16, whose smallest number is 6e-8,
+  // else 1.
+  std::optional<double> loss_scale{};
+  LossScale dynamic_scale = LossScale::dynamic();
+};
+
+// The settings of a step by name. Their table stands beside the fields, so that one place tells all
+// of a setting but what it does.
+inline Settings settings_of(StepOptions& o) {
+  constexpr Decides result = Decides::result, no_result = Decides::no_result;
+  const std::string dynamic = "dynamic: ";
+  using ActsWith = decltype(About::acts_with);
+  const ActsWith with_moments{{"optimizer", {"adam", "adamw", "lion"}}},
+      with_sgd{{"optimizer", {"sgd"}}}, with_one_cycle{{"schedule", {"one-cycle"}}},
+      with_dynamic{{"loss-scale", {"dynamic"}}, {"precision", {"fp16"}}};
+  Settings s;
+  s.group("Optimizer")
+      .add(o.optimizer, optimizer_names(), {"optimizer", result, "Update rule"})
+      .add(o.schedule.base, {"lr", result, "Learning rate"})
+      .add(o.beta1, {.name = "beta1",
+                     .decides = result,
+                     .help = "Adam: decay of the first moment; lion: share of the moment",
+                     .acts_with = with_moments})
+      .add(o.beta2, {.name = "beta2",
+                     .decides = result,
+                     .help = "Adam: decay of the second moment; lion: of the moment",
+                     .unset = "0.999; for lion 0.99",
+                     .excludes = "beta2-half-life",
+                     .acts_with = with_moments})
+      .add(o.beta2_half_life,
+           {.name = "beta2-half-life",
+            .decides = result,
+            .help = "Adam: the same by the samples after which half of it is gone",
+            .takes = "SAMPLES",
+            .acts_with = with_moments})
+      .add(o.eps, {.name = "eps",
+                   .decides = result,
+                   .help = "Adam: added to the root of the second moment",
+                   .acts_with = {{"optimizer", {"adam", "adamw"}}}})
+      .add(o.weight_decay,
+           {.name = "weight-decay",
+            .decides = result,
+            .help = "Decay of the weights; with adamw and lion apart from the gradient",
+            .unset = "0; for adamw 0.01"})
+      .add(o.momentum,
+           {.name = "momentum", .decides = result, .help = "SGD momentum", .acts_with = with_sgd})
+      .add_flag(o.nesterov, true,
+                {.name = "nesterov",
+                 .decides = result,
+                 .help = "SGD: Nesterov's momentum",
+                 .acts_with = with_sgd})
+      .add(o.clip_norm, {"clip-norm", result, "Largest norm of the window's gradient"})
+      .add(o.schedule.kind, schedule_names(),
+           {"schedule", result, "Learning rate over the optimizer steps"})
+      .add(o.schedule.warmup_steps, {"warmup-steps", result, "Linear warm-up, for every schedule"})
+      .add(o.schedule.every, {.name = "lr-every",
+                              .decides = result,
+                              .help = "step: optimizer steps between two reductions",
+                              .acts_with = {{"schedule", {"step"}}}})
+      .add(o.schedule.gamma, {.name = "lr-gamma",
+                              .decides = result,
+                              .help = "step, plateau: factor of a reduction",
+                              .acts_with = {{"schedule", {"step", "plateau"}}}})
+      .add(o.schedule.floor, {.name = "lr-floor",
+                              .decides = result,
+                              .help = "step, cosine, plateau: lowest learning rate",
+                              .acts_with = {{"schedule", {"step", "cosine", "plateau"}}}})
+      .add(o.schedule.patience, {.name = "lr-patience",
+                                 .decides = result,
+                                 .help = "plateau: epochs without a lower loss to wait",
+                                 .acts_with = {{"schedule", {"plateau"}}}})
+      .add(o.schedule.pct_start, {.name = "lr-rise",
+                                  .decides = result,
+                                  .help = "one-cycle: share of the steps in which it rises",
+                                  .acts_with = with_one_cycle})
+      .add(o.schedule.div_factor, {.name = "lr-start-divisor",
+                                   .decides = result,
+                                   .help = "one-cycle: it starts at the learning rate over this",
+                                   .acts_with = with_one_cycle})
+      .add(o.schedule.final_div_factor, {.name = "lr-end-divisor",
+                                         .decides = result,
+                                         .help = "one-cycle: and ends at that over this",
+                                         .acts_with = with_one_cycle})
+      .add(o.ema, {"ema", result,
+                   "Also average the weights over the steps, with this decay (0.999)", "DECAY"})
+      .add_flag(o.noise_scale, true,
+                {"noise-scale", no_result,
+                 "Estimate the gradient's noise scale: the effective batch beyond which more "
+                 "samples help little"});
+  s.group("Loss scale")
+      .add(o.loss_scale, {.name = "loss-scale",
+                          .decides = result,
+                          .help = "Factor on the loss in backward, divided out in the step",
+                          .takes = "X|dynamic",
+                          .unset = "dynamic with fp16, else 1",
+                          .words = {{"dynamic", dynamic_loss_scale}}})
+      .add(o.dynamic_scale.initial, {.name = "loss-scale-init",
+                                     .decides = result,
+                                     .help = dynamic + "the first",
+                                     .acts_with = with_dynamic})
+      .add(o.dynamic_scale.growth,
+           {.name = "loss-scale-growth",
+            .decides = result,
+            .help = dynamic + "its factor after windows without an overflow",
+            .acts_with = with_dynamic})
+      .add(o.dynamic_scale.interval, {.name = "loss-scale-interval",
+                                      .decides = result,
+                                      .help = dynamic + "so many of them in a row",
+                                      .acts_with = with_dynamic})
+      .add(o.dynamic_scale.backoff, {.name = "loss-scale-backoff",
+                                     .decides = result,
+                                     .help = dynamic + "its factor after an overflow",
+                                     .acts_with = with_dynamic})
+      .add(o.dynamic_scale.hysteresis, {.name = "loss-scale-hysteresis",
+                                        .decides = result,
+                                        .help = dynamic + "so many overflows before it backs off",
+                                        .acts_with = with_dynamic});
+  return s;
+}
+
+}  // namespace accrue
