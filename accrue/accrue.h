@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/safetensors.h"
 #include "data/shapes.h"
+#include "data/table.h"
 #include "kernels/arithmetic.h"
 #include "kernels/concat.h"
 #include "kernels/conv2d.h"

@@ -37,7 +37,7 @@ fi
 $available && exit
 
 # Two sources that include the others: a core each, and headers are read once.
-data=(data/{atomic_file,byte_stream,checkpoint,idx,safetensors,strict_json}.cpp
+data=(data/{atomic_file,byte_stream,checkpoint,idx,safetensors,strict_json,table}.cpp
       tests/fuzz/parsers.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
@@ -49,7 +49,7 @@ printf '%s\n' core data |
   xargs -I{} -P "$(nproc)" "$compiler" "${flags[@]}" -c build/fuzz/{}.cpp -o build/fuzz/{}.o
 
 export UBSAN_OPTIONS=print_stacktrace=1
-for parser in safetensors checkpoint idx; do
+for parser in safetensors checkpoint idx npy csv; do
   "$compiler" "${flags[@]}" -fsanitize=fuzzer -DFUZZ_PARSER="\"$parser\"" tests/fuzz/target.cpp \
     "${objects[@]}" -lfmt -lz -o "build/fuzz/$parser"
   mkdir -p "build/fuzz/corpus/$parser"

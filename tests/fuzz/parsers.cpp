@@ -11,6 +11,7 @@
 #include "data/checkpoint.h"
 #include "data/idx.h"
 #include "data/safetensors.h"
+#include "data/table.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -45,6 +46,10 @@ bool is_gzip(std::span<const std::byte> file) {
 const std::vector<Parser>& parsers() {
   static const std::vector<Parser> all{
       {"safetensors", [](auto file) { read_safetensors(MemoryFile(file).path()); }, plain},
+      {"npy", [](auto file) { read_npy(MemoryFile(file).path()); }, plain},
+      // A value of four bytes may be a digit and a comma, in a vector that grows by doubling.
+      {"csv", [](auto file) { read_csv(MemoryFile(file).path()); },
+       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 8; }},
       {"checkpoint", [](auto file) { read_checkpoint_record(MemoryFile(file).path()); }, plain},
       {"idx",
        [](auto file) {
