@@ -10,10 +10,10 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
 install(TARGETS accrue RUNTIME COMPONENT program)
 install(FILES scripts/torch_memory.py scripts/reference_models.py
         DESTINATION ${CMAKE_INSTALL_DATADIR}/accrue/scripts COMPONENT program)
-install(FILES README.md CHANGELOG.md LICENSE
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT program
-        FILES_MATCHING PATTERN "*.md")
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
 
 if(TARGET accrue_cuda_libraries)
   set_target_properties(accrue_cuda_libraries PROPERTIES EXPORT_NAME cuda_libraries)

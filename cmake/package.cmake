@@ -17,10 +17,22 @@ if(GZIP_PROGRAM)
   configure_file(packaging/changelog.in changelog @ONLY)
   execute_process(COMMAND ${GZIP_PROGRAM} -9nc ${PROJECT_BINARY_DIR}/changelog
                   OUTPUT_FILE ${PROJECT_BINARY_DIR}/changelog.gz)
-  execute_process(COMMAND ${GZIP_PROGRAM} -9nc ${PROJECT_SOURCE_DIR}/packaging/accrue.1
-                  OUTPUT_FILE ${PROJECT_BINARY_DIR}/accrue.1.gz)
+  # The options in the manual page are the program's own.
+  set(man_page ${PROJECT_SOURCE_DIR}/packaging/man_page.sh)
+  add_custom_command(OUTPUT accrue.1.gz
+    COMMAND ${man_page} $<TARGET_FILE:accrue> | ${GZIP_PROGRAM} -9nc > accrue.1.gz
+    DEPENDS accrue ${man_page} packaging/accrue.1 VERBATIM)
+  add_custom_target(man_page ALL DEPENDS accrue.1.gz)
   install(FILES ${PROJECT_BINARY_DIR}/accrue.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
           COMPONENT program)
+  add_custom_command(OUTPUT accrue.bash accrue.fish
+    COMMAND accrue completion bash > accrue.bash
+    COMMAND accrue completion fish > accrue.fish VERBATIM)
+  add_custom_target(completion ALL DEPENDS accrue.bash)
+  install(FILES ${PROJECT_BINARY_DIR}/accrue.bash COMPONENT program RENAME accrue
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${PROJECT_BINARY_DIR}/accrue.fish COMPONENT program
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   foreach(component program development)
     string(REPLACE development libaccrue-dev package ${component})
     string(REPLACE program accrue package ${package})

@@ -30,13 +30,17 @@ cmake -S "$root/examples" -B examples -DCMAKE_PREFIX_PATH="$scratch/prefix" \
 cmake --build examples --parallel "$(nproc)"
 examples/train_digits | tee digits
 expect digits '^test accuracy [89][0-9]\.'
-# Killed after its first checkpoint, then started again.
-examples/train_in_budget 12MiB >killed &
-until ls checkpoints/step-*/checkpoint.json >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do
-  sleep 0.02
-done
-kill -9 $! || fail "train_in_budget was too quick to be killed"
-wait $! || true
+# kill_after_checkpoint DIRECTORY COMMAND...: kills the command once its first checkpoint is there.
+kill_after_checkpoint() {
+  local directory=$1 && shift
+  "$@" >killed &
+  until ls "$directory"/step-*/checkpoint.json >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do
+    sleep 0.02
+  done
+  kill -9 $! || fail "$1 was too quick to be killed"
+  wait $! || true
+}
+kill_after_checkpoint checkpoints examples/train_in_budget 12MiB
 examples/train_in_budget 12MiB | tee resumed
 expect resumed '^going on from .*checkpoints/step-'
 expect resumed '^test accuracy [89][0-9]\.'
@@ -44,6 +48,11 @@ expect resumed '^test accuracy [89][0-9]\.'
 expect too_small 'not even one sample fits'
 examples/train_gan | tee gan
 expect gan '^test Dice 0\.[89]'
+kill_after_checkpoint gan-checkpoints examples/train_gan gan-checkpoints
+examples/train_gan gan-checkpoints >gan-resumed
+diff <(grep ^test gan) <(grep ^test gan-resumed) || fail "train_gan ends otherwise after a crash"
+examples/train_table | tee table
+expect table '^test accuracy 9[0-9]\.'
 examples/train_regression | tee regression
 expect regression '^trained: radii off by 0\.[0-9]* pixels'
 examples/accumulate_by_hand | tee by_hand
@@ -74,9 +83,13 @@ package_has() {
 }
 package_has accrue 'libc6 .*libfmt'
 package_has libaccrue-dev 'libfmt-dev'
-for file in share/man/man1/accrue.1.gz share/doc/accrue/copyright include/accrue/accrue.h; do
+for file in share/man/man1/accrue.1.gz share/bash-completion/completions/accrue \
+  share/doc/accrue/docs/report.png share/doc/accrue/copyright include/accrue/accrue.h; do
   test -s "root/usr/$file" || fail "the packages have no /usr/$file"
 done
+zcat root/usr/share/man/man1/accrue.1.gz >manual
+expect manual '^.SH OPTIONS OF BENCH TRAIN$'
+expect manual '\\-\\-micro\\-batch'
 root/usr/bin/accrue train --data digits --model mlp-small --steps 5 >unpacked
 diff <(grep accuracy program) <(grep accuracy unpacked) || fail "the packaged program trains otherwise"
 tar -tf "packages/accrue-$version-$(uname -m).tar.gz" >archived

@@ -161,12 +161,17 @@ class Check:
             "return [...document.querySelectorAll('tbody')].map((body) => body.rows.length)")
 
     def text(self, result):
+        wide = self.browser.execute_script(
+            "return [...document.querySelectorAll('.wide')]"
+            ".filter((table) => table.scrollWidth > table.clientWidth)"
+            ".map((table) => table.getAttribute('aria-label'))")
+        self.expect(not wide, f"tables fit into the page: {wide}")
         rows = self.tables()
         if "runs" in result:
             self.runs_text(result["runs"], rows)
         else:
             timelines = [timeline for pair in result["timelines"] for timeline in pair]
-            self.expect(sum(rows) == len(result["rows"]) +
+            self.expect(sum(rows) == 2 * len(result["rows"]) +
                         sum(len(timeline["phases"]) for timeline in timelines),
                         f"the tables have every number: {rows}")
             self.expect(self.browser.title.startswith("Memory of"), "the page has a title")
@@ -180,6 +185,18 @@ class Check:
         for run in runs:
             for part in (run["label"], str(run["test"]["accuracy"]), "--ema"):
                 self.expect(part in text, f"{part} of {run['label']} is in the text")
+
+    def folding(self):
+        """The data set is folded away until the reader clicks on it, in all charts of memory."""
+        shown = ("return charts.map(({drawn}) => drawn.data.datasets.findIndex(({category, hidden})"
+                 " => category === 'data' && !hidden)).filter((index) => index >= 0).length")
+        self.expect(self.browser.execute_script(shown) == 0, "the data set is folded away")
+        self.browser.execute_script(
+            "const {drawn} = charts.find(({drawn}) => drawn.data.datasets.some("
+            "({category}) => category === 'data'));"
+            "drawn.legend.options.onClick(null, drawn.legend.legendItems.at(-1), drawn.legend);")
+        self.settle()
+        self.expect(self.browser.execute_script(shown) > 0, "a click folds the data set out")
 
     def paper(self):
         self.use_scheme("dark")
@@ -207,6 +224,7 @@ def check_page(browser, page, pictures):
     check.schemes()
     check.fits("wide")
     check.text(result)
+    check.folding()
     check.paper()
     check.use_scheme("light")
     check.emulate(width=375, height=800)

@@ -179,6 +179,7 @@ if step "build (release)" build build/release release; then
   else
     skip "report in a browser: $missing"
   fi
+  step "documents" scripts/check_docs.py build/release/apps/accrue
   step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
   if command -v doxygen >/dev/null; then
     step "C++ documentation" cmake --build build/release --target docs

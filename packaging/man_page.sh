@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The manual page: what packaging/accrue.1 says, and after it the options of every command as the
+# program PROGRAM tells them.
+set -euo pipefail
+
+[[ $# -eq 1 ]] || { echo "Usage: packaging/man_page.sh PROGRAM >accrue.1" >&2; exit 2; }
+page=$(dirname "${BASH_SOURCE[0]}")/accrue.1
+options() {
+  local command
+  for command in train eval plan info report 'bench train' 'bench memory' 'bench kernels'; do
+    printf '.SH OPTIONS OF %s\n.EX\n' "${command^^}"
+    # shellcheck disable=SC2086  # a command may be two words
+    "$1" $command --help-all | tail -n +3 | sed 's/\\/\\e/g; s/-/\\-/g; s/^\([.'"'"']\)/\\\&\1/'
+    printf '.EE\n'
+  done
+}
+sed '/^\.SH EXIT STATUS/,$d' "$page"
+options "$1"
+sed -n '/^\.SH EXIT STATUS/,$p' "$page"
