@@ -31,7 +31,8 @@ BENCH = ("bench", "memory", "--model", "mlp-small", "--effective-batch", "16,32"
 
 TRAIN = ("train", "--model", "mlp-small", "--steps", "12", "--device", "cpu", "--threads", "1")
 # Directories, whose names must not end the script that holds them either, and what differs.
-RUNS = {"plain": (), "<script><!--": ("--lr", "0.01", "--ema", "0.9", "--noise-scale")}
+RUNS = {"plain": (), "<script><!--": ("--lr", "0.01", "--ema", "0.9", "--noise-scale",
+                                      "--eval-every", "4")}
 
 # Of each canvas: its size, how much of it is painted, how many colours it has, and its name.
 CANVASES = """

@@ -75,6 +75,20 @@ std::vector<std::pair<std::string, std::vector<Json>>> by_player(const std::vect
   return players;
 }
 
+// The scores on the way, by the step that each came after. Null if there are none.
+Json scores_of(const std::vector<Json>& lines) {
+  Json scores;
+  int64_t step = 0;
+  for (const Json& line : lines) {
+    step = line.value("step", step);
+    if (!line.contains("is_best")) continue;
+    scores["step"].push_back(step);
+    for (const char* key : {"loss", "accuracy", "dice"})
+      if (const auto& test = line.at("test"); test.contains(key)) scores[key].push_back(test[key]);
+  }
+  return scores;
+}
+
 Json summary_of(const fs::path& path) {
   if (!fs::exists(path)) return {{"status", "not ended"}};
   std::ifstream file(path);
@@ -115,6 +129,7 @@ Json read_run(const fs::path& directory, size_t points) {
       if (steps.back().contains(key)) run[key] = steps.back().at(key);
   }
   run["steps"] = most_steps;
+  if (const Json scores = scores_of(lines); !scores.is_null()) run["scores"] = scores;
   if (lines.back().contains("test")) run.update(lines.back());
   run.update(summary_of(directory / "summary.json"));
   return run;

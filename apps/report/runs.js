@@ -6,7 +6,16 @@ const {runs} = result;
 
 // A run has a curve, or one for each of the networks that train each other in it.
 const curves = runs.flatMap((run) => run.curves.map((curve) =>
-  ({...curve, run, label: curve.player ? `${run.label}: ${curve.player}` : run.label})));
+  ({...curve, run, label: curve.player ? `${run.label}: ${curve.player}` : run.label})))
+    .map((curve, i) => ({...curve, look: lookOf(i)}));
+
+// The scores on a run's way look like its curve.
+const scoreCurves = runs.filter((run) => run.scores).map((run) =>
+  ({...run.scores, label: run.label, look: lookOfRun(run)}));
+
+function lookOfRun(run) {
+  return curves.find((curve) => curve.run === run).look;
+}
 
 function formatNumber(value, digits = 4) {
   return value === null || value === undefined ? '' : String(Number(value.toPrecision(digits)));
@@ -27,8 +36,8 @@ const curveLegend = {
 };
 
 // A line over the steps for each curve that has any of the key's values.
-function curveChart(key, what, more = {}) {
-  const shown = curves.filter((curve) => curve[key]?.some((value) => value !== null));
+function curveChart(key, what, more = {}, from = curves) {
+  const shown = from.filter((curve) => curve[key]?.some((value) => value !== null));
   const description = `Lines of ${what} over the optimizer steps of ` +
       `${counted(shown.length, 'curve')}: ${shown.map(({label}) => label).join(', ')}. ` +
       'The table of steps has numbers.';
@@ -36,7 +45,7 @@ function curveChart(key, what, more = {}) {
     type: 'line',
     data: {
       datasets: shown.map((curve) => {
-        const look = lookOf(curves.indexOf(curve));
+        const {look} = curve;
         return {
           label: curve.label,
           data: curve.step.map((x, i) => ({x, y: curve[key][i]})).filter(({y}) => y !== null),
@@ -77,7 +86,7 @@ const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text:
 // A bar for each run's weights, and for their average, in the colour of the run's curve.
 function scoreChart({key, text}) {
   const bars = runs.filter((run) => run.test?.[key] !== undefined).flatMap((run) => {
-    const {colour} = lookOf(curves.findIndex((curve) => curve.run === run));
+    const {colour} = lookOfRun(run);
     const bar = {label: run.label, score: run.test[key], colour};
     const average = run.test_ema?.[key];
     return average === undefined ? [bar] :
@@ -194,9 +203,15 @@ const noiseSection = curves.some((curve) => curve.noise_scale?.some((value) => v
       'save samples, far above it they save no steps.'),
   curveChart('noise_scale', 'noise scale, samples', {beginAtZero: true}))] : [];
 
+const scoreSections = scoreCurves.length === 0 ? [] :
+  [section('Scores on the way', ...[...scores, {key: 'loss', text: 'test loss'}]
+      .filter(({key}) => scoreCurves.some((curve) => curve[key]))
+      .map(({key, text}) => curveChart(key, text, {}, scoreCurves)))];
+
 showPage(runs.length === 1 ? `Run ${runs[0].label}` : `${runs.length} runs compared`, facts(),
     section('Results', resultsTable(), ...scores.map(scoreChart)),
     section('Loss', curveChart('loss', 'loss')),
+    ...scoreSections,
     section('Memory', element('p', {}, aboutFolding), memoryChart(), memoryTable()),
     section('Throughput', curveChart('samples_per_s', 'samples/s', {beginAtZero: true})),
     section('Gradient norm', curveChart('grad_norm', 'norm before clipping', {beginAtZero: true})),

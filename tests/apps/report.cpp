@@ -199,6 +199,29 @@ TEST_CASE("each network of a game has a curve of its own", "[report]") {
   REQUIRE(run["peak_bytes"]["total"] == 11);
 }
 
+TEST_CASE("scores on the way stand at their steps", "[report]") {
+  const TemporaryDirectory folder;
+  const auto run_of = [&](const std::string& lines) {
+    std::ofstream(folder.path() / "metrics.jsonl") << lines;
+    return read_run(folder.path());
+  };
+  const std::string steps = R"({"step": 1, "loss": 3}
+{"step": 2, "loss": 2}
+)";
+  REQUIRE(!run_of(steps).contains("scores"));
+  const Json run =
+      run_of(steps + R"({"epoch": 1, "window": 2, "test": {"loss": 5, "dice": 0.5}, "is_best": true}
+{"step": 3, "loss": 1}
+{"epoch": 2, "window": 1, "test": {"loss": 6, "dice": 0.25}, "is_best": false}
+{"test": {"loss": 7, "dice": 0.125}}
+)");
+  REQUIRE(run["scores"]["step"] == Json{2, 3});
+  REQUIRE(run["scores"]["loss"] == Json{5, 6});
+  REQUIRE(run["scores"]["dice"] == Json{0.5, 0.25});
+  REQUIRE(!run["scores"].contains("accuracy"));
+  REQUIRE(run["test"]["dice"] == 0.125);
+}
+
 TEST_CASE("nothing in the data ends the script that holds it", "[report]") {
   const std::string plain = memory_page({{"rows", Json::array()}, {"device", "cpu"}});
   const std::string page =
