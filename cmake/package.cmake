@@ -25,12 +25,15 @@ if(GZIP_PROGRAM)
   add_custom_target(man_page ALL DEPENDS accrue.1.gz)
   install(FILES ${PROJECT_BINARY_DIR}/accrue.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
           COMPONENT program)
-  add_custom_command(OUTPUT accrue.bash accrue.fish
+  add_custom_command(OUTPUT accrue.bash accrue.zsh accrue.fish
     COMMAND accrue completion bash > accrue.bash
+    COMMAND accrue completion zsh > accrue.zsh
     COMMAND accrue completion fish > accrue.fish VERBATIM)
   add_custom_target(completion ALL DEPENDS accrue.bash)
   install(FILES ${PROJECT_BINARY_DIR}/accrue.bash COMPONENT program RENAME accrue
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${PROJECT_BINARY_DIR}/accrue.zsh COMPONENT program RENAME _accrue
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
   install(FILES ${PROJECT_BINARY_DIR}/accrue.fish COMPONENT program
           DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   foreach(component program development)

@@ -84,6 +84,7 @@ package_has() {
 package_has accrue 'libc6 .*libfmt'
 package_has libaccrue-dev 'libfmt-dev'
 for file in share/man/man1/accrue.1.gz share/bash-completion/completions/accrue \
+  share/zsh/vendor-completions/_accrue \
   share/doc/accrue/docs/report.png share/doc/accrue/copyright include/accrue/accrue.h; do
   test -s "root/usr/$file" || fail "the packages have no /usr/$file"
 done

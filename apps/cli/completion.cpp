@@ -46,12 +46,12 @@ void add_cases(const CLI::App& command, const std::string& path, std::string& ch
 
 constexpr const char* bash_head = R"(# Completes accrue's commands, options and choices.
 _accrue() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path= words= given
-  for given in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= given
+  for given in "${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
     [[ $given == -* ]] && break
-    path+="$given "
+    command+="$given "
   done
-  case $path$before in
+  case $command$before in
 )";
 constexpr const char* bash_tail = R"(    esac ;;
   esac
@@ -63,7 +63,7 @@ complete -o default -F _accrue accrue
 std::string bash_script(const CLI::App& app) {
   std::string choices, words;
   add_cases(app, "", choices, words);
-  return fmt::format("{}{}    *) case $path in\n{}{}", bash_head, choices, words, bash_tail);
+  return fmt::format("{}{}    *) case $command in\n{}{}", bash_head, choices, words, bash_tail);
 }
 
 void add_fish_lines(const CLI::App& command, const std::string& condition, std::string& lines) {
@@ -93,8 +93,12 @@ void add_fish_lines(const CLI::App& command, const std::string& condition, std::
 
 std::string completion_script(const CLI::App& app, const std::string& shell) {
   if (shell == "bash") return bash_script(app);
+  // Sourced, or a file of zsh's function path, of which the first call is to complete, too.
   if (shell == "zsh")
-    return fmt::format("autoload -U +X bashcompinit && bashcompinit\n{}", bash_script(app));
+    return fmt::format(
+        "#compdef accrue\nautoload -U +X bashcompinit && bashcompinit\n{}"
+        "[[ $funcstack[1] != _accrue ]] || _bash_complete -F _accrue\n",
+        bash_script(app));
   check(shell == "fish", "completion for '{}': expected bash, zsh or fish", shell);
   std::string lines = "# Completes accrue's commands, options and choices.\n";
   add_fish_lines(app, "__fish_use_subcommand", lines);
