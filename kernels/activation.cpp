@@ -1,5 +1,7 @@
 #include "kernels/activation.h"
 
+#include "kernels/backend.h"
+
 namespace accrue::cpu {
 
 void activation_backward_over(View dy, View y, Activation activation) {

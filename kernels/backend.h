@@ -6,15 +6,9 @@
 
 #include "core/autograd.h"
 #include "core/tensor.h"
+#include "kernels/host_device.h"
 #include "kernels/parallel.h"
 #include "kernels/work.h"
-
-// Marks the formulas that CPU and CUDA kernels share.
-#ifdef __CUDACC__
-#define HOST_DEVICE __host__ __device__
-#else
-#define HOST_DEVICE
-#endif
 
 namespace accrue {
 

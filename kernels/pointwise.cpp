@@ -1,5 +1,7 @@
 #include "kernels/pointwise.h"
 
+#include "kernels/backend.h"
+
 namespace accrue {
 namespace cpu {
 

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "core/tensor.h"
-#include "kernels/backend.h"
+#include "kernels/host_device.h"
 
 namespace accrue {
 

@@ -11,6 +11,9 @@ have_gpu() { command -v nvidia-smi >/dev/null && [[ $(nvidia-smi -L 2>/dev/null)
 # A cache that came from another machine knows -march=native by name, not by what it meant there.
 CCACHE_NAMESPACE=$(grep --max-count=1 '^flags' /proc/cpuinfo | cksum)
 export CCACHE_NAMESPACE
+# Builds in folders beside each other share the objects in which they do not differ.
+CCACHE_BASEDIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export CCACHE_BASEDIR
 
 # CMake's options for compiling through ccache where it is installed, one a line.
 ccache_options() {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/backend.h"
 #include "kernels/pointwise.h"
 
 namespace accrue::formula {
