@@ -102,8 +102,8 @@ void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackw
 // True if backward() can begin at this loss with a seed that is not written.
 bool takes_seed(const Tensor& loss);
 
-// What backward() is to do with a leaf's gradient that is complete in this pass: every op that adds
-// to it has done so. `leaf.grad` may be used and dropped. Called at most once per leaf and pass.
+// Called by backward() at most once per leaf and pass, when the leaf's gradient is complete: every
+// op that adds to it has done so. `leaf.grad` may be used and dropped.
 struct GradHook {
   enum class When {
     kernel,  // after the last kernel that writes it; its op may still read the leaf's value

@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// What a program is at: the part of a training step that asks for memory, or takes time.
+// The part of a training step that is under way, and asks for memory or takes time.
 enum class Phase : uint8_t { setup, data, forward, backward, step, evaluate };
 std::string_view name(Phase phase);
 

@@ -104,7 +104,7 @@ CheckpointRecord to_record(const json& record) {
   return result;
 }
 
-// What `read` makes of the file; every Error names it.
+// Returns the result of `read`; every Error names the file.
 template <class Read>
 auto reading(const fs::path& path, Read&& read) {
   try {

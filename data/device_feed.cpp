@@ -79,8 +79,8 @@ void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   if (!encoded.empty()) gather_samples(encoded, View{}, counting_.slice(0, n).view());
 }
 
-// What the last but one micro-batch left in the pinned block has been copied by now, or is waited
-// for: then the device has enough to do.
+// The last but one micro-batch has been copied out of the pinned block by now, or is waited for:
+// then the device has enough to do.
 void DeviceFeed::stage(int64_t begin, int64_t end) {
   Staging& s = staging_[turn_++ % staging_.size()];
   if (turn_ > staging_.size()) s.copied->wait();

@@ -38,7 +38,7 @@ NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
                               Metadata* metadata = nullptr, const Wanted& wanted = {});
 
-// What a file says of itself, without its elements. Throws Error as above.
+// A file's description of itself, without its elements. Throws Error as above.
 struct SafetensorsHeader {
   struct Entry {
     std::string name;

@@ -13,7 +13,7 @@ using Event = json::parse_event_t;
 
 constexpr int64_t max_elements = 64;
 
-// What is known of an object or array that is being parsed.
+// An object or array that is being parsed.
 struct Level {
   bool is_array = false;
   int64_t elements = 0;

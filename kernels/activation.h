@@ -51,7 +51,7 @@ decltype(auto) with_formula(Activation activation, Body&& body) {
   return body(formula::Unchanged{});
 }
 
-// The same within a kernel, which is compiled once for all: f(x), and what goes back through it.
+// For kernels, each of which is compiled once for all activations: f(x), and dy * f'(x).
 template <class T>
 HOST_DEVICE T activate(Activation activation, T x) {
   switch (activation) {

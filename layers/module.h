@@ -25,8 +25,8 @@ struct Buffer {
   Tensor tensor;
 };
 
-// What a model's forward keeps for backward. The same result either way (core/autograd.h,
-// recompute()), for less memory and up to one forward more.
+// The activations that a forward keeps for backward; others are computed again (core/autograd.h,
+// recompute()). Results are the same, for less memory and up to one forward more.
 enum class Recompute {
   none,  // every activation
   sqrt,  // the inputs of about sqrt(n) of its n blocks

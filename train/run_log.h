@@ -23,8 +23,8 @@ struct RunLogOptions {
   //   metrics.jsonl          the JSON lines
   //   summary.json           at the end
   std::string directory;
-  // What was chosen for the run, as names and values: its row in TensorBoard's table of
-  // hyperparameters. Empty: none.
+  // The run's choices as names and values: its row in TensorBoard's table of hyperparameters.
+  // Empty: none.
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
   int64_t histograms_every = 0;  // optimizer steps between the gradients' histograms; 0: none
   bool continued = false;        // a run that goes on: its files are continued

@@ -50,7 +50,7 @@ void SkippedWindows::see(const WindowReport& report) {
     from_scale_ = std::numeric_limits<double>::infinity();
   } else if (report.overflow && std::isfinite(report.loss) && dynamic_scale_ &&
              report.loss_scale > 1 && report.loss_scale <= from_scale_ / 2) {
-    // What a smaller scale may cure is the loss scale's business, as long as it falls.
+    // As long as the loss scale falls, a smaller one may cure it.
     in_a_row_ = 0;
     from_scale_ = report.loss_scale;
   } else {

@@ -63,7 +63,7 @@ class Trainer {
   bool has_stopped_early() const;
 
  private:
-  // What is kept of the reports of a player.
+  // A player's reports, and whether they still make progress.
   struct Account {
     const Player& player;
     SkippedWindows skipped;

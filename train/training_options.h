@@ -92,7 +92,7 @@ struct TrainingOptions : StepOptions {
   // Further settings that make two runs the same, such as the sizes of the model: a run does not go
   // on from a checkpoint that differs in it.
   Metadata identity;
-  // What saved weights say of themselves, such as the model that they are of.
+  // The metadata of saved weights, such as the model that they are of.
   Metadata about_weights;
 
   // Those of one of the players, as if it were alone; of a training without any, all of these.

@@ -4,7 +4,7 @@
 
 namespace accrue::app {
 
-// What a machine reaches where nothing else holds it up.
+// The rates that a machine reaches where nothing else holds it up.
 struct MachineRates {
   double flops_per_s = 0;  // of a square product of GemmProbe::size(), of gemm_dtype
   double bytes_per_s = 0;  // read and written by a copy of copy_bytes, which no cache holds

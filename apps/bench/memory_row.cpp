@@ -9,7 +9,7 @@
 namespace accrue::app {
 namespace {
 
-// What of a row is to be compared with another: PyTorch on the CPU is only known from outside.
+// The bytes of a row to compare with another's: PyTorch on the CPU is only known from outside.
 size_t comparable_bytes(const MemoryRow& row, bool from_outside) {
   return from_outside ? row.rss_growth_bytes : row.bytes_without_data();
 }

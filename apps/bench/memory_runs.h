@@ -17,7 +17,7 @@ class MemoryRuns {
   MemoryRuns(const MemoryRuns&) = delete;
   MemoryRuns& operator=(const MemoryRuns&) = delete;
 
-  // Whether the interpreter has PyTorch.
+  // True if the interpreter has PyTorch.
   bool pytorch_is_installed() const;
   // Adds one more process's measurements to the row: the times of its windows, but for the first,
   // which pays for what later ones reuse; the highest peaks.

@@ -55,7 +55,7 @@ double seconds_of_window(Training& training, int64_t& epoch, int together) {
          together;
 }
 
-// What timing every kernel (on cuda, without graphs) made of a window's time.
+// The cost of timing every kernel (on cuda, without graphs): a window's time with and without.
 void print_cost(const Profile& profile, double seconds_without) {
   const double seconds = profile.total_us() * 1e-6 / double(profile.steps());
   fmt::print("a profiled window takes {:.1f} us (mean), one without {:.1f} us (median)\n",

@@ -7,7 +7,8 @@
 
 namespace accrue::app {
 
-// What was run, in files about a run; no batches if they never came to be.
+// Command, settings and environment of a run, for the files about it; no batches if they never came
+// to be.
 nlohmann::ordered_json about_run(const Options& options, std::optional<Batches> batches,
                                  Device device);
 

@@ -10,8 +10,8 @@ namespace accrue::app {
 // A line for each of --beta2-half-life, --ema and --noise-scale that is asked for.
 std::vector<std::string> describe_averages(const TrainingOptions& options);
 
-// What a noise scale B says of an effective batch E: against steps with the exact gradient a run
-// needs 1 + B / E times as many, and against the smallest batches 1 + E / B times as many samples
+// Words for a noise scale B beside an effective batch E: a run needs 1 + B / E times as many steps
+// as with exact gradients, and 1 + E / B times as many samples as with the smallest batches
 // (McCandlish et al. 2018, arXiv 1812.06162).
 std::string describe_noise_scale(double noise_scale, int64_t effective_batch_size);
 

@@ -11,11 +11,11 @@ namespace accrue::app {
 std::string command_line();
 // A word as a shell takes it, in quotes if it needs them.
 std::string shell_word(const std::string& word);
-// What computes on `device`: the processor or the GPU, by name.
+// The processor or the GPU that computes on `device`, by name.
 std::string machine_name(Device device);
 
-// What a result depends on beside its options: version, compiler, machine, device, threads and the
-// libraries the program was built with.
+// All that a result depends on beside its options: version, compiler, machine, device, threads and
+// the libraries the program was built with.
 nlohmann::ordered_json environment(Device device);
 
 }  // namespace accrue::app

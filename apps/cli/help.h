@@ -9,8 +9,7 @@ class App;
 
 namespace accrue::app {
 
-// Whether help is asked for, and is to show every option, or of a command with many those that most
-// runs need.
+// No help is asked for; that of the options that most runs need; that of every option.
 enum class HelpDetail { none, most_needed, all };
 
 // Takes "help COMMAND", "--help-all" and no arguments at all for what they mean: the arguments with

@@ -25,7 +25,7 @@ class InterruptScope {
   stack_t stack_before_;
 };
 
-// Whether a signal has asked to stop, and whether a second one has.
+// True once a signal has asked to stop; once a second one has.
 bool interrupted();
 bool interrupted_twice();
 

@@ -29,8 +29,8 @@ const std::map<std::string, ScoredSplit>& split_names();
 // Those that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{"model", "width", "mean", "std"};
 
-// What a command was asked for: a training, and what the program does around it. A field has a row
-// in settings_of(), below.
+// A command's options: a training, and what the program does around it. A field has a row in
+// settings_of(), below.
 struct Options : TrainingOptions {
   ModelOptions network;
   std::string data;  // empty: what the model learns from without --data
@@ -63,7 +63,7 @@ struct Options : TrainingOptions {
   // The training that is asked for, on this data: the model, its batches and the run's identity are
   // filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
-  // The same with a micro-batch that is still to be chosen (plan_windows()).
+  // That training with a micro-batch that is still to be chosen (plan_windows()).
   TrainingOptions to_plan(const Dataset& data) const;
 
  private:

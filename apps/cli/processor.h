@@ -10,7 +10,7 @@ namespace accrue::app {
 // section 3.1.1: v3 has AVX2 and FMA, v4 has AVX-512. What v2 adds, our loops do not use.)
 std::vector<std::string> isa_levels();
 
-// Whether this processor has what the level needs.
+// True if this processor has the instructions of the level.
 bool supports_isa(const std::string& level);
 
 // The level of the program to run where one compiled for `own` was started: `wanted`, or if that is

@@ -15,7 +15,7 @@ namespace accrue::app {
 
 namespace {
 
-// The same as the text, for programs.
+// The text's facts, for programs.
 std::string to_json(const Options& options, const Module& model, const Parameters& parameters,
                     double flops) {
   nlohmann::ordered_json json{{"environment", environment(wanted_device(options))},

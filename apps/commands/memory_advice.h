@@ -14,7 +14,7 @@ namespace accrue::app {
 // cpu without a limit.
 Options with_micro_batch_chosen(const Options& options, const Datasets& data, Device device);
 
-// What to try after a training ran out of memory, by a plan: "try: --micro-batch 12
+// Advice after a training ran out of memory, by a plan: "try: --micro-batch 12
 // --effective-batch 64". Empty where the memory for a run is not known.
 std::string advice_for_training(const Options& options);
 // Evaluation takes fewer samples at a time by itself: only memory helps.

@@ -40,7 +40,7 @@ std::vector<std::reference_wrapper<const Alternative>> recommended_first(const P
   return all;
 }
 
-// What to type for a training in this way, within the memory that was planned for.
+// The command for a training in this way, within the memory that was planned for.
 std::string command_to_train(const Alternative& a, Options options) {
   options.micro_batch = a.batches.micro;
   options.effective_batch = a.batches.effective;
@@ -78,7 +78,7 @@ void print(const Plan& plan, const Options& options, Device device) {
              command_to_train(best, options));
 }
 
-// What would fit instead, or the least memory that would do.
+// The nearest that would fit instead, or the least memory that would do.
 std::string nearest(const Options& options, const Datasets& planned, Device device,
                     const Plan& plan) {
   const TrainingOptions wanted = options.to_plan(planned.train);

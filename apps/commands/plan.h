@@ -14,7 +14,7 @@ Settings settings_of(PlanOptions& asked, Options& options);
 // Throws Error if nothing fits: what is missing, and the nearest that would fit.
 void plan(Options options, const PlanOptions& asked);
 
-// What to add to a command for it: "--micro-batch 12 --effective-batch 64", and strategy and
+// The options to add to a command for it: "--micro-batch 12 --effective-batch 64", and strategy and
 // recompute where they are not those of the options.
 std::string flags(const Alternative& alternative, const Options& options);
 

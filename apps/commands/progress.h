@@ -8,7 +8,7 @@
 
 namespace accrue::app {
 
-// What a training run tells people: a progress bar on a terminal, plain lines in a pipe.
+// Tells people how a training run goes: a progress bar on a terminal, plain lines in a pipe.
 class Progress : public Observer {
  public:
   // `resident_before` is what of the process was in memory before the data was loaded.
@@ -22,7 +22,7 @@ class Progress : public Observer {
   void on_step(const WindowReport& report) override;
   void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
   void on_halving(const Halving& halving) override;
-  // What the steps took.
+  // Prints how long the steps took.
   void finish(bool interrupted, double waited_seconds);
   // The score on the test data, and that of the weights' average, after finish().
   void score(const Score& test, const std::optional<Score>& of_average);

@@ -26,7 +26,7 @@ void check_outputs(const Options& options) {
   if (!options.profile.empty()) check_writable(options.profile);
 }
 
-// What is replayed allocates nothing and runs no kernels that could be timed one by one.
+// A replayed graph allocates nothing and runs no kernels that could be timed one by one.
 void turn_graphs_off_if_recorded(Options& options, Device device) {
   if (device != Device::cuda || options.cuda_graphs == Graphs::off) return;
   if (!options.memory_trace.empty())

@@ -25,7 +25,7 @@ std::vector<ProfileRow> rows_of(const Profile& profile);
 
 // For people: the rows, with their rates in per cent of the machine's, unless these are 0.
 std::string profile_table(const Profile& profile, const MachineRates& rates);
-// The same for programs (docs/benchmarks.md has the keys).
+// The table for programs (docs/benchmarks.md has the keys).
 nlohmann::ordered_json profile_json(const Profile& profile, const MachineRates& rates);
 // The spans that the profile has kept, as a file of Chrome's trace events, with profile_json()
 // beside them.

@@ -22,7 +22,7 @@ struct Array {
   Tensor on_host() const { return values.to(Device::cpu, Category::workspace); }
 };
 
-// What the ladders compute on: arrays laid out as a model's arena, the gaps between its parameters
+// The ladders' operands: arrays laid out as a model's arena, the gaps between its parameters
 // zero. Elements are uniform in [-1, 1), those of v in [0, 1).
 struct Arrays {
   Arrays(const Parameters& layout, Device device);
@@ -43,7 +43,7 @@ struct Arrays {
 // A layout of `bytes`: layers of 4096 x 4096 weights and 4096 biases, the last ones smaller.
 Parameters layout_of(size_t bytes);
 
-// What an element must be, and how far from it rounding can take it.
+// The exact value of an element, and how far from it rounding can take it.
 struct Expected {
   double value, bound;
 };

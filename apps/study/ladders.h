@@ -12,7 +12,7 @@ std::vector<Rung> all_ladders(const Arrays& arrays, int64_t micro_batch_size);
 // sum += g / K, from a temporary and scalar kernels to one launch for all parameters.
 std::vector<Rung> accumulate_ladder(const Arrays& arrays);
 
-// The same for nothing: dw = dz^T x + beta * dw of every linear layer, beta 1 against beta 0.
+// Accumulation for nothing: dw = dz^T x + beta * dw of every linear layer, beta 1 against beta 0.
 std::vector<Rung> gemm_ladder(const Arrays& arrays, int64_t micro_batch_size);
 
 // Dividing by the loss scale, and telling whether the gradient is finite: passes of their own

@@ -17,7 +17,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What a turn takes at least: a thousand times what clocks and launches are uncertain by.
+// A turn takes at least this long: a thousand times the uncertainty of clocks and launches.
 constexpr double shortest_turn = 1e-3;
 
 class Timer {

@@ -12,7 +12,7 @@ inline constexpr SgdScalars sgd_scalars{0.9, 0, Momentum::heavy_ball};
 
 // A window's state after decide_step(): this lr and grad_scale, not skipped.
 Tensor make_state(double grad_scale, Device device);
-// What adam_begin() makes of such a state, so that this is step steps_taken.
+// The progress that adam_begin() computes from such a state, so that this is step steps_taken.
 Tensor make_progress(const Tensor& state);
 
 // The largest error of w, m and v after a step of Adam with grad_scale * g, from the initial

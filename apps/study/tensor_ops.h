@@ -6,9 +6,9 @@
 
 namespace accrue::study {
 
-// What a library without fusion makes a step of: tensor operations, each a kernel and a pass over
-// memory of its own. Vectorised like the shipped kernels, so that fusion is all that differs. Views
-// are f32 [n]; y may be one of the inputs.
+// The tensor operations that a library without fusion makes a step of, each a kernel and a pass
+// over memory of its own. Vectorised like the shipped kernels, so that fusion is all that differs.
+// Views are f32 [n]; y may be one of the inputs.
 
 // f of apply(), by what it computes.
 struct Scale {  // scale * x

@@ -171,8 +171,8 @@ class CudnnProduct {
     return choices;
   }
 
-  // What is prepared lasts as long as the process: it costs more than a small convolution. It is
-  // never destroyed, for the reason that Context is not.
+  // Preparing costs more than a small convolution, so it lasts as long as the process. It is never
+  // destroyed, for the reason that Context is not.
   static Prepared& prepare(const Convolution& c) {
     static auto& all = *new std::map<Convolution, Prepared>;
     const auto [at, is_new] = all.try_emplace(c);

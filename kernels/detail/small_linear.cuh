@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(block_threads)
   const int lane = threadIdx.x % warp_threads;
   const int64_t first = int64_t{blockIdx.x} * small_rows, vectors = I / width;
   const auto row_of = [&](const T* matrix, int64_t row, int64_t rows) {
-    // What is beyond the last row is computed and not stored.
+    // Rows beyond the last are computed and not stored.
     return reinterpret_cast<const Values*>(matrix + (row < rows ? row : rows - 1) * I);
   };
   for (int64_t n = threadIdx.x / warp_threads * small_columns; n < N;

@@ -73,7 +73,7 @@ void adam_folded_step(Weights w, View m, View v, View progress, View state,
 
 }  // namespace cpu
 
-// What is updated in place is read and written; a copy is only written.
+// Tensors updated in place are read and written; a copy is only written.
 template <>
 struct WorkOf<cpu::optimizer_step> {
   Work operator()(const Weights& w, const Moments& moments, const View& gradient,

@@ -18,7 +18,7 @@ void require_event_files();
 // event.proto. Every call leaves the file complete.
 class EventFile {
  public:
-  // What TensorBoard says of a tag's chart, in Markdown.
+  // The text that TensorBoard shows with a tag's chart, in Markdown.
   using Describe = std::function<std::string(const std::string& tag)>;
 
   // Begins a new file in the directory. What earlier files there hold from `first_step` on is
