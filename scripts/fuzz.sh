@@ -39,7 +39,7 @@ $available && exit
 # Two sources that include the others: a core each, and headers are read once.
 data=(data/{atomic_file,byte_stream,checkpoint,idx,safetensors,strict_json,table}.cpp
       tests/fuzz/parsers.cpp)
-mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp | sort)
+mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
 flags=(-std=c++20 -O1 -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
@@ -49,12 +49,26 @@ printf '%s\n' core data |
   xargs -I{} -P "$(nproc)" "$compiler" "${flags[@]}" -c build/fuzz/{}.cpp -o build/fuzz/{}.o
 
 export UBSAN_OPTIONS=print_stacktrace=1
-for parser in safetensors checkpoint idx npy csv; do
-  "$compiler" "${flags[@]}" -fsanitize=fuzzer -DFUZZ_PARSER="\"$parser\"" tests/fuzz/target.cpp \
-    "${objects[@]}" -lfmt -lz -o "build/fuzz/$parser"
-  mkdir -p "build/fuzz/corpus/$parser"
-  echo "--- $parser, $seconds s"
-  "build/fuzz/$parser" -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
+fuzz() {
+  "$compiler" "${flags[@]}" -fsanitize=fuzzer -DFUZZ_PARSER="\"$1\"" tests/fuzz/target.cpp \
+    "${objects[@]}" -lfmt -lz -o "build/fuzz/$1"
+  mkdir -p "build/fuzz/corpus/$1"
+  "build/fuzz/$1" -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
     -artifact_prefix=build/fuzz/ -verbosity=0 -print_funcs=0 -print_final_stats=1 \
-    "build/fuzz/corpus/$parser" "tests/fuzz/corpus/$parser"
+    "build/fuzz/corpus/$1" "tests/fuzz/corpus/$1"
+}
+
+parsers=(safetensors checkpoint idx npy csv)
+running=() failed=()
+for parser in "${parsers[@]}"; do
+  fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &
+  running+=("$!")
+  # As many at a time as there are cores.
+  while [[ $(jobs -rp | wc -l) -ge $(nproc) ]]; do sleep 0.1; done
 done
+for i in "${!parsers[@]}"; do
+  wait "${running[i]}" || failed+=("${parsers[i]}")
+  echo "--- ${parsers[i]}, $seconds s"
+  cat "build/fuzz/${parsers[i]}.log"
+done
+[[ ${#failed[@]} -eq 0 ]] || { echo "fuzz: error: failed: ${failed[*]}" >&2; exit 1; }
