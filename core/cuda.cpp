@@ -47,8 +47,17 @@ void record_event(void* event) {
              "record an event");
 }
 
+cudaStream_t stream_of_device() {
+  require_device();
+  check_call(cudaSetDevice(0), "choose device 0");
+  cudaStream_t stream = nullptr;
+  check_call(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream");
+  return stream;
+}
+
 void free_segment(void* segment) {
-  cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
+  context().stream();  // graphs that wait may use it; cudaFree waits for what is launched
+  cudaFree(segment);   // nothing can be done about a failure, and at exit the driver may be gone
 }
 
 }  // namespace
@@ -68,11 +77,8 @@ void check_call(cudnnStatus_t status, std::string_view what, std::source_locatio
   if (status != CUDNN_STATUS_SUCCESS) fail_at("cuDNN", what, cudnnGetErrorString(status), where);
 }
 
-Context::Context() {
-  require_device();
-  check_call(cudaSetDevice(0), "choose device 0");
+Context::Context() : stream_(stream_of_device()), graphs_(stream_) {
   check_call(cudaGetDeviceProperties(&properties_, 0), "ask what device 0 is");
-  check_call(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
 }
 
 int64_t Context::resident_blocks(const void* kernel) {
@@ -94,6 +100,7 @@ cudnnHandle_t Context::cudnn() {
     check_call(cudnnCreate(&cudnn_), "make its handle");
     check_call(cudnnSetStream(cudnn_, stream_), "use the stream");
   }
+  graphs_.flush();
   return cudnn_;
 }
 
@@ -233,11 +240,11 @@ double Moment::seconds_since(const Moment& earlier) const {
   return ms * 1e-3;
 }
 
-Graph::Graph(const std::function<void()>& work) {
+Graph::Graph(const std::function<void()>& work) : recorded_(new RecordedGraph{}) {
   const BlockCache::Recording recording(blocks());
   const cudaStream_t stream = context().stream();
+  cudaGraph_t& graph = recorded_->graph;
   check_call(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin recording");
-  cudaGraph_t graph = nullptr;
   try {
     work();
   } catch (...) {
@@ -247,18 +254,22 @@ Graph::Graph(const std::function<void()>& work) {
     throw;
   }
   check_call(cudaStreamEndCapture(stream, &graph), "end recording");
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
+  const cudaError_t status = cudaGraphInstantiate(&recorded_->executable, graph, 0);
+  if (status != cudaSuccess) cudaGraphDestroy(graph);
   check_call(status, "make what was recorded executable");
-  executable_ = executable;
 }
 
-Graph::~Graph() { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_)); }
-
-void Graph::launch() const {
-  check_call(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), context().stream()),
-             "replay what was recorded");
+Graph::~Graph() {
+  try {
+    context().stream();
+  } catch (const Error&) {
+    // The next call of CUDA has the same error.
+  }
+  context().graphs().forget(*recorded_);
+  cudaGraphExecDestroy(recorded_->executable);
+  cudaGraphDestroy(recorded_->graph);
 }
+
+void Graph::launch() const { context().graphs().add(*recorded_); }
 
 }  // namespace accrue::cuda

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "core/block_cache.h"
@@ -108,7 +110,10 @@ class Stopwatch {
   Moment start_, stop_;
 };
 
-// Work recorded once and replayed at the cost of a single launch.
+struct RecordedGraph;  // core/graph_queue.h
+
+// Work recorded once and replayed at the cost of a single launch, or of less: graphs that follow
+// one another, with nothing enqueued in between, are launched as one.
 class Graph {
  public:
   // Records what work() enqueues, which does not run. Throws what work() throws.
@@ -116,10 +121,11 @@ class Graph {
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
+  // In its turn: it may wait for what is enqueued next, or for synchronize().
   void launch() const;
 
  private:
-  void* executable_ = nullptr;  // cudaGraphExec_t
+  std::unique_ptr<RecordedGraph> recorded_;
 };
 
 }  // namespace accrue::cuda

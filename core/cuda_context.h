@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/graph_queue.h"
 
 namespace accrue::cuda {
 
@@ -33,20 +34,27 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  cudaStream_t stream() const { return stream_; }
+  // For what is to be enqueued now, after all that was before: graphs that wait are launched.
+  cudaStream_t stream() {
+    graphs_.flush();
+    return stream_;
+  }
+  GraphQueue& graphs() { return graphs_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
   // Blocks of a kernel of 256 threads that the whole device can hold. Asked once a kernel.
   int64_t resident_blocks(const void* kernel);
   cublasLtHandle_t cublas_lt();
-  // Made when first asked for: loading cuDNN takes longer than training a small model.
+  // For calls that enqueue, likewise. Made when first asked for: loading cuDNN takes longer than
+  // training a small model.
   cudnnHandle_t cudnn();
   // True if float32 products may round their factors to TF32.
   bool allows_tf32() const { return allows_tf32_; }
   void allow_tf32(bool allow) { allows_tf32_ = allow; }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_;
+  GraphQueue graphs_;
   cudaDeviceProp properties_{};
   cublasLtHandle_t cublas_lt_ = nullptr;
   cudnnHandle_t cudnn_ = nullptr;

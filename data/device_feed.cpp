@@ -24,14 +24,19 @@ bool is_encoded(const Field& field) { return field.encoding != Encoding::index; 
 
 }  // namespace
 
-DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device)
-    : dataset_(dataset), device_(device), order_(static_cast<size_t>(dataset.size())) {
+DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device,
+                       Graphs graphs)
+    : dataset_(dataset),
+      device_(device),
+      order_(static_cast<size_t>(dataset.size())),
+      gathers_(device, graphs) {
   const MemoryScope scope("micro-batch");
   slot_ = empty_samples(dataset, capacity, dtype, device);
   indices_ = Tensor::empty({capacity}, DType::i32, device, Category::data);
   if (resident()) {
     const MemoryScope scope_of_order("order of the epoch");
     order_there_ = Tensor::empty({dataset.size()}, DType::i32, device, Category::data);
+    position_ = Tensor::empty({2}, DType::i32, device, Category::data);
     return;
   }
   block_bytes_ = indices_.bytes();
@@ -67,8 +72,13 @@ void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   out.indices = indices_.slice(0, n);
   if (is_meta(device_)) return;
   if (resident()) {
-    gather_samples(views_of(out, dataset_), out.indices.view(),
-                   order_there_.slice(begin, end).view());
+    if (std::exchange(known_position_, -1) != begin)
+      position_.copy_from(Tensor::from(std::vector{int32_t(begin), 0}, {2}));
+    gathers_.run(n, [&] {
+      gather_next_samples(views_of(out, dataset_), out.indices.view(), order_there_.view(),
+                          position_.view());
+    });
+    known_position_ = end;
     return;
   }
   stage(begin, end);

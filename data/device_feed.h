@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/cuda.h"
+#include "core/replay.h"
 #include "data/samples.h"
 
 namespace accrue {
@@ -16,8 +17,9 @@ namespace accrue {
 // On Device::meta_cuda the same bytes are charged and nothing is done.
 class DeviceFeed {
  public:
-  // For micro-batches of at most `capacity` samples.
-  DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device);
+  // For micro-batches of at most `capacity` samples. With graphs, gathers are replayed and so can
+  // be launched with the work between them.
+  DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device, Graphs graphs);
 
   // Fixes the order of an epoch (epoch_order()).
   void start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle);
@@ -39,8 +41,12 @@ class DeviceFeed {
   const Device device_;
   std::vector<int32_t> order_;
   Samples slot_;
-  Tensor indices_;      // i32 [capacity]
-  Tensor order_there_;  // i32 [N], if the data set is resident
+  Tensor indices_;  // i32 [capacity]
+  // If the data set is resident: the order i32 [N], and the position i32 [2] of
+  // gather_next_samples() in it, with what the host knows of that (-1: nothing).
+  Tensor order_there_, position_;
+  int64_t known_position_ = -1;
+  Replays<int64_t> gathers_;  // by the number of samples
   // If it is not: the fields that are encoded on the device, as the data set has them, and
   // 0, 1, 2, ... as their index; where each field begins in a pinned block, and the block's bytes.
   Dataset staged_;

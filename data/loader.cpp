@@ -41,7 +41,7 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(dataset), options_(checked(options, dataset)), group_size_(group_size(options_)) {
   if (plans_for_cuda(options_.device)) {
     feed_ = std::make_unique<DeviceFeed>(dataset_, options_.micro_batch_size, options_.dtype,
-                                         options_.device);
+                                         options_.device, options_.graphs);
     return;
   }
   const MemoryScope scope("order of the epoch");

@@ -25,6 +25,7 @@ struct LoaderOptions {
   Device device = Device::cpu;  // of the micro-batches
   DType dtype = DType::f32;
   Prefetch prefetch = Prefetch::on;
+  Graphs graphs = Graphs::off;  // on cuda: whether gathers are replayed (core/replay.h)
 };
 
 // Yields a data set as micro-batches, grouped into windows of effective_batch_size samples: window

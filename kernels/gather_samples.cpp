@@ -1,6 +1,7 @@
 #include "kernels/gather_samples.h"
 
 #include <cmath>
+#include <utility>
 
 #include "kernels/backend.h"
 #include "kernels/detail/formulas.h"
@@ -9,12 +10,11 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// out[k, :] = f(all[index[k], :])
+// out[k, :] = f(all[picked[k], :])
 template <class T, class S, class F>
-void gather_rows(const FieldViews& field, View index, F f) {
-  const int64_t n = index.numel(), size = field.out.numel() / n;
+void gather_rows(const FieldViews& field, const int32_t* picked, F f) {
+  const int64_t n = field.out.shape[0], size = field.out.numel() / n;
   const S* source = field.all.as<const S>();
-  const int32_t* picked = index.as<const int32_t>();
   const auto line = int64_t(64 / sizeof(S));
   for (int64_t k = 0; k < n; ++k) {
     // Shuffled samples are not in cache: asking for the next one early is three times as fast.
@@ -27,33 +27,37 @@ void gather_rows(const FieldViews& field, View index, F f) {
   }
 }
 
-void gather_field(const FieldViews& field, View index) {
+void gather_field(const FieldViews& field, const int32_t* picked) {
   if (field.encoding == Encoding::index)
-    return gather_rows<int32_t, int32_t>(field, index, formula::Same{});
+    return gather_rows<int32_t, int32_t>(field, picked, formula::Same{});
   dispatch_floating(field.out.dtype, [&]<class T>() {
     switch (field.encoding) {
       case Encoding::pixel:
         return gather_rows<T, uint8_t>(
-            field, index, formula::Pixel{field.normalization.mean, 1 / field.normalization.std});
-      case Encoding::mask: return gather_rows<T, uint8_t>(field, index, formula::MaskPixel{});
+            field, picked, formula::Pixel{field.normalization.mean, 1 / field.normalization.std});
+      case Encoding::mask: return gather_rows<T, uint8_t>(field, picked, formula::MaskPixel{});
       case Encoding::number:
       case Encoding::index: break;
     }
-    gather_rows<T, float>(field, index, formula::Same{});
+    gather_rows<T, float>(field, picked, formula::Same{});
   });
 }
 
 }  // namespace
 
-void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
-  const int64_t N = fields.front().all.shape[0], n = index.numel();
+void gather_samples(std::span<const FieldViews> fields, View samples, View index, View position) {
+  const int64_t N = fields.front().all.shape[0], n = fields.front().out.shape[0];
   const int32_t* picked = index.as<const int32_t>();
+  if (position.data) {
+    int32_t& begin = *position.as<int32_t>();
+    picked += std::exchange(begin, begin + int32_t(n));
+  }
   for (int64_t k = 0; k < n; ++k) {
     check(0 <= picked[k] && picked[k] < N, "sample {} is not in a data set of {} samples",
           picked[k], N);
     if (samples.data) samples.as<int32_t>()[k] = picked[k];
   }
-  for (const FieldViews& field : fields) gather_field(field, index);
+  for (const FieldViews& field : fields) gather_field(field, picked);
 }
 
 }  // namespace cpu
@@ -61,11 +65,12 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 // As many rows of the data set as there are indices.
 template <>
 struct WorkOf<cpu::gather_samples> {
-  Work operator()(std::span<const FieldViews> fields, const View& samples,
-                  const View& index) const {
-    double bytes = double(bytes_of(samples) + bytes_of(index));
+  Work operator()(std::span<const FieldViews> fields, const View& samples, const View&,
+                  const View& position) const {
+    const int64_t n = fields.front().out.shape[0];
+    double bytes = bytes_of(samples) + double(n) * size_of(DType::i32) + 2 * bytes_of(position);
     for (const FieldViews& field : fields) {
-      const double share = double(index.numel()) / double(field.all.shape[0]);
+      const double share = double(n) / double(field.all.shape[0]);
       bytes += double(bytes_of(field.out)) + share * double(bytes_of(field.all));
     }
     return {.bytes = bytes};
@@ -77,17 +82,20 @@ namespace cuda {
 decltype(cpu::gather_samples) gather_samples;
 }  // namespace cuda
 
-void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
+namespace {
+
+void gather(std::span<const FieldViews> fields, View samples, View index, View position,
+            int64_t n) {
   check(!fields.empty() && fields.size() <= most_fields,
         "[gather_samples] {} fields: expected 1 to {}", fields.size(), most_fields);
   DType floating = DType::i32;
   for (const auto& [encoding, out, all, normalization] : fields) {
     if (encoding != Encoding::index && floating == DType::i32) floating = out.dtype;
-    check(out.shape == all.shape.with(0, index.numel()) && all.dtype == stored_dtype(encoding) &&
+    check(out.shape == all.shape.with(0, n) && all.dtype == stored_dtype(encoding) &&
               all.shape[0] == fields.front().all.shape[0] &&
               out.dtype == encoded_dtype(encoding, floating),
-          "[gather_samples] {} {} of {} samples from {} {}", name(out.dtype), out.shape,
-          index.numel(), name(all.dtype), all.shape);
+          "[gather_samples] {} {} of {} samples from {} {}", name(out.dtype), out.shape, n,
+          name(all.dtype), all.shape);
     check(std::isfinite(normalization.mean) && normalization.std > 0 &&
               std::isfinite(normalization.std),
           "[gather_samples] mean {}, standard deviation {}: expected finite ones, above 0",
@@ -96,8 +104,22 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
           "[gather_samples] from {} to {} by an index on {}: expected one device", name(all.device),
           name(out.device), name(index.device));
   }
-  if (index.numel() == 0) return;
-  launch<cpu::gather_samples, cuda::gather_samples>(index.device, fields, samples, index);
+  if (n == 0) return;
+  launch<cpu::gather_samples, cuda::gather_samples>(index.device, fields, samples, index, position);
+}
+
+}  // namespace
+
+void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
+  gather(fields, samples, index, {}, index.numel());
+}
+
+void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
+                         View position) {
+  check(!fields.empty() && position.numel() == 2 && position.device == order.device,
+        "[gather_next_samples] {} fields, position {} on {}: expected fields, and [2] on {}",
+        fields.size(), position.shape, name(position.device), name(order.device));
+  gather(fields, samples, order, position, fields.front().out.shape[0]);
 }
 
 }  // namespace accrue

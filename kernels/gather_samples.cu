@@ -31,13 +31,23 @@ __device__ void gather_row(const Rows& rows, int64_t k, int32_t sample, bool exi
     out[i] = exists ? T(f.template operator()<Wide<T>>(in[i])) : missing;
 }
 
+// position[0] += n by the last block that is here, when all have read it; position[1] counts them.
+__device__ void advance(int32_t* position, int32_t n) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x != 0 || atomicAdd(&position[1], 1) != int32_t(gridDim.x) - 1) return;
+  position[0] += n;
+  position[1] = 0;
+}
+
 // A block for each sample: the index is read once for the whole image, and both sides of the copy
-// are contiguous.
+// are contiguous. Left alone, the compiler spills registers for a sixth block on a multiprocessor.
 template <class T>
-__global__ void __launch_bounds__(block_threads)
-    gather_samples_kernel(Fields fields, int32_t* samples, const int32_t* index, int64_t n,
-                          int64_t N) {
+__global__ void __launch_bounds__(block_threads, 5)
+    gather_samples_kernel(Fields fields, int32_t* samples, const int32_t* index, int32_t* position,
+                          int64_t n, int64_t N) {
   const T nan = T(std::numeric_limits<Wide<T>>::quiet_NaN());
+  if (position) index += position[0];
   for (int64_t k = blockIdx.x; k < n; k += gridDim.x) {
     const int32_t sample = index[k];
     const bool exists = 0 <= sample && sample < N;
@@ -60,6 +70,7 @@ __global__ void __launch_bounds__(block_threads)
       }
     }
   }
+  if (position) advance(position, int32_t(n));
 }
 
 // The floating type of the fields; any if there is none.
@@ -71,8 +82,8 @@ DType floating_of(std::span<const FieldViews> fields) {
 
 }  // namespace
 
-void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
-  const int64_t n = index.numel();
+void gather_samples(std::span<const FieldViews> fields, View samples, View index, View position) {
+  const int64_t n = fields.front().out.shape[0];
   Fields all{};
   for (const auto& [encoding, out, whole, normalization] : fields)
     all.rows[all.count++] = {encoding,
@@ -82,8 +93,8 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
                              {normalization.mean, 1 / normalization.std}};
   dispatch_floating(floating_of(fields), [&]<class T>() {
     enqueue(grid_over(n * block_threads), gather_samples_kernel<T>, all,
-            samples.data ? samples.as<int32_t>() : nullptr, index.as<const int32_t>(), n,
-            fields.front().all.shape[0]);
+            samples.data ? samples.as<int32_t>() : nullptr, index.as<const int32_t>(),
+            position.data ? position.as<int32_t>() : nullptr, n, fields.front().all.shape[0]);
   });
 }
 

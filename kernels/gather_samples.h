@@ -50,4 +50,11 @@ inline constexpr size_t most_fields = 6;
 // range; on CUDA such a sample's numbers are NaN, and its indices -1.
 void gather_samples(std::span<const FieldViews> fields, View samples, View index);
 
+// The next n samples of an order, for fields of n rows: gather_samples() with
+//   index[k] = order[position[0] + k], then position[0] += n
+// so that one recording of it (core/replay.h) serves a whole epoch. order i32 [N], position i32
+// [2], whose second element is 0 between two calls. The caller sees to it that there are as many.
+void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
+                         View position);
+
 }  // namespace accrue

@@ -49,6 +49,7 @@ Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
       device_(device),
       seed_(o.seed),
       recompute_(o.recompute),
+      graphs_(o.cuda_graphs),
       objective_(o.objective_for(data)),
       shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
       data_(data) {
@@ -97,7 +98,8 @@ std::unique_ptr<Loader> Training::make_loader() const {
                                                        .shuffle = shuffle_,
                                                        .device = device_,
                                                        .dtype = scored().parameters.compute_dtype(),
-                                                       .prefetch = Prefetch::off});
+                                                       .prefetch = Prefetch::off,
+                                                       .graphs = graphs_});
 }
 
 Loader& Training::loader() {

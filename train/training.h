@@ -76,6 +76,7 @@ class Training {
   Device device_;
   uint64_t seed_;
   Recompute recompute_;
+  Graphs graphs_;
   ObjectivePtr objective_;
   Shuffle shuffle_;
   std::vector<std::unique_ptr<Network>> networks_;

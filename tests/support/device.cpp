@@ -35,7 +35,8 @@ TensorLimit::~TensorLimit() { simt::set_largest_tensor((size_t{1} << 31) - 1); }
 int64_t launches_of(const std::function<void()>& work) {
   simt::reset_launches();
   work();
-  return simt::launches().kernels + simt::launches().library_calls;
+  const auto [kernels, library_calls, graphs] = simt::launches();
+  return kernels + library_calls + graphs;
 }
 void let_driver_give_more(bool more) {
   simt::set_device_memory(more ? size_t{1} << 30 : simt::live_device_bytes());

@@ -32,7 +32,36 @@ Launches count(ModelKind model) {
   return {launches_of(micro_step), launches_of(step)};
 }
 
+// Of windows of K micro-batches that are replayed.
+int64_t launches_of_window(int64_t K, Graphs graphs, const Dataset& digits) {
+  constexpr int64_t m = 8;
+  TrainingOptions options;
+  options.model = model_factory({.kind = ModelKind::mlp_small});
+  options.batches = {m, K * m};
+  options.cuda_graphs = graphs;
+  Training training(options, digits, test_device());
+  training.loader().start_epoch(0);
+  const auto window = [&] {
+    for (int64_t k = 0; k < K; ++k) training.micro_step(*training.loader().next(), 0);
+    training.window().enqueue_step();
+  };
+  // Run, recorded, launched one by one; then several windows as one graph each.
+  for (int i = 0; i < 5; ++i) window();
+  const int64_t launches = launches_of([&] { window(), window(); });
+  training.window().reports(Window::Wait::yes);
+  return launches;
+}
+
 }  // namespace
+
+TEST_CASE("the micro-steps of a window are one launch", "[launches]") {
+  if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
+  const Dataset digits =
+      make_digits(Split::train, {.train_size = 8 * 64, .test_size = 1}).to(test_device());
+  // The micro-steps with their gathers, the plan, the step.
+  for (const int64_t K : {1, 2, 4, 8}) REQUIRE(launches_of_window(K, Graphs::on, digits) == 2 * 3);
+  REQUIRE(launches_of_window(4, Graphs::off, digits) > 2 * 4 * 8);
+}
 
 TEST_CASE("a micro-step and a step take no more launches than they did", "[launches]") {
   if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");

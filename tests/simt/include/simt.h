@@ -27,9 +27,9 @@ size_t live_device_blocks();
 
 // What has been given to streams, graphs under capture included, since reset_launches(): kernels of
 // the program's own, and calls of cuBLASLt and cuDNN that compute, each at least one kernel on a
-// GPU. A graph's replay counts nothing.
+// GPU. A graph that is launched counts as one, whatever is in it.
 struct Launches {
-  int64_t kernels = 0, library_calls = 0;
+  int64_t kernels = 0, library_calls = 0, graphs = 0;
 };
 Launches launches();
 void reset_launches();

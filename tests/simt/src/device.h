@@ -56,6 +56,7 @@ struct CUevent_st {
 
 struct CUgraphNode_st {
   simt::Work work;
+  std::vector<const CUgraphNode_st*> after;
 };
 
 struct CUgraph_st {

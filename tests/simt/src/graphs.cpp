@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <set>
+
 #include "device.h"
 
 namespace simt {
@@ -11,6 +14,24 @@ bool forbids_unsafe_calls(const Capture& capture) {
   return own ? capture.mode != cudaStreamCaptureModeRelaxed
              : capture.mode == cudaStreamCaptureModeGlobal &&
                    thread_mode == cudaStreamCaptureModeGlobal;
+}
+
+// Each node's work after that of the nodes it depends on; what nothing orders comes as it happens.
+std::vector<Work> in_some_order(const CUgraph_st& graph) {
+  std::vector<Work> works;
+  std::set<const CUgraphNode_st*> done;
+  while (works.size() < graph.nodes.size()) {
+    std::vector<const CUgraphNode_st*> ready;
+    for (const auto& node : graph.nodes) {
+      const bool may_run = std::ranges::all_of(
+          node->after, [&](const auto* before) { return done.contains(before); });
+      if (may_run && !done.contains(node.get())) ready.push_back(node.get());
+    }
+    const CUgraphNode_st* next = ready[device().random.below(uint32_t(ready.size()))];
+    done.insert(next);
+    works.push_back(next->work);
+  }
+  return works;
 }
 
 }  // namespace
@@ -78,8 +99,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     const auto capture = std::move(stream->capture);
     if (capture->invalidated) return cudaErrorStreamCaptureInvalidated;
     *graph = new CUgraph_st;
+    auto& nodes = (*graph)->nodes;
     for (Work& work : capture->nodes) {
-      (*graph)->nodes.push_back(std::make_unique<CUgraphNode_st>(std::move(work)));
+      auto node = std::make_unique<CUgraphNode_st>(std::move(work));
+      if (!nodes.empty()) node->after = {nodes.back().get()};
+      nodes.push_back(std::move(node));
     }
     return cudaSuccess;
   });
@@ -92,6 +116,38 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
     *status = !stream->capture               ? cudaStreamCaptureStatusNone
               : stream->capture->invalidated ? cudaStreamCaptureStatusInvalidated
                                              : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
+  return call([&] {
+    if (graph == nullptr || flags != 0) return cudaErrorInvalidValue;
+    *graph = new CUgraph_st;
+    return cudaSuccess;
+  });
+}
+
+// The child is copied.
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                       const cudaGraphNode_t* dependencies, size_t count,
+                                       cudaGraph_t child) {
+  return call([&] {
+    if (node == nullptr || graph == nullptr || child == nullptr || graph == child ||
+        (count > 0 && dependencies == nullptr)) {
+      return cudaErrorInvalidValue;
+    }
+    auto added = std::make_unique<CUgraphNode_st>();
+    for (size_t i = 0; i < count; ++i) {
+      const auto is_it = [&](const auto& other) { return other.get() == dependencies[i]; };
+      if (!std::ranges::any_of(graph->nodes, is_it)) return cudaErrorInvalidValue;
+      added->after.push_back(dependencies[i]);
+    }
+    added->work = [works = in_some_order(*child)] {
+      for (const Work& work : works) work();
+    };
+    *node = added.get();
+    graph->nodes.push_back(std::move(added));
     return cudaSuccess;
   });
 }
@@ -111,8 +167,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   return call([&] {
     if (exec == nullptr || graph == nullptr) return cudaErrorInvalidValue;
-    *exec = new CUgraphExec_st;
-    for (const auto& node : graph->nodes) (*exec)->nodes.push_back(node->work);
+    *exec = new CUgraphExec_st{in_some_order(*graph)};
     return cudaSuccess;
   });
 }
@@ -120,6 +175,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return call([&] {
     if (exec == nullptr) return cudaErrorInvalidValue;
+    ++device().launches.graphs;
     return submit(stream, [nodes = exec->nodes] {
       for (const Work& work : nodes) work();
     });

@@ -1,5 +1,7 @@
 // Asynchrony: what is promised when, and what happens without a wait.
 
+#include <set>
+
 #include "runner.h"
 
 namespace {
@@ -241,6 +243,49 @@ TEST_CASE("A captured graph runs when launched, as often as launched", "[simt]")
   REQUIRE(cudaGraphExecDestroy(exec) == cudaSuccess);  // the launched ones still run
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   CHECK(sum.read()[0] == 42);  // ((0 + 3) * 2 + 3) * 2 and so on
+}
+
+TEST_CASE("Graphs in a graph run once those they depend on have run", "[simt]") {
+  const FreshDevice fresh;
+  const Stream stream;
+  Array<int> x(std::vector<int>{3}), sum(std::vector<int>{0});
+  const auto captured = [&](const int* added) {
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    REQUIRE(launch_on(stream, add, sum.data(), added) == cudaSuccess);
+    REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    return graph;
+  };
+  const cudaGraph_t add_x = captured(x.data()), add_twice = captured(sum.data());
+  const auto result = [&](bool ordered, uint64_t seed) {
+    simt::set_seed(seed);
+    cudaGraph_t whole = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    cudaGraphNode_t first = nullptr, second = nullptr;
+    REQUIRE(cudaGraphCreate(&whole, 0) == cudaSuccess);
+    REQUIRE(cudaGraphAddChildGraphNode(&first, whole, nullptr, 0, add_x) == cudaSuccess);
+    REQUIRE(cudaGraphAddChildGraphNode(&second, whole, &first, ordered ? 1 : 0, add_twice) ==
+            cudaSuccess);
+    REQUIRE(cudaGraphInstantiate(&exec, whole, 0) == cudaSuccess);
+    // Of another graph.
+    CHECK(cudaGraphAddChildGraphNode(&second, add_x, &first, 1, add_twice) ==
+          cudaErrorInvalidValue);
+    REQUIRE(cudaGraphDestroy(whole) == cudaSuccess);
+    REQUIRE(launch_on(stream, set_to, sum.data(), 0) == cudaSuccess);
+    REQUIRE(cudaGraphLaunch(exec, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    REQUIRE(cudaGraphExecDestroy(exec) == cudaSuccess);
+    return sum.read()[0];
+  };
+  std::set<int> ordered, unordered;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    ordered.insert(result(true, seed));
+    unordered.insert(result(false, seed));
+  }
+  CHECK(ordered == std::set{6});
+  CHECK(unordered == std::set{3, 6});
+  for (const cudaGraph_t graph : {add_x, add_twice})
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
 TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt]") {
