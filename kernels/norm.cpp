@@ -74,7 +74,7 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
   });
 }
 
-void normalize(View y, View x, Normalization by, View gamma, View beta) {
+void normalize(View y, View x, Normalizer by, View gamma, View beta) {
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
         const PerChannel<W> gammas(gamma, 1), betas(beta, 0);
@@ -124,7 +124,7 @@ void channel_sums(GradTarget target, const Grouping& at, TermAt&& term_at) {
   });
 }
 
-void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalization by) {
+void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalizer by) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         channel_sums<W>(dgamma, by.at, [&](int64_t first, int64_t g) {
@@ -147,13 +147,13 @@ void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
 
 // The gradients of gamma and beta, where wanted.
 void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget> dbeta, View dy,
-                     View x, Normalization by, View) {
+                     View x, Normalizer by, View) {
   if (dgamma) norm_gamma_backward(*dgamma, dy, x, by);
   if (dbeta) norm_beta_backward(*dbeta, dy, by.at);
 }
 
 // dx may be dy: a group's sums are complete before its first element is written.
-void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         const PerChannel<W> gammas(gamma, 1);
@@ -247,7 +247,7 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
                  const Grouping& at, const Moments& moments) {
   const Device device = x.device();
   const auto by = [=] {
-    return Normalization{at, moments.mean.view(), moments.rstd.view(), moments.source};
+    return Normalizer{at, moments.mean.view(), moments.rstd.view(), moments.source};
   };
   Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
   launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),

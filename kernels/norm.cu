@@ -260,7 +260,7 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
   });
 }
 
-void normalize(View y, View x, Normalization by, View gamma, View beta) {
+void normalize(View y, View x, Normalizer by, View gamma, View beta) {
   if (x.numel() == 0) return;
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
@@ -272,7 +272,7 @@ void normalize(View y, View x, Normalization by, View gamma, View beta) {
       });
 }
 
-void norm_backward(GradTarget dx, View dy, View x, Normalization by, View gamma) {
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
   if (x.numel() == 0) return;
   const Grouping& at = by.at;
   dispatch_floating(

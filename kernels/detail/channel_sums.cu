@@ -152,7 +152,7 @@ void channel_sum(GradTarget db, View dy, View scratch) {
 }
 
 void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget> dbeta, View dy,
-                     View x, Normalization by, View scratch) {
+                     View x, Normalizer by, View scratch) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         const Affine<T> term{dy.as<const T>(), x.as<const T>(), by.mean.as<const W>(),

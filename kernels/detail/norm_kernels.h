@@ -29,7 +29,7 @@ struct Grouping {
 enum class Source { batch, constant };
 
 // How each group is normalised. With constant statistics, mean and rstd do not depend on x.
-struct Normalization {
+struct Normalizer {
   Grouping at;
   View mean, rstd;
   Source source;
