@@ -10,7 +10,7 @@
 
 namespace accrue::test {
 
-TEST_CASE("a progress line fits its terminal", "[cli]") {
+TEST_CASE("a progress line fits its terminal", "[output]") {
   const std::vector<std::string> parts{"step 7/100", "loss 2.301",      "ETA 12 s",
                                        "epoch 1",    "47000 samples/s", "lr 0.001"};
   for (size_t columns = 0; columns <= 140; ++columns) {
@@ -29,7 +29,7 @@ TEST_CASE("a progress line fits its terminal", "[cli]") {
   REQUIRE(app::progress_line(parts, 1, 120).starts_with("[########################] step"));
 }
 
-TEST_CASE("- is standard output, and what is for people goes to standard error", "[cli]") {
+TEST_CASE("- is standard output, and what is for people goes to standard error", "[output]") {
   const Folder folder;
   const auto json_of = [&](const std::string& command) {
     const Output output = accrue_run(command + " 2>" + (folder / "people"));
@@ -51,7 +51,7 @@ TEST_CASE("- is standard output, and what is for people goes to standard error",
   refuse("train --save -", "--save -: standard output takes --json, --csv and --output");
 }
 
-TEST_CASE("help shows what most runs need, or all, within the terminal", "[cli]") {
+TEST_CASE("help shows what most runs need, or all, within the terminal", "[output]") {
   const std::string few = succeed("train --help"), all = succeed("train --help-all");
   for (const char* option : {"--micro-batch", "--effective-batch", "--memory-limit", "--resume"})
     REQUIRE_THAT(few, ContainsSubstring(option));
@@ -82,7 +82,7 @@ TEST_CASE("tables fit 80 columns", "[cli]") {
   }
 }
 
-TEST_CASE("shells complete commands, options and choices", "[cli]") {
+TEST_CASE("shells complete commands, options and choices", "[output]") {
   const auto completed = [](const std::string& words) {
     const Output output = shell(
         fmt::format("bash -c 'source <({} completion bash); COMP_WORDS=(accrue {}); "
@@ -101,7 +101,7 @@ TEST_CASE("shells complete commands, options and choices", "[cli]") {
   refuse("completion tcsh", "expected bash, zsh or fish");
 }
 
-TEST_CASE("quiet is silent, and writes what it was asked for", "[cli]") {
+TEST_CASE("quiet is silent, and writes what it was asked for", "[output]") {
   const Folder folder;
   const std::string run = "train --model mlp-small --steps 2 --quiet --json ";
   REQUIRE(succeed(run + (folder / "log")).empty());
@@ -111,11 +111,11 @@ TEST_CASE("quiet is silent, and writes what it was asked for", "[cli]") {
   refuse("train --quiet --model mlp-small --micro-batch 0", "--micro-batch is 0");
 }
 
-TEST_CASE("output that is lost is an error", "[cli]") {
+TEST_CASE("output that is lost is an error", "[output]") {
   refuse("plan --model mlp-small --memory 1GiB >/dev/full", "standard output: No space left");
 }
 
-TEST_CASE("two runs do not write one file of lines", "[cli]") {
+TEST_CASE("two runs do not write one file of lines", "[output]") {
   const Folder folder;
   const std::string log = folder / "log";
   Child child("train --model mlp-small --epochs 100000 --json " + log, folder / "text");
@@ -131,7 +131,7 @@ TEST_CASE("two runs do not write one file of lines", "[cli]") {
   REQUIRE(json_steps(log).size() == 1);
 }
 
-TEST_CASE("a run is one file, and repeats from its log's", "[cli]") {
+TEST_CASE("a run is one file, and repeats from its log's", "[output]") {
   const Folder folder;
   const std::string config = folder
                                  .TemporaryDirectory::write("run.toml", R"(
@@ -159,7 +159,7 @@ epochs = 2
   refuse(run + file("momentum = 0.9"), "--momentum has no effect with --optimizer adam");
 }
 
-TEST_CASE("options that do nothing are refused", "[cli]") {
+TEST_CASE("options that do nothing are refused", "[output]") {
   for (const auto& [options, message] :
        {std::pair{"--momentum 0.9", "expected --optimizer sgd, or no --momentum"},
         {"--optimizer sgd --beta1 0.8", "--beta1 has no effect with --optimizer sgd"},
@@ -169,12 +169,12 @@ TEST_CASE("options that do nothing are refused", "[cli]") {
     refuse(std::string("train --steps 1 ") + options, message);
 }
 
-TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]") {
+TEST_CASE("a loss that grows without bound is the learning rate's doing", "[output]") {
   refuse("train --model mlp-small --lr 1e30 --steps 40",
          "a learning rate of 1e+30: lower the learning rate");
 }
 
-TEST_CASE("a run that was resumed counts both ways", "[cli]") {
+TEST_CASE("a run that was resumed counts both ways", "[output]") {
   const Folder folder;
   const std::string run = "train --model mlp-small --checkpoint-dir " + (folder / "c") +
                           " --checkpoint-every 1 --steps ";

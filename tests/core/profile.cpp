@@ -207,7 +207,7 @@ TEST_CASE("train --profile writes a table and a trace", "[cli]") {
   REQUIRE(linear);
 }
 
-TEST_CASE("a profile that cannot be written is refused before the run", "[cli]") {
+TEST_CASE("a profile that cannot be written is refused before the run", "[output]") {
   const Folder folder;
   refuse("train --steps 1 --profile /nowhere/trace.json", "/nowhere");
   refuse("train --steps 1 --profile /dev/null", "not a regular file");

@@ -16,7 +16,8 @@ namespace accrue::test {
 namespace {
 
 // Ops run on allocations of exactly their size, so that a memory checker sees what goes beyond;
-// everything else on cached blocks, as programs do.
+// everything else on cached blocks, as programs do. A test starts without those of the one before:
+// under AddressSanitizer the runner opens and closes all device memory whenever it runs work.
 class ChooseBlocks : public TestListener {
  public:
   using TestListener::TestListener;
@@ -26,6 +27,7 @@ class ChooseBlocks : public TestListener {
     const bool op = test.tagsAsString().find("[ops]") != std::string::npos;
     const auto mode = op ? BlockCache::Mode::direct : BlockCache::Mode::caching;
     if (std::exchange(mode_, mode) != mode) cuda::blocks().set_mode(mode);
+    cuda::blocks().release_cached();
   }
 
  private:

@@ -92,7 +92,7 @@ TEST_CASE("a full disk is told of by the file that grows", "[.full-disk]") {
   REQUIRE_ERROR(append_record(file, "one"), "cannot append to '/dev/full': No space left");
 }
 
-TEST_CASE("a histogram counts in TensorBoard's buckets", "[cli]") {
+TEST_CASE("a histogram counts in TensorBoard's buckets", "[output]") {
   const std::vector<float> values{-2, -1, 0, 0, 0.5f, 3, std::nanf("")};
   const Histogram histogram = histogram_of(values, 2);
   REQUIRE(histogram.min == -4);
@@ -179,12 +179,12 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
   REQUIRE(summary["peak_bytes"]["total"] == lines[5]["peak_bytes"]["total"]);
 }
 
-TEST_CASE("a build without protobuf says what --log-dir needs", "[cli]") {
+TEST_CASE("a build without protobuf says what --log-dir needs", "[output]") {
   const Folder folder;
   if (without_protobuf()) refuse(small + (folder / "run"), "install the packages libprotobuf-dev");
 }
 
-TEST_CASE("a log that cannot be kept is refused before training", "[cli]") {
+TEST_CASE("a log that cannot be kept is refused before training", "[output]") {
   if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
   const Folder folder;
   write(folder / "file", {});
@@ -248,7 +248,7 @@ TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "
   REQUIRE(nlohmann::json::parse(file_bytes(log + "/summary.json"))["steps"] == 6);
 }
 
-TEST_CASE("a log survives its run being killed", "[cli]") {
+TEST_CASE("a log survives its run being killed", "[output]") {
   if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
   const Folder folder;
   const std::string log = folder / "run";

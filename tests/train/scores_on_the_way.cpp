@@ -142,7 +142,7 @@ TEST_CASE("the best checkpoint stays beside the last", "[window]") {
 
 TEST_CASE("train tells its scores", "[cli]") {
   const Folder folder;
-  const std::string train = "train --model mlp-small --epochs 3 --lr 0.1 --micro-batch 50 " +
+  const std::string train = "train --model mlp-small --steps 4 --lr 0.1 --micro-batch 50 " +
                             std::string("--effective-batch 200 --patience 1 --eval-every 2 ") +
                             "--json " + (folder / "log");
   const std::string text = succeed(train);
