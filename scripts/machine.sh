@@ -1,9 +1,11 @@
 # shellcheck shell=bash
 # What this machine has for CUDA, and whether the tests used it; sourced by the other scripts.
 
-# True where CMake would find a CUDA compiler.
+# True where CMake finds a CUDA compiler, by CUDACXX where its installer did not put it on the path.
 have_nvcc() {
-  [[ -n ${CUDACXX:-} ]] || command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]
+  [[ -z ${CUDACXX:-} ]] || return 0
+  ! command -v nvcc >/dev/null || return 0
+  [[ -x /usr/local/cuda/bin/nvcc ]] && export CUDACXX=/usr/local/cuda/bin/nvcc
 }
 
 have_gpu() { command -v nvidia-smi >/dev/null && [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; }
