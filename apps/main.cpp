@@ -52,6 +52,85 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   return command;
 }
 
+// What the commands are asked for.
+struct Asked {
+  Options options;
+  PlanOptions plan;
+  BenchTrainOptions bench_train;
+  BenchMemoryOptions bench_memory;
+  BenchKernelsOptions bench_kernels;
+  std::vector<std::string> run_directories;
+  std::string page = "report.html", shell;
+};
+
+void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
+  Options& options = asked.options;
+  const Settings of_model = all.in({"Model and data", "Machine"});
+  const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
+  const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
+  add_command(app, "train", "Train a network from micro-batches", all, options, [&] {
+    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+  });
+  add_command(app, "eval", "Loss and accuracy of saved weights",
+              Settings(of_model).append(evaluation_settings(options)), options,
+              [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
+  add_command(app, "plan", "The largest micro-batch that fits, and what else would",
+              of_model.without({"memory-limit"})
+                  .append(of_batches.without({"micro-batch", "accum"}))
+                  .append(of_optimizer)
+                  .append(settings_of(asked.plan, options)),
+              options, [&] { plan(options, asked.plan); })
+      ->get_option("--memory")
+      ->required();
+  add_command(app, "info", "The build, the machine and a model's layers",
+              Settings(of_model)
+                  .append(all.in({"Optimizer"}))
+                  .append(all.only({"effective-batch"}))
+                  .append(Settings().group("Output").add(
+                      options.json, {"json", Decides::no_result, "Write all of it", "FILE"})),
+              options, [&] { info(options); });
+}
+
+void add_report_command(CLI::App& app, Asked& asked) {
+  add_command(app, "report", "Compare runs in one web page",
+              Settings().group("Output").add(
+                  asked.page, {"output", Decides::no_result, "The page", "FILE.html"}),
+              asked.options, [&] { report_runs(asked.run_directories, asked.page); })
+      ->add_option("runs", asked.run_directories, "What train --log-dir wrote")
+      ->type_name("DIR")
+      ->required();
+}
+
+CLI::App& add_bench_commands(CLI::App& app, Asked& asked, const Settings& all) {
+  Options& options = asked.options;
+  const Settings of_model = all.in({"Model and data", "Machine"});
+  CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
+  add_command(*bench, "train", "Samples per second",
+              Settings(of_model)
+                  .append(all.in({"Batches"}).without({"on-oom"}))
+                  .append(all.in({"Optimizer", "Loss scale"}))
+                  .append(settings_of(asked.bench_train, options)),
+              options, [&] { bench_train(options, asked.bench_train); });
+  add_command(*bench, "memory", "Peak memory with and without accumulation",
+              Settings(of_model)
+                  .append(all.only({"optimizer", "lr"}))
+                  .append(settings_of(asked.bench_memory, options)),
+              options, [&] { bench_memory(options, asked.bench_memory); })
+      ->get_option("--effective-batch")
+      ->required();
+  add_command(*bench, "kernels", "Accumulation and steps, from naive to shipped",
+              all.only({"device", "threads"}).append(settings_of(asked.bench_kernels, options)),
+              options, [&] { bench_kernels(options, asked.bench_kernels); });
+  return *bench;
+}
+
+void add_completion_command(CLI::App& app, Asked& asked) {
+  CLI::App* completion =
+      app.add_subcommand("completion", "A script that completes these for a shell");
+  completion->add_option("shell", asked.shell, "bash, zsh or fish")->type_name("SHELL")->required();
+  completion->final_callback([&] { fmt::print("{}", completion_script(app, asked.shell)); });
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
   app.set_version_flag("--version", version());
@@ -64,78 +143,16 @@ int run(int argc, char** argv) {
              fmt::format("{}", fmt::join(isa_levels(), ", ")) +
              "; by itself the best that the processor has")
       ->type_name("LEVEL");
-  Options options;
-  const Settings all = settings_of(options);
-  const Settings of_model = all.in({"Model and data", "Machine"});
-  const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
-  const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
-
-  add_command(app, "train", "Train a network from micro-batches", all, options, [&] {
-    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
-  });
-  add_command(app, "eval", "Loss and accuracy of saved weights",
-              Settings(of_model).append(evaluation_settings(options)), options,
-              [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
-
-  PlanOptions planning;
-  add_command(app, "plan", "The largest micro-batch that fits, and what else would",
-              of_model.without({"memory-limit"})
-                  .append(of_batches.without({"micro-batch", "accum"}))
-                  .append(of_optimizer)
-                  .append(settings_of(planning, options)),
-              options, [&] { plan(options, planning); })
-      ->get_option("--memory")
-      ->required();
-
-  add_command(app, "info", "The build, the machine and a model's layers",
-              Settings(of_model)
-                  .append(all.in({"Optimizer"}))
-                  .append(all.only({"effective-batch"}))
-                  .append(Settings().group("Output").add(
-                      options.json, {"json", Decides::no_result, "Write all of it", "FILE"})),
-              options, [&] { info(options); });
-
-  std::vector<std::string> run_directories;
-  std::string page = "report.html";
-  add_command(
-      app, "report", "Compare runs in one web page",
-      Settings().group("Output").add(page, {"output", Decides::no_result, "The page", "FILE.html"}),
-      options, [&] { report_runs(run_directories, page); })
-      ->add_option("runs", run_directories, "What train --log-dir wrote")
-      ->type_name("DIR")
-      ->required();
-
-  CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
-  BenchTrainOptions training;
-  add_command(*bench, "train", "Samples per second",
-              Settings(of_model)
-                  .append(of_batches)
-                  .append(of_optimizer)
-                  .append(settings_of(training, options)),
-              options, [&] { bench_train(options, training); });
-
-  BenchMemoryOptions memory;
-  add_command(
-      *bench, "memory", "Peak memory with and without accumulation",
-      Settings(of_model).append(all.only({"optimizer", "lr"})).append(settings_of(memory, options)),
-      options, [&] { bench_memory(options, memory); })
-      ->get_option("--effective-batch")
-      ->required();
-
-  BenchKernelsOptions kernels;
-  add_command(*bench, "kernels", "Accumulation and steps, from naive to shipped",
-              all.only({"device", "threads"}).append(settings_of(kernels, options)), options,
-              [&] { bench_kernels(options, kernels); });
-
-  std::string shell;
-  CLI::App* completion =
-      app.add_subcommand("completion", "A script that completes these for a shell");
-  completion->add_option("shell", shell, "bash, zsh or fish")->type_name("SHELL")->required();
-  completion->final_callback([&] { fmt::print("{}", completion_script(app, shell)); });
+  Asked asked;
+  const Settings all = settings_of(asked.options);
+  add_network_commands(app, asked, all);
+  add_report_command(app, asked);
+  CLI::App& bench = add_bench_commands(app, asked, all);
+  add_completion_command(app, asked);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const HelpDetail detail = rewrite_help(arguments);
-  for (CLI::App* parent : {&app, bench})
+  for (CLI::App* parent : {&app, &bench})
     for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
       shorten_help(*command, detail);
   try {
