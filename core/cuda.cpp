@@ -56,8 +56,9 @@ cudaStream_t stream_of_device() {
 }
 
 void free_segment(void* segment) {
-  context().stream();  // graphs that wait may use it; cudaFree waits for what is launched
-  cudaFree(segment);   // nothing can be done about a failure, and at exit the driver may be gone
+  // Graphs that wait may use it; cudaFree waits for what is launched.
+  context().graphs().flush_and_keep_error();
+  cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
 }
 
 }  // namespace
@@ -260,11 +261,7 @@ Graph::Graph(const std::function<void()>& work) : recorded_(new RecordedGraph{})
 }
 
 Graph::~Graph() {
-  try {
-    context().stream();
-  } catch (const Error&) {
-    // The next call of CUDA has the same error.
-  }
+  context().graphs().flush_and_keep_error();
   context().graphs().forget(*recorded_);
   cudaGraphExecDestroy(recorded_->executable);
   cudaGraphDestroy(recorded_->graph);

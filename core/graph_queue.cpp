@@ -1,6 +1,7 @@
 #include "core/graph_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/cuda_context.h"
 
@@ -21,17 +22,27 @@ void GraphQueue::add(const RecordedGraph& recorded) {
 }
 
 void GraphQueue::flush() {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  launch_waiting();
+}
+
+void GraphQueue::flush_and_keep_error() noexcept {
+  try {
+    launch_waiting();
+  } catch (...) {
+    if (!error_) error_ = std::current_exception();
+  }
+}
+
+void GraphQueue::launch_waiting() {
   if (waiting_.empty()) return;
   const Sequence sequence = std::exchange(waiting_, {});
   if (sequence.size() == 1) return launch(sequence.front().executable);
-  const auto known = known_.find(sequence);
-  if (known == known_.end()) {
-    if (known_.size() == most_sequences) forget_if([](const Sequence&) { return true; });
-    known_[sequence] = {};
-  } else if (!std::exchange(known->second.has_come_again, true)) {
-    known->second.executable = made_of(sequence);
-  }
-  if (known != known_.end() && known->second.executable) return launch(known->second.executable);
+  if (known_.size() == most_sequences && !known_.contains(sequence))
+    forget_if([](const Sequence&) { return true; });
+  Known& known = known_[sequence];
+  if (++known.times == 2) known.executable = made_of(sequence);
+  if (known.executable) return launch(known.executable);
   for (const RecordedGraph& recorded : sequence) launch(recorded.executable);
 }
 
