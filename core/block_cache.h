@@ -44,7 +44,6 @@ class BlockCache {
   // Returns segments without a block in use to the source, but for held pools; the bytes that were.
   size_t release_cached();
   Reserve statistics() const;
-  std::string describe() const { return to_string(statistics()); }
 
   // While one exists, nothing is returned to the source, which would have to wait for the device:
   // CUDA does not allow that while work is being recorded. What would have been returned is, after.

@@ -112,7 +112,7 @@ TEST_CASE("statistics say what is reserved, allocated and free", "[engine]") {
   REQUIRE(in_use.segments == 2);
   cache.give(large);
   REQUIRE(cache.statistics().allocated == 3 * KiB);
-  REQUIRE(cache.describe() ==
+  REQUIRE(to_string(cache.statistics()) ==
           "reserved 34.0 MiB in 2 segments, 3.0 KiB of it allocated, largest free block 32.0 MiB, "
           "fragmentation 6 %");
 }
