@@ -145,8 +145,7 @@ void report_runs(const std::vector<std::string>& directories, const std::string&
     runs.push_back(std::move(run));
   }
   write_output(output, runs_page(std::move(runs)));
-  fmt::print("wrote {}: {} run{}\n", output, directories.size(),
-             directories.size() == 1 ? "" : "s");
+  fmt::print("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
 }
 
 }  // namespace accrue::app
