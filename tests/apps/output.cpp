@@ -131,7 +131,7 @@ TEST_CASE("two runs do not write one file of lines", "[output]") {
   REQUIRE(json_steps(log).size() == 1);
 }
 
-TEST_CASE("a run is one file, and repeats from its log's", "[output]") {
+TEST_CASE("a run is one file, and repeats from its log's", "[cli]") {
   const Folder folder;
   const std::string config = folder
                                  .TemporaryDirectory::write("run.toml", R"(
@@ -169,12 +169,12 @@ TEST_CASE("options that do nothing are refused", "[output]") {
     refuse(std::string("train --steps 1 ") + options, message);
 }
 
-TEST_CASE("a loss that grows without bound is the learning rate's doing", "[output]") {
+TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]") {
   refuse("train --model mlp-small --lr 1e30 --steps 40",
          "a learning rate of 1e+30: lower the learning rate");
 }
 
-TEST_CASE("a run that was resumed counts both ways", "[output]") {
+TEST_CASE("a run that was resumed counts both ways", "[cli]") {
   const Folder folder;
   const std::string run = "train --model mlp-small --checkpoint-dir " + (folder / "c") +
                           " --checkpoint-every 1 --steps ";

@@ -248,8 +248,8 @@ TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "
   REQUIRE(nlohmann::json::parse(file_bytes(log + "/summary.json"))["steps"] == 6);
 }
 
-TEST_CASE("a log survives its run being killed", "[output]") {
-  if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
+TEST_CASE("a log survives its run being killed", "[cli]") {
+  if (without_protobuf()) return;
   const Folder folder;
   const std::string log = folder / "run";
   const auto lines_written = [&] {
@@ -262,7 +262,8 @@ TEST_CASE("a log survives its run being killed", "[output]") {
     fs::remove_all(log);
     Child child("train --model mlp-small --threads 1 --epochs 100000 --log-dir " + log,
                 folder / "text");
-    child.wait_until([&] { return lines_written() > 100 * attempt + 1; });
+    child.wait_until(
+        [&] { return lines_written() > (computes_slowly() ? 10 : 100) * attempt + 1; });
     child.send(SIGKILL);
     REQUIRE(child.wait() == 128 + SIGKILL);
     INFO(child.text());
