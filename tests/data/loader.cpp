@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "data/digits.h"
 #include "data/shapes.h"
+#include "kernels/gather_samples.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 
@@ -44,6 +46,12 @@ std::vector<int32_t> order_of(int64_t N, uint64_t seed, int64_t epoch, Shuffle s
   std::vector<int32_t> order(static_cast<size_t>(N));
   epoch_order(order, seed, epoch, shuffle);
   return order;
+}
+
+std::vector<int32_t> indices_of(const Tensor& x) {
+  const Tensor host = on_host(x);
+  const auto values = host.span<int32_t>();
+  return {values.begin(), values.end()};
 }
 
 // What a loader yields from here to the end of the epoch.
@@ -271,6 +279,34 @@ TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
   REQUIRE(gather(data.to(Device::meta), 0, 3)["images"].shape() == Shape{3, 1, 1, 1});
 }
 
+TEST_CASE("the next samples of an order are gathered from its position on", "[engine]") {
+  constexpr int64_t N = 100;
+  const Dataset data = counting(N).to(test_device());
+  const Tensor order = Tensor::from(order_of(N, 3, 0, Shuffle::on), {N}, test_device()),
+               position = Tensor::from(std::vector<int32_t>{5, 0}, {2}, test_device());
+  int32_t begin = 5;
+  for (const int32_t n : {7, 1, 40}) {
+    INFO(n << " samples from " << begin);
+    const auto gathered = [&](const auto& gather_into) {
+      const Tensor images = Tensor::full({n, 1, 1, 1}, -9, DType::f32, test_device()),
+                   labels = Tensor::from(std::vector<int32_t>(size_t(n), -9), {n}, test_device()),
+                   samples = Tensor::from(std::vector<int32_t>(size_t(n), -9), {n}, test_device());
+      const std::vector<FieldViews> fields{{Encoding::pixel, images.view(), data["images"].view()},
+                                           {Encoding::index, labels.view(), data["labels"].view()}};
+      gather_into(fields, samples.view());
+      return std::tuple(to_doubles(images), indices_of(labels), indices_of(samples));
+    };
+    const auto expected = gathered([&](const auto& fields, View samples) {
+      gather_samples(fields, samples, order.slice(begin, begin + n).view());
+    });
+    REQUIRE(gathered([&](const auto& fields, View samples) {
+              gather_next_samples(fields, samples, order.view(), position.view());
+            }) == expected);
+    begin += n;
+    REQUIRE(indices_of(position) == std::vector<int32_t>{begin, 0});
+  }
+}
+
 TEST_CASE("the loader yields each sample's own mask", "[data]") {
   const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   Loader loader(
@@ -346,15 +382,12 @@ TEST_CASE("numbers and several indices are fields, too", "[data][engine]") {
 TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of the cpu",
           "[data][engine]") {
   const Dataset data = GENERATE(counting(100), counting_masks(100));
-  const auto on_cpu = [](const Tensor& x) {
-    const Tensor host = on_host(x);
-    const auto values = host.span<int32_t>();
-    return std::vector<int32_t>(values.begin(), values.end());
-  };
+  const Graphs graphs = GENERATE(Graphs::off, Graphs::on);
   for (const Device where : {test_device(), Device::cpu}) {
     LoaderOptions options{.effective_batch_size = 30, .micro_batch_size = 8, .seed = 5};
     Loader expected(data, options);
     options.device = test_device();
+    options.graphs = graphs;
     Loader loader(data.to(where), options);
     for (const int64_t epoch : {0, 1}) {
       expected.start_epoch(epoch, epoch);
@@ -367,10 +400,10 @@ TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of th
         for (const Field& field : data.fields) {
           INFO(field.name);
           const Tensor &x = (*a)[field.name], &y = (*b)[field.name];
-          if (field.encoding == Encoding::index) REQUIRE(on_cpu(y) == on_cpu(x));
+          if (field.encoding == Encoding::index) REQUIRE(indices_of(y) == indices_of(x));
           else REQUIRE(to_doubles(y) == to_doubles(x));
         }
-        REQUIRE(on_cpu(b->indices) == on_cpu(a->indices));
+        REQUIRE(indices_of(b->indices) == indices_of(a->indices));
         REQUIRE(b->window_size == a->window_size);
         REQUIRE(b->ends_window == a->ends_window);
       }
