@@ -111,6 +111,18 @@ TEST_CASE("quiet is silent, and writes what it was asked for", "[output]") {
   refuse("train --quiet --model mlp-small --micro-batch 0", "--micro-batch is 0");
 }
 
+TEST_CASE("what is no terminal gets no escape sequences", "[output]") {
+  for (const char* command : {"--help", "train --help-all", "plan --model mlp-small --memory 1GiB",
+                              "train --model mlp-small --steps 2"})
+    for (const char* setting : {"", "NO_COLOR=1 "}) {
+      const Output output = shell(fmt::format("{}{} {}", setting, program_path, command));
+      INFO(setting << command << "\n" << output.text);
+      REQUIRE(output.status == 0);
+      REQUIRE(output.text.size() > 100);
+      REQUIRE(output.text.find('\033') == std::string::npos);
+    }
+}
+
 TEST_CASE("output that is lost is an error", "[output]") {
   refuse("plan --model mlp-small --memory 1GiB >/dev/full", "standard output: No space left");
 }
