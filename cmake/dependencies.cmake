@@ -1,6 +1,7 @@
 # Every dependency of the CPU build is a Debian/Ubuntu package; scripts/setup.sh installs them.
 find_package(fmt REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)

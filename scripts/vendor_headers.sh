@@ -6,7 +6,8 @@ set -euo pipefail
 # libfmt-dev's configuration names the library of libfmt, and where Catch2 is version 3, catch2 is
 # libcatch2-dev by another name. CLI11, Eigen and nlohmann_json are headers only. oneDNN is left out:
 # it is large, and Eigen takes its place.
-readonly packages=(libeigen3-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev catch2)
+readonly packages=(libeigen3-dev libcli11-dev libfmt-dev libpng-dev nlohmann-json3-dev zlib1g-dev
+                   catch2)
 
 usage() {
   cat <<END_OF_USAGE
@@ -37,7 +38,7 @@ mapfile -t libraries < <(apt-cache depends libfmt-dev catch2 |
   fail "apt-get could not download the packages (no network?)"
 for package in "$scratch"/*.deb; do dpkg --extract "$package" "$directory"; done
 rm -rf "$directory"/usr/share/{doc,doc-base,lintian,man}
-# A link into the root of this machine; the static library beside it serves everywhere.
-find "$directory" -name libz.so -delete
+# Links to what is not here; the static libraries beside them serve everywhere.
+find "$directory" \( -name libz.so -o -name 'libpng*.so' \) -delete
 echo "vendor: $(du --summarize --human-readable "$directory" | cut -f 1) in $directory;" \
   "build with -DCMAKE_PREFIX_PATH=$directory/usr"

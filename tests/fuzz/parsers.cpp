@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "data/checkpoint.h"
 #include "data/idx.h"
+#include "data/png.h"
 #include "data/safetensors.h"
 #include "data/table.h"
 
@@ -61,7 +62,10 @@ const std::vector<Parser>& parsers() {
          }
        },
        // data/byte_stream.cpp gives the source; a label takes four bytes once it is read.
-       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 4; }}};
+       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 4; }},
+      // data/png.cpp gives the source of 1032; a pixel of one bit becomes a byte.
+      {"png", [](auto file) { read_png(MemoryFile(file).path()); },
+       [](auto file) { return file.size() * 1032 * 8; }}};
   return all;
 }
 
@@ -79,6 +83,23 @@ Bytes with_right_checksum(std::span<const std::byte> file) {
     } catch (const nlohmann::json::exception&) {  // not UTF-8
     }
   return {file.begin(), file.end()};
+}
+
+Bytes with_right_crcs(std::span<const std::byte> file) {
+  Bytes result(file.begin(), file.end());
+  auto* const bytes = reinterpret_cast<Bytef*>(result.data());
+  const auto word = [&](size_t at) {
+    return uint32_t{bytes[at]} << 24 | bytes[at + 1] << 16 | bytes[at + 2] << 8 | bytes[at + 3];
+  };
+  for (size_t at = 8; at + 12 <= result.size();) {  // length, name, content, checksum
+    const size_t length = word(at);
+    if (length > result.size() - at - 12) break;
+    const uLong crc = crc32_z(0, bytes + at + 4, length + 4);
+    for (size_t b = 0; b < 4; ++b)
+      bytes[at + 8 + length + b] = static_cast<Bytef>(crc >> (24 - 8 * b));
+    at += length + 12;
+  }
+  return result;
 }
 
 Bytes gzip(std::span<const std::byte> content) {

@@ -25,6 +25,8 @@ const std::vector<Parser>& parsers();
 // A checkpoint.json with the checksum that its content has, so that what stands behind it is
 // reached; anything else as it is.
 Bytes with_right_checksum(std::span<const std::byte> file);
+// A PNG file whose chunks have the checksums of their contents, as far as there are chunks.
+Bytes with_right_crcs(std::span<const std::byte> file);
 Bytes gzip(std::span<const std::byte> content);
 
 }  // namespace accrue::fuzz

@@ -1,0 +1,201 @@
+#include "data/png.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstring>
+#include <span>
+
+#include "core/error.h"
+#include "data/atomic_file.h"
+#include "data/byte_stream.h"
+
+namespace accrue {
+namespace {
+
+// deflate codes at most 258 bytes in 2 bits.
+constexpr uint64_t max_png_inflation = 1032;
+
+// libpng reports an error by a jump, over which nothing may lie that has a destructor. So what it
+// reads and says is here, and the functions that call it hold nothing but numbers.
+struct PngReader {
+  std::span<const std::byte> rest;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::array<char, 160> message{};
+  png_uint_32 width = 0, height = 0;
+  size_t row_bytes = 0;
+
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+};
+
+[[noreturn]] void keep_message(png_structp png, png_const_charp message) {
+  auto& reader = *static_cast<PngReader*>(png_get_error_ptr(png));
+  std::strncpy(reader.message.data(), message, reader.message.size() - 1);
+  png_longjmp(png, 1);
+}
+
+void ignore_warning(png_structp, png_const_charp) {}
+
+void take_bytes(png_structp png, png_bytep out, size_t size) {
+  auto& reader = *static_cast<PngReader*>(png_get_io_ptr(png));
+  if (size > reader.rest.size()) png_error(png, "it ends too early");
+  std::memcpy(out, reader.rest.data(), size);
+  reader.rest = reader.rest.subspan(size);
+}
+
+// Asks for bytes: gray, gray and alpha, RGB, RGBA, or places in a palette. The palette is left to
+// to_gray(), so that a file's single bits become no more than a byte each.
+bool read_header(PngReader& reader) {
+  if (setjmp(png_jmpbuf(reader.png))) return false;
+  png_read_info(reader.png, reader.info);
+  const int depth = png_get_bit_depth(reader.png, reader.info);
+  const int type = png_get_color_type(reader.png, reader.info);
+  if (depth == 16) png_set_scale_16(reader.png);
+  if (type == PNG_COLOR_TYPE_PALETTE) png_set_packing(reader.png);
+  else if (depth < 8) png_set_expand_gray_1_2_4_to_8(reader.png);
+  if (type != PNG_COLOR_TYPE_PALETTE && png_get_valid(reader.png, reader.info, PNG_INFO_tRNS))
+    png_set_tRNS_to_alpha(reader.png);
+  png_set_interlace_handling(reader.png);
+  reader.width = png_get_image_width(reader.png, reader.info);
+  reader.height = png_get_image_height(reader.png, reader.info);
+  return true;
+}
+
+// What read_header() asked for takes effect.
+bool prepare_rows(PngReader& reader) {
+  if (setjmp(png_jmpbuf(reader.png))) return false;
+  png_read_update_info(reader.png, reader.info);
+  reader.row_bytes = png_get_rowbytes(reader.png, reader.info);
+  return true;
+}
+
+bool read_rows(PngReader& reader, std::span<uint8_t> bytes) {
+  if (setjmp(png_jmpbuf(reader.png))) return false;
+  const int passes = png_get_interlace_type(reader.png, reader.info) == PNG_INTERLACE_NONE ? 1 : 7;
+  for (int pass = 0; pass < passes; ++pass)
+    for (size_t y = 0; y < reader.height; ++y)
+      png_read_row(reader.png, bytes.data() + y * reader.row_bytes, nullptr);
+  png_read_end(reader.png, nullptr);
+  return true;
+}
+
+uint8_t luminance(int red, int green, int blue) {  // in 16 binary places
+  return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16);
+}
+
+uint8_t over_white(int gray, int alpha) {
+  return static_cast<uint8_t>((gray * alpha + 255 * (255 - alpha) + 127) / 255);
+}
+
+// The gray of each place in the palette; how many places there are.
+size_t palette_of(const PngReader& reader, std::array<uint8_t, 256>& gray) {
+  png_colorp colours = nullptr;
+  png_bytep alpha = nullptr;
+  int count = 0, alphas = 0;
+  png_get_PLTE(reader.png, reader.info, &colours, &count);
+  png_get_tRNS(reader.png, reader.info, &alpha, &alphas, nullptr);
+  for (int i = 0; i < count; ++i)
+    gray[static_cast<size_t>(i)] = over_white(
+        luminance(colours[i].red, colours[i].green, colours[i].blue), i < alphas ? alpha[i] : 255);
+  return static_cast<size_t>(count);
+}
+
+uint8_t gray_of(const uint8_t* pixel, size_t channels) {
+  switch (channels) {
+    case 2: return over_white(pixel[0], pixel[1]);
+    case 3: return luminance(pixel[0], pixel[1], pixel[2]);
+    default: return over_white(luminance(pixel[0], pixel[1], pixel[2]), pixel[3]);
+  }
+}
+
+void to_gray(std::vector<uint8_t>& bytes, const PngReader& reader, const std::string& file) {
+  const size_t channels = png_get_channels(reader.png, reader.info);
+  if (png_get_color_type(reader.png, reader.info) == PNG_COLOR_TYPE_PALETTE) {
+    std::array<uint8_t, 256> gray{};
+    const size_t count = palette_of(reader, gray);
+    for (uint8_t& byte : bytes) {
+      check(byte < count, "cannot read '{}' as PNG: it asks for colour {} of a palette of {}", file,
+            byte, count);
+      byte = gray[byte];
+    }
+  } else if (channels > 1) {  // in place: a pixel is written after its channels have been read
+    const size_t count = bytes.size() / channels;
+    for (size_t i = 0; i < count; ++i) bytes[i] = gray_of(&bytes[i * channels], channels);
+    bytes.resize(count);
+    bytes.shrink_to_fit();
+  }
+}
+
+std::vector<std::byte> content_of(const std::filesystem::path& path) {
+  InputFile file(path);
+  std::vector<std::byte> content(file.size());
+  content.resize(file.read(content));
+  return content;
+}
+
+}  // namespace
+
+GrayImage::GrayImage(int64_t height, int64_t width, uint8_t gray)
+    : height(height), width(width), pixels(static_cast<size_t>(height * width), gray) {}
+
+GrayImage read_png(const std::filesystem::path& path) {
+  const std::vector<std::byte> content = content_of(path);
+  const std::string file = path.string();
+  PngReader reader{content};
+  const auto check_png = [&](bool ok) {
+    check(ok, "cannot read '{}' as PNG: {}", file, reader.message.data());
+  };
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, keep_message, ignore_warning);
+  if (reader.png) reader.info = png_create_info_struct(reader.png);
+  check(reader.info != nullptr, "cannot read '{}': libpng has no memory", file);
+  png_set_read_fn(reader.png, &reader, take_bytes);
+  check_png(read_header(reader));
+  // Before anything of the claimed size is allocated.
+  const uint64_t bits = png_get_bit_depth(reader.png, reader.info) *
+                        uint64_t{png_get_channels(reader.png, reader.info)};
+  const uint64_t claimed = uint64_t{reader.height} * ((reader.width * bits + 7) / 8 + 1);
+  check(claimed <= content.size() * max_png_inflation,
+        "cannot read '{}' as PNG: it is to be {} x {}, more than its {} bytes can hold", file,
+        reader.width, reader.height, content.size());
+  check_png(prepare_rows(reader));
+
+  GrayImage image;
+  image.height = reader.height;
+  image.width = reader.width;
+  image.pixels.resize(reader.height * reader.row_bytes);
+  check_png(read_rows(reader, image.pixels));
+  to_gray(image.pixels, reader, file);
+  return image;
+}
+
+std::string encode_png(const GrayImage& image) {
+  check(image.height > 0 && image.width > 0 &&
+            image.pixels.size() == static_cast<size_t>(image.height * image.width),
+        "an image of {} x {} with {} pixels cannot be a PNG file: expected a pixel or more, and as "
+        "many as its sizes say",
+        image.width, image.height, image.pixels.size());
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format = PNG_FORMAT_GRAY;
+  std::string text;
+  // The first call says how much memory the second one needs at most.
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+  text.resize(size);
+  const int written = png_image_write_to_memory(&png, text.data(), &size, 0, image.pixels.data(),
+                                                static_cast<png_int_32>(image.width), nullptr);
+  check(written != 0, "no PNG could be made of an image of {} x {}: {}", image.width, image.height,
+        png.message);
+  text.resize(size);
+  return text;
+}
+
+void write_png(const std::filesystem::path& path, const GrayImage& image) {
+  write_text_atomically(path, encode_png(image));
+}
+
+}  // namespace accrue
