@@ -11,6 +11,7 @@
 #include "data/digits.h"
 #include "data/idx.h"
 #include "data/shapes.h"
+#include "data/strokes.h"
 
 namespace accrue {
 namespace {
@@ -103,14 +104,18 @@ Dataset load_mnist(const fs::path& directory, Split split) {
   return dataset;
 }
 
-Datasets find_dataset(const std::string& name, const fs::path& data_dir) {
+Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t side) {
   if (name == "digits") return {make_digits(Split::train), make_digits(Split::test)};
   if (name == "shapes") return {make_shapes(Split::train), make_shapes(Split::test)};
+  if (name == "strokes") {
+    const BuiltInOptions options{.train_size = 2000, .test_size = 200, .side = side};
+    return {make_strokes(Split::train, options), make_strokes(Split::test, options)};
+  }
   if (name != "mnist" && name != "fashion") {
     std::error_code ignored;
     check(fs::is_directory(name, ignored),
-          "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, or "
-          "a directory with files in MNIST's format",
+          "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, "
+          "strokes, or a directory with files in MNIST's format",
           name);
     return load_both(name, name);
   }

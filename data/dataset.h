@@ -21,8 +21,9 @@ struct Field {
 };
 
 // Samples, of each of which the same fields are known. What is called how: `images` (pixels
-// [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]) in the data sets here; an
-// objective says which fields it reads (train/objective.h).
+// [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]) in the data sets here, and
+// of drawings `sources`, `targets` (pixels [N, 1, S, S]) and `styles` (indices [N]); an objective
+// says which fields it reads (train/objective.h).
 struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
@@ -48,6 +49,7 @@ struct BuiltInOptions {
   int64_t train_size = 10'000;
   int64_t test_size = 2'000;
   uint64_t seed = 1;
+  int64_t side = 64;  // of strokes: 32, 64, 128 or 256 pixels
 };
 
 struct Datasets {
@@ -56,13 +58,15 @@ struct Datasets {
 
 // Finds and reads a data set by its name, or from a directory:
 //   digits, shapes: generated (data/digits.h, data/shapes.h);
+//   strokes: generated with `side` (data/strokes.h), 2000 samples to train and 200 to test;
 //   mnist, fashion: from the first of data_dir/NAME, data_dir itself (both unless data_dir is
 //   empty),
 //     data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or torchvision's
 //     MNIST/raw and FashionMNIST/raw;
 //   anything else is a directory.
 // Throws Error with the list of places searched, and what load_mnist() throws.
-Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {});
+Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
+                      int64_t side = 64);
 
 // MNIST or a set in its format (Fashion-MNIST, KMNIST) from a directory with
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;

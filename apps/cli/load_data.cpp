@@ -8,6 +8,10 @@ Datasets load_data(const Options& options) {
   Datasets data = find_dataset(options.data_name(), options.data_dir);
   const std::string model = name(options.network.kind), set = data.train.name;
   const bool has_masks = data.train.has("masks");
+  check(has_masks || data.train.has("labels"),
+        "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
+        "digits, shapes, mnist, fashion or a directory of IDX files",
+        model, set, data.train.fields.front().name);
   if (task_of(options.network.kind) == Task::segmentation)
     check(has_masks,
           "--model {} answers with a mask for each image, but the data set {} has labels: expected "
