@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/digits.h"
+#include "data/glyphs.h"
 #include "data/idx.h"
 #include "data/shapes.h"
 #include "data/strokes.h"
@@ -115,9 +116,9 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t
     std::error_code ignored;
     check(fs::is_directory(name, ignored),
           "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, "
-          "strokes, or a directory with files in MNIST's format",
+          "strokes, or a directory with files in MNIST's format or with glyphs",
           name);
-    return load_both(name, name);
+    return holds_glyphs(name) ? load_glyphs(name) : load_both(name, name);
   }
   const auto searched = places(name, data_dir);
   const auto place = std::ranges::find_if(searched, holds_mnist);

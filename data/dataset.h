@@ -63,8 +63,9 @@ struct Datasets {
 //   empty),
 //     data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or torchvision's
 //     MNIST/raw and FashionMNIST/raw;
-//   anything else is a directory.
-// Throws Error with the list of places searched, and what load_mnist() throws.
+//   anything else is a directory, in MNIST's format or of glyphs (data/glyphs.h).
+// Throws Error with the list of places searched, and what load_mnist() and
+// load_glyphs() throw.
 Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
                       int64_t side = 64);
 

@@ -40,7 +40,7 @@ Number number_at(std::string_view bytes, size_t offset) {
   return number;
 }
 
-constexpr size_t header_bytes = 12, footer_bytes = 4;
+constexpr size_t frame_header_bytes = 12, frame_footer_bytes = 4;
 
 }  // namespace
 
@@ -77,14 +77,14 @@ Records read_records(const std::filesystem::path& path) {
           "{}: the {} of the record at byte {} does not fit its checksum: the file is damaged",
           path.string(), what, at);
   };
-  while (all.size() - at >= header_bytes + footer_bytes) {
+  while (all.size() - at >= frame_header_bytes + frame_footer_bytes) {
     require_crc(all.substr(at, 8), at + 8, "length");
     const auto length = number_at<uint64_t>(all, at);
-    if (length > all.size() - at - header_bytes - footer_bytes) break;
-    const std::string_view record = all.substr(at + header_bytes, length);
-    require_crc(record, at + header_bytes + length, "content");
+    if (length > all.size() - at - frame_header_bytes - frame_footer_bytes) break;
+    const std::string_view record = all.substr(at + frame_header_bytes, length);
+    require_crc(record, at + frame_header_bytes + length, "content");
     records.whole.emplace_back(record);
-    at += header_bytes + length + footer_bytes;
+    at += frame_header_bytes + length + frame_footer_bytes;
   }
   records.torn_bytes = all.size() - at;
   return records;

@@ -11,8 +11,6 @@ namespace {
 using nlohmann::json;
 using Event = json::parse_event_t;
 
-constexpr int64_t max_elements = 64;
-
 // An object or array that is being parsed.
 struct Level {
   bool is_array = false;
@@ -22,7 +20,8 @@ struct Level {
 
 }  // namespace
 
-json parse_strict_json(const std::string& text, int max_depth, const std::string& what) {
+json parse_strict_json(const std::string& text, int max_depth, const std::string& what,
+                       int64_t max_elements) {
   std::vector<Level> levels(static_cast<size_t>(max_depth) + 1);
   // The depth of an event is the number of objects and arrays around it.
   const auto see = [&](int depth, Event event, json& value) {
