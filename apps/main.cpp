@@ -15,6 +15,7 @@
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/plan.h"
 #include "apps/commands/train.h"
+#include "apps/font/prepare.h"
 #include "apps/report/runs.h"
 #include "train/build.h"
 
@@ -59,6 +60,7 @@ struct Asked {
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
   BenchKernelsOptions bench_kernels;
+  FontPrepareOptions font_prepare;
   std::vector<std::string> run_directories;
   std::string page = "report.html", shell;
 };
@@ -124,6 +126,17 @@ CLI::App& add_bench_commands(CLI::App& app, Asked& asked, const Settings& all) {
   return *bench;
 }
 
+CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
+  CLI::App* font = app.add_subcommand("font", "Draw the characters of one font in another's style")
+                       ->require_subcommand(1);
+  CLI::App* const prepare = add_command(*font, "prepare", "Pairs of glyphs from font files",
+                                        settings_of(asked.font_prepare), asked.options,
+                                        [&] { prepare_font(asked.font_prepare); });
+  for (const char* option : {"--source", "--target", "--chars", "--out"})
+    prepare->get_option(option)->required();
+  return *font;
+}
+
 void add_completion_command(CLI::App& app, Asked& asked) {
   CLI::App* completion =
       app.add_subcommand("completion", "A script that completes these for a shell");
@@ -148,11 +161,12 @@ int run(int argc, char** argv) {
   add_network_commands(app, asked, all);
   add_report_command(app, asked);
   CLI::App& bench = add_bench_commands(app, asked, all);
+  CLI::App& font = add_font_commands(app, asked);
   add_completion_command(app, asked);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const HelpDetail detail = rewrite_help(arguments);
-  for (CLI::App* parent : {&app, &bench})
+  for (CLI::App* parent : {&app, &bench, &font})
     for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
       shorten_help(*command, detail);
   try {

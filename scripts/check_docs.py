@@ -31,7 +31,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
-COMMANDS = {"train", "eval", "plan", "info", "report", "bench", "completion"}
+COMMANDS = {"train", "eval", "plan", "info", "report", "bench", "font", "completion"}
+GROUPS = {"bench", "font"}  # of commands
 
 
 def documents():
@@ -112,8 +113,8 @@ class Checker:
         for words in parts_of(command):
             count = 0
             while count < len(words) and re.fullmatch(r"[a-z]+", words[count]) and count < 2:
-                count += words[0] == "bench" or count == 0
-                if words[0] != "bench":
+                count += words[0] in GROUPS or count == 0
+                if words[0] not in GROUPS:
                     break
             path = tuple(words[:count])
             if not path or path[0] not in COMMANDS:

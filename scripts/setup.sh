@@ -5,8 +5,12 @@ set -euo pipefail
 readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libpng-dev nlohmann-json3-dev
                              zlib1g-dev catch2 libboost-context-dev)
-# Without these the build goes on: slower, without reports' charts, or without train --log-dir.
-readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler)
+# Without these the build goes on: slower, without reports' charts, without train --log-dir, or
+# without font prepare.
+readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler
+                             libfreetype-dev)
+# For docs/fonts.md, a sans-serif and a brush: 17 MB to fetch, 34 MB on the disk.
+readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
 # and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
 # files. A compiler's cache: the builds of a run share what is the same in them.
@@ -15,10 +19,11 @@ readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg
 
 usage() {
   cat <<END
-Usage: scripts/setup.sh [--dry-run] [--tests]
+Usage: scripts/setup.sh [--dry-run] [--tests] [--fonts]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
   --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer, ccache
+  --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }
 
@@ -27,11 +32,12 @@ warn() { echo "setup: warning: $*" >&2; }
 fail() { echo "setup: error: $*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-dry_run=false for_tests=()
+dry_run=false for_tests=() fonts=()
 for argument in "$@"; do
   case $argument in
     --dry-run) dry_run=true ;;
     --tests) for_tests=("${test_packages[@]}") ;;
+    --fonts) fonts=("${font_packages[@]}") ;;
     -h | --help) usage; exit ;;
     *) usage >&2; fail "unknown option '$argument'" ;;
   esac
@@ -70,7 +76,7 @@ fi
 
 mapfile -t required < <(missing_tools; not_installed "${required_libraries[@]}")
 mapfile -t optional < <(
-  not_installed "${optional_libraries[@]}" "${for_tests[@]}"
+  not_installed "${optional_libraries[@]}" "${for_tests[@]}" "${fonts[@]}"
   have clang-format-14 || have clang-format || echo clang-format-14)
 
 as_root=()
