@@ -1,6 +1,7 @@
 #include "layers/layers.h"
 
 #include "kernels/dropout.h"
+#include "kernels/spectral_norm.h"
 
 namespace accrue {
 namespace {
@@ -22,22 +23,45 @@ std::string describe_activation(Activation activation) {
 
 }  // namespace
 
-Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme)
-    : activation_(activation),
-      weight_{{out, in}, weight_init(scheme, in, out), {}},
+Weighted::Weighted(const Shape& shape, Init init, WeightNorm norm)
+    : weight_{shape, init, {}},
+      norm_(norm),
+      u_{{shape[0]}, Init::normal(1), {}},
+      v_{{shape.numel(1, shape.rank())}, Init::constant(0), {}} {
+  declare(norm == WeightNorm::none ? "weight" : "weight_orig", weight_);
+  if (norm == WeightNorm::none) return;
+  declare("weight_u", u_);
+  declare("weight_v", v_);
+}
+
+Tensor Weighted::weight() const {
+  if (norm_ == WeightNorm::none) return weight_.tensor;
+  return spectral_normalize(weight_.tensor, u_.tensor, v_.tensor);
+}
+
+std::string Weighted::describe_norm() const {
+  return norm_ == WeightNorm::none ? "" : ", spectral norm";
+}
+
+void Weighted::on_begin_step() const {
+  if (norm_ == WeightNorm::spectral) power_iteration(u_.tensor, v_.tensor, weight_.tensor);
+}
+
+Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme, WeightNorm norm)
+    : Weighted({out, in}, weight_init(scheme, in, out), norm),
+      activation_(activation),
       bias_{{out}, Init::lecun_uniform(in), {}} {
-  declare("weight", weight_);
   declare("bias", bias_);
 }
 
 Tensor Linear::forward(Tensor x, const Pass&) const {
   const Shape rows{x.size(0), x.shape().numel(1, x.shape().rank())};
-  return linear(x.reshape(rows), weight_.tensor, bias_.tensor, activation_);
+  return linear(x.reshape(rows), weight(), bias_.tensor, activation_);
 }
 
 std::string Linear::describe() const {
-  return fmt::format("linear {} -> {}{}", weight_.shape[1], weight_.shape[0],
-                     describe_activation(activation_));
+  return fmt::format("linear {} -> {}{}{}", weight_.shape[1], weight_.shape[0],
+                     describe_activation(activation_), describe_norm());
 }
 
 int64_t Linear::products(const Shape&, const Shape& y) const {
@@ -45,23 +69,21 @@ int64_t Linear::products(const Shape&, const Shape& y) const {
 }
 
 Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape, InitScheme scheme,
-               Bias bias)
-    : shape_(shape),
-      weight_{{out, in, kernel, kernel},
-              weight_init(scheme, in * kernel * kernel, out * kernel * kernel),
-              {}},
+               Bias bias, WeightNorm norm)
+    : Weighted({out, in, kernel, kernel},
+               weight_init(scheme, in * kernel * kernel, out * kernel * kernel), norm),
+      shape_(shape),
       bias_{{out}, Init::lecun_uniform(in * kernel * kernel), {}} {
-  declare("weight", weight_);
   if (bias == Bias::learned) declare("bias", bias_);
 }
 
 Tensor Conv2d::forward(Tensor x, const Pass&) const {
-  return conv2d(x, weight_.tensor, bias_.tensor, shape_);
+  return conv2d(x, weight(), bias_.tensor, shape_);
 }
 
 std::string Conv2d::describe() const {
   const Shape& w = weight_.shape;
-  return describe_filter("conv", w, w[1], w[0], shape_.stride, shape_.padding);
+  return describe_filter("conv", w, w[1], w[0], shape_.stride, shape_.padding) + describe_norm();
 }
 
 int64_t Conv2d::products(const Shape&, const Shape& y) const {
@@ -126,7 +148,9 @@ std::string GroupNorm::describe() const {
 }
 
 BatchNorm::BatchNorm(int64_t channels)
-    : Norm(channels), running_mean_{{channels}, 0, {}}, running_var_{{channels}, 1, {}} {
+    : Norm(channels),
+      running_mean_{{channels}, Init::constant(0), {}},
+      running_var_{{channels}, Init::constant(1), {}} {
   declare("running_mean", running_mean_);
   declare("running_var", running_var_);
 }

@@ -18,12 +18,33 @@ namespace accrue {
 // Says if a layer adds a learned bias; a norm that follows would take it away again.
 enum class Bias { none, learned };
 
+// How a layer makes the weight that it multiplies by of its parameter: takes it as it is, or
+// divides it by its largest singular value (kernels/spectral_norm.h).
+enum class WeightNorm { none, spectral };
+
+// A layer with such a weight. Its names are those of torch.nn.utils.spectral_norm: the parameter is
+// weight_orig, with buffers weight_u and weight_v, which only begin_step() moves, by one power
+// iteration: a forward is the same for all micro-batches of a window, and in evaluation.
+class Weighted : public Module {
+ protected:
+  Weighted(const Shape& shape, Init init, WeightNorm norm);
+  // What the layer multiplies by.
+  Tensor weight() const;
+  std::string describe_norm() const;
+  void on_begin_step() const override;
+  Parameter weight_;
+
+ private:
+  WeightNorm norm_;
+  Buffer u_, v_;
+};
+
 // y = act(x W^T + b), kernels/linear.h. weight [out, in], bias [out]. x [N, ...] is taken as rows
 // of `in` elements.
-class Linear : public Module {
+class Linear : public Weighted {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
-         InitScheme scheme = InitScheme::kaiming);
+         InitScheme scheme = InitScheme::kaiming, WeightNorm norm = WeightNorm::none);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
@@ -31,21 +52,22 @@ class Linear : public Module {
 
  private:
   Activation activation_;
-  Parameter weight_, bias_;
+  Parameter bias_;
 };
 
 // weight [out, in, kernel, kernel], bias [out] if there is one
-class Conv2d : public Module {
+class Conv2d : public Weighted {
  public:
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
-         InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned);
+         InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned,
+         WeightNorm norm = WeightNorm::none);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   Conv2dShape shape_;
-  Parameter weight_, bias_;
+  Parameter bias_;
 };
 
 // weight [in, out, kernel, kernel], bias [out]

@@ -6,6 +6,12 @@
 #include "kernels/step/round_copies.h"
 
 namespace accrue {
+namespace {
+
+// Far from the parameters' streams, which are numbered from 0.
+constexpr uint64_t first_buffer_stream = uint64_t{0x6275} << 48;
+
+}  // namespace
 
 Tensor Module::operator()(Tensor x, const Pass& pass) const {
   const MemoryScope scope(pass.training() ? Phase::forward : Phase::evaluate,
@@ -25,6 +31,14 @@ void Module::visit_parameters(const ParameterVisitor& visit, const std::string& 
 void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix) {
   for (auto& [name, buffer] : buffers_) visit(prefix + name, *buffer);
   for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
+}
+
+void Module::begin_step() const {
+  {
+    const MemoryScope scope(label_.empty() ? MemoryScope::label() : label_);
+    on_begin_step();
+  }
+  for (const auto& [name, child] : children_) child->begin_step();
 }
 
 bool Module::is_random() const {
@@ -51,24 +65,26 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   });
   Parameters parameters(declared, buffers_declared, dtype, compute, device, storage);
   model.label_memory();
+  const auto draw = [&](const Tensor& to, const Init& init, uint64_t stream) {
+    if (is_meta(device)) return;
+    const Tensor drawn = device == Device::cpu
+                             ? to
+                             : Tensor::empty(to.shape(), dtype, Device::cpu, Category::workspace);
+    dispatch_wide(dtype, [&]<class T>() { init.fill(drawn.span<T>(), seed, stream); });
+    if (device != Device::cpu) to.copy_from(drawn);
+  };
   size_t number = 0;
   model.visit_parameters([&](const std::string&, Parameter& p) {
     p.tensor = parameters.entries()[number].tensor;
-    if (!is_meta(device)) {
-      const Tensor drawn = device == Device::cpu
-                               ? p.tensor
-                               : Tensor::empty(p.shape, dtype, Device::cpu, Category::workspace);
-      dispatch_wide(dtype, [&]<class T>() { p.init.fill(drawn.span<T>(), seed, number); });
-      if (device != Device::cpu) p.tensor.copy_from(drawn);
-    }
-    ++number;
+    draw(p.tensor, p.init, number++);
   });
   number = 0;
   model.visit_buffers([&](const std::string&, Buffer& b) {
-    b.tensor = parameters.buffer_entries()[number++].tensor;
-    b.tensor.fill(b.initial_value);
+    b.tensor = parameters.buffer_entries()[number].tensor;
+    draw(b.tensor, b.init, first_buffer_stream + number++);
   });
   round_copies(parameters);
+  for (int i = 0; i < Module::settling_steps; ++i) model.begin_step();
   return parameters;
 }
 

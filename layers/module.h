@@ -21,7 +21,7 @@ struct Parameter {
 // State that is not learned, likewise.
 struct Buffer {
   Shape shape;
-  double initial_value = 0;
+  Init init;
   Tensor tensor;
 };
 
@@ -64,6 +64,14 @@ class Module {
   // forward(), in the memory scope of the pass and of this module.
   Tensor operator()(Tensor x, const Pass& pass = {}) const;
 
+  // Called once before the first micro-batch of each optimizer step: brings what is constant within
+  // a window up to date, such as spectral norm's u and v by one power iteration, in module buffers,
+  // so that a window that is taken back takes this back, too. Visits this module and its children.
+  // place() calls it, too, `settling_steps` times.
+  void begin_step() const;
+  // As PyTorch does with spectral norm.
+  static constexpr int settling_steps = 15;
+
   // One line for people: "linear 784 -> 512 + relu".
   virtual std::string describe() const = 0;
   // The places this layer takes in PyTorch's nn.Sequential numbering: 2 when an activation is
@@ -95,6 +103,8 @@ class Module {
     buffers_.emplace_back(std::move(name), &buffer);
   }
   void declare(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
+  // What begin_step() does for this module alone.
+  virtual void on_begin_step() const {}
 
  private:
   std::vector<std::pair<std::string, Parameter*>> parameters_;
@@ -108,8 +118,9 @@ using ModelFactory = std::function<std::unique_ptr<Module>()>;
 
 // Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
-// (seed, p), so the weights do not depend on the device. What else sets values must round_copies()
-// after it. Throws Error if the model is placed already, and OutOfMemory.
+// (seed, p), so the weights do not depend on the device; buffers likewise, from streams of their
+// own. What else sets values must round_copies() after it. Throws Error if the model is placed
+// already, and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
                  GradientStorage storage = GradientStorage::arena);
 
