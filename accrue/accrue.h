@@ -27,6 +27,7 @@
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/self_attention.h"
 #include "kernels/spectral_norm.h"
 #include "kernels/upsample.h"
 #include "layers/blocks.h"

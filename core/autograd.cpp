@@ -215,6 +215,11 @@ std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(cons
   return {first, claim(b, first.has_value())};
 }
 
+std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c) {
+  const auto [first, second] = claim_grads(a, b);
+  return {first, second, claim(c, first || second)};
+}
+
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
   if (x.wants_grad()) {
     Variable& variable = *x.variable();

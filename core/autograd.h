@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -66,6 +67,8 @@ std::optional<GradTarget> claim_grad(const Edge& x);
 // target adds to what the first has written: each element must be stored to the first one before.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
                                                                             const Edge& b);
+// The same for three.
+std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
 // claim_grad() for pointwise backwards, which may write over the gradient they read: when x's
 // gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.

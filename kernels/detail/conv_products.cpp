@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/backend.h"
+#include "kernels/detail/carver.h"
 #include "kernels/detail/conv_cudnn.h"
 #include "kernels/detail/conv_tiling.h"
 #include "kernels/detail/indirect_gemm.h"
@@ -11,24 +12,6 @@ namespace accrue {
 namespace {
 
 using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
-
-// Hands out parts of a workspace; with base null it only counts.
-class Carver {
- public:
-  explicit Carver(void* base) : base_(static_cast<std::byte*>(base)) {}
-
-  template <class T>
-  T* take(int64_t count) {
-    const size_t at = std::exchange(
-        used_, used_ + round_up(static_cast<size_t>(count) * sizeof(T), Ledger::alignment));
-    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
-  }
-  size_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  size_t used_ = 0;
-};
 
 // The scratch of gather and scatter on elements of type T. `products` has one entry for each phase
 // of the target; `weights` are there if w has to be widened first.

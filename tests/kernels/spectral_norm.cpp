@@ -19,8 +19,8 @@ Values random_numbers(int64_t n, uint64_t seed, float low = -1) {
   return values;
 }
 
-Tensor tensor_of(const Values& values, const Shape& shape, DType dtype,
-                 Device device = test_device()) {
+Tensor make_tensor(const Values& values, const Shape& shape, DType dtype,
+                   Device device = test_device()) {
   if (dtype == DType::f64) return Tensor::from(values, shape, device);
   return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, device);
 }
@@ -42,7 +42,8 @@ Op spectral_op(const Shape& shape) {
           .run =
               [=](const auto& in) {
                 const auto make = [&](const Values& values) {
-                  return tensor_of(values, {int64_t(values.size())}, in[0].dtype(), in[0].device());
+                  return make_tensor(values, {int64_t(values.size())}, in[0].dtype(),
+                                     in[0].device());
                 };
                 return spectral_normalize(in[0], make(u), make(v));
               },
@@ -90,8 +91,9 @@ TEST_CASE("spectral_normalize and power_iteration of few long rows", "[ops]") {
   const int64_t O = 2, K = 40000;
   const Values w = random_numbers(O * K, 3, 0.1f), c = random_numbers(O * K, 4);
   Values u = vector_for(O, 1), v = vector_for(K, 2);
-  const Tensor u_tensor = tensor_of(u, {O}, DType::f32), v_tensor = tensor_of(v, {K}, DType::f32);
-  const Tensor leaf = require_grad(tensor_of(w, {O, K}, DType::f32));
+  const Tensor u_tensor = make_tensor(u, {O}, DType::f32),
+               v_tensor = make_tensor(v, {K}, DType::f32);
+  const Tensor leaf = require_grad(make_tensor(w, {O, K}, DType::f32));
   const Tensor y = spectral_normalize(leaf, u_tensor, v_tensor);
   // Terms of one sign: runs of 256 in float32, the rest in double, and a few operations.
   constexpr double relative = (256 + 8) * 0x1p-24;
@@ -124,8 +126,9 @@ TEST_CASE("spectral_normalize and power_iteration of few long rows", "[ops]") {
 TEST_CASE("power_iteration finds the largest singular value", "[ops]") {
   // An orthogonal change of [[3, 0, 0], [0, 2, 0]], by rotations of 0.6 and 0.8.
   const Values w{0.6 * 3, -0.8 * 2, 0, 0.8 * 3, 0.6 * 2, 0};
-  const Tensor leaf = tensor_of(w, {2, 3}, DType::f64);
-  const Tensor u = tensor_of({1, 0.5}, {2}, DType::f64), v = tensor_of({0, 0, 0}, {3}, DType::f64);
+  const Tensor leaf = make_tensor(w, {2, 3}, DType::f64);
+  const Tensor u = make_tensor({1, 0.5}, {2}, DType::f64),
+               v = make_tensor({0, 0, 0}, {3}, DType::f64);
   // Each iteration takes the angle's tangent times (2/3)^2.
   for (int i = 0; i < 50; ++i) power_iteration(u, v, leaf);
   const NoGrad no_grad;
@@ -136,8 +139,8 @@ TEST_CASE("power_iteration finds the largest singular value", "[ops]") {
 }
 
 TEST_CASE("power_iteration divides a vector that is nearly zero by eps", "[ops]") {
-  const Tensor w = tensor_of({1e-3, 0, 0, 0}, {2, 2}, DType::f64);
-  const Tensor u = tensor_of({1, 0}, {2}, DType::f64), v = tensor_of({7, 7}, {2}, DType::f64);
+  const Tensor w = make_tensor({1e-3, 0, 0, 0}, {2, 2}, DType::f64);
+  const Tensor u = make_tensor({1, 0}, {2}, DType::f64), v = make_tensor({7, 7}, {2}, DType::f64);
   power_iteration(u, v, w, 0.5);
   REQUIRE(to_doubles(v) == Values{1e-3 / 0.5, 0});
   REQUIRE(to_doubles(u) == Values{1e-3 * (1e-3 / 0.5) / 0.5, 0});
@@ -149,9 +152,9 @@ TEST_CASE("spectral_normalize does not depend on the threads", "[ops]") {
   for (const int count : {1, 2, 3}) {
     const ThreadScope threads(count);
     set_thread_order(count - 1);
-    const Tensor u = tensor_of(vector_for(O, 1), {O}, DType::f32);
-    const Tensor v = tensor_of(vector_for(K, 2), {K}, DType::f32);
-    const Tensor w = require_grad(tensor_of(random_numbers(O * K, 3, 0.1f), {O, K}, DType::f32));
+    const Tensor u = make_tensor(vector_for(O, 1), {O}, DType::f32);
+    const Tensor v = make_tensor(vector_for(K, 2), {K}, DType::f32);
+    const Tensor w = require_grad(make_tensor(random_numbers(O * K, 3, 0.1f), {O, K}, DType::f32));
     power_iteration(u, v, w);
     const Tensor y = spectral_normalize(w, u, v);
     Values& all = results[count - 1];

@@ -1,0 +1,227 @@
+#include <limits>
+#include <optional>
+
+#include "kernels/backend.h"
+#include "kernels/detail/reduce.cuh"
+#include "kernels/detail/self_attention_kernels.h"
+
+namespace accrue::cuda {
+namespace {
+
+// A matrix [P, P] exists only as tiles of 32 by 32, one at a time in each block, that are computed
+// where they are used: of its columns, 32 at a time, the block adds up what its 32 rows get. In a
+// block of eight warps lane l has row l, so that accesses to memory, whose rows are positions, are
+// contiguous, and what depends on the column is the same for the whole warp: a broadcast from
+// shared memory. Warp w has columns w, w + 8, w + 16 and w + 24 of a tile.
+constexpr int tile = warp_threads, warps = block_threads / warp_threads, per_thread = tile / warps;
+// Channels that a block sums: eight in each warp. More blocks, which compute the same tiles, have
+// the others: scores take few products beside values.
+constexpr int block_channels = 64, thread_channels = block_channels / warps;
+
+template <class W>
+struct Staged {
+  W left[tile][tile], right[tile][tile];
+};
+
+// What belongs to the positions that a tile's rows, or its columns, are: q and dy of queries, k and
+// v of keys.
+template <class T>
+struct Positions {
+  const T *scored, *valued;  // [N, D, P] and [N, C, P]
+
+  __device__ Positions of_sample(int64_t n, const AttentionSizes& s) const {
+    return {scored + n * s.D * s.P, valued + n * s.C * s.P};
+  }
+};
+
+// sums[m] = sum_k left[k, row] * right[k, column m of the thread], of [K, P] each, for a tile that
+// begins at (row, column); zero where it reaches beyond P. All threads of the block must call it.
+template <class T, class W = Wide<T>>
+__device__ void multiply_tile(W (&sums)[per_thread], const T* left, const T* right, int64_t K,
+                              int64_t P, int64_t row, int64_t column, Staged<W>& staged) {
+  const int lane = threadIdx.x % tile, warp = threadIdx.x / tile;
+  for (W& sum : sums) sum = 0;
+  for (int64_t k0 = 0; k0 < K; k0 += tile) {
+    __syncthreads();  // what was staged before may still be being read
+    for (int m = 0; m < per_thread; ++m) {
+      const int i = warp + m * warps;
+      const int64_t k = k0 + i;
+      staged.left[i][lane] = k < K && row + lane < P ? W(left[k * P + row + lane]) : W(0);
+      staged.right[i][lane] = k < K && column + lane < P ? W(right[k * P + column + lane]) : W(0);
+    }
+    __syncthreads();
+    for (int i = 0; i < tile; ++i) {
+      const W factor = staged.left[i][lane];
+      for (int m = 0; m < per_thread; ++m) sums[m] += factor * staged.right[i][warp + m * warps];
+    }
+  }
+}
+
+struct Place {
+  int64_t n, row;
+
+  // Of the block's tile of rows among those of all samples.
+  __device__ explicit Place(int64_t P) {
+    const int64_t tiles = ceil_div<int64_t>(P, tile);
+    n = blockIdx.x / tiles;
+    row = blockIdx.x % tiles * tile;
+  }
+};
+
+// L of 32 queries: each thread keeps the largest of the scores that it has computed of its row, and
+// the sum of their exponentials relative to it; then the first warp puts those of all warps
+// together, in order.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    log_sums_kernel(W* L, const T* q, const T* k, AttentionSizes s, W scale) {
+  alignas(W) __shared__ Staged<W> staged;
+  alignas(W) __shared__ W largest_of[warps][tile];
+  alignas(W) __shared__ W sum_of[warps][tile];
+  const int lane = threadIdx.x % tile, warp = threadIdx.x / tile;
+  const auto [n, row] = Place(s.P);
+  W largest = -std::numeric_limits<W>::infinity(), sum = 0;
+  for (int64_t column = 0; column < s.P; column += tile) {
+    W scores[per_thread];
+    multiply_tile(scores, q + n * s.D * s.P, k + n * s.D * s.P, s.D, s.P, row, column, staged);
+    for (int m = 0; m < per_thread; ++m) {
+      if (column + warp + m * warps >= s.P) break;
+      const W score = scale * scores[m], next = score > largest ? score : largest;
+      sum = sum * std::exp(largest - next) + std::exp(score - next);
+      largest = next;
+    }
+  }
+  largest_of[warp][lane] = largest;
+  sum_of[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || row + lane >= s.P) return;
+  for (int w = 1; w < warps; ++w) largest = std::max(largest, largest_of[w][lane]);
+  sum = 0;
+  for (int w = 0; w < warps; ++w) sum += sum_of[w][lane] * std::exp(largest_of[w][lane] - largest);
+  L[n * s.P + row + lane] = largest + std::log(sum);
+}
+
+// t[n, i] = sum_c dy[n, c, i] * y[n, c, i]. A thread has a query.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    channel_products_kernel(W* t, const T* dy, const T* y, AttentionSizes s) {
+  for (int64_t i = first_item(); i < s.N * s.P; i += item_stride()) {
+    const int64_t at = i / s.P * s.C * s.P + i % s.P;
+    W sum = 0;
+    for (int64_t c = 0; c < s.C; ++c) sum += dy[at + c * s.P] * y[at + c * s.P];
+    t[i] = sum;
+  }
+}
+
+// What the matrix consists of: a, or ds.
+enum class Weight { probability, gradient };
+// What its rows are; its columns are the other.
+enum class Rows { queries, keys };
+
+// out[n, c, row] = sum_column x[row, column] * z[n, c, column] with z and out [N, K, P] and x the
+// matrix a or ds of sample n, or its transpose: y, dv, dq and dk. Blocks lie along all samples'
+// tiles of rows, and along the channels.
+template <Weight weight, Rows kind, bool accumulate, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    weighted_sums_kernel(T* out, const T* z, int64_t K, Positions<T> all_rows,
+                         Positions<T> all_columns, const W* L, const W* t, AttentionSizes s,
+                         W scale) {
+  alignas(W) __shared__ Staged<W> staged;
+  alignas(W) __shared__ W x[tile][tile];  // [column][row]
+  alignas(W) __shared__ W z_tile[block_channels][tile];
+  const int lane = threadIdx.x % tile, warp = threadIdx.x / tile;
+  const auto [n, row] = Place(s.P);
+  const int64_t channel = int64_t{blockIdx.y} * block_channels + warp * thread_channels;
+  const Positions<T> rows = all_rows.of_sample(n, s), columns = all_columns.of_sample(n, s);
+  z += n * K * s.P;
+  out += n * K * s.P;
+  L += n * s.P;
+  t += n * s.P;
+  W sums[thread_channels] = {};
+  for (int64_t column = 0; column < s.P; column += tile) {
+    // 1. The tile of x.
+    W scores[per_thread], da[per_thread];
+    multiply_tile(scores, rows.scored, columns.scored, s.D, s.P, row, column, staged);
+    if constexpr (weight == Weight::gradient)
+      multiply_tile(da, rows.valued, columns.valued, s.C, s.P, row, column, staged);
+    for (int m = 0; m < per_thread; ++m) {
+      const int64_t r = row + lane, c = column + warp + m * warps;
+      W value = 0;
+      if (r < s.P && c < s.P) {
+        const int64_t query = kind == Rows::queries ? r : c;
+        value = std::exp(scale * scores[m] - L[query]);
+        if constexpr (weight == Weight::gradient)
+          value = score_gradient(value, da[m], t[query], scale);
+      }
+      x[warp + m * warps][lane] = value;
+    }
+    // 2. The columns of z that it is multiplied by.
+    for (int k = 0; k < thread_channels; ++k) {
+      const bool inside = channel + k < K && column + lane < s.P;
+      z_tile[warp * thread_channels + k][lane] =
+          inside ? W(z[(channel + k) * s.P + column + lane]) : W(0);
+    }
+    __syncthreads();
+    // 3. The product. The next tile is written only after a barrier in multiply_tile().
+    for (int c = 0; c < tile; ++c)
+      for (int k = 0; k < thread_channels; ++k)
+        sums[k] += x[c][lane] * z_tile[warp * thread_channels + k][c];
+  }
+  if (row + lane >= s.P) return;
+  for (int k = 0; k < thread_channels; ++k)
+    if (channel + k < K)
+      store(out[(channel + k) * s.P + row + lane], sums[k], std::bool_constant<accumulate>{});
+}
+
+template <Weight weight, Rows kind, class T, class W = Wide<T>>
+void weighted_sums(GradTarget out, const T* z, int64_t K, const Positions<T>& rows,
+                   const Positions<T>& columns, const W* L, const W* t, const AttentionSizes& s) {
+  const Grid grid{dim3(static_cast<unsigned>(s.N * ceil_div<int64_t>(s.P, tile)),
+                       static_cast<unsigned>(ceil_div<int64_t>(K, block_channels)))};
+  with_beta(out.beta, [&](auto accumulate) {
+    enqueue(grid, weighted_sums_kernel<weight, kind, accumulate.value, T>, out.grad.as<T>(), z, K,
+            rows, columns, L, t, s, static_cast<W>(s.scale()));
+  });
+}
+
+}  // namespace
+
+void self_attention(View y, View L, View q, View k, View v, View) {
+  dispatch_floating(
+      q.dtype, [&]<class T, class W = Wide<T>>() {
+        const AttentionSizes s(q.shape, v.shape);
+        const T *queries = q.as<const T>(), *keys = k.as<const T>(), *values = v.as<const T>();
+        const Grid grid{dim3(static_cast<unsigned>(s.N * ceil_div<int64_t>(s.P, tile)))};
+        enqueue(grid, log_sums_kernel<T>, L.as<W>(), queries, keys, s, static_cast<W>(s.scale()));
+        weighted_sums<Weight::probability, Rows::queries, T>({y, 0}, values, s.C, {queries, values},
+                                                             {keys, values}, L.as<const W>(),
+                                                             L.as<const W>(), s);
+      });
+}
+
+// A kernel for each gradient, which computes its tiles again: no sum is over several blocks.
+void self_attention_backward(std::optional<GradTarget> dv, std::optional<GradTarget> dk,
+                             std::optional<GradTarget> dq, View dy, View y, View L, View q, View k,
+                             View v, View scratch) {
+  dispatch_floating(
+      q.dtype, [&]<class T, class W = Wide<T>>() {
+        const AttentionSizes s(q.shape, v.shape);
+        const Positions<T> queries{q.as<const T>(), dy.as<const T>()};
+        const Positions<T> keys{k.as<const T>(), v.as<const T>()};
+        const W* log_sums = L.as<const W>();
+        W* t = static_cast<W*>(scratch.data);
+        if (dk || dq)
+          enqueue(grid_over(s.N * s.P), channel_products_kernel<T>, t, dy.as<const T>(),
+                  y.as<const T>(), s);
+        if (dv)
+          weighted_sums<Weight::probability, Rows::keys, T>(*dv, queries.valued, s.C, keys, queries,
+                                                            log_sums, t, s);
+        if (dk)
+          weighted_sums<Weight::gradient, Rows::keys, T>(*dk, queries.scored, s.D, keys, queries,
+                                                         log_sums, t, s);
+        if (dq)
+          weighted_sums<Weight::gradient, Rows::queries, T>(*dq, keys.scored, s.D, queries, keys,
+                                                            log_sums, t, s);
+      });
+}
+
+}  // namespace accrue::cuda
