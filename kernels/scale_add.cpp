@@ -1,0 +1,86 @@
+#include "kernels/scale_add.h"
+
+#include "kernels/detail/row_products.h"
+
+namespace accrue {
+namespace cpu {
+
+void scale_add(View y, View x, View gamma, View a) {
+  dispatch_floating(y.dtype, [&]<class T>() {
+    T* out = y.as<T>();
+    const T *from = x.as<T>(), *branch = a.as<T>();
+    const Wide<T> factor = *gamma.as<Wide<T>>();
+    parallel_for(y.numel(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = T(from[i] + factor * branch[i]);
+    });
+  });
+}
+
+// dx = factor * dy, where no factor is 1; dx may be dy.
+void scale_add_backward(GradTarget dx, View dy, View factor) {
+  if (!factor.data && dx.grad.data == dy.data && dx.beta == 0) return;
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    T* out = dx.grad.as<T>();
+    const T* d = dy.as<T>();
+    const Wide<T> f = factor.data ? *factor.as<Wide<T>>() : 1;
+    with_beta(dx.beta, [&](auto accumulate) {
+      parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) store(out[i], f * d[i], accumulate);
+      });
+    });
+  });
+}
+
+// dgamma = sum dy * a. Scratch: the count of the pieces.
+void scale_add_factor_backward(GradTarget dgamma, View dy, View a, View scratch) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    double* sums = scratch.as<double>();
+    row_products(sums, dy.as<const T>(), a.as<const T>(), 0, RowPieces(1, dy.numel()));
+    double sum = 0;
+    for (int64_t p = 0; p < scratch.numel(); ++p) sum += sums[p];
+    Wide<T>& out = *dgamma.grad.as<Wide<T>>();
+    out = blend(static_cast<Wide<T>>(sum), dgamma.beta, out);
+  });
+}
+
+}  // namespace cpu
+
+// In the .cu beside this file.
+namespace cuda {
+decltype(cpu::scale_add) scale_add;
+decltype(cpu::scale_add_backward) scale_add_backward;
+decltype(cpu::scale_add_factor_backward) scale_add_factor_backward;
+}  // namespace cuda
+
+Tensor scale_add(const Tensor& x, const Tensor& gamma, const Tensor& a) {
+  check_same("scale_add", {&x, &a});
+  check(gamma.defined() && x.shape() == a.shape() && x.numel() > 0 && gamma.shape() == Shape{1} &&
+            gamma.dtype() == wide(x.dtype()) && gamma.device() == x.device(),
+        "[scale_add] x {} {}, gamma {} and a {}: expected x and a of one shape, not empty, and "
+        "gamma [1] of {} on the same device",
+        name(x.dtype()), x.shape(), gamma.shape(), a.shape(), name(wide(x.dtype())));
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  launch<cpu::scale_add, cuda::scale_add>(y.device(), y.view(), x.view(), gamma.view(), a.view());
+
+  const Edge dx_edge = x, dgamma_edge = gamma, da_edge = a;
+  record("scale_add", y, {dx_edge, dgamma_edge, da_edge},
+         [=, gamma = gamma.detach(), a = a.detach()](Tensor& dy) mutable {
+           const Device device = dy.device();
+           if (auto dgamma = claim_grad(dgamma_edge))
+             launch<cpu::scale_add_factor_backward, cuda::scale_add_factor_backward>(
+                 device, *dgamma, dy.view(), a.view(),
+                 row_products_scratch(RowPieces(1, dy.numel()).count(), device).view());
+           a.reset();
+           // dx may take dy over, which da still needs.
+           const bool over = !dx_edge.wants_grad();
+           if (auto da = over ? claim_grad_over(da_edge, dy) : claim_grad(da_edge))
+             launch<cpu::scale_add_backward, cuda::scale_add_backward>(device, *da, dy.view(),
+                                                                       gamma.view());
+           if (auto dx = claim_grad_over(dx_edge, dy))
+             launch<cpu::scale_add_backward, cuda::scale_add_backward>(device, *dx, dy.view(),
+                                                                       View{});
+         });
+  return y;
+}
+
+}  // namespace accrue

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "layers/layers.h"
+
+namespace accrue {
+
+// y = x + gamma * self_attention(query(x), key(x), value(x)), x and y [N, channels, H, W]: every
+// position sees all others (Zhang et al., "Self-Attention Generative Adversarial Networks", 2019).
+// query, key and value are convolutions 1x1 with bias, the first two to channels / 8 channels, at
+// least 1. gamma [1] is 0 at first, so that y is x.
+class SelfAttention : public Module {
+ public:
+  explicit SelfAttention(int64_t channels, InitScheme scheme = InitScheme::kaiming);
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+  int64_t products(const Shape& x, const Shape& y) const override;
+
+ private:
+  int64_t channels_, inner_channels_;
+  Conv2d query_, key_, value_;
+  Parameter gamma_;
+};
+
+}  // namespace accrue
