@@ -168,6 +168,8 @@ if ! $thorough; then
 elif "$python" -c 'import torch' 2>/dev/null; then
   step "golden files, by PyTorch" "$python" scripts/golden.py --check
   step "golden file of a game, by PyTorch" "$python" scripts/golden_game.py --check
+  step "golden file of zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check
+  step "accumulation in zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check-accumulation
   step "random configurations, by PyTorch" "$python" scripts/golden_random.py --check
 else
   skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""Writes the golden file of zi2zi, tests/golden/zi2zi.safetensors, with PyTorch.
+
+Generator G and discriminator D of reference_zi2zi.py are trained for 10 windows of 8 samples, each
+as ONE batch, in float64, without dropout, with Adam (betas 0.5 and 0.999, eps 1e-8; learning rate
+1e-3 for G, 2e-4 for D). alternating: D's gradient over the window, D steps, then G's gradient
+against the new D on the same samples. simultaneous: both gradients of the old weights, then both
+step. lambda_adv follows from D's loss of the whole window: alternating this window's, simultaneous
+the one before's (0.25 in the first window).
+
+The configurations, with one channel, ngf = ndf = 4, embedding 8 and instance norm in all of them:
+
+    name             size  styles  order         up             skip    attention,  constancy  head
+                                                                        spectral               scale
+    32.alternating   32    2       alternating   pixel-shuffle  add     no          port       48
+    32.simultaneous  32    5       simultaneous  transposed     concat  yes         tf         1
+    64.alternating   64    3       alternating   pixel-shuffle  add     yes         port       1
+    64.simultaneous  64    1       simultaneous  pixel-shuffle  add     no          port       48
+
+A head scale of 48 starts D with losses around 5, where lambda_adv changes: a program that takes it
+from a micro-batch, or from the wrong window, differs. The file's metadata has each configuration
+again, as JSON under its name.
+
+Initial values and samples are not in the file: they come from streams of numbers, each with a name,
+that are the same to the last bit in every language. The stream called NAME is SplitMix64, seeded
+with the FNV-1a hash of the bytes of NAME; all integers are unsigned, of 64 bits, and wrap around:
+
+    seed = 14695981039346656037;  for each byte b of NAME: seed = (seed ^ b) * 1099511628211
+    z = seed + (k + 1) * 0x9E3779B97F4A7C15                         for number k = 0, 1, ...
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+    h(NAME, k) = (z ^ (z >> 31)) >> 32                              32 bits
+    x(NAME, k) = h(NAME, k) / 2^31 - 1                              a double in [-1, 1), exact
+
+For example h("source", 0) = 466069496, h("source", 1) = 819162217 and h("style", 0) = 1185381562.
+k counts the elements of a tensor row-major. P.W below is parameter W of player P, as in
+G.encoder.0.conv.weight, D.conv.0.bias, D.binary.weight; names, shapes and order within are those of
+PyTorch (a transposed convolution's weight is [inputs, outputs, 4, 4]). All configurations share the
+streams.
+
+    a parameter of two or more dimensions  x("P.W", k) * scale, scale = 1 / sqrt(n), both rounded to
+                                           double, with n the elements of W[0], so numel / shape[0];
+                                           then, of D.binary.weight and D.category.weight, times
+                                           the configuration's head scale
+    G.encoder.I.attention.gamma            0.5
+    any other parameter of one dimension   x("P.W", k) * 0.1
+    u of D's layer L (conv.0 ... category) x("D.L.u", k), k < outputs, divided by its norm
+    source, target [80, 1, size, size]     x("source", k) and x("target", k)
+    style of sample i < 80                 h("style", i) modulo styles
+
+Window w has the samples 8 w to 8 w + 7. The file holds for each configuration C, all F64,
+
+    C.D.loss, C.G.loss                        [10]  of each window, before its step
+    C.D.real, fake, category_real, category_fake    [10]  the parts of the losses, means over the
+    C.G.adversarial, l1, constancy, category        [10]      samples, without their weights
+    C.lambda_adv                              [10]  the weight of G's adversarial part
+    C.D.norm, C.G.norm                        [10]  the norms of the gradients
+    C.gradient.P.W                            the gradient in the first window
+    C.final.P.W                               the value after the last window
+    C.final.D.L.u                             the vector u after the last window, if spectral
+
+where a tensor of more than 64 elements is stored as a summary, a tensor [5]: four projections
+
+    y[j] = sum_k x("projection.J", k) * value[k] / sqrt(numel),  J = j = 0 ... 3
+
+and the largest magnitude, which is also what a difference of any of the five is to be compared
+with; one of at most 64 elements is stored whole. What counts is the parameter's own number of
+elements: a parameter of shape [5] is whole.
+
+Some gradients are zero but for rounding, because what follows undoes the parameter: a bias before
+an instance norm (not before pixel-shuffle, where one norm spans four biases), and the key's bias in
+an attention. The metadata names those under "vanishing" (JSON, a list of P.W for each
+configuration): compare them with the largest element of the player's whole gradient. Adam turns
+such a gradient's rounding into steps of about rounding / eps * learning rate, which changes no
+other value.
+
+    scripts/golden_zi2zi.py                        writes the file
+    scripts/golden_zi2zi.py --check                compares the committed file with this PyTorch
+    scripts/golden_zi2zi.py --check-accumulation   compares windows cut into micro-batches, each
+                                                   weighted by its share, with one big batch
+"""
+
+import argparse
+import functools
+import json
+import math
+import pathlib
+import sys
+
+import torch
+
+import reference_zi2zi as zi2zi
+import safetensors_io
+
+WINDOWS, SAMPLES = 10, 8
+LEARNING_RATES = {"G": 1e-3, "D": 2e-4}
+BETAS, EPSILON = (0.5, 0.999), 1e-8
+MOST_WHOLE, PROJECTIONS = 64, 4
+SPLITS = ((1,) * 8, (2,) * 4, (3, 3, 2))
+CONFIGURATIONS = {
+    "32.alternating": {"size": 32, "styles": 2, "order": "alternating", "up": "pixel-shuffle",
+                       "skip": "add", "attention": False, "spectral": False,
+                       "constancy": "port", "head_scale": 48},
+    "32.simultaneous": {"size": 32, "styles": 5, "order": "simultaneous", "up": "transposed",
+                        "skip": "concat", "attention": True, "spectral": True,
+                        "constancy": "tf", "head_scale": 1},
+    "64.alternating": {"size": 64, "styles": 3, "order": "alternating", "up": "pixel-shuffle",
+                       "skip": "add", "attention": True, "spectral": True,
+                       "constancy": "port", "head_scale": 1},
+    "64.simultaneous": {"size": 64, "styles": 1, "order": "simultaneous", "up": "pixel-shuffle",
+                        "skip": "add", "attention": False, "spectral": False,
+                        "constancy": "port", "head_scale": 48},
+}
+COMMON = {"channels": 1, "ngf": 4, "ndf": 4, "embedding": 8, "norm": "instance"}
+MASK = 2**64 - 1
+
+
+def hashes(name, count):
+    seed = 14695981039346656037
+    for byte in name.encode():
+        seed = (seed ^ byte) * 1099511628211 & MASK
+    for k in range(count):
+        z = seed + (k + 1) * 0x9E3779B97F4A7C15 & MASK
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+        yield (z ^ (z >> 31)) >> 32
+
+
+@functools.lru_cache(maxsize=None)
+def stream(name, *shape):
+    values = [h / 2**31 - 1 for h in hashes(name, torch.Size(shape).numel())]
+    return torch.tensor(values, dtype=torch.float64).reshape(shape)
+
+
+class Players:
+    """G and D with their initial values, and their optimizers."""
+
+    def __init__(self, configuration):
+        c = self.configuration = configuration
+        both = {"channels": COMMON["channels"], "norm": COMMON["norm"]}
+        self.nets = {
+            "G": zi2zi.Generator(c["size"], c["styles"], ngf=COMMON["ngf"], dropout=0,
+                                 embedding=COMMON["embedding"], up=c["up"], skip=c["skip"],
+                                 attention=c["attention"], **both).double(),
+            "D": zi2zi.Discriminator(c["size"], c["styles"], ndf=COMMON["ndf"],
+                                     spectral=c["spectral"], **both).double()}
+        with torch.no_grad():
+            for name, p in self.parameters().items():
+                if p.dim() > 1:
+                    head = name in ("D.binary.weight", "D.category.weight")
+                    scale = 1 / math.sqrt(p.numel() // p.shape[0])
+                    p.copy_(stream(name, *p.shape) * scale * (c["head_scale"] if head else 1))
+                else:
+                    p.copy_(stream(name, *p.shape) * 0.1)
+                    if name.endswith("gamma"):
+                        p.fill_(0.5)
+        vectors = self.nets["D"].vectors
+        for name, (u, _) in vectors.items():
+            u = stream(f"D.{name}.u", len(u))
+            vectors[name] = u / u.norm(), None
+        self.optimizers = {name: torch.optim.Adam(net.parameters(), lr=LEARNING_RATES[name],
+                                                  betas=BETAS, eps=EPSILON)
+                           for name, net in self.nets.items()}
+
+    def parameters(self):
+        return {f"{player}.{name}": p for player, net in self.nets.items()
+                for name, p in net.named_parameters()}
+
+    def vanishing(self):
+        """Names of parameters that what follows undoes."""
+        g, d = self.nets["G"], self.nets["D"]
+        pairs = [(f"G.encoder.{i}.conv", level.norm) for i, level in enumerate(g.encoder)]
+        pairs += [(f"G.decoder.{i}.conv", level.norm) for i, level in enumerate(g.decoder)
+                  if not isinstance(level.shuffle, torch.nn.PixelShuffle)]
+        pairs += [(f"D.conv.{i}", norm) for i, norm in enumerate(d.norm)]
+        undone = [f"{conv}.bias" for conv, norm in pairs
+                  if isinstance(norm, torch.nn.InstanceNorm2d)]
+        return undone + [name for name in self.parameters() if name.endswith("attention.key.bias")]
+
+
+def samples_of(configuration):
+    count, size = WINDOWS * SAMPLES, configuration["size"]
+    style = torch.tensor([h % configuration["styles"] for h in hashes("style", count)])
+    return [*(stream(name, count, 1, size, size) for name in ("source", "target")), style]
+
+
+def add_scaled(sums, values, share):
+    """Adds a micro-batch's means, weighted by its share of the window."""
+    for key, value in values.items():
+        value = value.detach() * share
+        sums[key] = sums[key] + value if key in sums else value
+
+
+def turn(players, player, micro_batches, lambda_adv):
+    """A player's losses, parts and gradient (in .grad) of a window; the weights stay."""
+    g, d = players.nets["G"], players.nets["D"]
+    parameters = list(players.nets[player].parameters())
+    seen, gradients = {}, {}
+    for source, target, style in micro_batches:
+        if player == "D":
+            with torch.no_grad():
+                fake = g(source, style)
+            loss, parts = zi2zi.discriminator_loss(d, source, target, fake, style)
+        else:
+            loss, parts = zi2zi.generator_loss(g, d, source, target, style, lambda_adv,
+                                               players.configuration["constancy"])
+        share = len(style) / SAMPLES
+        add_scaled(gradients, dict(enumerate(torch.autograd.grad(loss, parameters))), share)
+        add_scaled(seen, {"loss": loss, **parts}, share)
+    for p, gradient in zip(parameters, gradients.values()):
+        p.grad = gradient
+    seen["norm"] = torch.cat([p.grad.flatten() for p in parameters]).norm()
+    return {f"{player}.{key}": value for key, value in seen.items()}
+
+
+def play(players, micro_batches, lambda_adv):
+    """One window; returns what is recorded of it. lambda_adv: by the window before."""
+    players.nets["D"].start_step()
+    seen = turn(players, "D", micro_batches, None)
+    if players.configuration["order"] == "alternating":
+        players.optimizers["D"].step()
+        lambda_adv = zi2zi.lambda_adv_of(seen["D.loss"])
+    seen.update(turn(players, "G", micro_batches, lambda_adv))
+    if players.configuration["order"] == "simultaneous":
+        players.optimizers["D"].step()
+    players.optimizers["G"].step()
+    return {**seen, "lambda_adv": torch.tensor(lambda_adv, dtype=torch.float64)}
+
+
+def train(configuration, sizes):
+    """What the file holds of a configuration, tensors whole, with windows cut into these sizes."""
+    players, samples = Players(configuration), samples_of(configuration)
+    windows, gradients, lambda_adv = [], None, zi2zi.FIRST_LAMBDA_ADV
+    for w in range(WINDOWS):
+        window = [each[w * SAMPLES:(w + 1) * SAMPLES] for each in samples]
+        micro_batches = list(zip(*(each.split(sizes) for each in window)))
+        windows.append(play(players, micro_batches, lambda_adv))
+        lambda_adv = zi2zi.lambda_adv_of(windows[-1]["D.loss"])
+        gradients = gradients or {name: p.grad for name, p in players.parameters().items()}
+    tensors = {key: torch.stack([each[key] for each in windows]) for key in windows[0]}
+    tensors.update({f"gradient.{name}": gradient for name, gradient in gradients.items()})
+    tensors.update({f"final.{name}": p.detach() for name, p in players.parameters().items()})
+    tensors.update({f"final.D.{name}.u": u for name, (u, _) in players.nets["D"].vectors.items()})
+    return tensors
+
+
+def summary(tensor, directions):
+    if tensor.numel() <= MOST_WHOLE:
+        return tensor
+    flat = tensor.flatten()
+    projections = directions[:, :len(flat)] @ flat / len(flat) ** 0.5
+    return torch.cat([projections, flat.abs().max()[None]])
+
+
+def golden():
+    zi2zi.check_parameter_counts()
+    trained = {name: train(configuration, SAMPLES)
+               for name, configuration in CONFIGURATIONS.items()}
+    longest = max(tensor.numel() for tensors in trained.values() for tensor in tensors.values())
+    directions = torch.stack([stream(f"projection.{j}", longest) for j in range(PROJECTIONS)])
+    return {f"{name}.{key}": summary(tensor, directions)
+            for name, tensors in trained.items() for key, tensor in tensors.items()}
+
+
+def vanishing_names():
+    return {name: Players(configuration).vanishing()
+            for name, configuration in CONFIGURATIONS.items()}
+
+
+def differences(actual, expected, vanishing, prefix=""):
+    """The largest difference by kind of tensor, with its name; relative to what the text says."""
+    largest = {}
+    for key, truth in expected.items():
+        kind, _, name = key[len(prefix):].partition(".")
+        scale, kind = truth.abs().max(), kind if kind in ("gradient", "final") else "window"
+        if kind != "window" and name in vanishing:
+            player = f"{prefix}gradient.{name[0]}."
+            if kind == "gradient":
+                scale = max(each.abs().max() for of, each in expected.items()
+                            if of.startswith(player))
+            kind = f"vanishing {kind}"
+        far = ((actual[key] - truth).abs().max() / scale).item()
+        if not far <= largest.get(kind, (-1, ""))[0]:  # not a number counts as large
+            largest[kind] = far, key
+    return largest
+
+
+# About ten times what two versions of PyTorch, or the splits, differ by.
+LIMITS = {"window": 1e-12, "gradient": 1e-12, "final": 1e-11, "vanishing gradient": 1e-14,
+          "vanishing final": 1e-6}
+
+
+def report(title, largest):
+    print(f"{title}: within " + ", ".join(f"{far:.1e} ({kind})"
+                                          for kind, (far, _) in largest.items()))
+    far = {kind: each for kind, each in largest.items() if not each[0] <= LIMITS[kind]}
+    for kind, (difference, key) in far.items():
+        print(f"  {key}: {difference:.1e} is more than {LIMITS[kind]:.0e}")
+    return not far
+
+
+def check(path):
+    stored, tensors, good = safetensors_io.read(path), golden(), True
+    if list(stored) != list(tensors):
+        raise SystemExit(f"{path}: other names than this script writes")
+    for name, vanishing in vanishing_names().items():
+        prefix = f"{name}."
+        of = [{key: value for key, value in each.items() if key.startswith(prefix)}
+              for each in (stored, tensors)]
+        good = report(f"{name}: PyTorch {torch.__version__}",
+                      differences(*of, vanishing, prefix)) and good
+    return good
+
+
+def check_accumulation():
+    good = True
+    for name, configuration in CONFIGURATIONS.items():
+        whole, vanishing = train(configuration, SAMPLES), Players(configuration).vanishing()
+        for sizes in SPLITS:
+            good = report(f"{name}: micro-batches of {'+'.join(map(str, sizes))}",
+                          differences(train(configuration, list(sizes)), whole, vanishing)) and good
+    return good
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument("--check-accumulation", action="store_true",
+                        help="compare windows cut into micro-batches with one big batch")
+    options = parser.parse_args()
+    path = root / "tests" / "golden" / "zi2zi.safetensors"
+    torch.set_num_threads(1)  # the tensors are too small for more
+    if options.check_accumulation:
+        return 0 if check_accumulation() else 1
+    if options.check:
+        return 0 if check(path) else 1
+    metadata = {name: json.dumps({**configuration, **COMMON})
+                for name, configuration in CONFIGURATIONS.items()}
+    tensors = golden()
+    safetensors_io.write(path, tensors, {
+        **metadata, "vanishing": json.dumps(vanishing_names()),
+        "written_by": "scripts/golden_zi2zi.py", "torch": torch.__version__})
+    print(f"wrote {path}, {path.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""zi2zi's generator and discriminator in PyTorch, with their losses: accrue's outside judge.
+
+Plain and readable rather than fast; accrue's networks have the same layers with the same names. Run
+by itself it counts the parameters at 256 pixels.
+"""
+
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+MOST_LEVELS = 8
+L1_WEIGHT, CONSTANCY_WEIGHT, CATEGORY_WEIGHT = 97.0, 15.0, 1.0
+FIRST_LAMBDA_ADV = 0.25
+# At 256 pixels, one channel, 40 styles, instance norm, attention on.
+GENERATOR_PARAMETERS, DISCRIMINATOR_PARAMETERS = 66_262_918, 4_359_786
+
+
+def level_count(size):
+    """How often size can be halved evenly while it is above 1, at most 8 times."""
+    levels = 0
+    while size > 1 and size % 2 == 0 and levels < MOST_LEVELS:
+        size, levels = size // 2, levels + 1
+    return levels
+
+
+def make_norm(kind, channels):
+    """Of kind None: none. Instance norms have no parameters and no running statistics."""
+    kinds = {None: nn.Identity, "instance": nn.InstanceNorm2d, "batch": nn.BatchNorm2d}
+    return kinds[kind](channels)
+
+
+class Attention(nn.Module):
+    """y = gamma * softmax(q k / sqrt(d_k)) v + x over the pixels of each sample."""
+
+    def __init__(self, channels):
+        super().__init__()
+        narrow = max(1, channels // 8)
+        self.query = nn.Conv2d(channels, narrow, 1)
+        self.key = nn.Conv2d(channels, narrow, 1)
+        self.value = nn.Conv2d(channels, channels, 1)
+        self.gamma = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        q, k, v = self.query(x).flatten(2), self.key(x).flatten(2), self.value(x).flatten(2)
+        weights = torch.softmax(q.transpose(1, 2) @ k / q.shape[1] ** 0.5, dim=-1)  # [N, to, from]
+        return self.gamma * (v @ weights.transpose(1, 2)).reshape(x.shape) + x
+
+
+class Down(nn.Module):
+    def __init__(self, inputs, outputs, norm, bias, attention):
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 4, 2, padding=1, bias=bias)
+        self.norm = make_norm(norm, outputs)
+        self.attention = Attention(outputs) if attention else nn.Identity()
+
+    def forward(self, x):
+        return self.attention(self.norm(self.conv(x)))
+
+
+class Up(nn.Module):
+    def __init__(self, inputs, outputs, kind, norm, bias):
+        super().__init__()
+        if kind == "transposed":
+            self.conv = nn.ConvTranspose2d(inputs, outputs, 4, 2, padding=1, bias=bias)
+            self.shuffle = nn.Identity()
+        else:
+            self.conv = nn.Conv2d(inputs, 4 * outputs, 3, padding=1, bias=bias)
+            self.shuffle = nn.PixelShuffle(2)
+        self.norm = make_norm(norm, outputs)
+
+    def forward(self, x):
+        return self.norm(self.shuffle(self.conv(functional.relu(x))))
+
+
+class Generator(nn.Module):
+    def __init__(self, size, styles, channels=1, ngf=64, embedding=128, up="pixel-shuffle",
+                 skip="add", norm="instance", attention=True, dropout=0.5):
+        super().__init__()
+        self.levels, self.skip, self.dropout = level_count(size), skip, dropout
+        last, biased = self.levels - 1, norm == "instance"
+        widths = [ngf * min(2**i, 8) for i in range(self.levels)]
+        self.encoder, self.decoder = nn.ModuleList(), nn.ModuleList()
+        for i, outputs in enumerate(widths):
+            self.encoder.append(Down(widths[i - 1] if i else channels, outputs,
+                                     norm if 0 < i < last else None, biased,
+                                     attention and i in (2, 3) and i < last))
+        for i, width in enumerate(widths):
+            inputs = width + embedding if i == last else width * (2 if skip == "concat" else 1)
+            outputs = widths[i - 1] if i else channels
+            self.decoder.append(Up(inputs, outputs, up, norm if i else None, biased or i == 0))
+        self.style = nn.Embedding(styles, embedding)
+
+    def encode(self, x):
+        """The outputs e[i] of the encoder's levels, and s[i], what level i is given."""
+        e, s = [], [x]
+        for level in self.encoder:
+            e.append(level(s[-1]))
+            s.append(functional.leaky_relu(e[-1], 0.2))
+        return e, s
+
+    def decode(self, e, s, style):
+        code = self.style(style)[:, :, None, None].expand(-1, -1, *e[-1].shape[2:])
+        d = torch.cat([e[-1], code], 1)
+        for i in reversed(range(self.levels)):
+            d = self.decoder[i](d)
+            if 4 <= i <= self.levels - 2:
+                d = functional.dropout(d, self.dropout, self.training)
+            if i > 0:
+                d = s[i] + d if self.skip == "add" else torch.cat([s[i], d], 1)
+        return torch.tanh(d)
+
+    def forward(self, x, style):
+        return self.decode(*self.encode(x), style)
+
+    def pick_features(self, e, kind):
+        """What the constancy loss compares, of encode's e; kind as for features."""
+        if kind == "tf" or self.levels <= 5:
+            return e[-1]
+        # As the port does: for a 1 x 1 innermost level this is the pixel at (0, 0).
+        fourth = functional.interpolate(functional.leaky_relu(e[4], 0.2), e[-1].shape[2:],
+                                        mode="nearest")
+        return torch.cat([e[-1], fourth], 1)
+
+    def features(self, x, kind):
+        return self.pick_features(self.encode(x)[0], kind)
+
+
+class Discriminator(nn.Module):
+    """(binary [N, 1], category [N, styles]) logits of a glyph beside its source.
+
+    With spectral=True each layer computes with W / sigma, sigma = u^T W v for W as a matrix
+    [outputs, the rest]; u and v change in start_step alone, and are constants to the gradient.
+    """
+
+    def __init__(self, size, styles, channels=1, ndf=64, norm="instance", spectral=False):
+        super().__init__()
+        widths = [2 * channels, ndf, 2 * ndf, 4 * ndf, 8 * ndf, 1]
+        self.conv, self.norm = nn.ModuleList(), nn.ModuleList()
+        for i, (inputs, outputs) in enumerate(zip(widths, widths[1:])):
+            normed = 1 <= i <= 3
+            self.conv.append(nn.Conv2d(inputs, outputs, 5, 2 if i < 3 else 1, padding=2,
+                                       bias=norm == "instance" or not normed))
+            self.norm.append(make_norm(norm if normed else None, outputs))
+        self.binary = nn.Linear((size // 8) ** 2, 1)
+        self.category = nn.Linear((size // 8) ** 2, styles)
+        self.vectors = {}
+        if spectral:
+            for name, layer in self.layers().items():
+                u = functional.normalize(torch.randn(layer.weight.shape[0]), dim=0)
+                self.vectors[name] = (u, None)
+
+    def layers(self):
+        layers = {f"conv.{i}": conv for i, conv in enumerate(self.conv)}
+        return {**layers, "binary": self.binary, "category": self.category}
+
+    @torch.no_grad()
+    def start_step(self):
+        """One power iteration, due before the first forward of a step of the discriminator."""
+        for name, (u, _) in self.vectors.items():
+            w = self.layers()[name].weight.flatten(1)
+            v = functional.normalize(w.t() @ u, dim=0, eps=1e-12)
+            self.vectors[name] = functional.normalize(w @ v, dim=0, eps=1e-12), v
+
+    def weight(self, name, layer):
+        if name not in self.vectors:
+            return layer.weight
+        u, v = self.vectors[name]
+        return layer.weight / (u @ (layer.weight.flatten(1) @ v))
+
+    def forward(self, source, glyph):
+        x = torch.cat([source, glyph], 1)
+        for i, conv in enumerate(self.conv):
+            x = self.norm[i](functional.conv2d(x, self.weight(f"conv.{i}", conv), conv.bias,
+                                               conv.stride, conv.padding))
+            if i < 4:
+                x = functional.leaky_relu(x, 0.2)
+        x = x.flatten(1)
+        return tuple(functional.linear(x, self.weight(name, layer), layer.bias)
+                     for name, layer in (("binary", self.binary), ("category", self.category)))
+
+
+def bce(logits, is_real):
+    return functional.binary_cross_entropy_with_logits(logits, torch.full_like(logits, is_real))
+
+
+def category(logits, style):
+    target = functional.one_hot(style, logits.shape[1]).to(logits.dtype)
+    return functional.binary_cross_entropy_with_logits(logits, target)
+
+
+def discriminator_loss(d, source, target, fake, style):
+    """The loss and its parts; no gradient reaches the generator."""
+    real_binary, real_category = d(source, target)
+    fake_binary, fake_category = d(source, fake.detach())
+    parts = {"real": bce(real_binary, 1.0), "fake": bce(fake_binary, 0.0),
+             "category_real": category(real_category, style),
+             "category_fake": category(fake_category, style)}
+    loss = 0.5 * (parts["real"] + parts["fake"]) + \
+        0.5 * CATEGORY_WEIGHT * (parts["category_real"] + parts["category_fake"])
+    return loss, parts
+
+
+def generator_loss(g, d, source, target, style, lambda_adv, constancy):
+    """The loss and its parts, these without their weights."""
+    e, s = g.encode(source)
+    fake = g.decode(e, s, style)
+    if constancy == "port":
+        far = (g.pick_features(e, "port") - g.features(target, "port")).abs().mean()
+    else:
+        far = (g.pick_features(e, "tf") - g.features(fake, "tf")).square().mean()
+    binary, styles = d(source, fake)
+    parts = {"adversarial": bce(binary, 1.0), "l1": (fake - target).abs().mean(),
+             "constancy": far, "category": category(styles, style)}
+    loss = lambda_adv * parts["adversarial"] + L1_WEIGHT * parts["l1"] + \
+        CONSTANCY_WEIGHT * parts["constancy"] + CATEGORY_WEIGHT * parts["category"]
+    return loss, parts
+
+
+def lambda_adv_of(d_loss):
+    """The weight of the adversarial part, by the discriminator's loss of a whole window."""
+    if d_loss > 5:
+        return 0.05
+    for bound, weight in ((0.02, 0.20), (0.08, 0.35), (0.20, 0.50)):
+        if d_loss < bound:
+            return weight
+    return 0.60
+
+
+def parameter_count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def check_parameter_counts():
+    counts = parameter_count(Generator(256, 40)), parameter_count(Discriminator(256, 40))
+    if counts != (GENERATOR_PARAMETERS, DISCRIMINATOR_PARAMETERS):
+        raise SystemExit(f"parameters at 256 pixels: expected {GENERATOR_PARAMETERS} and"
+                         f" {DISCRIMINATOR_PARAMETERS}, got {counts[0]} and {counts[1]}")
+    return counts
+
+
+if __name__ == "__main__":
+    print("generator {:,}, discriminator {:,} parameters".format(*check_parameter_counts()))
+    sys.exit(0)
