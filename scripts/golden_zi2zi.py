@@ -6,7 +6,9 @@ as ONE batch, in float64, without dropout, with Adam (betas 0.5 and 0.999, eps 1
 1e-3 for G, 2e-4 for D). alternating: D's gradient over the window, D steps, then G's gradient
 against the new D on the same samples. simultaneous: both gradients of the old weights, then both
 step. lambda_adv follows from D's loss of the whole window: alternating this window's, simultaneous
-the one before's (0.25 in the first window).
+the one before's (0.25 in the first window). Spectral norm's power iteration, u and v of each layer
+in turn (v from u, then u from v), runs at the beginning of each window and nowhere else: G sees the
+stepped weights through the same u and v.
 
 The configurations, with one channel, ngf = ndf = 4, embedding 8 and instance norm in all of them:
 

@@ -203,10 +203,15 @@ def discriminator_loss(d, source, target, fake, style):
     return loss, parts
 
 
-def generator_loss(g, d, source, target, style, lambda_adv, constancy):
-    """The loss and its parts, these without their weights."""
+def make_fake(g, source, style):
+    """(e, fake): the encoder's outputs, which the constancy loss needs too, and the glyph."""
     e, s = g.encode(source)
-    fake = g.decode(e, s, style)
+    return e, g.decode(e, s, style)
+
+
+def generator_loss(g, d, source, target, style, lambda_adv, constancy, made=None):
+    """The loss and its parts, these without their weights; made: by make_fake, if it is there."""
+    e, fake = made or make_fake(g, source, style)
     if constancy == "port":
         far = (g.pick_features(e, "port") - g.features(target, "port")).abs().mean()
     else:
