@@ -25,6 +25,7 @@
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
 #include "kernels/norm.h"
+#include "kernels/pixel_shuffle.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
 #include "kernels/scale_add.h"

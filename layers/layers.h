@@ -5,6 +5,7 @@
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
+#include "kernels/pixel_shuffle.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
 #include "kernels/upsample.h"
@@ -189,6 +190,16 @@ class UpsampleNearest : public Module {
   explicit UpsampleNearest(int64_t factor) : factor_(factor) {}
   Tensor forward(Tensor x, const Pass&) const override { return upsample_nearest(x, factor_); }
   std::string describe() const override;
+
+ private:
+  int64_t factor_;
+};
+
+class PixelShuffle : public Module {
+ public:
+  explicit PixelShuffle(int64_t factor) : factor_(factor) {}
+  Tensor forward(Tensor x, const Pass&) const override { return pixel_shuffle(x, factor_); }
+  std::string describe() const override { return fmt::format("pixel shuffle {}", factor_); }
 
  private:
   int64_t factor_;
