@@ -1,38 +1,47 @@
 #include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/upsample_kernels.h"
 
 namespace accrue::cuda {
 namespace {
 
-// A thread writes whole vectors of a row of y, a grid apart: y is factor^2 times as large as x, so
-// its accesses are the ones to be wide. Neighbours that read one pixel of x share its cache line.
+// A thread writes whole vectors of a row of y, a grid apart: y is mostly the larger one, so its
+// accesses are the ones to be wide. Neighbours that read one pixel of x share its cache line. The
+// columns are divided for once a vector; from one pixel to the next, quotient and remainder are
+// carried.
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
-    upsample_kernel(T* y, const T* x, int64_t rows, int64_t W, int64_t factor) {
-  const int64_t parts = W * factor / width;
-  for (int64_t i = first_item(); i < rows * parts; i += item_stride()) {
-    const int64_t row = i / parts, first = i % parts * width;
-    const T* in = x + row / factor * W;
-    int64_t w = first / factor, left = factor - first % factor;  // copies still to make of in[w]
+    resize_kernel(T* y, const T* x, int64_t vectors, ResizedAxis rows, ResizedAxis columns) {
+  const int64_t parts = columns.out / width;
+  const int64_t step = columns.in / columns.out, rest = columns.in % columns.out;
+  for (int64_t v = first_item(); v < vectors; v += item_stride()) {
+    const int64_t row = v / parts, first = v % parts * width;
+    const T* in = x + rows.source(row) * columns.in;
+    int64_t w = columns.source(first), over = first * columns.in - w * columns.out;
     Vector<T, width> out;
     for (int k = 0; k < width; ++k) {
       out.values[k] = in[w];
-      if (--left == 0) ++w, left = factor;
+      w += step, over += rest;
+      if (over >= columns.out) ++w, over -= columns.out;
     }
-    reinterpret_cast<Vector<T, width>*>(y)[i] = out;
+    reinterpret_cast<Vector<T, width>*>(y)[v] = out;
   }
 }
 
-// A thread owns pixels of dx, a grid apart, and sums each one's square of dy: no atomics, and a
-// warp reads whole stretches of dy's rows. Sums by rows, so that rounding grows with the factor.
+// A thread owns pixels of dx, a grid apart, and sums the part of dy that read each one: no atomics,
+// and a warp reads whole stretches of dy's rows. Sums by rows, so that rounding grows with the
+// sides of that part.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
-    upsample_backward_kernel(T* dx, const T* dy, int64_t pixels, int64_t W, int64_t factor) {
+    resize_backward_kernel(T* dx, const T* dy, int64_t pixels, ResizedAxis rows,
+                           ResizedAxis columns) {
   for (int64_t pixel = first_item(); pixel < pixels; pixel += item_stride()) {
-    const T* square = dy + (pixel / W * factor * W + pixel % W) * factor;
+    const int64_t row = pixel / columns.in, w = pixel % columns.in;
+    const int64_t h_end = rows.first(row + 1);
+    const int64_t w_begin = columns.first(w), w_end = columns.first(w + 1);
     Wide<T> sum = 0;
-    for (int64_t i = 0; i < factor; ++i) {
+    for (int64_t h = rows.first(row); h < h_end; ++h) {
       Wide<T> of_row = 0;
-      for (int64_t j = 0; j < factor; ++j) of_row += square[i * factor * W + j];
+      for (int64_t k = w_begin; k < w_end; ++k) of_row += dy[h * columns.out + k];
       sum += of_row;
     }
     store(dx[pixel], sum, std::bool_constant<accumulate>{});
@@ -41,25 +50,23 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void upsample_nearest(View y, View x, int64_t factor) {
+void resize_nearest(View y, View x) {
+  const ResizedAxis rows(x.shape[2], y.shape[2]), columns(x.shape[3], y.shape[3]);
   dispatch_floating(x.dtype, [&]<class T>() {
-    constexpr int width = 16 / sizeof(T);
-    const int64_t rows = y.shape.numel(0, 3), W = x.shape[3];
-    if (is_aligned(y.as<T>(), 16) && W * factor % width == 0)
-      enqueue(grid_over(y.numel() / width), upsample_kernel<width, T>, y.as<T>(), x.as<const T>(),
-              rows, W, factor);
-    else
-      enqueue(grid_over(y.numel()), upsample_kernel<1, T>, y.as<T>(), x.as<const T>(), rows, W,
-              factor);
+    with_width<T>(columns.out, {y.as<T>()}, [&](auto width) {
+      const int64_t vectors = y.numel() / width;
+      enqueue(grid_over(vectors), resize_kernel<width.value, T>, y.as<T>(), x.as<const T>(),
+              vectors, rows, columns);
+    });
   });
 }
 
-void upsample_nearest_backward(GradTarget dx, View dy, int64_t factor) {
+void resize_nearest_backward(GradTarget dx, View dy) {
+  const ResizedAxis rows(dx.grad.shape[2], dy.shape[2]), columns(dx.grad.shape[3], dy.shape[3]);
   dispatch_floating(dy.dtype, [&]<class T>() {
-    const int64_t pixels = dx.grad.numel();
     with_beta(dx.beta, [&](auto accumulate) {
-      enqueue(grid_over(pixels), upsample_backward_kernel<accumulate.value, T>, dx.grad.as<T>(),
-              dy.as<const T>(), pixels, dx.grad.shape[3], factor);
+      enqueue(grid_over(dx.grad.numel()), resize_backward_kernel<accumulate.value, T>,
+              dx.grad.as<T>(), dy.as<const T>(), dx.grad.numel(), rows, columns);
     });
   });
 }
