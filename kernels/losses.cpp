@@ -14,16 +14,19 @@ int64_t blocks_of(int64_t n) { return ceil_div(n, loss_block); }
 
 namespace cpu {
 
-template <class F>
-void loss(View loss, View block_sums, View x, View target, F f) {
+// Targets is a View or nothing, for an f that knows its target.
+template <class F, class... Targets>
+void loss(View loss, View block_sums, View x, F f, Targets... target) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t n = x.numel(), blocks = block_sums.numel();
     double* sums = block_sums.as<double>();
     parallel_for(blocks, loss_block, [&](int64_t first, int64_t last) {
       for (int64_t b = first; b < last; ++b) {
         const int64_t begin = b * loss_block, size = std::min(loss_block, n - begin);
-        const T *in = x.as<T>() + begin, *t = target.as<T>() + begin;
-        sums[b] = sum_of<Wide<T>>(size, [=](int64_t i) { return f(widen(in[i]), widen(t[i])); });
+        const auto sum = [=](const T* in, const auto*... t) {
+          return sum_of<Wide<T>>(size, [=](int64_t i) { return f(widen(in[i]), widen(t[i])...); });
+        };
+        sums[b] = sum(x.as<T>() + begin, target.template as<T>() + begin...);
       }
     });
     double sum = 0;
@@ -33,18 +36,19 @@ void loss(View loss, View block_sums, View x, View target, F f) {
 }
 
 // dx may be x.
-template <class F>
-void loss_backward(GradTarget dx, View dloss, View x, View target, F f) {
+template <class F, class... Targets>
+void loss_backward(GradTarget dx, View dloss, View x, F f, Targets... target) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    T* out = dx.grad.as<T>();
-    const T *in = x.as<T>(), *t = target.as<T>();
     const Wide<T> factor = *dloss.as<Wide<T>>() / static_cast<Wide<T>>(x.numel());
-    with_beta(dx.beta, [&](auto accumulate) {
-      parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          store(out[i], factor * f.slope_at(widen(in[i]), widen(t[i])), accumulate);
+    const auto write = [&](T* out, const T* in, const auto*... t) {
+      with_beta(dx.beta, [&](auto accumulate) {
+        parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            store(out[i], factor * f.slope_at(widen(in[i]), widen(t[i])...), accumulate);
+        });
       });
-    });
+    };
+    write(dx.grad.as<T>(), x.as<T>(), target.template as<T>()...);
   });
 }
 
@@ -61,55 +65,72 @@ void check_probabilities(View target) {
 
 // In the .cu beside this file.
 namespace cuda {
-template <class F>
-void loss(View loss, View block_sums, View x, View target, F f);
-template <class F>
-void loss_backward(GradTarget dx, View dloss, View x, View target, F f);
+template <class F, class... Targets>
+void loss(View loss, View block_sums, View x, F f, Targets... target);
+template <class F, class... Targets>
+void loss_backward(GradTarget dx, View dloss, View x, F f, Targets... target);
 }  // namespace cuda
 
 namespace {
 
+// The kernels see a View of each target.
+template <class>
+using TargetView = View;
+
+template <class F, class... Targets>
+Tensor mean_loss(std::string_view op, const Tensor& x, F f, const Targets&... target) {
+  check(x.numel() > 0, "[{}] x {}: expected at least one element", op, x.shape());
+  Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
+  {
+    const Tensor block_sums =
+        Tensor::empty({blocks_of(x.numel())}, DType::f64, x.device(), Category::workspace);
+    launch<cpu::loss<F, TargetView<Targets>...>, cuda::loss<F, TargetView<Targets>...>>(
+        x.device(), loss.view(), block_sums.view(), x.view(), f, target.view()...);
+  }
+  const Edge edge = x;
+  record(op, loss, {edge},
+         [edge, f, x = x.detach(), ... target = target.detach()](Tensor& dloss) mutable {
+           // x is this closure's alone once the forward's tensors are gone: dx may then take its
+           // place.
+           Tensor over = x;
+           x.reset();
+           if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+             launch<cpu::loss_backward<F, TargetView<Targets>...>,
+                    cuda::loss_backward<F, TargetView<Targets>...>>(
+                 dloss.device(), *dx, dloss.view(), over.view(), f, target.view()...);
+         });
+  return loss;
+}
+
 template <class F>
-Tensor loss(std::string_view op, const Tensor& x, const Tensor& target, F f) {
+Tensor loss_against(std::string_view op, const Tensor& x, const Tensor& target, F f) {
   check_same(op, {&x, &target});
   check(x.shape() == target.shape() && x.numel() > 0,
         "[{}] x {} and target {}: expected one shape of at least one element", op, x.shape(),
         target.shape());
   check(!Edge(target).wants_grad(),
         "[{}] the target wants a gradient, but is a constant here; pass target.detach()", op);
-  Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
-  {
-    const Tensor block_sums =
-        Tensor::empty({blocks_of(x.numel())}, DType::f64, x.device(), Category::workspace);
-    launch<cpu::loss<F>, cuda::loss<F>>(x.device(), loss.view(), block_sums.view(), x.view(),
-                                        target.view(), f);
-  }
-  const Edge edge = x;
-  record(op, loss, {edge},
-         [edge, f, x = x.detach(), target = target.detach()](Tensor& dloss) mutable {
-           // x is this closure's alone once the forward's tensors are gone: dx may then take its
-           // place.
-           Tensor over = x;
-           x.reset();
-           if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
-             launch<cpu::loss_backward<F>, cuda::loss_backward<F>>(
-                 dloss.device(), *dx, dloss.view(), over.view(), target.view(), f);
-         });
-  return loss;
+  return mean_loss(op, x, f, target);
 }
 
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target) {
-  return loss("mse_loss", x, target, formula::SquaredError{});
+  return loss_against("mse_loss", x, target, formula::SquaredError{});
 }
 Tensor l1_loss(const Tensor& x, const Tensor& target) {
-  return loss("l1_loss", x, target, formula::AbsoluteError{});
+  return loss_against("l1_loss", x, target, formula::AbsoluteError{});
 }
 Tensor bce_with_logits(const Tensor& x, const Tensor& target) {
   check_same("bce_with_logits", {&target});
   if (target.device() == Device::cpu) cpu::check_probabilities(target.view());
-  return loss("bce_with_logits", x, target, formula::LogisticLoss{});
+  return loss_against("bce_with_logits", x, target, formula::LogisticLoss{});
+}
+Tensor bce_with_logits(const Tensor& x, double target) {
+  check_same("bce_with_logits", {&x});
+  check(target >= 0 && target <= 1, "[bce_with_logits] the target is {}, expected it in [0, 1]",
+        target);
+  return mean_loss("bce_with_logits", x, formula::ConstantLogisticLoss{target});
 }
 
 }  // namespace accrue

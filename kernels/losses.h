@@ -19,4 +19,8 @@ Tensor mse_loss(const Tensor& x, const Tensor& target);
 Tensor l1_loss(const Tensor& x, const Tensor& target);
 Tensor bce_with_logits(const Tensor& x, const Tensor& target);
 
+// bce_with_logits with t[i] = target for all i, of which no tensor is made, read or kept.
+// Throws Error unless x has an element and target is in [0, 1], on every device.
+Tensor bce_with_logits(const Tensor& x, double target);
+
 }  // namespace accrue

@@ -80,4 +80,18 @@ struct LogisticLoss {
   }
 };
 
+// LogisticLoss against one target for all elements.
+struct ConstantLogisticLoss {
+  double target;
+
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return LogisticLoss{}(x, T(target));
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x) const {
+    return LogisticLoss{}.slope_at(x, T(target));
+  }
+};
+
 }  // namespace accrue::formula

@@ -28,7 +28,9 @@ Tensor floats(const std::vector<float>& values) {
   return Tensor::from(values, {static_cast<int64_t>(values.size())}, test_device());
 }
 
-template <class Loss, class F>
+using Loss = Tensor (*)(const Tensor& x, const Tensor& target);
+
+template <class F>
 Op loss_op(std::string name, Loss loss, const Values& target, F f) {
   return {.name = std::move(name),
           .inputs = {{2, static_cast<int64_t>(target.size()) / 2}},
@@ -59,6 +61,38 @@ TEST_CASE("losses", "[ops]") {
                    [](double x, double t) { return std::abs(x - t); }));
   check_op(
       loss_op("bce_with_logits", bce_with_logits, {0, 1, 1, 0.25, 0.9, 0, 0.5, 1}, logistic_loss));
+}
+
+TEST_CASE("bce_with_logits against a constant", "[ops]") {
+  for (const double target : {0.0, 0.3, 1.0}) {
+    Op op = loss_op("", bce_with_logits, Values(8, target), logistic_loss);
+    op.name = fmt::format("bce_with_logits against {}", target);
+    op.run = [=](const auto& in) { return bce_with_logits(in[0], target); };
+    check_op(op);
+  }
+}
+
+// By the same operations, so to the last bit; over more elements than a block sums.
+TEST_CASE("bce_with_logits against a constant is that against a tensor, without its memory",
+          "[ops]") {
+  constexpr int64_t size = 40'003;
+  std::vector<float> values(size);
+  RandomStream random(1);
+  for (float& v : values) v = random.uniform(-40, 40);
+  values[0] = 1e4f;
+  values[1] = -1e4f;
+  for (const float target : {0.0f, 0.25f, 1.0f}) {
+    const Tensor x = require_grad(floats(values)), x_of_tensor = require_grad(floats(values));
+    const size_t before = ledger(test_device()).current().total();
+    const Tensor loss = bce_with_logits(x, target);
+    REQUIRE(ledger(test_device()).current().total() - before == Ledger::alignment);
+    const Tensor expected =
+        bce_with_logits(x_of_tensor, Tensor::full({size}, target, DType::f32, test_device()));
+    REQUIRE(loss.item() == expected.item());
+    backward(loss);
+    backward(expected);
+    REQUIRE(to_doubles(grad(x)) == to_doubles(grad(x_of_tensor)));
+  }
 }
 
 TEST_CASE("l1_loss has slope 0 where x meets the target", "[ops]") {
@@ -182,6 +216,9 @@ TEST_CASE("losses refuse what does not fit", "[ops]") {
   REQUIRE_ERROR(mse_loss(x, floats({1, 2})), "[mse_loss] x [3] and target [2]");
   REQUIRE_ERROR(l1_loss(floats({}), floats({})), "[l1_loss] x [0] and target [0]");
   REQUIRE_ERROR(mse_loss(x, require_grad(x)), "the target wants a gradient");
+  REQUIRE_ERROR(bce_with_logits(floats({}), 1), "[bce_with_logits] x [0]");
+  for (const double bad : {-0.5, 1.5, std::nan("")})
+    REQUIRE_ERROR(bce_with_logits(x, bad), fmt::format("the target is {}", bad));
 }
 
 TEST_CASE("targets that are no probability are refused, and give NaN where no kernel can throw",
