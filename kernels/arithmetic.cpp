@@ -30,19 +30,27 @@ void multiply(GradTarget y, View a, View b) {
 }
 
 // y = factor * x + beta * y; y may be x.
+template <class T>
+void scale_each(GradTarget y, View x, Wide<T> factor) {
+  T* out = y.grad.as<T>();
+  const T* in = x.as<T>();
+  with_beta(y.beta, [&](auto accumulate) {
+    parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) store(out[i], factor * in[i], accumulate);
+    });
+  });
+}
+
 void scale(GradTarget y, View x, double factor) {
   const bool unchanged = y.grad.data == x.data && y.beta == 0 && factor == 1;
   if (unchanged) return;
-  dispatch_floating(x.dtype, [&]<class T>() {
-    T* out = y.grad.as<T>();
-    const T* in = x.as<T>();
-    const auto f = static_cast<Wide<T>>(factor);
-    with_beta(y.beta, [&](auto accumulate) {
-      parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) store(out[i], f * in[i], accumulate);
-      });
-    });
-  });
+  dispatch_floating(x.dtype, [&]<class T>() { scale_each<T>(y, x, static_cast<Wide<T>>(factor)); });
+}
+
+// y = factor[0] * x + beta * y; y may be x.
+void scale_by(GradTarget y, View x, View factor) {
+  const double f = factor.dtype == DType::f64 ? *factor.as<double>() : *factor.as<float>();
+  dispatch_floating(x.dtype, [&]<class T>() { scale_each<T>(y, x, static_cast<Wide<T>>(f)); });
 }
 
 }  // namespace cpu
@@ -51,6 +59,7 @@ void scale(GradTarget y, View x, double factor) {
 namespace cuda {
 decltype(cpu::add) add;
 decltype(cpu::scale) scale;
+decltype(cpu::scale_by) scale_by;
 decltype(cpu::multiply) multiply;
 }  // namespace cuda
 
@@ -109,6 +118,26 @@ Tensor scale(Tensor x, double factor) {
   record("scale", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad_over(edge, dy))
       launch<cpu::scale, cuda::scale>(dy.device(), *dx, dy.view(), factor);
+  });
+  return y;
+}
+
+Tensor scale_by(Tensor x, const Tensor& factor) {
+  check_same("scale_by", {&x});
+  check_same("scale_by", {&factor});
+  const bool is_wide = wide(factor.dtype()) == factor.dtype();
+  check(factor.numel() == 1 && is_wide && factor.device() == x.device(),
+        "[scale_by] factor {} {} on {}: expected one element, f32 or f64, on {}, where x is",
+        name(factor.dtype()), factor.shape(), name(factor.device()), name(x.device()));
+  check(!Edge(factor).wants_grad(),
+        "[scale_by] the factor wants a gradient, but is a constant here; pass factor.detach()");
+  const Edge edge = x;
+  Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
+  launch<cpu::scale_by, cuda::scale_by>(y.device(), GradTarget{y.view(), 0}, x.view(),
+                                        factor.view());
+  record("scale_by", y, {edge}, [=, factor = factor.detach()](Tensor& dy) {
+    if (auto dx = claim_grad_over(edge, dy))
+      launch<cpu::scale_by, cuda::scale_by>(dy.device(), *dx, dy.view(), factor.view());
   });
   return y;
 }

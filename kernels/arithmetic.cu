@@ -11,6 +11,14 @@ struct Times {
   HOST_DEVICE T operator()(T x) const { return factor * x; }
 };
 
+// The factor is in the device's memory, in either array; every thread reads it.
+template <class T>
+struct TimesValue {
+  const float* f32;
+  const double* f64;
+  HOST_DEVICE T operator()(T x) const { return (f64 ? T(*f64) : T(*f32)) * x; }
+};
+
 }  // namespace
 
 void add(View y, View a, View b) {
@@ -31,6 +39,16 @@ void scale(GradTarget y, View x, double factor) {
   if (unchanged) return;
   dispatch_floating(x.dtype, [&]<class T>() {
     elementwise(y.grad.as<T>(), y.beta, x.numel(), Times<Wide<T>>{static_cast<Wide<T>>(factor)},
+                x.as<const T>());
+  });
+}
+
+void scale_by(GradTarget y, View x, View factor) {
+  const bool is_f64 = factor.dtype == DType::f64;
+  dispatch_floating(x.dtype, [&]<class T>() {
+    elementwise(y.grad.as<T>(), y.beta, x.numel(),
+                TimesValue<Wide<T>>{is_f64 ? nullptr : factor.as<const float>(),
+                                    is_f64 ? factor.as<const double>() : nullptr},
                 x.as<const T>());
   });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
+#include "core/replay.h"
 #include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -74,6 +75,40 @@ TEST_CASE("add, mul and scale", "[ops]") {
       "x + x", [](const Tensor& x) { return add(x, x); }, [](double x) { return x + x; }));
   check_op(unary(
       "x * x", [](const Tensor& x) { return mul(x, x); }, [](double x) { return x * x; }));
+}
+
+TEST_CASE("scale_by", "[ops]") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    check_op(unary(
+        fmt::format("scale_by {}", name(dtype)),
+        [=](const Tensor& x) { return scale_by(x, Tensor::full({}, -2.5, dtype, x.device())); },
+        [](double x) { return -2.5 * x; }));
+  check_op(unary(
+      "scale_by in place",
+      [](const Tensor& x) {
+        const Tensor factor = Tensor::full({1, 1}, 0.5, DType::f32, x.device());
+        return scale_by(scale_by(scale(x, 3), factor), factor);
+      },
+      [](double x) { return 0.75 * x; }));
+}
+
+// On cached blocks, so none of [ops]: a graph goes on writing to those that are free again.
+TEST_CASE("scale_by reads its factor when a recorded graph replays", "[engine]") {
+  const Tensor x = require_grad(full({3}, 2)), factor = full({1}), y = full({3});
+  claim_grad(x);  // allocates, so that the buffer is none of the graphs'
+  Replays<int> graphs(test_device(), Graphs::on);
+  // On cuda run, recorded and replayed twice.
+  for (const double value : {5.0, -1.0, 0.25, 3.0}) {
+    factor.fill(value);
+    graphs.run(0, [&] {
+      zero_grad(x);
+      const Tensor scaled = scale_by(x, factor);
+      y.copy_from(scaled);
+      backward_of_sum(scaled);
+    });
+    REQUIRE(to_doubles(y)[2] == 2 * value);
+    REQUIRE(to_doubles(grad(x))[2] == value);
+  }
 }
 
 TEST_CASE("add and scale where results go over operands", "[ops]") {
@@ -192,6 +227,12 @@ TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(add(full({2, 3}), full({3, 2})), "[add] a [2, 3] and b [3, 2]");
   REQUIRE_ERROR(mul(full({2}), full({1, 2})), "[mul] a [2] and b [1, 2]");
   REQUIRE_ERROR(scale(Tensor(), 2), "[scale] an operand is undefined");
+  REQUIRE_ERROR(scale_by(full({2}), full({2})), "[scale_by] factor f32 [2] on");
+  REQUIRE_ERROR(scale_by(full({2}), Tensor()), "[scale_by] an operand is undefined");
+  REQUIRE_ERROR(scale_by(full({2}), Tensor::full({}, 1, DType::bf16, test_device())),
+                "factor bf16 []");
+  REQUIRE_ERROR(scale_by(full({2}), Tensor::full({}, 1, DType::f32, Device::meta)), "on meta");
+  REQUIRE_ERROR(scale_by(full({2}), require_grad(full({}))), "the factor wants a gradient");
   REQUIRE_ERROR(concat({}, 0), "there is no tensor");
   REQUIRE_ERROR(concat({full({2, 3})}, 2), "dimension 2 of shape [2, 3]");
   REQUIRE_ERROR(concat({full({2, 3}), full({2, 3}), full({3, 3})}, 1),
