@@ -91,14 +91,14 @@ int64_t Conv2d::products(const Shape&, const Shape& y) const {
 }
 
 ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, int64_t kernel,
-                                 ConvTranspose2dShape shape, InitScheme scheme)
+                                 ConvTranspose2dShape shape, InitScheme scheme, Bias bias)
     : shape_(shape),
       weight_{{in, out, kernel, kernel},
               weight_init(scheme, out * kernel * kernel, in * kernel * kernel),
               {}},
       bias_{{out}, Init::lecun_uniform(out * kernel * kernel), {}} {
   declare("weight", weight_);
-  declare("bias", bias_);
+  if (bias == Bias::learned) declare("bias", bias_);
 }
 
 Tensor ConvTranspose2d::forward(Tensor x, const Pass&) const {

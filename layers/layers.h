@@ -71,11 +71,11 @@ class Conv2d : public Weighted {
   Parameter bias_;
 };
 
-// weight [in, out, kernel, kernel], bias [out]
+// weight [in, out, kernel, kernel], bias [out] if there is one
 class ConvTranspose2d : public Module {
  public:
   ConvTranspose2d(int64_t in, int64_t out, int64_t kernel, ConvTranspose2dShape shape = {},
-                  InitScheme scheme = InitScheme::kaiming);
+                  InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int64_t products(const Shape& x, const Shape& y) const override;
