@@ -127,6 +127,20 @@ TEST_CASE("conv2d", "[ops]") {
                      {{2, 1, 5, 36}, {2, 1, 2, 2}, {.stride = 4, .padding = {2, 0}}}));
 }
 
+// As at the bottom of a deep U-Net: kernels as large as the image or larger, whose outer taps see
+// padding alone.
+TEST_CASE("conv2d of images smaller than its kernel", "[ops]") {
+  const Conv2dShape halving{.stride = 2, .padding = 1};
+  for (const int64_t H : {2, 3, 6})
+    check_op(
+        conv2d_op(fmt::format("4x4 stride 2 of {}", H), {{2, 2, H, H}, {2, 2, 4, 4}, halving}));
+  for (const int64_t stride : {1, 2})
+    for (const int64_t H : {1, 4})
+      check_op(conv2d_op(fmt::format("5x5 stride {} of {}", stride, H),
+                         {{2, 2, H, H}, {2, 2, 5, 5}, {.stride = stride, .padding = 2}}));
+  check_op(conv2d_op("3x3 of 1", {{2, 3, 1, 1}, {2, 3, 3, 3}, {.padding = 1}}));
+}
+
 TEST_CASE("the bias gradient of a convolution over several blocks", "[ops]") {
   constexpr int64_t N = 90, P = 100;
   const Tensor x = Tensor::full({N, 1, 10, 10}, 0, DType::f64, test_device());
@@ -152,6 +166,8 @@ TEST_CASE("conv_transpose2d", "[ops]") {
                                {.stride = 2, .padding = 1, .output_padding = 1}, {2, 3, 6, 8}));
   check_op(conv_transpose2d_op("TensorFlow's SAME, 5x5 stride 2", {2, 2, 3, 4}, {2, 3, 5, 5},
                                {.stride = 2, .padding = {1, 2}}, {2, 3, 6, 8}));
+  check_op(conv_transpose2d_op("4x4 stride 2 of 1", {2, 3, 1, 1}, {3, 2, 4, 4},
+                               {.stride = 2, .padding = 1}, {2, 2, 2, 2}));
 }
 
 // Convolutions large enough to be cut into bands, and into slices of channels. They are bilinear,
