@@ -92,7 +92,8 @@ void Window::expect(int64_t samples) {
   expected_samples_ = samples;
 }
 
-void Window::backward(const Tensor& loss, int64_t samples) {
+void Window::backward(const Loss& all, int64_t samples) {
+  const Tensor& loss = all.value;
   check(samples > 0, "a micro-batch of {} samples: expected 1 or more", samples);
   check(samples_ + samples <= expected_samples_,
         "a window of {} samples already has {}: {} more do not fit; step() first",
@@ -102,12 +103,16 @@ void Window::backward(const Tensor& loss, int64_t samples) {
   // judge() adds the loss of a micro-batch that may be dropped.
   const int64_t counted = dropping ? 0 : samples;
   const double share = double(samples) / double(options_.effective_batch_size);
+  if (!dropping) add_terms(all, samples);
   switch (options_.strategy) {
     case Strategy::fused: differentiate(loss, share, counted); break;
     case Strategy::separate:
       for (Member& member : members_) member.parameters().zero_grad();
       differentiate(loss, 1, counted);
-      if (dropping) judge(loss, samples);
+      if (dropping) {
+        judge(loss, samples);
+        add_terms(all, samples);
+      }
       for (Member& member : members_) accumulate_separately(member, share);
       break;
     case Strategy::moments:
@@ -130,6 +135,28 @@ void Window::backward(const Tensor& loss, int64_t samples) {
     take_first_norm(state_.view(), norm_partials_.view());
   }
   count(samples);
+}
+
+void Window::add_terms(const Loss& loss, int64_t samples) {
+  check(micro_batches_ == 0 || loss.terms.size() == terms_,
+        "a loss has {} numbers beside it, those before it in its window {}: expected as many",
+        loss.terms.size(), terms_);
+  terms_ = loss.terms.size();
+  if (terms_ == 0) return;
+  std::vector<View> views;
+  for (const Tensor& term : loss.terms) {
+    check(term.numel() == 1 && term.device() == device_,
+          "a number beside a loss is {} on {}: expected a scalar on {}", term.shape(),
+          name(term.device()), name(device_));
+    views.push_back(term.view());
+  }
+  accrue::add_terms(state_.view(), views, samples, micro_batches_ == 0 ? 0.0f : 1.0f,
+                    options_.on_overflow == OnOverflow::drop_micro_batch ? OfDropped::left_out
+                                                                         : OfDropped::counted);
+}
+
+void Window::follow_loss(const Tensor& y, const StepFunction& f) const {
+  accrue::follow_loss(y.view(), state_.view(), f);
 }
 
 void Window::count(int64_t samples) {

@@ -8,19 +8,32 @@
 
 #include "core/readback.h"
 #include "core/replay.h"
+#include "kernels/step/window_state.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "optim/window_options.h"
 
 namespace accrue {
 
+// A loss, and numbers beside it that a report is to have, such as the terms that it is a sum of:
+// scalars that are means over the same samples, at most eight.
+struct Loss {
+  Tensor value;
+  std::vector<Tensor> terms{};
+
+  Loss(Tensor loss) : value(std::move(loss)) {}
+  Loss(Tensor loss, std::vector<Tensor> beside)
+      : value(std::move(loss)), terms(std::move(beside)) {}
+};
+
 // The result of one optimizer step.
 struct StepReport {
-  int64_t step = 0;           // optimizer steps taken so far, this one included
-  int64_t micro_batches = 0;  // in this window
-  int64_t samples = 0;        // in this window: N_actual
-  double loss = 0;            // mean over those samples
-  double grad_norm = 0;       // of the mean gradient, before clipping; NaN if never whole
+  int64_t step = 0;             // optimizer steps taken so far, this one included
+  int64_t micro_batches = 0;    // in this window
+  int64_t samples = 0;          // in this window: N_actual
+  double loss = 0;              // mean over those samples
+  std::vector<double> terms{};  // likewise, of the numbers beside it
+  double grad_norm = 0;         // of the mean gradient, before clipping; NaN if never whole
   double lr = 0;
   double noise_scale = std::numeric_limits<double>::quiet_NaN();  // in samples; NaN while unknown
   double loss_scale = 1;  // that the window was computed with
@@ -66,7 +79,7 @@ class Window {
   // Adds the gradient of one micro-batch, once for each: several losses are added up before. `loss`
   // is the mean over its `samples`. Throws Error when the window would exceed N. If anything throws
   // in here (out of memory, bad input), call abandon() before going on.
-  void backward(const Tensor& loss, int64_t samples);
+  void backward(const Loss& loss, int64_t samples);
 
   // Runs a micro-step: a forward that ends in one backward(loss, samples) on this window, and reads
   // its input from the same tensors every time. On cuda it is then replayed as a graph. `variant`
@@ -124,6 +137,10 @@ class Window {
   // averages. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
+  // y[0] = f(the loss of the last window, skipped or not), on the device: y f32 [1] of this device.
+  // Left as it is before the first, and by a loss that is not finite.
+  void follow_loss(const Tensor& y, const StepFunction& f) const;
+
   // Of all its optimizers.
   std::vector<const Parameters*> parameters() const;
   int64_t micro_batches() const { return micro_batches_; }
@@ -177,6 +194,7 @@ class Window {
   void differentiate(const Tensor& loss, double share, int64_t samples, const GradHook& hook = {});
   void accumulate_separately(Member& member, double share);
   void judge(const Tensor& loss, int64_t samples);
+  void add_terms(const Loss& loss, int64_t samples);
   // moments, step_in_backward
   GradHook dropping_hook();
   void decide();
@@ -211,6 +229,7 @@ class Window {
   std::vector<StepReport> reports_;
   int64_t micro_batches_ = 0, samples_ = 0, first_samples_ = 0, taken_ = 0;
   int64_t expected_samples_ = 0;  // of this window
+  size_t terms_ = 0;              // that its losses have
   bool planned_ = false;          // this window's step
   bool touched_ = false;          // weights, moments or step counts, in this window
 };

@@ -64,7 +64,10 @@ void Window::prepare_step() {
 
 void Window::finish_step() {
   if (!is_meta(device_)) outcomes_.push(&window_state(state_.view())->outcome);
-  in_flight_.push_back({.micro_batches = micro_batches_, .samples = samples_, .lr = lr()});
+  in_flight_.push_back({.micro_batches = micro_batches_,
+                        .samples = samples_,
+                        .terms = std::vector<double>(terms_),
+                        .lr = lr()});
   start_next();
 }
 
@@ -167,6 +170,7 @@ void Window::take_report() {
   // A NaN has a sign, which would be printed.
   const auto unsigned_nan = [](double x) { return std::isnan(x) ? std::nan("") : x; };
   report.loss = unsigned_nan(outcome.loss);
+  for (size_t i = 0; i < report.terms.size(); ++i) report.terms[i] = unsigned_nan(outcome.terms[i]);
   report.grad_norm = unsigned_nan(outcome.grad_norm);
   if (!is_meta(device_)) report.noise_scale = outcome.noise_scale;
   report.skipped = outcome.skipped != 0;

@@ -96,9 +96,10 @@ void Game::micro_step(const Turn& turn, const Samples& samples, std::optional<in
   const int64_t n = samples.size();
   for (const Player* player : turn) {
     Window& window = player->window;
+    if (window.micro_batches() == 0 && player->begin) player->begin();
     const FreezeOthers others(players_, *player);
     const auto work = [&] {
-      const Tensor loss = [&] {
+      const Loss loss = [&] {
         const MemoryScope scope(Phase::forward, "loss");
         return player->loss(samples);
       }();

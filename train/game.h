@@ -17,15 +17,21 @@ struct Player {
   // Over this player's parameters and no other's: its optimizer, schedule, clipping, loss scale and
   // counters. Its effective batch counts the samples of a window once, whatever the losses are.
   Window& window;
-  // The mean loss over a micro-batch. The other players' parameters are frozen meanwhile and in
-  // backward, so what they compute is differentiated through, or not at all, and costs no gradient.
-  std::function<Tensor(const Samples&)> loss;
+  // The mean loss over a micro-batch, with what is reported beside it. The other players'
+  // parameters are frozen meanwhile and in backward, so what they compute is differentiated
+  // through, or not at all, and costs no gradient.
+  std::function<Loss(const Samples&)> loss;
   // Plays in the n-th, 2n-th, ... window only: 5 for the generator of a WGAN whose critic plays
   // five times as often.
   int64_t every = 1;
   // Goes through such a window this many times, with a step each: 2 for the generator of a DCGAN
   // that is updated twice. For alternating players.
   int64_t times = 1;
+  // What the numbers beside its losses are (Loss::terms), by their names in a log.
+  std::vector<std::string> terms{};
+  // Called before the first micro-batch of each of its turns, if set. What it changes of the module
+  // buffers of any player is taken back with the turn.
+  std::function<void()> begin{};
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.

@@ -99,6 +99,10 @@ std::string Score::describe() const {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+Tensor Objective::answer(const Module& model, const Samples& samples, const Pass& pass) const {
+  return model(samples[input()], pass);
+}
+
 void Objective::add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const {
   const Tensor mean = loss(answer, samples);
   if (!is_meta(sums.device())) add_to(sums, {mean.item() * double(samples.size())});

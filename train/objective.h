@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/samples.h"
+#include "layers/module.h"
 
 namespace accrue {
 
@@ -44,6 +45,8 @@ class Objective {
   // The field that the model sees, and those that the loss and the score need.
   virtual std::string input() const { return "images"; }
   virtual std::vector<std::string> targets() const = 0;
+  // The model's answer to samples: by default, to their input alone.
+  virtual Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const;
   // The cost of the model's answer, a mean over the samples: a scalar.
   virtual Tensor loss(const Tensor& answer, const Samples& samples) const = 0;
 

@@ -19,8 +19,9 @@ struct Halving {
 
 // The outcome of a window for one of the networks that play.
 struct WindowReport : StepReport {
-  int64_t epoch = 0, window = 0;  // counted from 0; windows over all epochs
-  std::string player{};           // empty in a training of one network
+  int64_t epoch = 0, window = 0;          // counted from 0; windows over all epochs
+  std::string player{};                   // empty in a training of one network
+  std::vector<std::string> term_names{};  // Player::terms, whose values StepReport::terms has
 };
 
 // Is told what happens in a run, in order. Epochs and windows are counted from 0.

@@ -31,10 +31,14 @@ struct PlayerOptions {
   ModelFactory model;  // called anew for every prediction of memory
   // The mean loss over a micro-batch, by what the networks answer in this pass. Called on meta
   // devices, too, and on cuda recorded and replayed, so it may use the values of no tensor.
-  std::function<Tensor(const Networks&, const Samples&, const Pass&)> loss;
+  std::function<Loss(const Networks&, const Samples&, const Pass&)> loss;
   StepOptions step{};
   // Of Player: plays in every so many windows, so many times.
   int64_t every = 1, times = 1;
+  std::vector<std::string> terms{};  // of Player
+  // Of Player, with the networks and windows of all. As the loss, it may use the values of no
+  // tensor.
+  std::function<void(const Networks&, const Game&)> begin{};
 };
 
 }  // namespace accrue

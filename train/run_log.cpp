@@ -45,7 +45,8 @@ EventFile::Tagged<double> scalars_of(const Json& line, const std::string& group)
   EventFile::Tagged<double> scalars;
   for (const auto& [key, value] : line.items()) {
     if (value.is_object())
-      for (auto& scalar : scalars_of(value, key)) scalars.push_back(std::move(scalar));
+      for (auto& scalar : scalars_of(value, key == "terms" ? group : key))
+        scalars.push_back(std::move(scalar));
     else if (value.is_number() && key != "step" && key != "window")
       scalars.emplace_back(group + "/" + key, value.get<double>());
   }
@@ -214,6 +215,8 @@ Json RunLog::Files::line_of(const WindowReport& report) {
                {"loss_scale", report.loss_scale},
                {"dropped_samples", report.dropped_samples},
                {"skipped", report.skipped}});
+  for (size_t i = 0; i < report.terms.size(); ++i)
+    line["terms"][report.term_names.at(i)] = report.terms[i];
   if (noise_scale) line["noise_scale"] = report.noise_scale;
   line["in_use_bytes"] = with_total(ledger(device).current());
   line["peak_bytes"] = with_total(ledger(device).peak());

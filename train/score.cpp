@@ -19,7 +19,7 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
   loader.start_epoch(0);
   while (const MicroBatch* part = loader.next())
-    objective.add_score(sums, model((*part)[objective.input()], Pass::eval()), *part);
+    objective.add_score(sums, objective.answer(model, *part, Pass::eval()), *part);
   return sums;
 }
 

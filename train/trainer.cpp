@@ -125,7 +125,8 @@ void Trainer::score_on_the_way(Observer& observer) {
 void Trainer::take_reports(Observer& observer, Window::Wait wait) {
   for (Account& account : accounts_)
     for (const StepReport& report : account.player.window.reports(wait)) {
-      const WindowReport told{report, epoch_, account.window(), account.player.name};
+      const WindowReport told{report, epoch_, account.window(), account.player.name,
+                              account.player.terms};
       ++account.reports;
       account.epoch_loss_sum += report.loss * double(report.samples);
       account.skipped.see(told);

@@ -68,7 +68,7 @@ Training::Network::Network(const TrainingOptions& own, Device device, uint64_t s
 
 void Training::add_networks(const TrainingOptions& o) {
   std::vector<Player> players;
-  const auto add = [&](const std::string& name, int64_t every, int64_t times) {
+  const auto add = [&](const std::string& name, int64_t every = 1, int64_t times = 1) {
     const size_t number = networks_.size();
     const TrainingOptions own = o.of_player(number);
     networks_.push_back(std::make_unique<Network>(own, device_, seed_of(o.seed, number),
@@ -77,9 +77,9 @@ void Training::add_networks(const TrainingOptions& o) {
     return Player{name, networks_.back()->window, {}, every, times};
   };
   if (o.players.empty()) {
-    players.push_back(add("", 1, 1));
+    players.push_back(add(""));
     players.back().loss = [this](const Samples& samples) {
-      return objective_->loss(model()(samples[objective_->input()], *pass_), samples);
+      return objective_->loss(objective_->answer(model(), samples, *pass_), samples);
     };
   }
   for (const PlayerOptions& player : o.players) {
@@ -87,6 +87,9 @@ void Training::add_networks(const TrainingOptions& o) {
     players.back().loss = [this, loss = player.loss](const Samples& samples) {
       return loss(by_name_, samples, *pass_);
     };
+    players.back().terms = player.terms;
+    if (player.begin)
+      players.back().begin = [this, begin = player.begin] { begin(by_name_, *game_); };
   }
   game_.emplace(std::move(players), o.order);
 }
@@ -121,7 +124,7 @@ void Training::micro_step(const Game::Turn& turn, const MicroBatch& micro_batch,
 
 Tensor Training::loss(const Player& player, const MicroBatch& micro_batch, const Pass& pass) {
   pass_ = &pass;
-  return player.loss(micro_batch);
+  return player.loss(micro_batch).value;
 }
 
 int64_t Training::steps() const {

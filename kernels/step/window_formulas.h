@@ -29,6 +29,27 @@ struct Judge {
   }
 };
 
+// add_terms() for term number i, for both devices.
+struct AddTerm {
+  HOST_DEVICE void operator()(WindowState& state, size_t i, double term, double samples, float beta,
+                              OfDropped of_dropped) const {
+    double& sum = state.term_sums[i];
+    if (beta == 0) sum = 0;
+    if (of_dropped == OfDropped::counted || state.kept != 0) sum += term * samples;
+  }
+};
+
+// follow_loss(), for both devices.
+struct FollowLoss {
+  HOST_DEVICE void operator()(float& y, const StepOutcome& last, const StepFunction& f) const {
+    const bool first = last.steps == 0 && last.skipped == 0;
+    if (first || !is_finite(last.loss)) return;
+    size_t i = 0;
+    while (i < f.bounds.size() && f.bounds[i] <= last.loss) ++i;
+    y = static_cast<float>(f.values[i]);
+  }
+};
+
 // For both devices.
 struct Veto {
   HOST_DEVICE void operator()(WindowState& state, const WindowState& other) const {
@@ -48,6 +69,7 @@ struct Decide {
     const double unscale = plan.effective_batch_size / samples / state.loss_scale.value;
     const double root = std::sqrt(sum_of_squares);
     out.loss = state.loss_sum / samples;
+    for (size_t i = 0; i < max_loss_terms; ++i) out.terms[i] = state.term_sums[i] / samples;
     out.grad_norm = root * unscale;
     out.lr = plan.lr[static_cast<size_t>(out.steps - plan.first_step)];
     out.grad_scale =

@@ -35,6 +35,15 @@ void add_loss(View state, View loss, int64_t samples, float beta) {
   });
 }
 
+void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+               OfDropped of_dropped) {
+  for (size_t i = 0; i < terms.size(); ++i)
+    dispatch_wide(terms[i].dtype, [&]<class T>() {
+      formula::AddTerm{}(*window_state(state), i, double(*terms[i].as<T>()), double(samples), beta,
+                         of_dropped);
+    });
+}
+
 void take_first_norm(View state, View partials) {
   window_state(state)->first_squares = sum_of(partials);
 }
@@ -62,12 +71,17 @@ void count_step(View steps, View state) {
   if (window_state(state)->outcome.skipped == 0) *steps.as<double>() += 1;
 }
 
+void follow_loss(View y, View state, const StepFunction& f) {
+  formula::FollowLoss{}(*y.as<float>(), window_state(state)->outcome, f);
+}
+
 }  // namespace cpu
 
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::seed_gradient) seed_gradient;
 decltype(cpu::add_loss) add_loss;
+decltype(cpu::add_terms) add_terms;
 decltype(cpu::judge_micro_batch) judge_micro_batch;
 decltype(cpu::take_first_norm) take_first_norm;
 decltype(cpu::plan_step) plan_step;
@@ -75,6 +89,7 @@ decltype(cpu::decide_step) decide_step;
 decltype(cpu::veto_step) veto_step;
 decltype(cpu::settle_buffers) settle_buffers;
 decltype(cpu::count_step) count_step;
+decltype(cpu::follow_loss) follow_loss;
 }  // namespace cuda
 
 Tensor make_window_state(Device device, double loss_scale) {
@@ -116,6 +131,14 @@ void add_loss(View state, View loss, int64_t samples, float beta) {
   launch<cpu::add_loss, cuda::add_loss>(state.device, state, loss, samples, beta);
 }
 
+void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+               OfDropped of_dropped) {
+  check(terms.size() <= max_loss_terms,
+        "{} numbers beside a loss are to be reported: expected at most {}", terms.size(),
+        max_loss_terms);
+  launch<cpu::add_terms, cuda::add_terms>(state.device, state, terms, samples, beta, of_dropped);
+}
+
 void take_first_norm(View state, View partials) {
   launch<cpu::take_first_norm, cuda::take_first_norm>(state.device, state, partials);
 }
@@ -138,6 +161,10 @@ void settle_buffers(View buffers, View before, View state, Settled what) {
 
 void count_step(View steps, View state) {
   launch<cpu::count_step, cuda::count_step>(state.device, steps, state);
+}
+
+void follow_loss(View y, View state, const StepFunction& f) {
+  launch<cpu::follow_loss, cuda::follow_loss>(state.device, y, state, f);
 }
 
 }  // namespace accrue

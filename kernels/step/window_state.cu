@@ -23,6 +23,18 @@ __global__ void __launch_bounds__(lone_thread)
   state->loss_sum = blend(double(*loss) * samples, beta, state->loss_sum);
 }
 
+template <class T>
+__global__ void __launch_bounds__(lone_thread)
+    add_term_kernel(WindowState* state, size_t number, const T* term, double samples, float beta,
+                    OfDropped of_dropped) {
+  formula::AddTerm{}(*state, number, double(*term), samples, beta, of_dropped);
+}
+
+__global__ void __launch_bounds__(lone_thread)
+    follow_loss_kernel(float* y, const WindowState* state, StepFunction f) {
+  formula::FollowLoss{}(*y, state->outcome, f);
+}
+
 __global__ void __launch_bounds__(lone_thread) plan_step_kernel(WindowState* state, StepPlan plan) {
   state->plan = plan;
 }
@@ -96,6 +108,19 @@ void add_loss(View state, View loss, int64_t samples, float beta) {
     enqueue(one_thread, add_loss_kernel<T>, window_state(state), loss.as<const T>(),
             double(samples), beta);
   });
+}
+
+void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+               OfDropped of_dropped) {
+  for (size_t i = 0; i < terms.size(); ++i)
+    dispatch_wide(terms[i].dtype, [&]<class T>() {
+      enqueue(one_thread, add_term_kernel<T>, window_state(state), i, terms[i].as<const T>(),
+              double(samples), beta, of_dropped);
+    });
+}
+
+void follow_loss(View y, View state, const StepFunction& f) {
+  enqueue(one_thread, follow_loss_kernel, y.as<float>(), window_state(state), f);
 }
 
 void plan_step(View state, const StepPlan& plan) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "core/autograd.h"
 
@@ -9,6 +10,9 @@ namespace accrue {
 
 // Windows that the host may be behind the device.
 inline constexpr int max_windows_in_flight = 8;
+
+// Numbers beside a loss that a report can have (optim/window.h, Loss).
+inline constexpr size_t max_loss_terms = 8;
 
 // Holds all that the host knows of a step when it enqueues it.
 struct StepPlan {
@@ -37,6 +41,7 @@ struct StepOutcome {
   double loss_scale;   // that the window was computed with
   int64_t overflow;    // 1: the gradient was not finite, of the window or of one it dropped
   int64_t dropped_samples;
+  std::array<double, max_loss_terms> terms;  // means over the window's samples, as the loss
 };
 
 // The loss scale of the window under way, and what its next change depends on.
@@ -52,9 +57,10 @@ struct GradientNoise {
 
 // A window's counters, in device memory, so that nothing in a window waits for the host.
 struct WindowState {
-  double loss_sum;          // over the samples so far
-  int64_t dropped_samples;  // so far
-  int64_t kept;             // 1: the last micro-batch judged is to be kept
+  double loss_sum;                               // over the samples so far
+  std::array<double, max_loss_terms> term_sums;  // likewise
+  int64_t dropped_samples;                       // so far
+  int64_t kept;                                  // 1: the last micro-batch judged is to be kept
   LossScaleState loss_scale;
   double first_squares;  // of the accumulator after the first micro-batch
   GradientNoise noise;
@@ -78,6 +84,12 @@ void seed_gradient(View dloss, View state, double share);
 
 // loss_sum = loss * samples + beta * loss_sum, beta 0 for a window's first micro-batch.
 void add_loss(View state, View loss, int64_t samples, float beta);
+
+// Likewise of numbers beside the loss, f32 or f64 [1] each, at most max_loss_terms.
+// OfDropped::left_out: they do not count if the last micro-batch judged is dropped.
+enum class OfDropped { counted, left_out };
+void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+               OfDropped of_dropped);
 
 // add_loss() for a micro-batch that may be dropped: if its loss and the sum of the partial sums of
 // squares of its gradient are finite, it is kept; else its samples are counted as dropped.
@@ -116,6 +128,17 @@ void veto_step(View state, View other);
 // Likewise after a micro-batch that was kept, or dropped.
 enum class Settled { step, micro_batch };
 void settle_buffers(View buffers, View before, View state, Settled what);
+
+// A number that is constant between thresholds of another: values[i] where i bounds, in ascending
+// order, are at most as large.
+struct StepFunction {
+  std::array<double, 4> bounds;
+  std::array<double, 5> values;
+};
+
+// y[0] = f(the loss of the last window), y f32 [1]. As it is if there was no window, or if its loss
+// is not finite.
+void follow_loss(View y, View state, const StepFunction& f);
 
 // steps += 1 unless the step is skipped. steps f64 [1]: an optimizer's own count, Adam's t.
 void count_step(View steps, View state);

@@ -8,11 +8,13 @@
 #include <map>
 
 #include "kernels/accumulate.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
+#include "tests/support/op_table.h"
 
 namespace accrue::test {
 namespace {
@@ -198,6 +200,58 @@ TEST_CASE("recorded micro-steps and steps give the same bits, and reports come i
       REQUIRE(b.lr == a.lr);
     }
   }
+}
+
+TEST_CASE("numbers beside a loss are means over the window's samples", "[window]") {
+  const Batch batch = random_batch(N, DType::f64, 7);
+  const auto terms_of = [&](const Split& split, std::vector<double>* by_hand) {
+    Learner learner(DType::f64);
+    int64_t begin = 0;
+    for (const int64_t n : split) {
+      const Tensor loss = learner.loss(batch, begin, begin + n);
+      const Tensor twice = scale(loss.detach(), 2), constant = ones({1});
+      if (by_hand) by_hand->push_back(to_doubles(twice).front() * double(n) / N);
+      learner.window.backward({loss, {twice, constant}}, n);
+      begin += n;
+    }
+    const StepReport report = learner.window.step();
+    REQUIRE(report.terms.at(0) == Approx(2 * report.loss).epsilon(1e-14));
+    REQUIRE(report.terms.at(1) == 1);
+    REQUIRE(report.terms.size() == 2);
+    return report.terms.front();
+  };
+  std::vector<double> parts;
+  const double whole = terms_of({64}, nullptr), cut = terms_of({24, 24, 16}, &parts);
+  REQUIRE(cut == Approx(whole).epsilon(1e-13));
+  REQUIRE(cut == Approx(parts[0] + parts[1] + parts[2]).epsilon(1e-13));
+
+  Learner learner(DType::f64);
+  const Tensor loss = learner.loss(batch, 0, 32);
+  learner.window.backward({loss, {loss.detach()}}, 32);
+  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 32, 64), 32),
+                "a loss has 0 numbers beside it, those before it in its window 1");
+}
+
+TEST_CASE("a number follows the loss of the last window", "[window]") {
+  const StepFunction f{{0.5, 1, 2, 3}, {10, 20, 30, 40, 50}};
+  const Batch batch = random_batch(N, DType::f32, 7);
+  const Tensor y = Tensor::full({1}, 7, DType::f32, test_device());
+  const auto followed = [&](double factor) {
+    Learner learner(DType::f32);
+    learner.window.follow_loss(y, f);
+    const double before = to_doubles(y).front();
+    const Tensor loss = learner.loss(batch, 0, N);
+    learner.window.backward(scale(loss, factor / to_doubles(loss).front()), N);
+    learner.window.step();
+    learner.window.follow_loss(y, f);
+    return std::pair(before, to_doubles(y).front());
+  };
+  REQUIRE(followed(0.25) == std::pair(7.0, 10.0));
+  REQUIRE(followed(0.75) == std::pair(10.0, 20.0));
+  REQUIRE(followed(2.5) == std::pair(20.0, 40.0));
+  REQUIRE(followed(100) == std::pair(40.0, 50.0));
+  const double not_finite = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(followed(not_finite) == std::pair(50.0, 50.0));
 }
 
 TEST_CASE("loss scale and clipping do not depend on the split", "[window]") {
