@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
+#include "kernels/one_hot.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -47,6 +48,17 @@ TEST_CASE("embedding refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(embedding(flat, indices({0}, flat)), "w [4] and index i32 [1]");
   REQUIRE_ERROR(embedding(w, ones({3})), "index f32 [3]");
   REQUIRE_ERROR(embedding(w, Tensor()), "expected w [V, D]");
+}
+
+TEST_CASE("one_hot", "[ops]") {
+  const Tensor index = indices({2, 0, 3, -1}, ones({1}));
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const Tensor y = one_hot(index, 3, dtype);
+    REQUIRE(y.shape() == Shape{4, 3});
+    REQUIRE(to_doubles(y) == Values{0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0});
+  }
+  REQUIRE_ERROR(one_hot(ones({2}), 3, DType::f32), "[one_hot] of f32 [2] among 3 classes");
+  REQUIRE_ERROR(one_hot(index, 0, DType::f32), "at least 1 class");
 }
 
 TEST_CASE("indices out of range are refused, and give NaN where no kernel can throw", "[ops]") {
