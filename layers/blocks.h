@@ -4,9 +4,9 @@
 
 namespace accrue {
 
-enum class NormKind { none, group, batch };
+enum class NormKind { none, group, batch, instance };
 
-// GroupNorm of 8 groups, or BatchNorm. Throws Error for none.
+// GroupNorm of 8 groups, BatchNorm, or InstanceNorm. Throws Error for none.
 std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels);
 
 // The residual block of He et al. 2016 ("Deep residual learning for image recognition"):

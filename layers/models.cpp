@@ -47,7 +47,8 @@ const std::map<std::string, ModelKind>& model_names() {
                                                       {"cnn-bn", ModelKind::cnn_bn},
                                                       {"resnet", ModelKind::resnet},
                                                       {"resnet-bn", ModelKind::resnet_bn},
-                                                      {"unet", ModelKind::unet}};
+                                                      {"unet", ModelKind::unet},
+                                                      {"zi2zi", ModelKind::zi2zi}};
   return names;
 }
 
@@ -58,6 +59,7 @@ std::string name(ModelKind kind) {
 }
 
 Task task_of(ModelKind kind) {
+  if (kind == ModelKind::zi2zi) return Task::drawing;
   return kind == ModelKind::unet ? Task::segmentation : Task::classification;
 }
 
@@ -100,6 +102,18 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
   return model;
 }
 
+Zi2ziOptions zi2zi_options(const ModelOptions& options) {
+  check(options.image[1] == options.image[2],
+        "zi2zi on images {}: expected a height that is the width", options.image);
+  Zi2ziOptions o = options.zi2zi;
+  o.size = options.image[1];
+  o.channels = options.image[0];
+  o.styles = options.classes;
+  o.width = scaled(64, options.width);
+  o.init = options.init;
+  return o;
+}
+
 ModelFactory model_factory(const ModelOptions& options) {
   return [options] { return make_model(options); };
 }
@@ -126,6 +140,7 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::cnn_bn: return make_cnn(options, NormKind::batch);
     case ModelKind::resnet: return resnet20(NormKind::group);
     case ModelKind::resnet_bn: return resnet20(NormKind::batch);
+    case ModelKind::zi2zi: return std::make_unique<Zi2ziGenerator>(zi2zi_options(options));
     case ModelKind::unet: break;
   }
   return std::make_unique<UNet>(stages, options.dropout, options.init, options.image[0]);

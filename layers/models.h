@@ -5,6 +5,7 @@
 #include <string>
 
 #include "layers/blocks.h"
+#include "layers/zi2zi.h"
 
 namespace accrue {
 
@@ -21,17 +22,19 @@ namespace accrue {
 //   resnet_bn  the same with BatchNorm
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7: a logit for
 //              each pixel; H and W divisible by 4
+//   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image, whose
+//              classes are the styles; H = W
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
 // composite layer are at its declaration.
-enum class ModelKind { mlp, mlp_small, cnn, cnn_gn, cnn_bn, resnet, resnet_bn, unet };
+enum class ModelKind { mlp, mlp_small, cnn, cnn_gn, cnn_bn, resnet, resnet_bn, unet, zi2zi };
 
 // By the names used on the command line.
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
 
-// The answer of a model: the class of an image, as logits [N, 10], or which of its pixels belong to
-// something, as logits [N, 1, H, W].
-enum class Task { classification, segmentation };
+// The answer of a model: the class of an image, as logits [N, 10]; which of its pixels belong to
+// something, as logits [N, 1, H, W]; or an image of its size, in another style.
+enum class Task { classification, segmentation, drawing };
 Task task_of(ModelKind kind);
 bool has_batch_norm(ModelKind kind);
 
@@ -42,7 +45,11 @@ struct ModelOptions {
   double width = 1;  // factor on hidden sizes and channels, which are rounded to multiples of 8
   Shape image{1, 28, 28};  // [C, H, W]
   int64_t classes = 10;
+  Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
+
+// Those of the two networks of zi2zi, as the others here say.
+Zi2ziOptions zi2zi_options(const ModelOptions& options);
 
 // Throws Error for options out of range and for images that are too small for the model.
 std::unique_ptr<Module> make_model(const ModelOptions& options);

@@ -8,6 +8,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
+#include "train/zi2zi.h"
 
 namespace accrue {
 namespace {
@@ -134,6 +135,7 @@ ObjectivePtr regression(std::string input, std::string targets) {
 ObjectivePtr segmentation() { return std::make_shared<Segmentation>(); }
 
 ObjectivePtr objective_of(const Dataset& data) {
+  if (data.has("sources") && data.has("targets")) return glyph_drawing();
   const bool labels = data.has("labels"), masks = data.has("masks");
   check(labels != masks,
         "data set '{}' has {} labels and masks: expected one of them, or an objective that says "

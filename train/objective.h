@@ -73,7 +73,8 @@ ObjectivePtr regression(std::string input = "features", std::string targets = "t
 // Masks: the mean logistic loss of the pixels, logits as masks [N, 1, H, W]; Dice and IoU
 // (kernels/mask_score.h) over all pixels of all images, 1 where there is neither answer nor mask.
 ObjectivePtr segmentation();
-// That of a data set with labels or with masks. Throws Error for any other.
+// That of a data set with labels, with masks, or of glyphs (glyph_drawing(), train/zi2zi.h). Throws
+// Error for any other.
 ObjectivePtr objective_of(const Dataset& data);
 
 }  // namespace accrue

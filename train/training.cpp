@@ -73,8 +73,13 @@ void Training::add_networks(const TrainingOptions& o) {
     const TrainingOptions own = o.of_player(number);
     networks_.push_back(std::make_unique<Network>(own, device_, seed_of(o.seed, number),
                                                   o.schedule_of(number, data_.size())));
-    by_name_.add(name, *networks_.back()->model);
-    return Player{name, networks_.back()->window, {}, every, times};
+    const Module& model = *networks_.back()->model;
+    by_name_.add(name, model);
+    return Player{.name = name,
+                  .window = networks_.back()->window,
+                  .every = every,
+                  .times = times,
+                  .begin = [&model] { model.begin_step(); }};
   };
   if (o.players.empty()) {
     players.push_back(add(""));
@@ -89,7 +94,10 @@ void Training::add_networks(const TrainingOptions& o) {
     };
     players.back().terms = player.terms;
     if (player.begin)
-      players.back().begin = [this, begin = player.begin] { begin(by_name_, *game_); };
+      players.back().begin = [this, first = players.back().begin, begin = player.begin] {
+        first();
+        begin(by_name_, *game_);
+      };
   }
   game_.emplace(std::move(players), o.order);
 }

@@ -45,6 +45,12 @@ const std::map<std::string, Graphs>& graphs_names() {
   return names;
 }
 
+const std::map<std::string, Order>& order_names() {
+  static const std::map<std::string, Order> names{{"alternating", Order::alternating},
+                                                  {"simultaneous", Order::simultaneous}};
+  return names;
+}
+
 std::string Batches::describe() const {
   const int64_t whole = effective / micro, rest = effective % micro;
   if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);

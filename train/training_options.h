@@ -43,6 +43,7 @@ const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
 const std::map<std::string, OnOverflowChoice>& on_overflow_names();
 const std::map<std::string, Graphs>& graphs_names();
+const std::map<std::string, Order>& order_names();
 
 // For TrainingOptions::eval_every.
 inline constexpr int64_t each_epoch = 0;

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "layers/blocks.h"
+
+namespace accrue {
+
+// The networks of zi2zi (github.com/kaonashi-tyc/zi2zi): a generator draws a character of one font
+// in the style of others, and a discriminator tells its drawings from theirs. As in the PyTorch
+// port github.com/max32002/zi2zi-pytorch, whose default is ours, and with the choices of the one it
+// is made of, github.com/EuphoriaYan/zi2zi-pytorch.
+
+// How a decoder doubles the height and width: a 3x3 convolution to four times the channels and
+// pixel_shuffle, or a transposed 4x4 convolution of stride 2.
+enum class Upsampling { pixel_shuffle, transposed };
+// How a decoder takes in what the encoder of its level was given: y = x + decoded, or [x, decoded].
+enum class Skip { add, concat };
+// The features that a drawing shall share with its source, or the source with its target: those of
+// the coarsest level, or these and those of level 4.
+enum class Features { coarsest, two_levels };
+
+struct Zi2ziOptions {
+  int64_t size = 256;    // H = W of the images
+  int64_t channels = 1;  // of an image
+  int64_t styles = 1;
+  int64_t width = 64;  // channels of the finest level of either network
+  int64_t embedding = 128;
+  Upsampling upsampling = Upsampling::pixel_shuffle;
+  Skip skip = Skip::add;
+  NormKind norm = NormKind::instance;  // or batch
+  bool self_attention = false;         // in the generator
+  bool spectral_norm = false;          // in the discriminator
+  double dropout = 0.5;                // in the generator
+  InitScheme init = InitScheme::normal;
+};
+
+// Level i of the generator, going down: y = attention(norm(conv(x))), conv 4x4 of stride 2; norm
+// and attention where the level has one. Parameters: conv.*, norm.*, attention.*.
+class Zi2ziEncoder : public Module {
+ public:
+  Zi2ziEncoder(const Zi2ziOptions& options, int64_t in, int64_t out, bool norm, bool attention);
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+
+ private:
+  Conv2d conv_;
+  std::unique_ptr<Module> norm_, attention_;
+};
+
+// Level i going up: y = dropout(norm(up(relu(x)))), norm and dropout where the level has one.
+// Parameters: conv.*, norm.*.
+class Zi2ziDecoder : public Module {
+ public:
+  Zi2ziDecoder(const Zi2ziOptions& options, int64_t in, int64_t out, bool norm,
+               std::optional<uint32_t> dropout_layer);
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+
+ private:
+  Upsampling upsampling_;
+  std::unique_ptr<Module> conv_, norm_;
+  std::optional<Dropout> dropout_;
+};
+
+// A U-Net that halves the image L times, 8 at most, down to 1x1 where the size is a power of two of
+// at most 256. Level i has c_i = width * min(2^i, 8) channels. With x_0 the image,
+//   e_i = encoder_i(x_i)         x_{i+1} = leaky_relu(e_i, 0.2)
+//   d_{L-1} = decoder_{L-1}([e_{L-1}, style])       d_{i-1} = decoder_{i-1}(x_i skip d_i)
+//   y = tanh(d_0)
+// where style is the row of the embedding, over all pixels. The finest and the coarsest encoder and
+// the finest decoder have no norm; decoders 4 to L-2 have dropout; encoders 2 and 3 have
+// self-attention, if it is wanted. With instance norm every convolution has a bias, with batch norm
+// only the finest decoder's.
+// Images [N, channels, size, size], in [-1, 1]. Recompute::all drops what happens inside each
+// encoder and decoder but the finest; sqrt likewise.
+// Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
+class Zi2ziGenerator : public Module {
+ public:
+  // Throws Error for options out of range, and for a size that is not divisible by 8.
+  explicit Zi2ziGenerator(const Zi2ziOptions& options);
+
+  // What all encoders make of images: x_i and e_{L-1}.
+  struct Encoded {
+    std::vector<Tensor> inputs;  // x_1, ..., x_{L-1}
+    Tensor coarsest;
+  };
+  Encoded encode(const Tensor& x, const Pass& pass) const;
+  // The drawings in these styles, i32 [N].
+  Tensor draw(const Encoded& encoded, const Tensor& styles, const Pass& pass) const;
+  // Those with rows of the embedding, or what lies between some, [N, embedding].
+  Tensor draw_with(const Encoded& encoded, const Tensor& style, const Pass& pass) const;
+  // [N, C, h, w] with h and w of the coarsest level: e_{L-1}, or, for two levels, [e_{L-1}, x_5],
+  // x_5 resized to these, where L > 5.
+  Tensor features(const Encoded& encoded, Features features) const;
+
+  // The drawings in the first style.
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+  const Zi2ziOptions& options() const { return options_; }
+  const Embedding& style() const { return style_; }
+
+ private:
+  Zi2ziOptions options_;
+  std::vector<std::unique_ptr<Zi2ziEncoder>> encoder_;
+  std::vector<std::unique_ptr<Zi2ziDecoder>> decoder_;
+  Embedding style_;
+};
+
+// Five 5x5 convolutions over source and glyph [N, 2 * channels, size, size], to width, 2 width and
+// 4 width channels with stride 2, to 8 width and to 1 with stride 1; leaky relu of 0.2 after all
+// but the last, norms before it in the second to fourth. Then a linear layer for each judgement.
+// Parameters: conv.0 to conv.4, norm.1 to norm.3, binary, category.
+class Zi2ziDiscriminator : public Module {
+ public:
+  // Throws Error as the generator does.
+  explicit Zi2ziDiscriminator(const Zi2ziOptions& options);
+
+  struct Judgement {
+    Tensor is_real;  // logits [N, 1]
+    Tensor style;    // logits [N, styles]
+  };
+  Judgement judge(const Tensor& sources, const Tensor& glyphs, const Pass& pass) const;
+
+  // The weight of the generator's wish to deceive, f32 [1]: a module buffer, so that a window that
+  // is taken back takes back what it has become.
+  const Tensor& adversarial_weight() const { return adversarial_weight_.tensor; }
+
+  // Whether source and glyph, [N, 2 * channels, size, size], are of a real pair: logits [N, 1].
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
+
+ private:
+  Tensor convolve(Tensor x, const Pass& pass) const;
+
+  std::vector<std::unique_ptr<Conv2d>> conv_;
+  std::vector<std::unique_ptr<Module>> norm_;  // null where there is none
+  std::optional<Linear> binary_, category_;
+  Buffer adversarial_weight_;
+};
+
+}  // namespace accrue
