@@ -72,7 +72,21 @@ const std::map<std::string, std::string, std::less<>>& descriptions() {
       {"correct", "Samples of which the class was predicted correctly."},
       {"accuracy", "Share of the samples of which the class was predicted correctly, in per cent."},
       {"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
-      {"iou", "Mean intersection over union of the masks, from 0 to 1."}};
+      {"iou", "Mean intersection over union of the masks, from 0 to 1."},
+      {"real", "Mean logistic loss of the discriminator over true pairs."},
+      {"fake", "Mean logistic loss of the discriminator over drawings."},
+      {"category",
+       "Mean logistic loss of telling styles apart; the discriminator's sums that of "
+       "true pairs and that of drawings."},
+      {"adversarial", "Mean logistic loss of the generator's drawings taken for true ones."},
+      {"l1", "Mean absolute difference of drawing and target, pixels from -1 to 1."},
+      {"constancy", "Distance of the generator's features that are to agree."},
+      {"adversarial_weight", "Factor on the adversarial part of the generator's loss."},
+      {"ssim", "Mean structural similarity of drawing and target, at most 1."},
+      {"ink_iou", "Mean over glyphs of the intersection over union of the ink, from 0 to 1."},
+      {"ink_f1", "Mean over glyphs of the F1 score of the ink, from 0 to 1."},
+      {"ink", "Ink of all drawings, as a share of that of their targets."},
+      {"drawings", "Sources, drawings and targets, one below the other."}};
   return all;
 }
 
@@ -156,6 +170,9 @@ struct RunLog::Files {
                                 histogram_of(host.span<float>(), scale));
       }
       events_.add(player.window.steps(), {}, histograms);
+    }
+    void image(int64_t step, const std::string& tag, const GrayImage& image) {
+      events_.add_image(step, tag, image);
     }
     void finish(const Json& summary) {
       write_text_atomically(directory_ / "summary.json", summary.dump(2) + "\n");
@@ -246,6 +263,10 @@ void RunLog::on_score(int64_t epoch, int64_t windows, const Score& score, bool i
 
 void RunLog::on_checkpoint() {
   if (files_->json) files_->json->flush();
+}
+
+void RunLog::image(int64_t window, const std::string& tag, const GrayImage& image) {
+  if (files_->directory) files_->directory->image(window, tag, image);
 }
 
 void RunLog::score(const Score& test, const std::optional<Score>& of_average) {

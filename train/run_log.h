@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "data/png.h"
 #include "train/observer.h"
 #include "train/score.h"
 #include "train/training.h"
@@ -48,6 +49,8 @@ class RunLog : public Observer {
   // Throws Error if the JSON file could not be written completely.
   void on_checkpoint() override;
 
+  // A picture of the run after so many windows, for TensorBoard.
+  void image(int64_t window, const std::string& tag, const GrayImage& image);
   // The scores on the test data, of the weights and of their average.
   void score(const Score& test, const std::optional<Score>& of_average);
   // Writes summary.json: a JSON object as text, after when the run began and ended.

@@ -126,6 +126,21 @@ void EventFile::add(int64_t step, const Tagged<double>& scalars,
   append(file_, event);
 }
 
+void EventFile::add_image(int64_t step, const std::string& tag, const GrayImage& image) {
+  proto::Event event = event_at(step);
+  proto::Summary::Value& entry = *event.mutable_summary()->add_value();
+  entry.set_tag(tag);
+  if (describe_ && described_.insert(tag).second) {
+    entry.mutable_metadata()->set_summary_description(describe_(tag));
+    entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name("images");
+  }
+  entry.mutable_image()->set_height(static_cast<int32_t>(image.height));
+  entry.mutable_image()->set_width(static_cast<int32_t>(image.width));
+  entry.mutable_image()->set_colorspace(1);
+  entry.mutable_image()->set_encoded_image_string(encode_png(image));
+  append(file_, event);
+}
+
 std::vector<Event> read_events(const std::filesystem::path& path) {
   std::vector<Event> events;
   for (const std::string& record : read_records(path).whole) {
@@ -135,6 +150,8 @@ std::vector<Event> read_events(const std::filesystem::path& path) {
     Event event{message.step(), {}, {}};
     for (const proto::Summary::Value& value : message.summary().value()) {
       if (value.has_histo()) event.histograms.emplace_back(value.tag(), from(value.histo()));
+      else if (value.has_image())
+        event.images.emplace_back(value.tag(), value.image().encoded_image_string());
       else if (value.has_tensor()) event.hyperparameters = hyperparameters_in(value);
       else event.scalars.emplace_back(value.tag(), value.simple_value());
       if (const std::string& text = value.metadata().summary_description(); !text.empty())

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/append_file.h"
+#include "data/png.h"
 #include "train/histogram.h"
 
 namespace accrue {
@@ -30,6 +31,7 @@ class EventFile {
   // The run's row in TensorBoard's table of hyperparameters. Text that is a number counts as one.
   void add_hyperparameters(const Tagged<std::string>& values);
   void add(int64_t step, const Tagged<double>& scalars, const Tagged<Histogram>& histograms = {});
+  void add_image(int64_t step, const std::string& tag, const GrayImage& image);
 
  private:
   AppendFile file_;
@@ -44,6 +46,7 @@ struct Event {
   EventFile::Tagged<Histogram> histograms;
   EventFile::Tagged<std::string> descriptions{};
   std::vector<std::string> hyperparameters{};  // their names
+  EventFile::Tagged<std::string> images{};     // as PNG files
 };
 // Throws Error for a file that is damaged; the record that was under way when its writer died is
 // left out.

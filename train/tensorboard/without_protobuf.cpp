@@ -21,6 +21,7 @@ EventFile::EventFile(const std::filesystem::path& directory, int64_t, Describe)
 }
 void EventFile::add_hyperparameters(const Tagged<std::string>&) {}
 void EventFile::add(int64_t, const Tagged<double>&, const Tagged<Histogram>&) {}
+void EventFile::add_image(int64_t, const std::string&, const GrayImage&) {}
 std::vector<Event> read_events(const std::filesystem::path&) { refuse(); }
 
 }  // namespace accrue
