@@ -15,7 +15,9 @@
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/plan.h"
 #include "apps/commands/train.h"
+#include "apps/font/draw.h"
 #include "apps/font/prepare.h"
+#include "apps/font/score.h"
 #include "apps/report/runs.h"
 #include "train/build.h"
 
@@ -61,6 +63,8 @@ struct Asked {
   BenchMemoryOptions bench_memory;
   BenchKernelsOptions bench_kernels;
   FontPrepareOptions font_prepare;
+  Options font;
+  FontDrawOptions font_draw;
   std::vector<std::string> run_directories;
   std::string page = "report.html", shell;
 };
@@ -134,6 +138,22 @@ CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
                                         [&] { prepare_font(asked.font_prepare); });
   for (const char* option : {"--source", "--target", "--chars", "--out"})
     prepare->get_option(option)->required();
+  Options& options = asked.font;
+  const Settings all = settings_of(options).without({"model"});
+  add_command(*font, "train", "Train a generator and a discriminator", all, options, [&] {
+    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+  });
+  add_command(
+      *font, "draw", "Characters in a style, as a sheet", settings_of(asked.font_draw, options),
+      options,
+      [&] { with_advice(advice_for_evaluation, [&] { draw_font(options, asked.font_draw); }); })
+      ->get_option("--weights")
+      ->required();
+  add_command(*font, "score", "How well held-out characters are drawn",
+              font_score_settings(options), options,
+              [&] { with_advice(advice_for_evaluation, [&] { score_font(options); }); })
+      ->get_option("--weights")
+      ->required();
   return *font;
 }
 
@@ -157,6 +177,7 @@ int run(int argc, char** argv) {
              "; by itself the best that the processor has")
       ->type_name("LEVEL");
   Asked asked;
+  asked.font = font_defaults();
   const Settings all = settings_of(asked.options);
   add_network_commands(app, asked, all);
   add_report_command(app, asked);

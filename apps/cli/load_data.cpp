@@ -5,8 +5,17 @@
 namespace accrue::app {
 
 Datasets load_data(const Options& options) {
-  Datasets data = find_dataset(options.data_name(), options.data_dir);
+  Datasets data = find_dataset(options.data_name(), options.data_dir, options.image_size);
   const std::string model = name(options.network.kind), set = data.train.name;
+  for (Dataset* each : {&data.train, &data.test})
+    for (Field& field : each->fields) field.normalization = options.pixels;
+  if (task_of(options.network.kind) == Task::drawing) {
+    check(data.train.has("sources"),
+          "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
+          "{}: expected --data strokes, or a directory of accrue font prepare",
+          model, set, data.train.fields.front().name);
+    return data;
+  }
   const bool has_masks = data.train.has("masks");
   check(has_masks || data.train.has("labels"),
         "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
@@ -22,8 +31,6 @@ Datasets load_data(const Options& options) {
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
           "mnist or fashion (--data shapes is for --model unet)",
           model, set);
-  for (Dataset* each : {&data.train, &data.test})
-    for (Field& field : each->fields) field.normalization = options.pixels;
   return data;
 }
 

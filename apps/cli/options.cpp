@@ -34,7 +34,12 @@ const std::map<std::string, ScoredSplit>& split_names() {
 
 std::string Options::data_name() const {
   if (!data.empty()) return data;
-  return task_of(network.kind) == Task::segmentation ? "shapes" : "digits";
+  switch (task_of(network.kind)) {
+    case Task::segmentation: return "shapes";
+    case Task::drawing: return "strokes";
+    case Task::classification: break;
+  }
+  return "digits";
 }
 
 Batches Options::batches_of(int64_t samples) const {
@@ -80,10 +85,12 @@ TrainingOptions Options::to_plan(const Dataset& data) const {
 }
 
 ModelOptions Options::model_for(const Dataset& data) const {
-  const Shape& images = data["images"].shape();
+  const bool draws = task_of(network.kind) == Task::drawing;
+  const Shape& images = data[draws ? "sources" : "images"].shape();
   ModelOptions model = network;
   model.image = {images[1], images[2], images[3]};
-  if (data.has("labels")) model.classes = data.field("labels").classes;
+  for (const char* classes : {"labels", "styles"})
+    if (data.has(classes)) model.classes = data.field(classes).classes;
   return model;
 }
 
@@ -93,13 +100,90 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   Options o = *this;
   result.identity = deciding(settings_of(o));
   const ModelOptions model = model_for(data);
-  result.model = model_factory(model);
+  if (network.kind == ModelKind::zi2zi) {
+    Zi2ziGame game = zi2zi;
+    game.networks = zi2zi_options(model);
+    game.step = *this;
+    result.players = zi2zi_players(game);
+  } else {
+    result.model = model_factory(model);
+  }
+  const Settings all = settings_of(o);
   for (const char* name : settings_of_weights)
-    result.about_weights[name] = result.identity.at(name);
+    if (all.has_effect(all.at(name))) result.about_weights[name] = all.at(name).text();
   result.about_weights["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
   result.about_weights["classes"] = fmt::format("{}", model.classes);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;
+}
+
+Options font_defaults() {
+  Options options;
+  options.network.kind = ModelKind::zi2zi;
+  options.network.init = InitScheme::normal;
+  options.beta1 = 0.5;
+  return options;
+}
+
+Settings settings_of_zi2zi(Options& o) {
+  constexpr Decides result = Decides::result;
+  const decltype(About::acts_with) with_zi2zi{{"model", {"zi2zi"}}};
+  Zi2ziOptions& networks = o.network.zi2zi;
+  Zi2ziLosses& losses = o.zi2zi.losses;
+  const auto about = [&](std::string name, std::string help) {
+    return About{.name = std::move(name),
+                 .decides = result,
+                 .help = std::move(help),
+                 .acts_with = with_zi2zi};
+  };
+  const auto weight = [&](std::string name, std::string help) {
+    About all = about(std::move(name), std::move(help));
+    all.range = not_negative;
+    return all;
+  };
+  const auto count = [&](std::string name, std::string help) {
+    About all = about(std::move(name), std::move(help));
+    all.range = {.low = 1};
+    return all;
+  };
+  About adaptive = weight("adversarial-weight", "Of the generator's wish to deceive");
+  adaptive.unset = "0.05 to 0.6, by the discriminator's loss of a window";
+  About lr_d = about("lr-d", "Learning rate of the discriminator");
+  lr_d.unset = "--lr";
+  About dropout = about("g-dropout", "Dropout in the generator's inner levels");
+  dropout.range = {0, 0.999};
+  Settings s;
+  s.group("Font GAN")
+      .add(networks.upsampling, upsampling_names(),
+           about("upsampling", "How the generator doubles height and width"))
+      .add(networks.skip, skip_names(),
+           about("skip", "How its decoders take in what the encoders saw"))
+      .add(networks.norm, glyph_norm_names(),
+           about("norm", "Norm of both networks; batch depends on the micro-batch"))
+      .add(networks.embedding, count("embedding", "Numbers that a style is"))
+      .add_flag(networks.self_attention, true,
+                about("self-attention", "Self-attention in two levels of the generator"))
+      .add_flag(networks.spectral_norm, true,
+                about("d-spectral-norm", "Spectral norm in the discriminator"))
+      .add(networks.dropout, std::move(dropout))
+      .add(o.order, order_names(),
+           about("order",
+                 "alternating: the discriminator steps, then the generator plays against it; "
+                 "simultaneous: both step at the end of a window"))
+      .add(o.zi2zi.generator_every,
+           count("n-critic", "Windows of the discriminator to one of the generator"))
+      .add(o.zi2zi.generator_times,
+           count("g-steps", "Steps of the generator in each window that it plays"))
+      .add(o.zi2zi.discriminator_lr, std::move(lr_d))
+      .add(losses.constancy, constancy_names(),
+           about("constancy",
+                 "Whose features shall agree: source and drawing (original) or source and target "
+                 "(port)"))
+      .add(losses.l1_weight, weight("l1-weight", "Of the mean distance to the target"))
+      .add(losses.constancy_weight, weight("constancy-weight", "Of the distance of features"))
+      .add(losses.category_weight, weight("category-weight", "Of telling styles apart"))
+      .add(losses.adversarial_weight, std::move(adaptive));
+  return s;
 }
 
 std::vector<std::string> arguments_of(const Options& options) {

@@ -10,6 +10,7 @@
 
 #include "layers/models.h"
 #include "train/training_options.h"
+#include "train/zi2zi.h"
 
 namespace accrue::app {
 
@@ -27,12 +28,15 @@ const std::map<std::string, DeviceChoice>& device_names();
 const std::map<std::string, ScoredSplit>& split_names();
 
 // Those that decide what a trained network computes. Weights are saved with them.
-inline constexpr std::array settings_of_weights{"model", "width", "mean", "std"};
+inline constexpr std::array settings_of_weights{
+    "model", "width", "mean", "std", "norm", "upsampling", "skip", "embedding", "self-attention"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
 // settings_of(), below.
 struct Options : TrainingOptions {
   ModelOptions network;
+  Zi2ziGame zi2zi;  // but for its networks and steps
+  int64_t image_size = 64;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
   Normalization pixels;
@@ -50,6 +54,7 @@ struct Options : TrainingOptions {
   int64_t profile_windows = 2;
   std::string log_dir;
   std::optional<int64_t> log_histograms;  // every so many steps
+  std::optional<int64_t> sample_every;    // windows, of zi2zi
   int64_t log_every = 100;
   bool measure_baseline = false;
 
@@ -70,10 +75,17 @@ struct Options : TrainingOptions {
   TrainingOptions training_with(Batches batches, const Dataset& data) const;
 };
 
+// A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
+Options font_defaults();
+
+// Those of zi2zi: its networks, its losses, and how the two play.
+Settings settings_of_zi2zi(Options& o);
+
 // The settings of the program by name, of which a command has some as options: --name
 // (apps/cli/declare.h).
 inline Settings settings_of(Options& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
+  const decltype(About::acts_with) with_zi2zi{{"model", {"zi2zi"}}};
   Settings s;
   s.group("Model and data")
       .add(o.network.kind, model_names(), {"model", result, "Network to train"})
@@ -83,8 +95,13 @@ inline Settings settings_of(Options& o) {
                              .range = positive})
       .add(o.data,
            {"data", result,
-            "mnist, fashion, digits and shapes (both built in), or a directory of IDX files",
-            "NAME|DIR", "digits; for unet shapes"})
+            "mnist, fashion, digits, shapes and strokes (built in), or a directory of IDX files or "
+            "of glyphs",
+            "NAME|DIR", "digits; for unet shapes, for zi2zi strokes"})
+      .add(o.image_size, {.name = "image-size",
+                          .decides = result,
+                          .help = "Height and width of the built-in strokes: 32, 64, 128 or 256",
+                          .acts_with = with_zi2zi})
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
       .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})
@@ -100,7 +117,8 @@ inline Settings settings_of(Options& o) {
       .add(o.network.init, init_scheme_names(),
            {"init-scheme", result,
             "Distribution of the initial weights (lecun is PyTorch's default)"})
-      .add(o.init, {"init", result, "Start from these weights instead", "FILE.safetensors"});
+      .add(o.init, {"init", result, "Start from these weights instead", "FILE.safetensors"})
+      .append(settings_of_zi2zi(o));
   s.group("Machine")
       .add(o.device, device_names(),
            {"device", no_result, "Where to compute; auto: cuda where it can be used, else cpu"})
@@ -144,6 +162,15 @@ inline Settings settings_of(Options& o) {
             .takes = "STEPS",
             .range = positive,
             .needs = "log-dir"})
+      .add(o.sample_every,
+           {.name = "sample-every",
+            .decides = no_result,
+            .help = "Draw characters that are held out, every so many windows, as a sheet in the "
+                    "log's directory",
+            .takes = "WINDOWS",
+            .range = positive,
+            .needs = "log-dir",
+            .acts_with = with_zi2zi})
       .add(o.memory_trace,
            {"memory-trace", no_result,
             "Record every allocation of the first windows, as Chrome's trace events", "FILE.json"})

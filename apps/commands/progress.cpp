@@ -26,6 +26,20 @@ std::string progress_line(const std::vector<std::string>& parts, double done, si
   return fmt::format("[{}{}] {}", std::string(filled, '#'), std::string(width - filled, '.'), text);
 }
 
+namespace {
+
+// "loss 0.3125", or "generator loss 9.1042 (adversarial 0.693, l1 0.081)".
+std::string loss_of(const WindowReport& report) {
+  std::string text = report.player.empty() ? "" : report.player + " ";
+  text += fmt::format("loss {:.4f}", report.loss);
+  for (size_t i = 0; i < report.terms.size(); ++i)
+    text +=
+        fmt::format("{}{} {:.3g}", i == 0 ? " (" : ", ", report.term_names.at(i), report.terms[i]);
+  return report.terms.empty() ? text : text + ")";
+}
+
+}  // namespace
+
 Progress::Progress(const Options& options, Trainer& trainer, size_t resident_before)
     : options_(options),
       trainer_(trainer),
@@ -72,7 +86,20 @@ void Progress::start(const Datasets& data) {
   start_ = Clock::now();
 }
 
+// A window has as many samples for every player: they are counted by one that plays in each.
+bool Progress::is_counted(const WindowReport& report) const {
+  for (const PlayerOptions& player : trainer_.options().players)
+    if (player.every == 1 && player.times == 1) return report.player == player.name;
+  return true;
+}
+
 void Progress::on_step(const WindowReport& report) {
+  if (!is_counted(report)) {
+    if (report.overflow || report.skipped) print_overflow(report);
+    else if (!terminal_ && report.step % options_.log_every == 0) print_line(report);
+    other_losses_ = fmt::format("{} {:.3f}", report.player, report.loss);
+    return;
+  }
   ++steps_;
   results_["steps"] = report.step;
   samples_ += report.samples;
@@ -120,8 +147,10 @@ void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
       "\r\033[K{}",
       progress_line(
           {fmt::format("step {}/{}", report.step, total_steps_),
-           fmt::format("loss {:.3f}", report.loss), fmt::format("ETA {:.0f} s", left),
-           fmt::format("epoch {}", report.epoch + 1),
+           report.player.empty()
+               ? fmt::format("loss {:.3f}", report.loss)
+               : fmt::format("{} {:.3f}  {}", report.player, report.loss, other_losses_),
+           fmt::format("ETA {:.0f} s", left), fmt::format("epoch {}", report.epoch + 1),
            fmt::format("{:.0f} samples/s", samples_per_s), fmt::format("lr {:.2g}", report.lr)},
           double(report.step) / double(std::max<int64_t>(1, total_steps_)), terminal_columns()));
   std::fflush(stdout);
@@ -137,8 +166,10 @@ void Progress::print_epoch() {
 
 void Progress::print_line(const WindowReport& report) {
   const Usage peak = ledger(trainer_.training().device()).peak();
-  fmt::print("[Epoch {}][Step {}] loss {:.4f} | lr {:.3g} | eff. batch {} | peak {}\n",
-             report.epoch + 1, report.step, report.loss, report.lr,
+  const std::string norm =
+      report.player.empty() ? "" : fmt::format(" | norm {:.3g}", report.grad_norm);
+  fmt::print("[Epoch {}][Step {}] {} | lr {:.3g}{} | eff. batch {} | peak {}\n", report.epoch + 1,
+             report.step, loss_of(report), report.lr, norm,
              trainer_.training().batches().describe(),
              format_bytes(peak.total() - peak[Category::data]));
   std::fflush(stdout);

@@ -34,6 +34,7 @@ class Progress : public Observer {
   void print_overflow(const WindowReport& report);
   void draw_bar(const WindowReport& report, double samples_per_s);
   void print_line(const WindowReport& report);
+  bool is_counted(const WindowReport& report) const;
 
   using Clock = std::chrono::steady_clock;
   static double seconds_since(Clock::time_point start) {
@@ -48,6 +49,7 @@ class Progress : public Observer {
     double loss_sum = 0;
   } epoch_;
   double noise_scale_ = 0;
+  std::string other_losses_;  // of players that are not counted, for the bar
   size_t resident_before_;
   bool terminal_;
   Clock::time_point start_ = Clock::now(), last_bar_{};

@@ -10,6 +10,7 @@
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/memory_table.h"
 #include "apps/commands/progress.h"
+#include "apps/font/samples.h"
 #include "apps/report/profile_report.h"
 #include "data/atomic_file.h"
 #include "train/memory_trace.h"
@@ -134,7 +135,8 @@ void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& lo
 
 void train_on(const Device device, const Options& given, std::optional<MemoryTrace>& trace) {
   const size_t resident_before = resident_bytes();
-  const Datasets data = place_data(load_data(given), device);
+  const Datasets loaded = load_data(given);
+  const Datasets data = place_data(loaded, device);
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train);
@@ -168,7 +170,11 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   const auto profile = options.profile.empty()
                            ? nullptr
                            : std::make_unique<Profile>(device, options.profile_windows);
-  Observers observers({&progress, &log});
+  std::vector<Observer*> all{&progress, &log};
+  std::optional<FontSamples> samples;
+  if (options.network.kind == ModelKind::zi2zi)
+    all.push_back(&samples.emplace(options, trainer, log, loaded.test));
+  Observers observers(all);
   trainer.run(observers, asked_to_stop);
   progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
   write_trace(trace, options, training.batches(), device, window.steps());

@@ -47,12 +47,17 @@ class Watch {
 
 // A small run that writes a checkpoint after every step: most of its time is in writing them.
 struct Victim : Folder {
-  Victim() {
-    write_idx_data(*this);
-    common =
-        "train --model mlp-small --width 0.05 --micro-batch 3 --effective-batch 8 --epochs 6 "
-        "--dropout 0.2 --schedule plateau --data " +
-        path().string();
+  enum class Kind { classifier, font };
+
+  explicit Victim(Kind kind = Kind::classifier) {
+    if (kind == Kind::font) write_glyph_data(path().string());
+    else write_idx_data(*this);
+    common = kind == Kind::font
+                 ? "font train --width 0.125 --micro-batch 2 --effective-batch 5 --epochs 2 "
+                   "--d-spectral-norm --self-attention --eval-every epoch --data "
+                 : "train --model mlp-small --width 0.05 --micro-batch 3 --effective-batch 8 "
+                   "--epochs 6 --dropout 0.2 --schedule plateau --data ";
+    common += path().string();
     succeed(common + " --save " + (*this / "whole"));
   }
   std::string resume(const std::string& directory) const {
@@ -106,8 +111,8 @@ struct Victim : Folder {
   }
 };
 
-void kill_at_random_moments(int kills) {
-  const Victim victim;
+void kill_at_random_moments(int kills, Victim::Kind kind = Victim::Kind::classifier) {
+  const Victim victim(kind);
   const std::string directory = victim / "checkpoints";
   const Microseconds duration = victim.duration(directory);
   const uint64_t seed = 1;
@@ -128,6 +133,10 @@ void kill_at_random_moments(int kills) {
 
 TEST_CASE("a run killed at any moment goes on to the same bits", "[.kill]") {
   kill_at_random_moments(10);
+}
+
+TEST_CASE("two networks killed in the turn of either go on to the same bits", "[.kill]") {
+  kill_at_random_moments(sanitized ? 3 : 20, Victim::Kind::font);
 }
 
 TEST_CASE("a run killed at any of many moments goes on to the same bits", "[.][thorough]") {

@@ -15,7 +15,9 @@
 
 #include "core/memory.h"
 #include "data/digits.h"
+#include "data/glyphs.h"
 #include "data/safetensors.h"
+#include "data/strokes.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
@@ -93,8 +95,8 @@ inline std::string narrow() { return computes_slowly() ? " --width 0.25 " : " ";
 
 inline Output accrue_run(const std::string& arguments) {
   std::string command = program_path + " " + arguments;
-  for (const char* computes :
-       {"train", "eval", "bench train", "bench memory", "bench kernels", "plan"})
+  for (const char* computes : {"train", "eval", "bench train", "bench memory", "bench kernels",
+                               "plan", "font train", "font draw", "font score"})
     if (arguments.starts_with(computes)) command += device_arguments();
   const bool loads =
       std::ranges::any_of(std::array{"train", "eval", "bench memory", "plan"},
@@ -144,6 +146,35 @@ inline void write_idx_data(const Folder& folder) {
   write(folder / "train-labels-idx1-ubyte", idx_labels(40));
   write(folder / "t10k-images-idx3-ubyte", idx_images(10));
   write(folder / "t10k-labels-idx1-ubyte", idx_labels(10));
+}
+
+// Glyphs of 32x32 pixels, as accrue font prepare would write them: 12 to train with in each of two
+// styles, brush and pen, and 4 that are held out.
+inline void write_glyph_data(const std::string& directory) {
+  constexpr int64_t train = 12, test = 4, side = 32;
+  const Dataset strokes = make_strokes(Split::train, {.train_size = train + test, .side = side});
+  GlyphManifest manifest{
+      .size = side, .layout = "strokes", .styles = {{.name = "brush"}, {.name = "pen"}}};
+  const auto sources = strokes["sources"].span<uint8_t>(),
+             targets = strokes["targets"].span<uint8_t>();
+  for (int64_t i = 0; i < train + test; ++i) {
+    const char32_t code = U'\u4e00' + static_cast<char32_t>(i);
+    manifest.characters.push_back({code, i % 4 == 3});
+    for (const char* style : {"brush", "pen"}) {
+      const auto& right = std::string(style) == "brush" ? targets : sources;
+      GrayImage pair(side, 2 * side);
+      for (int64_t y = 0; y < side; ++y)
+        for (int64_t x = 0; x < side; ++x) {
+          const auto at = static_cast<size_t>((i * side + y) * side + x);
+          pair.at(y, x) = sources[at];
+          pair.at(y, side + x) = right[at];
+        }
+      const fs::path path = glyph_pair_path(directory, style, code);
+      fs::create_directories(path.parent_path());
+      write_png(path, pair);
+    }
+  }
+  write_glyph_manifest(directory, manifest);
 }
 
 inline std::vector<nlohmann::json> json_lines(const std::string& path) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/cli/options.h"
+
+namespace accrue::app {
+
+// `accrue font draw`: characters in a style, as a sheet of sources, drawings and targets; or what
+// lies between two styles, from one above to the other below.
+struct FontDrawOptions {
+  std::string text;                  // characters of the data set
+  bool all = false;                  // all that were held out
+  std::string style;                 // empty: the first
+  std::vector<std::string> between;  // two styles
+  int64_t steps = 8;                 // from one to the other, both included
+  std::string out = "sheet.png";
+};
+Settings settings_of(FontDrawOptions& asked, Options& options);
+void draw_font(const Options& options, const FontDrawOptions& asked);
+
+}  // namespace accrue::app

@@ -1,0 +1,94 @@
+#include "apps/font/generator.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/cli/load_data.h"
+#include "apps/font/sheet.h"
+#include "core/autograd.h"
+#include "train/training.h"
+#include "train/weights.h"
+
+namespace accrue::app {
+
+Settings drawing_settings(Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  const Settings all = settings_of(options);
+  Settings s;
+  s.group("Options")
+      .add(options.init,
+           {"weights", no_result, "A generator's, as font train saves them", "FILE.safetensors"})
+      .add(options.micro_batch, {.name = "micro-batch",
+                                 .decides = no_result,
+                                 .help = "Glyphs in memory at a time",
+                                 .range = positive});
+  return s.append(
+      all.only({"data", "image-size", "precision", "seed", "device", "threads", "memory-limit"}));
+}
+
+LoadedGenerator load_generator(const Options& given) {
+  const Device device = apply_machine_options(given);
+  check(!given.init.empty(), "there is nothing to draw with: expected --weights FILE.safetensors");
+  const Options options = with_options_of_weights(given);
+  check(options.network.kind == ModelKind::zi2zi,
+        "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
+        "writes them",
+        options.init, name(options.network.kind));
+  Datasets data = load_data(options);
+  auto model = make_model(options.model_for(data.train));
+  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
+                                GradientStorage::on_demand);
+  load_weights(options.init, parameters);
+  return {std::move(data), std::move(model), std::move(parameters), device};
+}
+
+std::vector<GrayImage> to_images(const Tensor& images, const Normalization& normalization) {
+  const Tensor host = in_f32_on_cpu(images);
+  const int64_t H = images.size(2), W = images.size(3);
+  std::vector<GrayImage> result;
+  const float* value = host.span<float>().data();
+  for (int64_t n = 0; n < images.size(0); ++n) {
+    GrayImage& image = result.emplace_back(H, W);
+    for (uint8_t& pixel : image.pixels) {
+      const double gray = 255 * (double(*value++) * normalization.std + normalization.mean);
+      pixel = static_cast<uint8_t>(std::clamp(std::lround(gray), 0L, 255L));
+    }
+  }
+  return result;
+}
+
+Samples pick(const Dataset& data, const std::vector<int32_t>& samples, DType dtype) {
+  Samples picked = empty_samples(data, int64_t(samples.size()), dtype, Device::cpu);
+  gather(picked, data, samples);
+  return picked;
+}
+
+Tensor draw(const Zi2ziGenerator& network, const Samples& samples, Device device, int64_t most) {
+  const NoGrad no_grad;
+  const MemoryScope scope(Phase::evaluate, "drawings");
+  const Pass pass = Pass::eval();
+  const Tensor drawn =
+      Tensor::empty(samples["sources"].shape(), DType::f32, Device::cpu, Category::data);
+  const auto draw_in_parts = [&](int64_t size) {
+    for (int64_t begin = 0; begin < samples.size(); begin += size) {
+      const int64_t end = std::min(begin + size, samples.size());
+      const Samples part = samples.slice(begin, end);
+      const auto encoded = network.encode(part["sources"].to(device), pass);
+      const Tensor y = network.draw(encoded, part["styles"].to(device), pass);
+      drawn.slice(begin, end).copy_from(in_f32_on_cpu(y));
+    }
+    return true;
+  };
+  with_fewer_samples(std::min(most, samples.size()), draw_in_parts);
+  return drawn;
+}
+
+GrayImage sheet_of(const Samples& samples, const Tensor& drawn,
+                   const Normalization& normalization) {
+  const std::vector<std::vector<GrayImage>> rows{to_images(samples["sources"], normalization),
+                                                 to_images(drawn, normalization),
+                                                 to_images(samples["targets"], normalization)};
+  return sheet(rows);
+}
+
+}  // namespace accrue::app

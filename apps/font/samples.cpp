@@ -1,0 +1,68 @@
+#include "apps/font/samples.h"
+
+#include <filesystem>
+#include <numeric>
+
+#include "apps/font/generator.h"
+
+namespace accrue::app {
+namespace {
+
+constexpr int64_t most_samples = 20;
+// A discriminator that is rarely wrong has nothing left to teach.
+constexpr double won_below = 0.02;
+constexpr int64_t won_after = 50;
+constexpr double blank_below = 0.1;  // of the targets' ink
+
+Samples first_of(const Dataset& data, DType dtype) {
+  std::vector<int32_t> numbers(static_cast<size_t>(std::min(most_samples, data.size())));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return pick(data, numbers, dtype);
+}
+
+}  // namespace
+
+FontSamples::FontSamples(const Options& options, Trainer& trainer, RunLog& log,
+                         const Dataset& held_out)
+    : options_(options), trainer_(trainer), log_(log) {
+  if (!options.sample_every) return;
+  samples_ = first_of(held_out, compute_dtype(options.precision));
+  std::filesystem::create_directories(std::filesystem::path(options.log_dir) / "samples");
+}
+
+void FontSamples::on_window(const Player& player) {
+  if (!options_.sample_every || player.name != "generator") return;
+  const int64_t window = trainer_.windows() + 1;
+  if (window % *options_.sample_every != 0 || window == drawn_window_) return;
+  drawn_window_ = window;
+  const auto& network = dynamic_cast<const Zi2ziGenerator&>(trainer_.training().model());
+  const Tensor drawn =
+      draw(network, samples_, trainer_.training().device(), trainer_.training().batches().micro);
+  const GrayImage sheet = sheet_of(samples_, drawn, options_.pixels);
+  write_png(fmt::format("{}/samples/window-{:06}.png", options_.log_dir, window), sheet);
+  log_.image(window, "generator/drawings", sheet);
+}
+
+void FontSamples::on_step(const WindowReport& report) {
+  if (report.player != "discriminator") return;
+  const double verdicts = (report.terms.at(0) + report.terms.at(1)) / 2;
+  windows_won_ = verdicts < won_below ? windows_won_ + 1 : 0;
+  if (windows_won_ != won_after) return;
+  fmt::print(
+      stderr,
+      "warning: for {} windows the discriminator has hardly been wrong (loss below {}), so "
+      "the generator learns nothing from it: try --lr-d {:g}, --d-spectral-norm, or a larger "
+      "--g-steps\n",
+      won_after, won_below, report.lr / 5);
+}
+
+void FontSamples::on_score(int64_t, int64_t, const Score& score, bool) {
+  if (warned_of_blank_ || score["ink"] >= blank_below) return;
+  warned_of_blank_ = true;
+  fmt::print(stderr,
+             "warning: the generator draws blank pages, with {:.1f} % of the ink of what it is to "
+             "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed\n",
+             100 * score["ink"]);
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "apps/cli/options.h"
+#include "data/samples.h"
+#include "train/run_log.h"
+#include "train/trainer.h"
+
+namespace accrue::app {
+
+// Keeps an eye on a generator in training. Every --sample-every windows it has some characters that
+// were held out drawn, as a sheet DIR/samples/window-000100.png in the log's directory and in
+// TensorBoard; and it warns, once each, where the discriminator has won and where the generator
+// draws blank pages.
+class FontSamples : public Observer {
+ public:
+  // The first characters of the data set that is held out, which is on the cpu.
+  FontSamples(const Options& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
+  void on_window(const Player& player) override;
+  void on_step(const WindowReport& report) override;
+  void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
+
+ private:
+  const Options& options_;
+  Trainer& trainer_;
+  RunLog& log_;
+  Samples samples_;
+  int64_t drawn_window_ = 0, windows_won_ = 0;
+  bool warned_of_blank_ = false;
+};
+
+}  // namespace accrue::app

@@ -1,0 +1,94 @@
+// accrue font train, draw and score, on a few glyphs.
+
+#include "data/png.h"
+#include "tests/support/cli.h"
+
+namespace accrue::test {
+namespace {
+
+struct Trained : Folder {
+  std::string data = *this / "glyphs", weights = *this / "generator.safetensors";
+  std::string text;
+
+  explicit Trained(const std::string& more = "") {
+    write_glyph_data(data);
+    text =
+        succeed("font train --width 0.125 --micro-batch 2 --effective-batch 6 --epochs 2 --data " +
+                data + " --save " + weights + " " + more);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a font is trained, drawn and scored", "[cli]") {
+  const Folder folder;
+  const Trained trained("--log-every 1 --json " + (folder / "log.json"));
+  INFO(trained.text);
+  REQUIRE_THAT(trained.text, ContainsSubstring("predicted to the byte"));
+  REQUIRE_THAT(trained.text, ContainsSubstring("discriminator loss"));
+  REQUIRE_THAT(trained.text, ContainsSubstring("generator loss"));
+  REQUIRE_THAT(trained.text, ContainsSubstring("test SSIM"));
+  REQUIRE_THAT(trained.text, ContainsSubstring("48 samples in"));
+
+  const auto steps = json_steps(folder / "log.json");
+  REQUIRE(steps.size() == 2 * 2 * 4);
+  for (const auto& step : steps) {
+    const bool generator = step["player"] == "generator";
+    REQUIRE(step["terms"].size() == (generator ? 5 : 3));
+    double sum = 0;
+    const auto term = [&](const char* name) { return step["terms"][name].get<double>(); };
+    if (generator)
+      sum = term("adversarial_weight") * term("adversarial") + 97 * term("l1") +
+            15 * term("constancy") + term("category");
+    else sum = (term("real") + term("fake") + term("category")) / 2;
+    REQUIRE(step["loss"].get<double>() == Approx(sum).epsilon(1e-5));
+  }
+
+  const std::string with = " --weights " + trained.weights + " --data " + trained.data;
+  const std::string sheet = trained / "sheet.png";
+  succeed("font draw --all --style pen --out " + sheet + with);
+  const GrayImage all = read_png(sheet);
+  succeed("font draw --text 丁一丂 --out " + sheet + with);
+  REQUIRE(read_png(sheet).height == all.height);
+  REQUIRE(read_png(sheet).width < all.width);
+  succeed("font draw --text 一 --between brush,pen --steps 5 --out " + sheet + with);
+  REQUIRE(read_png(sheet).height > 5 * 32);
+
+  const std::string scores = trained / "scores.json";
+  succeed("font score --json " + scores + with);
+  const auto json = nlohmann::json::parse(file_bytes(scores));
+  REQUIRE(json["characters"] == 8);
+  // Half of the targets are the sources themselves.
+  REQUIRE(json["source"]["ink_iou"] > 0.5);
+  REQUIRE(json["blank"]["ink_iou"] == 0);
+  REQUIRE_THAT(succeed("eval --init " + trained.weights + " --data " + trained.data),
+               ContainsSubstring("test SSIM"));
+}
+
+TEST_CASE("a font's training leaves sheets on its way", "[cli]") {
+  const Folder folder;
+  const std::string log = folder / "log";
+  const Trained trained("--sample-every 3 --eval-every epoch --log-dir " + log);
+  for (const char* sheet : {"window-000003.png", "window-000006.png"}) {
+    const GrayImage image = read_png(log + "/samples/" + sheet);
+    REQUIRE(image.width > 8 * 32);
+    REQUIRE(image.height > 3 * 32);
+  }
+  REQUIRE(!fs::exists(log + "/samples/window-000009.png"));
+}
+
+TEST_CASE("what cannot be drawn is refused", "[cli]") {
+  const Trained trained("--steps 1");
+  const std::string with = " --weights " + trained.weights + " --data " + trained.data;
+  refuse("font draw --text 水一 " + with, "水 not among the 16 characters");
+  refuse("font draw --all --style quill " + with, "no style 'quill': expected one of brush, pen");
+  refuse("font draw --all --between brush " + with, "--between has 1 style: expected two");
+  refuse("font draw " + with, "expected --text TEXT or --all");
+  refuse("font draw --text 一 --weights " + trained.weights, "expected --all instead of --text");
+  refuse("font train --data digits --steps 1", "but the data set digits has images");
+  refuse("train --model cnn --data strokes --steps 1", "strokes");
+  refuse("train --model cnn --lr-d 1 --steps 1", "--lr-d");
+  refuse("font score --weights " + (trained / "nothing") + " --data " + trained.data, "nothing");
+}
+
+}  // namespace accrue::test
