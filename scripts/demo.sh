@@ -47,21 +47,8 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-# build PRESET OPTIONS...: the program; subshell, because of the working directory.
-build() (
-  cd "$root"
-  mapfile -t launchers < <(ccache_options)
-  cmake --preset "$@" "${launchers[@]}" >/dev/null && cmake --build --preset "$1" --target accrue
-)
-
 if $setup; then "$root/scripts/setup.sh"; fi
-preset=release
-if have_nvcc && have_gpu; then
-  if build cuda -DCMAKE_CUDA_ARCHITECTURES=native; then preset=cuda
-  else echo "demo: the CUDA build failed (its messages are above): going on without the GPU" >&2
-  fi
-fi
-[[ $preset == cuda ]] || build release || fail "the build failed"
+build_for_machine || fail "the build failed"
 
 if $digits; then
   data=digits
@@ -75,7 +62,7 @@ else
     "training on the built-in digits"
 fi
 
-command=("$root/build/$preset/apps/accrue" train --model mlp --data "$data"
+command=("$program" train --model mlp --data "$data"
          --micro-batch 16 --accum 4 --schedule cosine --epochs "$epochs" "${steps[@]}" "$@")
 echo "demo: ${command[*]}"
 exec "${command[@]}"

@@ -35,3 +35,22 @@ device_tests_are() {
     return 1
   fi
 }
+
+# build_program PRESET OPTIONS...: the program; subshell, because of the working directory.
+build_program() (
+  cd "$root"
+  mapfile -t launchers < <(ccache_options)
+  cmake --preset "$@" "${launchers[@]}" >/dev/null && cmake --build --preset "$1" --target accrue
+)
+
+# Builds the program, for the GPU where there is one and a CUDA compiler, and sets $program.
+build_for_machine() {
+  local preset=release
+  if have_nvcc && have_gpu; then
+    if build_program cuda -DCMAKE_CUDA_ARCHITECTURES=native; then preset=cuda
+    else echo "the CUDA build failed (its messages are above): going on without the GPU" >&2
+    fi
+  fi
+  [[ $preset == cuda ]] || build_program release || return 1
+  program=$root/build/$preset/apps/accrue
+}
