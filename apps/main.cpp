@@ -183,6 +183,7 @@ int run(int argc, char** argv) {
   add_report_command(app, asked);
   CLI::App& bench = add_bench_commands(app, asked, all);
   CLI::App& font = add_font_commands(app, asked);
+  const Settings known = Settings(all).append(settings_of(asked.font_prepare));
   add_completion_command(app, asked);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -191,7 +192,7 @@ int run(int argc, char** argv) {
     for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
       shorten_help(*command, detail);
   try {
-    arguments = with_config(arguments, all, app);
+    arguments = with_config(arguments, known, app);
     std::ranges::reverse(arguments);  // as the parser takes them
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

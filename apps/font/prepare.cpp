@@ -213,7 +213,7 @@ Settings settings_of(FontPrepareOptions& prepare) {
            {"target", result, "The font to learn, or several: a style each", "FONT"})
       .add(prepare.characters,
            {"chars", result, "gb2312 (its 6763 hanzi), a file of UTF-8, or the characters",
-            "gb2312|FILE|TEXT"})
+            "TEXT|FILE"})
       .add(prepare.limit, {.name = "limit",
                            .decides = result,
                            .help = "Take the first so many that all fonts have",
