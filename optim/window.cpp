@@ -225,6 +225,11 @@ void Window::keep(Member& member, View state) {
                    Settled::micro_batch);
 }
 
+void Window::keep_buffers() {
+  for (Member& member : members_)
+    if (member.buffers_kept.defined()) member.buffers_kept.copy_from(member.parameters().buffers());
+}
+
 void Window::keep_buffers_with(const Window& other) {
   const MemoryScope scope(Phase::backward);
   for (Member& member : members_) keep(member, other.state_.view());

@@ -100,6 +100,9 @@ class Window {
   // buffers back if the other window's step was skipped, or its last micro-batch dropped.
   void settle_buffers_with(const Window& other);
   void keep_buffers_with(const Window& other);
+  // Call this after changing module buffers before a window's first micro-batch: they are what to
+  // go back to if that is dropped.
+  void keep_buffers();
   enum class Wait { no, yes };
   // Returns the reports of enqueued steps, oldest first, as far as they are known; all with
   // Wait::yes.

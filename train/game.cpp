@@ -96,7 +96,10 @@ void Game::micro_step(const Turn& turn, const Samples& samples, std::optional<in
   const int64_t n = samples.size();
   for (const Player* player : turn) {
     Window& window = player->window;
-    if (window.micro_batches() == 0 && player->begin) player->begin();
+    if (window.micro_batches() == 0 && player->begin) {
+      player->begin();
+      for (const Player& other : players_) other.window.keep_buffers();
+    }
     const FreezeOthers others(players_, *player);
     const auto work = [&] {
       const Loss loss = [&] {
