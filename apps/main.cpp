@@ -71,7 +71,7 @@ struct Asked {
 
 void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
   Options& options = asked.options;
-  const Settings of_model = all.in({"Model and data", "Machine"});
+  const Settings of_model = all.in({"Model and data", "Font GAN", "Machine"});
   const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
   const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
   add_command(app, "train", "Train a network from micro-batches", all, options, [&] {
@@ -109,7 +109,7 @@ void add_report_command(CLI::App& app, Asked& asked) {
 
 CLI::App& add_bench_commands(CLI::App& app, Asked& asked, const Settings& all) {
   Options& options = asked.options;
-  const Settings of_model = all.in({"Model and data", "Machine"});
+  const Settings of_model = all.in({"Model and data", "Font GAN", "Machine"});
   CLI::App* bench = app.add_subcommand("bench", "Measure speed or memory")->require_subcommand(1);
   add_command(*bench, "train", "Samples per second",
               Settings(of_model)
@@ -183,7 +183,9 @@ int run(int argc, char** argv) {
   add_report_command(app, asked);
   CLI::App& bench = add_bench_commands(app, asked, all);
   CLI::App& font = add_font_commands(app, asked);
-  const Settings known = Settings(all).append(settings_of(asked.font_prepare));
+  const Settings known = Settings(all)
+                             .append(settings_of(asked.font_prepare))
+                             .append(settings_of(asked.font_draw, asked.font));
   add_completion_command(app, asked);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -102,6 +102,11 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
   return model;
 }
 
+ModelOptions default_model(ModelKind kind) {
+  if (kind == ModelKind::zi2zi) return {.kind = kind, .image = {1, 64, 64}, .classes = 1};
+  return {.kind = kind};
+}
+
 Zi2ziOptions zi2zi_options(const ModelOptions& options) {
   check(options.image[1] == options.image[2],
         "zi2zi on images {}: expected a height that is the width", options.image);

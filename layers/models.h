@@ -48,6 +48,9 @@ struct ModelOptions {
   Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
 
+// A model for the sizes above, zi2zi for one style of images 64x64.
+ModelOptions default_model(ModelKind kind);
+
 // Those of the two networks of zi2zi, as the others here say.
 Zi2ziOptions zi2zi_options(const ModelOptions& options);
 

@@ -11,7 +11,7 @@ namespace {
 
 Parameters layout_for(const BenchKernelsOptions& bench, Device device) {
   if (bench.model) {
-    const auto model = make_model({.kind = *bench.model});
+    const auto model = make_model(default_model(*bench.model));
     return place(*model, DType::f32, Device::meta, 0);
   }
   // Several times the last-level cache of most processors, and of the largest GPUs.

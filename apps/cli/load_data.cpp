@@ -10,10 +10,11 @@ Datasets load_data(const Options& options) {
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields) field.normalization = options.pixels;
   if (task_of(options.network.kind) == Task::drawing) {
-    check(data.train.has("sources"),
-          "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
-          "{}: expected --data strokes, or a directory of accrue font prepare",
-          model, set, data.train.fields.front().name);
+    check(
+        data.train.has("sources"),
+        "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
+        "{}: expected --data strokes, or a directory of accrue font prepare",
+        model, set, data.train.fields.front().name);
     return data;
   }
   const bool has_masks = data.train.has("masks");
@@ -49,6 +50,10 @@ Options with_options_of_weights(const Options& options) {
       problems += fmt::format("\n  --{} is {}, but they were trained with {}", name, setting.text(),
                               found->second);
   }
+  // "1x64x64": the built-in strokes can be of any size.
+  const auto image = said.find("image");
+  if (image != said.end() && !options.given.contains("image-size"))
+    settings.at("image-size").set(image->second.substr(image->second.rfind('x') + 1));
   check(problems.empty(), "{} holds weights of another network; leave out what the file says:{}",
         options.init, problems);
   return result;

@@ -38,10 +38,14 @@ void info(const Options& options) {
   fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\n\n", version(),
              compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
              cuda::describe_device());
-  const ModelFactory new_model = model_factory(options.network);
+  ModelOptions network = options.network;
+  network.image = default_model(network.kind).image;
+  network.classes = default_model(network.kind).classes;
+  const ModelFactory new_model = model_factory(network);
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
-  const double flops = training_flops_per_sample(new_model, {1, 1, 28, 28});
+  const double flops = training_flops_per_sample(
+      new_model, {1, network.image[0], network.image[1], network.image[2]});
   fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.network.kind),
              parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())

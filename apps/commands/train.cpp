@@ -88,10 +88,10 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
 
 // By which the run can be repeated, with outputs and checkpoints elsewhere.
 std::string config_of(Options options) {
-  return to_toml(
-      settings_of(options)
-          .in({"Model and data", "Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
-          .without({"keep-best"}));
+  return to_toml(settings_of(options)
+                     .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
+                          "Loss scale", "Evaluation"})
+                     .without({"keep-best"}));
 }
 
 // For TensorBoard: what a run is about, not where it is written.

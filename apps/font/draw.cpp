@@ -51,10 +51,6 @@ class Catalogue {
 
   // The characters of a text, in its order, of either split.
   Samples find(const std::string& text, int32_t style, DType dtype) const {
-    check(
-        manifest_.has_value(),
-        "the built-in strokes are no characters of a script: expected --all instead of --text, or "
-        "--data with a directory of accrue font prepare");
     std::vector<Samples> found;
     std::vector<std::string> missing;
     for (const char32_t code : from_utf8(text)) {
@@ -162,6 +158,9 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
   check(asked.between.empty() || asked.between.size() == 2,
         "--between has {}: expected two styles, with a comma between them",
         counted(int64_t(asked.between.size()), "style"));
+  check(asked.text.empty() || holds_glyphs(options.data),
+        "the built-in strokes are no characters of a script: expected --all instead of --text, or "
+        "--data with a directory of accrue font prepare");
   const LoadedGenerator generator = load_generator(options);
   const Catalogue catalogue(generator.data, options.data);
   const bool between = !asked.between.empty();
