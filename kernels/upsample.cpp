@@ -1,52 +1,69 @@
 #include "kernels/upsample.h"
 
+#include <algorithm>
+
 #include "kernels/backend.h"
 #include "kernels/detail/upsample_kernels.h"
 
 namespace accrue {
 namespace cpu {
 
+// Calls body with axis.first as a function of its own for each kind, so that a loop over pixels
+// does not choose and one that doubles them is vectorised.
+template <class Body>
+void with_first(const ResizedAxis& axis, Body&& body) {
+  if (axis.whole == 2) body([](int64_t i) { return 2 * i; });
+  else if (axis.whole != 0) body([n = axis.whole](int64_t i) { return n * i; });
+  else body([&](int64_t i) { return axis.first(i); });
+}
+
 // Each row of x makes the rows of y that read it.
 void resize_nearest(View y, View x) {
   const ResizedAxis rows(x.shape[2], y.shape[2]), columns(x.shape[3], y.shape[3]);
+  const int64_t W = columns.in, work = y.shape.numel(2, 4) / rows.in + 1;
   dispatch_floating(x.dtype, [&]<class T>() {
-    const int64_t W = columns.in, work = y.shape.numel(2, 4) / rows.in + 1;
-    parallel_for(x.shape.numel(0, 3), work, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t first = rows.first(row), last = rows.first(row + 1);
-        if (first == last) continue;
-        const T* in = x.as<T>() + row * W;
-        T* out = y.as<T>() + first * columns.out;
-        for (int64_t w = 0, to = 0; w < W; ++w) {
-          const int64_t next = columns.first(w + 1);
-          std::fill(out + to, out + next, in[w]);
-          to = next;
+    with_first(columns, [&](auto first_reader) {
+      parallel_for(x.shape.numel(0, 3), work, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t first = rows.first(row), last = rows.first(row + 1);
+          if (first == last) continue;
+          const T* in = x.as<T>() + row * W;
+          T* out = y.as<T>() + first * columns.out;
+          for (int64_t w = 0; w < W; ++w)
+            std::fill(out + first_reader(w), out + first_reader(w + 1), in[w]);
+          for (int64_t h = 1; h < last - first; ++h)
+            std::copy_n(out, columns.out, out + h * columns.out);
         }
-        for (int64_t h = 1; h < last - first; ++h)
-          std::copy_n(out, columns.out, out + h * columns.out);
-      }
+      });
     });
   });
 }
 
+// Adds up a stretch of a row of dx at a time, by the rows of dy that read it.
 void resize_nearest_backward(GradTarget dx, View dy) {
   const ResizedAxis rows(dx.grad.shape[2], dy.shape[2]), columns(dx.grad.shape[3], dy.shape[3]);
+  const int64_t W = columns.in, work = dy.shape.numel(2, 4) / rows.in + W;
   dispatch_floating(dy.dtype, [&]<class T>() {
-    const int64_t W = columns.in, work = dy.shape.numel(2, 4) / rows.in + W;
-    const T* in = dy.as<T>();
-    parallel_for(dx.grad.shape.numel(0, 3), work, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t first = rows.first(row), last = rows.first(row + 1);
-        for (int64_t w = 0, from = 0; w < W; ++w) {
-          const int64_t next = columns.first(w + 1);
-          Wide<T> sum = 0;
-          for (int64_t i = first; i < last; ++i)
-            for (int64_t j = from; j < next; ++j) sum += in[i * columns.out + j];
-          T& out = dx.grad.as<T>()[row * W + w];
-          out = blend(sum, dx.beta, out);
-          from = next;
-        }
-      }
+    constexpr int64_t stretch = 64;
+    with_first(columns, [&](auto first_reader) {
+      parallel_for(dx.grad.shape.numel(0, 3), work, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+          for (int64_t from = 0; from < W; from += stretch) {
+            const int64_t size = std::min(stretch, W - from);
+            Wide<T> sums[stretch] = {};
+            for (int64_t h = rows.first(row); h < rows.first(row + 1); ++h) {
+              const T* in = dy.as<T>() + h * columns.out;
+              for (int64_t w = 0; w < size; ++w) {
+                Wide<T> of_row = 0;
+                for (int64_t k = first_reader(from + w); k < first_reader(from + w + 1); ++k)
+                  of_row += in[k];
+                sums[w] += of_row;
+              }
+            }
+            T* out = dx.grad.as<T>() + row * W + from;
+            for (int64_t w = 0; w < size; ++w) out[w] = blend(sums[w], dx.beta, out[w]);
+          }
+      });
     });
   });
 }

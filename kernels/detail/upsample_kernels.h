@@ -10,19 +10,16 @@ namespace accrue {
 // A dimension of `in` pixels that becomes one of `out`: pixel o reads pixel floor(o * in / out).
 // Both sides may also be numbered through all planes of a tensor, because a plane's first pixel
 // reads the first one of its plane.
-class ResizedAxis {
- public:
-  ResizedAxis(int64_t in, int64_t out) : in(in), out(out), whole_(out % in == 0 ? out / in : 0) {}
+struct ResizedAxis {
+  ResizedAxis(int64_t in, int64_t out) : in(in), out(out), whole(out % in == 0 ? out / in : 0) {}
 
-  HOST_DEVICE int64_t source(int64_t o) const { return whole_ ? o / whole_ : o * in / out; }
+  HOST_DEVICE int64_t source(int64_t o) const { return whole ? o / whole : o * in / out; }
   // Pixel i is read by [first(i), first(i + 1)). Without a division where each is read equally
   // often, because backward asks for every pixel.
-  HOST_DEVICE int64_t first(int64_t i) const { return whole_ ? i * whole_ : ceil_div(i * out, in); }
+  HOST_DEVICE int64_t first(int64_t i) const { return whole ? i * whole : ceil_div(i * out, in); }
 
   int64_t in, out;
-
- private:
-  int64_t whole_;  // out / in, or 0 if that is no integer
+  int64_t whole;  // out / in, or 0 if that is no integer
 };
 
 }  // namespace accrue

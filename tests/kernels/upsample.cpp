@@ -42,6 +42,8 @@ TEST_CASE("resize_nearest", "[ops]") {
   check_op(resize_op({1, 2, 2, 7}, 3, 3, 2));  // growing one way and shrinking the other
   check_op(resize_op({2, 2, 4, 6}, 1, 1, 1));
   check_op(resize_op({2, 2, 1, 1}, 3, 8, 3 * 8));
+  check_op(resize_op({1, 1, 1, 70}, 2, 105, 2 * 2));  // a row longer than the CPU takes at once
+  check_op(resize_op({1, 1, 1, 70}, 1, 140, 2));
 }
 
 TEST_CASE("resize_nearest refuses what does not fit", "[ops]") {
