@@ -41,12 +41,13 @@ struct AddTerm {
 
 // follow_loss(), for both devices.
 struct FollowLoss {
-  HOST_DEVICE void operator()(float& y, const StepOutcome& last, const StepFunction& f) const {
+  template <class T>
+  HOST_DEVICE void operator()(T& y, const StepOutcome& last, const StepFunction& f) const {
     const bool first = last.steps == 0 && last.skipped == 0;
     if (first || !is_finite(last.loss)) return;
     size_t i = 0;
     while (i < f.bounds.size() && f.bounds[i] <= last.loss) ++i;
-    y = static_cast<float>(f.values[i]);
+    y = static_cast<T>(f.values[i]);
   }
 };
 

@@ -72,7 +72,9 @@ void count_step(View steps, View state) {
 }
 
 void follow_loss(View y, View state, const StepFunction& f) {
-  formula::FollowLoss{}(*y.as<float>(), window_state(state)->outcome, f);
+  dispatch_wide(y.dtype, [&]<class T>() {
+    formula::FollowLoss{}(*y.as<T>(), window_state(state)->outcome, f);
+  });
 }
 
 }  // namespace cpu

@@ -30,8 +30,9 @@ __global__ void __launch_bounds__(lone_thread)
   formula::AddTerm{}(*state, number, double(*term), samples, beta, of_dropped);
 }
 
+template <class T>
 __global__ void __launch_bounds__(lone_thread)
-    follow_loss_kernel(float* y, const WindowState* state, StepFunction f) {
+    follow_loss_kernel(T* y, const WindowState* state, StepFunction f) {
   formula::FollowLoss{}(*y, state->outcome, f);
 }
 
@@ -120,7 +121,9 @@ void add_terms(View state, std::span<const View> terms, int64_t samples, float b
 }
 
 void follow_loss(View y, View state, const StepFunction& f) {
-  enqueue(one_thread, follow_loss_kernel, y.as<float>(), window_state(state), f);
+  dispatch_wide(y.dtype, [&]<class T>() {
+    enqueue(one_thread, follow_loss_kernel<T>, y.as<T>(), window_state(state), f);
+  });
 }
 
 void plan_step(View state, const StepPlan& plan) {

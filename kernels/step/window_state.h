@@ -136,8 +136,8 @@ struct StepFunction {
   std::array<double, 5> values;
 };
 
-// y[0] = f(the loss of the last window), y f32 [1]. As it is if there was no window, or if its loss
-// is not finite.
+// y[0] = f(the loss of the last window), y f32 or f64 [1]. As it is if there was no window, or if
+// its loss is not finite.
 void follow_loss(View y, View state, const StepFunction& f);
 
 // steps += 1 unless the step is skipped. steps f64 [1]: an optimizer's own count, Adam's t.

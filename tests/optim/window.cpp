@@ -233,9 +233,9 @@ TEST_CASE("numbers beside a loss are means over the window's samples", "[window]
 }
 
 TEST_CASE("a number follows the loss of the last window", "[window]") {
-  const StepFunction f{{0.5, 1, 2, 3}, {10, 20, 30, 40, 50}};
+  const StepFunction f{{0.5, 1, 2, 3}, {0.1, 20, 30, 40, 50}};
   const Batch batch = random_batch(N, DType::f32, 7);
-  const Tensor y = Tensor::full({1}, 7, DType::f32, test_device());
+  Tensor y = Tensor::full({1}, 7, DType::f32, test_device());
   const auto followed = [&](double factor) {
     Learner learner(DType::f32);
     learner.window.follow_loss(y, f);
@@ -246,12 +246,14 @@ TEST_CASE("a number follows the loss of the last window", "[window]") {
     learner.window.follow_loss(y, f);
     return std::pair(before, to_doubles(y).front());
   };
-  REQUIRE(followed(0.25) == std::pair(7.0, 10.0));
-  REQUIRE(followed(0.75) == std::pair(10.0, 20.0));
+  REQUIRE(followed(0.25) == std::pair(7.0, double(0.1f)));
+  REQUIRE(followed(0.75) == std::pair(double(0.1f), 20.0));
   REQUIRE(followed(2.5) == std::pair(20.0, 40.0));
   REQUIRE(followed(100) == std::pair(40.0, 50.0));
   const double not_finite = std::numeric_limits<double>::quiet_NaN();
   REQUIRE(followed(not_finite) == std::pair(50.0, 50.0));
+  y = Tensor::full({1}, 7, DType::f64, test_device());
+  REQUIRE(followed(0.25) == std::pair(7.0, 0.1));
 }
 
 TEST_CASE("loss scale and clipping do not depend on the split", "[window]") {
