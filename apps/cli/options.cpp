@@ -146,8 +146,9 @@ Settings settings_of_zi2zi(Options& o) {
     all.range = {.low = 1};
     return all;
   };
-  About adaptive = weight("adversarial-weight", "Of the generator's wish to deceive");
-  adaptive.unset = "0.05 to 0.6, by the discriminator's loss of a window";
+  About adaptive = weight("adversarial-weight",
+                          "Of the generator's wish to deceive; without, 0.05 to 0.6, by the "
+                          "discriminator's loss of a window");
   About lr_d = about("lr-d", "Learning rate of the discriminator");
   lr_d.unset = "--lr";
   About dropout = about("g-dropout", "Dropout in the generator's inner levels");
