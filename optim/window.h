@@ -140,8 +140,8 @@ class Window {
   // averages. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
-  // y[0] = f(the loss of the last window, skipped or not), on the device: y f32 or f64 [1] of this
-  // device. Left as it is before the first, and by a loss that is not finite.
+  // y[0] = f(the loss of the last window that was not skipped), on the device: y f32 or f64 [1] of
+  // this device. Left as it is before the first.
   void follow_loss(const Tensor& y, const StepFunction& f) const;
 
   // Of all its optimizers.

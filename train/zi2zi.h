@@ -33,8 +33,8 @@ const std::map<std::string, Constancy>& constancy_names();
 //       cat(s, f)
 // where cat(s, x) is bce of D's logits for all styles against one-hot k, a mean over N x styles,
 // and all others are means, too. Each is a mean over samples, so that a window is exact for every
-// split. w is adversarial_weight; without, it follows D's loss L over its last whole window, never
-// that of a micro-batch:
+// split. w is adversarial_weight; without, it follows D's loss L over the last whole window that D
+// has stepped by, never that of a micro-batch:
 //   L < 0.02: 0.20    < 0.08: 0.35    < 0.20: 0.50    < 5: 0.60    else 0.05
 // With alternating players that is the window under way, which D has just been through, with
 // simultaneous ones the window before. It is 0.25 before the first.

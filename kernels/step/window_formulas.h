@@ -42,11 +42,12 @@ struct AddTerm {
 // follow_loss(), for both devices.
 struct FollowLoss {
   template <class T>
-  HOST_DEVICE void operator()(T& y, const StepOutcome& last, const StepFunction& f) const {
-    const bool first = last.steps == 0 && last.skipped == 0;
-    if (first || !is_finite(last.loss)) return;
+  HOST_DEVICE void operator()(T& y, const WindowState& state, const StepFunction& f) const {
+    const StepOutcome& last = state.outcome;
+    if (last.steps == 0) return;
+    const double loss = last.skipped != 0 ? state.loss_before : last.loss;
     size_t i = 0;
-    while (i < f.bounds.size() && f.bounds[i] <= last.loss) ++i;
+    while (i < f.bounds.size() && f.bounds[i] <= loss) ++i;
     y = static_cast<T>(f.values[i]);
   }
 };
@@ -66,6 +67,7 @@ struct Decide {
   HOST_DEVICE void operator()(WindowState& state, double sum_of_squares) const {
     const StepPlan& plan = state.plan;
     StepOutcome& out = state.outcome;
+    if (out.steps > 0 && out.skipped == 0) state.loss_before = out.loss;
     const double samples = plan.samples - static_cast<double>(state.dropped_samples);
     const double unscale = plan.effective_batch_size / samples / state.loss_scale.value;
     const double root = std::sqrt(sum_of_squares);

@@ -72,9 +72,8 @@ void count_step(View steps, View state) {
 }
 
 void follow_loss(View y, View state, const StepFunction& f) {
-  dispatch_wide(y.dtype, [&]<class T>() {
-    formula::FollowLoss{}(*y.as<T>(), window_state(state)->outcome, f);
-  });
+  dispatch_wide(y.dtype,
+                [&]<class T>() { formula::FollowLoss{}(*y.as<T>(), *window_state(state), f); });
 }
 
 }  // namespace cpu

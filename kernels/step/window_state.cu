@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(lone_thread)
 template <class T>
 __global__ void __launch_bounds__(lone_thread)
     follow_loss_kernel(T* y, const WindowState* state, StepFunction f) {
-  formula::FollowLoss{}(*y, state->outcome, f);
+  formula::FollowLoss{}(*y, *state, f);
 }
 
 __global__ void __launch_bounds__(lone_thread) plan_step_kernel(WindowState* state, StepPlan plan) {

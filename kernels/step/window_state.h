@@ -66,6 +66,7 @@ struct WindowState {
   GradientNoise noise;
   StepPlan plan;
   StepOutcome outcome;
+  double loss_before;  // of the last window that was not skipped, before the outcome's
 };
 
 // The only element of a state tensor u8 [sizeof(WindowState)], zero but for the loss scale.
@@ -136,8 +137,8 @@ struct StepFunction {
   std::array<double, 5> values;
 };
 
-// y[0] = f(the loss of the last window), y f32 or f64 [1]. As it is if there was no window, or if
-// its loss is not finite.
+// y[0] = f(the loss of the last window that was not skipped), y f32 or f64 [1]. As it is if there
+// was none.
 void follow_loss(View y, View state, const StepFunction& f);
 
 // steps += 1 unless the step is skipped. steps f64 [1]: an optimizer's own count, Adam's t.

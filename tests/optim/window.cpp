@@ -252,6 +252,16 @@ TEST_CASE("a number follows the loss of the last window", "[window]") {
   REQUIRE(followed(100) == std::pair(40.0, 50.0));
   const double not_finite = std::numeric_limits<double>::quiet_NaN();
   REQUIRE(followed(not_finite) == std::pair(50.0, 50.0));
+  // As if there had been no window that is skipped, whatever its loss.
+  Learner learner(DType::f32);
+  for (const double factor : {0.75, not_finite, not_finite}) {
+    const Tensor loss = learner.loss(batch, 0, N);
+    learner.window.backward(scale(loss, factor / to_doubles(loss).front()), N);
+    REQUIRE(learner.window.step().skipped == std::isnan(factor));
+    y.fill(7);
+    learner.window.follow_loss(y, f);
+    REQUIRE(to_doubles(y).front() == 20);
+  }
   y = Tensor::full({1}, 7, DType::f64, test_device());
   REQUIRE(followed(0.25) == std::pair(7.0, 0.1));
 }
