@@ -433,8 +433,8 @@ TEST_CASE("the mistakes of zi2zi's training loops are noticed", "[zi2zi]") {
     Far far = difference(summarised(play_glyphs(c, {3, 3, 2}, as)), golden.of(c), c);
     REQUIRE(far["window"] > 1e-2);  // or 1e-12
   };
+  if (on_runner()) return;  // seconds each, and nothing depends on the device
   noticed("32.simultaneous", Mistake::iterates_each_micro_batch);
-  if (on_runner()) return;  // seconds each; nothing here depends on the device
   noticed("32.alternating", Mistake::weight_of_last_micro_batch);
   noticed("64.simultaneous", Mistake::weight_of_last_micro_batch);
   noticed("64.alternating", Mistake::iterates_each_micro_batch);
@@ -453,6 +453,7 @@ TEST_CASE("zi2zi in float32 is as far from float64 as rounding takes it", "[zi2z
   // Each product and sum is that of values which are moved by some 2^-24, sums of n products by
   // about sqrt(n) times as much: the longest, of 5x5 pixels of 32 channels, 28 times.
   constexpr double steps = 28, unit = 0x1p-24;
+  if (on_runner() && sanitized) return;  // half a minute
   for (const Configuration& c : golden.configurations()) {
     const Played exact = play_glyphs(c, {8}, {.windows = 1});
     Far bound = difference(play_glyphs(c, {8}, {.windows = 1, .disturbance = unit}), exact, c);
