@@ -132,8 +132,9 @@ json Reader::read_header() {
   require(file_.size() >= length_bytes, "expected at least {} bytes, found {}", length_bytes,
           file_.size());
   file_.read(std::as_writable_bytes(std::span(&length, 1)));
-  // A zip archive, or a pickle as PyTorch wrote them before.
-  const bool is_pytorch = (length & 0xffffffff) == 0x04034b50 || (length & 0xffff) == 0x0280;
+  // A zip archive, or the pickle of a number of ten bytes, as PyTorch began its files before.
+  const uint64_t start = length & 0xffffffff;
+  const bool is_pytorch = start == 0x04034b50 || start == 0x0a8a0280;
   check(!is_pytorch,
         "'{0}' is in PyTorch's own format, which only Python reads: expected safetensors, made by\n"
         "  python3 -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{0}', "
