@@ -12,7 +12,9 @@ constexpr int64_t most_samples = 20;
 // A discriminator that is rarely wrong has nothing left to teach.
 constexpr double won_below = 0.02;
 constexpr int64_t won_after = 50;
-constexpr double blank_below = 0.1;  // of the targets' ink
+// Of the targets' ink. Many begin with blank pages.
+constexpr double blank_below = 0.1;
+constexpr int64_t blank_after = 2;
 
 Samples first_of(const Dataset& data, DType dtype) {
   std::vector<int32_t> numbers(static_cast<size_t>(std::min(most_samples, data.size())));
@@ -51,14 +53,14 @@ void FontSamples::on_step(const WindowReport& report) {
   fmt::print(
       stderr,
       "warning: for {} windows the discriminator has hardly been wrong (loss below {}), so "
-      "the generator learns nothing from it: try --lr-d {:g}, --d-spectral-norm, or a larger "
+      "the generator learns nothing from it: try --lr-d {:.1g}, --d-spectral-norm, or a larger "
       "--g-steps\n",
       won_after, won_below, report.lr / 5);
 }
 
 void FontSamples::on_score(int64_t, int64_t, const Score& score, bool) {
-  if (warned_of_blank_ || score["ink"] >= blank_below) return;
-  warned_of_blank_ = true;
+  blank_scores_ = score["ink"] < blank_below ? blank_scores_ + 1 : 0;
+  if (blank_scores_ != blank_after) return;
   fmt::print(stderr,
              "warning: the generator draws blank pages, with {:.1f} % of the ink of what it is to "
              "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed\n",

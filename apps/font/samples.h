@@ -9,7 +9,7 @@ namespace accrue::app {
 
 // Keeps an eye on a generator in training. Every --sample-every windows it has some characters that
 // were held out drawn, as a sheet DIR/samples/window-000100.png in the log's directory and in
-// TensorBoard; and it warns, once each, where the discriminator has won and where the generator
+// TensorBoard; and it warns where the discriminator has won and where the generator
 // draws blank pages.
 class FontSamples : public Observer {
  public:
@@ -24,8 +24,8 @@ class FontSamples : public Observer {
   Trainer& trainer_;
   RunLog& log_;
   Samples samples_;
-  int64_t drawn_window_ = 0, windows_won_ = 0;
-  bool warned_of_blank_ = false;
+  int64_t drawn_window_ = 0;
+  int64_t windows_won_ = 0, blank_scores_ = 0;  // in a row
 };
 
 }  // namespace accrue::app
