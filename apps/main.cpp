@@ -16,6 +16,7 @@
 #include "apps/commands/plan.h"
 #include "apps/commands/train.h"
 #include "apps/font/draw.h"
+#include "apps/font/export.h"
 #include "apps/font/prepare.h"
 #include "apps/font/score.h"
 #include "apps/report/runs.h"
@@ -65,6 +66,7 @@ struct Asked {
   FontPrepareOptions font_prepare;
   Options font;
   FontDrawOptions font_draw;
+  FontExportOptions font_export;
   std::vector<std::string> run_directories;
   std::string page = "report.html", shell;
 };
@@ -154,6 +156,13 @@ CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
               [&] { with_advice(advice_for_evaluation, [&] { score_font(options); }); })
       ->get_option("--weights")
       ->required();
+  CLI::App* const write = add_command(
+      *font, "export", "A font file of characters drawn in a style",
+      settings_of(asked.font_export, options), options, [&] {
+        with_advice(advice_for_evaluation, [&] { export_font(options, asked.font_export); });
+      });
+  for (const char* option : {"--weights", "--font", "--chars", "--out"})
+    write->get_option(option)->required();
   return *font;
 }
 

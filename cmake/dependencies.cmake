@@ -18,10 +18,10 @@ if(ACCRUE_PROTOBUF)
     message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir")
   endif()
 endif()
-# For `font prepare`, which draws what fonts have.
+# For `font prepare` and `font export`, which draw what fonts have.
 find_package(Freetype)
 if(NOT Freetype_FOUND)
-  message(STATUS "no FreeType (libfreetype-dev): font prepare will open no font")
+  message(STATUS "no FreeType (libfreetype-dev): font prepare and export will open no font")
 endif()
 # For `bench memory --report` and `report`, embedded in the program.
 find_file(ChartJs_FILE chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH)

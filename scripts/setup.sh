@@ -6,23 +6,25 @@ readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libpng-dev nlohmann-json3-dev
                              zlib1g-dev catch2 libboost-context-dev)
 # Without these the build goes on: slower, without reports' charts, without train --log-dir, or
-# without font prepare.
+# without font prepare and export.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler
                              libfreetype-dev)
 # For docs/fonts.md, a sans-serif and a brush: 17 MB to fetch, 34 MB on the disk.
 readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
 # and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
-# files. A compiler's cache: the builds of a run share what is the same in them.
+# files. A compiler's cache: the builds of a run share what is the same in them. fontTools, which reads
+# what font export writes.
 readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
-                        clang libclang-rt-dev ccache)
+                        clang libclang-rt-dev ccache python3-fonttools)
 
 usage() {
   cat <<END
 Usage: scripts/setup.sh [--dry-run] [--tests] [--fonts]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
-  --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer, ccache
+  --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer, ccache,
+             fontTools
   --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }

@@ -2,10 +2,12 @@
 
 #include <ft2build.h>
 #include FT_FREETYPE_H
+#include FT_ADVANCES_H
 #include FT_BBOX_H
 #include FT_OUTLINE_H
 #include FT_SFNT_NAMES_H
 #include FT_TRUETYPE_IDS_H
+#include FT_TRUETYPE_TABLES_H
 
 #include <algorithm>
 #include <cmath>
@@ -181,30 +183,30 @@ const GlyphFont& Face::about() const { return opened_->about; }
 
 namespace {
 
-// Scales the outline and moves it to where the layout has it, on S pixels from the lower left.
-void place_outline(FT_Outline& outline, FT_Face face, int64_t S, GlyphLayout layout) {
-  FT_BBox box{};
-  double scale = 0, x = 0, y = 0;  // x and y: of the origin, in pixels
+// Of an outline at loaded_pixels, which is scaled by `scale` from there.
+GlyphPlacement placement_of(FT_Outline& outline, FT_Face face, int64_t S, GlyphLayout layout) {
   const auto size = static_cast<double>(S);
   if (layout == GlyphLayout::bbox) {
+    FT_BBox box{};
     FT_Outline_Get_BBox(&outline, &box);
     const auto width = static_cast<double>(box.xMax - box.xMin) / 64;
     const auto height = static_cast<double>(box.yMax - box.yMin) / 64;
-    scale =
+    const double scale =
         std::min((size - 2 * std::floor(size / 16)) / std::max({width, height, 1.0 / 64}), 4096.0);
-    x = (size - scale * static_cast<double>(box.xMin + box.xMax) / 64) / 2;
-    y = (size - scale * static_cast<double>(box.yMin + box.yMax) / 64) / 2;
-  } else {
-    constexpr double em = 150, offset = 20, canvas = 256;
-    const double ascender = std::ceil(em * face->ascender / face->units_per_EM);
-    scale = em / loaded_pixels * size / canvas;
-    x = offset * size / canvas;
-    y = size - (offset + ascender) * size / canvas;
+    return {scale, (size - scale * static_cast<double>(box.xMin + box.xMax) / 64) / 2,
+            (size - scale * static_cast<double>(box.yMin + box.yMax) / 64) / 2};
   }
-  const auto factor = static_cast<FT_Fixed>(std::lround(scale * 65536));
+  constexpr double em = 150, offset = 20, canvas = 256;
+  const double ascender = std::ceil(em * face->ascender / face->units_per_EM);
+  return {em / loaded_pixels * size / canvas, offset * size / canvas,
+          size - (offset + ascender) * size / canvas};
+}
+
+void place_outline(FT_Outline& outline, const GlyphPlacement& placement) {
+  const auto factor = static_cast<FT_Fixed>(std::lround(placement.scale * 65536));
   const FT_Matrix matrix{factor, 0, 0, factor};
   FT_Outline_Transform(&outline, &matrix);
-  FT_Outline_Translate(&outline, std::lround(x * 64), std::lround(y * 64));
+  FT_Outline_Translate(&outline, std::lround(placement.x * 64), std::lround(placement.y * 64));
 }
 
 }  // namespace
@@ -212,7 +214,7 @@ void place_outline(FT_Outline& outline, FT_Face face, int64_t S, GlyphLayout lay
 std::optional<GrayImage> Face::draw(char32_t code, int64_t S, GlyphLayout layout) const {
   FT_Outline* const outline = opened_->outline_of(code);
   if (!outline) return std::nullopt;
-  place_outline(*outline, opened_->face, S, layout);
+  place_outline(*outline, placement_of(*outline, opened_->face, S, layout));
   GrayImage image(S, S, 0);
   FT_Bitmap bitmap{};
   bitmap.rows = bitmap.width = static_cast<unsigned>(S);
@@ -230,6 +232,55 @@ std::optional<GrayImage> Face::draw(char32_t code, int64_t S, GlyphLayout layout
   }
   if (blank) return std::nullopt;
   return image;
+}
+
+std::optional<GlyphPlacement> Face::placement(char32_t code, int64_t S, GlyphLayout layout) const {
+  FT_Outline* const outline = opened_->outline_of(code);
+  if (!outline) return std::nullopt;
+  GlyphPlacement placement = placement_of(*outline, opened_->face, S, layout);
+  placement.scale *= static_cast<double>(loaded_pixels) / opened_->face->units_per_EM;
+  return placement;
+}
+
+std::optional<int> Face::advance(char32_t code) const {
+  const FT_UInt glyph = FT_Get_Char_Index(opened_->face, code);
+  FT_Fixed advance = 0;
+  if (glyph == 0 || FT_Get_Advance(opened_->face, glyph, FT_LOAD_NO_SCALE, &advance) != 0)
+    return std::nullopt;
+  return static_cast<int>(advance);
+}
+
+FontFacts Face::facts() const {
+  FT_Face face = opened_->face;
+  FontFacts facts;
+  facts.family = entry_of(face, {TT_NAME_ID_TYPOGRAPHIC_FAMILY, TT_NAME_ID_FONT_FAMILY});
+  if (facts.family.empty() && face->family_name) facts.family = in_one_line(face->family_name);
+  facts.copyright = entry_of(face, {TT_NAME_ID_COPYRIGHT});
+  facts.licence = entry_of(face, {TT_NAME_ID_LICENSE});
+  facts.licence_url = entry_of(face, {TT_NAME_ID_LICENSE_URL});
+  facts.units_per_em = face->units_per_EM;
+  facts.line = {face->ascender, face->descender,
+                std::max(face->height - (face->ascender - face->descender), 0)};
+  if (const auto* hhea = static_cast<const TT_HoriHeader*>(FT_Get_Sfnt_Table(face, FT_SFNT_HHEA));
+      hhea && hhea->Ascender != hhea->Descender)
+    facts.line = {hhea->Ascender, hhea->Descender, hhea->Line_Gap};
+  facts.typographic = facts.line;
+  facts.windows_ascent = std::max(facts.line.ascender, 0);
+  facts.windows_descent = std::max(-facts.line.descender, 0);
+  const auto* os2 = static_cast<const TT_OS2*>(FT_Get_Sfnt_Table(face, FT_SFNT_OS2));
+  if (!os2 || os2->version == 0xffff) return facts;
+  facts.typographic = {os2->sTypoAscender, os2->sTypoDescender, os2->sTypoLineGap};
+  facts.is_typographic = (os2->fsSelection >> 7 & 1) != 0;
+  facts.windows_ascent = os2->usWinAscent;
+  facts.windows_descent = os2->usWinDescent;
+  facts.weight = os2->usWeightClass;
+  facts.width = os2->usWidthClass;
+  facts.embedding = os2->fsType;
+  const auto word = [](FT_ULong value) { return static_cast<uint32_t>(value); };
+  facts.unicode_ranges = {word(os2->ulUnicodeRange1), word(os2->ulUnicodeRange2),
+                          word(os2->ulUnicodeRange3), word(os2->ulUnicodeRange4)};
+  facts.code_pages = {word(os2->ulCodePageRange1), word(os2->ulCodePageRange2)};
+  return facts;
 }
 
 }  // namespace accrue::app

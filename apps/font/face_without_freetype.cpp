@@ -20,6 +20,11 @@ Face::Face(const std::string& name) {
 Face::~Face() = default;
 Face::Face(Face&&) noexcept = default;
 const GlyphFont& Face::about() const { return opened_->about; }
+FontFacts Face::facts() const { return {}; }
 std::optional<GrayImage> Face::draw(char32_t, int64_t, GlyphLayout) const { return std::nullopt; }
+std::optional<GlyphPlacement> Face::placement(char32_t, int64_t, GlyphLayout) const {
+  return std::nullopt;
+}
+std::optional<int> Face::advance(char32_t) const { return std::nullopt; }
 
 }  // namespace accrue::app

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "apps/cli/load_data.h"
 #include "apps/font/sheet.h"
 #include "core/autograd.h"
+#include "data/safetensors.h"
 #include "train/training.h"
 #include "train/weights.h"
 
@@ -26,20 +28,60 @@ Settings drawing_settings(Options& options) {
       all.only({"data", "image-size", "precision", "seed", "device", "threads", "memory-limit"}));
 }
 
-LoadedGenerator load_generator(const Options& given) {
-  const Device device = apply_machine_options(given);
+namespace {
+
+Options options_of_generator(const Options& given) {
   check(!given.init.empty(), "there is nothing to draw with: expected --weights FILE.safetensors");
-  const Options options = with_options_of_weights(given);
+  Options options = with_options_of_weights(given);
   check(options.network.kind == ModelKind::zi2zi,
         "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
         "writes them",
         options.init, name(options.network.kind));
-  Datasets data = load_data(options);
-  auto model = make_model(options.model_for(data.train));
+  return options;
+}
+
+LoadedGenerator load_network(const Options& options, Device device, Datasets data,
+                             const ModelOptions& network) {
+  auto model = make_model(network);
   Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
                                 GradientStorage::on_demand);
   load_weights(options.init, parameters);
   return {std::move(data), std::move(model), std::move(parameters), device};
+}
+
+// The numbers of "1x64x64".
+std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
+  std::vector<int64_t> numbers;
+  const auto found = said.find(key);
+  std::istringstream text(found == said.end() ? "" : found->second);
+  for (int64_t number = 0; text >> number; text.ignore()) numbers.push_back(number);
+  return numbers;
+}
+
+}  // namespace
+
+LoadedGenerator load_generator(const Options& given) {
+  const Device device = apply_machine_options(given);
+  const Options options = options_of_generator(given);
+  Datasets data = load_data(options);
+  const ModelOptions network = options.model_for(data.train);
+  return load_network(options, device, std::move(data), network);
+}
+
+LoadedGenerator load_generator_alone(const Options& given) {
+  const Device device = apply_machine_options(given);
+  const Options options = options_of_generator(given);
+  const Metadata said = read_safetensors_header(options.init).metadata;
+  const std::vector<int64_t> image = numbers_of(said, "image"),
+                             styles = numbers_of(said, "classes");
+  check(image.size() == 3 && image[0] == 1 && image[1] == image[2] && styles.size() == 1,
+        "{} does not say of which images and of how many styles its network is: expected weights "
+        "that accrue font train --save wrote",
+        options.init);
+  ModelOptions network = options.network;
+  network.image = {image[0], image[1], image[2]};
+  network.classes = styles[0];
+  return load_network(options, device, {}, network);
 }
 
 std::vector<GrayImage> to_images(const Tensor& images, const Normalization& normalization) {

@@ -20,6 +20,9 @@ struct LoadedGenerator {
 };
 // Throws Error for weights of anything else, and for data without glyphs.
 LoadedGenerator load_generator(const Options& given);
+// That of weights alone, whose file says of which images and of how many styles it is: the data
+// sets have no fields. Throws Error also where it does not say that.
+LoadedGenerator load_generator_alone(const Options& given);
 
 // The settings of a command that draws: the weights, the data and the machine.
 Settings drawing_settings(Options& options);

@@ -1,0 +1,274 @@
+#include "apps/font/export.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <ranges>
+
+#include "apps/cli/load_data.h"
+#include "apps/cli/output.h"
+#include "apps/font/characters.h"
+#include "apps/font/generator.h"
+#include "data/atomic_file.h"
+#include "data/glyphs.h"
+
+namespace accrue::app {
+namespace {
+
+// A style of the network, and what is known of the glyphs that it learnt.
+struct ChosenStyle {
+  int32_t index = 0;
+  std::string name;
+  std::optional<GlyphFont> font;
+  GlyphLayout layout = GlyphLayout::bbox;
+};
+
+void warn_of_other_source(const GlyphManifest& manifest, const GlyphFont& font) {
+  if (manifest.source.name == font.name) return;
+  fmt::print(stderr,
+             "warning: the network has learnt to draw from {}, not from {}: expect worse glyphs\n",
+             manifest.source.name, font.name);
+}
+
+ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions& network,
+                              const std::string& data, const std::string& asked) {
+  check(manifest.size == network.size &&
+            static_cast<int64_t>(manifest.styles.size()) == network.styles,
+        "{} has glyphs of {} pixels in {}, but the weights are of a network for {} pixels and {}: "
+        "expected the data set that it was trained on",
+        data, manifest.size, counted(int64_t(manifest.styles.size()), "style"), network.size,
+        counted(network.styles, "style"));
+  std::vector<std::string> names;
+  for (const GlyphStyle& style : manifest.styles) names.push_back(style.name);
+  check(!asked.empty() || names.size() == 1, "--style is not given: expected one of {}",
+        fmt::join(names, ", "));
+  const auto found = asked.empty() ? names.begin() : std::ranges::find(names, asked);
+  check(found != names.end(), "there is no style '{}': expected one of {}", asked,
+        fmt::join(names, ", "));
+  const auto layout = glyph_layout_names().find(manifest.layout);
+  check(layout != glyph_layout_names().end(),
+        "{} has its glyphs placed by '{}': expected one of {}", data, manifest.layout,
+        fmt::join(glyph_layout_names() | std::views::keys, ", "));
+  const auto index = found - names.begin();
+  return {static_cast<int32_t>(index), *found, manifest.styles[static_cast<size_t>(index)].font,
+          layout->second};
+}
+
+// Without a data set, styles have numbers.
+ChosenStyle style_by_number(const Zi2ziOptions& network, const std::string& asked,
+                            GlyphLayout layout) {
+  if (asked.empty()) {
+    check(network.styles == 1,
+          "the network draws {} styles: expected --data with the directory it was trained on and "
+          "--style with a name, or --style with a number from 0 to {}",
+          network.styles, network.styles - 1);
+    return {0, "a learnt style", {}, layout};
+  }
+  const bool is_number = asked.size() < 6 && asked.find_first_not_of("0123456789") == asked.npos;
+  check(is_number && std::stoll(asked) < network.styles,
+        "there is no style '{}': without --data expected the number of one, from 0 to {}", asked,
+        network.styles - 1);
+  return {static_cast<int32_t>(std::stoll(asked)), "style " + asked, {}, layout};
+}
+
+// A character that the font has, drawn as the network wants to see it.
+struct SourceGlyph {
+  char32_t code;
+  GrayImage image;
+};
+
+Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style,
+                   const Normalization& normalization, DType dtype) {
+  const auto N = static_cast<int64_t>(glyphs.size()), S = glyphs.front().image.height;
+  const Tensor sources = Tensor::empty({N, 1, S, S}, DType::u8, Device::cpu, Category::data);
+  uint8_t* to = sources.span<uint8_t>().data();
+  for (const SourceGlyph& glyph : glyphs) to = std::ranges::copy(glyph.image.pixels, to).out;
+  const std::vector<int32_t> styles(glyphs.size(), style);
+  Dataset data{"glyphs", "a font"};
+  data.fields.push_back({"sources", sources, Encoding::pixel, 0, normalization});
+  data.fields.push_back(
+      {"styles", Tensor::from(styles, {N}, Device::cpu), Encoding::index, int64_t(style) + 1});
+  std::vector<int32_t> all(glyphs.size());
+  std::iota(all.begin(), all.end(), 0);
+  return pick(data, all, dtype);
+}
+
+std::string listed(const std::u32string& characters) {
+  constexpr size_t most = 20;
+  std::string text;
+  for (const char32_t code : characters.substr(0, most)) text += to_utf8(code);
+  return text + (characters.size() > most ? " ..." : "");
+}
+
+// Draws characters and adds what came of them to a font.
+class Exporter {
+ public:
+  Exporter(const Face& source, const LoadedGenerator& generator, const ChosenStyle& style,
+           const Options& options, size_t total)
+      : source_(source), generator_(generator), style_(style), options_(options), total_(total) {}
+  ~Exporter() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+
+  void add(TrueTypeFont& font, const std::vector<SourceGlyph>& glyphs) {
+    const Samples samples =
+        samples_of(glyphs, style_.index, options_.pixels, generator_.parameters.compute_dtype());
+    const Tensor drawn =
+        draw(generator_.network(), samples, generator_.device, options_.micro_batch);
+    const std::vector<GrayImage> images = to_images(drawn, options_.pixels);
+    for (size_t i = 0; i < glyphs.size(); ++i) {
+      TrueTypeFont::Glyph glyph = glyph_after(source_, glyphs[i].code, images[i], style_.layout);
+      if (glyph.outline.empty()) blank_ += glyphs[i].code;
+      else font.glyphs.push_back(std::move(glyph));
+    }
+    done_ += glyphs.size();
+    if (terminal_) fmt::print(stderr, "\r\033[K{} of {} drawn", done_, total_);
+  }
+  const std::u32string& blank() const { return blank_; }
+
+ private:
+  const Face& source_;
+  const LoadedGenerator& generator_;
+  const ChosenStyle& style_;
+  const Options& options_;
+  size_t total_, done_ = 0;
+  std::u32string blank_;
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+ChosenStyle choose_style(const LoadedGenerator& generator, const Face& source,
+                         const Options& options, const FontExportOptions& asked) {
+  const Zi2ziOptions& network = generator.network().options();
+  if (options.data.empty()) return style_by_number(network, asked.style, asked.layout);
+  check(holds_glyphs(options.data),
+        "{} has no manifest.json: expected a directory of accrue font prepare", options.data);
+  const GlyphManifest manifest = read_glyph_manifest(options.data);
+  ChosenStyle style = style_of_manifest(manifest, network, options.data, asked.style);
+  check(!options.given.contains("layout") || asked.layout == style.layout,
+        "--layout is not that of {}, {}: leave it out", options.data, manifest.layout);
+  warn_of_other_source(manifest, source.about());
+  return style;
+}
+
+// Draws the characters that the font has, some at a time, since images take more room than
+// outlines.
+void draw_all(Exporter& exporter, TrueTypeFont& font, const Face& source,
+              const std::u32string& characters, int64_t S, GlyphLayout layout) {
+  constexpr size_t at_a_time = 256;
+  std::vector<SourceGlyph> glyphs;
+  for (const char32_t code : characters) {
+    glyphs.push_back({code, source.draw(code, S, layout).value()});
+    if (glyphs.size() < at_a_time) continue;
+    exporter.add(font, glyphs);
+    glyphs.clear();
+  }
+  if (!glyphs.empty()) exporter.add(font, glyphs);
+}
+
+std::string in_short(const std::string& licence) {
+  constexpr size_t most = 100;
+  const std::u32string all = from_utf8(licence);
+  std::string said;
+  for (const char32_t code : all.substr(0, most)) said += to_utf8(code);
+  if (said.empty()) return "says nothing of its licence";
+  return said + (all.size() > most ? " ..." : "");
+}
+
+}  // namespace
+
+Settings settings_of(FontExportOptions& asked, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s = drawing_settings(options).without({"data", "image-size"});
+  s.group("Font")
+      .add(options.data,
+           {"data", no_result, "The directory of glyphs that the network was trained on", "DIR"})
+      .add(asked.font,
+           {"font", no_result, "The source font; FILE.ttc#N for a face of several", "FONT"})
+      .add(asked.characters,
+           {"chars", no_result, "gb2312 (its 6763 hanzi), a file of UTF-8, or the characters",
+            "gb2312|FILE|TEXT"})
+      .add(asked.style, {"style", no_result, "The style to draw them in; without --data its number",
+                         "NAME|N", "the only one"})
+      .add(asked.layout, glyph_layout_names(),
+           {"layout", no_result,
+            "Without --data: how glyphs were placed for the network, as for font prepare"})
+      .add(asked.name, {"name", no_result, "The name of the new font's family", "TEXT",
+                        "that of the source, and the style's"})
+      .add(asked.out, {"out", no_result, "The font to write", "FILE.ttf"});
+  return s;
+}
+
+TrueTypeFont font_after(const Face& source, const std::string& family,
+                        const std::string& description) {
+  TrueTypeFont font{family, family + ", drawn by accrue", description, source.facts(), {}};
+  for (const char32_t space : {U' ', U'\u00a0', U'\u3000'})
+    if (const std::optional<int> advance = source.advance(space))
+      font.glyphs.push_back({space, *advance, {}});
+  return font;
+}
+
+TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
+                                GlyphLayout layout) {
+  const std::optional<GlyphPlacement> place = source.placement(code, drawing.height, layout);
+  check(place.has_value(), "the font {} has no glyph of {} ({})", source.about().file,
+        to_utf8(code), code_name(code));
+  TrueTypeFont::Glyph glyph{code, source.advance(code).value_or(0), trace(drawing)};
+  for (Contour& contour : glyph.outline)
+    for (OutlinePoint& p : contour)
+      p = {(p.x - place->x) / place->scale, (p.y - place->y) / place->scale, p.on_curve};
+  return glyph;
+}
+
+void export_font(const Options& given, const FontExportOptions& asked) {
+  check_writable(asked.out);
+  const Face source(asked.font);
+  std::u32string characters, missing;
+  const LoadedGenerator generator = load_generator_alone(given);
+  const Options options = with_options_of_weights(given);  // with its normalization
+  const ChosenStyle style = choose_style(generator, source, options, asked);
+  const int64_t S = generator.network().options().size;
+  const std::u32string wanted = characters_of(asked.characters);
+  for (const char32_t code : wanted)
+    (source.draw(code, S, style.layout) ? characters : missing) += code;
+  check(!characters.empty(),
+        "{} has none of the {} that are asked for: expected others, or another font",
+        source.about().file, counted(int64_t(wanted.size()), "character"));
+
+  const FontFacts facts = source.facts();
+  const std::string family = facts.family.empty() ? "Unnamed" : facts.family;
+  const GlyphFont& about = source.about();
+  std::string description = fmt::format(
+      "Drawn by accrue from {} ({}) in {}", about.name, in_short(about.licence),
+      style.font
+          ? fmt::format("the style of {} ({})", style.font->name, in_short(style.font->licence))
+          : style.name);
+  TrueTypeFont font = font_after(
+      source, asked.name.empty() ? fmt::format("{} in {}", family, style.name) : asked.name,
+      description);
+  const size_t spaces = font.glyphs.size();
+  std::u32string blank;
+  {
+    Exporter exporter(source, generator, style, options, characters.size());
+    draw_all(exporter, font, source, characters, S, style.layout);
+    blank = exporter.blank();
+  }
+  check(font.glyphs.size() > spaces,
+        "the network draws nothing but blank pages: it needs more training");
+  write_text_atomically(asked.out, encode_truetype(font));
+
+  const auto count = [](const std::u32string& each) {
+    return counted(int64_t(each.size()), "character");
+  };
+  fmt::print("{}: {}, {}\n", asked.out, font.full_name,
+             counted(int64_t(font.glyphs.size() - spaces), "glyph"));
+  if (!missing.empty())
+    fmt::print("{} left out, which the font lacks: {}\n", count(missing), listed(missing));
+  if (!blank.empty())
+    fmt::print("{} left out, drawn as a blank page: {}\n", count(blank), listed(blank));
+  fmt::print("licence of the source: {}\n", in_short(about.licence));
+  if (style.font) fmt::print("licence of the style: {}\n", in_short(style.font->licence));
+}
+
+}  // namespace accrue::app
