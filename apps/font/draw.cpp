@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/font/generator.h"
 #include "apps/font/sheet.h"
@@ -162,6 +163,7 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
         "the built-in strokes are no characters of a script: expected --all instead of --text, or "
         "--data with a directory of accrue font prepare");
   const LoadedGenerator generator = load_generator(options);
+  const Normalization pixels = with_options_of_weights(options).pixels;
   const Catalogue catalogue(generator.data, options.data);
   const bool between = !asked.between.empty();
   const int32_t style = catalogue.style(between ? asked.between[0] : asked.style);
@@ -170,10 +172,10 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
                                     : catalogue.find(asked.text, style, dtype);
   const GrayImage image =
       between ? interpolation(generator, samples, style, catalogue.style(asked.between[1]),
-                              asked.steps, options.pixels)
+                              asked.steps, pixels)
               : sheet_of(samples,
                          draw(generator.network(), samples, generator.device, options.micro_batch),
-                         options.pixels);
+                         pixels);
   write_png(asked.out, image);
   fmt::print("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
              image.height);
