@@ -10,8 +10,8 @@ constexpr int64_t groups = 8;
 }  // namespace
 
 std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels) {
-  check(kind != NormKind::none, "a norm of {} channels is a group, batch or instance norm, got none",
-        channels);
+  check(kind != NormKind::none,
+        "a norm of {} channels is a group, batch or instance norm, got none", channels);
   if (kind == NormKind::batch) return std::make_unique<BatchNorm>(channels);
   if (kind == NormKind::instance) return std::make_unique<InstanceNorm>();
   return std::make_unique<GroupNorm>(groups, channels);

@@ -124,8 +124,8 @@ class Zi2ziDiscriminator : public Module {
   };
   Judgement judge(const Tensor& sources, const Tensor& glyphs, const Pass& pass) const;
 
-  // The weight of the generator's wish to deceive, [1] of the parameters' dtype: a module buffer, so
-  // that a window that is taken back takes back what it has become.
+  // The weight of the generator's wish to deceive, [1] of the parameters' dtype: a module buffer,
+  // so that a window that is taken back takes back what it has become.
   const Tensor& adversarial_weight() const { return adversarial_weight_.tensor; }
 
   // Whether source and glyph, [N, 2 * channels, size, size], are of a real pair: logits [N, 1].
