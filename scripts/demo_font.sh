@@ -12,10 +12,10 @@ usage() {
   cat <<END
 Usage: scripts/demo_font.sh [options] [-- options of 'accrue font train']
 Trains zi2zi at 64 pixels and a quarter of its width to draw WenQuanYi Zen Hei as AR PL UKai: 2000
-characters, effective batch 16, of which 1 is in memory at a time. On 2 cores about half an hour.
+characters, effective batch 4, of which 1 is in memory at a time. On 2 cores about half an hour.
   --out DIR    where pairs, log, weights and sheets go (default: build/demo_font)
   --strokes    the built-in strokes instead of fonts
-  --epochs N   passes over the training data (default 12)
+  --epochs N   passes over the training data (default 14)
   --no-setup   install no packages
 END
 }
@@ -25,7 +25,7 @@ fail() { echo "demo_font: error: $*" >&2; exit 1; }
 out=$root/build/demo_font
 strokes=false
 setup=true
-epochs=12
+epochs=14
 while [[ $# -gt 0 ]]; do
   case $1 in
     --out | --epochs)
@@ -58,9 +58,9 @@ if ! $strokes; then
 fi
 
 run() { echo "demo_font: $*"; "$@"; }
-run "$program" font train --data "$data" --width 0.25 --micro-batch 1 --effective-batch 16 \
-  --epochs "$epochs" --lr 1e-3 --lr-d 2e-4 --schedule cosine --eval-every epoch \
-  --log-dir "$out/log" --sample-every 100 --save "$out/generator.safetensors" "$@"
+run "$program" font train --data "$data" --width 0.25 --micro-batch 1 --effective-batch 4 \
+  --epochs "$epochs" --lr 1e-3 --lr-d 5e-5 --schedule cosine --eval-every epoch \
+  --log-dir "$out/log" --sample-every 500 --save "$out/generator.safetensors" "$@"
 run "$program" font score --weights "$out/generator.safetensors" --data "$data"
 run "$program" font draw --weights "$out/generator.safetensors" --data "$data" --all \
   --out "$out/sheet.png"
