@@ -95,6 +95,11 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   const Datasets data = place_data(load_data(asked), device);
   const Options options = with_micro_batch_chosen(asked, data, device);
   const TrainingOptions trained = options.training(data.train);
+  check(
+      trained.players.empty(),
+      "bench train measures networks of one loss, but --model {} is a game of {}: expected another "
+      "model; accrue train says how many samples a second it took",
+      name(options.network.kind), trained.players.size());
   const Batches batches = trained.batches;
   Training training(trained, data.train, device);
   const GemmProbe probe(device);
