@@ -10,6 +10,10 @@ Datasets load_data(const Options& options) {
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields) field.normalization = options.pixels;
   if (task_of(options.network.kind) == Task::drawing) {
+    check(options.pixels.mean == 0.5 && options.pixels.std == 0.5,
+          "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
+          "expected neither option",
+          options.pixels.mean, options.pixels.std, model);
     check(
         data.train.has("sources"),
         "--model {} draws the glyphs of one font in the style of another, but the data set {} has "

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/font/generator.h"
 #include "apps/font/sheet.h"
@@ -102,7 +101,7 @@ class Catalogue {
 
 // A row of drawings for each step from one style to the other.
 GrayImage interpolation(const LoadedGenerator& generator, const Samples& samples, int32_t from,
-                        int32_t to, int64_t steps, const Normalization& normalization) {
+                        int32_t to, int64_t steps) {
   const NoGrad no_grad;
   const Zi2ziGenerator& network = generator.network();
   const Pass pass = Pass::eval();
@@ -116,7 +115,7 @@ GrayImage interpolation(const LoadedGenerator& generator, const Samples& samples
   for (int64_t i = 0; i < steps; ++i) {
     const double t = double(i) / double(steps - 1);
     const Tensor style = add(scale(a, 1 - t), scale(b, t));
-    rows.push_back(to_images(network.draw_with(encoded, style, pass), normalization));
+    rows.push_back(to_images(network.draw_with(encoded, style, pass)));
   }
   return sheet(rows, samples.size());
 }
@@ -163,7 +162,6 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
         "the built-in strokes are no characters of a script: expected --all instead of --text, or "
         "--data with a directory of accrue font prepare");
   const LoadedGenerator generator = load_generator(options);
-  const Normalization pixels = with_options_of_weights(options).pixels;
   const Catalogue catalogue(generator.data, options.data);
   const bool between = !asked.between.empty();
   const int32_t style = catalogue.style(between ? asked.between[0] : asked.style);
@@ -171,11 +169,10 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
   const Samples samples = asked.all ? pick(generator.data.test, catalogue.held_out(style), dtype)
                                     : catalogue.find(asked.text, style, dtype);
   const GrayImage image =
-      between ? interpolation(generator, samples, style, catalogue.style(asked.between[1]),
-                              asked.steps, pixels)
-              : sheet_of(samples,
-                         draw(generator.network(), samples, generator.device, options.micro_batch),
-                         pixels);
+      between
+          ? interpolation(generator, samples, style, catalogue.style(asked.between[1]), asked.steps)
+          : sheet_of(samples,
+                     draw(generator.network(), samples, generator.device, options.micro_batch));
   write_png(asked.out, image);
   fmt::print("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
              image.height);

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <ranges>
 
-#include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/font/characters.h"
 #include "apps/font/generator.h"
@@ -79,15 +78,14 @@ struct SourceGlyph {
   GrayImage image;
 };
 
-Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style,
-                   const Normalization& normalization, DType dtype) {
+Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style, DType dtype) {
   const auto N = static_cast<int64_t>(glyphs.size()), S = glyphs.front().image.height;
   const Tensor sources = Tensor::empty({N, 1, S, S}, DType::u8, Device::cpu, Category::data);
   uint8_t* to = sources.span<uint8_t>().data();
   for (const SourceGlyph& glyph : glyphs) to = std::ranges::copy(glyph.image.pixels, to).out;
   const std::vector<int32_t> styles(glyphs.size(), style);
   Dataset data{"glyphs", "a font"};
-  data.fields.push_back({"sources", sources, Encoding::pixel, 0, normalization});
+  data.fields.push_back({"sources", sources, Encoding::pixel});
   data.fields.push_back(
       {"styles", Tensor::from(styles, {N}, Device::cpu), Encoding::index, int64_t(style) + 1});
   std::vector<int32_t> all(glyphs.size());
@@ -106,18 +104,20 @@ std::string listed(const std::u32string& characters) {
 class Exporter {
  public:
   Exporter(const Face& source, const LoadedGenerator& generator, const ChosenStyle& style,
-           const Options& options, size_t total)
-      : source_(source), generator_(generator), style_(style), options_(options), total_(total) {}
+           int64_t micro_batch, size_t total)
+      : source_(source),
+        generator_(generator),
+        style_(style),
+        micro_batch_(micro_batch),
+        total_(total) {}
   ~Exporter() {
     if (terminal_) fmt::print(stderr, "\r\033[K");
   }
 
   void add(TrueTypeFont& font, const std::vector<SourceGlyph>& glyphs) {
-    const Samples samples =
-        samples_of(glyphs, style_.index, options_.pixels, generator_.parameters.compute_dtype());
-    const Tensor drawn =
-        draw(generator_.network(), samples, generator_.device, options_.micro_batch);
-    const std::vector<GrayImage> images = to_images(drawn, options_.pixels);
+    const Samples samples = samples_of(glyphs, style_.index, generator_.parameters.compute_dtype());
+    const Tensor drawn = draw(generator_.network(), samples, generator_.device, micro_batch_);
+    const std::vector<GrayImage> images = to_images(drawn);
     for (size_t i = 0; i < glyphs.size(); ++i) {
       TrueTypeFont::Glyph glyph = glyph_after(source_, glyphs[i].code, images[i], style_.layout);
       if (glyph.outline.empty()) blank_ += glyphs[i].code;
@@ -132,7 +132,7 @@ class Exporter {
   const Face& source_;
   const LoadedGenerator& generator_;
   const ChosenStyle& style_;
-  const Options& options_;
+  int64_t micro_batch_;
   size_t total_, done_ = 0;
   std::u32string blank_;
   bool terminal_ = isatty(STDERR_FILENO) != 0;
@@ -226,8 +226,7 @@ void export_font(const Options& given, const FontExportOptions& asked) {
   const Face source(asked.font);
   std::u32string characters, missing;
   const LoadedGenerator generator = load_generator_alone(given);
-  const Options options = with_options_of_weights(given);  // with its normalization
-  const ChosenStyle style = choose_style(generator, source, options, asked);
+  const ChosenStyle style = choose_style(generator, source, given, asked);
   const int64_t S = generator.network().options().size;
   const std::u32string wanted = characters_of(asked.characters);
   for (const char32_t code : wanted)
@@ -250,7 +249,7 @@ void export_font(const Options& given, const FontExportOptions& asked) {
   const size_t spaces = font.glyphs.size();
   std::u32string blank;
   {
-    Exporter exporter(source, generator, style, options, characters.size());
+    Exporter exporter(source, generator, style, given.micro_batch, characters.size());
     draw_all(exporter, font, source, characters, S, style.layout);
     blank = exporter.blank();
   }

@@ -84,7 +84,7 @@ LoadedGenerator load_generator_alone(const Options& given) {
   return load_network(options, device, {}, network);
 }
 
-std::vector<GrayImage> to_images(const Tensor& images, const Normalization& normalization) {
+std::vector<GrayImage> to_images(const Tensor& images) {
   const Tensor host = in_f32_on_cpu(images);
   const int64_t H = images.size(2), W = images.size(3);
   std::vector<GrayImage> result;
@@ -92,7 +92,7 @@ std::vector<GrayImage> to_images(const Tensor& images, const Normalization& norm
   for (int64_t n = 0; n < images.size(0); ++n) {
     GrayImage& image = result.emplace_back(H, W);
     for (uint8_t& pixel : image.pixels) {
-      const double gray = 255 * (double(*value++) * normalization.std + normalization.mean);
+      const double gray = 127.5 * (double(*value++) + 1);
       pixel = static_cast<uint8_t>(std::clamp(std::lround(gray), 0L, 255L));
     }
   }
@@ -125,11 +125,9 @@ Tensor draw(const Zi2ziGenerator& network, const Samples& samples, Device device
   return drawn;
 }
 
-GrayImage sheet_of(const Samples& samples, const Tensor& drawn,
-                   const Normalization& normalization) {
-  const std::vector<std::vector<GrayImage>> rows{to_images(samples["sources"], normalization),
-                                                 to_images(drawn, normalization),
-                                                 to_images(samples["targets"], normalization)};
+GrayImage sheet_of(const Samples& samples, const Tensor& drawn) {
+  const std::vector<std::vector<GrayImage>> rows{to_images(samples["sources"]), to_images(drawn),
+                                                 to_images(samples["targets"])};
   return sheet(rows);
 }
 

@@ -27,8 +27,9 @@ LoadedGenerator load_generator_alone(const Options& given);
 // The settings of a command that draws: the weights, the data and the machine.
 Settings drawing_settings(Options& options);
 
-// Images [N, 1, S, S] as their bytes, on the cpu whatever device and floating dtype they are of.
-std::vector<GrayImage> to_images(const Tensor& images, const Normalization& normalization);
+// Images [N, 1, S, S] of pixels from -1 to 1 as their bytes, on the cpu whatever device and
+// floating dtype they are of.
+std::vector<GrayImage> to_images(const Tensor& images);
 
 // Some samples of a data set on the cpu, by their numbers, for a network that computes in `dtype`.
 Samples pick(const Dataset& data, const std::vector<int32_t>& samples, DType dtype);
@@ -38,6 +39,6 @@ Samples pick(const Dataset& data, const std::vector<int32_t>& samples, DType dty
 Tensor draw(const Zi2ziGenerator& network, const Samples& samples, Device device, int64_t most);
 
 // Sources, drawings and targets, one below the other (apps/font/sheet.h).
-GrayImage sheet_of(const Samples& samples, const Tensor& drawn, const Normalization& normalization);
+GrayImage sheet_of(const Samples& samples, const Tensor& drawn);
 
 }  // namespace accrue::app

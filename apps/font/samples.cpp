@@ -40,7 +40,7 @@ void FontSamples::on_window(const Player& player) {
   const auto& network = dynamic_cast<const Zi2ziGenerator&>(trainer_.training().model());
   const Tensor drawn =
       draw(network, samples_, trainer_.training().device(), trainer_.training().batches().micro);
-  const GrayImage sheet = sheet_of(samples_, drawn, options_.pixels);
+  const GrayImage sheet = sheet_of(samples_, drawn);
   write_png(fmt::format("{}/samples/window-{:06}.png", options_.log_dir, window), sheet);
   log_.image(window, "generator/drawings", sheet);
 }

@@ -87,6 +87,7 @@ TEST_CASE("what cannot be drawn is refused", "[cli]") {
   refuse("font draw --text 一 --weights " + trained.weights, "expected --all instead of --text");
   refuse("font train --data digits --steps 1", "but the data set digits has images");
   refuse("train --model cnn --data strokes --steps 1", "strokes");
+  refuse("font train --mean 0 --data " + trained.data, "draws pixels from -1 to 1");
   refuse("train --model cnn --lr-d 1 --steps 1", "--lr-d");
   refuse("bench train --model zi2zi --effective-batch 16 --data " + trained.data, "is a game of 2");
   refuse("font score --weights " + (trained / "nothing") + " --data " + trained.data, "nothing");
