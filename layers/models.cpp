@@ -63,8 +63,9 @@ Task task_of(ModelKind kind) {
   return kind == ModelKind::unet ? Task::segmentation : Task::classification;
 }
 
-bool has_batch_norm(ModelKind kind) {
-  return kind == ModelKind::cnn_bn || kind == ModelKind::resnet_bn;
+bool has_batch_norm(const ModelOptions& options) {
+  if (options.kind == ModelKind::zi2zi) return options.zi2zi.norm == NormKind::batch;
+  return options.kind == ModelKind::cnn_bn || options.kind == ModelKind::resnet_bn;
 }
 
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout,

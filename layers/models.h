@@ -37,7 +37,6 @@ std::string name(ModelKind kind);
 // something, as logits [N, 1, H, W]; or an image of its size, in another style.
 enum class Task { classification, segmentation, drawing };
 Task task_of(ModelKind kind);
-bool has_batch_norm(ModelKind kind);
 
 struct ModelOptions {
   ModelKind kind = ModelKind::mlp;
@@ -48,6 +47,9 @@ struct ModelOptions {
   int64_t classes = 10;
   Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
+
+// True if what the model computes in training depends on the other samples of its micro-batch.
+bool has_batch_norm(const ModelOptions& options);
 
 // A model for the sizes above, zi2zi for one style of images 64x64.
 ModelOptions default_model(ModelKind kind);

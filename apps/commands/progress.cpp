@@ -211,13 +211,16 @@ void Progress::score(const Score& test, const std::optional<Score>& of_average) 
 }
 
 void warn_about_batch_norm(const Options& options, Batches batches) {
-  if (!has_batch_norm(options.network.kind) || batches.accumulation_steps() == 1) return;
+  if (!has_batch_norm(options.network) || batches.accumulation_steps() == 1) return;
+  const ModelKind kind = options.network.kind;
+  const std::string_view instead = kind == ModelKind::zi2zi       ? "--norm instance"
+                                   : kind == ModelKind::resnet_bn ? "resnet (GroupNorm)"
+                                                                  : "cnn-gn (GroupNorm)";
   fmt::print(stderr,
              "warning: BatchNorm normalises over each micro-batch of {} samples, not over the "
-             "effective batch of {}: the result differs from one big batch. {} (GroupNorm) "
-             "does not depend on the split.\n",
-             batches.micro, batches.effective,
-             options.network.kind == ModelKind::resnet_bn ? "resnet" : "cnn-gn");
+             "effective batch of {}: the result differs from one big batch. {} does not depend on "
+             "the split.\n",
+             batches.micro, batches.effective, instead);
 }
 
 }  // namespace accrue::app

@@ -77,6 +77,12 @@ TEST_CASE("a font's training leaves sheets on its way", "[cli]") {
   REQUIRE(!fs::exists(log + "/samples/window-000009.png"));
 }
 
+TEST_CASE("a font's batch norm is warned of where the split shows in it", "[cli]") {
+  const std::string warning = "warning: BatchNorm normalises over each micro-batch of 2 samples";
+  REQUIRE_THAT(Trained("--steps 1 --norm batch").text, ContainsSubstring(warning));
+  REQUIRE(Trained("--steps 1").text.find(warning) == std::string::npos);
+}
+
 TEST_CASE("what cannot be drawn is refused", "[cli]") {
   const Trained trained("--steps 1");
   const std::string with = " --weights " + trained.weights + " --data " + trained.data;
