@@ -86,11 +86,13 @@ void Progress::start(const Datasets& data) {
   start_ = Clock::now();
 }
 
-// A window has as many samples for every player: they are counted by one that plays in each.
+// A window has as many samples for every player: they are counted by the last one that goes through
+// each window once.
 bool Progress::is_counted(const WindowReport& report) const {
-  for (const PlayerOptions& player : trainer_.options().players)
-    if (player.every == 1 && player.times == 1) return report.player == player.name;
-  return true;
+  const auto& players = trainer_.options().players;
+  const auto player = std::find_if(players.rbegin(), players.rend(),
+                                   [](const auto& p) { return p.every == 1 && p.times == 1; });
+  return player == players.rend() || report.player == player->name;
 }
 
 void Progress::on_step(const WindowReport& report) {

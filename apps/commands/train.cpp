@@ -135,8 +135,10 @@ void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& lo
 
 void train_on(const Device device, const Options& given, std::optional<MemoryTrace>& trace) {
   const size_t resident_before = resident_bytes();
-  const Datasets loaded = load_data(given);
-  const Datasets data = place_data(loaded, device);
+  Datasets loaded = load_data(given);
+  const bool draws = task_of(given.network.kind) == Task::drawing;
+  const Dataset held_out = draws ? loaded.test : Dataset{};  // on the cpu, for samples
+  const Datasets data = place_data(std::move(loaded), device);
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train);
@@ -172,8 +174,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
                            : std::make_unique<Profile>(device, options.profile_windows);
   std::vector<Observer*> all{&progress, &log};
   std::optional<FontSamples> samples;
-  if (options.network.kind == ModelKind::zi2zi)
-    all.push_back(&samples.emplace(options, trainer, log, loaded.test));
+  if (draws) all.push_back(&samples.emplace(options, trainer, log, held_out));
   Observers observers(all);
   trainer.run(observers, asked_to_stop);
   progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
