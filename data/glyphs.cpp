@@ -193,6 +193,14 @@ Dataset load_split(const fs::path& directory, const GlyphManifest& manifest, Spl
 
 }  // namespace
 
+int32_t GlyphManifest::style_number(const std::string& name) const {
+  const auto found = std::ranges::find(styles, name, &GlyphStyle::name);
+  if (found != styles.end()) return static_cast<int32_t>(found - styles.begin());
+  std::string names;
+  for (const GlyphStyle& style : styles) names += (names.empty() ? "" : ", ") + style.name;
+  fail("there is no style '{}': expected one of {}", name, names);
+}
+
 std::vector<char32_t> GlyphManifest::characters_of(Split split) const {
   std::vector<char32_t> codes;
   for (const GlyphCharacter& character : characters)

@@ -61,6 +61,8 @@ struct GlyphManifest {
 
   // The characters of a split, in the order of each style's samples.
   std::vector<char32_t> characters_of(Split split) const;
+  // The place of a style. Throws Error, with the names that there are, if there is none of this.
+  int32_t style_number(const std::string& name) const;
   bool operator==(const GlyphManifest&) const = default;
 };
 

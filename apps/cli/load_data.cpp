@@ -1,8 +1,22 @@
 #include "apps/cli/load_data.h"
 
+#include <sstream>
+
 #include "data/safetensors.h"
 
 namespace accrue::app {
+namespace {
+
+// The numbers of "1x64x64"; none if the file does not say it.
+std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
+  std::vector<int64_t> numbers;
+  const auto found = said.find(key);
+  std::istringstream text(found == said.end() ? "" : found->second);
+  for (int64_t number = 0; text >> number; text.ignore()) numbers.push_back(number);
+  return numbers;
+}
+
+}  // namespace
 
 Datasets load_data(const Options& options) {
   Datasets data = find_dataset(options.data_name(), options.data_dir, options.image_size);
@@ -54,10 +68,14 @@ Options with_options_of_weights(const Options& options) {
       problems += fmt::format("\n  --{} is {}, but they were trained with {}", name, setting.text(),
                               found->second);
   }
-  // "1x64x64": the built-in strokes can be of any size.
-  const auto image = said.find("image");
-  if (image != said.end() && !options.given.contains("image-size"))
-    settings.at("image-size").set(image->second.substr(image->second.rfind('x') + 1));
+  if (const auto image = numbers_of(said, "image"); image.size() == 3) {
+    result.network.image = {image[0], image[1], image[2]};
+    // The built-in strokes can be of any size.
+    const bool draws = task_of(result.network.kind) == Task::drawing;
+    if (draws && !options.given.contains("image-size")) result.image_size = image[1];
+  }
+  if (const auto classes = numbers_of(said, "classes"); classes.size() == 1)
+    result.network.classes = classes[0];
   check(problems.empty(), "{} holds weights of another network; leave out what the file says:{}",
         options.init, problems);
   return result;

@@ -31,15 +31,9 @@ class Catalogue {
 
   int32_t style(const std::string& name) const {
     if (name.empty()) return 0;
-    std::vector<std::string> names{"strokes"};
-    if (manifest_) {
-      names.clear();
-      for (const GlyphStyle& style : manifest_->styles) names.push_back(style.name);
-    }
-    const auto found = std::ranges::find(names, name);
-    check(found != names.end(), "there is no style '{}': expected one of {}", name,
-          fmt::join(names, ", "));
-    return static_cast<int32_t>(found - names.begin());
+    if (manifest_) return manifest_->style_number(name);
+    check(name == "strokes", "there is no style '{}': expected strokes", name);
+    return 0;
   }
 
   std::vector<int32_t> held_out(int32_t style) const {

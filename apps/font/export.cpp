@@ -39,20 +39,16 @@ ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions&
         "expected the data set that it was trained on",
         data, manifest.size, counted(int64_t(manifest.styles.size()), "style"), network.size,
         counted(network.styles, "style"));
-  std::vector<std::string> names;
-  for (const GlyphStyle& style : manifest.styles) names.push_back(style.name);
-  check(!asked.empty() || names.size() == 1, "--style is not given: expected one of {}",
-        fmt::join(names, ", "));
-  const auto found = asked.empty() ? names.begin() : std::ranges::find(names, asked);
-  check(found != names.end(), "there is no style '{}': expected one of {}", asked,
-        fmt::join(names, ", "));
+  check(!asked.empty() || network.styles == 1,
+        "--style is not given, but {} has {}: expected the name of one", data,
+        counted(network.styles, "style"));
+  const int32_t index = asked.empty() ? 0 : manifest.style_number(asked);
+  const GlyphStyle& style = manifest.styles[static_cast<size_t>(index)];
   const auto layout = glyph_layout_names().find(manifest.layout);
   check(layout != glyph_layout_names().end(),
         "{} has its glyphs placed by '{}': expected one of {}", data, manifest.layout,
         fmt::join(glyph_layout_names() | std::views::keys, ", "));
-  const auto index = found - names.begin();
-  return {static_cast<int32_t>(index), *found, manifest.styles[static_cast<size_t>(index)].font,
-          layout->second};
+  return {index, style.name, style.font, layout->second};
 }
 
 // Without a data set, styles have numbers.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "apps/cli/load_data.h"
 #include "apps/font/sheet.h"
@@ -49,15 +48,6 @@ LoadedGenerator load_network(const Options& options, Device device, Datasets dat
   return {std::move(data), std::move(model), std::move(parameters), device};
 }
 
-// The numbers of "1x64x64".
-std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
-  std::vector<int64_t> numbers;
-  const auto found = said.find(key);
-  std::istringstream text(found == said.end() ? "" : found->second);
-  for (int64_t number = 0; text >> number; text.ignore()) numbers.push_back(number);
-  return numbers;
-}
-
 }  // namespace
 
 LoadedGenerator load_generator(const Options& given) {
@@ -72,16 +62,11 @@ LoadedGenerator load_generator_alone(const Options& given) {
   const Device device = apply_machine_options(given);
   const Options options = options_of_generator(given);
   const Metadata said = read_safetensors_header(options.init).metadata;
-  const std::vector<int64_t> image = numbers_of(said, "image"),
-                             styles = numbers_of(said, "classes");
-  check(image.size() == 3 && image[0] == 1 && image[1] == image[2] && styles.size() == 1,
+  check(said.contains("image") && said.contains("classes"),
         "{} does not say of which images and of how many styles its network is: expected weights "
         "that accrue font train --save wrote",
         options.init);
-  ModelOptions network = options.network;
-  network.image = {image[0], image[1], image[2]};
-  network.classes = styles[0];
-  return load_network(options, device, {}, network);
+  return load_network(options, device, {}, options.network);
 }
 
 std::vector<GrayImage> to_images(const Tensor& images) {
