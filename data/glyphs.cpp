@@ -195,10 +195,14 @@ Dataset load_split(const fs::path& directory, const GlyphManifest& manifest, Spl
 
 int32_t GlyphManifest::style_number(const std::string& name) const {
   const auto found = std::ranges::find(styles, name, &GlyphStyle::name);
-  if (found != styles.end()) return static_cast<int32_t>(found - styles.begin());
+  check(found != styles.end(), "there is no style '{}': expected one of {}", name, style_names());
+  return static_cast<int32_t>(found - styles.begin());
+}
+
+std::string GlyphManifest::style_names() const {
   std::string names;
   for (const GlyphStyle& style : styles) names += (names.empty() ? "" : ", ") + style.name;
-  fail("there is no style '{}': expected one of {}", name, names);
+  return names;
 }
 
 std::vector<char32_t> GlyphManifest::characters_of(Split split) const {
@@ -228,6 +232,12 @@ std::string to_utf8(char32_t code) {
 
 std::string code_name(char32_t code) {
   return fmt::format("U+{:04X}", static_cast<uint32_t>(code));
+}
+
+std::string shortened(const std::u32string& text, size_t most) {
+  std::string result;
+  for (const char32_t code : text.substr(0, most)) result += to_utf8(code);
+  return result + (text.size() > most ? " ..." : "");
 }
 
 std::u32string from_utf8(const std::string& text) {

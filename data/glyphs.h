@@ -61,6 +61,8 @@ struct GlyphManifest {
 
   // The characters of a split, in the order of each style's samples.
   std::vector<char32_t> characters_of(Split split) const;
+  // "ming, kai"
+  std::string style_names() const;
   // The place of a style. Throws Error, with the names that there are, if there is none of this.
   int32_t style_number(const std::string& name) const;
   bool operator==(const GlyphManifest&) const = default;
@@ -75,6 +77,8 @@ bool is_held_out(char32_t code);
 // "永" and "U+6C38". They throw Error unless the code point is one of Unicode's characters.
 std::string to_utf8(char32_t code);
 std::string code_name(char32_t code);
+// The first so many characters, with " ..." in the place of others.
+std::string shortened(const std::u32string& text, size_t most);
 // The characters of a text. Throws Error for one that is not UTF-8, with the place.
 std::u32string from_utf8(const std::string& text);
 

@@ -2,7 +2,12 @@
 
 #include <string>
 
+#include "data/glyphs.h"
+
 namespace accrue::app {
+
+// What is printed of a list of characters, and of a licence (shortened(), data/glyphs.h).
+inline constexpr size_t most_listed = 20, most_of_licence = 100;
 
 // The characters that a text stands for, each once, in its order, without spaces:
 //   gb2312: the 6763 Chinese characters of that standard, the frequent ones first;

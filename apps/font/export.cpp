@@ -39,9 +39,8 @@ ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions&
         "expected the data set that it was trained on",
         data, manifest.size, counted(int64_t(manifest.styles.size()), "style"), network.size,
         counted(network.styles, "style"));
-  check(!asked.empty() || network.styles == 1,
-        "--style is not given, but {} has {}: expected the name of one", data,
-        counted(network.styles, "style"));
+  check(!asked.empty() || network.styles == 1, "--style is not given: expected one of {}",
+        manifest.style_names());
   const int32_t index = asked.empty() ? 0 : manifest.style_number(asked);
   const GlyphStyle& style = manifest.styles[static_cast<size_t>(index)];
   const auto layout = glyph_layout_names().find(manifest.layout);
@@ -87,13 +86,6 @@ Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style, DType 
   std::vector<int32_t> all(glyphs.size());
   std::iota(all.begin(), all.end(), 0);
   return pick(data, all, dtype);
-}
-
-std::string listed(const std::u32string& characters) {
-  constexpr size_t most = 20;
-  std::string text;
-  for (const char32_t code : characters.substr(0, most)) text += to_utf8(code);
-  return text + (characters.size() > most ? " ..." : "");
 }
 
 // Draws characters and adds what came of them to a font.
@@ -164,12 +156,8 @@ void draw_all(Exporter& exporter, TrueTypeFont& font, const Face& source,
 }
 
 std::string in_short(const std::string& licence) {
-  constexpr size_t most = 100;
-  const std::u32string all = from_utf8(licence);
-  std::string said;
-  for (const char32_t code : all.substr(0, most)) said += to_utf8(code);
-  if (said.empty()) return "says nothing of its licence";
-  return said + (all.size() > most ? " ..." : "");
+  return licence.empty() ? "says nothing of its licence"
+                         : shortened(from_utf8(licence), most_of_licence);
 }
 
 }  // namespace
@@ -259,9 +247,11 @@ void export_font(const Options& given, const FontExportOptions& asked) {
   fmt::print("{}: {}, {}\n", asked.out, font.full_name,
              counted(int64_t(font.glyphs.size() - spaces), "glyph"));
   if (!missing.empty())
-    fmt::print("{} left out, which the font lacks: {}\n", count(missing), listed(missing));
+    fmt::print("{} left out, which the font lacks: {}\n", count(missing),
+               shortened(missing, most_listed));
   if (!blank.empty())
-    fmt::print("{} left out, drawn as a blank page: {}\n", count(blank), listed(blank));
+    fmt::print("{} left out, drawn as a blank page: {}\n", count(blank),
+               shortened(blank, most_listed));
   fmt::print("licence of the source: {}\n", in_short(about.licence));
   if (style.font) fmt::print("licence of the style: {}\n", in_short(style.font->licence));
 }

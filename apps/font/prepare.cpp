@@ -142,13 +142,6 @@ void draw_pairs(const NewDirectory& folder, GlyphManifest& manifest, const std::
   std::ranges::sort(manifest.missing, {}, &MissingCharacter::code);
 }
 
-std::string listed(const std::vector<MissingCharacter>& missing) {
-  constexpr size_t most = 20;
-  std::string text;
-  for (size_t i = 0; i < std::min(most, missing.size()); ++i) text += to_utf8(missing[i].code);
-  return text + (missing.size() > most ? " ..." : "");
-}
-
 void check_splits(const GlyphManifest& manifest, const std::vector<Face>& faces) {
   if (manifest.characters.empty()) {
     std::string counts;
@@ -177,14 +170,10 @@ std::string with_commas(size_t number) {
 }
 
 std::string describe_font(const std::string& role, const GlyphFont& font) {
-  constexpr size_t most = 100;
-  const std::u32string licence = from_utf8(font.licence);
-  std::string said;
-  for (const char32_t code : licence.substr(0, most)) said += to_utf8(code);
-  if (licence.size() > most) said += " ...";
   return fmt::format("{}: {} ({}{}), {}\n", role, font.name, font.file,
                      font.face > 0 ? fmt::format("#{}", font.face) : "",
-                     said.empty() ? "without a licence in it" : said);
+                     font.licence.empty() ? "without a licence in it"
+                                          : shortened(from_utf8(font.licence), most_of_licence));
 }
 
 void print_summary(const GlyphManifest& manifest, const std::string& out) {
@@ -195,10 +184,12 @@ void print_summary(const GlyphManifest& manifest, const std::string& out) {
   fmt::print("{}", describe_font("source", manifest.source));
   for (const GlyphStyle& style : manifest.styles)
     fmt::print("{}", describe_font("style " + style.name, style.font));
-  if (!manifest.missing.empty())
+  std::u32string missing;
+  for (const MissingCharacter& each : manifest.missing) missing += each.code;
+  if (!missing.empty())
     fmt::print("{} left out, which some font lacks: {}\n",
-               counted(static_cast<int64_t>(manifest.missing.size()), "character"),
-               listed(manifest.missing));
+               counted(static_cast<int64_t>(missing.size()), "character"),
+               shortened(missing, most_listed));
 }
 
 }  // namespace
