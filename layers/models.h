@@ -22,9 +22,8 @@ namespace accrue {
 //   resnet_bn  the same with BatchNorm
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7: a logit for
 //              each pixel; H and W divisible by 4
-//   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image,
-//   whose
-//              classes are the styles; H = W
+//   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image, in
+//              one of as many styles as there are classes; H = W
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
 // composite layer are at its declaration.
 enum class ModelKind { mlp, mlp_small, cnn, cnn_gn, cnn_bn, resnet, resnet_bn, unet, zi2zi };

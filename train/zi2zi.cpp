@@ -27,7 +27,7 @@ Tensor zeros_like(const Tensor& x) {
   return Tensor::full(x.shape(), 0, x.dtype(), x.device());
 }
 
-// One number a loss: the guess of D about the style of pairs that it judges.
+// How far D's guess of the styles of pairs is from them.
 Tensor category_loss(const Tensor& logits, const Tensor& styles) {
   return bce_with_logits(logits, one_hot(styles, logits.size(1), logits.dtype()));
 }

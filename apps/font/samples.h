@@ -9,8 +9,8 @@ namespace accrue::app {
 
 // Keeps an eye on a generator in training. Every --sample-every windows it has some characters that
 // were held out drawn, as a sheet DIR/samples/window-000100.png in the log's directory and in
-// TensorBoard; and it warns where the discriminator has won and where the generator
-// draws blank pages.
+// TensorBoard; and it warns where the discriminator has won and where the generator draws blank
+// pages.
 class FontSamples : public Observer {
  public:
   // The first characters of the data set that is held out, which is on the cpu.
