@@ -198,7 +198,8 @@ struct RunLog::Files {
   std::optional<JsonFile> json;
   std::optional<LogDirectory> directory;
   const std::string begun = now();
-  Clock::time_point last_step = Clock::now();
+  const Clock::time_point opened = Clock::now();
+  std::map<std::string, Clock::time_point> last_step;  // by player
 };
 
 RunLog::RunLog(const RunLogOptions& options, const TrainingOptions& training_options,
@@ -216,8 +217,10 @@ RunLog::RunLog(const RunLogOptions& options, const TrainingOptions& training_opt
 RunLog::~RunLog() = default;
 
 Json RunLog::Files::line_of(const WindowReport& report) {
-  const Clock::time_point before = std::exchange(last_step, Clock::now());
-  const double seconds = std::chrono::duration<double>(last_step - before).count();
+  // Players report a window one after the other: each has its own time from window to window.
+  Clock::time_point& last = last_step.try_emplace(report.player, opened).first->second;
+  const Clock::time_point before = std::exchange(last, Clock::now());
+  const double seconds = std::chrono::duration<double>(last - before).count();
   Json line;
   if (!report.player.empty()) line["player"] = report.player;
   line.update({{"epoch", report.epoch + 1},
