@@ -30,9 +30,13 @@ BENCH = ("bench", "memory", "--model", "mlp-small", "--effective-batch", "16,32"
          "--data-dir", "</script><b>")
 
 TRAIN = ("train", "--model", "mlp-small", "--steps", "12", "--device", "cpu", "--threads", "1")
-# Directories, whose names must not end the script that holds them either, and what differs.
-RUNS = {"plain": (), "<script><!--": ("--lr", "0.01", "--ema", "0.9", "--noise-scale",
-                                      "--eval-every", "4")}
+FONT = ("font", "train", "--image-size", "32", "--width", "0.125", "--steps", "4", "--micro-batch",
+        "4", "--effective-batch", "8", "--sample-every", "2", "--device", "cpu", "--threads", "1")
+# Directories, whose names must not end the script that holds them either, and what they are of.
+RUNS = {"plain": TRAIN,
+        "<script><!--": (*TRAIN, "--lr", "0.01", "--ema", "0.9", "--noise-scale",
+                         "--eval-every", "4"),
+        "drawn": FONT}
 
 # Of each canvas: its size, how much of it is painted, how many colours it has, and its name.
 CANVASES = """
@@ -184,8 +188,13 @@ class Check:
         self.expect(self.browser.title.startswith(f"{len(runs)} runs"), "the page has a title")
         text = self.browser.execute_script("return document.body.textContent")
         for run in runs:
-            for part in (run["label"], str(run["test"]["accuracy"]), "--ema"):
+            score = run["test"].get("accuracy", run["test"].get("ssim"))
+            for part in (run["label"], f"{score:.4g}", "--ema"):
                 self.expect(part in text, f"{part} of {run['label']} is in the text")
+        drawn = self.browser.execute_script(
+            "return [...document.images].filter((image) => image.naturalWidth > 0).length")
+        expected = sum("sheet" in run for run in runs)
+        self.expect(drawn == expected, f"{drawn} of {expected} sheets are shown")
 
     def folding(self):
         """The data set is folded away until the reader clicks on it, in all charts of memory."""
@@ -242,7 +251,7 @@ def write_pages(program, folder):
     logs = []
     for name, options in RUNS.items():
         logs.append(folder / name)
-        subprocess.run([program, *TRAIN, *options, "--log-dir", logs[-1]], check=True,
+        subprocess.run([program, *options, "--log-dir", logs[-1]], check=True,
                        stdout=subprocess.DEVNULL)
     subprocess.run([program, "report", *logs, "--output", runs], check=True)
     return [memory, runs]

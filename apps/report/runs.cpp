@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -83,10 +84,46 @@ Json scores_of(const std::vector<Json>& lines) {
     step = line.value("step", step);
     if (!line.contains("is_best")) continue;
     scores["step"].push_back(step);
-    for (const char* key : {"loss", "accuracy", "dice"})
+    for (const char* key : {"loss", "accuracy", "dice", "ssim"})
       if (const auto& test = line.at("test"); test.contains(key)) scores[key].push_back(test[key]);
   }
   return scores;
+}
+
+std::string in_base64(const std::string& bytes) {
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](size_t k) {
+      return i + k < bytes.size() ? uint32_t{static_cast<unsigned char>(bytes[i + k])} : 0;
+    };
+    const uint32_t word = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for (int k = 0; k < 4; ++k) text += digits[word >> (18 - 6 * k) & 63];
+  }
+  const size_t padding = (3 - bytes.size() % 3) % 3;
+  return text.replace(text.size() - padding, padding, padding, '=');
+}
+
+// The latest of samples/window-000500.png. Null if there is none.
+Json latest_sheet(const fs::path& samples) {
+  long long latest = -1;
+  fs::path path;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(samples, none)) {
+    long long window = 0;
+    int length = 0;
+    const std::string name = entry.path().filename().string();
+    const bool is_sheet = std::sscanf(name.c_str(), "window-%18lld.png%n", &window, &length) == 1 &&
+                          size_t(length) == name.size();
+    if (!is_sheet || window <= latest) continue;
+    latest = window;
+    path = entry.path();
+  }
+  if (path.empty()) return nullptr;
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return {{"window", latest}, {"png", in_base64(bytes)}};
 }
 
 Json summary_of(const fs::path& path) {
@@ -130,6 +167,8 @@ Json read_run(const fs::path& directory, size_t points) {
   }
   run["steps"] = most_steps;
   if (const Json scores = scores_of(lines); !scores.is_null()) run["scores"] = scores;
+  if (const Json sheet = latest_sheet(directory / "samples"); !sheet.is_null())
+    run["sheet"] = sheet;
   if (lines.back().contains("test")) run.update(lines.back());
   run.update(summary_of(directory / "summary.json"));
   return run;

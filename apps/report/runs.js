@@ -79,8 +79,9 @@ function memoryChart() {
   return chart(description, 110 + 36 * runs.length, (colour) => memoryBars(bars, colour));
 }
 
-// What runs are scored by: accuracy for classes, Dice for masks.
-const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text: 'test Dice'}]
+// What runs are scored by: accuracy for classes, Dice for masks, SSIM for drawings.
+const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text: 'test Dice'},
+  {key: 'ssim', text: 'test SSIM'}]
     .filter(({key}) => runs.some((run) => run.test?.[key] !== undefined));
 
 // A bar for each run's weights, and for their average, in the colour of the run's curve.
@@ -128,11 +129,12 @@ function lastLoss(run) {
 }
 
 function resultsTable() {
-  const averaged = runs.some((run) => run.test_ema);
+  const averaged = (key) => runs.some((run) => run.test_ema?.[key] !== undefined);
   const noisy = runs.some((run) => run.noise_scale);
   const heads = ['run', 'state', number('steps'),
     number('last loss'),
-    ...scores.flatMap(({text}) => [number(text), ...(averaged ? [number('of average')] : [])]),
+    ...scores.flatMap(({key, text}) =>
+      [number(text), ...(averaged(key) ? [number('of average')] : [])]),
     number('test loss'), number('samples/s'), number('memory'),
     ...(noisy ? [number('noise scale')] : []), 'batch'];
   return table('Results: scores (and those of the average of the weights), speed, peak memory without data, ' +
@@ -140,7 +142,7 @@ function resultsTable() {
       runs.map((run) => [
         run.label, run.status, number(String(run.steps)), number(lastLoss(run)),
         ...scores.flatMap(({key}) => [number(formatNumber(run.test?.[key])),
-          ...(averaged ? [number(formatNumber(run.test_ema?.[key]))] : [])]),
+          ...(averaged(key) ? [number(formatNumber(run.test_ema?.[key]))] : [])]),
         number(formatNumber(run.test?.loss)), number(formatNumber(run.samples_per_s, 5)),
         number(formatBytes(withoutData(run.peak_bytes))),
         ...(noisy ? [number(formatNumber(run.noise_scale, 3))] : []), run.batches ?? '']));
@@ -208,10 +210,20 @@ const scoreSections = scoreCurves.length === 0 ? [] :
       .filter(({key}) => scoreCurves.some((curve) => curve[key]))
       .map(({key, text}) => curveChart(key, text, {}, scoreCurves)))];
 
+function sheetOf({label, sheet}) {
+  const what = `${label}: sources, drawings and targets after window ${sheet.window}`;
+  return element('figure', {}, element('figcaption', {}, what),
+      element('img', {src: `data:image/png;base64,${sheet.png}`, alt: what}));
+}
+
+const sheets = runs.filter((run) => run.sheet).map(sheetOf);
+
 showPage(runs.length === 1 ? `Run ${runs[0].label}` : `${runs.length} runs compared`, facts(),
     section('Results', resultsTable(), ...scores.map(scoreChart)),
     section('Loss', curveChart('loss', 'loss')),
     ...scoreSections,
+    ...(sheets.length === 0 ? [] :
+      [section('Drawings of characters that were held out', ...sheets)]),
     section('Memory', element('p', {}, aboutFolding), memoryChart(), memoryTable()),
     section('Throughput', curveChart('samples_per_s', 'samples/s', {beginAtZero: true})),
     section('Gradient norm', curveChart('grad_norm', 'norm before clipping', {beginAtZero: true})),

@@ -199,6 +199,25 @@ TEST_CASE("each network of a game has a curve of its own", "[report]") {
   REQUIRE(run["peak_bytes"]["total"] == 11);
 }
 
+TEST_CASE("the latest sheet of drawings is in the report", "[report]") {
+  const TemporaryDirectory folder;
+  std::ofstream(folder.path() / "metrics.jsonl")
+      << Json{{"step", 1}, {"loss", 1.0}, {"peak_bytes", {{"total", 7}, {"data", 2}}}} << "\n";
+  REQUIRE(!read_run(folder.path()).contains("sheet"));
+  std::filesystem::create_directory(folder.path() / "samples");
+  const auto write = [&](const char* name, const std::string& bytes) {
+    std::ofstream(folder.path() / "samples" / name, std::ios::binary) << bytes;
+  };
+  write("window-000900.png", "Ma");
+  write("window-001000.png", "Man\xff");
+  write("window-x.png", "none");
+  const Json sheet = read_run(folder.path())["sheet"];
+  REQUIRE(sheet["window"] == 1000);
+  REQUIRE(sheet["png"] == "TWFu/w==");
+  write("window-1000001.png", "Ma");
+  REQUIRE(read_run(folder.path())["sheet"]["png"] == "TWE=");
+}
+
 TEST_CASE("scores on the way stand at their steps", "[report]") {
   const TemporaryDirectory folder;
   const auto run_of = [&](const std::string& lines) {
