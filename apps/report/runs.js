@@ -123,9 +123,10 @@ function withoutData(peak) {
   return peak.total - peak.data;
 }
 
-function lastLoss(run) {
-  return run.curves.map(({player, last_loss: loss}) =>
+function lastLoss({curves}) {
+  const text = curves.map(({player, last_loss: loss}) =>
     `${player ? `${player} ` : ''}${formatNumber(loss)}`).join(', ');
+  return curves.length === 1 ? number(text) : {words: text};
 }
 
 function resultsTable() {
@@ -140,7 +141,7 @@ function resultsTable() {
   return table('Results: scores (and those of the average of the weights), speed, peak memory without data, ' +
       'and the effective batch', heads,
       runs.map((run) => [
-        run.label, run.status, number(String(run.steps)), number(lastLoss(run)),
+        run.label, run.status, number(String(run.steps)), lastLoss(run),
         ...scores.flatMap(({key}) => [number(formatNumber(run.test?.[key])),
           ...(averaged(key) ? [number(formatNumber(run.test_ema?.[key]))] : [])]),
         number(formatNumber(run.test?.loss)), number(formatNumber(run.samples_per_s, 5)),
