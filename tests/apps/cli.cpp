@@ -144,8 +144,8 @@ TEST_CASE("a model and a data set of different tasks are refused", "[output]") {
 TEST_CASE("the same command gives the same bits, and any split the same weights", "[cli]") {
   const Folder folder;
   for (const std::string model : {"mlp-small", "cnn", "cnn-gn"}) {
-    if (on_runner() && model != "mlp-small") {
-      WARN(model << ", a minute on the runner, is left out there");
+    if (computes_slowly() && model != "mlp-small") {
+      WARN(model << " is left out on the runner and under sanitizers");
       continue;
     }
     const auto train = [&](const std::string& batches, const std::string& file) {

@@ -8,11 +8,11 @@ namespace accrue::test {
 
 TEST_CASE("the prediction on meta is the measurement, for every model and K", "[cli][memory]") {
   const Folder folder;
-  if (on_runner()) WARN("K = 8 and 64 are left out on the runner");
+  if (computes_slowly()) WARN("K = 8 and 64 are left out on the runner and under sanitizers");
   for (const std::string model : {"mlp", "mlp-small", "cnn", "cnn-gn", "cnn-bn"}) {
     std::string first;
     for (const int K : {1, 2, 8, 64}) {
-      if (on_runner() && K > 2) continue;
+      if (computes_slowly() && K > 2) continue;
       const std::string text =
           succeed("train --model " + model + narrow() + "--micro-batch 8 --steps 2 --accum " +
                   std::to_string(K) + " --epochs 2 --json " + (folder / "log"));

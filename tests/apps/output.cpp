@@ -112,8 +112,11 @@ TEST_CASE("quiet is silent, and writes what it was asked for", "[output]") {
 }
 
 TEST_CASE("what is no terminal gets no escape sequences", "[output]") {
-  for (const char* command : {"--help", "train --help-all", "plan --model mlp-small --memory 1GiB",
-                              "train --model mlp-small --steps 2"})
+  const std::string data =
+      computes_slowly() ? " --data " + few_digits().path().string() : std::string();
+  for (const std::string& command :
+       {std::string("--help"), std::string("train --help-all"),
+        "plan --model mlp-small --memory 1GiB" + data, "train --model mlp-small --steps 2" + data})
     for (const char* setting : {"", "NO_COLOR=1 "}) {
       const Output output = shell(fmt::format("{}{} {}", setting, program_path, command));
       INFO(setting << command << "\n" << output.text);
