@@ -1,58 +1,17 @@
 // The promise: any split of an effective batch gives the gradient, norm, weights and moments of
 // the batch at once, up to the rounding of the sum's order.
 
-#include "optim/window.h"
-
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "kernels/accumulate.h"
 #include "kernels/arithmetic.h"
-#include "kernels/cross_entropy.h"
-#include "layers/layers.h"
-#include "layers/models.h"
-#include "tests/support/batch.h"
+#include "tests/optim/window_learner.h"
 #include "tests/support/catch.h"
 #include "tests/support/op_table.h"
 
 namespace accrue::test {
 namespace {
-
-constexpr int64_t N = 64, features = 12, classes = 5;
-constexpr std::array<int64_t, 4> sizes{features, 16, 8, classes};
-using Split = std::vector<int64_t>;
-const std::vector<Split> splits{{64}, {32, 32}, {16, 16, 16, 16}, Split(64, 1), {24, 24, 16}};
-
-Batch random_batch(int64_t samples, DType dtype, uint64_t seed) {
-  return test::random_batch({samples, features}, classes, seed, dtype);
-}
-
-struct Learner {
-  std::unique_ptr<Sequential> model = make_mlp(sizes);
-  Parameters parameters;
-  std::unique_ptr<Optimizer> optimizer;
-  Window window;
-
-  // eps is larger than Adam's default so that the bound below can be derived: a gradient error d
-  // moves a weight by at most lr/eps * d per step.
-  static constexpr double lr = 1e-3, eps = 1e-3;
-  explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N})
-      : parameters(place(*model, dtype, test_device(), 3)),
-        optimizer(adam(parameters, {.eps = eps})),
-        window(*optimizer, ScheduleOptions{.base = lr}, options) {}
-
-  Tensor loss(const Batch& batch, int64_t begin, int64_t end) const {
-    return cross_entropy((*model)(batch.x.slice(begin, end)), batch.labels.slice(begin, end));
-  }
-  void accumulate(const Batch& batch, const Split& split) {
-    int64_t begin = 0;
-    for (const int64_t n : split) {
-      window.backward(loss(batch, begin, begin + n), n);
-      begin += n;
-    }
-  }
-};
 
 struct Outcome {
   std::vector<double> gradient;  // of the first window's mean loss
@@ -318,147 +277,6 @@ TEST_CASE("dividing by K, as written by hand, would be noticed", "[window][negat
     backward(learner.loss(batch, begin, end), 1.0 / 4);
   REQUIRE(largest_difference(to_doubles(learner.parameters.gradients()), gradient_of_40()) >
           1e6 * 1e-12);
-}
-
-TEST_CASE("a window with a non-finite gradient leaves no trace", "[window]") {
-  Learner learner(DType::f32);
-  learner.accumulate(random_batch(N, DType::f32, 1), {64});
-  learner.window.step();
-  const auto weights = to_doubles(learner.parameters.values());
-  const auto m = to_doubles(learner.optimizer->state()[0].second);
-
-  const Batch bad = random_batch(N, DType::f32, 2);
-  bad.x.slice(20, 21).fill(std::numeric_limits<double>::infinity());
-  learner.accumulate(bad, {16, 16, 16, 16});
-  const StepReport report = learner.window.step();
-  REQUIRE(report.skipped);
-  REQUIRE(report.step == 1);
-  REQUIRE(learner.window.steps() == 1);
-  REQUIRE(learner.optimizer->steps() == 1);
-  REQUIRE(learner.window.samples() == 0);
-  REQUIRE(to_doubles(learner.parameters.values()) == weights);
-  REQUIRE(to_doubles(learner.optimizer->state()[0].second) == m);
-
-  learner.accumulate(random_batch(N, DType::f32, 3), {64});
-  REQUIRE_FALSE(learner.window.step().skipped);
-}
-
-TEST_CASE("an abandoned window leaves no trace", "[window]") {
-  const auto weights_after = [](bool disturbed) {
-    Learner learner(DType::f32);
-    if (disturbed) {
-      learner.accumulate(random_batch(N, DType::f32, 9), {24, 24});
-      learner.window.abandon();
-    }
-    learner.accumulate(random_batch(N, DType::f32, 1), {32, 32});
-    learner.window.step();
-    return to_doubles(learner.parameters.values());
-  };
-  REQUIRE(weights_after(true) == weights_after(false));
-}
-
-TEST_CASE("the window refuses what would break it", "[window]") {
-  Learner learner(DType::f32);
-  REQUIRE_ERROR(learner.window.step(), "without micro-batches");
-  const Batch batch = random_batch(N, DType::f32, 1);
-  learner.accumulate(batch, {60});
-  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, 8), 8), "8 more do not fit");
-  REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, 1), 0), "expected 1 or more");
-  REQUIRE_ERROR(Learner(DType::f32, {.effective_batch_size = 0}), "expected 1 or more");
-  REQUIRE_ERROR(Learner(DType::f32, {.clip_norm = -1}), "clip norm -1");
-}
-
-TEST_CASE("every counter moves once per window, not per micro-batch", "[window]") {
-  auto model = make_mlp(sizes);
-  Parameters parameters = place(*model, DType::f32, test_device(), 1);
-  const auto optimizer = adamw(parameters, {.weight_decay = 0.5});
-  Window window(*optimizer, ScheduleOptions{.base = 0.1, .warmup_steps = 10},
-                {.effective_batch_size = N});
-  const double before = to_doubles(parameters.values())[0];
-  const Batch batch = random_batch(N, DType::f32, 1);
-  for (int64_t i = 0; i < 64; ++i) {
-    const Tensor loss =
-        cross_entropy((*model)(batch.x.slice(i, i + 1)), batch.labels.slice(i, i + 1));
-    window.backward(loss, 1);
-    REQUIRE(window.lr() == 0.1 / 10);
-  }
-  REQUIRE(to_doubles(parameters.values())[0] == before);
-  window.step();
-  REQUIRE(optimizer->steps() == 1);
-  REQUIRE(window.lr() == 0.1 * 2 / 10);
-}
-
-TEST_CASE("evaluation does not touch the window", "[window]") {
-  Learner learner(DType::f32);
-  const Batch batch = random_batch(N, DType::f32, 1);
-  learner.accumulate(batch, {32});
-  {
-    const NoGrad no_grad;
-    for (int i = 0; i < 5; ++i) learner.loss(batch, 0, 64);
-  }
-  REQUIRE(learner.window.samples() == 32);
-  REQUIRE(learner.window.micro_batches() == 1);
-}
-
-TEST_CASE("two optimizers share the window of one loss", "[window]") {
-  constexpr std::array<int64_t, 2> first_sizes{features, features}, second_sizes{features, classes};
-  constexpr double lr = 0.1, clip_norm = 0.1;
-  auto first = make_mlp(first_sizes), second = make_mlp(second_sizes);
-  Parameters a = place(*first, DType::f64, test_device(), 1);
-  Parameters b = place(*second, DType::f64, test_device(), 2);
-  const auto a_sgd = sgd(a, {}), b_sgd = sgd(b, {});
-  Window window({a_sgd.get(), b_sgd.get()}, ScheduleOptions{.base = lr},
-                {.effective_batch_size = N, .clip_norm = clip_norm});
-  const auto weights = [&] {
-    auto all = to_doubles(a.values());
-    const auto more = to_doubles(b.values());
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
-  const Batch batch = random_batch(N, DType::f64, 50);
-  const auto before = weights();
-  for (int64_t begin = 0; begin < N; begin += 16) {
-    const Batch part{batch.x.slice(begin, begin + 16), batch.labels.slice(begin, begin + 16)};
-    window.backward(cross_entropy((*second)((*first)(part.x)), part.labels), 16);
-  }
-  const StepReport report = window.step();
-  REQUIRE(report.samples == N);
-  REQUIRE(report.grad_norm > clip_norm);
-  // The step of both together is lr times the clipped gradient, whose norm is clip_norm.
-  const auto after = weights();
-  double squares = 0;
-  for (size_t i = 0; i < after.size(); ++i) squares += std::pow(after[i] - before[i], 2);
-  REQUIRE(std::sqrt(squares) == Approx(lr * clip_norm).epsilon(1e-12));
-}
-
-TEST_CASE("a micro-step is one backward", "[window]") {
-  Learner learner(DType::f32);
-  const Batch batch = random_batch(N, DType::f32, 1);
-  REQUIRE_THROWS_WITH(
-      learner.window.micro_step(16, 0, [] {}),
-      "a micro-step called backward() 0 times: expected once, with its losses added "
-      "up");
-  REQUIRE_THROWS_WITH(
-      learner.window.micro_step(16, 0,
-                                [&] {
-                                  for (int i = 0; i < 2; ++i)
-                                    learner.window.backward(learner.loss(batch, 0, 16), 16);
-                                }),
-      "a micro-step called backward() 2 times: expected once, with its losses added "
-      "up");
-}
-
-TEST_CASE("frozen parameters are not stepped", "[window]") {
-  Learner learner(DType::f32);
-  learner.parameters.freeze("0.");
-  const auto before = to_doubles(learner.parameters.values());
-  learner.accumulate(random_batch(N, DType::f32, 1), {64});
-  learner.window.step();
-  const auto after = to_doubles(learner.parameters.values());
-  const auto second = static_cast<size_t>(learner.parameters.entries()[2].offset);
-  REQUIRE(
-      std::equal(before.begin(), before.begin() + static_cast<ptrdiff_t>(second), after.begin()));
-  REQUIRE(before[second] != after[second]);
 }
 
 TEST_CASE("peak memory does not grow with the number of micro-batches", "[window][memory]") {
