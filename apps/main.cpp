@@ -14,6 +14,7 @@
 #include "apps/commands/info.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/plan.h"
+#include "apps/commands/predict.h"
 #include "apps/commands/train.h"
 #include "apps/font/draw.h"
 #include "apps/font/export.h"
@@ -60,6 +61,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
 struct Asked {
   Options options;
   PlanOptions plan;
+  PredictOptions predict;
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
   BenchKernelsOptions bench_kernels;
@@ -82,6 +84,11 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
   add_command(app, "eval", "Loss and accuracy of saved weights",
               Settings(of_model).append(evaluation_settings(options)), options,
               [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
+  CLI::App* const predicting = add_command(
+      app, "predict", "The answers of saved weights to each sample",
+      settings_of(asked.predict, options), options,
+      [&] { with_advice(advice_for_evaluation, [&] { predict(options, asked.predict); }); });
+  for (const char* option : {"--weights", "--out"}) predicting->get_option(option)->required();
   add_command(app, "plan", "The largest micro-batch that fits, and what else would",
               of_model.without({"memory-limit"})
                   .append(of_batches.without({"micro-batch", "accum"}))

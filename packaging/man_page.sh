@@ -7,7 +7,7 @@ set -euo pipefail
 page=$(dirname "${BASH_SOURCE[0]}")/accrue.1
 options() {
   local command
-  for command in train eval plan info report 'bench train' 'bench memory' 'bench kernels' \
+  for command in train eval predict plan info report 'bench train' 'bench memory' 'bench kernels' \
     'font prepare' 'font train' 'font draw' 'font score' \
     'font export'; do
     printf '.SH OPTIONS OF %s\n.EX\n' "${command^^}"

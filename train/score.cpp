@@ -4,8 +4,11 @@
 
 namespace accrue {
 
-Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device) {
+namespace {
+
+void for_each_part(const Module& model, const Objective& objective, const Dataset& data,
+                   int64_t micro_batch, DType dtype, Device device,
+                   const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
   objective.check_data(data);
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
@@ -16,10 +19,32 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
                        .device = device,
                        .dtype = dtype,
                        .prefetch = Prefetch::off});
-  const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
   loader.start_epoch(0);
   while (const MicroBatch* part = loader.next())
-    objective.add_score(sums, objective.answer(model, *part, Pass::eval()), *part);
+    visit(objective.answer(model, *part, Pass::eval()), *part);
+}
+
+}  // namespace
+
+void for_each_answer(const Module& model, const Objective& objective, const Dataset& data,
+                     int64_t micro_batch, DType dtype, Device device,
+                     const std::function<void(const Tensor& answer, int64_t begin)>& visit) {
+  int64_t begin = 0;
+  for_each_part(model, objective, data, micro_batch, dtype, device,
+                [&](const Tensor& answer, const MicroBatch& part) {
+                  visit(answer, begin);
+                  begin += part.size();
+                });
+}
+
+Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
+                  int64_t micro_batch, DType dtype, Device device) {
+  const MemoryScope scope(Phase::evaluate, "evaluation");
+  const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
+  for_each_part(model, objective, data, micro_batch, dtype, device,
+                [&](const Tensor& answer, const MicroBatch& part) {
+                  objective.add_score(sums, answer, part);
+                });
   return sums;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "layers/module.h"
 #include "train/objective.h"
 
@@ -15,5 +17,11 @@ Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DT
 // The sums that it is made of, on the device: evaluate() without the end.
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device);
+
+// Calls visit(answer, begin) with the model's answer to the samples from `begin` on, for piece
+// after piece of a data set in its own order, in eval mode.
+void for_each_answer(const Module& model, const Objective& objective, const Dataset& data,
+                     int64_t micro_batch, DType dtype, Device device,
+                     const std::function<void(const Tensor& answer, int64_t begin)>& visit);
 
 }  // namespace accrue

@@ -95,8 +95,8 @@ inline std::string narrow() { return computes_slowly() ? " --width 0.25 " : " ";
 
 inline Output accrue_run(const std::string& arguments) {
   std::string command = program_path + " " + arguments;
-  for (const char* computes : {"train", "eval", "bench train", "bench memory", "bench kernels",
-                               "plan", "font train", "font draw", "font score"})
+  for (const char* computes : {"train", "eval", "predict", "bench train", "bench memory",
+                               "bench kernels", "plan", "font train", "font draw", "font score"})
     if (arguments.starts_with(computes)) command += device_arguments();
   const bool loads =
       std::ranges::any_of(std::array{"train", "eval", "bench memory", "plan"},

@@ -1,0 +1,97 @@
+// accrue predict, by what accrue eval says of the same weights.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "data/dataset.h"
+#include "data/png.h"
+#include "tests/support/cli.h"
+
+namespace accrue::test {
+namespace {
+
+std::vector<double> numbers_of_line(const std::string& line) {
+  std::vector<double> numbers;
+  std::istringstream text(line);
+  for (std::string cell; std::getline(text, cell, ',');) numbers.push_back(std::stod(cell));
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("predicted classes are those that eval counts", "[cli]") {
+  const Folder folder;
+  succeed("train --model mlp-small --steps 20 --save " + (folder / "weights"));
+  for (const std::string split : {"train", "test"}) {
+    const std::string data =
+        computes_slowly() ? " --data " + few_digits().path().string() : std::string();
+    succeed("eval --init " + (folder / "weights") + " --split " + split + " --json " +
+            (folder / "scores"));
+    succeed("predict --weights " + (folder / "weights") + " --split " + split + data +
+            " --micro-batch 7 --out " + (folder / split));
+    const Datasets sets = find_dataset(data.empty() ? "digits" : few_digits().path().string());
+    const Dataset& samples = split == "train" ? sets.train : sets.test;
+    const auto labels = samples["labels"].span<int32_t>();
+    std::istringstream lines(file_bytes(folder / split + "/predictions.csv"));
+    std::string line;
+    std::getline(lines, line);
+    REQUIRE(line == "sample,class,p0,p1,p2,p3,p4,p5,p6,p7,p8,p9");
+    int64_t sample = 0, correct = 0;
+    for (; std::getline(lines, line); ++sample) {
+      const auto numbers = numbers_of_line(line);
+      REQUIRE(numbers.size() == 12);
+      REQUIRE(numbers[0] == double(sample));
+      const std::vector<double> p(numbers.begin() + 2, numbers.end());
+      // Each is written with six digits.
+      REQUIRE(std::accumulate(p.begin(), p.end(), 0.0) == Approx(1).margin(10 * 5e-7));
+      REQUIRE(numbers[1] == double(std::ranges::max_element(p) - p.begin()));
+      correct += numbers[1] == double(labels[static_cast<size_t>(sample)]);
+    }
+    REQUIRE(sample == samples.size());
+    const auto scores = nlohmann::json::parse(file_bytes(folder / "scores"));
+    REQUIRE(scores[split == "train" ? "training" : "test"]["correct"] == correct);
+  }
+}
+
+TEST_CASE("predicted masks overlap as eval says", "[cli]") {
+  if (computes_slowly()) {
+    WARN("left out: 2000 test images take minutes here");
+    return;
+  }
+  const Folder folder;
+  succeed("train --model unet --steps 5 --save " + (folder / "weights"));
+  succeed("eval --split test --init " + (folder / "weights") + " --json " + (folder / "scores"));
+  succeed("predict --weights " + (folder / "weights") + " --out " + (folder / "masks"));
+  const Dataset shapes = find_dataset("shapes").test;
+  const auto wanted = shapes["masks"].span<uint8_t>();
+  double both = 0, either = 0;
+  size_t k = 0;
+  for (int64_t n = 0; n < shapes.size(); ++n) {
+    const GrayImage mask = read_png(folder / fmt::format("masks/{:06}.png", n));
+    for (const uint8_t pixel : mask.pixels) {
+      REQUIRE((pixel == 0 || pixel == 255));
+      both += pixel > 0 && wanted[k] > 0;
+      either += pixel > 0 || wanted[k] > 0;
+      ++k;
+    }
+  }
+  REQUIRE(k == wanted.size());
+  const auto scores = nlohmann::json::parse(file_bytes(folder / "scores"));
+  REQUIRE(scores["test"]["iou"].get<double>() == Approx(both / either));
+}
+
+TEST_CASE("predictions that cannot be are refused", "[output]") {
+  const Folder folder;
+  succeed("train --model mlp-small --steps 0 --save " + (folder / "weights"));
+  refuse("predict --out " + (folder / "x"), "--weights");
+  refuse("predict --weights " + (folder / "weights") + " --out /dev/null/x", "/dev/null/x");
+  succeed("font train --image-size 32 --width 0.125 --steps 0 --save " +
+          (folder / "glyphs"));
+  refuse("predict --weights " + (folder / "glyphs") + " --out " + (folder / "x"),
+         "accrue font draw");
+  REQUIRE_FALSE(fs::exists(folder / "x"));
+}
+
+}  // namespace accrue::test
