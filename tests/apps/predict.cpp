@@ -87,8 +87,7 @@ TEST_CASE("predictions that cannot be are refused", "[output]") {
   succeed("train --model mlp-small --steps 0 --save " + (folder / "weights"));
   refuse("predict --out " + (folder / "x"), "--weights");
   refuse("predict --weights " + (folder / "weights") + " --out /dev/null/x", "/dev/null/x");
-  succeed("font train --image-size 32 --width 0.125 --steps 0 --save " +
-          (folder / "glyphs"));
+  succeed("font train --image-size 32 --width 0.125 --steps 0 --save " + (folder / "glyphs"));
   refuse("predict --weights " + (folder / "glyphs") + " --out " + (folder / "x"),
          "accrue font draw");
   REQUIRE_FALSE(fs::exists(folder / "x"));
