@@ -17,24 +17,33 @@ using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
 // of the target; `weights` are there if w has to be widened first.
 template <class T, class W = Wide<T>>
 struct Scratch {
+  PackedTiling packed;
   IndirectGemm* products;
-  int32_t *weight_row, *weight_at, *source_at;
-  W *weights, *frames, *results;
-  int64_t frame_size, result_size, phases;
+  int32_t *weight_row, *weight_at, *source_at, *column_at;
+  W *weights, *frames, *columns, *results;
+  int64_t frame_size, columns_size, result_size, phases, slots;
   size_t bytes;
 
-  Scratch(const ConvTiling& t, const ConvGeometry& g, int64_t, void* base) {
+  Scratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base)
+      : packed(t, N, lanes<W>) {
     Carver carver(base);
+    const bool packs = packed.pays;
     phases = t.h.target_step * t.w.target_step;
-    frame_size = round_up(t.frame(t.band), lanes<W>) + lanes<W>;
-    result_size = t.target_channels * round_up(t.cells(t.band), lanes<W>);
+    slots = packs ? packed.slots : t.slots;
+    frame_size =
+        round_up(packs ? packed.images * packed.frame() : t.frame(t.band), lanes<W>) + lanes<W>;
+    columns_size = packs ? packed.depth * packed.columns + lanes<W> : 0;
+    result_size = packs ? packed.rows * packed.columns
+                        : t.target_channels * round_up(t.cells(t.band), lanes<W>);
     products = carver.take<IndirectGemm>(phases);
     weight_row = carver.take<int32_t>(t.target_channels);
     weight_at = carver.take<int32_t>(t.source_channels * g.area());
     source_at = carver.take<int32_t>(t.source_channels * g.area());
+    column_at = carver.take<int32_t>(packs ? packed.depth : 0);
     weights = carver.take<W>(is_16_bit<T> ? g.O * g.taps() : 0);
-    frames = carver.take<W>(t.slots * frame_size);
-    results = carver.take<W>(t.slots * result_size);
+    frames = carver.take<W>(slots * frame_size);
+    columns = carver.take<W>(slots * columns_size);
+    results = carver.take<W>(slots * result_size);
     bytes = carver.used();
   }
 };
@@ -150,8 +159,15 @@ void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, F f,
   }
 }
 
+// Where a product's result lies: of channels [m_begin, m_end) of the target.
+template <class W>
+struct Result2d {
+  const W* data;
+  int64_t stride, row_stride, m_begin, m_end;
+};
+
 template <class T, class F, class Accumulate>
-void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, const ConvTiling& t,
+void store_result(const Epilogue<T>& e, const Result2d<Wide<T>>& result, const ConvTiling& t,
                   Band band, int64_t phase, F f, Accumulate accumulate) {
   const int64_t h_phase = phase / t.w.target_step, w_phase = phase % t.w.target_step;
   const int64_t h_step = t.h.target_step, w_step = t.w.target_step, W = t.w.target;
@@ -159,14 +175,14 @@ void store_result(const Epilogue<T>& e, const Wide<T>* result, int64_t stride, c
   // Whole vectors where possible: what they write past a row's end, the next row overwrites.
   const int64_t vectors =
       accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
-  for (int64_t m = 0; m < t.target_channels; ++m) {
+  for (int64_t m = result.m_begin; m < result.m_end; ++m) {
     const Wide<T> shift = e.bias ? widen(e.bias[m]) : Wide<T>(0);
     T* plane = e.target + (band.n * t.target_channels + m) * t.h.target * W;
     const int64_t rows = std::min(band.rows, ceil_div(t.h.target - h_phase, h_step) - band.begin);
     for (int64_t r = 0; r < rows; ++r)
       store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
-                result + m * stride + r * t.columns(), std::min(vectors, (rows - r) * width),
-                w_step, shift, f, accumulate);
+                result.data + (m - result.m_begin) * result.stride + r * result.row_stride,
+                std::min(vectors, (rows - r) * width), w_step, shift, f, accumulate);
   }
 }
 
@@ -185,7 +201,7 @@ void fill_tables(const Scratch<T>& x, const ConvTiling& t, const ConvGeometry& g
         for (int64_t j = 0; j < g.KW; ++j) {
           const auto h = t.h.offset(i, phase / t.w.target_step);
           const auto w = t.w.offset(j, phase % t.w.target_step);
-          if (!h || !w) continue;
+          if (!h || !w || !t.h.sees_source(*h) || !t.w.sees_source(*w)) continue;
           x.weight_at[k] = static_cast<int32_t>(c * source_step + i * g.KW + j);
           x.source_at[k++] = static_cast<int32_t>(c * t.channel() + t.offset(*h, *w));
         }
@@ -196,6 +212,8 @@ void fill_tables(const Scratch<T>& x, const ConvTiling& t, const ConvGeometry& g
                          .a_col = x.weight_at + k_begin,
                          .b_row = x.source_at + k_begin};
   }
+  for (int64_t i = 0; i < (x.packed.pays ? x.packed.depth : 0); ++i)
+    x.column_at[i] = static_cast<int32_t>(i * x.packed.columns);
 }
 
 // w as it is, or its wide elements in `room`.
@@ -208,38 +226,128 @@ const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* room, [[maybe_unuse
   }
 }
 
+// What all chunks of a product share.
+template <class T>
+struct Multiplication {
+  const Scratch<T>& scratch;
+  const ConvTiling& tiling;
+  const T* source;
+  const Wide<T>* weights;
+  Epilogue<T> epilogue;
+  Activation activation;
+  float beta;
+
+  void store(const Result2d<Wide<T>>& result, Band band, int64_t phase) const {
+    with_formula(activation, [&](auto f) {
+      with_beta(beta, [&](auto accumulate) {
+        store_result(epilogue, result, tiling, band, phase, f, accumulate);
+      });
+    });
+  }
+};
+
+template <class T>
+void multiply_band(const Multiplication<T>& x, Band band, int slot) {
+  using W = Wide<T>;
+  const Scratch<T>& scratch = x.scratch;
+  W* const frame = scratch.frames + slot * scratch.frame_size;
+  W* const result = scratch.results + slot * scratch.result_size;
+  load_frame(frame, x.source, x.tiling, band, 0, x.tiling.source_channels);
+  for (int64_t phase = 0; phase < scratch.phases; ++phase) {
+    IndirectGemm product = scratch.products[phase];
+    product.N = round_up(x.tiling.cells(band.rows), lanes<W>);
+    indirect_gemm(result, x.weights, frame, product, Result::write);
+    x.store({result, product.N, x.tiling.columns(), 0, x.tiling.target_channels}, band, phase);
+  }
+}
+
+// columns[k, cells of the images] = what they see through the taps at source_at[k], which begin at
+// `frame`. Rows of cells are copied in whole vectors: what is written past an end, the next row
+// overwrites.
+template <class W>
+void pack_columns(W* columns, const W* frame, const int32_t* source_at, int64_t K, int64_t images,
+                  const PackedTiling& p) {
+  const int64_t rows = p.whole.band, width = p.whole.w.steps(), source_row = p.whole.columns();
+  for (int64_t k = 0; k < K; ++k) {
+    W* to = columns + k * p.columns;
+    for (int64_t image = 0; image < images; ++image) {
+      const W* from = frame + image * p.frame() + source_at[k];
+      for (int64_t r = 0; r < rows; ++r, from += source_row, to += width)
+        for (int64_t v = 0; v < width; v += lanes<W>) store_lanes(to + v, load(from + v));
+    }
+  }
+}
+
+template <class T>
+void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int slot) {
+  using W = Wide<T>;
+  const Scratch<T>& scratch = x.scratch;
+  const PackedTiling& p = scratch.packed;
+  const int64_t n_begin = chunk / (p.phases * p.row_groups) * p.images;
+  const int64_t phase = chunk / p.row_groups % p.phases;
+  const int64_t m_begin = chunk % p.row_groups * p.rows;
+  const int64_t m_end = std::min(m_begin + p.rows, p.whole.target_channels);
+  const int64_t images = std::min(p.images, N - n_begin);
+  W* const frame = scratch.frames + slot * scratch.frame_size;
+  W* const columns = scratch.columns + slot * scratch.columns_size;
+  W* const result = scratch.results + slot * scratch.result_size;
+  const IndirectGemm& all = scratch.products[phase];
+  const int64_t taps = all.K / p.whole.source_channels;
+  const Partition blocks(m_end - m_begin, block_rows);
+  for (int64_t c = 0; c < p.whole.source_channels; c += p.channels) {
+    const int64_t c_end = std::min(c + p.channels, p.whole.source_channels);
+    for (int64_t i = 0; i < images; ++i)
+      load_frame(frame + i * p.frame(), x.source, p.whole, Band(p.whole, n_begin + i), c, c_end);
+    IndirectGemm product{.M = 0,
+                         .N = p.columns,
+                         .K = (c_end - c) * taps,
+                         .a_row = nullptr,
+                         .a_col = all.a_col + c * taps,
+                         .b_row = scratch.column_at};
+    pack_columns(columns, frame, all.b_row, product.K, images, p);
+    for (int64_t block = 0; block < blocks.parts; ++block) {
+      product.M = blocks.size(block);
+      product.a_row = all.a_row + m_begin + blocks.begin(block);
+      indirect_gemm(result + blocks.begin(block) * p.columns, x.weights, columns, product,
+                    c == 0 ? Result::write : Result::add);
+    }
+  }
+  for (int64_t i = 0; i < images; ++i)
+    x.store({result + i * p.cells, p.columns, p.whole.w.steps(), m_begin, m_end},
+            Band(p.whole, n_begin + i), phase);
+}
+
 // target = act(sum over taps and source channels of weight * source + b) + beta * target.
 void multiply(Direction direction, GradTarget target, View source, View w, View b,
               Activation activation, const ConvGeometry& g, View workspace) {
   dispatch_floating(
       source.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = source.shape[0];
-        const ConvTiling tiling(direction, g, N);
+        const ConvTiling banded(direction, g, N);
         const bool gather = direction == Direction::gather;
-        const Scratch<T> scratch(tiling, g, N, workspace.data);
+        const Scratch<T> scratch(banded, g, N, workspace.data);
+        const bool packs = scratch.packed.pays;
+        const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
         fill_tables(scratch, tiling, g, gather ? g.taps() : g.area(), gather ? g.area() : g.taps());
-        const W* weights = widened(w.as<const T>(), scratch.weights, w.numel());
-        const Epilogue<T> epilogue{target.grad.as<T>(), b.data ? b.as<T>() : nullptr};
-        std::array<bool, ConvTiling::most_slots> framed{};
-        parallel_chunks(
-            N * tiling.bands, static_cast<int>(tiling.slots), [&](int64_t item, int slot) {
-              W* frame = scratch.frames + slot * scratch.frame_size;
-              W* result = scratch.results + slot * scratch.result_size;
-              if (!std::exchange(framed[static_cast<size_t>(slot)], true))
-                std::fill_n(frame, scratch.frame_size, W(0));
-              const Band band(tiling, item);
-              load_frame(frame, source.as<const T>(), tiling, band, 0, tiling.source_channels);
-              for (int64_t phase = 0; phase < scratch.phases; ++phase) {
-                IndirectGemm product = scratch.products[phase];
-                product.N = round_up(tiling.cells(band.rows), lanes<W>);
-                indirect_gemm(result, weights, frame, product, Result::write);
-                with_formula(activation, [&](auto f) {
-                  with_beta(target.beta, [&](auto accumulate) {
-                    store_result(epilogue, result, product.N, tiling, band, phase, f, accumulate);
-                  });
-                });
-              }
-            });
+        const Multiplication<T> x{.scratch = scratch,
+                                  .tiling = tiling,
+                                  .source = source.as<const T>(),
+                                  .weights = widened(w.as<const T>(), scratch.weights, w.numel()),
+                                  .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
+                                  .activation = activation,
+                                  .beta = target.beta};
+        std::array<bool, ConvTiling::most_slots> prepared{};
+        parallel_chunks(packs ? scratch.packed.chunks : N * banded.bands,
+                        static_cast<int>(scratch.slots), [&](int64_t chunk, int slot) {
+                          if (!std::exchange(prepared[static_cast<size_t>(slot)], true)) {
+                            std::fill_n(scratch.frames + slot * scratch.frame_size,
+                                        scratch.frame_size, W(0));
+                            std::fill_n(scratch.columns + slot * scratch.columns_size,
+                                        scratch.columns_size, W(0));
+                          }
+                          if (packs) multiply_packed(x, N, chunk, slot);
+                          else multiply_band(x, Band(banded, chunk), slot);
+                        });
       });
 }
 

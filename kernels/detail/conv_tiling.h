@@ -41,6 +41,24 @@ struct Axis {
     if (distance % target_step != 0) return std::nullopt;
     return distance / target_step;
   }
+  // False if the source's padding is all that positions see at this offset.
+  bool sees_source(int64_t offset) const {
+    const int64_t u = offset < 0 ? ceil_div(-offset, source_step) : 0;
+    return u < steps() && u * source_step + offset < source;
+  }
+  // The most taps that the positions of one phase draw through.
+  int64_t most_taps() const {
+    int64_t most = 0;
+    for (int64_t phase = 0; phase < target_step; ++phase) {
+      int64_t count = 0;
+      for (int64_t i = 0; i < taps; ++i) {
+        const auto at = offset(i, phase);
+        count += at && sees_source(*at);
+      }
+      most = std::max(most, count);
+    }
+    return most;
+  }
   // Target positions of one phase (of the first, which has most).
   int64_t steps() const { return ceil_div(target, target_step); }
   // The padded source is stored as one plane per phase, so that neighbours in a target row draw
@@ -111,6 +129,49 @@ struct Band {
       : n(item / t.bands),
         begin(item % t.bands * t.band),
         rows(std::min(t.band, t.h.steps() - begin)) {}
+};
+
+// How a product runs whose images are small. A band of one image would leave lanes of its vectors
+// to margins and have all weights read for it; here the cells of several images lie side by side,
+// copied for a slice of the source's channels at a time. A chunk is one phase of some images and
+// some of the target's channels.
+struct PackedTiling {
+  ConvTiling whole;  // in one band
+  int64_t phases, cells, images, columns, channels, depth, rows, groups, row_groups, chunks, slots;
+  bool pays;
+
+  PackedTiling(const ConvTiling& t, int64_t N, int64_t vector_lanes) : whole(t) {
+    // A slice of the columns and a chunk's results stay in the second-level cache together.
+    constexpr int64_t most_columns = 256, slice_taps = 320, most_rows = 256, least_rows = 64,
+                      least_chunks = 4;
+    whole.band = t.h.steps(), whole.bands = 1;
+    phases = t.h.target_step * t.w.target_step;
+    cells = t.h.steps() * t.w.steps();  // of an image, in one phase
+    images = ceil_div(N, ceil_div(N, std::max<int64_t>(1, most_columns / cells)));
+    groups = ceil_div(N, images);
+    columns = round_up(images * cells, vector_lanes);
+    const int64_t taps = std::max<int64_t>(1, t.h.most_taps() * t.w.most_taps());
+    channels = std::min(t.source_channels, ceil_div(slice_taps, taps));
+    depth = channels * taps;
+    row_groups =
+        std::max(ceil_div(t.target_channels, most_rows),
+                 std::min(ceil_div(least_chunks, groups * phases), t.target_channels / least_rows));
+    rows = ceil_div(t.target_channels, row_groups);
+    row_groups = ceil_div(t.target_channels, rows);
+    chunks = groups * phases * row_groups;
+    slots = std::min(t.slots_for(N, images * frame() + (depth + rows) * columns), chunks);
+
+    // Costs by tap, in lanes multiplied: a weight that is read costs what a few do, and so does a
+    // cell that is copied.
+    constexpr int64_t read = 8, copied = 24;
+    const int64_t M = t.target_channels, bands = N * t.bands;
+    const int64_t banded = bands * (round_up(t.cells(t.band), vector_lanes) + read) * M;
+    const int64_t packed = groups * ((columns + read) * M + columns * row_groups * copied);
+    pays = cells <= most_columns && packed < banded;
+  }
+
+  // Elements of an image's part of a slice.
+  int64_t frame() const { return channels * whole.channel(); }
 };
 
 }  // namespace accrue
