@@ -5,6 +5,7 @@
 #include "kernels/backend.h"
 #include "kernels/detail/carver.h"
 #include "kernels/detail/conv_cudnn.h"
+#include "kernels/detail/conv_frames.h"
 #include "kernels/detail/conv_tiling.h"
 #include "kernels/detail/indirect_gemm.h"
 
@@ -48,54 +49,11 @@ struct Scratch {
   }
 };
 
-// The scratch of correlate, whose product is what the taps see times the transposed cells, which
-// are widened before if they have to be.
-template <class T, class W = Wide<T>>
-struct CorrelateScratch {
-  int32_t *image_at, *cell_at, *transposed_at;
-  W *frames, *widened, *cells, *partials;
-  // The bands in groups, each with a partial sum of its own, and in each group the image's channels
-  // in slices. Many groups need room, many slices transpose the cells again and again. Small images
-  // are taken several at a time, so that the partial sum is not read and written for a few cells.
-  int64_t groups, slices, at_once, slots, stride, frame_size, widened_size, cells_size,
-      partial_size;
-  size_t bytes;
-
-  CorrelateScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base) {
-    constexpr int64_t partial_elements = 1 << 16, most_groups = 4, chunks = 16, slice_taps = 128,
-                      many_cells = 320;
-    Carver carver(base);
-    stride = round_up(g.O, lanes<W>);
-    partial_size = g.taps() * stride;
-    groups =
-        std::clamp<int64_t>(partial_elements / partial_size, 1, std::min(most_groups, N * t.bands));
-    groups = Partition(N * t.bands, ceil_div(N * t.bands, groups)).parts;
-    slices = std::clamp<int64_t>(g.taps() / slice_taps, 1, std::min(g.C, chunks / groups));
-    const int64_t band_cells = t.band * g.GW;
-    at_once = t.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / band_cells, 1, N / groups);
-    frame_size = t.frame(t.band) / g.C * ceil_div(g.C, slices);
-    widened_size = is_16_bit<T> ? g.O * band_cells : 0;
-    cells_size = band_cells * stride;
-    slots = std::min(groups * slices,
-                     t.slots_for(N, at_once * (frame_size + cells_size) + widened_size));
-    image_at = carver.take<int32_t>(g.taps());
-    cell_at = carver.take<int32_t>(at_once * band_cells);
-    transposed_at = carver.take<int32_t>(at_once * band_cells);
-    frames = carver.take<W>(slots * at_once * frame_size);
-    widened = carver.take<W>(slots * widened_size);
-    cells = carver.take<W>(slots * at_once * cells_size);
-    partials = carver.take<W>(groups * partial_size);
-    bytes = carver.used();
-  }
-};
-
-template <template <class, class> class AnyScratch>
 Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType dtype,
-                    Device device, int64_t more_on_cuda = 0) {
+                    Device device) {
   const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
-    if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype) + more_on_cuda;
-    return static_cast<int64_t>(
-        AnyScratch<T, Wide<T>>(ConvTiling(direction, g, N), g, N, nullptr).bytes);
+    if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
+    return static_cast<int64_t>(Scratch<T>(ConvTiling(direction, g, N), g, N, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
@@ -103,43 +61,14 @@ Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType
 }  // namespace
 
 Tensor conv_gather_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of<Scratch>(Direction::gather, g, N, dtype, device);
+  return workspace_of(Direction::gather, g, N, dtype, device);
 }
 Tensor conv_scatter_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of<Scratch>(Direction::scatter, g, N, dtype, device);
-}
-Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of<CorrelateScratch>(Direction::gather, g, N, dtype, device,
-                                        cuda::rounded_weights_bytes(g, dtype));
+  return workspace_of(Direction::scatter, g, N, dtype, device);
 }
 
 namespace cpu {
 namespace {
-
-// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
-// plane for each phase. The frame starts as zeros; those left and right of the source stay.
-template <class T>
-void load_frame(Wide<T>* frame, const T* source, const ConvTiling& t, Band band, int64_t c_begin,
-                int64_t c_end) {
-  const int64_t columns = t.columns(), planes = t.h.phases() * t.w.phases();
-  for (int64_t plane = c_begin * planes; plane < c_end * planes; ++plane) {
-    const int64_t c = plane / planes, h_phase = plane % planes / t.w.phases();
-    const int64_t w0 = t.w.first + plane % t.w.phases(), step = t.w.source_step;
-    const int64_t begin = std::clamp<int64_t>(ceil_div(-w0, step), 0, columns);
-    const int64_t size =
-        std::clamp<int64_t>(ceil_div(t.w.source - w0, step), begin, columns) - begin;
-    const T* in =
-        source + (band.n * t.source_channels + c) * t.h.source * t.w.source + w0 + begin * step;
-    Wide<T>* out = frame + (plane - c_begin * planes) * t.plane(t.band) + begin;
-    for (int64_t r = 0; r < t.h.extent(band.rows); ++r, out += columns) {
-      const int64_t h = (band.begin + r) * t.h.source_step + t.h.first + h_phase;
-      if (h < 0 || h >= t.h.source) std::fill_n(out, size, Wide<T>(0));
-      else if (step == 1) std::copy_n(in + h * t.w.source, size, out);
-      else
-        for (int64_t v = 0; v < size; ++v) out[v] = in[h * t.w.source + v * step];
-    }
-  }
-}
 
 // How a product's result is changed on its way to the target.
 template <class T>
@@ -216,16 +145,6 @@ void fill_tables(const Scratch<T>& x, const ConvTiling& t, const ConvGeometry& g
     x.column_at[i] = static_cast<int32_t>(i * x.packed.columns);
 }
 
-// w as it is, or its wide elements in `room`.
-template <class T>
-const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* room, [[maybe_unused]] int64_t n) {
-  if constexpr (!is_16_bit<T>) return w;
-  else {
-    std::copy_n(w, n, room);
-    return room;
-  }
-}
-
 // What all chunks of a product share.
 template <class T>
 struct Multiplication {
@@ -261,23 +180,6 @@ void multiply_band(const Multiplication<T>& x, Band band, int slot) {
   }
 }
 
-// columns[k, cells of the images] = what they see through the taps at source_at[k], which begin at
-// `frame`. Rows of cells are copied in whole vectors: what is written past an end, the next row
-// overwrites.
-template <class W>
-void pack_columns(W* columns, const W* frame, const int32_t* source_at, int64_t K, int64_t images,
-                  const PackedTiling& p) {
-  const int64_t rows = p.whole.band, width = p.whole.w.steps(), source_row = p.whole.columns();
-  for (int64_t k = 0; k < K; ++k) {
-    W* to = columns + k * p.columns;
-    for (int64_t image = 0; image < images; ++image) {
-      const W* from = frame + image * p.frame() + source_at[k];
-      for (int64_t r = 0; r < rows; ++r, from += source_row, to += width)
-        for (int64_t v = 0; v < width; v += lanes<W>) store_lanes(to + v, load(from + v));
-    }
-  }
-}
-
 template <class T>
 void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int slot) {
   using W = Wide<T>;
@@ -304,7 +206,7 @@ void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int s
                          .a_row = nullptr,
                          .a_col = all.a_col + c * taps,
                          .b_row = scratch.column_at};
-    pack_columns(columns, frame, all.b_row, product.K, images, p);
+    pack_columns(columns, p.columns, frame, p.frame(), all.b_row, product.K, images, p.whole);
     for (int64_t block = 0; block < blocks.parts; ++block) {
       product.M = blocks.size(block);
       product.a_row = all.a_row + m_begin + blocks.begin(block);
@@ -351,61 +253,6 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
       });
 }
 
-template <class T>
-void fill_tables(const CorrelateScratch<T>& x, const ConvTiling& t, const ConvGeometry& g) {
-  for (int64_t k = 0; k < g.taps(); ++k) {
-    const int64_t c = k / g.area(), i = k % g.area() / g.KW, j = k % g.KW;
-    x.image_at[k] =
-        static_cast<int32_t>(c * t.channel() + t.offset(*t.h.offset(i, 0), *t.w.offset(j, 0)));
-  }
-  const int64_t band_cells = t.band * g.GW;
-  for (int64_t at = 0; at < x.at_once * band_cells; ++at) {
-    const int64_t image = at / band_cells, cell = at % band_cells;
-    x.cell_at[at] =
-        static_cast<int32_t>(image * x.frame_size + cell / g.GW * t.columns() + cell % g.GW);
-    x.transposed_at[at] = static_cast<int32_t>(at * x.stride);
-  }
-}
-
-// cells = the band's rows of the grid, transposed: [band, O].
-template <class T>
-void load_cells(Wide<T>* cells, [[maybe_unused]] Wide<T>* widened, const T* grid, Band band,
-                const ConvGeometry& g) {
-  const int64_t size = band.rows * g.GW, stride = round_up(g.O, lanes<Wide<T>>);
-  const T* in = grid + (band.n * g.O * g.GH + band.begin) * g.GW;
-  if constexpr (is_16_bit<T>) {
-    for (int64_t o = 0; o < g.O; ++o) std::copy_n(in + o * g.GH * g.GW, size, widened + o * size);
-    transpose(cells, stride, widened, size, g.O, size);
-  } else {
-    transpose(cells, stride, in, g.GH * g.GW, g.O, size);
-  }
-}
-
-// w[o, k] = sum_group partials[group][k, o] + beta * w[o, k].
-template <class T>
-void add_partials(GradTarget w, const CorrelateScratch<T>& x, const ConvGeometry& g) {
-  const int64_t taps = g.taps();
-  with_beta(w.beta, [&](auto accumulate) {
-    using W = Wide<T>;
-    constexpr int64_t rows = lanes<W>, most = 8 * lanes<W>;  // of a part of w
-    parallel_for(x.stride / rows, rows * taps * x.groups, [&](int64_t begin, int64_t end) {
-      W sums[rows * most], partial[rows * most];
-      for (int64_t o = begin * rows; o < end * rows; o += rows)
-        for (int64_t k = 0; k < taps; k += most) {
-          const int64_t columns = std::min(most, taps - k);
-          for (int64_t group = 0; group < x.groups; ++group) {
-            const W* from = x.partials + group * x.partial_size + k * x.stride + o;
-            transpose(group == 0 ? sums : partial, most, from, x.stride, columns, rows);
-            for (int64_t i = 0; group > 0 && i < rows * most; ++i) sums[i] += partial[i];
-          }
-          for (int64_t r = 0; r < std::min(rows, g.O - o); ++r)
-            for (int64_t j = 0; j < columns; ++j)
-              store(w.grad.as<W>()[(o + r) * taps + k + j], sums[r * most + j], accumulate);
-        }
-    });
-  });
-}
-
 }  // namespace
 
 void conv_gather(GradTarget grid, View image, View w, View b, Activation activation,
@@ -416,46 +263,6 @@ void conv_gather(GradTarget grid, View image, View w, View b, Activation activat
 void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometry& g,
                   View workspace) {
   multiply(Direction::scatter, image, grid, w, b, Activation::none, g, workspace);
-}
-
-void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View workspace) {
-  dispatch_floating(
-      grid.dtype, [&]<class T, class W = Wide<T>>() {
-        const int64_t N = grid.shape[0];
-        const ConvTiling tiling(Direction::gather, g, N);
-        const CorrelateScratch<T> x(tiling, g, N, workspace.data);
-        fill_tables(x, tiling, g);
-        const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
-        parallel_chunks(
-            bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
-              const int64_t group = chunk / x.slices, slice = chunk % x.slices;
-              const int64_t c_begin = g.C * slice / x.slices, c_end = g.C * (slice + 1) / x.slices;
-              const int64_t first_tap = c_begin * g.area();
-              const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
-              W* const frame = x.frames + slot * x.at_once * x.frame_size;
-              W* const cells = x.cells + slot * x.at_once * x.cells_size;
-              std::fill_n(frame, x.at_once * x.frame_size, W(0));
-              for (int64_t item = first_item; item < last_item; item += x.at_once) {
-                const int64_t count = std::min(x.at_once, last_item - item);
-                for (int64_t i = 0; i < count; ++i) {
-                  const Band band(tiling, item + i);
-                  load_frame(frame + i * x.frame_size, image.as<const T>(), tiling, band, c_begin,
-                             c_end);
-                  load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size,
-                             grid.as<const T>(), band, g);
-                }
-                const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
-                                           .N = x.stride,
-                                           .K = count * Band(tiling, item).rows * g.GW,
-                                           .a_row = x.image_at,
-                                           .a_col = x.cell_at,
-                                           .b_row = x.transposed_at};
-                indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
-                              cells, product, item == first_item ? Result::write : Result::add);
-              }
-            });
-        add_partials(w, x, g);
-      });
 }
 
 }  // namespace cpu

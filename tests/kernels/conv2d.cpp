@@ -197,6 +197,53 @@ void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolv
   REQUIRE(std::abs(dot(grad(w), w) - expected) <= bound);
 }
 
+// Small images of many channels, whose cells the cpu multiplies several images at a time, with
+// channels in slices. Sums of small whole numbers are exact in any order, so that every element can
+// be compared.
+void check_exact(const Shape& x_shape, const Shape& w_shape, int64_t stride, int64_t padding,
+                 bool transposed) {
+  CAPTURE(x_shape, w_shape, stride, padding, transposed);
+  RandomStream random(5);
+  const auto make = [&](const Shape& shape) {
+    Values values(static_cast<size_t>(shape.numel()));
+    for (double& v : values) v = std::floor(random.uniform(-3, 4));
+    return Tensor::from(values, shape, test_device());
+  };
+  const Tensor x = require_grad(make(x_shape)), w = require_grad(make(w_shape));
+  const Tensor b = make({w_shape[transposed ? 1 : 0]});
+  Tensor y, dy;
+  for (int pass = 1; pass <= 2; ++pass) {  // the gradients are written, then added to
+    y = transposed ? conv_transpose2d(x, w, b, {.stride = stride, .padding = padding})
+                   : conv2d(x, w, b, {.stride = stride, .padding = padding});
+    if (pass == 1) dy = make(y.shape());
+    backward(matmul(y.reshape({1, y.numel()}), dy.reshape({y.numel(), 1})));
+  }
+  const Values xs = to_doubles(x), ws = to_doubles(w), dys = to_doubles(dy);
+  Values ys(dys.size()), dx(xs.size()), dw(ws.size());
+  for_each_product(transposed ? y.shape() : x_shape, w_shape, transposed ? x_shape : y.shape(),
+                   stride, padding, 1, [&](size_t pixel, size_t tap, size_t cell) {
+                     const size_t in = transposed ? cell : pixel, out = transposed ? pixel : cell;
+                     ys[out] += xs[in] * ws[tap];
+                     dx[in] += 2 * dys[out] * ws[tap];
+                     dw[tap] += 2 * dys[out] * xs[in];
+                   });
+  add_bias(ys, to_doubles(b), y.shape());
+  REQUIRE(to_doubles(y) == ys);
+  REQUIRE(to_doubles(grad(x)) == dx);
+  REQUIRE(to_doubles(grad(w)) == dw);
+}
+
+TEST_CASE("convolutions of small images with many channels", "[ops]") {
+  check_exact({3, 70, 2, 2}, {140, 70, 3, 3}, 1, 1, false);
+  check_exact({7, 37, 8, 8}, {130, 37, 4, 4}, 2, 1, false);
+  check_exact({30, 40, 3, 3}, {136, 40, 3, 3}, 1, 1, false);
+  check_exact({2, 21, 9, 7}, {100, 21, 5, 5}, 2, 2, false);
+  check_exact({5, 66, 2, 2}, {64, 66, 4, 4}, 2, 1, false);  // 12 taps see padding alone
+  check_exact({3, 64, 2, 3}, {64, 35, 4, 4}, 2, 1, true);
+  check_exact({6, 96, 5, 4}, {96, 70, 5, 5}, 2, 2, true);
+  check_exact({2, 64, 4, 4}, {64, 70, 2, 2}, 3, 0, true);  // pixels that no tap sees
+}
+
 TEST_CASE("large convolutions", "[ops]") {
   struct Case {
     Shape x, w;
