@@ -33,8 +33,8 @@ struct Scratch {
     slots = packs ? packed.slots : t.slots;
     frame_size =
         round_up(packs ? packed.images * packed.frame() : t.frame(t.band), lanes<W>) + lanes<W>;
-    columns_size = packs ? packed.depth * packed.columns + lanes<W> : 0;
-    result_size = packs ? packed.rows * packed.columns
+    columns_size = packs ? packed.phases * packed.depth * packed.columns + lanes<W> : 0;
+    result_size = packs ? packed.phases * packed.rows * packed.columns
                         : t.target_channels * round_up(t.cells(t.band), lanes<W>);
     products = carver.take<IndirectGemm>(phases);
     weight_row = carver.take<int32_t>(t.target_channels);
@@ -185,38 +185,45 @@ void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int s
   using W = Wide<T>;
   const Scratch<T>& scratch = x.scratch;
   const PackedTiling& p = scratch.packed;
-  const int64_t n_begin = chunk / (p.phases * p.row_groups) * p.images;
-  const int64_t phase = chunk / p.row_groups % p.phases;
+  const int64_t n_begin = chunk / p.row_groups * p.images;
   const int64_t m_begin = chunk % p.row_groups * p.rows;
   const int64_t m_end = std::min(m_begin + p.rows, p.whole.target_channels);
-  const int64_t images = std::min(p.images, N - n_begin);
+  const int64_t images = std::min(p.images, N - n_begin), channels = p.whole.source_channels;
   W* const frame = scratch.frames + slot * scratch.frame_size;
   W* const columns = scratch.columns + slot * scratch.columns_size;
-  W* const result = scratch.results + slot * scratch.result_size;
-  const IndirectGemm& all = scratch.products[phase];
-  const int64_t taps = all.K / p.whole.source_channels;
+  W* const results = scratch.results + slot * scratch.result_size;
   const Partition blocks(m_end - m_begin, block_rows);
-  for (int64_t c = 0; c < p.whole.source_channels; c += p.channels) {
-    const int64_t c_end = std::min(c + p.channels, p.whole.source_channels);
+  for (int64_t c = 0; c < channels; c += p.channels) {
+    const int64_t size = std::min(p.channels, channels - c);
     for (int64_t i = 0; i < images; ++i)
-      load_frame(frame + i * p.frame(), x.source, p.whole, Band(p.whole, n_begin + i), c, c_end);
-    IndirectGemm product{.M = 0,
-                         .N = p.columns,
-                         .K = (c_end - c) * taps,
-                         .a_row = nullptr,
-                         .a_col = all.a_col + c * taps,
-                         .b_row = scratch.column_at};
-    pack_columns(columns, p.columns, frame, p.frame(), all.b_row, product.K, images, p.whole);
+      load_frame(frame + i * p.frame(), x.source, p.whole, Band(p.whole, n_begin + i), c, c + size);
+    for (int64_t phase = 0; phase < p.phases; ++phase) {
+      const IndirectGemm& all = scratch.products[phase];
+      pack_columns(columns + phase * p.depth * p.columns, p.columns, frame, p.frame(), all.b_row,
+                   all.K / channels * size, images, p.whole);
+    }
     for (int64_t block = 0; block < blocks.parts; ++block) {
-      product.M = blocks.size(block);
-      product.a_row = all.a_row + m_begin + blocks.begin(block);
-      indirect_gemm(result + blocks.begin(block) * p.columns, x.weights, columns, product,
-                    c == 0 ? Result::write : Result::add);
+      const int32_t* const row = scratch.weight_row + m_begin + blocks.begin(block);
+      for (int64_t phase = 0; phase < p.phases; ++phase) {
+        const IndirectGemm& all = scratch.products[phase];
+        const int64_t taps = all.K / channels;
+        const IndirectGemm product{.M = blocks.size(block),
+                                   .N = p.columns,
+                                   .K = size * taps,
+                                   .a_row = row,
+                                   .a_col = all.a_col + c * taps,
+                                   .b_row = scratch.column_at};
+        indirect_gemm(results + (phase * p.rows + blocks.begin(block)) * p.columns, x.weights,
+                      columns + phase * p.depth * p.columns, product,
+                      c == 0 ? Result::write : Result::add);
+      }
     }
   }
-  for (int64_t i = 0; i < images; ++i)
-    x.store({result + i * p.cells, p.columns, p.whole.w.steps(), m_begin, m_end},
-            Band(p.whole, n_begin + i), phase);
+  for (int64_t phase = 0; phase < p.phases; ++phase)
+    for (int64_t i = 0; i < images; ++i)
+      x.store({results + phase * p.rows * p.columns + i * p.cells, p.columns, p.whole.w.steps(),
+               m_begin, m_end},
+              Band(p.whole, n_begin + i), phase);
 }
 
 // target = act(sum over taps and source channels of weight * source + b) + beta * target.

@@ -133,8 +133,8 @@ struct Band {
 
 // How a product runs whose images are small. A band of one image would leave lanes of its vectors
 // to margins and have all weights read for it; here the cells of several images lie side by side,
-// copied for a slice of the source's channels at a time. A chunk is one phase of some images and
-// some of the target's channels.
+// copied for a slice of the source's channels at a time. A chunk is some images and some of the
+// target's channels, in all phases, which share the lines of memory that weights are read in.
 struct PackedTiling {
   ConvTiling whole;  // in one band
   int64_t phases, cells, images, columns, channels, depth, rows, groups, row_groups, chunks, slots;
@@ -147,19 +147,18 @@ struct PackedTiling {
     whole.band = t.h.steps(), whole.bands = 1;
     phases = t.h.target_step * t.w.target_step;
     cells = t.h.steps() * t.w.steps();  // of an image, in one phase
-    images = ceil_div(N, ceil_div(N, std::max<int64_t>(1, most_columns / cells)));
+    images = ceil_div(N, ceil_div(N, std::max<int64_t>(1, most_columns / (phases * cells))));
     groups = ceil_div(N, images);
     columns = round_up(images * cells, vector_lanes);
     const int64_t taps = std::max<int64_t>(1, t.h.most_taps() * t.w.most_taps());
-    channels = std::min(t.source_channels, ceil_div(slice_taps, taps));
-    depth = channels * taps;
-    row_groups =
-        std::max(ceil_div(t.target_channels, most_rows),
-                 std::min(ceil_div(least_chunks, groups * phases), t.target_channels / least_rows));
+    channels = std::min(t.source_channels, ceil_div(slice_taps, phases * taps));
+    depth = channels * taps;  // of a phase
+    row_groups = std::max(ceil_div(t.target_channels, most_rows),
+                          std::min(ceil_div(least_chunks, groups), t.target_channels / least_rows));
     rows = ceil_div(t.target_channels, row_groups);
     row_groups = ceil_div(t.target_channels, rows);
-    chunks = groups * phases * row_groups;
-    slots = std::min(t.slots_for(N, images * frame() + (depth + rows) * columns), chunks);
+    chunks = groups * row_groups;
+    slots = std::min(t.slots_for(N, images * frame() + phases * (depth + rows) * columns), chunks);
 
     // Costs by tap, in lanes multiplied: a weight that is read costs what a few do, and so does a
     // cell that is copied.
@@ -167,7 +166,7 @@ struct PackedTiling {
     const int64_t M = t.target_channels, bands = N * t.bands;
     const int64_t banded = bands * (round_up(t.cells(t.band), vector_lanes) + read) * M;
     const int64_t packed = groups * ((columns + read) * M + columns * row_groups * copied);
-    pays = cells <= most_columns && packed < banded;
+    pays = phases * cells <= most_columns && packed < banded;
   }
 
   // Elements of an image's part of a slice.
