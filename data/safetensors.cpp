@@ -336,6 +336,10 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, con
   return Reader(path).read_header_alone(wanted);
 }
 
+Metadata read_safetensors_metadata(const std::filesystem::path& path) {
+  return read_safetensors_header(path, [](const std::string&) { return false; }).metadata;
+}
+
 void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
                              const UsePiece& use) {
   Reader(path).read_pieces(wanted, use);

@@ -50,6 +50,8 @@ struct SafetensorsHeader {
 };
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
                                           const Wanted& wanted = {});
+// What a file says of itself, whatever types of tensors it holds.
+Metadata read_safetensors_metadata(const std::filesystem::path& path);
 
 // Calls `use` with the elements of every wanted tensor, piece by piece: `piece` [n] on the cpu, of
 // the tensor's dtype, has those from `first` on, and at most 64 KiB of them.

@@ -56,7 +56,7 @@ Datasets load_data(const Options& options) {
 Options with_options_of_weights(const Options& options) {
   Options result = options;
   if (options.init.empty()) return result;
-  const Metadata said = read_safetensors_header(options.init).metadata;
+  const Metadata said = read_safetensors_metadata(options.init);
   const Settings settings = settings_of(result);
   std::string problems;
   for (const char* name : settings_of_weights) {

@@ -61,7 +61,7 @@ LoadedGenerator load_generator(const Options& given) {
 LoadedGenerator load_generator_alone(const Options& given) {
   const Device device = apply_machine_options(given);
   const Options options = options_of_generator(given);
-  const Metadata said = read_safetensors_header(options.init).metadata;
+  const Metadata said = read_safetensors_metadata(options.init);
   check(said.contains("image") && said.contains("classes"),
         "{} does not say of which images and of how many styles its network is: expected weights "
         "that accrue font train --save wrote",

@@ -108,6 +108,17 @@ TEST_CASE("tensors that cannot be saved are refused", "[data]") {
   REQUIRE(names_in(directory.path()).empty());
 }
 
+TEST_CASE("what a file says of itself is read beside tensors of types that are not", "[data]") {
+  const TemporaryDirectory directory;
+  // As PyTorch counts the batches of a BatchNorm.
+  const auto path =
+      directory.write("w", file(R"({"__metadata__":{"format":"pt"},)"
+                                R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})",
+                                8));
+  REQUIRE(read_safetensors_metadata(path) == Metadata{{"format", "pt"}});
+  REQUIRE_ERROR(read_safetensors_header(path), "has dtype I64");
+}
+
 TEST_CASE("malformed safetensors are refused before anything is allocated", "[data]") {
   const TemporaryDirectory directory;
   ledger(Device::cpu).reset_peak();
