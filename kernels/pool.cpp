@@ -14,34 +14,47 @@ namespace cpu {
 // Calls body(in, out) with the offset of each window's first pixel in x and of its output in y,
 // for the planes [begin, end) of x [N, C, H, W] and y [N, C, GH, GW].
 template <class Body>
-void for_each_window(const Shape& x, const Shape& y, int64_t stride, int64_t begin, int64_t end,
+void for_each_window(const Shape& x, const Shape& y, Pool2dShape s, int64_t begin, int64_t end,
                      Body body) {
   const int64_t H = x[2], W = x[3], GH = y[2], GW = y[3];
   for (int64_t plane = begin; plane < end; ++plane)
     for (int64_t h = 0; h < GH; ++h)
       for (int64_t w = 0; w < GW; ++w)
-        body((plane * H + h * stride) * W + w * stride, (plane * GH + h) * GW + w);
+        body((plane * H + h * s.stride - s.padding) * W + w * s.stride - s.padding,
+             (plane * GH + h) * GW + w);
 }
 
-// `count` windows side by side, the first at x in rows of W pixels.
-template <bool relu, class T, class Kernel, class Stride>
-void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W, Kernel kernel,
-                    Stride stride) {
+// The part of a window that lies in the image, rows [top, bottom) and columns [left, right).
+struct Part {
+  int64_t kernel, stride, top, bottom, left, right;
+};
+// The same for windows that lie in it as a whole, in constants, so that loops unroll.
+template <int64_t side, int64_t step>
+struct Whole {
+  static constexpr int64_t kernel = side, stride = step, top = 0, bottom = side, left = 0,
+                           right = side;
+};
+
+// `count` windows side by side, of which the same part counts: the first begins at x[first], in
+// rows of W pixels.
+template <bool relu, class T, class Windows>
+void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t first, int64_t count, int64_t W,
+                    const Windows& s) {
   using Index = std::conditional_t<sizeof(Wide<T>) == 4, int32_t, int64_t>;  // one mask for both
   constexpr int64_t chunk = 64;
   for (int64_t begin = 0; begin < count; begin += chunk) {
     const int64_t size = std::min(chunk, count - begin);
     Index at[chunk];
     for (int64_t w = 0; w < size; ++w) {
-      const T* window = x + (begin + w) * stride;
-      Wide<T> best = window[0];
-      Index best_at = 0;
-      for (int64_t i = 0; i < kernel; ++i)
-        for (int64_t j = 0; j < kernel; ++j) {
-          const Wide<T> v = window[i * W + j];
+      const int64_t window = first + (begin + w) * s.stride;
+      Wide<T> best = x[window + s.top * W + s.left];
+      auto best_at = static_cast<Index>(s.top * s.kernel + s.left);
+      for (int64_t i = s.top; i < s.bottom; ++i)
+        for (int64_t j = s.left; j < s.right; ++j) {
+          const Wide<T> v = x[window + i * W + j];
           const bool better = wins(v, best);
           best = better ? v : best;
-          best_at = better ? static_cast<Index>(i * kernel + j) : best_at;
+          best_at = better ? static_cast<Index>(i * s.kernel + j) : best_at;
         }
       if constexpr (relu) {
         best_at = best > 0 ? best_at : Index{no_winner};
@@ -54,6 +67,34 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t count, int64_t W,
   }
 }
 
+// A row of GW windows over the plane x [H, W], which begins at its row `top`, before the first if
+// it is below 0.
+template <bool relu, class T>
+void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t GW, int64_t top,
+                Pool2dShape s) {
+  const int64_t k = s.kernel, p = s.padding;
+  const Part rows{k, s.stride, std::max<int64_t>(0, -top), std::min(k, H - top), 0, k};
+  // Windows [first, last) have all their columns in the image.
+  const int64_t first = std::min(ceil_div(p, s.stride), GW);
+  const int64_t last = std::max(first, W + p < k ? 0 : std::min(GW, (W + p - k) / s.stride + 1));
+  const auto column = [&](int64_t w) { return w * s.stride - p; };
+  const auto cut = [&](int64_t w) {
+    Part part = rows;
+    part.left = std::max<int64_t>(0, -column(w));
+    part.right = std::min(k, W - column(w));
+    max_of_windows<relu>(y + w, winner + w, x, top * W + column(w), 1, W, part);
+  };
+  for (int64_t w = 0; w < first; ++w) cut(w);
+  const auto inner = [&](const auto& part) {
+    max_of_windows<relu>(y + first, winner + first, x, top * W + column(first), last - first, W,
+                         part);
+  };
+  const bool is_whole = rows.top == 0 && rows.bottom == k;
+  if (is_whole && k == 3 && s.stride == 2) inner(Whole<3, 2>{});
+  else inner(rows);
+  for (int64_t w = last; w < GW; ++w) cut(w);
+}
+
 template <bool relu, class T>
 void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, int64_t end) {
   constexpr int64_t vector = 16;
@@ -61,15 +102,15 @@ void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, 
   for (int64_t row = begin; row < end; ++row) {
     T* out = y.as<T>() + row * GW;
     uint8_t* at = winner.as<uint8_t>() + row * GW;
-    const T* in = x.as<T>() + (row / GH * H + row % GH * s.stride) * W;
+    const T* plane = x.as<T>() + row / GH * H * W;
+    const int64_t top = row % GH * s.stride - s.padding;
     if (s.kernel == 2 && s.stride == 2) {
       // The usual case with constants, so that it is vectorised, and in whole vectors: what they
       // write past the row's end, the next row overwrites.
       const int64_t count = std::min(round_up(GW, vector), (end - row) * GW);
-      using Two = std::integral_constant<int64_t, 2>;
-      max_of_windows<relu>(out, at, in, count, W, Two{}, Two{});
+      max_of_windows<relu>(out, at, plane, top * W, count, W, Whole<2, 2>{});
     } else {
-      max_of_windows<relu>(out, at, in, GW, W, s.kernel, s.stride);
+      max_of_row<relu>(out, at, plane, H, W, GW, top, s);
     }
   }
 }
@@ -101,16 +142,17 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
     std::array<int64_t, 256> offset_of{};  // of a winner from its window's first pixel
+    offset_of.fill(s.padding * (shape[3] + 1));
     for (int64_t i = 0; i < s.kernel * s.kernel; ++i)
       offset_of[static_cast<size_t>(i)] = i / s.kernel * shape[3] + i % s.kernel;
     T* out = dx.grad.as<T>();
     const T* in = dy.as<T>();
     const uint8_t* at = winner.as<uint8_t>();
-    // Where there is no winner, the first pixel gets nothing.
+    // Where there is no winner, a pixel that is surely in the image gets nothing.
     const int none = s.kernel * s.kernel <= no_winner ? no_winner : -1;
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
-      for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t pixel, int64_t window) {
+      for_each_window(shape, dy.shape, s, begin, end, [&](int64_t pixel, int64_t window) {
         T& winning = out[pixel + offset_of[at[window]]];
         winning = T(winning + value_if(at[window] != none, widen(in[window])));
       });
@@ -122,7 +164,7 @@ void avg_pool2d(View y, View x, Pool2dShape s) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const auto share = 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
     parallel_for(x.shape.numel(0, 2), x.shape.numel(2, 4), [&](int64_t begin, int64_t end) {
-      for_each_window(x.shape, y.shape, s.stride, begin, end, [&](int64_t in, int64_t out) {
+      for_each_window(x.shape, y.shape, s, begin, end, [&](int64_t in, int64_t out) {
         Wide<T> sum = 0;
         for (int64_t i = 0; i < s.kernel; ++i)
           for (int64_t j = 0; j < s.kernel; ++j) sum += x.as<T>()[in + i * x.shape[3] + j];
@@ -138,7 +180,7 @@ void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
     const auto share = 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
-      for_each_window(shape, dy.shape, s.stride, begin, end, [&](int64_t in, int64_t out) {
+      for_each_window(shape, dy.shape, s, begin, end, [&](int64_t in, int64_t out) {
         for (int64_t i = 0; i < s.kernel; ++i)
           for (int64_t j = 0; j < s.kernel; ++j) {
             T& pixel = dx.grad.as<T>()[in + i * shape[3] + j];
@@ -195,10 +237,12 @@ namespace {
 Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
   check_same(op, {&x});
   check(x.shape().rank() == 4, "[{}] x {}: expected x [N, C, H, W]", op, x.shape());
-  const int64_t H = x.size(2), W = x.size(3);
-  check(s.kernel > 0 && s.stride > 0 && s.kernel <= H && s.kernel <= W,
-        "[{}] kernel {} and stride {} with x {}: expected both above 0 and the kernel to fit", op,
-        s.kernel, s.stride, x.shape());
+  const int64_t H = x.size(2) + 2 * s.padding, W = x.size(3) + 2 * s.padding;
+  check(
+      x.shape().numel(2, 4) > 0 && s.kernel > 0 && s.stride > 0 && s.kernel <= H && s.kernel <= W,
+      "[{}] kernel {}, stride {} and padding {} with x {}: expected a kernel and a stride above 0 "
+      "and the kernel to fit",
+      op, s.kernel, s.stride, s.padding, x.shape());
   return Tensor::empty(
       {x.size(0), x.size(1), (H - s.kernel) / s.stride + 1, (W - s.kernel) / s.stride + 1},
       x.dtype(), x.device());
@@ -213,6 +257,9 @@ Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
   check(shape.kernel <= largest,
         "[max_pool2d] kernel {}: a byte tells at most {} x {} winners apart", shape.kernel, largest,
         largest);
+  check(shape.padding >= 0 && 2 * shape.padding < shape.kernel,
+        "[max_pool2d] padding {} of kernel {}: expected less than half of it", shape.padding,
+        shape.kernel);
   Tensor y = pooled("max_pool2d", x, shape);
   const Tensor winner = Tensor::empty(y.shape(), DType::u8, y.device());
   launch<cpu::max_pool2d, cuda::max_pool2d>(y.device(), y.view(), winner.view(), x.view(), shape,
@@ -227,6 +274,7 @@ Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
 }
 
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
+  check(shape.padding == 0, "[avg_pool2d] padding {}: expected none", shape.padding);
   Tensor y = pooled("avg_pool2d", x, shape);
   launch<cpu::avg_pool2d, cuda::avg_pool2d>(y.device(), y.view(), x.view(), shape);
   const Edge edge = x;

@@ -5,13 +5,14 @@
 namespace accrue::cuda {
 namespace {
 
-// Where the windows lie: x has planes of H x W pixels, y of GH x GW windows. The side and the step
-// of a window are constants in the usual case, see with_geometry.
-template <class Side, class Step>
+// Where the windows lie: x has planes of H x W pixels, y of GH x GW windows. The side, the step and
+// the padding of a window are constants in the usual case, see with_geometry.
+template <class Side, class Step, class Padding>
 struct Geometry {
   int64_t H, W, GH, GW;
   Side kernel;
   Step stride;
+  Padding padding;
 };
 
 template <int64_t side>
@@ -45,10 +46,25 @@ class Place {
   int64_t H_, W_, step_w_, step_h_, step_plane_;
 };
 
-// The offset in x of a window's first pixel.
+// The offset in x of a window's first pixel, which is none of x's in the padding.
 template <class Geometry>
 __device__ int64_t first_pixel(const Geometry& s, const Place& window) {
-  return (window.plane * s.H + window.h * s.stride) * s.W + window.w * s.stride;
+  return (window.plane * s.H + window.h * s.stride - s.padding) * s.W + window.w * s.stride -
+         s.padding;
+}
+
+// The pixels [begin, end) along one dimension of a window that lie in the image, of size pixels.
+struct Range {
+  int64_t begin, end;
+};
+template <class Geometry>
+__device__ Range inside(const Geometry& s, int64_t window, int64_t size) {
+  const int64_t first = window * s.stride - s.padding;
+  return {max(int64_t{0}, -first), min(int64_t{s.kernel}, size - first)};
+}
+template <class Side, class Step>
+__device__ Range inside(const Geometry<Side, Step, Constant<0>>& s, int64_t, int64_t) {
+  return {0, s.kernel};
 }
 
 // A thread owns windows, a grid apart. Neighbouring windows read neighbouring pixels; what two
@@ -59,12 +75,15 @@ __global__ void __launch_bounds__(block_threads)
     max_pool2d_kernel(T* y, uint8_t* winner, const T* x, int64_t n, Geometry s,
                       Activation activation) {
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
-    const T* in = x + first_pixel(s, window);
-    Wide<T> best = in[0];
-    int64_t best_at = 0;
+    const int64_t first = first_pixel(s, window);
+    const Range rows = inside(s, window.h, s.H), columns = inside(s, window.w, s.W);
+    Wide<T> best = x[first + rows.begin * s.W + columns.begin];
+    int64_t best_at = rows.begin * s.kernel + columns.begin;
     for (int64_t i = 0; i < s.kernel; ++i)
       for (int64_t j = 0; j < s.kernel; ++j) {
-        const Wide<T> v = in[i * s.W + j];
+        // Not the loops' bounds, which are to be constants.
+        if (i < rows.begin || i >= rows.end || j < columns.begin || j >= columns.end) continue;
+        const Wide<T> v = x[first + i * s.W + j];
         if (!wins(v, best)) continue;
         best = v;
         best_at = i * s.kernel + j;
@@ -132,10 +151,8 @@ struct ToAll {
   __device__ Wide<T> operator()(int64_t window, int64_t) const { return share * dy[window]; }
 };
 
-// The windows [begin, end) along one dimension that hold its pixel p, of G windows.
-struct Range {
-  int64_t begin, end;
-};
+// The windows [begin, end) along one dimension that hold its pixel p, counted from the padding's
+// first, of G windows.
 template <class Geometry>
 __device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
   return {p < s.kernel ? 0 : (p - s.kernel) / s.stride + 1, min(p / s.stride + 1, G)};
@@ -145,13 +162,14 @@ __device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
 template <class Geometry, class Share>
 __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Share& share) {
   using T = decltype(share(0, 0));
-  const Range rows = windows_with(pixel.h, s.GH, s), columns = windows_with(pixel.w, s.GW, s);
+  const int64_t h = pixel.h + s.padding, w = pixel.w + s.padding;
+  const Range rows = windows_with(h, s.GH, s), columns = windows_with(w, s.GW, s);
   T sum = 0;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     T of_row = 0;
     for (int64_t j = columns.begin; j < columns.end; ++j)
       of_row += share((pixel.plane * s.GH + i) * s.GW + j,
-                      (pixel.h - i * s.stride) * s.kernel + pixel.w - j * s.stride);
+                      (h - i * s.stride) * s.kernel + w - j * s.stride);
     sum += of_row;
   }
   return sum;
@@ -159,7 +177,7 @@ __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Sh
 // Windows whose step is their side do not overlap: one at most holds a pixel.
 template <int64_t side, class Share>
 __device__ auto share_of_windows(const Place& pixel,
-                                 const Geometry<Constant<side>, Constant<side>>& s,
+                                 const Geometry<Constant<side>, Constant<side>, Constant<0>>& s,
                                  const Share& share) {
   using T = decltype(share(0, 0));
   const int64_t i = pixel.h / side, j = pixel.w / side;
@@ -180,9 +198,10 @@ __global__ void __launch_bounds__(block_threads)
 // Calls body with the Geometry of pooling x to y.
 template <class Body>
 void with_geometry(const Shape& x, const Shape& y, Pool2dShape s, Body&& body) {
-  if (s.kernel == 2 && s.stride == 2)
-    body(Geometry<Constant<2>, Constant<2>>{x[2], x[3], y[2], y[3], {}, {}});
-  else body(Geometry<int64_t, int64_t>{x[2], x[3], y[2], y[3], s.kernel, s.stride});
+  const int64_t H = x[2], W = x[3], GH = y[2], GW = y[3];
+  if (s.kernel == 2 && s.stride == 2 && s.padding == 0)
+    body(Geometry<Constant<2>, Constant<2>, Constant<0>>{H, W, GH, GW, {}, {}, {}});
+  else body(Geometry<int64_t, int64_t, int64_t>{H, W, GH, GW, s.kernel, s.stride, s.padding});
 }
 
 template <class T, class Share>

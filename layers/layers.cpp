@@ -14,7 +14,8 @@ std::string describe_filter(std::string_view kind, const Shape& w, int64_t in, i
 }
 
 std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
-  return fmt::format("{} {}x{}, stride {}", kind, shape.kernel, shape.kernel, shape.stride);
+  return fmt::format("{} {}x{}, stride {}{}", kind, shape.kernel, shape.kernel, shape.stride,
+                     shape.padding > 0 ? fmt::format(", padding {}", shape.padding) : "");
 }
 
 std::string describe_activation(Activation activation) {

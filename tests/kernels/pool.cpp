@@ -15,17 +15,19 @@
 namespace accrue::test {
 namespace {
 
-// A pool's reference: reduce(window) for every window of x.
+// A pool's reference: reduce(what a window has of x) for every window.
 template <class Reduce>
 Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce reduce) {
   Values y;
+  const int64_t H = shape[2], W = shape[3], p = s.padding;
   for (int64_t plane = 0; plane < shape.numel(0, 2); ++plane)
-    for (int64_t h = 0; h + s.kernel <= shape[2]; h += s.stride)
-      for (int64_t w = 0; w + s.kernel <= shape[3]; w += s.stride) {
+    for (int64_t h = -p; h + s.kernel <= H + p; h += s.stride)
+      for (int64_t w = -p; w + s.kernel <= W + p; w += s.stride) {
         Values window;
-        for (int64_t i = 0; i < s.kernel; ++i)
-          for (int64_t j = 0; j < s.kernel; ++j)
-            window.push_back(x[static_cast<size_t>((plane * shape[2] + h + i) * shape[3] + w + j)]);
+        for (int64_t i = h; i < h + s.kernel; ++i)
+          for (int64_t j = w; j < w + s.kernel; ++j)
+            if (i >= 0 && i < H && j >= 0 && j < W)
+              window.push_back(x[static_cast<size_t>((plane * H + i) * W + j)]);
         y.push_back(reduce(window));
       }
   return y;
@@ -81,6 +83,12 @@ TEST_CASE("pools", "[ops]") {
   check_op(max_pool2d_op("max 2x2, last row and column left out", {2, 2, 5, 7}, {2}));
   check_op(max_pool2d_op("max 3x3 stride 2, overlapping", {2, 2, 7, 7}, {3, 2}));
   check_op(max_pool2d_op("max 2x2 stride 3, pixels left out", {1, 2, 8, 8}, {2, 3}));
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    check_op(max_pool2d_op("max 3x3 stride 2, padded", {2, 2, 8, 10}, {3, 2, 1}, activation));
+    check_op(max_pool2d_op("max 3x3 stride 2, padded, odd", {1, 2, 7, 9}, {3, 2, 1}, activation));
+    check_op(max_pool2d_op("max 3x3, padded on all sides", {1, 3, 1, 2}, {3, 2, 1}, activation));
+    check_op(max_pool2d_op("max 5x5 stride 1, padded", {1, 2, 6, 3}, {5, 1, 2}, activation));
+  }
   check_op(max_pool2d_op("max 2x2 + relu", {2, 3, 6, 8}, {2}, Activation::relu));
   check_op(max_pool2d_op("max 2x2 stride 1 + relu", {2, 3, 6, 8}, {2, 1}, Activation::relu));
   check_op(avg_pool2d_op("avg 2x2", {2, 3, 4, 6}, {2}));
@@ -122,6 +130,20 @@ TEST_CASE("max_pool2d with relu is max_pool2d and relu, for a NaN too", "[ops]")
   REQUIRE(std::isnan(fused_y[1]));
   REQUIRE(fused_y[2] == 4);
   REQUIRE(fused_dx == dx);
+}
+
+TEST_CASE("what a padded max_pool2d has beyond the image never wins", "[ops]") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  // Two windows: the columns 0 and 1, and the columns 1 and 2.
+  const Tensor x = require_grad(
+      Tensor::from(std::vector<double>{-3, -infinity, -2}, {1, 1, 1, 3}, test_device()));
+  const Tensor y = max_pool2d(x, {3, 2, 1});
+  REQUIRE(to_doubles(y) == Values{-3, -2});
+  backward(conv2d(y, Tensor::full({1, 1, 1, 2}, 1, DType::f64, test_device()), Tensor(), {}));
+  REQUIRE(to_doubles(grad(x)) == Values{1, 0, 1});
+  REQUIRE_ERROR(max_pool2d(x, {2, 2, 1}), "padding 1 of kernel 2: expected less than half of it");
+  REQUIRE_ERROR(max_pool2d(x, {3, 2, -1}), "padding -1");
+  REQUIRE_ERROR(avg_pool2d(x, {3, 2, 1}), "[avg_pool2d] padding 1: expected none");
 }
 
 TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {
