@@ -17,32 +17,53 @@ std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels) {
   return std::make_unique<GroupNorm>(groups, channels);
 }
 
-BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init)
-    : conv1_(in, out, 3, {.stride = stride, .padding = 1}, init, Bias::none),
-      conv2_(out, out, 3, {.padding = 1}, init, Bias::none),
-      norm1_(make_norm(norm, out)),
-      norm2_(make_norm(norm, out)) {
-  declare("conv1", conv1_);
-  declare("bn1", *norm1_);
-  declare("conv2", conv2_);
-  declare("bn2", *norm2_);
+void ResidualBlock::add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  const Conv2dShape shape{.stride = stride, .padding = kernel / 2};
+  layers_.push_back(
+      {std::make_unique<Conv2d>(in, out, kernel, shape, init_, Bias::none), make_norm(norm_, out)});
+  declare(fmt::format("conv{}", layers_.size()), *layers_.back().conv);
+  declare(fmt::format("bn{}", layers_.size()), *layers_.back().norm);
+}
+
+void ResidualBlock::add_shortcut(int64_t in, int64_t out, int64_t stride) {
   if (in == out && stride == 1) return;
   downsample_ = std::make_unique<Sequential>();
-  downsample_->add<Conv2d>(in, out, 1, Conv2dShape{.stride = stride}, init, Bias::none);
-  downsample_->append(make_norm(norm, out));
+  downsample_->add<Conv2d>(in, out, 1, Conv2dShape{.stride = stride}, init_, Bias::none);
+  downsample_->append(make_norm(norm_, out));
   declare("downsample", *downsample_);
 }
 
-Tensor BasicBlock::forward(Tensor x, const Pass& pass) const {
-  Tensor y = relu((*norm1_)(conv1_(x, pass), pass));
-  y = (*norm2_)(conv2_(std::move(y), pass), pass);
+Tensor ResidualBlock::forward(Tensor x, const Pass& pass) const {
+  Tensor y = x;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (i > 0) y = relu(std::move(y));
+    y = (*layers_[i].norm)((*layers_[i].conv)(std::move(y), pass), pass);
+  }
   const Tensor shortcut = downsample_ ? (*downsample_)(std::move(x), pass) : std::move(x);
   return relu(add(std::move(y), shortcut));
 }
 
-std::string BasicBlock::describe() const {
-  return fmt::format("residual block: {}, {}{}", conv1_.describe(), norm1_->describe(),
+std::string ResidualBlock::describe() const {
+  std::string convolutions;
+  for (const Layer& layer : layers_) convolutions += layer.conv->describe() + ", ";
+  return fmt::format("residual block: {}{}{}", convolutions, layers_.front().norm->describe(),
                      downsample_ ? ", projected shortcut" : "");
+}
+
+BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init)
+    : ResidualBlock(norm, init) {
+  add_convolution(in, out, 3, stride);
+  add_convolution(out, out, 3, 1);
+  add_shortcut(in, out, stride);
+}
+
+Bottleneck::Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init)
+    : ResidualBlock(norm, init) {
+  check(out % 4 == 0, "a bottleneck to {} channels: expected a multiple of 4", out);
+  add_convolution(in, out / 4, 1, 1);
+  add_convolution(out / 4, out / 4, 3, stride);
+  add_convolution(out / 4, out, 1, 1);
+  add_shortcut(in, out, stride);
 }
 
 DoubleConv::DoubleConv(int64_t in, int64_t out, InitScheme init) : in_(in), out_(out) {

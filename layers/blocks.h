@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "layers/layers.h"
 
 namespace accrue {
@@ -9,24 +11,49 @@ enum class NormKind { none, group, batch, instance };
 // GroupNorm of 8 groups, BatchNorm, or InstanceNorm. Throws Error for none.
 std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels);
 
-// The residual block of He et al. 2016 ("Deep residual learning for image recognition"):
-//   y = relu(norm2(conv2(relu(norm1(conv1(x))))) + shortcut(x))
-// x [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. Both convolutions are 3x3 without
-// bias, conv1 has the stride. The shortcut is x itself, or, where in != out or stride != 1, a norm
-// of a 1x1 convolution of that stride.
-// Parameters are named as in torchvision's BasicBlock: conv1, bn1, conv2, bn2 (also where the norms
-// are GroupNorms), downsample.0, downsample.1.
-class BasicBlock : public Module {
+// A residual block of He et al. 2016 ("Deep residual learning for image recognition"), of n
+// convolutions without bias, each with a norm:
+//   y = relu(norm_n(conv_n(... relu(norm_1(conv_1(x))))) + shortcut(x))
+// x [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. One of the convolutions has the
+// stride. The shortcut is x itself, or, where in != out or stride != 1, a norm of a 1x1 convolution
+// of that stride.
+// Parameters are named as in torchvision: conv1, bn1, conv2, bn2 (also where the norms are
+// GroupNorms), ..., downsample.0, downsample.1.
+class ResidualBlock : public Module {
  public:
-  BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
 
+ protected:
+  ResidualBlock(NormKind norm, InitScheme init) : norm_(norm), init_(init) {}
+  // Called by a constructor for each convolution, then for the shortcut.
+  void add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride);
+  void add_shortcut(int64_t in, int64_t out, int64_t stride);
+
  private:
-  Conv2d conv1_, conv2_;
-  std::unique_ptr<Module> norm1_, norm2_;
+  struct Layer {
+    std::unique_ptr<Conv2d> conv;
+    std::unique_ptr<Module> norm;
+  };
+  const NormKind norm_;
+  const InitScheme init_;
+  std::vector<Layer> layers_;
   std::unique_ptr<Sequential> downsample_;  // null: the shortcut is x
+};
+
+// Two 3x3 convolutions, of which the first has the stride.
+class BasicBlock : public ResidualBlock {
+ public:
+  BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm,
+             InitScheme init = InitScheme::kaiming);
+};
+
+// 1x1, 3x3 and 1x1, of out / 4, out / 4 and out channels. The 3x3 has the stride, as in
+// torchvision, where He et al. have it in the first.
+class Bottleneck : public ResidualBlock {
+ public:
+  Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm,
+             InitScheme init = InitScheme::kaiming);
 };
 
 // Twice a 3x3 convolution without bias, GroupNorm and relu; [N, in, H, W] to [N, out, H, W].

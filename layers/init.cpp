@@ -7,7 +7,7 @@
 namespace accrue {
 
 Init Init::lecun_uniform(int64_t fan_in) { return uniform(1 / std::sqrt(double(fan_in))); }
-Init Init::kaiming_normal(int64_t fan_in) { return normal(std::sqrt(2 / double(fan_in))); }
+Init Init::kaiming_normal(int64_t fan) { return normal(std::sqrt(2 / double(fan))); }
 Init Init::xavier_uniform(int64_t fan_in, int64_t fan_out) {
   return uniform(std::sqrt(6 / double(fan_in + fan_out)));
 }
@@ -32,6 +32,7 @@ template void Init::fill(std::span<double>, uint64_t, uint64_t) const;
 Init weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out) {
   switch (scheme) {
     case InitScheme::kaiming: return Init::kaiming_normal(fan_in);
+    case InitScheme::kaiming_fan_out: return Init::kaiming_normal(fan_out);
     case InitScheme::xavier: return Init::xavier_uniform(fan_in, fan_out);
     case InitScheme::lecun: return Init::lecun_uniform(fan_in);
     case InitScheme::normal: break;

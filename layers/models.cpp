@@ -14,6 +14,10 @@ int64_t scaled(int64_t size, double width) {
   return 8 * std::max<int64_t>(1, std::llround(double(size) * width / 8));
 }
 
+bool is_torchvision_resnet(ModelKind kind) {
+  return kind == ModelKind::resnet18 || kind == ModelKind::resnet34 || kind == ModelKind::resnet50;
+}
+
 // Pooling comes before relu, which gives the same result (both are monotone) and keeps a quarter
 // of the activations.
 std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm) {
@@ -47,6 +51,9 @@ const std::map<std::string, ModelKind>& model_names() {
                                                       {"cnn-bn", ModelKind::cnn_bn},
                                                       {"resnet", ModelKind::resnet},
                                                       {"resnet-bn", ModelKind::resnet_bn},
+                                                      {"resnet18", ModelKind::resnet18},
+                                                      {"resnet34", ModelKind::resnet34},
+                                                      {"resnet50", ModelKind::resnet50},
                                                       {"unet", ModelKind::unet},
                                                       {"zi2zi", ModelKind::zi2zi}};
   return names;
@@ -65,7 +72,8 @@ Task task_of(ModelKind kind) {
 
 bool has_batch_norm(const ModelOptions& options) {
   if (options.kind == ModelKind::zi2zi) return options.zi2zi.norm == NormKind::batch;
-  return options.kind == ModelKind::cnn_bn || options.kind == ModelKind::resnet_bn;
+  return options.kind == ModelKind::cnn_bn || options.kind == ModelKind::resnet_bn ||
+         is_torchvision_resnet(options.kind);
 }
 
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout,
@@ -103,8 +111,45 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
   return model;
 }
 
+std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options) {
+  using Blocks = std::array<int64_t, 4>;
+  const Blocks blocks =
+      options.kind == ModelKind::resnet18 ? Blocks{2, 2, 2, 2} : Blocks{3, 4, 6, 3};
+  const bool bottlenecks = options.kind == ModelKind::resnet50;
+  const bool own = options.init == InitScheme::kaiming;
+  const InitScheme filters = own ? InitScheme::kaiming_fan_out : options.init;
+  int64_t channels = scaled(64, options.width), in = channels;
+
+  auto model = std::make_unique<Sequential>();
+  const auto add = [&](std::string name, std::unique_ptr<Module> layer) {
+    model->append(std::move(name), std::move(layer));
+  };
+  add("conv1",
+      std::make_unique<Conv2d>(options.image[0], in, 7, Conv2dShape{.stride = 2, .padding = 3},
+                               filters, Bias::none));
+  add("bn1", make_norm(NormKind::batch, in));
+  add("maxpool", std::make_unique<MaxPool2d>(Pool2dShape{3, 2, 1}, Activation::relu));
+  for (size_t stage = 0; stage < blocks.size(); ++stage, channels *= 2)
+    for (int64_t block = 0; block < blocks[stage]; ++block) {
+      const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      const std::string name = fmt::format("layer{}.{}", stage + 1, block);
+      const int64_t out = bottlenecks ? 4 * channels : channels;
+      if (bottlenecks)
+        add(name, std::make_unique<Bottleneck>(in, out, stride, NormKind::batch, filters));
+      else add(name, std::make_unique<BasicBlock>(in, out, stride, NormKind::batch, filters));
+      in = out;
+    }
+  add("avgpool", std::make_unique<GlobalAvgPool2d>());
+  add("flatten", std::make_unique<Flatten>());
+  if (options.dropout > 0) add("dropout", std::make_unique<Dropout>(options.dropout));
+  add("fc", std::make_unique<Linear>(in, options.classes, Activation::none,
+                                     own ? InitScheme::lecun : options.init));
+  return model;
+}
+
 ModelOptions default_model(ModelKind kind) {
   if (kind == ModelKind::zi2zi) return {.kind = kind, .image = {1, 64, 64}, .classes = 1};
+  if (is_torchvision_resnet(kind)) return {.kind = kind, .image = {3, 224, 224}, .classes = 1000};
   return {.kind = kind};
 }
 
@@ -146,6 +191,9 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::cnn_bn: return make_cnn(options, NormKind::batch);
     case ModelKind::resnet: return resnet20(NormKind::group);
     case ModelKind::resnet_bn: return resnet20(NormKind::batch);
+    case ModelKind::resnet18:
+    case ModelKind::resnet34:
+    case ModelKind::resnet50: return make_torchvision_resnet(options);
     case ModelKind::zi2zi: return std::make_unique<Zi2ziGenerator>(zi2zi_options(options));
     case ModelKind::unet: break;
   }

@@ -20,13 +20,28 @@ namespace accrue {
 //   resnet     ResNet-20 (He et al. 2016, section 4.2) with GroupNorm: make_resnet() with three
 //              stages of 16, 32 and 64 channels, three blocks each
 //   resnet_bn  the same with BatchNorm
+//   resnet18, resnet34, resnet50
+//              those of torchvision, for photographs: make_torchvision_resnet()
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7: a logit for
 //              each pixel; H and W divisible by 4
 //   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image, in
 //              one of as many styles as there are classes; H = W
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
 // composite layer are at its declaration.
-enum class ModelKind { mlp, mlp_small, cnn, cnn_gn, cnn_bn, resnet, resnet_bn, unet, zi2zi };
+enum class ModelKind {
+  mlp,
+  mlp_small,
+  cnn,
+  cnn_gn,
+  cnn_bn,
+  resnet,
+  resnet_bn,
+  resnet18,
+  resnet34,
+  resnet50,
+  unet,
+  zi2zi
+};
 
 // By the names used on the command line.
 const std::map<std::string, ModelKind>& model_names();
@@ -50,7 +65,8 @@ struct ModelOptions {
 // True if what the model computes in training depends on the other samples of its micro-batch.
 bool has_batch_norm(const ModelOptions& options);
 
-// A model for the sizes above, zi2zi for one style of images 64x64.
+// A model for the sizes above, zi2zi for one style of images 64x64, torchvision's for ImageNet: a
+// thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);
 
 // Those of the two networks of zi2zi, as the others here say.
@@ -71,5 +87,13 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
                                         NormKind norm, double dropout = 0,
                                         InitScheme init = InitScheme::kaiming,
                                         int64_t in_channels = 1, int64_t classes = 10);
+
+// torchvision's resnet18, resnet34 or resnet50 (He et al. 2016, table 1): a 7x7 convolution of
+// stride 2, BatchNorm, relu, a 3x3 max-pool of stride 2; four stages of BasicBlocks with 64, 128,
+// 256 and 512 channels, or of Bottlenecks with four times as many, the first of which halves the
+// image (but in the first stage); global average pool; linear. `width` is a factor on the 64.
+// Parameters and buffers are named as torchvision's: conv1, bn1, layer1.0.conv1, ..., fc. With
+// InitScheme::kaiming they are drawn as its own: filters from N(0, 2/fan_out), fc as nn.Linear.
+std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options);
 
 }  // namespace accrue

@@ -89,13 +89,17 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
 }
 
 void Sequential::append(std::unique_ptr<Module> layer) {
-  declare(std::to_string(next_number_), *layer);
+  const int number = std::exchange(next_number_, next_number_ + layer->places());
+  append(std::to_string(number), std::move(layer));
+}
+
+void Sequential::append(std::string name, std::unique_ptr<Module> layer) {
+  declare(name, *layer);
   bool has_weights = layers_.empty();
   layer->visit_parameters(
       [&](const std::string&, const Parameter& p) { has_weights |= p.shape.rank() > 1; });
   if (has_weights) blocks_.push_back(layers_.size());
-  const int number = std::exchange(next_number_, next_number_ + layer->places());
-  layers_.push_back({number, std::move(layer)});
+  layers_.push_back({std::move(name), std::move(layer)});
 }
 
 Tensor Sequential::forward(Tensor x, const Pass& pass) const {
@@ -125,9 +129,8 @@ Tensor Sequential::forward(Tensor x, const Pass& pass, size_t begin, size_t end)
 
 std::string Sequential::describe() const {
   std::string text;
-  for (const auto& [number, layer] : layers_)
-    text += fmt::format("{:>3}  {}\n", layer->places() > 0 ? std::to_string(number) : "",
-                        layer->describe());
+  for (const auto& [name, layer] : layers_)
+    text += fmt::format("{:>3}  {}\n", layer->places() > 0 ? name : "", layer->describe());
   return text;
 }
 

@@ -124,8 +124,9 @@ using ModelFactory = std::function<std::unique_ptr<Module>()>;
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
                  GradientStorage storage = GradientStorage::arena);
 
-// Layers one after the other, numbered as PyTorch's nn.Sequential numbers them. A block, for
-// Recompute, is a layer with weights and those without that follow it.
+// Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
+// names of their own. A block, for Recompute, is a layer with weights and those without that follow
+// it.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -138,8 +139,9 @@ class Sequential : public Module {
     return reference;
   }
   void append(std::unique_ptr<Module> layer);
+  void append(std::string name, std::unique_ptr<Module> layer);
   Tensor forward(Tensor x, const Pass& pass) const override;
-  // The layers' lines, numbered.
+  // The layers' lines, by number or name.
   std::string describe() const override;
 
  private:
@@ -147,7 +149,7 @@ class Sequential : public Module {
   Tensor forward(Tensor x, const Pass& pass, size_t begin, size_t end) const;
 
   struct Place {
-    int number;
+    std::string name;
     std::unique_ptr<Module> layer;
   };
   std::vector<Place> layers_;

@@ -167,6 +167,11 @@ if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
   step "golden files, by PyTorch" "$python" scripts/golden.py --check
+  if "$python" -c 'import torchvision' 2>/dev/null; then
+    step "golden file of ResNets, by torchvision" "$python" scripts/golden_resnet.py --check
+  else
+    skip "golden file of ResNets: no Python module torchvision for $python"
+  fi
   step "golden file of a game, by PyTorch" "$python" scripts/golden_game.py --check
   step "golden file of zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check
   step "accumulation in zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check-accumulation

@@ -215,9 +215,9 @@ void Progress::score(const Score& test, const std::optional<Score>& of_average) 
 void warn_about_batch_norm(const Options& options, Batches batches) {
   if (!has_batch_norm(options.network) || batches.accumulation_steps() == 1) return;
   const ModelKind kind = options.network.kind;
-  const std::string_view instead = kind == ModelKind::zi2zi       ? "--norm instance"
-                                   : kind == ModelKind::resnet_bn ? "resnet (GroupNorm)"
-                                                                  : "cnn-gn (GroupNorm)";
+  const std::string_view instead = kind == ModelKind::zi2zi    ? "--norm instance"
+                                   : kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)"
+                                                               : "resnet (GroupNorm)";
   fmt::print(stderr,
              "warning: BatchNorm normalises over each micro-batch of {} samples, not over the "
              "effective batch of {}: the result differs from one big batch. {} does not depend on "

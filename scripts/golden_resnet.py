@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Writes the golden file tests/golden/torchvision.safetensors, with torchvision's resnet18, 34 and 50.
+
+The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and labels
+follow from a formula (uniform() below), and of each gradient there are three sums. For each NAME of
+the networks, in float64 but where it says so:
+
+    NAME.logits             [4, 5]  of eval mode
+    NAME.loss               [1]     the mean cross-entropy of training mode
+    NAME.grad.PARAMETER     [3]     sums over the gradient of that loss: of squares, and of products
+                                    with two vectors of the formula
+    NAME.buffer.BUFFER      [3]     the same of running_mean and running_var after that pass
+
+Tensor t of a network, counted over its parameters and then its buffers, both in the order of
+named_parameters() and named_buffers() (num_batches_tracked left out), begins as the formula's
+stream t. Needs torch and torchvision.
+
+    scripts/golden_resnet.py            writes the file
+    scripts/golden_resnet.py --check    compares the committed file with what this PyTorch computes
+"""
+
+import argparse
+import pathlib
+import sys
+
+import torch
+import torchvision
+from torch.nn import functional
+
+import safetensors_io
+
+SAMPLES, CHANNELS, HEIGHT, WIDTH, CLASSES = 4, 3, 48, 40, 5
+NETS = ("resnet18", "resnet34", "resnet50")
+# Of the formula, for what is no tensor of a network.
+IMAGES, LABELS, FIRST_VECTOR, SECOND_VECTOR = 100000, 100001, 100002, 100003
+
+
+def uniform(stream, count):
+    """Element i of a stream: a hash of both, from -1 to 1, in steps of 2^-31."""
+    x = (torch.arange(count, dtype=torch.int64) + stream * 7919 + 1) & 0xffffffff
+    for factor in (0x2c1b3c6d, 0x297a2d39):
+        x = (x ^ (x >> 15)) * factor & 0xffffffff
+    return (x ^ (x >> 16)).double() / 2**31 - 1
+
+
+def initial(stream, name, shape):
+    """Float32 values; gains and variances near 1, the others around 0."""
+    u = uniform(stream, shape.numel()).reshape(shape)
+    if len(shape) > 1:
+        u = u * (6 / shape[1:].numel())**0.5
+    elif name.endswith("running_var") or ("bn" in name or "downsample.1" in name) and name.endswith("weight"):
+        u = 1 + u / 2
+    else:
+        u = u / 4
+    return u.float().double()
+
+
+def sums(x):
+    x = x.detach().flatten()
+    return torch.stack([(x * x).sum(), (x * uniform(FIRST_VECTOR, x.numel())).sum(),
+                        (x * uniform(SECOND_VECTOR, x.numel())).sum()])
+
+
+def buffers_of(model):
+    return [(name, b) for name, b in model.named_buffers() if "num_batches" not in name]
+
+
+def golden(name):
+    model = getattr(torchvision.models, name)(num_classes=CLASSES).double()
+    with torch.no_grad():
+        for stream, (own, x) in enumerate([*model.named_parameters(), *buffers_of(model)]):
+            x.copy_(initial(stream, own, x.shape))
+    images = uniform(IMAGES, SAMPLES * CHANNELS * HEIGHT * WIDTH).float().double()
+    images = images.reshape(SAMPLES, CHANNELS, HEIGHT, WIDTH)
+    labels = ((uniform(LABELS, SAMPLES) + 1) / 2 * CLASSES).long()
+    tensors = {}
+    with torch.no_grad():
+        tensors["logits"] = model.eval()(images)
+    loss = functional.cross_entropy(model.train()(images), labels)
+    loss.backward()
+    tensors["loss"] = loss.detach().reshape(1)
+    tensors.update({f"grad.{own}": sums(p.grad) for own, p in model.named_parameters()})
+    tensors.update({f"buffer.{own}": sums(b) for own, b in buffers_of(model)})
+    return {f"{name}.{own}": x for own, x in tensors.items()}
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    options = parser.parse_args()
+    path = root / "tests" / "golden" / "torchvision.safetensors"
+    tensors = {own: x for name in NETS for own, x in golden(name).items()}
+    if options.check:
+        stored = safetensors_io.read(path)
+        if list(stored) != list(tensors):
+            raise SystemExit(f"{path}: other names than {list(tensors)}")
+        error = max(((stored[name] - x).abs().max() / x.abs().max()).item()
+                    for name, x in tensors.items())
+        print(f"{path}: within {error:.1e} of torchvision {torchvision.__version__}")
+        return 0 if error <= 1e-9 else 1
+    safetensors_io.write(path, tensors, {"written_by": "scripts/golden_resnet.py",
+                                         "torch": torch.__version__,
+                                         "torchvision": torchvision.__version__})
+    print(f"wrote {path}, {path.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
