@@ -82,7 +82,7 @@ memory of one micro-batch. The program trains, evaluates, plans for a memory\n\
 budget and measures.${built_for}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libaccrue-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(dev_depends libfmt-dev libpng-dev zlib1g-dev)
+set(dev_depends libfmt-dev libjpeg-dev libpng-dev zlib1g-dev)
 if(oneDNN_FOUND)
   list(APPEND dev_depends libdnnl-dev)
 endif()

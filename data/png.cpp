@@ -25,6 +25,7 @@ struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::array<char, 160> message{};
+  PngValues values = PngValues::colours;
   png_uint_32 width = 0, height = 0;
   size_t row_bytes = 0;
 
@@ -47,16 +48,18 @@ void take_bytes(png_structp png, png_bytep out, size_t size) {
 }
 
 // Asks for bytes: gray, gray and alpha, RGB, RGBA, or places in a palette. The palette is left to
-// to_gray(), so that a file's single bits become no more than a byte each.
+// whoever decodes, so that a file's single bits become no more than a byte each.
 bool read_header(PngReader& reader) {
   if (setjmp(png_jmpbuf(reader.png))) return false;
   png_read_info(reader.png, reader.info);
   const int depth = png_get_bit_depth(reader.png, reader.info);
   const int type = png_get_color_type(reader.png, reader.info);
   if (depth == 16) png_set_scale_16(reader.png);
-  if (type == PNG_COLOR_TYPE_PALETTE) png_set_packing(reader.png);
+  const bool as_they_are = reader.values == PngValues::as_they_are;
+  if (type == PNG_COLOR_TYPE_PALETTE || as_they_are) png_set_packing(reader.png);
   else if (depth < 8) png_set_expand_gray_1_2_4_to_8(reader.png);
-  if (type != PNG_COLOR_TYPE_PALETTE && png_get_valid(reader.png, reader.info, PNG_INFO_tRNS))
+  if (type != PNG_COLOR_TYPE_PALETTE && !as_they_are &&
+      png_get_valid(reader.png, reader.info, PNG_INFO_tRNS))
     png_set_tRNS_to_alpha(reader.png);
   png_set_interlace_handling(reader.png);
   reader.width = png_get_image_width(reader.png, reader.info);
@@ -86,54 +89,24 @@ uint8_t luminance(int red, int green, int blue) {  // in 16 binary places
   return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16);
 }
 
-uint8_t over_white(int gray, int alpha) {
-  return static_cast<uint8_t>((gray * alpha + 255 * (255 - alpha) + 127) / 255);
-}
-
-// The gray of each place in the palette; how many places there are.
-size_t palette_of(const PngReader& reader, std::array<uint8_t, 256>& gray) {
+void keep_palette(PngImage& image, const PngReader& reader) {
   png_colorp colours = nullptr;
   png_bytep alpha = nullptr;
   int count = 0, alphas = 0;
   png_get_PLTE(reader.png, reader.info, &colours, &count);
   png_get_tRNS(reader.png, reader.info, &alpha, &alphas, nullptr);
   for (int i = 0; i < count; ++i)
-    gray[static_cast<size_t>(i)] = over_white(
-        luminance(colours[i].red, colours[i].green, colours[i].blue), i < alphas ? alpha[i] : 255);
-  return static_cast<size_t>(count);
+    image.palette.push_back(
+        {colours[i].red, colours[i].green, colours[i].blue, i < alphas ? alpha[i] : uint8_t{255}});
 }
 
 uint8_t gray_of(const uint8_t* pixel, size_t channels) {
   switch (channels) {
+    case 1: return pixel[0];
     case 2: return over_white(pixel[0], pixel[1]);
     case 3: return luminance(pixel[0], pixel[1], pixel[2]);
     default: return over_white(luminance(pixel[0], pixel[1], pixel[2]), pixel[3]);
   }
-}
-
-void to_gray(std::vector<uint8_t>& bytes, const PngReader& reader, const std::string& file) {
-  const size_t channels = png_get_channels(reader.png, reader.info);
-  if (png_get_color_type(reader.png, reader.info) == PNG_COLOR_TYPE_PALETTE) {
-    std::array<uint8_t, 256> gray{};
-    const size_t count = palette_of(reader, gray);
-    for (uint8_t& byte : bytes) {
-      check(byte < count, "cannot read '{}' as PNG: it asks for colour {} of a palette of {}", file,
-            byte, count);
-      byte = gray[byte];
-    }
-  } else if (channels > 1) {  // in place: a pixel is written after its channels have been read
-    const size_t count = bytes.size() / channels;
-    for (size_t i = 0; i < count; ++i) bytes[i] = gray_of(&bytes[i * channels], channels);
-    bytes.resize(count);
-    bytes.shrink_to_fit();
-  }
-}
-
-std::vector<std::byte> content_of(const std::filesystem::path& path) {
-  InputFile file(path);
-  std::vector<std::byte> content(file.size());
-  content.resize(file.read(content));
-  return content;
 }
 
 }  // namespace
@@ -141,10 +114,22 @@ std::vector<std::byte> content_of(const std::filesystem::path& path) {
 GrayImage::GrayImage(int64_t height, int64_t width, uint8_t gray)
     : height(height), width(width), pixels(static_cast<size_t>(height * width), gray) {}
 
-GrayImage read_png(const std::filesystem::path& path) {
-  const std::vector<std::byte> content = content_of(path);
-  const std::string file = path.string();
+std::vector<std::byte> file_content(const std::filesystem::path& path) {
+  InputFile file(path);
+  std::vector<std::byte> content(file.size());
+  content.resize(file.read(content));
+  return content;
+}
+
+bool is_png(std::span<const std::byte> content) {
+  return content.size() >= 8 &&
+         png_sig_cmp(reinterpret_cast<png_const_bytep>(content.data()), 0, 8) == 0;
+}
+
+PngImage decode_png(std::span<const std::byte> content, const std::string& file, PngPart part,
+                    PngValues values) {
   PngReader reader{content};
+  reader.values = values;
   const auto check_png = [&](bool ok) {
     check(ok, "cannot read '{}' as PNG: {}", file, reader.message.data());
   };
@@ -160,14 +145,44 @@ GrayImage read_png(const std::filesystem::path& path) {
   check(claimed <= content.size() * max_png_inflation,
         "cannot read '{}' as PNG: it is to be {} x {}, more than its {} bytes can hold", file,
         reader.width, reader.height, content.size());
+  const int depth = png_get_bit_depth(reader.png, reader.info);
   check_png(prepare_rows(reader));
 
+  PngImage image{.height = reader.height,
+                 .width = reader.width,
+                 .channels = png_get_channels(reader.png, reader.info),
+                 .depth = depth};
+  if (png_get_color_type(reader.png, reader.info) == PNG_COLOR_TYPE_PALETTE)
+    keep_palette(image, reader);
+  if (part == PngPart::header) return image;
+  image.bytes.resize(reader.height * reader.row_bytes);
+  check_png(read_rows(reader, image.bytes));
+  if (const size_t count = image.palette.size(); count > 0)
+    for (const uint8_t byte : image.bytes)
+      check(byte < count, "cannot read '{}' as PNG: it asks for colour {} of a palette of {}", file,
+            byte, count);
+  return image;
+}
+
+GrayImage read_png(const std::filesystem::path& path) {
+  PngImage png = decode_png(file_content(path), path.string());
   GrayImage image;
-  image.height = reader.height;
-  image.width = reader.width;
-  image.pixels.resize(reader.height * reader.row_bytes);
-  check_png(read_rows(reader, image.pixels));
-  to_gray(image.pixels, reader, file);
+  image.height = png.height;
+  image.width = png.width;
+  image.pixels = std::move(png.bytes);
+  if (!png.palette.empty()) {
+    std::array<uint8_t, 256> gray{};
+    std::ranges::transform(png.palette, gray.begin(),
+                           [](const auto& colour) { return gray_of(colour.data(), 4); });
+    for (uint8_t& pixel : image.pixels) pixel = gray[pixel];
+  } else if (const auto channels = static_cast<size_t>(png.channels); channels > 1) {
+    // In place: a pixel is written after its channels have been read.
+    const size_t count = image.pixels.size() / channels;
+    for (size_t i = 0; i < count; ++i)
+      image.pixels[i] = gray_of(&image.pixels[i * channels], channels);
+    image.pixels.resize(count);
+    image.pixels.shrink_to_fit();
+  }
   return image;
 }
 

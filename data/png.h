@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +28,33 @@ struct GrayImage {
 // Gamma and colour profiles are left alone. Throws Error, naming the file and what libpng says, for
 // one that is no PNG, damaged or cut off. Allocates no more than such a file can hold.
 GrayImage read_png(const std::filesystem::path& path);
+
+// What shows of white paper under ink of that gray, or of one of its colours: (v a + 255 (255 - a))
+// / 255, rounded.
+constexpr uint8_t over_white(int value, int alpha) {
+  return static_cast<uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
+}
+
+// A PNG file's pixels before anybody has made gray or colours of them.
+struct PngImage {
+  int64_t height = 0, width = 0;
+  int64_t channels = 0;  // 1: gray, or places in the palette; 2: gray and alpha; 3: RGB; 4: RGBA
+  int depth = 0;         // bits a channel in the file
+  std::vector<std::array<uint8_t, 4>> palette{};  // RGBA; empty if the file has none
+  std::vector<uint8_t> bytes{};                   // [height, width, channels], 8 bits each
+};
+enum class PngPart { header, all };
+// colours: gray of 1, 2 and 4 bits goes up to 255, and a colour that is said to be transparent is.
+// as_they_are: a gray of 3 is 3, whatever the file's depth; of 16 bits the upper 8 in both.
+enum class PngValues { colours, as_they_are };
+
+// All that a file holds. Throws Error as InputFile does (data/byte_stream.h).
+std::vector<std::byte> file_content(const std::filesystem::path& path);
+// Whether this begins as PNG files do.
+bool is_png(std::span<const std::byte> content);
+// Throws Error as read_png() does; `file` is its name. Of the header alone there are no bytes.
+PngImage decode_png(std::span<const std::byte> content, const std::string& file,
+                    PngPart part = PngPart::all, PngValues values = PngValues::colours);
 
 // The same image as a PNG file of 8-bit gray. Throws Error unless it has pixels.
 std::string encode_png(const GrayImage& image);

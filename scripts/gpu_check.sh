@@ -98,6 +98,9 @@ Catch2
 #if !__has_include(<zlib.h>)
 zlib
 #endif
+#if !__has_include(<jpeglib.h>)
+libjpeg
+#endif
 #if !__has_include(<png.h>)
 libpng
 #endif

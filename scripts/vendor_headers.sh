@@ -5,7 +5,7 @@ set -euo pipefail
 
 # libfmt-dev's configuration names the library of libfmt, and where Catch2 is version 3, catch2 is
 # libcatch2-dev by another name. CLI11, Eigen and nlohmann_json are headers only. oneDNN is left out:
-# it is large, and Eigen takes its place.
+# it is large, and Eigen takes its place. libjpeg-dev only names the package of libjpeg-turbo.
 readonly packages=(libeigen3-dev libcli11-dev libfmt-dev libpng-dev nlohmann-json3-dev zlib1g-dev
                    catch2)
 
@@ -32,13 +32,14 @@ trap 'rm -rf "$scratch"' EXIT
 
 # As the version at hand calls them: libfmt9 or libfmt10, libcatch2-dev or none.
 mapfile -t libraries < <(apt-cache depends libfmt-dev catch2 |
-  sed -n 's/^ *Depends: \(libfmt[0-9.]*[a-z0-9]*\|libcatch2-dev\)$/\1/p')
+  sed -n 's/^ *Depends: \(libfmt[0-9.]*[a-z0-9]*\|libcatch2-dev\)$/\1/p'
+  apt-cache depends --recurse libjpeg-dev | sed -n 's/^ *Depends: \(libjpeg.*-dev\)$/\1/p' | sort -u)
 [[ ${#libraries[@]} -gt 0 ]] || fail "apt does not know libfmt-dev; run apt-get update"
 (cd "$scratch" && apt-get --quiet --quiet download "${packages[@]}" "${libraries[@]}") ||
   fail "apt-get could not download the packages (no network?)"
 for package in "$scratch"/*.deb; do dpkg --extract "$package" "$directory"; done
 rm -rf "$directory"/usr/share/{doc,doc-base,lintian,man}
 # Links to what is not here; the static libraries beside them serve everywhere.
-find "$directory" \( -name libz.so -o -name 'libpng*.so' \) -delete
+find "$directory" \( -name libz.so -o -name 'libpng*.so' -o -name 'lib*jpeg.so' \) -delete
 echo "vendor: $(du --summarize --human-readable "$directory" | cut -f 1) in $directory;" \
   "build with -DCMAKE_PREFIX_PATH=$directory/usr"

@@ -3,47 +3,12 @@
 
 #include "data/png.h"
 
-#include <zlib.h>
-
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
+#include "tests/support/image_files.h"
 
 namespace accrue::test {
 namespace {
-
-std::string big_endian(uint64_t value) {
-  std::string text;
-  for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(value >> shift);
-  return text;
-}
-
-std::string chunk(const std::string& name, const std::string& content) {
-  const std::string text = name + content;
-  return big_endian(content.size()) + text +
-         big_endian(
-             crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
-}
-
-// By the specification (https://www.w3.org/TR/png-3), without libpng. Each row begins with its
-// filter, 0.
-std::string png_file(uint32_t width, uint32_t height, int depth, int type, const std::string& rows,
-                     const std::string& chunks_before = "") {
-  std::string packed(compressBound(rows.size()), '\0');
-  uLongf size = packed.size();
-  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
-           reinterpret_cast<const Bytef*>(rows.data()), rows.size());
-  packed.resize(size);
-  const std::string header = big_endian(width) + big_endian(height) + static_cast<char>(depth) +
-                             static_cast<char>(type) + std::string(3, '\0');
-  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunks_before + chunk("IDAT", packed) +
-         chunk("IEND", "");
-}
-
-std::string bytes(std::initializer_list<int> values) {
-  std::string text;
-  for (const int value : values) text += static_cast<char>(value);
-  return text;
-}
 
 GrayImage some_image() {
   GrayImage image(37, 53);
