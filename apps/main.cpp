@@ -10,6 +10,7 @@
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/suggest.h"
+#include "apps/commands/data_check.h"
 #include "apps/commands/eval.h"
 #include "apps/commands/info.h"
 #include "apps/commands/memory_advice.h"
@@ -69,6 +70,7 @@ struct Asked {
   Options font;
   FontDrawOptions font_draw;
   FontExportOptions font_export;
+  DataCheckOptions data_check;
   std::vector<std::string> run_directories;
   std::string page = "report.html", shell;
 };
@@ -114,6 +116,16 @@ void add_report_command(CLI::App& app, Asked& asked) {
       ->add_option("runs", asked.run_directories, "What train --log-dir wrote")
       ->type_name("DIR")
       ->required();
+}
+
+CLI::App& add_data_commands(CLI::App& app, Asked& asked) {
+  CLI::App* data = app.add_subcommand("data", "Look at a data set")->require_subcommand(1);
+  add_command(*data, "check", "Find the bad files in a folder of images",
+              settings_of(asked.data_check), asked.options, [&] { check_data(asked.data_check); })
+      ->add_option("directory", asked.data_check.directory, "The folder")
+      ->type_name("DIR")
+      ->required();
+  return *data;
 }
 
 CLI::App& add_bench_commands(CLI::App& app, Asked& asked, const Settings& all) {
@@ -197,16 +209,18 @@ int run(int argc, char** argv) {
   const Settings all = settings_of(asked.options);
   add_network_commands(app, asked, all);
   add_report_command(app, asked);
+  CLI::App& data = add_data_commands(app, asked);
   CLI::App& bench = add_bench_commands(app, asked, all);
   CLI::App& font = add_font_commands(app, asked);
   const Settings known = Settings(all)
                              .append(settings_of(asked.font_prepare))
+                             .append(settings_of(asked.data_check))
                              .append(settings_of(asked.font_draw, asked.font));
   add_completion_command(app, asked);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const HelpDetail detail = rewrite_help(arguments);
-  for (CLI::App* parent : {&app, &bench, &font})
+  for (CLI::App* parent : {&app, &data, &bench, &font})
     for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
       shorten_help(*command, detail);
   try {

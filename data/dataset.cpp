@@ -8,9 +8,11 @@
 #include <optional>
 #include <vector>
 
+#include "data/cifar.h"
 #include "data/digits.h"
 #include "data/glyphs.h"
 #include "data/idx.h"
+#include "data/image_folder.h"
 #include "data/shapes.h"
 #include "data/strokes.h"
 
@@ -105,7 +107,8 @@ Dataset load_mnist(const fs::path& directory, Split split) {
   return dataset;
 }
 
-Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t side) {
+Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t side,
+                      const ImageFolderOptions& images) {
   if (name == "digits") return {make_digits(Split::train), make_digits(Split::test)};
   if (name == "shapes") return {make_shapes(Split::train), make_shapes(Split::test)};
   if (name == "strokes") {
@@ -116,9 +119,11 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t
     std::error_code ignored;
     check(fs::is_directory(name, ignored),
           "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, "
-          "strokes, or a directory with files in MNIST's format or with glyphs",
+          "strokes, or a directory of images, of glyphs or of files in MNIST's format",
           name);
-    return holds_glyphs(name) ? load_glyphs(name) : load_both(name, name);
+    if (holds_glyphs(name)) return load_glyphs(name);
+    if (holds_mnist(name)) return load_both(name, name);
+    return holds_cifar10(name) ? load_cifar10(name) : load_images(name, images);
   }
   const auto searched = places(name, data_dir);
   const auto place = std::ranges::find_if(searched, holds_mnist);

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/image_file.h"
 #include "kernels/gather_samples.h"
 
 namespace accrue {
@@ -28,6 +30,7 @@ struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
   std::vector<Field> fields{};
+  std::string about{};  // what was found, in a line; empty if there is nothing to say
 
   int64_t size() const { return fields.empty() ? 0 : fields.front().values.size(0); }
   bool has(std::string_view field) const;
@@ -56,6 +59,16 @@ struct Datasets {
   Dataset train, test;
 };
 
+// Says what becomes of samples whose files are damaged or do not fit each other.
+enum class SkipBad { no, yes };
+
+// How a folder of images becomes a data set (data/image_folder.h).
+struct ImageFolderOptions {
+  std::optional<ImageSize> size{};  // that images and masks are brought to; without, they have one
+  double hold_out = 0.1;            // the part that is for the test, if the folder does not say it
+  SkipBad skip_bad = SkipBad::no;
+};
+
 // Finds and reads a data set by its name, or from a directory:
 //   digits, shapes: generated (data/digits.h, data/shapes.h);
 //   strokes: generated with `side` (data/strokes.h), 2000 samples to train and 200 to test;
@@ -63,11 +76,12 @@ struct Datasets {
 //   empty),
 //     data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or torchvision's
 //     MNIST/raw and FashionMNIST/raw;
-//   anything else is a directory, in MNIST's format or of glyphs (data/glyphs.h).
-// Throws Error with the list of places searched, and what load_mnist() and
-// load_glyphs() throw.
+//   anything else is a directory: of glyphs (data/glyphs.h), in MNIST's format, CIFAR-10's binary
+//   files (data/cifar.h), or of images (data/image_folder.h).
+// Throws Error with the list of places searched, and what load_mnist(), load_glyphs(),
+// load_cifar10() and load_images() throw.
 Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
-                      int64_t side = 64);
+                      int64_t side = 64, const ImageFolderOptions& images = {});
 
 // MNIST or a set in its format (Fashion-MNIST, KMNIST) from a directory with
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;

@@ -187,22 +187,31 @@ GrayImage read_png(const std::filesystem::path& path) {
 }
 
 std::string encode_png(const GrayImage& image) {
-  check(image.height > 0 && image.width > 0 &&
-            image.pixels.size() == static_cast<size_t>(image.height * image.width),
+  return encode_png({.height = image.height,
+                     .width = image.width,
+                     .channels = 1,
+                     .depth = 8,
+                     .bytes = image.pixels});
+}
+
+std::string encode_png(const PngImage& image) {
+  check(image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3) &&
+            image.bytes.size() == static_cast<size_t>(image.height * image.width * image.channels),
         "an image of {} x {} with {} pixels cannot be a PNG file: expected a pixel or more, and as "
         "many as its sizes say",
-        image.width, image.height, image.pixels.size());
+        image.width, image.height, image.bytes.size());
   png_image png{};
   png.version = PNG_IMAGE_VERSION;
   png.width = static_cast<png_uint_32>(image.width);
   png.height = static_cast<png_uint_32>(image.height);
-  png.format = PNG_FORMAT_GRAY;
+  png.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   std::string text;
   // The first call says how much memory the second one needs at most.
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   text.resize(size);
-  const int written = png_image_write_to_memory(&png, text.data(), &size, 0, image.pixels.data(),
-                                                static_cast<png_int_32>(image.width), nullptr);
+  const int written =
+      png_image_write_to_memory(&png, text.data(), &size, 0, image.bytes.data(),
+                                static_cast<png_int_32>(image.width * image.channels), nullptr);
   check(written != 0, "no PNG could be made of an image of {} x {}: {}", image.width, image.height,
         png.message);
   text.resize(size);

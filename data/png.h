@@ -58,6 +58,8 @@ PngImage decode_png(std::span<const std::byte> content, const std::string& file,
 
 // The same image as a PNG file of 8-bit gray. Throws Error unless it has pixels.
 std::string encode_png(const GrayImage& image);
+// Likewise of the bytes of 1 or 3 channels.
+std::string encode_png(const PngImage& image);
 // Writes atomically (data/atomic_file.h). Throws Error as both do.
 void write_png(const std::filesystem::path& path, const GrayImage& image);
 

@@ -8,8 +8,7 @@ page=$(dirname "${BASH_SOURCE[0]}")/accrue.1
 options() {
   local command
   for command in train eval predict plan info report 'bench train' 'bench memory' 'bench kernels' \
-    'font prepare' 'font train' 'font draw' 'font score' \
-    'font export'; do
+    'data check' 'font prepare' 'font train' 'font draw' 'font score' 'font export'; do
     printf '.SH OPTIONS OF %s\n.EX\n' "${command^^}"
     # shellcheck disable=SC2086  # a command may be two words
     "$1" $command --help-all | tail -n +3 | sed 's/\\/\\e/g; s/-/\\-/g; s/^\([.'"'"']\)/\\\&\1/'

@@ -16,10 +16,35 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
   return numbers;
 }
 
+// Until there are networks that answer with several masks or classes for each pixel.
+void check_one_mask(const Dataset& data, const std::string& model) {
+  const Field& masks = data.field("masks");
+  check(masks.encoding == Encoding::mask && masks.values.size(1) == 1,
+        "--model {} answers with one mask, but '{}' has {} {}: expected masks of 0 and one other "
+        "value",
+        model, data.name, masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes,
+        masks.encoding == Encoding::mask ? "masks for each image" : "classes in its masks");
+}
+
 }  // namespace
 
 Datasets load_data(const Options& options) {
-  Datasets data = find_dataset(options.data_name(), options.data_dir, options.image_size);
+  const std::optional<ImageSize> size = options.size_of_images();
+  const bool is_strokes = options.data_name() == "strokes";
+  check(!size || !is_strokes || size->height == size->width,
+        "--image-size {}: the strokes of --data strokes are as high as wide", options.image_size);
+  Datasets data = find_dataset(options.data_name(), options.data_dir,
+                               size ? size->height : Options::default_strokes,
+                               {.size = size,
+                                .hold_out = options.hold_out,
+                                .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no});
+  const Shape& images = data.train.fields.front().values.shape();
+  check(!size || !options.given.contains("image-size") ||
+            (images[2] == size->height && images[3] == size->width),
+        "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
+        "--data strokes",
+        options.image_size, options.data_name(), images[2], images[3]);
+  if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
   const std::string model = name(options.network.kind), set = data.train.name;
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields) field.normalization = options.pixels;
@@ -38,14 +63,15 @@ Datasets load_data(const Options& options) {
   const bool has_masks = data.train.has("masks");
   check(has_masks || data.train.has("labels"),
         "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
-        "digits, shapes, mnist, fashion or a directory of IDX files",
+        "digits, shapes, mnist, fashion, a folder of images or a directory of IDX files",
         model, set, data.train.fields.front().name);
   if (task_of(options.network.kind) == Task::segmentation)
     check(has_masks,
           "--model {} answers with a mask for each image, but the data set {} has labels: expected "
-          "--data shapes",
+          "--data shapes, or a folder of images and masks",
           model, set);
-  else
+  if (has_masks) check_one_mask(data.train, model);
+  if (task_of(options.network.kind) != Task::segmentation)
     check(!has_masks,
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
           "mnist or fashion (--data shapes is for --model unet)",
@@ -70,9 +96,9 @@ Options with_options_of_weights(const Options& options) {
   }
   if (const auto image = numbers_of(said, "image"); image.size() == 3) {
     result.network.image = {image[0], image[1], image[2]};
-    // The built-in strokes can be of any size.
-    const bool draws = task_of(result.network.kind) == Task::drawing;
-    if (draws && !options.given.contains("image-size")) result.image_size = image[1];
+    // The built-in strokes and a folder's images can be of any size.
+    if (!options.given.contains("image-size"))
+      result.image_size = fmt::format("{}x{}", image[1], image[2]);
   }
   if (const auto classes = numbers_of(said, "classes"); classes.size() == 1)
     result.network.classes = classes[0];

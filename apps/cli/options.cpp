@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "apps/cli/environment.h"
@@ -40,6 +41,24 @@ std::string Options::data_name() const {
     case Task::classification: break;
   }
   return "digits";
+}
+
+std::optional<ImageSize> Options::size_of_images() const {
+  if (image_size.empty()) return std::nullopt;
+  constexpr int64_t most = 1 << 14;
+  const size_t cross = std::min(image_size.find('x'), image_size.size());
+  const auto number = [&](size_t begin, size_t end) {
+    int64_t value = 0;
+    const char* const last = image_size.data() + end;
+    const auto [stop, error] = std::from_chars(image_size.data() + begin, last, value);
+    check(error == std::errc() && stop == last && 1 <= value && value <= most,
+          "--image-size {}: expected a number of 1 to {} pixels, or HEIGHTxWIDTH", image_size,
+          most);
+    return value;
+  };
+  const int64_t height = number(0, cross);
+  if (cross == image_size.size()) return ImageSize{height, height};
+  return ImageSize{height, number(cross + 1, image_size.size())};
 }
 
 Batches Options::batches_of(int64_t samples) const {
@@ -123,6 +142,20 @@ Options font_defaults() {
   options.network.init = InitScheme::normal;
   options.beta1 = 0.5;
   return options;
+}
+
+Settings settings_of_folder(Options& o) {
+  Settings s;
+  s.group("Model and data")
+      .add(o.hold_out, {.name = "hold-out",
+                        .decides = Decides::result,
+                        .help = "The part of a folder's images that is for the test, where it has "
+                                "no folder test, val, valid or validation",
+                        .range = {0, 0.99}})
+      .add_flag(o.skip_bad, true,
+                {"skip-bad", Decides::result,
+                 "Leave out a folder's bad files; without, they are refused"});
+  return s;
 }
 
 Settings settings_of_zi2zi(Options& o) {

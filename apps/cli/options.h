@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/image_file.h"
 #include "layers/models.h"
 #include "train/training_options.h"
 #include "train/zi2zi.h"
@@ -36,7 +37,10 @@ inline constexpr std::array settings_of_weights{
 struct Options : TrainingOptions {
   ModelOptions network;
   Zi2ziGame zi2zi;  // but for its networks and steps
-  int64_t image_size = 64;
+  static constexpr int64_t default_strokes = 64;
+  std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
+  double hold_out = 0.1;
+  bool skip_bad = false;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
   Normalization pixels;
@@ -60,6 +64,8 @@ struct Options : TrainingOptions {
 
   // The data set's: that of --data, else shapes for a model of masks and digits for one of labels.
   std::string data_name() const;
+  // --image-size; nothing if it is not set. Throws Error for anything but N and HxW.
+  std::optional<ImageSize> size_of_images() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
@@ -78,6 +84,9 @@ struct Options : TrainingOptions {
 // A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
 Options font_defaults();
 
+// Those of a folder of images but its size.
+Settings settings_of_folder(Options& o);
+
 // Those of zi2zi: its networks, its losses, and how the two play.
 Settings settings_of_zi2zi(Options& o);
 
@@ -95,13 +104,15 @@ inline Settings settings_of(Options& o) {
                              .range = positive})
       .add(o.data,
            {"data", result,
-            "mnist, fashion, digits, shapes and strokes (built in), or a directory of IDX files or "
-            "of glyphs",
+            "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "
+            "a folder for each class, images/ and masks/, CIFAR-10's or IDX files, or glyphs",
             "NAME|DIR", "digits; for unet shapes, for zi2zi strokes"})
-      .add(o.image_size, {.name = "image-size",
-                          .decides = result,
-                          .help = "Height and width of the built-in strokes: 32, 64, 128 or 256",
-                          .acts_with = with_zi2zi})
+      .add(o.image_size,
+           {"image-size", result,
+            "Height and width that the images of a folder are brought to, or of the built-in "
+            "strokes: 32, 64, 128 or 256",
+            "N|HxW", "64 of strokes; of a folder, what all its images have"})
+      .append(settings_of_folder(o))
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
       .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})

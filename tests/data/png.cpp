@@ -57,7 +57,7 @@ TEST_CASE("a PNG file that is written is read back", "[data]") {
   write_png(path, image);
   REQUIRE(read_png(path) == image);
   REQUIRE(read_file(path) == encode_png(image));
-  REQUIRE_ERROR(encode_png({}), "image of 0 x 0 with 0 pixels");
+  REQUIRE_ERROR(encode_png(GrayImage{}), "image of 0 x 0 with 0 pixels");
   GrayImage torn = image;
   torn.pixels.pop_back();
   REQUIRE_ERROR(write_png(folder.path() / "torn.png", torn), "53 x 37 with 1960 pixels");

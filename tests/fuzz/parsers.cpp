@@ -9,8 +9,11 @@
 
 #include "core/error.h"
 #include "data/checkpoint.h"
+#include "data/cifar.h"
 #include "data/idx.h"
+#include "data/image_file.h"
 #include "data/png.h"
+#include "data/run_lengths.h"
 #include "data/safetensors.h"
 #include "data/table.h"
 
@@ -64,8 +67,31 @@ const std::vector<Parser>& parsers() {
        // data/byte_stream.cpp gives the source; a label takes four bytes once it is read.
        [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 4; }},
       // data/png.cpp gives the source of 1032; a pixel of one bit becomes a byte.
-      {"png", [](auto file) { read_png(MemoryFile(file).path()); },
-       [](auto file) { return file.size() * 1032 * 8; }}};
+      {"png",
+       [](auto file) {
+         const MemoryFile memory(file);
+         try {
+           read_mask(memory.path());
+         } catch (const Error&) {  // of colours, say, which the others take
+         }
+         read_png(memory.path());
+         read_image(memory.path());
+       },
+       // A place in a palette becomes three colours.
+       [](auto file) { return file.size() * 1032 * 8 * 3; }},
+      // data/jpeg.cpp gives the source of 1366.
+      {"jpeg", [](auto file) { read_image(MemoryFile(file).path()); },
+       [](auto file) { return file.size() * 1366; }},
+      // A line of few bytes becomes three texts and a number.
+      {"run_lengths",
+       [](auto file) {
+         std::vector<uint8_t> plane(48);
+         for (const RunLengths& line : read_run_lengths(MemoryFile(file).path()))
+           draw_runs(plane, {6, 8}, line.runs);
+       },
+       [](auto file) { return file.size() * sizeof(RunLengths); }},
+      {"cifar", [](auto file) { read_cifar10_batch(MemoryFile(file).path()); },
+       [](auto file) { return file.size() * 2; }}};
   return all;
 }
 

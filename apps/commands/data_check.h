@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "train/settings.h"
+
+namespace accrue::app {
+
+// `accrue data check DIR`: reads every file of a folder of images (data/image_folder.h), says what
+// there is of each class, and lists the bad files. Throws Error, after that, if there are any.
+struct DataCheckOptions {
+  std::string directory, sheet;
+  double hold_out = 0.1;
+};
+Settings settings_of(DataCheckOptions& asked);
+void check_data(const DataCheckOptions& asked);
+
+}  // namespace accrue::app

@@ -1,0 +1,95 @@
+#include "apps/commands/data_sheet.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace accrue::app {
+namespace {
+
+constexpr int64_t thumb = 96, gap = 4, thumbs_in_line = 8, most_class_lines = 20;
+constexpr uint8_t ground = 208;
+// Of masks' classes, in turn; apart also for those who do not tell red from green (Okabe and Ito).
+constexpr std::array<std::array<uint8_t, 3>, 7> mask_colours{{{230, 159, 0},
+                                                              {86, 180, 233},
+                                                              {0, 158, 115},
+                                                              {240, 228, 66},
+                                                              {0, 114, 178},
+                                                              {213, 94, 0},
+                                                              {204, 121, 167}}};
+
+// The largest size of these proportions within a square.
+ImageSize within_thumb(ImageSize size) {
+  const int64_t longest = std::max(size.height, size.width);
+  return {std::max<int64_t>(1, size.height * thumb / longest),
+          std::max<int64_t>(1, size.width * thumb / longest)};
+}
+
+void paste(PngImage& onto, int64_t top, int64_t left, const SampleImages& sample,
+           std::span<const int> mask_values) {
+  const ImageSize size = within_thumb(sample.image.size());
+  const Image image = resized(sample.image, size);
+  const Image mask = sample.mask.channels > 0 ? resized_mask(sample.mask, size) : Image{};
+  const auto plane = static_cast<size_t>(size.height * size.width);
+  top += (thumb - size.height) / 2;
+  left += (thumb - size.width) / 2;
+  for (size_t i = 0; i < plane; ++i) {
+    const int64_t y = top + static_cast<int64_t>(i) / size.width,
+                  x = left + static_cast<int64_t>(i) % size.width;
+    uint8_t* const pixel = &onto.bytes[static_cast<size_t>((y * onto.width + x) * 3)];
+    for (size_t c = 0; c < 3; ++c)
+      pixel[c] = image.pixels[(image.channels == 1 ? 0 : c * plane) + i];
+    for (size_t k = 0; k < static_cast<size_t>(mask.channels); ++k) {
+      const uint8_t value = mask.pixels[k * plane + i];
+      if (value == 0) continue;
+      const auto place = std::ranges::find(mask_values, int{value}) - mask_values.begin();
+      const size_t colour = mask.channels > 1 ? k : static_cast<size_t>(place);
+      for (size_t c = 0; c < 3; ++c)
+        pixel[c] = static_cast<uint8_t>((pixel[c] + mask_colours[colour % 7][c]) / 2);
+    }
+  }
+}
+
+// The samples of each line.
+std::vector<std::vector<size_t>> lines_of(const ImageFolder& folder, const ImageSurvey& found) {
+  std::vector<std::vector<size_t>> lines;
+  std::vector<size_t> good;
+  for (size_t i = 0; i < folder.samples.size(); ++i)
+    if (found.is_good[i]) good.push_back(i);
+  check(!good.empty(), "'{}': there is no good image for a sheet", folder.directory.string());
+  if (folder.answer == ImageFolder::Answer::classes) {
+    lines.resize(std::min<size_t>(folder.classes.size(), most_class_lines));
+    for (const size_t i : good) {
+      const auto label = static_cast<size_t>(folder.samples[i].label);
+      if (label < lines.size() && lines[label].size() < thumbs_in_line) lines[label].push_back(i);
+    }
+    return lines;
+  }
+  constexpr size_t most = thumbs_in_line * thumbs_in_line;
+  const size_t count = std::min(good.size(), most);
+  for (size_t n = 0; n < count; ++n) {
+    if (n % thumbs_in_line == 0) lines.emplace_back();
+    lines.back().push_back(good[n * good.size() / count]);
+  }
+  return lines;
+}
+
+}  // namespace
+
+PngImage sheet_of(const ImageFolder& folder, const ImageSurvey& found) {
+  const std::vector<std::vector<size_t>> lines = lines_of(folder, found);
+  constexpr int64_t step = thumb + gap;
+  PngImage sheet{.height = static_cast<int64_t>(lines.size()) * step + gap,
+                 .width = thumbs_in_line * step + gap,
+                 .channels = 3,
+                 .depth = 8};
+  sheet.bytes.assign(static_cast<size_t>(sheet.height * sheet.width * 3), ground);
+  for (size_t l = 0; l < lines.size(); ++l)
+    for (size_t n = 0; n < lines[l].size(); ++n)
+      paste(sheet, gap + static_cast<int64_t>(l) * step, gap + static_cast<int64_t>(n) * step,
+            read_sample(folder, folder.samples[lines[l][n]]), found.mask_values);
+  return sheet;
+}
+
+}  // namespace accrue::app

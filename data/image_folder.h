@@ -1,0 +1,84 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/run_lengths.h"
+
+namespace accrue {
+
+// A folder of images, by the names in it. It is one of
+//   DIR/train/... and DIR/test/... (or val, valid, validation), each of them one of the next three
+//   DIR/CLASS/.../x.png         a folder for each class
+//   DIR/images/x.jpg, DIR/masks/x.png (or x_mask.png)
+//   DIR/x.png, DIR/x_mask.png
+//   DIR/any.csv                 of run lengths (data/run_lengths.h), whose images are in DIR or in
+//   a
+//                               folder of it
+// Files are taken for images by their extensions, those that begin with a dot are left alone.
+// Classes, labels and samples are in the order of their names.
+struct FolderSample {
+  std::filesystem::path image, mask{};  // the mask is empty without
+  int32_t label = 0;                    // of classes
+  Split split = Split::train;
+  std::vector<RunLengths> runs{};
+};
+
+struct BadFile {
+  std::filesystem::path path;
+  std::string reason;
+
+  // Both, the path once.
+  std::string describe() const;
+};
+
+struct ImageFolder {
+  std::filesystem::path directory;
+  enum class Answer { classes, masks, run_lengths } answer = Answer::classes;
+  std::vector<std::string> classes{};  // their folders' names, or the labels of run lengths
+  std::vector<FolderSample> samples{};
+  std::vector<BadFile>
+      bad{};  // what names alone show: images without masks, folders without images
+  std::filesystem::path runs_file{};
+};
+
+// Finds out which of these a directory is; nothing if none. Where no folder holds samples for the
+// test, a sample is held out if a hash of its image's path within the directory, as a fraction of
+// all hashes, is below hold_out, so that new images do not change what becomes of the others.
+// Throws Error as read_run_lengths() does.
+std::optional<ImageFolder> find_images(const std::filesystem::path& directory, double hold_out);
+
+// Reads the samples of a directory into `images` (pixels [N, C, H, W], C = 3 if any image has
+// colours) and `labels` (indices [N]), or `masks`. Masks whose values are 0 and one other become
+// masks of 0 and 255 [N, 1, H, W], likewise run lengths [N, K, H, W] with a plane for each label;
+// masks of other values become indices [N, 1, H, W], the n-th value that occurs in the folder being
+// class n. Every image has the size of the options, or they all have one.
+// Throws Error unless there are samples for both splits, for masks of more than 64 values, and,
+// with SkipBad::no, for bad files, of which it names the first.
+Datasets load_images(const std::filesystem::path& directory, const ImageFolderOptions& options);
+
+// A sample as it is in its files, and its mask if it has one: values as in the file, or planes of
+// 0 and 255 for each of the folder's labels. Throws Error if a file is bad.
+struct SampleImages {
+  Image image, mask;
+};
+SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample);
+
+// What there is in all the samples' headers and masks.
+struct ImageSurvey {
+  std::vector<char> is_good{};  // of each sample
+  std::vector<BadFile> bad{};   // those of the folder, too
+  int64_t channels = 1;
+  ImageSize smallest{}, largest{};  // by their numbers of pixels
+  std::vector<int> mask_values{};
+};
+// `pixels` says whether images are decoded as a whole, so that damage within them shows.
+enum class Look { headers, pixels };
+ImageSurvey survey(const ImageFolder& folder, Look look);
+// "1,204 images, 5 classes, 640x480 to 4032x3024, 12 % held out, 3 bad files"
+std::string describe(const ImageFolder& folder, const ImageSurvey& survey);
+
+}  // namespace accrue

@@ -1,0 +1,84 @@
+// The program on a folder of images: training, scoring what was saved, and looking for bad files.
+
+#include "data/image_file.h"
+#include "tests/support/cli.h"
+#include "tests/support/image_files.h"
+
+namespace accrue::test {
+namespace {
+
+// Images of different sizes in two classes, that are dark and bright; some of them JPEG.
+void write_classes(const Folder& folder) {
+  for (int i = 0; i < 40; ++i) {
+    Image image = some_planes(3, 20 + i % 3, 24);
+    for (uint8_t& pixel : image.pixels) pixel = static_cast<uint8_t>(pixel / 4 + (i % 2) * 150);
+    folder.TemporaryDirectory::write(
+        fmt::format("{}/{}.{}", i % 2 ? "bright" : "dark", i, i % 4 < 2 ? "png" : "jpg"),
+        i % 4 < 2 ? png_of(image) : jpeg_file(image));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a folder of images is trained on and scored", "[cli]") {
+  const Folder folder;
+  write_classes(folder);
+  const std::string data = " --data " + folder.path().string(), saved = folder / "w.safetensors";
+  const std::string options = data + " --image-size 16x12 --model cnn --width 0.25 --hold-out 0.3";
+  const std::string said =
+      succeed("train" + options + " --epochs 8 --lr 0.01 --micro-batch 4 --save " + saved);
+  REQUIRE_THAT(said, ContainsSubstring("40 images, 2 classes, 24x20 to 24x22, "));
+  // The image's size is the weights'.
+  const std::string scored =
+      succeed("eval --init " + saved + data + " --hold-out 0.3 --split test");
+  REQUIRE_THAT(scored, ContainsSubstring("accuracy 100.00 %"));
+  refuse("train" + data + " --model cnn", "24x20 to 24x22: expected one size");
+  refuse("train" + data + " --model cnn --image-size 3y", "--image-size 3y: expected a number");
+  refuse("train" + data + " --model cnn --image-size 3x", "--image-size 3x: expected a number");
+  refuse("train --model cnn --data digits --image-size 32", "are 28x28");
+  refuse("train" + data + " --model unet --image-size 16", "has labels");
+  refuse("train" + data + " --image-size 16 --hold-out 1", "--hold-out");
+
+  folder.TemporaryDirectory::write("dark/damaged.jpg", "no image");
+  refuse("train" + options, "dark/damaged.jpg");
+  refuse("train" + options, "--skip-bad");
+  REQUIRE_THAT(succeed("train" + options + " --skip-bad --micro-batch 4 --epochs 1"),
+               ContainsSubstring("1 bad file left out"));
+  const std::string sheet = folder / "sheet.png";
+  const Output checked = accrue_run("data check " + folder.path().string() + " --sheet " + sheet);
+  REQUIRE(checked.status == 1);
+  REQUIRE_THAT(checked.text, ContainsSubstring("bad: ") &&
+                                 ContainsSubstring("damaged.jpg': it is neither") &&
+                                 ContainsSubstring("has 1 bad file"));
+  const Image seen = read_image(sheet);
+  REQUIRE(seen.size() == ImageSize{204, 804});
+  fs::remove(folder / "dark/damaged.jpg");
+  REQUIRE_THAT(succeed("data check " + folder.path().string()),
+               ContainsSubstring("bright") && ContainsSubstring("dark"));
+}
+
+TEST_CASE("a folder of images and masks is trained on", "[cli]") {
+  const Folder folder;
+  for (int i = 0; i < 12; ++i) {
+    Image image = some_planes(1, 16, 16), mask = image;
+    for (size_t p = 0; p < mask.pixels.size(); ++p) {
+      mask.pixels[p] = p % 16 < static_cast<size_t>(4 + i % 4) ? 1 : 0;
+      if (mask.pixels[p]) image.pixels[p] = 250;
+    }
+    folder.TemporaryDirectory::write(fmt::format("images/{}.png", i), png_of(image));
+    folder.TemporaryDirectory::write(fmt::format("masks/{}.png", i), png_of(mask));
+  }
+  const std::string path = folder.path().string(), sheet = folder / "sheet.png";
+  REQUIRE_THAT(succeed("train --model unet --width 0.5 --micro-batch 2 --accum 2 --epochs 2 "
+                       "--hold-out 0.4 --data " +
+                       path),
+               ContainsSubstring("12 images, masks, 16x16") && ContainsSubstring("Dice"));
+  succeed("data check " + path + " --hold-out 0.4 --sheet " + sheet);
+  const Image seen = read_image(sheet);
+  REQUIRE(seen.size() == ImageSize{204, 804});
+  // The first image, 16 pixels in 96: under the mask half of 250 and half of its colour.
+  const size_t at = static_cast<size_t>(50 * 804 + 6), plane = 204 * 804;
+  REQUIRE(int(seen.pixels[at + 2 * plane]) == (250 + 233) / 2);
+}
+
+}  // namespace accrue::test
