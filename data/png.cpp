@@ -137,6 +137,9 @@ PngImage decode_png(std::span<const std::byte> content, const std::string& file,
   if (reader.png) reader.info = png_create_info_struct(reader.png);
   check(reader.info != nullptr, "cannot read '{}': libpng has no memory", file);
   png_set_read_fn(reader.png, &reader, take_bytes);
+  // libpng allocates what a chunk claims before it reads any of it: those that say nothing of the
+  // pixels, such as texts, are skipped.
+  png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   check_png(read_header(reader));
   // Before anything of the claimed size is allocated.
   const uint64_t bits = png_get_bit_depth(reader.png, reader.info) *
