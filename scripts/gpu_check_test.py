@@ -39,8 +39,8 @@ PROGRAM = """
     while [[ $# -gt 1 && $1 != --json ]]; do shift; done
     echo '{"samples_per_s": 100, "effective_batch": 128,
            "rungs": [], "array_bytes": 0, "rows": []}' >"$2" """
-HEADERS = ("fmt/core.h", "eigen3/Eigen/Core", "CLI/CLI.hpp", "zlib.h", "png.h", "nlohmann/json.hpp",
-           "catch2/catch.hpp", "cublasLt.h", "cudnn.h")
+HEADERS = ("fmt/core.h", "eigen3/Eigen/Core", "CLI/CLI.hpp", "zlib.h", "png.h", "jpeglib.h",
+           "nlohmann/json.hpp", "catch2/catch.hpp", "cublasLt.h", "cudnn.h")
 
 
 def write_script(path, text):
