@@ -27,6 +27,24 @@ class WrappedHelp : public CLI::Formatter {
     return wrapped(option->get_description());
   }
 
+  // Choices go on in the next line where there are many.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = CLI::Formatter::make_option_opts(option), indent(6, ' ');
+    std::string lines;
+    size_t used = 2 + make_option_name(option, false).size();
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('|', begin), text.size() - 1) + 1;
+      if (used + end - begin > width_) {
+        lines += '\n' + indent;
+        used = indent.size();
+      }
+      lines += text.substr(begin, end - begin);
+      used += end - begin;
+      begin = end;
+    }
+    return lines;
+  }
+
  private:
   // The parser indents what follows a line break.
   std::string wrapped(const std::string& text) const {

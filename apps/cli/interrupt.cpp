@@ -11,8 +11,9 @@
 namespace accrue::app {
 namespace {
 
-// Any thread may be the one that a signal interrupts.
-std::atomic<int> asked = 0;
+// Any thread may be the one that a signal interrupts. A signal is `seen` first, and `asked` when
+// all that follows from it is done.
+std::atomic<int> seen = 0, asked = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
 
 void install(void (*handler)(int)) {
@@ -36,12 +37,13 @@ void say(const char (&text)[n]) {
 }
 
 void ask(int) {
-  const int times = ++asked;
+  const int times = ++seen;
   if (times == 1) say("\ninterrupted: this window is finished first; once more to roll it back\n");
   if (times == 2) {
     say("\ninterrupted twice: this window is rolled back after the micro-batch under way\n");
     install(SIG_DFL);
   }
+  ++asked;
 }
 
 size_t handler_stack_bytes() {
@@ -54,7 +56,7 @@ size_t handler_stack_bytes() {
 InterruptScope::InterruptScope() : stack_(handler_stack_bytes()) {
   const stack_t own{.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
   sigaltstack(&own, &stack_before_);
-  asked = 0;
+  seen = asked = 0;
   install(ask);
 }
 InterruptScope::~InterruptScope() {
