@@ -134,6 +134,17 @@ Tensor Tensor::detach() const {
   return result;
 }
 
+Tensor as_f32(const Tensor& tensor) {
+  const Tensor host = tensor.device() == Device::cpu ? tensor : tensor.to(Device::cpu);
+  if (!is_16_bit_dtype(host.dtype()) && host.dtype() != DType::f64) return host;
+  const Tensor result = Tensor::empty(host.shape(), DType::f32, Device::cpu, Category::data);
+  dispatch_floating(host.dtype(), [&]<class T>() {
+    std::ranges::transform(host.span<T>(), result.span<float>().begin(),
+                           [](T x) { return static_cast<float>(x); });
+  });
+  return result;
+}
+
 template Tensor Tensor::from(std::span<const float>, const Shape&, Device, Category);
 template Tensor Tensor::from(std::span<const double>, const Shape&, Device, Category);
 template Tensor Tensor::from(std::span<const Half>, const Shape&, Device, Category);

@@ -82,4 +82,8 @@ class Tensor {
   std::shared_ptr<Variable> variable_;
 };
 
+// The elements on the cpu: f16 and bf16 as f32, exactly, f64 rounded to it, and other types as they
+// are. The tensor itself where that changes nothing.
+Tensor as_f32(const Tensor& tensor);
+
 }  // namespace accrue

@@ -345,14 +345,4 @@ void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wa
   Reader(path).read_pieces(wanted, use);
 }
 
-Tensor as_f32(const Tensor& tensor) {
-  if (!is_16_bit_dtype(tensor.dtype()) && tensor.dtype() != DType::f64) return tensor;
-  const Tensor result = Tensor::empty(tensor.shape(), DType::f32, Device::cpu, Category::data);
-  dispatch_floating(tensor.dtype(), [&]<class T>() {
-    std::ranges::transform(tensor.span<T>(), result.span<float>().begin(),
-                           [](T x) { return static_cast<float>(x); });
-  });
-  return result;
-}
-
 }  // namespace accrue

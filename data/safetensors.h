@@ -64,7 +64,4 @@ void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wa
 // shapes or dtypes differ, before any element has changed.
 void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors);
 
-// f16 and bf16 as f32, exactly, and f64 rounded to it; other tensors as they are. On the cpu.
-Tensor as_f32(const Tensor& tensor);
-
 }  // namespace accrue

@@ -100,7 +100,7 @@ class GlyphDrawing : public Objective {
   int64_t sums() const override { return 6; }
   void add_score(const Tensor& sums, const Tensor& drawn, const Samples& s) const override {
     if (is_meta(sums.device())) return;
-    const Tensor a = in_f32_on_cpu(drawn), b = in_f32_on_cpu(s["targets"]);
+    const Tensor a = as_f32(drawn), b = as_f32(s["targets"]);
     const GlyphScore sum = sum_of_glyph_scores(a, b);
     add_to(sums, {sum.ssim, sum.ink_iou, sum.ink_f1, sum.l1, ink_of(a), ink_of(b)});
   }
@@ -170,17 +170,6 @@ std::vector<PlayerOptions> zi2zi_players(const Zi2ziGame& game) {
            .begin = [losses = game.losses](
                         const Networks& networks,
                         const Game& played) { set_adversarial_weight(losses, networks, played); }}};
-}
-
-Tensor in_f32_on_cpu(const Tensor& x) {
-  const Tensor host = x.device() == Device::cpu ? x : x.to(Device::cpu);
-  if (host.dtype() == DType::f32) return host;
-  const Tensor copy = Tensor::empty(host.shape(), DType::f32, Device::cpu, Category::data);
-  dispatch_floating(host.dtype(), [&]<class T>() {
-    std::ranges::transform(host.span<T>(), copy.span<float>().begin(),
-                           [](T value) { return static_cast<float>(widen(value)); });
-  });
-  return copy;
 }
 
 ObjectivePtr glyph_drawing() { return std::make_shared<GlyphDrawing>(); }

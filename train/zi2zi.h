@@ -56,9 +56,6 @@ struct Zi2ziGame {
 };
 std::vector<PlayerOptions> zi2zi_players(const Zi2ziGame& game);
 
-// A copy in float32 on the cpu, of any floating dtype and device; the tensor itself if it is that.
-Tensor in_f32_on_cpu(const Tensor& x);
-
 // Drawing: answers are glyphs in the samples' styles, scored beside the targets (GlyphScore). The
 // loss of a score is 1 - SSIM.
 ObjectivePtr glyph_drawing();

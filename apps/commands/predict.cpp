@@ -37,7 +37,7 @@ std::string heading(int64_t classes) {
 
 // A line for each of the samples [begin, begin + n), of logits [n, classes].
 std::string lines_of(const Tensor& logits, int64_t begin) {
-  const Tensor host = in_f32_on_cpu(logits);
+  const Tensor host = as_f32(logits);
   const auto classes = static_cast<size_t>(host.size(1));
   std::string text;
   for (int64_t n = 0; n < host.size(0); ++n) {
@@ -52,7 +52,7 @@ std::string lines_of(const Tensor& logits, int64_t begin) {
 
 // Of logits [n, 1, H, W]: above 0 the probability is more than a half.
 void write_masks(const Tensor& logits, int64_t begin, const fs::path& directory) {
-  const Tensor host = in_f32_on_cpu(logits);
+  const Tensor host = as_f32(logits);
   const float* logit = host.span<float>().data();
   for (int64_t n = 0; n < host.size(0); ++n) {
     GrayImage mask(host.size(2), host.size(3));

@@ -70,7 +70,7 @@ LoadedGenerator load_generator_alone(const Options& given) {
 }
 
 std::vector<GrayImage> to_images(const Tensor& images) {
-  const Tensor host = in_f32_on_cpu(images);
+  const Tensor host = as_f32(images);
   const int64_t H = images.size(2), W = images.size(3);
   std::vector<GrayImage> result;
   const float* value = host.span<float>().data();
@@ -102,7 +102,7 @@ Tensor draw(const Zi2ziGenerator& network, const Samples& samples, Device device
       const Samples part = samples.slice(begin, end);
       const auto encoded = network.encode(part["sources"].to(device), pass);
       const Tensor y = network.draw(encoded, part["styles"].to(device), pass);
-      drawn.slice(begin, end).copy_from(in_f32_on_cpu(y));
+      drawn.slice(begin, end).copy_from(as_f32(y));
     }
     return true;
   };
