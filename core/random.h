@@ -43,6 +43,14 @@ constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
   }
 }
 
+// SplitMix64's finaliser (Steele et al., "Fast splittable pseudorandom number generators", OOPSLA
+// 2014): every bit of the result depends on all bits of z, and different z give different results.
+constexpr uint64_t mix_bits(uint64_t z) {
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
 constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low,
                                          uint64_t counter_high = 0) {
   std::array<uint32_t, 4> words{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/random.h"
 #include "data/atomic_file.h"
 #include "data/byte_stream.h"
 #include "data/strict_json.h"
@@ -212,12 +213,7 @@ std::vector<char32_t> GlyphManifest::characters_of(Split split) const {
   return codes;
 }
 
-bool is_held_out(char32_t code) {
-  uint64_t z = uint64_t{code} + 0x9e3779b97f4a7c15;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return (z ^ z >> 31) % 10 == 0;
-}
+bool is_held_out(char32_t code) { return mix_bits(uint64_t{code} + 0x9e3779b97f4a7c15) % 10 == 0; }
 
 std::string to_utf8(char32_t code) {
   check(code <= 0x10ffff && (code < 0xd800 || code > 0xdfff),

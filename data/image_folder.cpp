@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "core/random.h"
+
 namespace accrue {
 namespace {
 
@@ -149,13 +151,11 @@ bool add_samples(ImageFolder& folder, const fs::path& directory, Split split) {
   return true;
 }
 
-// FNV-1a of the text, mixed by SplitMix64's finaliser (data/glyphs.h), in [0, 1).
+// FNV-1a of the text, mixed, in [0, 1).
 double fraction_of(const std::string& text) {
-  uint64_t z = 0xcbf29ce484222325;
-  for (const unsigned char c : text) z = (z ^ c) * 0x100000001b3;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  return double((z ^ z >> 31) >> 11) * 0x1p-53;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+  return double(mix_bits(hash) >> 11) * 0x1p-53;
 }
 
 // Numbers classes in the order of their names.

@@ -15,8 +15,7 @@ namespace accrue {
 //   DIR/CLASS/.../x.png         a folder for each class
 //   DIR/images/x.jpg, DIR/masks/x.png (or x_mask.png)
 //   DIR/x.png, DIR/x_mask.png
-//   DIR/any.csv                 of run lengths (data/run_lengths.h), whose images are in DIR or in
-//   a
+//   DIR/any.csv                 of run lengths (data/run_lengths.h), with the images in DIR or in a
 //                               folder of it
 // Files are taken for images by their extensions, those that begin with a dot are left alone.
 // Classes, labels and samples are in the order of their names.
@@ -40,8 +39,8 @@ struct ImageFolder {
   enum class Answer { classes, masks, run_lengths } answer = Answer::classes;
   std::vector<std::string> classes{};  // their folders' names, or the labels of run lengths
   std::vector<FolderSample> samples{};
-  std::vector<BadFile>
-      bad{};  // what names alone show: images without masks, folders without images
+  // What names alone show: images without masks, folders without images.
+  std::vector<BadFile> bad{};
   std::filesystem::path runs_file{};
 };
 

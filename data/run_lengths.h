@@ -25,8 +25,9 @@ bool holds_run_lengths(const std::filesystem::path& path);
 std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path);
 
 // Sets the plane [H, W] to 255 where the runs are: pairs of a start and a length, in pixels counted
-// from 1 down the columns, column by column, so that pixel p is at y = (p - 1) mod H and x = (p -
-// 1) / H. Throws Error for other text and for pixels outside of the image.
+// from 1 down the columns, column by column, so that pixel p is at
+// y = (p - 1) mod H and x = (p - 1) / H. Throws Error for other text and for pixels outside of the
+// image.
 void draw_runs(std::span<uint8_t> plane, ImageSize size, const std::string& runs);
 
 }  // namespace accrue
