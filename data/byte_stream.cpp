@@ -56,6 +56,13 @@ void InputFile::skip(uint64_t bytes) {
         path_.string(), std::strerror(errno));
 }
 
+std::vector<std::byte> file_content(const std::filesystem::path& path) {
+  InputFile file(path);
+  std::vector<std::byte> content(file.size());
+  content.resize(file.read(content));
+  return content;
+}
+
 struct ByteStream::Inflater {
   z_stream z{};
   uint64_t consumed = 0;  // compressed bytes

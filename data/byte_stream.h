@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace accrue {
 
@@ -32,6 +33,9 @@ class InputFile {
   int descriptor_ = -1;
   uint64_t size_ = 0;
 };
+
+// All that a file holds. Throws Error as InputFile does.
+std::vector<std::byte> file_content(const std::filesystem::path& path);
 
 // The content of a file, in order and in bounded memory: inflated if the file starts with the gzip
 // magic 1f 8b, whatever its name, and as it stands otherwise.

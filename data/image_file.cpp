@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "data/byte_stream.h"
 #include "data/jpeg.h"
 #include "data/png.h"
 

@@ -114,13 +114,6 @@ uint8_t gray_of(const uint8_t* pixel, size_t channels) {
 GrayImage::GrayImage(int64_t height, int64_t width, uint8_t gray)
     : height(height), width(width), pixels(static_cast<size_t>(height * width), gray) {}
 
-std::vector<std::byte> file_content(const std::filesystem::path& path) {
-  InputFile file(path);
-  std::vector<std::byte> content(file.size());
-  content.resize(file.read(content));
-  return content;
-}
-
 bool is_png(std::span<const std::byte> content) {
   return content.size() >= 8 &&
          png_sig_cmp(reinterpret_cast<png_const_bytep>(content.data()), 0, 8) == 0;

@@ -48,8 +48,6 @@ enum class PngPart { header, all };
 // as_they_are: a gray of 3 is 3, whatever the file's depth; of 16 bits the upper 8 in both.
 enum class PngValues { colours, as_they_are };
 
-// All that a file holds. Throws Error as InputFile does (data/byte_stream.h).
-std::vector<std::byte> file_content(const std::filesystem::path& path);
 // Whether this begins as PNG files do.
 bool is_png(std::span<const std::byte> content);
 // Throws Error as read_png() does; `file` is its name. Of the header alone there are no bytes.

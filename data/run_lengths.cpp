@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "data/byte_stream.h"
-#include "data/png.h"
 
 namespace accrue {
 namespace {
