@@ -31,8 +31,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
-COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "font", "completion"}
-GROUPS = {"bench", "font"}  # of commands
+COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "data", "font",
+            "completion"}
+GROUPS = {"bench", "data", "font"}  # of commands
 
 
 def documents():
