@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/load_data.h"
+#include "apps/cli/load_network.h"
 #include "apps/cli/output.h"
 #include "train/json.h"
 #include "train/memory_prediction.h"
 #include "train/training.h"
-#include "train/weights.h"
 
 namespace accrue::app {
 
@@ -29,15 +29,12 @@ void eval(const Options& given) {
   check(!given.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Options options = with_options_of_weights(given);
   const Datasets data = place_data(load_data(options), device);
-  const auto model = make_model(options.model_for(data.train));
-  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
-                                GradientStorage::on_demand);
-  load_weights(options.init, parameters);
+  const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
   nlohmann::ordered_json json;
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
     if (options.split == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
     const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
-      return evaluate(*model, *set, samples, parameters.compute_dtype(), device);
+      return evaluate(*network.model, *set, samples, network.parameters.compute_dtype(), device);
     });
     fmt::print("{} {}\n", split, score.describe());
     json[split] = to_json(score);

@@ -5,14 +5,13 @@
 #include <filesystem>
 
 #include "apps/cli/load_data.h"
+#include "apps/cli/load_network.h"
 #include "apps/cli/output.h"
 #include "data/atomic_file.h"
 #include "data/png.h"
-#include "train/json.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
 #include "train/training.h"
-#include "train/weights.h"
 
 namespace accrue::app {
 namespace {
@@ -89,10 +88,7 @@ void predict(const Options& given, const PredictOptions& asked) {
         options.init);
   const Datasets both = place_data(load_data(options), device);
   const Dataset& data = asked.split == Split::test ? both.test : both.train;
-  const auto model = make_model(options.model_for(both.train));
-  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
-                                GradientStorage::on_demand);
-  load_weights(options.init, parameters);
+  const LoadedNetwork network = load_network(options, options.model_for(both.train), device);
   const fs::path directory(asked.out);
   std::error_code error;
   fs::create_directories(directory, error);
@@ -102,13 +98,12 @@ void predict(const Options& given, const PredictOptions& asked) {
 
   const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
     std::string lines;
-    for_each_answer(*model, *objective_of(data), data, samples, parameters.compute_dtype(), device,
-                    [&](const Tensor& answer, int64_t begin) {
-                      if (task == Task::segmentation) write_masks(answer, begin, directory);
-                      else
-                        lines +=
-                            (begin == 0 ? heading(answer.size(1)) : "") + lines_of(answer, begin);
-                    });
+    for_each_answer(
+        *network.model, *objective_of(data), data, samples, network.parameters.compute_dtype(),
+        device, [&](const Tensor& answer, int64_t begin) {
+          if (task == Task::segmentation) write_masks(answer, begin, directory);
+          else lines += (begin == 0 ? heading(answer.size(1)) : "") + lines_of(answer, begin);
+        });
     return lines;
   });
   if (task == Task::classification) write_text_atomically(table, text);

@@ -8,7 +8,6 @@
 #include "core/autograd.h"
 #include "data/safetensors.h"
 #include "train/training.h"
-#include "train/weights.h"
 
 namespace accrue::app {
 
@@ -39,15 +38,6 @@ Options options_of_generator(const Options& given) {
   return options;
 }
 
-LoadedGenerator load_network(const Options& options, Device device, Datasets data,
-                             const ModelOptions& network) {
-  auto model = make_model(network);
-  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
-                                GradientStorage::on_demand);
-  load_weights(options.init, parameters);
-  return {std::move(data), std::move(model), std::move(parameters), device};
-}
-
 }  // namespace
 
 LoadedGenerator load_generator(const Options& given) {
@@ -55,7 +45,7 @@ LoadedGenerator load_generator(const Options& given) {
   const Options options = options_of_generator(given);
   Datasets data = load_data(options);
   const ModelOptions network = options.model_for(data.train);
-  return load_network(options, device, std::move(data), network);
+  return {load_network(options, network, device), std::move(data), device};
 }
 
 LoadedGenerator load_generator_alone(const Options& given) {
@@ -66,7 +56,7 @@ LoadedGenerator load_generator_alone(const Options& given) {
         "{} does not say of which images and of how many styles its network is: expected weights "
         "that accrue font train --save wrote",
         options.init);
-  return load_network(options, device, {}, options.network);
+  return {load_network(options, options.network, device), {}, device};
 }
 
 std::vector<GrayImage> to_images(const Tensor& images) {

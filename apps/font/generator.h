@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "apps/cli/load_network.h"
 #include "apps/cli/options.h"
 #include "data/png.h"
 #include "data/samples.h"
@@ -10,10 +11,8 @@
 namespace accrue::app {
 
 // A generator with its weights (--weights), and the data set that it draws from, on the cpu.
-struct LoadedGenerator {
+struct LoadedGenerator : LoadedNetwork {
   Datasets data;
-  std::unique_ptr<Module> model;
-  Parameters parameters;
   Device device;
 
   const Zi2ziGenerator& network() const { return dynamic_cast<const Zi2ziGenerator&>(*model); }
