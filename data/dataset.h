@@ -18,8 +18,9 @@ struct Field {
   std::string name;  // "images"
   Tensor values;     // [N, ...], of the encoding's stored_dtype(), Category::data
   Encoding encoding;
-  int64_t classes = 0;            // of indices: each is in [0, classes)
-  Normalization normalization{};  // of pixels
+  int64_t classes = 0;                     // of indices: each is in [0, classes)
+  Normalization normalization{};           // of pixels
+  std::vector<std::string> class_names{};  // where they have names
 };
 
 // Samples, of each of which the same fields are known. What is called how: `images` (pixels
@@ -30,7 +31,8 @@ struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
   std::vector<Field> fields{};
-  std::string about{};  // what was found, in a line; empty if there is nothing to say
+  std::string about{};               // what was found, in a line; empty if there is nothing to say
+  std::vector<std::string> names{};  // of the samples, where they have names, such as their files'
 
   int64_t size() const { return fields.empty() ? 0 : fields.front().values.size(0); }
   bool has(std::string_view field) const;

@@ -50,13 +50,14 @@ struct ImageFolder {
 // Throws Error as read_run_lengths() does.
 std::optional<ImageFolder> find_images(const std::filesystem::path& directory, double hold_out);
 
-// Reads the samples of a directory into `images` (pixels [N, C, H, W], C = 3 if any image has
-// colours) and `labels` (indices [N]), or `masks`. Masks whose values are 0 and one other become
-// masks of 0 and 255 [N, 1, H, W], likewise run lengths [N, K, H, W] with a plane for each label;
-// masks of other values become indices [N, 1, H, W], the n-th value that occurs in the folder being
-// class n. Every image has the size of the options, or they all have one.
-// Throws Error unless there are samples for both splits, for masks of more than 64 values, and,
-// with SkipBad::no, for bad files, of which it names the first.
+// Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
+// [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with
+// their names), or `masks`. Masks whose values are 0 and one other become masks of 0 and 255
+// [N, 1, H, W], likewise run lengths [N, K, H, W] with a plane for each label; masks of other
+// values become indices [N, 1, H, W], the n-th value that occurs in the folder being class n.
+// Every image has the size of the options, or they all have one. Throws Error unless there are
+// samples for both splits, for masks of more than 64 values, and, with SkipBad::no, for bad files,
+// of which it names the first.
 Datasets load_images(const std::filesystem::path& directory, const ImageFolderOptions& options);
 
 // A sample as it is in its files, and its mask if it has one: values as in the file, or planes of

@@ -131,7 +131,11 @@ Dataset empty_set(const ImageFolder& folder, const Plan& plan, int64_t N) {
   Dataset set{folder.directory.string(), folder.directory.string()};
   set.fields = {{"images", make({N, plan.C, H, W}, DType::u8), Encoding::pixel}};
   if (folder.answer == Answer::classes)
-    set.fields.push_back({"labels", make({N}, DType::i32), Encoding::index, K});
+    set.fields.push_back({.name = "labels",
+                          .values = make({N}, DType::i32),
+                          .encoding = Encoding::index,
+                          .classes = K,
+                          .class_names = folder.classes});
   else if (folder.answer == Answer::run_lengths)
     set.fields.push_back({"masks", make({N, K, H, W}, DType::u8), Encoding::mask});
   else if (plan.has_class_masks)
@@ -178,8 +182,10 @@ void keep_good(Dataset& set, const std::vector<std::string>& problems) {
       auto* const all = static_cast<std::byte*>(field.values.view().data);
       std::copy_n(all + n * bytes, bytes, all + static_cast<size_t>(kept) * bytes);
     }
+    if (static_cast<size_t>(kept) < n) set.names[static_cast<size_t>(kept)] = set.names[n];
     ++kept;
   }
+  set.names.resize(static_cast<size_t>(kept));
   // In tensors of their own, so that what is held is what the ledger is told to expect.
   for (Field& field : set.fields) {
     const Tensor part = field.values.slice(0, kept);
@@ -201,6 +207,9 @@ Dataset load_split(const ImageFolder& folder, ImageSurvey& found, const Plan& pl
         std::ranges::count(found.is_good, 1));
   const auto N = static_cast<int64_t>(chosen.size());
   Dataset set = empty_set(folder, plan, N);
+  for (const size_t i : chosen)
+    set.names.push_back(
+        folder.samples[i].image.lexically_relative(folder.directory).generic_string());
   std::vector<std::string> problems(chosen.size());
   parallel_for(N, work_of_image, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {

@@ -60,10 +60,10 @@ Samples Samples::slice(int64_t begin, int64_t end) const {
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
   const MemoryScope scope("micro-batch");
   Samples samples;
-  for (const auto& [name, values, encoding, classes, normalization] : dataset.fields)
+  for (const auto& field : dataset.fields)
     samples.fields.push_back(
-        {name, Tensor::empty(values.shape().with(0, n), encoded_dtype(encoding, dtype), device,
-                             Category::data)});
+        {field.name, Tensor::empty(field.values.shape().with(0, n),
+                                   encoded_dtype(field.encoding, dtype), device, Category::data)});
   return samples;
 }
 

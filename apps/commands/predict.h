@@ -6,9 +6,10 @@
 namespace accrue::app {
 
 // `accrue predict`: what the network of saved weights answers to each sample of a data set. Of
-// classes it writes predictions.csv, a line a sample: its number, the most probable class, and the
-// probability of each class. Of masks it writes a PNG file a sample, named by its number: white
-// where the probability is above a half.
+// classes it writes predictions.csv, a line a sample: its name, the most probable class, and the
+// probability of each class. Of masks it writes a PNG file a sample, by its name: white where the
+// probability is above a half. A folder's images have their paths within it for names, and classes
+// their folders' names; elsewhere both are numbers.
 struct PredictOptions {
   std::string out;  // a directory
   Split split = Split::test;

@@ -1,6 +1,10 @@
 // The program on a folder of images: training, scoring what was saved, and looking for bad files.
 
-#include "data/image_file.h"
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "data/image_folder.h"
 #include "tests/support/cli.h"
 #include "tests/support/image_files.h"
 
@@ -12,9 +16,9 @@ void write_classes(const Folder& folder) {
   for (int i = 0; i < 40; ++i) {
     Image image = some_planes(3, 20 + i % 3, 24);
     for (uint8_t& pixel : image.pixels) pixel = static_cast<uint8_t>(pixel / 4 + (i % 2) * 150);
-    folder.TemporaryDirectory::write(
-        fmt::format("{}/{}.{}", i % 2 ? "bright" : "dark", i, i % 4 < 2 ? "png" : "jpg"),
-        i % 4 < 2 ? png_of(image) : jpeg_file(image));
+    folder.TemporaryDirectory::write(fmt::format("{}/{}{}.{}", i % 2 ? "bright" : "dark", i,
+                                                 i == 1 ? ", one" : "", i % 4 < 2 ? "png" : "jpg"),
+                                     i % 4 < 2 ? png_of(image) : jpeg_file(image));
   }
 }
 
@@ -32,6 +36,22 @@ TEST_CASE("a folder of images is trained on and scored", "[cli]") {
   const std::string scored =
       succeed("eval --init " + saved + data + " --hold-out 0.3 --split test");
   REQUIRE_THAT(scored, ContainsSubstring("accuracy 100.00 %"));
+  // Each is of the class whose folder it is in; a name with a comma is quoted.
+  const Folder answers;
+  std::map<std::string, int> lines_of;
+  for (const std::string split : {"train", "test"}) {
+    succeed("predict --weights " + saved + data + " --hold-out 0.3 --split " + split + " --out " +
+            (answers / split));
+    const std::string table = file_bytes(answers / split + "/predictions.csv");
+    REQUIRE(table.starts_with("sample,class,bright,dark\n"));
+    for (const std::string kind : {"bright", "dark"}) {
+      const std::regex line("(^|\n)\"?" + kind + "/[^\n\"]*\\.(png|jpg)\"?," + kind + ",");
+      lines_of[kind] += int(std::distance(std::sregex_iterator(table.begin(), table.end(), line),
+                                          std::sregex_iterator()));
+    }
+    if (split == "train") REQUIRE_THAT(table, ContainsSubstring("\"bright/1, one.png\",bright,"));
+  }
+  REQUIRE(lines_of == std::map<std::string, int>{{"bright", 20}, {"dark", 20}});
   refuse("train" + data + " --model cnn", "24x20 to 24x22: expected one size");
   refuse("train" + data + " --model cnn --image-size 3y", "--image-size 3y: expected a number");
   refuse("train" + data + " --model cnn --image-size 3x", "--image-size 3x: expected a number");
@@ -69,10 +89,19 @@ TEST_CASE("a folder of images and masks is trained on", "[cli]") {
     folder.TemporaryDirectory::write(fmt::format("masks/{}.png", i), png_of(mask));
   }
   const std::string path = folder.path().string(), sheet = folder / "sheet.png";
+  const Folder answers;
   REQUIRE_THAT(succeed("train --model unet --width 0.5 --micro-batch 2 --accum 2 --epochs 2 "
-                       "--hold-out 0.4 --data " +
-                       path),
+                       "--hold-out 0.4 --save " +
+                       (answers / "w.safetensors") + " --data " + path),
                ContainsSubstring("12 images, masks, 16x16") && ContainsSubstring("Dice"));
+  succeed("predict --hold-out 0.4 --weights " + (answers / "w.safetensors") + " --out " +
+          (answers / "masks") + " --data " + path);
+  const auto found = find_images(path, 0.4);
+  for (int i = 0; i < 12; ++i)
+    REQUIRE(fs::exists(answers / fmt::format("masks/images/{}.png", i)) ==
+            std::ranges::any_of(found->samples, [&](const FolderSample& sample) {
+              return sample.split == Split::test && sample.image.stem() == std::to_string(i);
+            }));
   succeed("data check " + path + " --hold-out 0.4 --sheet " + sheet);
   const Image seen = read_image(sheet);
   REQUIRE(seen.size() == ImageSize{204, 804});

@@ -37,7 +37,7 @@ TEST_CASE("predicted classes are those that eval counts", "[cli]") {
     std::istringstream lines(file_bytes(folder / split + "/predictions.csv"));
     std::string line;
     std::getline(lines, line);
-    REQUIRE(line == "sample,class,p0,p1,p2,p3,p4,p5,p6,p7,p8,p9");
+    REQUIRE(line == "sample,class,0,1,2,3,4,5,6,7,8,9");
     int64_t sample = 0, correct = 0;
     for (; std::getline(lines, line); ++sample) {
       const auto numbers = numbers_of_line(line);
