@@ -20,7 +20,8 @@
 
 namespace accrue::test {
 
-// A directory of its own, removed at the end.
+// A directory of its own, removed at the end by the process that made it: a forked child that ends
+// as programs do would otherwise take it from its parent.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -29,6 +30,7 @@ class TemporaryDirectory {
     path_ = name;
   }
   ~TemporaryDirectory() {
+    if (::getpid() != maker_) return;
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -45,6 +47,7 @@ class TemporaryDirectory {
   }
 
  private:
+  const pid_t maker_ = ::getpid();
   std::filesystem::path path_;
 };
 
