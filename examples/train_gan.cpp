@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   options.players = {
       {.name = "discriminator", .model = make_discriminator, .loss = discriminate, .step = step},
       {.name = "generator",
-       .model = model_factory({.kind = ModelKind::unet, .width = 0.5}),
+       .model = model_factory({.kind = ModelKind::unet, .width = 0.5, .classes = 1}),
        .loss = deceive,
        .step = step}};
   options.batches = {.micro = 4, .effective = 32};

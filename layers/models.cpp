@@ -149,6 +149,7 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
 
 ModelOptions default_model(ModelKind kind) {
   if (kind == ModelKind::zi2zi) return {.kind = kind, .image = {1, 64, 64}, .classes = 1};
+  if (kind == ModelKind::unet) return {.kind = kind, .classes = 1};
   if (is_torchvision_resnet(kind)) return {.kind = kind, .image = {3, 224, 224}, .classes = 1000};
   return {.kind = kind};
 }
@@ -197,7 +198,7 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::zi2zi: return std::make_unique<Zi2ziGenerator>(zi2zi_options(options));
     case ModelKind::unet: break;
   }
-  return std::make_unique<UNet>(stages, options.dropout, options.init, options.image[0]);
+  return std::make_unique<UNet>(stages, options.dropout, options.init, options.image[0], classes);
 }
 
 }  // namespace accrue

@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// The networks of the program, for images of any shape [C, H, W] and, but for unet, any number of
-// classes; the sizes here are those for 28x28 images of one channel and ten classes:
+// The networks of the program, for images of any shape [C, H, W] and any number of classes; the
+// sizes here are those for 28x28 images of one channel and ten classes:
 //   mlp        784-512-256-128-10, relu between
 //   mlp_small  784-256-10
 //   cnn        two of (3x3 convolution, 2x2 max-pool, relu), 16 and 32 channels, then 1568-128-10;
@@ -23,7 +23,8 @@ namespace accrue {
 //   resnet18, resnet34, resnet50
 //              those of torchvision, for photographs: make_torchvision_resnet()
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7: a logit for
-//              each pixel; H and W divisible by 4
+//              each class and pixel, of one class if pixels only belong to something or not; H and
+//              W divisible by 4
 //   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image, in
 //              one of as many styles as there are classes; H = W
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
@@ -47,8 +48,8 @@ enum class ModelKind {
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
 
-// The answer of a model: the class of an image, as logits [N, 10]; which of its pixels belong to
-// something, as logits [N, 1, H, W]; or an image of its size, in another style.
+// The answer of a model: the class of an image, as logits [N, classes]; those of its pixels, as
+// logits [N, classes, H, W]; or an image of its size, in another style.
 enum class Task { classification, segmentation, drawing };
 Task task_of(ModelKind kind);
 
@@ -65,8 +66,8 @@ struct ModelOptions {
 // True if what the model computes in training depends on the other samples of its micro-batch.
 bool has_batch_norm(const ModelOptions& options);
 
-// A model for the sizes above, zi2zi for one style of images 64x64, torchvision's for ImageNet: a
-// thousand classes of images [3, 224, 224].
+// A model for the sizes above, unet for one class, zi2zi for one style of images 64x64,
+// torchvision's for ImageNet: a thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);
 
 // Those of the two networks of zi2zi, as the others here say.

@@ -12,8 +12,9 @@ int64_t finest(std::span<const int64_t> channels) {
 
 }  // namespace
 
-UNet::UNet(std::span<const int64_t> channels, double dropout, InitScheme init, int64_t in_channels)
-    : head_(finest(channels), 1, 1, {}, init) {
+UNet::UNet(std::span<const int64_t> channels, double dropout, InitScheme init, int64_t in_channels,
+           int64_t out_channels)
+    : head_(finest(channels), out_channels, 1, {}, init) {
   for (size_t i = 0; i < channels.size(); ++i)
     encoder_.push_back(
         std::make_unique<DoubleConv>(i == 0 ? in_channels : channels[i - 1], channels[i], init));

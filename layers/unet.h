@@ -9,16 +9,16 @@
 
 namespace accrue {
 
-// A small U-Net (Ronneberger et al. 2015) with one logit for each pixel of an image:
+// A small U-Net (Ronneberger et al. 2015) with out_channels logits for each pixel of an image:
 //   level_i(x): skip = encoder_i(x)
 //               y = decoder_i([skip, up_i(level_{i+1}(pool(skip)))]), or skip at the last level
 //   unet(x) = head(level_0(x))
 // encoder_i and decoder_i are DoubleConvs to channels[i], pool is 2x2 max-pooling, up_i a
 // transposed 2x2 convolution of stride 2, [a, b] the concatenation of channels, head a 1x1
-// convolution. x [N, in_channels, H, W], y [N, 1, H, W]; H and W must be divisible by 2 to the
-// number of levels less 1, or forward() throws Error. Parameters are named as in a PyTorch module
-// with the nn.ModuleLists encoder, up and decoder, and head: encoder.0.0.weight, up.0.weight,
-// decoder.0.0.weight, head.weight, ...
+// convolution. x [N, in_channels, H, W], y [N, out_channels, H, W]; H and W must be divisible by
+// 2 to the number of levels less 1, or forward() throws Error. Parameters are named as in a PyTorch
+// module with the nn.ModuleLists encoder, up and decoder, and head: encoder.0.0.weight,
+// up.0.weight, decoder.0.0.weight, head.weight, ...
 // Recompute::all drops what happens inside each encoder and decoder, sqrt also everything between
 // the finest two.
 class UNet : public Module {
@@ -26,7 +26,8 @@ class UNet : public Module {
   // channels: multiples of 8 (GroupNorm's groups), a level each, the finest first. Dropout stands
   // before the head.
   explicit UNet(std::span<const int64_t> channels, double dropout = 0,
-                InitScheme init = InitScheme::kaiming, int64_t in_channels = 1);
+                InitScheme init = InitScheme::kaiming, int64_t in_channels = 1,
+                int64_t out_channels = 1);
   Tensor forward(Tensor x, const Pass& pass) const override;
   // The parts' lines, by name.
   std::string describe() const override;

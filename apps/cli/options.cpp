@@ -110,6 +110,10 @@ ModelOptions Options::model_for(const Dataset& data) const {
   model.image = {images[1], images[2], images[3]};
   for (const char* classes : {"labels", "styles"})
     if (data.has(classes)) model.classes = data.field(classes).classes;
+  if (data.has("masks")) {
+    const Field& masks = data.field("masks");
+    model.classes = masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes;
+  }
   return model;
 }
 

@@ -46,7 +46,7 @@ struct TwoWindows {
 
 TrainingOptions options_of(ModelKind kind) {
   TrainingOptions options;
-  options.model = model_factory({.kind = kind});
+  options.model = model_factory(default_model(kind));
   options.batches = {2, 5};
   return options;
 }

@@ -165,7 +165,9 @@ TEST_CASE("models of blocks answer in the shapes of their tasks", "[models]") {
     for (const auto& [kind, shape] : std::map<ModelKind, Shape>{{ModelKind::resnet, {3, 10}},
                                                                 {ModelKind::resnet_bn, {3, 10}},
                                                                 {ModelKind::unet, x.shape()}}) {
-      const auto model = make_model({.kind = kind, .dropout = 0.5});
+      ModelOptions options = default_model(kind);
+      options.dropout = 0.5;
+      const auto model = make_model(options);
       const Parameters parameters = place(*model, DType::f32, Device::meta, 1);
       INFO(name(kind) << ", " << parameters.count() << " parameters, " << to_string(x.shape()));
       REQUIRE((*model)(x, Pass::eval()).shape() == shape);
@@ -245,7 +247,7 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
                                          make_digits(accrue::Split::test, {.test_size = 4})};
     const Datasets data{host.train.to(device), host.test.to(device)};
     TrainingOptions options;
-    options.model = model_factory({.kind = kind});
+    options.model = model_factory(default_model(kind));
     Usage first;
     for (const Batches batches : {Batches{1, 2}, {2, 2}, {2, 4}, {2, 7}, {2, 14}}) {
       for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
@@ -276,13 +278,14 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
     const int64_t H = large ? 36 : 20, W = large ? 40 : 12;
     RandomStream random(5);
     std::vector<uint8_t> pixels(static_cast<size_t>(samples * C * H * W)),
-        mask(static_cast<size_t>(samples * H * W));
+        mask(static_cast<size_t>(samples * classes * H * W));
     for (auto* bytes : {&pixels, &mask})
       for (uint8_t& byte : *bytes) byte = random.below(2) ? 255 : 0;
     Dataset data{
         "colours", "test", {{"images", Tensor::from(pixels, {samples, C, H, W}), Encoding::pixel}}};
     if (task_of(kind) == Task::segmentation)
-      data.fields.push_back({"masks", Tensor::from(mask, {samples, 1, H, W}), Encoding::mask});
+      data.fields.push_back(
+          {"masks", Tensor::from(mask, {samples, classes, H, W}), Encoding::mask});
     else
       data.fields.push_back({"labels", Tensor::from(std::vector<int32_t>{6, 0, 3}, {samples}),
                              Encoding::index, classes});

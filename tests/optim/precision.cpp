@@ -294,7 +294,7 @@ TEST_CASE("activations in 16 bits take half", "[precision][plan]") {
                         make_digits(Split::test, {.train_size = 1, .test_size = 1})};
   for (const ModelKind kind : {ModelKind::mlp, ModelKind::cnn_gn, ModelKind::resnet}) {
     TrainingOptions options;
-    options.model = model_factory({.kind = kind});
+    options.model = model_factory(default_model(kind));
     const auto peak = [&](Precision precision) {
       options.precision = precision;
       return predict_peak(options, digits, Device::cpu)[Category::activations];

@@ -24,7 +24,7 @@ struct Learner {
   Window window;
 
   Learner(ModelKind kind, const MakeOptimizer& make, Strategy strategy, uint64_t seed)
-      : model(make_model({.kind = kind})),
+      : model(make_model(default_model(kind))),
         parameters(place(*model, DType::f32, test_device(), seed, gradient_storage(strategy))),
         optimizer(make(parameters)),
         window(*optimizer,

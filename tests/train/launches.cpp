@@ -19,7 +19,7 @@ struct Launches {
 Launches count(ModelKind model) {
   constexpr int64_t m = 32, E = 64;
   TrainingOptions options;
-  options.model = model_factory({.kind = model});
+  options.model = model_factory(default_model(model));
   options.batches = {m, E};
   options.cuda_graphs = Graphs::off;
   const Dataset digits =

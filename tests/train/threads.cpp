@@ -21,7 +21,8 @@ Outcome train(const Dataset& data, ModelKind kind, Precision precision, Strategy
               int threads, int64_t steps) {
   const ThreadScope scope(threads);
   TrainingOptions options;
-  options.model = model_factory({.kind = kind});
+  const bool has_masks = task_of(kind) == Task::segmentation;
+  options.model = model_factory({.kind = kind, .classes = has_masks ? 1 : 10});
   options.precision = precision;
   options.strategy = strategy;
   options.batches = {.micro = 5, .effective = 8};  // the last micro-batch is a smaller one

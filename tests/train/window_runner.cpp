@@ -35,7 +35,8 @@ const Dataset& kept_digits() {
 
 TrainingOptions options_for(ModelKind model, double dropout = 0,
                             Strategy strategy = Strategy::fused) {
-  ModelOptions network{.kind = model, .dropout = dropout};
+  ModelOptions network = default_model(model);
+  network.dropout = dropout;
   if (on_runner() || sanitized) network.width = 0.25;
   TrainingOptions options;
   options.model = model_factory(network);
