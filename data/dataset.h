@@ -20,7 +20,8 @@ struct Field {
   Encoding encoding;
   int64_t classes = 0;                     // of indices: each is in [0, classes)
   Normalization normalization{};           // of pixels
-  std::vector<std::string> class_names{};  // where they have names
+  std::vector<std::string> class_names{};  // where they have names; of masks, also of planes
+  std::vector<uint8_t> class_values{};     // of masks' indices: what stands for them in files
 };
 
 // Samples, of each of which the same fields are known. What is called how: `images` (pixels

@@ -102,6 +102,7 @@ struct Plan {
   bool has_class_masks = false;
   std::array<uint8_t, 256> classes{};  // by the value in a mask: 0 or 255, or an index
   int64_t class_count = 0;
+  std::vector<uint8_t> values{};  // that occur in masks, in order
 };
 
 Plan plan_of(const ImageFolder& folder, const ImageSurvey& found,
@@ -115,6 +116,7 @@ Plan plan_of(const ImageFolder& folder, const ImageSurvey& found,
         folder.directory.string(), values.size(), most_mask_values);
   plan.has_class_masks = values.size() > 2 || (values.size() == 2 && values[0] != 0);
   plan.class_count = static_cast<int64_t>(values.size());
+  plan.values.assign(values.begin(), values.end());
   for (size_t i = 0; i < values.size(); ++i)
     plan.classes[static_cast<size_t>(values[i])] = plan.has_class_masks ? static_cast<uint8_t>(i)
                                                    : values[i] == 0     ? 0
@@ -137,10 +139,16 @@ Dataset empty_set(const ImageFolder& folder, const Plan& plan, int64_t N) {
                           .classes = K,
                           .class_names = folder.classes});
   else if (folder.answer == Answer::run_lengths)
-    set.fields.push_back({"masks", make({N, K, H, W}, DType::u8), Encoding::mask});
+    set.fields.push_back({.name = "masks",
+                          .values = make({N, K, H, W}, DType::u8),
+                          .encoding = Encoding::mask,
+                          .class_names = folder.classes});
   else if (plan.has_class_masks)
-    set.fields.push_back(
-        {"masks", make({N, 1, H, W}, DType::i32), Encoding::index, plan.class_count});
+    set.fields.push_back({.name = "masks",
+                          .values = make({N, 1, H, W}, DType::i32),
+                          .encoding = Encoding::index,
+                          .classes = plan.class_count,
+                          .class_values = plan.values});
   else set.fields.push_back({"masks", make({N, 1, H, W}, DType::u8), Encoding::mask});
   return set;
 }

@@ -26,13 +26,14 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
 
 }  // namespace
 
-void for_each_answer(const Module& model, const Objective& objective, const Dataset& data,
-                     int64_t micro_batch, DType dtype, Device device,
-                     const std::function<void(const Tensor& answer, int64_t begin)>& visit) {
+void for_each_answer(
+    const Module& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
+    DType dtype, Device device,
+    const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit) {
   int64_t begin = 0;
   for_each_part(model, objective, data, micro_batch, dtype, device,
                 [&](const Tensor& answer, const MicroBatch& part) {
-                  visit(answer, begin);
+                  visit(answer, part, begin);
                   begin += part.size();
                 });
 }

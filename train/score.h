@@ -18,10 +18,11 @@ Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DT
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device);
 
-// Calls visit(answer, begin) with the model's answer to the samples from `begin` on, for piece
-// after piece of a data set in its own order, in eval mode.
-void for_each_answer(const Module& model, const Objective& objective, const Dataset& data,
-                     int64_t micro_batch, DType dtype, Device device,
-                     const std::function<void(const Tensor& answer, int64_t begin)>& visit);
+// Calls visit(answer, part, begin) with the model's answer to `part`, the samples from `begin` on,
+// for piece after piece of a data set in its own order, in eval mode.
+void for_each_answer(
+    const Module& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
+    DType dtype, Device device,
+    const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit);
 
 }  // namespace accrue

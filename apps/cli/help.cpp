@@ -15,7 +15,8 @@ constexpr std::array most_needed{
     "--model",           "--data",   "--init",    "--device",         "--memory-limit",
     "--micro-batch",     "--epochs", "--lr",      "--optimizer",      "--precision",
     "--effective-batch", "--save",   "--log-dir", "--checkpoint-dir", "--resume",
-    "--memory",          "--help",   "--seconds"};
+    "--memory",          "--help",   "--seconds", "--weights",        "--out",
+    "--overlay",         "--tile"};
 // A command with fewer options shows them all.
 constexpr size_t many = 24;
 

@@ -1,8 +1,8 @@
 #include "apps/commands/data_sheet.h"
 
 #include <algorithm>
-#include <array>
 
+#include "apps/commands/mask_colours.h"
 #include "core/error.h"
 
 namespace accrue::app {
@@ -10,14 +10,6 @@ namespace {
 
 constexpr int64_t thumb = 96, gap = 4, thumbs_in_line = 8, most_class_lines = 20;
 constexpr uint8_t ground = 208;
-// Of masks' classes, in turn; apart also for those who do not tell red from green (Okabe and Ito).
-constexpr std::array<std::array<uint8_t, 3>, 7> mask_colours{{{230, 159, 0},
-                                                              {86, 180, 233},
-                                                              {0, 158, 115},
-                                                              {240, 228, 66},
-                                                              {0, 114, 178},
-                                                              {213, 94, 0},
-                                                              {204, 121, 167}}};
 
 // The largest size of these proportions within a square.
 ImageSize within_thumb(ImageSize size) {
@@ -44,9 +36,7 @@ void paste(PngImage& onto, int64_t top, int64_t left, const SampleImages& sample
       const uint8_t value = mask.pixels[k * plane + i];
       if (value == 0) continue;
       const auto place = std::ranges::find(mask_values, int{value}) - mask_values.begin();
-      const size_t colour = mask.channels > 1 ? k : static_cast<size_t>(place);
-      for (size_t c = 0; c < 3; ++c)
-        pixel[c] = static_cast<uint8_t>((pixel[c] + mask_colours[colour % 7][c]) / 2);
+      mix_colour(pixel, mask.channels > 1 ? k : static_cast<size_t>(place));
     }
   }
 }

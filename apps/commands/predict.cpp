@@ -7,8 +7,9 @@
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
 #include "apps/cli/output.h"
+#include "apps/commands/mask_files.h"
 #include "data/atomic_file.h"
-#include "data/png.h"
+#include "layers/tiled.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
 #include "train/training.h"
@@ -17,13 +18,6 @@ namespace accrue::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-void make_directory(const fs::path& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  check(!error, "{}: cannot make this directory for the answers: {}", directory.string(),
-        error.message());
-}
 
 // The softmax of a row of logits.
 std::vector<double> probabilities_of(std::span<const float> logits) {
@@ -55,10 +49,6 @@ std::string heading(const Field& labels) {
   return line + "\n";
 }
 
-std::string name_of_sample(const Dataset& data, int64_t n) {
-  return data.names.empty() ? fmt::format("{}", n) : data.names.at(static_cast<size_t>(n));
-}
-
 // A line for each of the samples [begin, begin + n), of logits [n, classes].
 std::string lines_of(const Tensor& logits, int64_t begin, const Dataset& data) {
   const Tensor host = as_f32(logits);
@@ -77,22 +67,6 @@ std::string lines_of(const Tensor& logits, int64_t begin, const Dataset& data) {
   return text;
 }
 
-// Of logits [n, 1, H, W]: above 0 the probability is more than a half.
-void write_masks(const Tensor& logits, int64_t begin, const Dataset& data,
-                 const fs::path& directory) {
-  const Tensor host = as_f32(logits);
-  const float* logit = host.span<float>().data();
-  for (int64_t n = 0; n < host.size(0); ++n) {
-    GrayImage mask(host.size(2), host.size(3));
-    for (uint8_t& pixel : mask.pixels) pixel = *logit++ > 0 ? 255 : 0;
-    const fs::path name = data.names.empty() ? fmt::format("{:06}", begin + n)
-                                             : data.names.at(static_cast<size_t>(begin + n));
-    const fs::path path = (directory / name).replace_extension(".png");
-    make_directory(path.parent_path());
-    write_png(path, mask);
-  }
-}
-
 }  // namespace
 
 Settings settings_of(PredictOptions& asked, Options& options) {
@@ -104,6 +78,21 @@ Settings settings_of(PredictOptions& asked, Options& options) {
       .add(options.init, {"weights", no_result, "As train saves them", "FILE.safetensors"})
       .add(asked.out, {"out", no_result, "Where the answers are written", "DIR"})
       .add(asked.split, splits, {"split", no_result, "The samples to answer to"})
+      .add_flag(asked.overlays, true,
+                {"overlay", no_result, "Also write the images with their masks drawn over them"})
+      .add(asked.tile,
+           {.name = "tile",
+            .decides = no_result,
+            .help = "Answer to images with masks in tiles of so many pixels, a multiple "
+                    "of 32, where they are larger; group norms then see a tile only",
+            .takes = "PIXELS",
+            .range = {.low = 32}})
+      .add(asked.overlap, {.name = "overlap",
+                           .decides = no_result,
+                           .help = "What two tiles share, a multiple of 32 and less than a tile; "
+                                   "each answers to its half of it",
+                           .range = not_negative,
+                           .needs = "tile"})
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
@@ -121,18 +110,31 @@ void predict(const Options& given, const PredictOptions& asked) {
         options.init);
   const Datasets both = place_data(load_data(options), device);
   const Dataset& data = asked.split == Split::test ? both.test : both.train;
+  check(task == Task::segmentation || (!asked.overlays && !asked.tile),
+        "--{}: {} holds weights of a network that answers with classes, not with masks: expected "
+        "neither --overlay nor --tile",
+        asked.overlays ? "overlay" : "tile", options.init);
+  constexpr int64_t grid = 32;  // of which the pools of every network see the same in a tile
+  check(asked.tile.value_or(0) % grid == 0 && asked.overlap % grid == 0 &&
+            asked.overlap < asked.tile.value_or(asked.overlap + 1),
+        "--tile {} --overlap {}: expected multiples of {}, and an overlap smaller than a tile",
+        asked.tile.value_or(0), asked.overlap, grid);
   const LoadedNetwork network = load_network(options, options.model_for(both.train), device);
+  std::optional<Tiled> tiled;
+  if (asked.tile) tiled.emplace(*network.model, *asked.tile, asked.overlap);
+  const Module& model = tiled ? *tiled : *network.model;
   const fs::path directory(asked.out);
   make_directory(directory);
   const fs::path table = directory / "predictions.csv";
   if (task == Task::classification) check_writable(table);
 
+  const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
   const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
     std::string lines;
-    for_each_answer(*network.model, *objective_of(data), data, samples,
-                    network.parameters.compute_dtype(), device,
-                    [&](const Tensor& answer, int64_t begin) {
-                      if (task == Task::segmentation) write_masks(answer, begin, data, directory);
+    for_each_answer(model, *objective_of(data), data, samples, network.parameters.compute_dtype(),
+                    device, [&](const Tensor& answer, const Samples& part, int64_t begin) {
+                      if (task == Task::segmentation)
+                        write_masks(answer, part, begin, data, directory, overlays);
                       else lines += lines_of(answer, begin, data);
                     });
     return lines;

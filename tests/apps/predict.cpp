@@ -82,11 +82,52 @@ TEST_CASE("predicted masks overlap as eval says", "[cli]") {
   REQUIRE(scores["test"]["iou"].get<double>() == Approx(both / either));
 }
 
+TEST_CASE("an overlay is the image with half of the mask's colour", "[cli]") {
+  if (computes_slowly()) {
+    WARN("left out: 2000 test images take minutes here");
+    return;
+  }
+  const Folder folder;
+  succeed("train --model unet --steps 5 --width 0.5 --save " + (folder / "weights"));
+  const std::string command = "predict --weights " + (folder / "weights") + " --out ";
+  succeed(command + (folder / "whole") + " --overlay");
+  // Images of 28x28 are no larger than a tile.
+  succeed(command + (folder / "tiled") + " --tile 64 --overlap 32");
+  const Dataset shapes = find_dataset("shapes").test;
+  const auto pixels = shapes["images"].span<uint8_t>();
+  const std::array<int, 3> orange{230, 159, 0};
+  size_t k = 0, inside = 0;
+  for (int64_t n = 0; n < 20; ++n) {
+    const std::string name = fmt::format("/{:06}", n);
+    const std::string path = (folder / "whole") + name;
+    REQUIRE(file_bytes(path + ".png") == file_bytes((folder / "tiled") + name + ".png"));
+    const GrayImage mask = read_png(path + ".png");
+    const std::string bytes = file_bytes(path + "_overlay.png");
+    const PngImage over = decode_png(std::as_bytes(std::span(bytes)), path);
+    REQUIRE(over.channels == 3);
+    for (size_t i = 0; i < mask.pixels.size(); ++i, ++k)
+      for (size_t c = 0; c < 3; ++c) {
+        const int expected = mask.pixels[i] > 0 ? (pixels[k] + orange[c]) / 2 : pixels[k];
+        REQUIRE(int(over.bytes[3 * i + c]) == expected);
+        inside += mask.pixels[i] > 0;
+      }
+  }
+  REQUIRE(inside > 0);
+}
+
 TEST_CASE("predictions that cannot be are refused", "[output]") {
   const Folder folder;
   succeed("train --model mlp-small --steps 0 --save " + (folder / "weights"));
   refuse("predict --out " + (folder / "x"), "--weights");
   refuse("predict --weights " + (folder / "weights") + " --out /dev/null/x", "/dev/null/x");
+  refuse("predict --weights " + (folder / "weights") + " --overlay --out " + (folder / "x"),
+         "a network that answers with classes, not with masks");
+  succeed("train --model unet --width 0.5 --steps 0 --save " + (folder / "masks"));
+  refuse("predict --weights " + (folder / "masks") + " --tile 40 --out " + (folder / "x"),
+         "expected multiples of 32");
+  refuse(
+      "predict --weights " + (folder / "masks") + " --tile 64 --overlap 64 --out " + (folder / "x"),
+      "an overlap smaller than a tile");
   succeed("font train --image-size 32 --width 0.125 --steps 0 --save " + (folder / "glyphs"));
   refuse("predict --weights " + (folder / "glyphs") + " --out " + (folder / "x"),
          "accrue font draw");
