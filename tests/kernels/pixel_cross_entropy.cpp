@@ -1,0 +1,115 @@
+#include "kernels/pixel_cross_entropy.h"
+
+#include <array>
+#include <cmath>
+
+#include "core/random.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+#include "tests/support/thread_scope.h"
+
+namespace accrue::test {
+namespace {
+
+struct Pixels {
+  size_t N, C, P;
+  std::vector<int32_t> labels;
+  std::vector<double> weights;
+
+  double loss(const Values& x) const {
+    double loss = 0;
+    for (size_t i = 0; i < N * P; ++i) {
+      const auto logit = [&](size_t c) { return x[(i / P * C + c) * P + i % P]; };
+      double sum = 0;
+      for (size_t c = 0; c < C; ++c) sum += std::exp(logit(c));
+      const auto label = static_cast<size_t>(labels[i]);
+      loss += (weights.empty() ? 1 : weights[label]) * (std::log(sum) - logit(label));
+    }
+    return loss / double(N * P);
+  }
+};
+
+Pixels random_pixels(size_t N, size_t C, size_t P) {
+  RandomStream random(17);
+  Pixels pixels{N, C, P, std::vector<int32_t>(N * P), {}};
+  for (int32_t& label : pixels.labels)
+    label = static_cast<int32_t>(random.below(static_cast<uint32_t>(C)));
+  return pixels;
+}
+
+}  // namespace
+
+TEST_CASE("pixel_cross_entropy", "[ops]") {
+  // Runs of 64 pixels of an image, and a part of one.
+  for (const int64_t W : {5, 35}) {
+    for (const bool weighted : {false, true}) {
+      Pixels pixels = random_pixels(2, 3, static_cast<size_t>(2 * W));
+      if (weighted) pixels.weights = {0.25, 2, 1};
+      check_op({.name = weighted ? "pixel_cross_entropy with weights" : "pixel_cross_entropy",
+                .inputs = {{2, 3, 2, W}},
+                .run =
+                    [=](const auto& in) {
+                      const Tensor labels = indices(pixels.labels, in[0]).reshape({2, 1, 2, W});
+                      return pixel_cross_entropy(in[0], labels, pixels.weights);
+                    },
+                .reference = [=](const auto& in) { return Values{pixels.loss(in[0])}; },
+                .depth = 64 + 16,
+                .low = -4,
+                .high = 4});
+    }
+  }
+}
+
+TEST_CASE("pixel_cross_entropy of many pixels does not depend on the threads", "[ops]") {
+  constexpr size_t N = 3, C = 4, P = 75 * 101;  // several blocks, of which some span two images
+  const Pixels pixels = random_pixels(N, C, P);
+  RandomStream random(5);
+  std::vector<float> logits(N * C * P);
+  for (float& logit : logits) logit = random.uniform(-9, 9);
+  const auto run = [&] {
+    const Tensor x = require_grad(Tensor::from(logits, {N, C, 75, 101}, test_device()));
+    const Tensor loss = pixel_cross_entropy(x, indices(pixels.labels, x).reshape({N, 1, 75, 101}));
+    backward(loss);
+    Values result = to_doubles(grad(x));
+    result.push_back(loss.item());
+    return result;
+  };
+  const Values alone = [&] {
+    const ThreadScope scope(1);
+    return run();
+  }();
+  // Runs of up to 256 terms in float32, each of C terms and a dozen operations.
+  REQUIRE(alone.back() ==
+          Approx(pixels.loss(Values(logits.begin(), logits.end()))).epsilon(300 * 0x1p-24));
+  for (const int threads : {2, 3}) {
+    const ThreadScope scope(threads);
+    REQUIRE(run() == alone);
+  }
+}
+
+TEST_CASE("pixel_cross_entropy refuses what does not fit", "[ops]") {
+  const Tensor x = require_grad(Tensor::full({1, 3, 1, 2}, 1, DType::f32, test_device()));
+  const Tensor labels = indices({0, 2}, x).reshape({1, 1, 1, 2});
+  REQUIRE_ERROR(pixel_cross_entropy(x, indices({0, 2}, x)), "labels i32 [2] on");
+  REQUIRE_ERROR(pixel_cross_entropy(x, labels, std::array{1.0, 2.0}),
+                "2 class weights for 3 classes");
+  REQUIRE_ERROR(pixel_cross_entropy(x, labels, std::array{1.0, -2.0, 1.0}),
+                "the weight of class 1 is -2");
+  for (const int32_t bad : {3, -1}) {
+    const Tensor wrong = indices({0, bad}, x).reshape({1, 1, 1, 2});
+    if (test_device() == Device::cpu) {
+      REQUIRE_ERROR(pixel_cross_entropy(x, wrong),
+                    fmt::format("label {} of pixel 1 is outside [0, 3)", bad));
+      continue;
+    }
+    zero_grad(x);
+    const Tensor loss = pixel_cross_entropy(x, wrong);
+    REQUIRE(std::isnan(loss.item()));
+    backward(loss);
+    const Values dx = to_doubles(grad(x));
+    for (size_t i = 0; i < dx.size(); ++i) REQUIRE(std::isnan(dx[i]) == (i % 2 == 1));
+  }
+}
+
+}  // namespace accrue::test
