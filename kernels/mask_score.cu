@@ -1,42 +1,54 @@
-#include "kernels/detail/formulas.h"
+#include "kernels/detail/mask_score_kernels.h"
 #include "kernels/detail/reduce.cuh"
-#include "kernels/mask_score.h"
 
 namespace accrue::cuda {
 namespace {
 
 constexpr int sum_threads = 512;
 
-// One block has all elements, so that one launch is enough and the order of the sums is fixed.
-template <class T>
+// A block has all pixels of class k, so that nothing but itself writes its sums; whole numbers, in
+// any order. Neighbouring threads have neighbouring pixels.
+template <bool classes, class T, class M>
 __global__ void __launch_bounds__(sum_threads, 1)
-    add_mask_score_kernel(double* score, const T* x, const T* masks, int64_t n) {
-  RunningSum<Wide<T>> loss;
+    add_mask_score_kernel(double* score, const T* x, const M* masks, int64_t N, int64_t K,
+                          int64_t P) {
+  const int64_t k = blockIdx.x;
   int both = 0, found = 0, wanted = 0;
-  for (int64_t i = threadIdx.x; i < n; i += sum_threads) {
-    const bool in_a = x[i] > 0, in_b = masks[i] > 0;
-    loss.add(formula::LogisticLoss{}(widen(x[i]), widen(masks[i])));
+  for (int64_t i = threadIdx.x; i < N * P; i += sum_threads) {
+    const int64_t n = i / P, p = i % P, at = (n * K + k) * P + p;
+    bool in_a, in_b;
+    if constexpr (classes) {
+      in_a = is_largest(x + n * K * P + p, k, K, P);
+      in_b = masks[i] == k;
+    } else {
+      in_a = x[at] > 0;
+      in_b = masks[at] > 0;
+    }
     both += in_a && in_b;
     found += in_a;
     wanted += in_b;
   }
-  const Wide<T> sum = block_sum<sum_threads>(loss.total());
   both = block_sum<sum_threads>(both);
   found = block_sum<sum_threads>(found);
   wanted = block_sum<sum_threads>(wanted);
   if (threadIdx.x != 0) return;
-  score[0] += static_cast<double>(sum);
-  score[1] += both;
-  score[2] += found;
-  score[3] += wanted;
+  score[3 * k] += both;
+  score[3 * k + 1] += found;
+  score[3 * k + 2] += wanted;
 }
 
 }  // namespace
 
 void add_mask_score(View score, View x, View masks) {
+  const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
+  const Grid grid{dim3(static_cast<unsigned>(K)), sum_threads};
   dispatch_floating(x.dtype, [&]<class T>() {
-    enqueue({1, sum_threads}, add_mask_score_kernel<T>, score.as<double>(), x.as<const T>(),
-            masks.as<const T>(), x.numel());
+    if (masks.dtype == DType::i32)
+      enqueue(grid, add_mask_score_kernel<true, T, int32_t>, score.as<double>(), x.as<const T>(),
+              masks.as<const int32_t>(), N, K, P);
+    else
+      enqueue(grid, add_mask_score_kernel<false, T, T>, score.as<double>(), x.as<const T>(),
+              masks.as<const T>(), N, K, P);
   });
 }
 

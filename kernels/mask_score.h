@@ -4,13 +4,14 @@
 
 namespace accrue {
 
-// Adds what an evaluation of masks sums up to score, f64 [4] on x's device. Logits x and masks t of
-// one shape, t in {0, 1}; A is where x > 0, B where t = 1:
-//   score[0] += sum_i l(x[i], t[i]), the loss of bce_with_logits
-//   score[1] += |A and B|     score[2] += |A|     score[3] += |B|
-// so that Dice = 2 |A and B| / (|A| + |B|) and IoU = |A and B| / (|A| + |B| - |A and B|). A NaN is
-// not in A. Not differentiable.
-// Throws Error unless the shapes agree and score is as above.
+// Adds to score, f64 [3 K] on x's device, what Dice and IoU of each class are made of. Logits x
+// [N, K, H, W]; A_k are the pixels that they say are of class k, B_k those that the masks say are:
+//   score[3 k] += |A_k and B_k|     score[3 k + 1] += |A_k|     score[3 k + 2] += |B_k|
+// so that Dice = 2 |A and B| / (|A| + |B|) and IoU = |A and B| / (|A| + |B| - |A and B|). With
+// masks of x's shape and type, in {0, 1}, a pixel is in A_k where x > 0; with masks i32 [N, 1, H,
+// W], each pixel's class, where x's logit k is the largest, the first of equals. A NaN is not in A,
+// nor are the other logits of its pixel, where there is one class to each. Not differentiable.
+// Throws Error unless masks and score are as above.
 void add_mask_score(const Tensor& score, const Tensor& x, const Tensor& masks);
 
 }  // namespace accrue

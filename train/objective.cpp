@@ -7,7 +7,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
-#include "kernels/mask_score.h"
+#include "train/segmentation.h"
 #include "train/zi2zi.h"
 
 namespace accrue {
@@ -57,29 +57,6 @@ class Regression : public Objective {
 
  private:
   const std::string input_, targets_;
-};
-
-class Segmentation : public Objective {
- public:
-  std::string name() const override { return "segmentation"; }
-  std::vector<std::string> targets() const override { return {"masks"}; }
-  Tensor loss(const Tensor& logits, const Samples& samples) const override {
-    return bce_with_logits(logits, samples["masks"]);
-  }
-  int64_t sums() const override { return 4; }
-  void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
-    add_mask_score(sums, logits, samples["masks"]);
-  }
-  Score score(std::span<const double> sums, const Dataset& data) const override {
-    const double both = sums[1], found_and_wanted = sums[2] + sums[3];
-    const bool nothing = found_and_wanted == 0;
-    const double dice = nothing ? 1 : 2 * both / found_and_wanted;
-    const double iou = nothing ? 1 : both / (found_and_wanted - both);
-    return {.loss = sums[0] / double(data["masks"].numel()),
-            .samples = data.size(),
-            .metrics = {{"dice", dice}, {"iou", iou}},
-            .text = fmt::format("Dice {:.4f}, IoU {:.4f}", dice, iou)};
-  }
 };
 
 }  // namespace
@@ -132,7 +109,6 @@ ObjectivePtr classification(std::string input, std::string labels) {
 ObjectivePtr regression(std::string input, std::string targets) {
   return std::make_shared<Regression>(std::move(input), std::move(targets));
 }
-ObjectivePtr segmentation() { return std::make_shared<Segmentation>(); }
 
 ObjectivePtr objective_of(const Dataset& data) {
   if (data.has("sources") && data.has("targets")) return glyph_drawing();
@@ -141,7 +117,7 @@ ObjectivePtr objective_of(const Dataset& data) {
         "data set '{}' has {} labels and masks: expected one of them, or an objective that says "
         "what is to be learnt",
         data.name, labels ? "both" : "neither");
-  return labels ? classification() : segmentation();
+  return labels ? classification() : segmentation(data.field("masks"));
 }
 
 }  // namespace accrue

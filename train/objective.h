@@ -70,11 +70,8 @@ using ObjectivePtr = std::shared_ptr<const Objective>;
 ObjectivePtr classification(std::string input = "images", std::string labels = "labels");
 // Numbers [N, ...]: the mean squared error of answers of their shape, and its root.
 ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
-// Masks: the mean logistic loss of the pixels, logits as masks [N, 1, H, W]; Dice and IoU
-// (kernels/mask_score.h) over all pixels of all images, 1 where there is neither answer nor mask.
-ObjectivePtr segmentation();
-// That of a data set with labels, with masks, or of glyphs (glyph_drawing(), train/zi2zi.h). Throws
-// Error for any other.
+// That of a data set with labels, with masks (segmentation(), train/segmentation.h), or of glyphs
+// (glyph_drawing(), train/zi2zi.h). Throws Error for any other.
 ObjectivePtr objective_of(const Dataset& data);
 
 }  // namespace accrue

@@ -16,14 +16,13 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
   return numbers;
 }
 
-// Until there are networks that answer with several masks or classes for each pixel.
-void check_one_mask(const Dataset& data, const std::string& model) {
-  const Field& masks = data.field("masks");
-  check(masks.encoding == Encoding::mask && masks.values.size(1) == 1,
-        "--model {} answers with one mask, but '{}' has {} {}: expected masks of 0 and one other "
-        "value",
-        model, data.name, masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes,
-        masks.encoding == Encoding::mask ? "masks for each image" : "classes in its masks");
+// Gives masks' classes the names of --classes.
+void name_classes(Field& masks, const std::vector<std::string>& names) {
+  const int64_t classes = masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes;
+  check(static_cast<int64_t>(names.size()) == classes,
+        "--classes has {} names, but the masks have {}: expected one for each", names.size(),
+        classes == 1 ? "one class" : fmt::format("{} classes", classes));
+  masks.class_names = names;
 }
 
 }  // namespace
@@ -70,7 +69,10 @@ Datasets load_data(const Options& options) {
           "--model {} answers with a mask for each image, but the data set {} has labels: expected "
           "--data shapes, or a folder of images and masks",
           model, set);
-  if (has_masks) check_one_mask(data.train, model);
+  if (!options.classes.empty() && has_masks)
+    for (Dataset* each : {&data.train, &data.test})
+      for (Field& field : each->fields)
+        if (field.name == "masks") name_classes(field, options.names_of_classes());
   if (task_of(options.network.kind) != Task::segmentation)
     check(!has_masks,
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <ranges>
+#include <sstream>
 
 #include "apps/cli/environment.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
 #include "train/run_identity.h"
+#include "train/segmentation.h"
 
 namespace accrue::app {
 const std::map<std::string, InitScheme>& init_scheme_names() {
@@ -103,6 +106,44 @@ TrainingOptions Options::to_plan(const Dataset& data) const {
   return training_with(smallest.batches_of(data.size()), data);
 }
 
+namespace {
+
+// "a,b" in parts; none of an empty text.
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream rest(text);
+  for (std::string part; std::getline(rest, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+double weight_of_class(const std::string& text) {
+  double weight = 0;
+  const char* const last = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), last, weight);
+  check(error == std::errc() && stop == last && 0 <= weight && weight <= 1e6,
+        "--class-weights: '{}' is no weight: expected numbers from 0 to 1e6, such as 1,2,0.5",
+        text);
+  return weight;
+}
+
+}  // namespace
+
+ObjectivePtr Options::objective_on(const Dataset& data) const {
+  if (!data.has("masks")) return objective_of(data);
+  SegmentationOptions chosen;
+  for (const std::string& part : parts_of(mask_loss, '+')) {
+    const auto found = mask_loss_names().find(part);
+    check(found != mask_loss_names().end(), "--loss {}: expected {}, or a sum of some, with +",
+          mask_loss, fmt::join(mask_loss_names() | std::views::keys, ", "));
+    chosen.losses.push_back(found->second);
+  }
+  for (const std::string& part : parts_of(class_weights, ','))
+    chosen.class_weights.push_back(weight_of_class(part));
+  return segmentation(data.field("masks"), std::move(chosen));
+}
+
+std::vector<std::string> Options::names_of_classes() const { return parts_of(classes, ','); }
+
 ModelOptions Options::model_for(const Dataset& data) const {
   const bool draws = task_of(network.kind) == Task::drawing;
   const Shape& images = data[draws ? "sources" : "images"].shape();
@@ -130,6 +171,7 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
     result.players = zi2zi_players(game);
   } else {
     result.model = model_factory(model);
+    result.objective = objective_on(data);
   }
   const Settings all = settings_of(o);
   for (const char* name : settings_of_weights)
@@ -159,6 +201,32 @@ Settings settings_of_folder(Options& o) {
       .add_flag(o.skip_bad, true,
                 {"skip-bad", Decides::result,
                  "Leave out a folder's bad files; without, they are refused"});
+  return s;
+}
+
+Settings settings_of_masks(Options& o) {
+  const auto about = [](std::string name, Decides decides, std::string help, std::string takes) {
+    return About{.name = std::move(name),
+                 .decides = decides,
+                 .help = std::move(help),
+                 .takes = std::move(takes),
+                 .acts_with = {{"model", {"unet"}}}};
+  };
+  Settings s;
+  s.group("Model and data")
+      .add(
+          o.mask_loss,
+          about("loss", Decides::result,
+                "Of masks: bce where they say what is there and what not, cross-entropy where each "
+                "pixel has one of several classes, or a sum, with +; without, the one that fits",
+                "LOSS[+LOSS]"))
+      .add(o.class_weights,
+           about("class-weights", Decides::result,
+                 "How much a pixel of each class counts in the loss, by the classes' order",
+                 "W,W,..."))
+      .add(o.classes, about("classes", Decides::no_result,
+                            "Names of the masks' classes, by their order, for scores and files",
+                            "NAME,NAME,..."));
   return s;
 }
 

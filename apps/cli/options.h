@@ -30,7 +30,8 @@ const std::map<std::string, ScoredSplit>& split_names();
 
 // Those that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{
-    "model", "width", "mean", "std", "norm", "upsampling", "skip", "embedding", "self-attention"};
+    "model", "width",      "loss", "class-weights", "mean",          "std",
+    "norm",  "upsampling", "skip", "embedding",     "self-attention"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
 // settings_of(), below.
@@ -43,6 +44,8 @@ struct Options : TrainingOptions {
   bool skip_bad = false;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
+  std::string mask_loss, class_weights;  // of unet: "cross-entropy", "1,2,0.5"
+  std::string classes;                   // of masks, their names: "sea,land"
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
   int64_t micro_batch = 16;
@@ -69,6 +72,11 @@ struct Options : TrainingOptions {
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
+  // What is to be learnt from the data: objective_of(), with the losses of masks that are asked
+  // for. Throws Error for losses or weights that do not fit.
+  ObjectivePtr objective_on(const Dataset& data) const;
+  // The names in --classes.
+  std::vector<std::string> names_of_classes() const;
   // The model for the images and classes of the data.
   ModelOptions model_for(const Dataset& data) const;
   // The training that is asked for, on this data: the model, its batches and the run's identity are
@@ -86,6 +94,9 @@ Options font_defaults();
 
 // Those of a folder of images but its size.
 Settings settings_of_folder(Options& o);
+
+// Those of masks: their loss, and their classes.
+Settings settings_of_masks(Options& o);
 
 // Those of zi2zi: its networks, its losses, and how the two play.
 Settings settings_of_zi2zi(Options& o);
@@ -113,6 +124,7 @@ inline Settings settings_of(Options& o) {
             "strokes: 32, 64, 128 or 256",
             "N|HxW", "64 of strokes; of a folder, what all its images have"})
       .append(settings_of_folder(o))
+      .append(settings_of_masks(o))
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
       .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})

@@ -34,7 +34,8 @@ void eval(const Options& given) {
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
     if (options.split == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
     const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
-      return evaluate(*network.model, *set, samples, network.parameters.compute_dtype(), device);
+      return evaluate(*network.model, *options.objective_on(*set), *set, samples,
+                      network.parameters.compute_dtype(), device);
     });
     fmt::print("{} {}\n", split, score.describe());
     json[split] = to_json(score);

@@ -131,8 +131,9 @@ void predict(const Options& given, const PredictOptions& asked) {
   const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
   const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
     std::string lines;
-    for_each_answer(model, *objective_of(data), data, samples, network.parameters.compute_dtype(),
-                    device, [&](const Tensor& answer, const Samples& part, int64_t begin) {
+    for_each_answer(model, *options.objective_on(data), data, samples,
+                    network.parameters.compute_dtype(), device,
+                    [&](const Tensor& answer, const Samples& part, int64_t begin) {
                       if (task == Task::segmentation)
                         write_masks(answer, part, begin, data, directory, overlays);
                       else lines += lines_of(answer, begin, data);

@@ -77,6 +77,61 @@ TEST_CASE("a folder of images is trained on and scored", "[cli]") {
                ContainsSubstring("bright") && ContainsSubstring("dark"));
 }
 
+TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
+  const Folder folder, answers;
+  const std::array<uint8_t, 3> values{0, 80, 200};
+  const bool learns = !computes_slowly();
+  for (int i = 0; i < 12; ++i) {
+    Image image = some_planes(1, 16, 16), mask = image;
+    for (size_t p = 0; p < mask.pixels.size(); ++p) {
+      const size_t k = p % 16 / 6;
+      mask.pixels[p] = values[k];
+      image.pixels[p] = static_cast<uint8_t>(100 * k + static_cast<size_t>(i));
+    }
+    folder.TemporaryDirectory::write(fmt::format("images/{}.png", i), png_of(image));
+    folder.TemporaryDirectory::write(fmt::format("masks/{}.png", i), png_of(mask));
+  }
+  const std::string data = " --hold-out 0.4 --data " + folder.path().string();
+  const std::string weights = answers / "w.safetensors";
+  const std::string trained =
+      succeed("train --model unet --width 0.5 --micro-batch 2 --accum 2 --lr 0.01 --epochs " +
+              std::string(learns ? "40 " : "1 ") +
+              "--class-weights 1,2,0.5 --classes sea,sand,wood --json " + (answers / "log") +
+              " --save " + weights + data);
+  REQUIRE_THAT(trained, ContainsSubstring("Dice") && ContainsSubstring("sand ") &&
+                            ContainsSubstring("predicted to the byte"));
+  const auto score = json_lines(answers / "log").back()["test"];
+  if (learns) REQUIRE(score["dice.wood"] > 0.9);
+  REQUIRE(score["dice"].get<double>() ==
+          Approx((score["dice.sea"].get<double>() + score["dice.sand"].get<double>() +
+                  score["dice.wood"].get<double>()) /
+                 3));
+  // The loss is that of the training, which the weights' file says.
+  const std::string evaluated = succeed("eval --split test --init " + weights + data);
+  REQUIRE_THAT(evaluated,
+               ContainsSubstring(fmt::format("loss {:.4f}", score["loss"].get<double>())));
+  succeed("predict --overlay --weights " + weights + " --out " + (answers / "masks") + data);
+  int predicted = 0, right = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string path = answers / fmt::format("masks/images/{}.png", i);
+    if (!fs::exists(path)) continue;
+    const Image mask = read_mask(path);
+    for (size_t p = 0; p < mask.pixels.size(); ++p, ++predicted) {
+      REQUIRE(std::ranges::count(values, mask.pixels[p]) == 1);
+      right += mask.pixels[p] == values[p % 16 / 6];
+    }
+  }
+  REQUIRE(predicted > 0);
+  if (learns) REQUIRE(right > 0.9 * predicted);
+  const std::string train = "train --model unet --width 0.5 --steps 1 --micro-batch 2" + data;
+  refuse(train + " --loss bce", "each pixel has one of 3 classes: expected cross-entropy");
+  refuse(train + " --loss bec", "expected bce, cross-entropy");
+  refuse(train + " --class-weights 1,2", "2 class weights for 3 classes");
+  refuse(train + " --class-weights 1,x,2", "'x' is no weight");
+  refuse(train + " --classes a,b", "--classes has 2 names, but the masks have 3 classes");
+  refuse("train --model unet --steps 1 --loss cross-entropy", "expected bce");
+}
+
 TEST_CASE("a folder of images and masks is trained on", "[cli]") {
   const Folder folder;
   for (int i = 0; i < 12; ++i) {

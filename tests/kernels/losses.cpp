@@ -174,41 +174,64 @@ TEST_CASE("a loss writes dx over x when nobody else holds x", "[ops]") {
   }
 }
 
-TEST_CASE("the score of masks adds loss, overlap and sizes", "[ops]") {
-  constexpr int64_t size = 3 * 7 * 100;  // more than the threads of a block
+TEST_CASE("the score of masks adds overlap and sizes of each plane", "[ops]") {
+  constexpr size_t N = 3, K = 2, P = 7 * 100;  // more than the threads of a block
   RandomStream random(3);
-  std::vector<float> logits(size), masks(size);
-  Values expected{1, 2, 3, 4};
-  for (size_t i = 0; i < size; ++i) {
+  std::vector<float> logits(N * K * P), masks(N * K * P);
+  Values expected{1, 2, 3, 4, 5, 6};
+  for (size_t i = 0; i < logits.size(); ++i) {
     logits[i] = i % 10 == 0 ? 0 : random.uniform(-3, 3);  // 0 is not in A
+    if (i == 11) logits[i] = std::nanf("");               // nor is this
     masks[i] = static_cast<float>(random.below(2));
-    expected[0] += logistic_loss(logits[i], masks[i]);
-    expected[1] += logits[i] > 0 && masks[i] == 1;
-    expected[2] += logits[i] > 0;
-    expected[3] += masks[i];
+    double* const of_class = &expected[3 * (i / P % K)];
+    of_class[0] += logits[i] > 0 && masks[i] == 1;
+    of_class[1] += logits[i] > 0;
+    of_class[2] += masks[i];
   }
   for (int order = 0; order < thread_orders(); ++order) {
     set_thread_order(order);
-    const Tensor score = Tensor::from(Values{1, 2, 3, 4}, {4}, test_device());
-    const Shape shape{3, 1, 7, 100};
+    const Tensor score = Tensor::from(Values{1, 2, 3, 4, 5, 6}, {6}, test_device());
+    const Shape shape{N, K, 7, 100};
     add_mask_score(score, floats(logits).reshape(shape), floats(masks).reshape(shape));
-    const Values sums = to_doubles(score);
-    REQUIRE(sums[0] == Approx(expected[0]).epsilon(260 * 0x1p-24));  // 256 additions a run
-    for (size_t i = 1; i < 4; ++i) REQUIRE(sums[i] == expected[i]);
+    REQUIRE(to_doubles(score) == expected);
   }
 }
 
-TEST_CASE("the score of masks shows a NaN in the loss, and refuses what does not fit", "[ops]") {
-  const Tensor score = Tensor::full({4}, 0, DType::f64, test_device());
-  add_mask_score(score, floats({std::nanf(""), 1, -1}), floats({1, 1, 1}));
-  const Values sums = to_doubles(score);
-  REQUIRE(std::isnan(sums[0]));
-  REQUIRE(sums[1] == 1);
-  REQUIRE(sums[2] == 1);
-  REQUIRE(sums[3] == 3);
-  REQUIRE_ERROR(add_mask_score(score, floats({1, 2}), floats({1})), "x [2] and masks [1]");
+TEST_CASE("the score of masks adds overlap and sizes of each class", "[ops]") {
+  constexpr size_t N = 2, K = 3, P = 5 * 130;
+  RandomStream random(4);
+  std::vector<float> logits(N * K * P);
+  for (float& logit : logits) logit = static_cast<float>(random.below(4));  // equals are many
+  for (const size_t i : {size_t{3}, P + 7}) logits[i] = std::nanf("");
+  std::vector<int32_t> labels(N * P);
+  for (int32_t& label : labels) label = static_cast<int32_t>(random.below(K));
+  Values expected(3 * K);
+  for (size_t i = 0; i < N * P; ++i) {
+    const auto logit = [&](size_t k) { return logits[(i / P * K + k) * P + i % P]; };
+    size_t best = 0;
+    bool has_nan = false;
+    for (size_t k = 0; k < K; ++k) {
+      has_nan = has_nan || std::isnan(logit(k));
+      if (logit(k) > logit(best)) best = k;
+    }
+    const auto label = static_cast<size_t>(labels[i]);
+    expected[3 * label] += !has_nan && best == label;
+    if (!has_nan) expected[3 * best + 1] += 1;
+    expected[3 * label + 2] += 1;
+  }
+  const Tensor score = Tensor::full({3 * K}, 0, DType::f64, test_device());
+  const Tensor masks = Tensor::from(labels, {N, 1, 5, 130}, test_device());
+  add_mask_score(score, floats(logits).reshape({N, K, 5, 130}), masks);
+  REQUIRE(to_doubles(score) == expected);
+}
+
+TEST_CASE("the score of masks refuses what does not fit", "[ops]") {
+  const Tensor score = Tensor::full({3}, 0, DType::f64, test_device());
+  const Tensor x = floats({1, 2}).reshape({1, 1, 1, 2});
+  REQUIRE_ERROR(add_mask_score(score, x, floats({1})), "masks f32 [1]: expected x [N, K, H, W]");
+  REQUIRE_ERROR(add_mask_score(score, floats({1}), floats({1})), "x f32 [1]");
   const Tensor other = Tensor::full({2}, 0, DType::f64, test_device());
-  REQUIRE_ERROR(add_mask_score(other, floats({1}), floats({1})), "expected score f64 [4]");
+  REQUIRE_ERROR(add_mask_score(other, x, x), "expected score f64 [3]");
 }
 
 TEST_CASE("losses refuse what does not fit", "[ops]") {

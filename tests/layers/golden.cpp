@@ -13,6 +13,7 @@
 #include "tests/support/device.h"
 #include "tests/support/paths.h"
 #include "train/score.h"
+#include "train/segmentation.h"
 
 namespace accrue::test {
 namespace {

@@ -15,6 +15,7 @@
 #include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
+#include "train/segmentation.h"
 #include "train/training.h"
 
 namespace accrue::test {

@@ -1,0 +1,138 @@
+#include "train/segmentation.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "kernels/arithmetic.h"
+#include "kernels/losses.h"
+#include "kernels/mask_score.h"
+#include "kernels/pixel_cross_entropy.h"
+
+namespace accrue {
+namespace {
+
+class Segmentation : public Objective {
+ public:
+  Segmentation(const Field& masks, SegmentationOptions options)
+      : K_(masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes),
+        names_(names_of(masks)),
+        options_(std::move(options)) {}
+
+  std::string name() const override {
+    std::string text = "segmentation";
+    if (options_.losses.size() > 1)
+      for (const MaskLoss loss : options_.losses) text += ", " + name_of(loss);
+    if (!options_.class_weights.empty())
+      text += fmt::format(", weights {}", fmt::join(options_.class_weights, " "));
+    return text;
+  }
+  std::vector<std::string> targets() const override { return {"masks"}; }
+
+  Tensor loss(const Tensor& logits, const Samples& samples) const override {
+    Tensor sum;
+    for (const MaskLoss kind : options_.losses) {
+      const Tensor loss = kind == MaskLoss::bce ? bce_with_logits(logits, samples["masks"])
+                                                : pixel_cross_entropy(logits, samples["masks"],
+                                                                      options_.class_weights);
+      sum = sum.defined() ? add(sum, loss) : loss;
+    }
+    return sum;
+  }
+
+  // The loss, then the sums of add_mask_score().
+  int64_t sums() const override { return 1 + 3 * K_; }
+  void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
+    add_mask_score(sums.slice(1, this->sums()), logits, samples["masks"]);
+    const Tensor mean = loss(logits, samples);
+    if (is_meta(sums.device())) return;
+    add_to(sums.slice(0, 1), {mean.item() * double(samples.size())});
+  }
+
+  Score score(std::span<const double> sums, const Dataset& data) const override {
+    Score score{.loss = sums[0] / double(data.size()), .samples = data.size()};
+    double mean_dice = 0, mean_iou = 0;
+    std::vector<std::string> of_classes;
+    std::vector<Score::Metric> more;
+    for (int64_t k = 0; k < K_; ++k) {
+      const double* const of_class = &sums[static_cast<size_t>(1 + 3 * k)];
+      const double both = of_class[0], found_and_wanted = of_class[1] + of_class[2];
+      const bool nothing = found_and_wanted == 0;
+      const double dice = nothing ? 1 : 2 * both / found_and_wanted;
+      const double iou = nothing ? 1 : both / (found_and_wanted - both);
+      mean_dice += dice / double(K_);
+      mean_iou += iou / double(K_);
+      const std::string& name = names_[static_cast<size_t>(k)];
+      of_classes.push_back(fmt::format("{} {:.4f}", name, dice));
+      more.push_back({"dice." + name, dice});
+      more.push_back({"iou." + name, iou});
+    }
+    score.metrics = {{"dice", mean_dice}, {"iou", mean_iou}};
+    score.text = fmt::format("Dice {:.4f}", mean_dice);
+    if (K_ > 1) {
+      score.metrics.insert(score.metrics.end(), more.begin(), more.end());
+      score.text += fmt::format(" ({})", fmt::join(of_classes, ", "));
+    }
+    score.text += fmt::format(", IoU {:.4f}", mean_iou);
+    return score;
+  }
+
+ private:
+  static std::string name_of(MaskLoss loss) {
+    for (const auto& [name, value] : mask_loss_names())
+      if (value == loss) return name;
+    return "?";
+  }
+  // Those of the data set; else the values that stand for the classes in files, or numbers.
+  static std::vector<std::string> names_of(const Field& masks) {
+    if (!masks.class_names.empty()) return masks.class_names;
+    const bool planes = masks.encoding == Encoding::mask;
+    std::vector<std::string> names;
+    for (int64_t k = 0; k < (planes ? masks.values.size(1) : masks.classes); ++k)
+      names.push_back(masks.class_values.empty()
+                          ? fmt::format("{}", k)
+                          : fmt::format("{}", masks.class_values.at(static_cast<size_t>(k))));
+    return names;
+  }
+
+  const int64_t K_;
+  const std::vector<std::string> names_;
+  const SegmentationOptions options_;
+};
+
+}  // namespace
+
+const std::map<std::string, MaskLoss>& mask_loss_names() {
+  static const std::map<std::string, MaskLoss> names{{"bce", MaskLoss::bce},
+                                                     {"cross-entropy", MaskLoss::cross_entropy}};
+  return names;
+}
+
+ObjectivePtr segmentation(const Field& masks, SegmentationOptions options) {
+  const bool planes = masks.encoding == Encoding::mask;
+  if (options.losses.empty()) options.losses = {planes ? MaskLoss::bce : MaskLoss::cross_entropy};
+  const auto has = [&](MaskLoss loss) { return std::ranges::count(options.losses, loss) > 0; };
+  check(planes || !has(MaskLoss::bce),
+        "the loss bce is for masks of what is there and what not, but each pixel has one of {} "
+        "classes: expected cross-entropy",
+        masks.classes);
+  check(!planes || !has(MaskLoss::cross_entropy),
+        "the loss cross-entropy is for pixels that have one of several classes each, but the data "
+        "set has masks of what is there and what not: expected bce");
+  check(options.class_weights.empty() || !planes,
+        "there are {} class weights, but the pixels have no classes: expected none",
+        options.class_weights.size());
+  check(options.class_weights.empty() ||
+            static_cast<int64_t>(options.class_weights.size()) == masks.classes,
+        "there are {} class weights for {} classes: expected one for each",
+        options.class_weights.size(), masks.classes);
+  return std::make_shared<Segmentation>(masks, std::move(options));
+}
+
+ObjectivePtr segmentation() {
+  return segmentation({.name = "masks",
+                       .values = Tensor::empty({1, 1, 1, 1}, DType::u8, Device::meta),
+                       .encoding = Encoding::mask});
+}
+
+}  // namespace accrue
