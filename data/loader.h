@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/device_feed.h"
+#include "data/row_stream.h"
 #include "data/samples.h"
 
 namespace accrue {
@@ -35,6 +36,7 @@ struct LoaderOptions {
 // A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data);
 // without prefetching next() prepares each one, in a single slot.
 // For cuda there is neither thread nor slot: a DeviceFeed enqueues each micro-batch.
+// The samples of a data set that is streamed come from a RowStream, with prefetching or without.
 // On a meta device the same bytes are charged and nothing is done.
 class Loader {
  public:
@@ -54,7 +56,8 @@ class Loader {
 
   int64_t windows_per_epoch() const;
   // Time that next() has spent waiting for the thread, or preparing, since construction.
-  double waited_seconds() const { return waited_seconds_; }
+  // On cuda only what is streamed is waited for.
+  double waited_seconds() const { return feed_ ? feed_->waited_seconds() : waited_seconds_; }
 
  private:
   struct Range {
@@ -75,8 +78,9 @@ class Loader {
   const Dataset dataset_;
   const LoaderOptions options_;
   const int64_t group_size_;
-  std::unique_ptr<DeviceFeed> feed_;  // for cuda
-  Tensor order_;                      // i32 [N]
+  std::unique_ptr<DeviceFeed> feed_;   // for cuda
+  std::unique_ptr<RowStream> stream_;  // for others, if the data set is streamed
+  Tensor order_;                       // i32 [N]
   std::vector<Samples> slots_;
   MicroBatch current_;
   int64_t first_window_ = 0;

@@ -37,7 +37,8 @@ Datasets load_data(const Options& options) {
                                size ? size->height : Options::default_strokes,
                                {.size = size,
                                 .hold_out = options.hold_out,
-                                .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no});
+                                .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
+                                .most_held_bytes = options.most_held_bytes()});
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
             (images[2] == size->height && images[3] == size->width),
