@@ -160,7 +160,8 @@ void Dataset::check_fields() const {
 }
 
 bool Dataset::is_streamed() const {
-  return std::ranges::any_of(fields, [](const Field& field) { return bool(field.read); });
+  return augmentation.is_any() ||
+         std::ranges::any_of(fields, [](const Field& field) { return bool(field.read); });
 }
 
 Dataset Dataset::to(Device device) const {

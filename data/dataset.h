@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/augmentation.h"
 #include "data/image_file.h"
 #include "kernels/gather_samples.h"
 
@@ -44,6 +45,8 @@ struct Dataset {
   std::vector<Field> fields{};
   std::string about{};               // what was found, in a line; empty if there is nothing to say
   std::vector<std::string> names{};  // of the samples, where they have names, such as their files'
+  // What a loader does to its samples if it is to.
+  Augmentation augmentation{};
   // Of the files it is made of, where that takes the place of the elements' own.
   std::function<uint32_t()> checksum{};
 
@@ -54,7 +57,8 @@ struct Dataset {
   const Tensor& operator[](std::string_view name) const { return field(name).values; }
   // Throws Error unless there are fields, of their encodings' types and of as many samples each.
   void check_fields() const;
-  // Whether the elements of a field are read when they are needed (data/row_stream.h).
+  // Whether its samples pass a RowStream (data/row_stream.h): as the elements of a field are read
+  // when they are needed, or it is augmented.
   bool is_streamed() const;
   // Returns the data set on another device (Category::data); itself if it is there. On a meta
   // device the ledger is charged the same, and nothing is stored. One that is streamed stays with

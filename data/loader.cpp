@@ -35,10 +35,19 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   return options;
 }
 
+// The data set as it is to be seen.
+Dataset seen(const Dataset& dataset, Augment augment) {
+  Dataset set = dataset;
+  if (augment == Augment::no) set.augmentation = {};
+  return set;
+}
+
 }  // namespace
 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
-    : dataset_(dataset), options_(checked(options, dataset)), group_size_(group_size(options_)) {
+    : dataset_(seen(dataset, options.augment)),
+      options_(checked(options, dataset)),
+      group_size_(group_size(options_)) {
   if (plans_for_cuda(options_.device)) {
     feed_ = std::make_unique<DeviceFeed>(dataset_, options_.micro_batch_size, options_.dtype,
                                          options_.device, options_.graphs);
@@ -47,7 +56,7 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
   const MemoryScope scope("order of the epoch");
   order_ = Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data);
   const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
-  if (dataset.is_streamed())
+  if (dataset_.is_streamed())
     stream_ = std::make_unique<RowStream>(dataset_, capacity, options.device);
   slots_.resize(options.prefetch == Prefetch::on ? 2 : 1);
   for (Samples& slot : slots_)
@@ -103,7 +112,7 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   const int64_t begin = std::min(window(first_window).begin, dataset_.size());
   if (options_.device == Device::cpu) {
     epoch_order(order_.span<int32_t>(), options_.seed, epoch, options_.shuffle);
-    if (stream_) stream_->start(order_.span<int32_t>(), begin);
+    if (stream_) stream_->start(order_.span<int32_t>(), begin, options_.seed, epoch);
   }
   if (feed_) feed_->start_epoch(options_.seed, epoch, options_.shuffle, begin);
   first_window_ = first_window;

@@ -18,6 +18,9 @@ namespace accrue {
 // computes on every core it takes more than it gives.
 enum class Prefetch { off, on };
 
+// Says if samples are augmented as the data set says: for training, and not for scores.
+enum class Augment { no, yes };
+
 struct LoaderOptions {
   int64_t effective_batch_size = 64;
   int64_t micro_batch_size = 64;
@@ -26,6 +29,7 @@ struct LoaderOptions {
   Device device = Device::cpu;  // of the micro-batches
   DType dtype = DType::f32;
   Prefetch prefetch = Prefetch::on;
+  Augment augment = Augment::no;
   Graphs graphs = Graphs::off;  // on cuda: whether gathers are replayed (core/replay.h)
 };
 

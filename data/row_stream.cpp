@@ -54,11 +54,13 @@ RowStream::~RowStream() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void RowStream::start(std::span<const int32_t> order, int64_t begin) {
+void RowStream::start(std::span<const int32_t> order, int64_t begin, uint64_t seed, int64_t epoch) {
   std::unique_lock lock(mutex_);
   next_ = std::ssize(order_);  // no thread begins anything
   read_.wait(lock, [&] { return reading_ == 0; });
   order_.assign(order.begin(), order.end());
+  seed_ = seed;
+  epoch_ = epoch;
   std::ranges::fill(places_, Place{});
   next_ = needed_ = begin;
   wanted_.notify_all();
@@ -98,8 +100,14 @@ bool RowStream::may_read() const {
 
 void RowStream::read(int64_t position) {
   const int32_t sample = order_[static_cast<size_t>(position)];
-  for (size_t f = 0; f < ring_.fields.size(); ++f)
-    read_row(row_of(ring_.fields[f].values, position % ring_.size()), dataset_.fields[f], sample);
+  const Augmentation& augmentation = dataset_.augmentation;
+  const Augmenting by = draw_augmenting(augmentation, seed_, epoch_, sample);
+  for (size_t f = 0; f < ring_.fields.size(); ++f) {
+    const Field& field = ring_.fields[f];
+    const std::span<std::byte> row = row_of(field.values, position % ring_.size());
+    read_row(row, dataset_.fields[f], sample);
+    if (augmentation.is_any()) augment_row(row, field.encoding, field.values.shape(), by);
+  }
 }
 
 void RowStream::read_ahead() {

@@ -12,12 +12,12 @@
 
 namespace accrue {
 
-// Reads the samples of an epoch ahead of their use, as many at a time as there are threads
-// (kernels/parallel.h): threads of its own, which have the processor where the computation leaves
-// or waits for it. The samples are held as the data set stores them, in a ring of a fixed number of
-// places (Category::data): two micro-batches, and as many more as 64 MiB have room for, at most
-// 1024. The number depends on neither window nor threads, so that a plan of any window knows it.
-// On a meta device the same bytes are charged and nothing is done.
+// Reads, and augments, the samples of an epoch ahead of their use, as many at a time as there are
+// threads (kernels/parallel.h): threads of its own, which have the processor where the computation
+// leaves or waits for it. The samples are held as the data set stores them, in a ring of a fixed
+// number of places (Category::data): two micro-batches, and as many more as 64 MiB have room for,
+// at most 1024. The number depends on neither window nor threads, so that a plan of any window
+// knows it. On a meta device the same bytes are charged and nothing is done.
 class RowStream {
  public:
   // For at most `most` samples at a time. `device` is the cpu, or meta.
@@ -26,8 +26,8 @@ class RowStream {
   RowStream(const RowStream&) = delete;
   RowStream& operator=(const RowStream&) = delete;
 
-  // Goes to a position of an order of samples.
-  void start(std::span<const int32_t> order, int64_t begin);
+  // Goes to a position of an order of samples. Seed and epoch are those of what augments them.
+  void start(std::span<const int32_t> order, int64_t begin, uint64_t seed, int64_t epoch);
   // Waits until the samples at [begin, end) of the order are there, and gives back the places of
   // those before. Throws what went wrong with the first of them that could not be read.
   void wait(int64_t begin, int64_t end);
@@ -53,6 +53,8 @@ class RowStream {
   const Dataset dataset_;
   Dataset ring_;
   std::vector<int32_t> order_;
+  uint64_t seed_ = 0;
+  int64_t epoch_ = 0;
   double waited_seconds_ = 0;
 
   // Shared with the threads, under mutex_.

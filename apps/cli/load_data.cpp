@@ -45,6 +45,7 @@ Datasets load_data(const Options& options) {
         "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
         "--data strokes",
         options.image_size, options.data_name(), images[2], images[3]);
+  data.train.augmentation = parse_augmentation(options.augment);
   if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
   const std::string model = name(options.network.kind), set = data.train.name;
   for (Dataset* each : {&data.train, &data.test})

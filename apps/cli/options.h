@@ -44,6 +44,7 @@ struct Options : TrainingOptions {
   std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
   double hold_out = 0.1;
   bool skip_bad = false;
+  std::string augment;  // data/augmentation.h
   CacheChoice cache = CacheChoice::automatic;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
@@ -119,6 +120,13 @@ inline Settings settings_of(Options& o) {
             "strokes: 32, 64, 128 or 256",
             "N|HxW", "64 of strokes; of a folder, what all its images have"})
       .append(settings_of_folder(o))
+      .add(o.augment,
+           {"augment", result,
+            "Change training images, and their masks likewise, otherwise each time: flip and vflip "
+            "(half of them), rotate=DEGREES at most either way (10), crop=PART of the sides at "
+            "least, enlarged (0.8), brightness=PART and contrast=PART at most up or down (0.2); "
+            "what lies outside is black",
+            "NAME[=N],...", "images as they are"})
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
       .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})

@@ -149,7 +149,7 @@ TEST_CASE("samples are read ahead as far as there are places", "[data]") {
     REQUIRE(stream.ring().size() == places);
     std::vector<int32_t> order(N);
     epoch_order(order, 0, 0, Shuffle::on);
-    stream.start(order, 2);
+    stream.start(order, 2, 0, 0);
     const auto settles_at = [&](int64_t count) {
       for (int tries = 0; tries < 2000 && begun < count; ++tries)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

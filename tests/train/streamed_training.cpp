@@ -84,4 +84,21 @@ TEST_CASE("the peak of images that are read is predicted to the byte", "[plan][m
   }
 }
 
+TEST_CASE("the peak of images that are augmented is predicted to the byte", "[plan][memory]") {
+  const TemporaryDirectory folder;
+  write_photos(folder);
+  Datasets host = load_images(folder.path(), {});
+  host.train.augmentation = parse_augmentation("flip,rotate,brightness");
+  const Datasets data = place_data(host, test_device());
+  REQUIRE(data.train.device() == Device::cpu);  // whatever the device
+  for (const int64_t micro : {1, 5, 12}) {
+    const TrainingOptions options = options_of_photos(micro, "");
+    const Usage measured = peak_of_windows(options, data.train, test_device(), &data.test);
+    const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
+    const Usage predicted = planned_peak(options, planned.train, test_device(), &planned.test);
+    INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
+    REQUIRE(measured.bytes == predicted.bytes);
+  }
+}
+
 }  // namespace accrue::test
