@@ -74,7 +74,8 @@ void RowStream::wait(int64_t begin, int64_t end) {
         "samples {} to {} of the order were given back, or are more than the {} that are held",
         begin, end, ring_.size());
   needed_ = begin;
-  wanted_.notify_all();
+  // Threads are woken for many samples at once, or for one that is wanted now.
+  if (next_ < end || begin + ring_.size() - next_ >= ring_.size() / 4) wanted_.notify_all();
   for (int64_t position = begin; position < end; ++position)
     read_.wait(lock, [&] { return place_of(position).position == position; });
   waited_seconds_ +=
