@@ -30,6 +30,12 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category ca
   return tensor;
 }
 
+Tensor Tensor::without_elements(const Shape& shape, DType dtype, Device device) {
+  Tensor tensor = empty({0}, dtype, device, Category::data);
+  tensor.shape_ = shape;
+  return tensor;
+}
+
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device,
                     Category category) {
   Tensor tensor = empty(shape, dtype, device, category);
@@ -100,6 +106,8 @@ std::span<T> Tensor::span() const {
         name(v.dtype), v.shape, type_name(v.dtype));
   check(v.device == Device::cpu, "the elements of a {} tensor cannot be read on the host",
         name(v.device));
+  check(v.data || numel() == 0, "a tensor {} {} without elements: they cannot be read",
+        name(v.dtype), v.shape);
   return {v.as<T>(), static_cast<size_t>(numel())};
 }
 

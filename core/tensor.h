@@ -22,6 +22,8 @@ class Tensor {
                       Category category = Category::activations);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
                      Category category = Category::activations);
+  // A shape and a type alone, for elements that are elsewhere. Nothing is charged.
+  static Tensor without_elements(const Shape& shape, DType dtype, Device device);
   // A copy of host values, on `device`. Throws Error unless shape holds values.size() elements.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = Device::cpu,
@@ -42,7 +44,8 @@ class Tensor {
   Device device() const { return storage_->device(); }
 
   View view() const;
-  // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu.
+  // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu, and has
+  // elements.
   template <class T>
   std::span<T> span() const;
   // The only element of a one-element floating tensor, on cuda after waiting for the device. Throws

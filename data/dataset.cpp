@@ -159,16 +159,27 @@ void Dataset::check_fields() const {
           accrue::name(stored_dtype(field.encoding)), size(), fields.front().name);
 }
 
+bool Dataset::is_streamed() const {
+  return augmentation.is_any() ||
+         std::ranges::any_of(fields, [](const Field& field) { return bool(field.read); });
+}
+
 Dataset Dataset::to(Device device) const {
+  if (is_streamed()) device = is_meta(device) ? Device::meta : Device::cpu;
   Dataset copy = *this;
-  for (Field& field : copy.fields)
-    if (field.values.device() != device) field.values = field.values.to(device);
+  for (Field& field : copy.fields) {
+    Tensor& values = field.values;
+    if (values.device() == device) continue;
+    values = field.read ? Tensor::without_elements(values.shape(), values.dtype(), device)
+                        : values.to(device);
+  }
   return copy;
 }
 
 size_t Dataset::bytes() const {
   size_t sum = 0;
-  for (const Field& field : fields) sum += field.values.bytes();
+  for (const Field& field : fields)
+    if (!field.read) sum += field.values.bytes();
   return sum;
 }
 

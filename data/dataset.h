@@ -1,11 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/augmentation.h"
 #include "data/image_file.h"
 #include "kernels/gather_samples.h"
 
@@ -13,15 +18,22 @@ namespace accrue {
 
 enum class Split { train, test };
 
+// Writes the elements of a sample, of the encoding's stored_dtype(), into a row. Called by several
+// threads at once. Throws Error.
+using ReadRow = std::function<void(std::span<std::byte> row, int64_t sample)>;
+
 // One thing that is known of every sample, such as its image or its class.
 struct Field {
   std::string name;  // "images"
-  Tensor values;     // [N, ...], of the encoding's stored_dtype(), Category::data
+  // [N, ...], of the encoding's stored_dtype(), Category::data; without elements where these are
+  // read when they are needed.
+  Tensor values;
   Encoding encoding;
   int64_t classes = 0;                     // of indices: each is in [0, classes)
   Normalization normalization{};           // of pixels
   std::vector<std::string> class_names{};  // where they have names; of masks, also of planes
   std::vector<uint8_t> class_values{};     // of masks' indices: what stands for them in files
+  ReadRow read{};                          // if they are read when they are needed
 };
 
 // Samples, of each of which the same fields are known. What is called how: `images` (pixels
@@ -34,6 +46,10 @@ struct Dataset {
   std::vector<Field> fields{};
   std::string about{};               // what was found, in a line; empty if there is nothing to say
   std::vector<std::string> names{};  // of the samples, where they have names, such as their files'
+  // What a loader does to its samples if it is to.
+  Augmentation augmentation{};
+  // Of the files it is made of, where that takes the place of the elements' own.
+  std::function<uint32_t()> checksum{};
 
   int64_t size() const { return fields.empty() ? 0 : fields.front().values.size(0); }
   bool has(std::string_view field) const;
@@ -42,11 +58,16 @@ struct Dataset {
   const Tensor& operator[](std::string_view name) const { return field(name).values; }
   // Throws Error unless there are fields, of their encodings' types and of as many samples each.
   void check_fields() const;
+  // Whether its samples pass a RowStream (data/row_stream.h): as the elements of a field are read
+  // when they are needed, or it is augmented.
+  bool is_streamed() const;
   // Returns the data set on another device (Category::data); itself if it is there. On a meta
-  // device the ledger is charged the same, and nothing is stored.
+  // device the ledger is charged the same, and nothing is stored. One that is streamed stays with
+  // the host.
   Dataset to(Device device) const;
   // That of the fields; the cpu without any.
   Device device() const { return fields.empty() ? Device::cpu : fields.front().values.device(); }
+  // That are held.
   size_t bytes() const;
 };
 
@@ -70,6 +91,8 @@ struct ImageFolderOptions {
   std::optional<ImageSize> size{};  // that images and masks are brought to; without, they have one
   double hold_out = 0.1;            // the part that is for the test, if the folder does not say it
   SkipBad skip_bad = SkipBad::no;
+  // Decoded images of both splits that are held; if they are more, they are read when needed.
+  size_t most_held_bytes = std::numeric_limits<size_t>::max();
 };
 
 // Finds and reads a data set by its name, or from a directory:

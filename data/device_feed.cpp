@@ -39,6 +39,8 @@ DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, De
     position_ = Tensor::empty({2}, DType::i32, device, Category::data);
     return;
   }
+  if (dataset.is_streamed())
+    stream_ = std::make_unique<RowStream>(dataset_, capacity, dataset.device());
   block_bytes_ = indices_.bytes();
   for (const Field& field : dataset.fields) {
     const Shape shape = field.values.shape().with(0, capacity);
@@ -60,9 +62,10 @@ DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, De
   }
 }
 
-void DeviceFeed::start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle) {
+void DeviceFeed::start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle, int64_t begin) {
   if (is_meta(device_)) return;
   epoch_order(order_, seed, epoch, shuffle);
+  if (stream_) stream_->start(order_, begin, seed, epoch);
   if (resident()) order_there_.copy_from(Tensor::from(order_, order_there_.shape()));
 }
 
@@ -96,6 +99,7 @@ void DeviceFeed::stage(int64_t begin, int64_t end) {
   if (turn_ > staging_.size()) s.copied->wait();
   const int32_t* picked = order_.data() + begin;
   const int64_t n = end - begin;
+  if (stream_) stream_->wait(begin, end);
   auto* const pinned = reinterpret_cast<std::byte*>(s.block->data());
   std::memcpy(pinned, picked, static_cast<size_t>(n) * sizeof(int32_t));
   const auto enqueue_copy = [&](const Tensor& to, const std::byte* from) {
@@ -106,7 +110,9 @@ void DeviceFeed::stage(int64_t begin, int64_t end) {
   for (size_t f = 0; f < dataset_.fields.size(); ++f) {
     const Field& field = dataset_.fields[f];
     std::byte* const rows = pinned + begins_[f];
-    copy_rows(rows, field.values, picked, n);
+    if (stream_)
+      copy_rows(rows, stream_->ring().fields[f].values, stream_->places(begin, end).data(), n);
+    else copy_rows(rows, field.values, picked, n);
     enqueue_copy(is_encoded(field) ? staged_[field.name] : slot_[field.name], rows);
   }
   s.copied->record();

@@ -6,6 +6,7 @@
 
 #include "core/cuda.h"
 #include "core/replay.h"
+#include "data/row_stream.h"
 #include "data/samples.h"
 
 namespace accrue {
@@ -13,18 +14,21 @@ namespace accrue {
 // Puts micro-batches where kernels on a CUDA device find them: always in the same tensors, so that
 // recorded work can read them, and without waiting for the device. A data set that lies on the
 // device is gathered there by a kernel. One on the host is gathered there as bytes, into two
-// pinned blocks in turn, of which one is filled while the other is being copied.
-// On Device::meta_cuda the same bytes are charged and nothing is done.
+// pinned blocks in turn, of which one is filled while the other is being copied; one that is
+// streamed comes there from a RowStream. On Device::meta_cuda the same bytes are charged and
+// nothing is done.
 class DeviceFeed {
  public:
   // For micro-batches of at most `capacity` samples. With graphs, gathers are replayed and so can
   // be launched with the work between them.
   DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device, Graphs graphs);
 
-  // Fixes the order of an epoch (epoch_order()).
-  void start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle);
+  // Fixes the order of an epoch (epoch_order()), and where in it micro-batches begin.
+  void start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle, int64_t begin);
   // Samples [begin, end) of the order, valid until the next call.
   void put(MicroBatch& out, int64_t begin, int64_t end);
+  // Time spent waiting for what is streamed, since construction.
+  double waited_seconds() const { return stream_ ? stream_->waited_seconds() : 0; }
 
  private:
   bool resident() const { return dataset_.device() == device_; }
@@ -40,6 +44,7 @@ class DeviceFeed {
   const Dataset dataset_;
   const Device device_;
   std::vector<int32_t> order_;
+  std::unique_ptr<RowStream> stream_;  // if the data set is streamed
   Samples slot_;
   Tensor indices_;  // i32 [capacity]
   // If the data set is resident: the order i32 [N], and the position i32 [2] of

@@ -58,6 +58,9 @@ std::optional<ImageFolder> find_images(const std::filesystem::path& directory, d
 // Every image has the size of the options, or they all have one. Throws Error unless there are
 // samples for both splits, for masks of more than 64 values, and, with SkipBad::no, for bad files,
 // of which it names the first.
+// Images and masks are held, unless they are more bytes than the options allow: then they are
+// streamed, and what is damaged in them is known beforehand only if it is to be left out. Labels
+// are always held.
 Datasets load_images(const std::filesystem::path& directory, const ImageFolderOptions& options);
 
 // A sample as it is in its files, and its mask if it has one: values as in the file, or planes of

@@ -1,10 +1,16 @@
 #include <fmt/ranges.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <limits>
+#include <memory>
+#include <utility>
 
+#include "core/usage.h"
+#include "data/byte_stream.h"
 #include "data/image_folder.h"
+#include "data/samples.h"
 #include "kernels/parallel.h"
 
 namespace accrue {
@@ -100,7 +106,7 @@ struct Plan {
   int64_t C = 1;
   ImageSize size{};
   bool has_class_masks = false;
-  std::array<uint8_t, 256> classes{};  // by the value in a mask: 0 or 255, or an index
+  std::array<int, 256> classes{};  // by the value in a mask: 0 or 255, or an index; -1 if unknown
   int64_t class_count = 0;
   std::vector<uint8_t> values{};  // that occur in masks, in order
 };
@@ -117,67 +123,120 @@ Plan plan_of(const ImageFolder& folder, const ImageSurvey& found,
   plan.has_class_masks = values.size() > 2 || (values.size() == 2 && values[0] != 0);
   plan.class_count = static_cast<int64_t>(values.size());
   plan.values.assign(values.begin(), values.end());
+  plan.classes.fill(-1);
   for (size_t i = 0; i < values.size(); ++i)
-    plan.classes[static_cast<size_t>(values[i])] = plan.has_class_masks ? static_cast<uint8_t>(i)
+    plan.classes[static_cast<size_t>(values[i])] = plan.has_class_masks ? static_cast<int>(i)
                                                    : values[i] == 0     ? 0
                                                                         : 255;
   return plan;
 }
 
-Dataset empty_set(const ImageFolder& folder, const Plan& plan, int64_t N) {
-  const auto make = [&](const Shape& shape, DType dtype) {
-    return Tensor::empty(shape, dtype, Device::cpu, Category::data);
+// The files of a split, of the folder's samples, and what becomes of them.
+struct Files {
+  ImageFolder folder;
+  Plan plan;
+
+  const FolderSample& sample(int64_t n) const { return folder.samples[static_cast<size_t>(n)]; }
+};
+using FilesPtr = std::shared_ptr<const Files>;
+
+template <class T>
+std::span<T> elements_of(std::span<std::byte> row) {
+  return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
+}
+
+void read_image_row(std::span<std::byte> row, const Files& files, int64_t n) {
+  const fs::path& path = files.sample(n).image;
+  const Image image = resized(read_image(path), files.plan.size);
+  check(image.channels <= files.plan.C,
+        "'{}' has colours now, but no image had any when the run began: it has changed",
+        path.string());
+  const auto pixels = elements_of<uint8_t>(row);
+  for (auto to = pixels.begin(); to != pixels.end();)  // gray in each of three colours
+    to = std::ranges::copy(image.pixels, to).out;
+}
+
+Image read_run_lengths_of(const Files& files, const FolderSample& sample) {
+  return draw_masks(files.folder, sample, read_image_header(sample.image).size);
+}
+
+template <class T>
+void read_mask_row(std::span<std::byte> row, const Files& files, int64_t n) {
+  const FolderSample& sample = files.sample(n);
+  const bool has_runs = files.folder.answer == Answer::run_lengths;
+  const Image mask = resized_mask(
+      has_runs ? read_run_lengths_of(files, sample) : read_mask(sample.mask), files.plan.size);
+  std::ranges::transform(mask.pixels, elements_of<T>(row).begin(), [&](uint8_t value) {
+    const int meaning = has_runs ? value : files.plan.classes[value];
+    check(meaning >= 0, "'{}' has the value {} now, which no mask had when the run began",
+          sample.mask.string(), value);
+    return static_cast<T>(meaning);
+  });
+}
+
+// Of the content of the files and what they are samples of.
+uint32_t checksum_of(const Files& files) {
+  const auto N = static_cast<int64_t>(files.folder.samples.size());
+  const auto crc_of = [](const fs::path& path, uLong crc) {
+    if (path.empty()) return crc;
+    const std::vector<std::byte> content = file_content(path);
+    return crc32_z(crc, reinterpret_cast<const Bytef*>(content.data()), content.size());
   };
+  std::vector<uint32_t> all(static_cast<size_t>(N));
+  parallel_for(N, work_of_image, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const FolderSample& sample = files.sample(n);
+      all[static_cast<size_t>(n)] = static_cast<uint32_t>(
+          crc_of(sample.mask, crc_of(sample.image, static_cast<uLong>(sample.label))));
+    }
+  });
+  return static_cast<uint32_t>(crc32_z(crc_of(files.folder.runs_file, 0),
+                                       reinterpret_cast<const Bytef*>(all.data()),
+                                       all.size() * sizeof(uint32_t)));
+}
+
+// Whose images and masks are to be read.
+Dataset streamed_set(const FilesPtr& files) {
+  const ImageFolder& folder = files->folder;
+  const Plan& plan = files->plan;
   const auto [H, W] = plan.size;
-  const auto K = static_cast<int64_t>(folder.classes.size());
+  const auto N = static_cast<int64_t>(folder.samples.size()),
+             K = static_cast<int64_t>(folder.classes.size());
   Dataset set{folder.directory.string(), folder.directory.string()};
-  set.fields = {{"images", make({N, plan.C, H, W}, DType::u8), Encoding::pixel}};
-  if (folder.answer == Answer::classes)
+  set.checksum = [files] { return checksum_of(*files); };
+  const auto add = [&](Field field, const Shape& shape, auto read) {
+    field.values = Tensor::without_elements(shape, stored_dtype(field.encoding), Device::cpu);
+    field.read = [files, read](std::span<std::byte> row, int64_t n) { read(row, *files, n); };
+    set.fields.push_back(std::move(field));
+  };
+  add({.name = "images", .values = {}, .encoding = Encoding::pixel}, {N, plan.C, H, W},
+      read_image_row);
+  if (folder.answer == Answer::classes) {
+    std::vector<int32_t> labels;
+    for (const FolderSample& sample : folder.samples) labels.push_back(sample.label);
     set.fields.push_back({.name = "labels",
-                          .values = make({N}, DType::i32),
+                          .values = Tensor::from(labels, {N}),
                           .encoding = Encoding::index,
                           .classes = K,
                           .class_names = folder.classes});
-  else if (folder.answer == Answer::run_lengths)
-    set.fields.push_back({.name = "masks",
-                          .values = make({N, K, H, W}, DType::u8),
-                          .encoding = Encoding::mask,
-                          .class_names = folder.classes});
-  else if (plan.has_class_masks)
-    set.fields.push_back({.name = "masks",
-                          .values = make({N, 1, H, W}, DType::i32),
-                          .encoding = Encoding::index,
-                          .classes = plan.class_count,
-                          .class_values = plan.values});
-  else set.fields.push_back({"masks", make({N, 1, H, W}, DType::u8), Encoding::mask});
-  return set;
-}
-
-// The sample's place in a tensor [N, ...].
-template <class T>
-std::span<T> row(const Tensor& values, int64_t n) {
-  const auto size = static_cast<size_t>(values.numel() / values.size(0));
-  return values.span<T>().subspan(static_cast<size_t>(n) * size, size);
-}
-
-void put_sample(const Dataset& set, int64_t n, const ImageFolder& folder,
-                const FolderSample& sample, const Plan& plan) {
-  SampleImages files = read_sample(folder, sample);
-  const Image image = resized(files.image, plan.size);
-  const auto pixels = row<uint8_t>(set["images"], n);
-  for (auto to = pixels.begin(); to != pixels.end();)  // gray in each of three colours
-    to = std::ranges::copy(image.pixels, to).out;
-  if (folder.answer == Answer::classes) {
-    set["labels"].span<int32_t>()[static_cast<size_t>(n)] = sample.label;
-    return;
+  } else if (plan.has_class_masks) {
+    add({.name = "masks",
+         .values = {},
+         .encoding = Encoding::index,
+         .classes = plan.class_count,
+         .class_values = plan.values},
+        {N, 1, H, W}, read_mask_row<int32_t>);
+  } else {
+    const bool planes = folder.answer == Answer::run_lengths;
+    add({.name = "masks",
+         .values = {},
+         .encoding = Encoding::mask,
+         .class_names = planes ? folder.classes : std::vector<std::string>()},
+        {N, planes ? K : 1, H, W}, read_mask_row<uint8_t>);
   }
-  const Image mask = resized_mask(files.mask, plan.size);
-  const auto meaning = [&](uint8_t value) { return plan.classes[value]; };
-  if (folder.answer == Answer::run_lengths)
-    std::ranges::copy(mask.pixels, row<uint8_t>(set["masks"], n).begin());
-  else if (plan.has_class_masks)
-    std::ranges::transform(mask.pixels, row<int32_t>(set["masks"], n).begin(), meaning);
-  else std::ranges::transform(mask.pixels, row<uint8_t>(set["masks"], n).begin(), meaning);
+  for (const FolderSample& sample : folder.samples)
+    set.names.push_back(sample.image.lexically_relative(folder.directory).generic_string());
+  return set;
 }
 
 // Leaves out the samples whose problems are not empty.
@@ -202,45 +261,61 @@ void keep_good(Dataset& set, const std::vector<std::string>& problems) {
   }
 }
 
-Dataset load_split(const ImageFolder& folder, ImageSurvey& found, const Plan& plan, Split split,
-                   SkipBad skip_bad) {
-  const MemoryScope scope(split == Split::train ? "training data" : "test data");
-  std::vector<size_t> chosen;
+// The good ones of a split.
+FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const Plan& plan,
+                  Split split) {
+  Files files{folder, plan};
+  files.folder.samples.clear();
   for (size_t i = 0; i < folder.samples.size(); ++i)
-    if (found.is_good[i] && folder.samples[i].split == split) chosen.push_back(i);
-  check(!chosen.empty(),
+    if (found.is_good[i] && folder.samples[i].split == split)
+      files.folder.samples.push_back(folder.samples[i]);
+  check(!files.folder.samples.empty(),
         "'{}': {} of its {} good images are held out for the test, expected some of them to be and "
         "some not; --hold-out is the part, where no folder test is there",
         folder.directory.string(), split == Split::train ? "all" : "none",
         std::ranges::count(found.is_good, 1));
-  const auto N = static_cast<int64_t>(chosen.size());
-  Dataset set = empty_set(folder, plan, N);
-  for (const size_t i : chosen)
-    set.names.push_back(
-        folder.samples[i].image.lexically_relative(folder.directory).generic_string());
-  std::vector<std::string> problems(chosen.size());
-  parallel_for(N, work_of_image, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      const auto i = static_cast<size_t>(n);
-      try {
-        put_sample(set, n, folder, folder.samples[chosen[i]], plan);
+  return std::make_shared<const Files>(std::move(files));
+}
+
+// Reads all of a set that is streamed. Returns what is wrong with each sample.
+std::vector<std::string> read_all(Dataset& set) {
+  std::vector<Field> held = set.fields;
+  for (Field& field : held)
+    if (std::exchange(field.read, nullptr))
+      field.values =
+          Tensor::empty(field.values.shape(), field.values.dtype(), Device::cpu, Category::data);
+  std::vector<std::string> problems(static_cast<size_t>(set.size()));
+  parallel_for(set.size(), work_of_image, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) try {
+        for (size_t f = 0; f < held.size(); ++f)
+          if (set.fields[f].read) read_row(row_of(held[f].values, n), set.fields[f], n);
       } catch (const Error& error) {
-        problems[i] = error.what();
+        problems[static_cast<size_t>(n)] = error.what();
       }
-    }
   });
+  set.fields = std::move(held);
+  return problems;
+}
+
+// Reads a set that is to be held, and marks what is bad.
+Dataset held_split(const ImageFolder& folder, ImageSurvey& found, const Plan& plan, Split split,
+                   SkipBad skip_bad) {
+  const FilesPtr files = files_of(folder, found, plan, split);
+  Dataset set = streamed_set(files);
+  const std::vector<std::string> problems = read_all(set);
   std::vector<BadFile> bad;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    if (problems[i].empty()) continue;
-    bad.push_back({folder.samples[chosen[i]].image, problems[i]});
-    found.is_good[chosen[i]] = 0;
-  }
+  for (size_t n = 0; n < problems.size(); ++n)
+    if (!problems[n].empty()) bad.push_back({files->folder.samples[n].image, problems[n]});
   if (bad.empty()) return set;
   if (skip_bad == SkipBad::no) refuse_bad(folder, bad);
   found.bad.insert(found.bad.end(), bad.begin(), bad.end());
+  for (size_t i = 0; i < folder.samples.size(); ++i)
+    if (std::ranges::find(bad, folder.samples[i].image, &BadFile::path) != bad.end())
+      found.is_good[i] = 0;
   check(bad.size() < problems.size(), "'{}': all images for {} are bad", folder.directory.string(),
         split == Split::train ? "training" : "the test");
   keep_good(set, problems);
+  set.checksum = [kept = files_of(folder, found, plan, split)] { return checksum_of(*kept); };
   return set;
 }
 
@@ -329,10 +404,34 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
   check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
         directory.string());
   const Plan plan = plan_of(*folder, found, options);
-  Datasets sets{load_split(*folder, found, plan, Split::train, options.skip_bad),
-                load_split(*folder, found, plan, Split::test, options.skip_bad)};
+  const auto load = [&](Split split, auto&& how) {
+    const MemoryScope scope(split == Split::train ? "training data" : "test data");
+    return how(split);
+  };
+  const auto streamed = [&](Split split) {
+    return streamed_set(files_of(*folder, found, plan, split));
+  };
+  Datasets sets{load(Split::train, streamed), load(Split::test, streamed)};
+  const auto decoded_bytes =
+      bytes_of_sample(sets.train) * static_cast<size_t>(sets.train.size() + sets.test.size());
+  const bool is_held = decoded_bytes <= options.most_held_bytes;
+  if (is_held) {
+    const auto held = [&](Split split) {
+      return held_split(*folder, found, plan, split, options.skip_bad);
+    };
+    sets = {};
+    sets.train = load(Split::train, held);
+    sets.test = load(Split::test, held);
+  } else if (options.skip_bad == SkipBad::yes) {
+    found = survey(*folder, Look::pixels);
+    sets = {load(Split::train, streamed), load(Split::test, streamed)};
+  }
   sets.train.about = sets.test.about =
-      describe(*folder, found) + (found.bad.empty() ? "" : " left out");
+      describe(*folder, found) + (found.bad.empty() ? "" : " left out") +
+      (options.most_held_bytes == std::numeric_limits<size_t>::max()
+           ? ""
+           : fmt::format("; {} decoded, {}", format_bytes(decoded_bytes),
+                         is_held ? "held" : "read as they are needed"));
   return sets;
 }
 

@@ -35,10 +35,19 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   return options;
 }
 
+// The data set as it is to be seen.
+Dataset seen(const Dataset& dataset, Augment augment) {
+  Dataset set = dataset;
+  if (augment == Augment::no) set.augmentation = {};
+  return set;
+}
+
 }  // namespace
 
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
-    : dataset_(dataset), options_(checked(options, dataset)), group_size_(group_size(options_)) {
+    : dataset_(seen(dataset, options.augment)),
+      options_(checked(options, dataset)),
+      group_size_(group_size(options_)) {
   if (plans_for_cuda(options_.device)) {
     feed_ = std::make_unique<DeviceFeed>(dataset_, options_.micro_batch_size, options_.dtype,
                                          options_.device, options_.graphs);
@@ -47,6 +56,8 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
   const MemoryScope scope("order of the epoch");
   order_ = Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data);
   const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
+  if (dataset_.is_streamed())
+    stream_ = std::make_unique<RowStream>(dataset_, capacity, options.device);
   slots_.resize(options.prefetch == Prefetch::on ? 2 : 1);
   for (Samples& slot : slots_)
     slot = empty_samples(dataset, capacity, options.dtype, options.device);
@@ -98,9 +109,12 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   groups_ = 0;
   changed_.wait(lock, [&] { return !preparing_; });
   // The thread now sleeps until groups_ is set again: everything it reads may change.
-  if (options_.device == Device::cpu)
+  const int64_t begin = std::min(window(first_window).begin, dataset_.size());
+  if (options_.device == Device::cpu) {
     epoch_order(order_.span<int32_t>(), options_.seed, epoch, options_.shuffle);
-  if (feed_) feed_->start_epoch(options_.seed, epoch, options_.shuffle);
+    if (stream_) stream_->start(order_.span<int32_t>(), begin, options_.seed, epoch);
+  }
+  if (feed_) feed_->start_epoch(options_.seed, epoch, options_.shuffle, begin);
   first_window_ = first_window;
   position_ = 0;
   const int64_t K = micro_batches_per_window();
@@ -117,8 +131,13 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
 
 void Loader::prepare(int64_t g) {
   const Range range = group(g);
-  gather(slots_[g % slots_.size()], dataset_,
-         order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
+  Samples& slot = slots_[g % slots_.size()];
+  if (stream_) {
+    stream_->wait(range.begin, range.end);
+    gather(slot, stream_->ring(), stream_->places(range.begin, range.end));
+    return;
+  }
+  gather(slot, dataset_, order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
 }
 
 void Loader::prepare_groups() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/device_feed.h"
+#include "data/row_stream.h"
 #include "data/samples.h"
 
 namespace accrue {
@@ -16,6 +17,9 @@ namespace accrue {
 // Says if a thread prepares what comes next. It needs a core of its own: beside a program that
 // computes on every core it takes more than it gives.
 enum class Prefetch { off, on };
+
+// Says if samples are augmented as the data set says: for training, and not for scores.
+enum class Augment { no, yes };
 
 struct LoaderOptions {
   int64_t effective_batch_size = 64;
@@ -25,6 +29,7 @@ struct LoaderOptions {
   Device device = Device::cpu;  // of the micro-batches
   DType dtype = DType::f32;
   Prefetch prefetch = Prefetch::on;
+  Augment augment = Augment::no;
   Graphs graphs = Graphs::off;  // on cuda: whether gathers are replayed (core/replay.h)
 };
 
@@ -35,6 +40,7 @@ struct LoaderOptions {
 // A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data);
 // without prefetching next() prepares each one, in a single slot.
 // For cuda there is neither thread nor slot: a DeviceFeed enqueues each micro-batch.
+// The samples of a data set that is streamed come from a RowStream, with prefetching or without.
 // On a meta device the same bytes are charged and nothing is done.
 class Loader {
  public:
@@ -54,7 +60,8 @@ class Loader {
 
   int64_t windows_per_epoch() const;
   // Time that next() has spent waiting for the thread, or preparing, since construction.
-  double waited_seconds() const { return waited_seconds_; }
+  // On cuda only what is streamed is waited for.
+  double waited_seconds() const { return feed_ ? feed_->waited_seconds() : waited_seconds_; }
 
  private:
   struct Range {
@@ -75,8 +82,9 @@ class Loader {
   const Dataset dataset_;
   const LoaderOptions options_;
   const int64_t group_size_;
-  std::unique_ptr<DeviceFeed> feed_;  // for cuda
-  Tensor order_;                      // i32 [N]
+  std::unique_ptr<DeviceFeed> feed_;   // for cuda
+  std::unique_ptr<RowStream> stream_;  // for others, if the data set is streamed
+  Tensor order_;                       // i32 [N]
   std::vector<Samples> slots_;
   MicroBatch current_;
   int64_t first_window_ = 0;

@@ -67,6 +67,33 @@ Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device dev
   return samples;
 }
 
+Dataset empty_rows(const Dataset& dataset, int64_t n, Device device) {
+  Dataset rows{dataset.name, dataset.source, dataset.fields};
+  for (Field& field : rows.fields) {
+    field.read = nullptr;
+    field.values = Tensor::empty(field.values.shape().with(0, n), field.values.dtype(), device,
+                                 Category::data);
+  }
+  return rows;
+}
+
+size_t bytes_of_sample(const Dataset& dataset) {
+  size_t bytes = 0;
+  for (const Field& field : dataset.fields)
+    bytes += field.values.bytes() / static_cast<size_t>(field.values.size(0));
+  return bytes;
+}
+
+std::span<std::byte> row_of(const Tensor& values, int64_t n) {
+  const size_t bytes = values.bytes() / static_cast<size_t>(values.size(0));
+  return {static_cast<std::byte*>(values.view().data) + static_cast<size_t>(n) * bytes, bytes};
+}
+
+void read_row(std::span<std::byte> row, const Field& field, int64_t sample) {
+  if (field.read) field.read(row, sample);
+  else std::ranges::copy(row_of(field.values, sample), row.begin());
+}
+
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset) {
   std::vector<FieldViews> views;
   for (size_t f = 0; f < out.fields.size(); ++f)
@@ -75,13 +102,31 @@ std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset) {
   return views;
 }
 
+namespace {
+
+void gather_read(Samples& out, const Dataset& dataset, std::span<const int32_t> samples) {
+  const auto n = static_cast<int64_t>(samples.size());
+  const Dataset rows = empty_rows(dataset, n, Device::cpu);
+  for (int64_t k = 0; k < n; ++k)
+    for (size_t f = 0; f < rows.fields.size(); ++f)
+      read_row(row_of(rows.fields[f].values, k), dataset.fields[f],
+               samples[static_cast<size_t>(k)]);
+  std::vector<int32_t> counting(samples.size());
+  std::iota(counting.begin(), counting.end(), 0);
+  gather(out, rows, counting);
+}
+
+}  // namespace
+
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples) {
   const int64_t N = dataset.size(), n = static_cast<int64_t>(samples.size());
   check(n <= out.size(), "{} samples do not fit {}", n, out.fields.front().values.shape());
   for (const int32_t i : samples)
     check(0 <= i && i < N, "sample {} is not in data set '{}' of {} samples", i, dataset.name, N);
   for (const Field& field : dataset.fields)
-    if (field.encoding == Encoding::index) check_indices(field, dataset.name, samples);
+    if (field.encoding == Encoding::index && !field.read)
+      check_indices(field, dataset.name, samples);
+  if (dataset.is_streamed()) return gather_read(out, dataset, samples);
   const View index{const_cast<int32_t*>(samples.data()), {n}, DType::i32, Device::cpu};
   gather_samples(views_of(out.slice(0, n), dataset), View{}, index);
 }

@@ -40,8 +40,17 @@ struct MicroBatch : Samples {
 // Uninitialised places for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
+// The same fields for n samples, as the data set stores them and uninitialised (Category::data).
+Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);
+// Bytes of a sample as the data set stores it.
+size_t bytes_of_sample(const Dataset& dataset);
+// Row n of values [N, ...], on the cpu.
+std::span<std::byte> row_of(const Tensor& values, int64_t n);
+// A sample's elements as the data set has or reads them. Throws Error as the field's read does.
+void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
+
 // Sample k of out = sample samples[k] of the data set, into tensors that exist. Throws Error when a
-// sample or one of its indices is out of range.
+// sample or one of its indices is out of range. What is streamed is read, sample by sample.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
 // The fields of a data set beside those of its samples, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);

@@ -110,6 +110,7 @@ std::unique_ptr<Loader> Training::make_loader() const {
                                                        .device = device_,
                                                        .dtype = scored().parameters.compute_dtype(),
                                                        .prefetch = Prefetch::off,
+                                                       .augment = Augment::yes,
                                                        .graphs = graphs_});
 }
 

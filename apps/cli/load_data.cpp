@@ -36,13 +36,15 @@ Datasets load_data(const Options& options) {
                                size ? size->height : Options::default_strokes,
                                {.size = size,
                                 .hold_out = options.hold_out,
-                                .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no});
+                                .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
+                                .most_held_bytes = options.most_held_bytes()});
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
             (images[2] == size->height && images[3] == size->width),
         "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
         "--data strokes",
         options.image_size, options.data_name(), images[2], images[3]);
+  data.train.augmentation = parse_augmentation(options.augment);
   if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
   const std::string model = name(options.network.kind), set = data.train.name;
   for (Dataset* each : {&data.train, &data.test})

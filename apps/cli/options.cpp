@@ -36,6 +36,19 @@ const std::map<std::string, ScoredSplit>& split_names() {
   return names;
 }
 
+const std::map<std::string, CacheChoice>& cache_names() {
+  static const std::map<std::string, CacheChoice> names{
+      {"auto", CacheChoice::automatic}, {"yes", CacheChoice::yes}, {"no", CacheChoice::no}};
+  return names;
+}
+
+size_t Options::most_held_bytes() const {
+  constexpr size_t any = std::numeric_limits<size_t>::max(), usual = size_t{1} << 30;
+  // Below `any`, so that what is held is told.
+  if (cache != CacheChoice::automatic) return cache == CacheChoice::yes ? any - 1 : 0;
+  return memory_limit.empty() ? usual : std::min(usual, parse_bytes(memory_limit) / 4);
+}
+
 std::string Options::data_name() const {
   if (!data.empty()) return data;
   switch (task_of(network.kind)) {
@@ -200,7 +213,11 @@ Settings settings_of_folder(Options& o) {
                         .range = {0, 0.99}})
       .add_flag(o.skip_bad, true,
                 {"skip-bad", Decides::result,
-                 "Leave out a folder's bad files; without, they are refused"});
+                 "Leave out a folder's bad files; without, they are refused"})
+      .add(o.cache, cache_names(),
+           {"cache", Decides::no_result,
+            "Hold a folder's decoded images, or read them as they are needed; auto: hold them if "
+            "they take at most 1 GiB, and a quarter of --memory-limit"});
   return s;
 }
 

@@ -18,6 +18,8 @@ namespace accrue::app {
 // The parts of a data set that are evaluated.
 enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
+// Whether the decoded images of a folder are held.
+enum class CacheChoice { automatic, yes, no };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
 // The effective batch where the options leave it open.
@@ -27,6 +29,7 @@ inline constexpr int64_t default_effective_batch = 64;
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, DeviceChoice>& device_names();
 const std::map<std::string, ScoredSplit>& split_names();
+const std::map<std::string, CacheChoice>& cache_names();
 
 // Those that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{
@@ -42,6 +45,8 @@ struct Options : TrainingOptions {
   std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
   double hold_out = 0.1;
   bool skip_bad = false;
+  std::string augment;  // data/augmentation.h
+  CacheChoice cache = CacheChoice::automatic;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
   std::string mask_loss, class_weights;  // of unet: "cross-entropy", "1,2,0.5"
@@ -69,6 +74,8 @@ struct Options : TrainingOptions {
   std::string data_name() const;
   // --image-size; nothing if it is not set. Throws Error for anything but N and HxW.
   std::optional<ImageSize> size_of_images() const;
+  // By --cache.
+  size_t most_held_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
@@ -125,6 +132,13 @@ inline Settings settings_of(Options& o) {
             "N|HxW", "64 of strokes; of a folder, what all its images have"})
       .append(settings_of_folder(o))
       .append(settings_of_masks(o))
+      .add(o.augment,
+           {"augment", result,
+            "Change training images, and their masks likewise, otherwise each time: flip and vflip "
+            "(half of them), rotate=DEGREES at most either way (10), crop=PART of the sides at "
+            "least, enlarged (0.8), brightness=PART and contrast=PART at most up or down (0.2); "
+            "what lies outside is black",
+            "NAME[=N],...", "images as they are"})
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
       .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})

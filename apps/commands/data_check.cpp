@@ -50,12 +50,18 @@ Settings settings_of(DataCheckOptions& asked) {
                             .range = {0, 0.99}})
       .add(asked.sheet,
            {"sheet", Decides::no_result,
-            "Write images of each class, or with their masks drawn over them", "FILE.png"});
+            "Write images of each class, or with their masks drawn over them", "FILE.png"})
+      .add(asked.augment, {.name = "augment",
+                           .decides = Decides::no_result,
+                           .help = "Draw them there as a training with this --augment sees them",
+                           .takes = "NAME[=N],...",
+                           .needs = "sheet"});
   return s;
 }
 
 void check_data(const DataCheckOptions& asked) {
   if (!asked.sheet.empty()) check_writable(asked.sheet);
+  const Augmentation augmentation = parse_augmentation(asked.augment);
   const std::optional<ImageFolder> folder = find_images(asked.directory, asked.hold_out);
   check(folder.has_value(),
         "'{}' is no folder of images: expected folders of images for each class, images/ and "
@@ -68,7 +74,7 @@ void check_data(const DataCheckOptions& asked) {
     fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
   for (const BadFile& bad : found.bad) fmt::print("bad: {}\n", bad.describe());
   if (!asked.sheet.empty()) {
-    write_text_atomically(asked.sheet, encode_png(sheet_of(*folder, found)));
+    write_text_atomically(asked.sheet, encode_png(sheet_of(*folder, found, augmentation)));
     fmt::print("wrote {}\n", asked.sheet);
   }
   check(found.bad.empty(), "'{}' has {}", asked.directory,

@@ -65,9 +65,20 @@ std::vector<std::vector<size_t>> lines_of(const ImageFolder& folder, const Image
   return lines;
 }
 
+void augment(SampleImages& sample, const Augmenting& by) {
+  const auto change = [&](Image& image, Encoding encoding) {
+    if (image.channels > 0)
+      augment_row(std::as_writable_bytes(std::span(image.pixels)), encoding,
+                  {1, image.channels, image.height, image.width}, by);
+  };
+  change(sample.image, Encoding::pixel);
+  change(sample.mask, Encoding::mask);
+}
+
 }  // namespace
 
-PngImage sheet_of(const ImageFolder& folder, const ImageSurvey& found) {
+PngImage sheet_of(const ImageFolder& folder, const ImageSurvey& found,
+                  const Augmentation& augmentation) {
   const std::vector<std::vector<size_t>> lines = lines_of(folder, found);
   constexpr int64_t step = thumb + gap;
   PngImage sheet{.height = static_cast<int64_t>(lines.size()) * step + gap,
@@ -76,9 +87,14 @@ PngImage sheet_of(const ImageFolder& folder, const ImageSurvey& found) {
                  .depth = 8};
   sheet.bytes.assign(static_cast<size_t>(sheet.height * sheet.width * 3), ground);
   for (size_t l = 0; l < lines.size(); ++l)
-    for (size_t n = 0; n < lines[l].size(); ++n)
+    for (size_t n = 0; n < lines[l].size(); ++n) {
+      const size_t i = lines[l][n];
+      SampleImages sample = read_sample(folder, folder.samples[i]);
+      if (augmentation.is_any())
+        augment(sample, draw_augmenting(augmentation, 0, 0, static_cast<int64_t>(i)));
       paste(sheet, gap + static_cast<int64_t>(l) * step, gap + static_cast<int64_t>(n) * step,
-            read_sample(folder, folder.samples[lines[l][n]]), found.mask_values);
+            sample, found.mask_values);
+    }
   return sheet;
 }
 

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/view.h"
+#include "kernels/gather_samples.h"
+
+namespace accrue {
+
+// What is done to the images of a data set while it is trained on: something else to each sample in
+// each epoch, the same to all its fields [N, C, H, W] of pixels, masks and indices.
+struct Augmentation {
+  bool flip = false, vflip = false;  // left and right, top and bottom exchanged, by half a chance
+  double rotate = 0;                 // by up to so many degrees either way, 0 to 180
+  double crop = 1;        // a part of at least so much of each side, enlarged; above 0, up to 1
+  double brightness = 0;  // pixels times 1 - brightness to 1 + brightness; 0 to 1
+  double contrast = 0;    // likewise their distances from the image's mean
+
+  bool is_any() const { return *this != Augmentation{}; }
+  bool operator==(const Augmentation&) const = default;
+};
+
+// Reads "flip,rotate=10"; without numbers rotate is 10, crop 0.8, brightness and contrast 0.2.
+// Nothing of "". Throws Error for anything else, and out of the ranges above.
+Augmentation parse_augmentation(const std::string& text);
+
+// What falls to one sample. An output pixel at (x, y), counted from the image's centre, shows what
+// is at
+//   (across[0] x + across[1] y + across[2] W,  down[0] x + down[1] y + down[2] H)
+struct Augmenting {
+  double across[3] = {1, 0, 0}, down[3] = {0, 1, 0};
+  double brightness = 1, contrast = 1;
+};
+// A function of its arguments alone.
+Augmenting draw_augmenting(const Augmentation& augmentation, uint64_t seed, int64_t epoch,
+                           int64_t sample);
+
+// Changes a sample's row of a field of this shape [N, C, H, W]; those of other ranks and of numbers
+// it leaves alone. Pixels are mixed of the four around a place, masks and indices taken from the
+// nearest; what lies outside is black, of masks and indices 0. Brightness and contrast are of
+// pixels alone.
+void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
+                 const Augmenting& by);
+
+}  // namespace accrue

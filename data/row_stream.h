@@ -1,0 +1,71 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace accrue {
+
+// Reads, and augments, the samples of an epoch ahead of their use, as many at a time as there are
+// threads (kernels/parallel.h): threads of its own, which have the processor where the computation
+// leaves or waits for it. The samples are held as the data set stores them, in a ring of a fixed
+// number of places (Category::data): two micro-batches, and as many more as 64 MiB have room for,
+// at most 1024. The number depends on neither window nor threads, so that a plan of any window
+// knows it. On a meta device the same bytes are charged and nothing is done.
+class RowStream {
+ public:
+  // For at most `most` samples at a time. `device` is the cpu, or meta.
+  RowStream(const Dataset& dataset, int64_t most, Device device);
+  ~RowStream();
+  RowStream(const RowStream&) = delete;
+  RowStream& operator=(const RowStream&) = delete;
+
+  // Goes to a position of an order of samples. Seed and epoch are those of what augments them.
+  void start(std::span<const int32_t> order, int64_t begin, uint64_t seed, int64_t epoch);
+  // Waits until the samples at [begin, end) of the order are there, and gives back the places of
+  // those before. Throws what went wrong with the first of them that could not be read.
+  void wait(int64_t begin, int64_t end);
+  // The places: fields [R, ...], and where those of [begin, end) are in them. Valid until the next
+  // call of wait().
+  const Dataset& ring() const { return ring_; }
+  std::vector<int32_t> places(int64_t begin, int64_t end) const;
+
+  // Time spent in wait() since construction.
+  double waited_seconds() const { return waited_seconds_; }
+
+ private:
+  // Of a place. An error is of the sample that was to be there.
+  struct Place {
+    int64_t position = -1;  // in the order, of the sample that is there
+    std::exception_ptr error{};
+  };
+  Place& place_of(int64_t position);
+  void read(int64_t position);
+  void read_ahead();
+  bool may_read() const;
+
+  const Dataset dataset_;
+  Dataset ring_;
+  std::vector<int32_t> order_;
+  uint64_t seed_ = 0;
+  int64_t epoch_ = 0;
+  double waited_seconds_ = 0;
+
+  // Shared with the threads, under mutex_.
+  std::mutex mutex_;
+  std::condition_variable wanted_, read_;
+  std::vector<Place> places_;
+  int64_t next_ = 0;    // the first position that no thread has begun
+  int64_t needed_ = 0;  // the first position whose place is not free yet
+  int reading_ = 0;     // threads
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace accrue
