@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,11 @@ struct Declaration {
   std::string name;
   Shape shape;
 };
+
+// The layer that a parameter is of: "layer1.0.conv1" of "layer1.0.conv1.weight".
+inline std::string layer_of(const std::string& parameter) {
+  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+}
 
 // Where the gradients of parameters live.
 enum class GradientStorage {
