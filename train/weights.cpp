@@ -12,7 +12,7 @@ namespace accrue {
 
 NamedTensors named_tensors(const Parameters& parameters) {
   NamedTensors tensors;
-  for (const auto& entry : parameters.entries())
+  for (const auto& entry : parameters.all_entries())
     tensors.emplace_back(entry.name, entry.tensor.detach());
   for (const auto& buffer : parameters.buffer_entries())
     tensors.emplace_back(buffer.name, buffer.tensor);
@@ -159,7 +159,7 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
   check_unwrapped(path, header, wanted);
   std::optional<OtherHead> other;
   if (head == Head::of_any_classes)
-    other = other_head(layer_of(parameters.entries().back().name), header, wanted);
+    other = other_head(layer_of(parameters.all_entries().back().name), header, wanted);
   const auto is_read = [&](const std::string& name) {
     return is_weight(name) && !(other && layer_of(name) == other->name);
   };

@@ -148,11 +148,11 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train);
-  warn_about_batch_norm(options, asked.batches);
   check_outputs(options);
 
   Trainer trainer(asked, data.train, device, data.test);
   const Training& training = trainer.training();
+  warn_about_batch_norm(options, training, asked.batches);
   if (training.batches().micro < asked.batches.micro)
     fmt::print("out of memory: {} becomes {}\n", asked.batches.describe(),
                training.batches().describe());

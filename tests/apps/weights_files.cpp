@@ -113,6 +113,39 @@ TEST_CASE("training goes on from weights of other classes, with a new head", "[c
   REQUIRE_THAT(lacks.text, ContainsSubstring("11.bias [3] is missing"));
 }
 
+TEST_CASE("layers are frozen by name", "[cli]") {
+  const Folder folder;
+  const std::string w = folder / "w", tuned = folder / "tuned", log = folder / "log";
+  succeed("train --model cnn-bn --width 0.25 --steps 1 --save " + w);
+  const std::string train = "train --steps 2 --init " + w;
+  const std::string said = succeed(train + " --freeze backbone --clip-norm 1 --log-histograms 1" +
+                                   " --log-dir " + log + " --save " + tuned);
+  REQUIRE_THAT(said, ContainsSubstring(", of which 330 are trained |") &&
+                         ContainsSubstring("predicted to the byte"));
+  // All BatchNorms are as in evaluation, so the split does not matter.
+  REQUIRE(said.find("warning: BatchNorm") == std::string::npos);
+  REQUIRE_THAT(succeed(train + " --freeze 0,1"), ContainsSubstring("warning: BatchNorm"));
+  const NamedTensors before = read_safetensors(w), after = read_safetensors(tuned);
+  REQUIRE(before.size() == after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    const auto& name = before[i].first;
+    INFO(name);
+    REQUIRE(after[i].first == name);
+    REQUIRE((to_doubles(before[i].second) == to_doubles(after[i].second)) !=
+            name.starts_with("11."));
+  }
+  for (const fs::directory_entry& file : fs::directory_iterator(log))
+    if (const std::string text = file_bytes(file.path().string());
+        file.path().filename().string().starts_with("events."))
+      REQUIRE((text.find("gradients/11.weight") != std::string::npos &&
+               text.find("gradients/0.weight") == std::string::npos));
+  REQUIRE_THAT(succeed("plan --memory 64MiB --model cnn-bn --freeze backbone"),
+               ContainsSubstring("--freeze backbone"));
+  refuse(train + " --freeze 1,2",
+         "no parameters to freeze are called '2': expected 0, 1, 4, 5, 9,");
+  refuse("train --model zi2zi --freeze backbone", "2 players are trained whole");
+}
+
 TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory]") {
   if (test_device() == Device::cuda) return;  // where the data lies elsewhere
   const Folder folder;
