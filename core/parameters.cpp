@@ -18,11 +18,38 @@ Tensor place_flat(std::vector<Parameters::Entry>& entries, const std::vector<Dec
   for (const Declaration& d : declared) total += aligned_numel(d.shape, dtype);
   const Tensor flat = Tensor::full({total}, 0, dtype, device, Category::parameters);
   int64_t offset = 0;
-  for (const auto& [name, shape] : declared) {
-    entries.push_back({name, offset, flat.slice(offset, offset + shape.numel()).reshape(shape)});
-    offset += aligned_numel(shape, dtype);
+  for (const Declaration& d : declared) {
+    entries.push_back(
+        {d.name, offset, flat.slice(offset, offset + d.shape.numel()).reshape(d.shape)});
+    offset += aligned_numel(d.shape, dtype);
   }
   return flat;
+}
+
+std::vector<Declaration> those_of(const std::vector<Declaration>& declared, bool fixed) {
+  std::vector<Declaration> chosen;
+  for (const Declaration& d : declared)
+    if (d.fixed == fixed) chosen.push_back(d);
+  return chosen;
+}
+
+// The values in 16 bits, for the variables of these entries.
+Tensor place_copies(const std::vector<Parameters::Entry>& entries, const Tensor& values,
+                    DType compute) {
+  const MemoryScope scope("16-bit weights");
+  const Tensor copies =
+      Tensor::full(values.shape(), 0, compute, values.device(), Category::parameters);
+  for (const Parameters::Entry& entry : entries) {
+    const auto [begin, end] = entry.range();
+    entry.tensor.variable()->copy = copies.slice(begin, end).reshape(entry.tensor.shape());
+  }
+  return copies;
+}
+
+int64_t count_of(const std::vector<Parameters::Entry>& entries) {
+  int64_t sum = 0;
+  for (const Parameters::Entry& entry : entries) sum += entry.tensor.numel();
+  return sum;
 }
 
 }  // namespace
@@ -30,21 +57,17 @@ Tensor place_flat(std::vector<Parameters::Entry>& entries, const std::vector<Dec
 Parameters::Parameters(const std::vector<Declaration>& parameters,
                        const std::vector<Declaration>& buffers, DType dtype, DType compute,
                        Device device, GradientStorage storage)
-    : values_(place_flat(entries_, parameters, dtype, device)), buffers_([&] {
+    : values_(place_flat(entries_, those_of(parameters, false), dtype, device)), buffers_([&] {
         const MemoryScope scope("module buffers");
         return place_flat(buffer_entries_, buffers, dtype, device);
       }()) {
   check(wide(compute) == dtype, "parameters are {} for a model that computes in {}: expected {}",
         name(dtype), name(compute), name(wide(compute)));
   for (Entry& entry : entries_) entry.tensor = require_grad(entry.tensor);
-  if (compute != dtype) {
-    const MemoryScope scope("16-bit weights");
-    copies_ = Tensor::full(values_.shape(), 0, compute, device, Category::parameters);
-    for (const Entry& entry : entries_) {
-      const auto [begin, end] = entry.range();
-      entry.tensor.variable()->copy = copies_.slice(begin, end).reshape(entry.tensor.shape());
-    }
-  }
+  if (compute != dtype) copies_ = place_copies(entries_, values_, compute);
+  place_fixed(those_of(parameters, true), dtype, compute, device);
+  auto trained = entries_.begin(), fixed = fixed_entries_.begin();
+  for (const Declaration& d : parameters) all_entries_.push_back(d.fixed ? *fixed++ : *trained++);
   if (storage == GradientStorage::on_demand) return;
   gradients_ = Tensor::full(values_.shape(), 0, dtype, device, Category::gradients);
   for (const Entry& entry : entries_) {
@@ -53,11 +76,21 @@ Parameters::Parameters(const std::vector<Declaration>& parameters,
   }
 }
 
-int64_t Parameters::count() const {
-  int64_t sum = 0;
-  for (const Entry& entry : entries_) sum += entry.tensor.numel();
-  return sum;
+// With variables, which have the 16-bit copies.
+void Parameters::place_fixed(const std::vector<Declaration>& fixed, DType dtype, DType compute,
+                             Device device) {
+  if (fixed.empty()) return;
+  const MemoryScope scope("fixed weights");
+  fixed_values_ = place_flat(fixed_entries_, fixed, dtype, device);
+  for (Entry& entry : fixed_entries_) {
+    entry.tensor = require_grad(entry.tensor);
+    entry.tensor.variable()->frozen = true;
+  }
+  if (compute != dtype) fixed_copies_ = place_copies(fixed_entries_, fixed_values_, compute);
 }
+
+int64_t Parameters::count() const { return count_of(all_entries_); }
+int64_t Parameters::trained_count() const { return count_of(entries_); }
 
 void Parameters::zero_grad() const {
   for (const Entry& entry : entries_) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,11 +9,18 @@
 
 namespace accrue {
 
-// The name (as PyTorch's state_dict() has it) and shape of a parameter or buffer.
+// The name (as PyTorch's state_dict() has it) and shape of a parameter or buffer. A fixed parameter
+// is never trained.
 struct Declaration {
   std::string name;
   Shape shape;
+  bool fixed = false;
 };
+
+// The layer that a parameter is of: "layer1.0.conv1" of "layer1.0.conv1.weight".
+inline std::string layer_of(const std::string& parameter) {
+  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+}
 
 // Where the gradients of parameters live.
 enum class GradientStorage {
@@ -25,7 +33,8 @@ enum class GradientStorage {
 // every parameter. Gaps between slices stay zero. Beside them the model's buffers: state that is
 // not learned (BatchNorm's running statistics), likewise flat; and, for a model that computes in
 // 16 bits, a copy [P] of the values in those, which ops read (kernels/backend.h, operand()) and the
-// optimizer writes with the values.
+// optimizer writes with the values. Fixed parameters lie in an arena of their own, of values (and
+// their 16-bit copies) without gradients: nothing that walks over [P] meets them.
 class Parameters {
  public:
   struct Range {
@@ -51,21 +60,29 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
+  // Those that are trained.
   const std::vector<Entry>& entries() const { return entries_; }
+  // Those that are fixed: their offsets are in an arena of their own, and they are frozen for good.
+  const std::vector<Entry>& fixed_entries() const { return fixed_entries_; }
+  // Both, in the order they were declared.
+  const std::vector<Entry>& all_entries() const { return all_entries_; }
   const std::vector<Entry>& buffer_entries() const { return buffer_entries_; }
-  const Tensor& values() const { return values_; }        // [P]
-  const Tensor& gradients() const { return gradients_; }  // [P]; undefined if on demand
-  const Tensor& copies() const { return copies_; }        // [P] in 16 bits; undefined if none
+  const Tensor& values() const { return values_; }              // [P]
+  const Tensor& gradients() const { return gradients_; }        // [P]; undefined if on demand
+  const Tensor& copies() const { return copies_; }              // [P] in 16 bits; undefined if none
+  const Tensor& fixed_values() const { return fixed_values_; }  // [F]; undefined without any
+  const Tensor& fixed_copies() const { return fixed_copies_; }  // [F] in 16 bits; likewise
   // The dtype that the model computes in.
   DType compute_dtype() const { return (copies_.defined() ? copies_ : values_).dtype(); }
   const Tensor& buffers() const { return buffers_; }  // all buffers, flat
-  // Learnable scalars, gaps not counted.
+  // Scalars, gaps not counted: of all parameters, and of those that are trained.
   int64_t count() const;
+  int64_t trained_count() const;
 
   // Marks every gradient fresh, and drops those on demand; touches no memory.
   void zero_grad() const;
   // While frozen, gradients are refused and steps leave the values alone. `prefix` selects by the
-  // start of the name; empty means all.
+  // start of the name; empty means all that are not fixed.
   void freeze(std::string_view prefix = "") const { set_frozen(prefix, true); }
   void unfreeze(std::string_view prefix = "") const { set_frozen(prefix, false); }
 
@@ -84,10 +101,12 @@ class Parameters {
   }
 
  private:
+  void place_fixed(const std::vector<Declaration>& fixed, DType dtype, DType compute,
+                   Device device);
   void set_frozen(std::string_view prefix, bool frozen) const;
 
-  std::vector<Entry> entries_, buffer_entries_;
-  Tensor values_, gradients_, copies_, buffers_;
+  std::vector<Entry> entries_, fixed_entries_, all_entries_, buffer_entries_;
+  Tensor values_, fixed_values_, gradients_, copies_, fixed_copies_, buffers_;
 };
 
 }  // namespace accrue

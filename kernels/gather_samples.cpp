@@ -1,19 +1,23 @@
 #include "kernels/gather_samples.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "kernels/backend.h"
-#include "kernels/detail/formulas.h"
+#include "kernels/detail/pixel_planes.h"
 
 namespace accrue {
 namespace cpu {
 namespace {
 
-// out[k, :] = f(all[picked[k], :])
-template <class T, class S, class F>
-void gather_rows(const FieldViews& field, const int32_t* picked, F f) {
-  const int64_t n = field.out.shape[0], size = field.out.numel() / n;
+// out[k, p, :] = formula_of(p)(all[picked[k], p, :]), a sample being so many planes.
+template <class T, class S, class FormulaOf>
+void gather_rows(const FieldViews& field, const int32_t* picked, int64_t planes,
+                 FormulaOf formula_of) {
+  const int64_t n = field.out.shape[0], size = field.out.numel() / n, plane = size / planes;
   const S* source = field.all.as<const S>();
   const auto line = int64_t(64 / sizeof(S));
   for (int64_t k = 0; k < n; ++k) {
@@ -23,23 +27,31 @@ void gather_rows(const FieldViews& field, const int32_t* picked, F f) {
         __builtin_prefetch(source + picked[k + 1] * size + i);
     T* out = field.out.as<T>() + k * size;
     const S* in = source + picked[k] * size;
-    for (int64_t i = 0; i < size; ++i) out[i] = T(f.template operator()<Wide<T>>(in[i]));
+    for (int64_t p = 0; p < planes; ++p, out += plane, in += plane) {
+      const auto f = formula_of(p);
+      for (int64_t i = 0; i < plane; ++i) out[i] = T(f.template operator()<Wide<T>>(in[i]));
+    }
   }
 }
 
 void gather_field(const FieldViews& field, const int32_t* picked) {
+  const auto same = [](int64_t) { return formula::Same{}; };
   if (field.encoding == Encoding::index)
-    return gather_rows<int32_t, int32_t>(field, picked, formula::Same{});
+    return gather_rows<int32_t, int32_t>(field, picked, 1, same);
   dispatch_floating(field.out.dtype, [&]<class T>() {
     switch (field.encoding) {
-      case Encoding::pixel:
-        return gather_rows<T, uint8_t>(
-            field, picked, formula::Pixel{field.normalization.mean, 1 / field.normalization.std});
-      case Encoding::mask: return gather_rows<T, uint8_t>(field, picked, formula::MaskPixel{});
+      case Encoding::pixel: {
+        const PixelPlanes planes(field.normalization);
+        return gather_rows<T, uint8_t>(field, picked, planes.count,
+                                       [&](int64_t p) { return planes.formulas[p]; });
+      }
+      case Encoding::mask:
+        return gather_rows<T, uint8_t>(field, picked, 1,
+                                       [](int64_t) { return formula::MaskPixel{}; });
       case Encoding::number:
       case Encoding::index: break;
     }
-    gather_rows<T, float>(field, picked, formula::Same{});
+    gather_rows<T, float>(field, picked, 1, same);
   });
 }
 
@@ -96,10 +108,8 @@ void gather(std::span<const FieldViews> fields, View samples, View index, View p
               out.dtype == encoded_dtype(encoding, floating),
           "[gather_samples] {} {} of {} samples from {} {}", name(out.dtype), out.shape, n,
           name(all.dtype), all.shape);
-    check(std::isfinite(normalization.mean) && normalization.std > 0 &&
-              std::isfinite(normalization.std),
-          "[gather_samples] mean {}, standard deviation {}: expected finite ones, above 0",
-          normalization.mean, normalization.std);
+    if (encoding == Encoding::pixel)
+      check_normalization(normalization, all.shape, "[gather_samples] mean");
     check(out.device == index.device && all.device == index.device,
           "[gather_samples] from {} to {} by an index on {}: expected one device", name(all.device),
           name(out.device), name(index.device));
@@ -109,6 +119,24 @@ void gather(std::span<const FieldViews> fields, View samples, View index, View p
 }
 
 }  // namespace
+
+void check_normalization(const Normalization& normalization, const Shape& samples,
+                         std::string_view what) {
+  const auto& [mean, std] = normalization;
+  const int64_t C = samples.rank() > 1 ? samples[1] : 1;
+  const auto fits = [&](const std::vector<double>& values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return count == 1 || (count == C && count <= most_channels);
+  };
+  check(fits(mean) && fits(std),
+        "{} {}, standard deviation {} of samples {}: expected one number each, or one for each of "
+        "the channels, here {}, of which there may be {}",
+        what, fmt::join(mean, ","), fmt::join(std, ","), samples, C, most_channels);
+  check(std::ranges::all_of(mean, [](double x) { return std::isfinite(x); }) &&
+            std::ranges::all_of(std, [](double x) { return std::isfinite(x) && x > 0; }),
+        "{} {}, standard deviation {}: expected finite ones, above 0", what, fmt::join(mean, ","),
+        fmt::join(std, ","));
+}
 
 void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
   gather(fields, samples, index, {}, index.numel());

@@ -1,8 +1,7 @@
 #include <limits>
 
 #include "kernels/detail/elementwise.cuh"
-#include "kernels/detail/formulas.h"
-#include "kernels/gather_samples.h"
+#include "kernels/detail/pixel_planes.h"
 
 namespace accrue::cuda {
 namespace {
@@ -13,22 +12,37 @@ struct Rows {
   void* out;
   const void* all;
   int64_t size;
-  formula::Pixel pixel;
+  PixelPlanes planes;
 };
 struct Fields {
   Rows rows[most_fields];
   int count;
 };
 
-// out[k, :] = f(all[sample, :]), or `missing` where there is no such sample: a block's threads
+// out[i] = f(in[i]) for i < size, or `missing` where there is no such sample: a block's threads
 // along the elements.
+template <class T, class S, class F>
+__device__ void gather_plane(T* out, const S* in, int64_t size, bool exists, F f, T missing) {
+  for (int64_t i = threadIdx.x; i < size; i += blockDim.x)
+    out[i] = exists ? T(f.template operator()<Wide<T>>(in[i])) : missing;
+}
+
+// out[k, :] = f(all[sample, :])
 template <class T, class S, class F>
 __device__ void gather_row(const Rows& rows, int64_t k, int32_t sample, bool exists, F f,
                            T missing) {
+  gather_plane(static_cast<T*>(rows.out) + k * rows.size,
+               static_cast<const S*>(rows.all) + sample * rows.size, rows.size, exists, f, missing);
+}
+
+// The same with a formula for each plane.
+template <class T>
+__device__ void gather_pixels(const Rows& rows, int64_t k, int32_t sample, bool exists, T missing) {
+  const int64_t plane = rows.size / rows.planes.count;
   T* out = static_cast<T*>(rows.out) + k * rows.size;
-  const S* in = static_cast<const S*>(rows.all) + sample * rows.size;
-  for (int64_t i = threadIdx.x; i < rows.size; i += blockDim.x)
-    out[i] = exists ? T(f.template operator()<Wide<T>>(in[i])) : missing;
+  const auto* in = static_cast<const uint8_t*>(rows.all) + sample * rows.size;
+  for (int p = 0; p < rows.planes.count; ++p, out += plane, in += plane)
+    gather_plane(out, in, plane, exists, rows.planes.formulas[p], missing);
 }
 
 // position[0] += n by the last block that is here, when all have read it; position[1] counts them.
@@ -55,9 +69,7 @@ __global__ void __launch_bounds__(block_threads, 5)
     for (int f = 0; f < fields.count; ++f) {
       const Rows& rows = fields.rows[f];
       switch (rows.encoding) {
-        case Encoding::pixel:
-          gather_row<T, uint8_t>(rows, k, sample, exists, rows.pixel, nan);
-          break;
+        case Encoding::pixel: gather_pixels<T>(rows, k, sample, exists, nan); break;
         case Encoding::mask:
           gather_row<T, uint8_t>(rows, k, sample, exists, formula::MaskPixel{}, nan);
           break;
@@ -86,11 +98,9 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
   const int64_t n = fields.front().out.shape[0];
   Fields all{};
   for (const auto& [encoding, out, whole, normalization] : fields)
-    all.rows[all.count++] = {encoding,
-                             out.data,
-                             whole.data,
-                             out.numel() / n,
-                             {normalization.mean, 1 / normalization.std}};
+    all.rows[all.count++] = {
+        encoding, out.data, whole.data, out.numel() / n,
+        encoding == Encoding::pixel ? PixelPlanes(normalization) : PixelPlanes()};
   dispatch_floating(floating_of(fields), [&]<class T>() {
     enqueue(grid_over(n * block_threads), gather_samples_kernel<T>, all,
             samples.data ? samples.as<int32_t>() : nullptr, index.as<const int32_t>(),

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "core/tensor.h"
 
@@ -8,7 +10,7 @@ namespace accrue {
 
 // How the elements of a data set become those of a micro-batch.
 enum class Encoding {
-  pixel,   // u8, to floating: (x / 255 - mean) / std
+  pixel,   // u8, to floating: (x / 255 - mean[c]) / std[c]
   mask,    // u8, to floating: x / 255
   number,  // f32, to floating
   index    // i32, as it is: a class, say
@@ -28,11 +30,18 @@ constexpr DType encoded_dtype(Encoding encoding, DType floating) {
   return encoding == Encoding::index ? DType::i32 : floating;
 }
 
-// The mean and standard deviation of pixels that are taken out of them; as PyTorch's tutorials have
-// it for gray images, to [-1, 1]. Computed as a multiplication by 1 / std.
+// The mean and standard deviation of pixels that are taken out of them, one number each or one for
+// each channel c of [N, C, ...], then at most most_channels; as PyTorch's tutorials have it for
+// gray images, to [-1, 1]. Computed as a multiplication by 1 / std.
 struct Normalization {
-  double mean = 0.5, std = 0.5;
+  std::vector<double> mean{0.5}, std{0.5};
+  bool operator==(const Normalization&) const = default;
 };
+inline constexpr int64_t most_channels = 4;
+// Throws Error, which calls them by `what`, unless that is so for samples [N, ...] of this shape
+// and all are finite, those of std above 0.
+void check_normalization(const Normalization& normalization, const Shape& samples,
+                         std::string_view what);
 
 // One field of the samples, such as their images: out [n, ...], all [N, ...] of the stored type.
 struct FieldViews {
@@ -46,8 +55,8 @@ inline constexpr size_t most_fields = 6;
 //   field.out[k, :] = encoded(field.all[index[k], :])
 //   samples[k] = index[k], for dropout, in a place that stays the same; left out if it is empty
 // index and samples i32 [n]; all on one device, all floating fields of one type. Throws Error for
-// more than most_fields, for shapes and types that do not fit, and on the CPU for an index out of
-// range; on CUDA such a sample's numbers are NaN, and its indices -1.
+// more than most_fields, for shapes, types and normalizations that do not fit, and on the CPU for
+// an index out of range; on CUDA such a sample's numbers are NaN, and its indices -1.
 void gather_samples(std::span<const FieldViews> fields, View samples, View index);
 
 // The next n samples of an order, for fields of n rows: gather_samples() with

@@ -152,7 +152,8 @@ void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget>
   if (dbeta) norm_beta_backward(*dbeta, dy, by.at);
 }
 
-// dx may be dy: a group's sums are complete before its first element is written.
+// dx may be dy: a group's sums are complete before its first element is written. With constant
+// moments x is not read.
 void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
@@ -173,9 +174,15 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
           const W slope =
               standardized.rstd * standardized.rstd * static_cast<W>(product / elements);
           for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-            const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
+            const T* d = dy.as<T>() + first;
             T* out = dx.grad.as<T>() + first;
             const auto weight = along(gammas, c, step);
+            if (by.source == Source::constant) {
+              for (int64_t j = 0; j < size; ++j)
+                store(out[j], standardized.rstd * (weight(j) * d[j]), accumulate);
+              return;
+            }
+            const T* in = x.as<T>() + first;
             for (int64_t j = 0; j < size; ++j)
               store(out[j], standardized.backward(in[j], weight(j) * d[j], average, slope),
                     accumulate);
@@ -254,15 +261,18 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
                                           view_of(beta));
 
   const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
+  const bool needs_x =
+      moments.source == Source::batch || dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
   record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
-         [=, x = x.detach(), gamma = gamma.detach()](Tensor& dy) {
-           if (const auto [dgamma, dbeta] = claim_grads(dgamma_edge, dbeta_edge); dgamma || dbeta)
-             launch<cpu::affine_backward, cuda::affine_backward>(
-                 device, dgamma, dbeta, dy.view(), x.view(), by(),
-                 channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
+         [=, x = needs_x ? x.detach() : Tensor(), gamma = gamma.detach()](Tensor& dy) {
+           if (needs_x)
+             if (const auto [dgamma, dbeta] = claim_grads(dgamma_edge, dbeta_edge); dgamma || dbeta)
+               launch<cpu::affine_backward, cuda::affine_backward>(
+                   device, dgamma, dbeta, dy.view(), x.view(), by(),
+                   channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
            if (auto dx = claim_grad_over(dx_edge, dy))
-             launch<cpu::norm_backward, cuda::norm_backward>(device, *dx, dy.view(), x.view(), by(),
-                                                             view_of(gamma));
+             launch<cpu::norm_backward, cuda::norm_backward>(device, *dx, dy.view(), view_of(x),
+                                                             by(), view_of(gamma));
          });
   return y;
 }

@@ -171,9 +171,9 @@ __global__ void __launch_bounds__(block_threads)
 // dx of each group, by its team. With d = gamma * dy,
 //   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
 // hence one pass for the two averages and one that writes, which finds a small group in the cache.
-// Given moments do not depend on x: both averages are 0. dx may be dy, because a group's averages
-// are complete before its first element is written, and then each element is read before it is
-// written by the same thread.
+// Given moments do not depend on x: both averages are 0, and x is not read. dx may be dy, because a
+// group's averages are complete before its first element is written, and then each element is read
+// before it is written by the same thread.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     norm_backward_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
@@ -205,7 +205,8 @@ __global__ void __launch_bounds__(large_team, 1)
     }
     // 2. dx.
     for (Walk<team> at(in, g); at.inside(); at.next()) {
-      const Values dys = dy_vectors[at.vector()], xs = x_vectors[at.vector()];
+      const Values dys = dy_vectors[at.vector()];
+      const Values xs = source == Source::batch ? x_vectors[at.vector()] : dys;
       Values& out = reinterpret_cast<Values*>(dx)[at.vector()];
       Values result;
       if constexpr (accumulate) result = out;
@@ -273,7 +274,7 @@ void normalize(View y, View x, Normalizer by, View gamma, View beta) {
 }
 
 void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
-  if (x.numel() == 0) return;
+  if (dy.numel() == 0) return;
   const Grouping& at = by.at;
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
@@ -281,9 +282,9 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
           with_team(at, [&](auto team, const auto& grid) {
             with_beta(dx.beta, [&](auto accumulate) {
               enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
-                      dx.grad.as<T>(), dy.as<const T>(), x.as<const T>(), by.mean.as<const W>(),
-                      by.rstd.as<const W>(), PerChannel<W>(gamma, 1), Layout(at, width.value),
-                      at.count(), at.elements(), by.source);
+                      dx.grad.as<T>(), dy.as<const T>(), static_cast<const T*>(x.data),
+                      by.mean.as<const W>(), by.rstd.as<const W>(), PerChannel<W>(gamma, 1),
+                      Layout(at, width.value), at.count(), at.elements(), by.source);
             });
           });
         });

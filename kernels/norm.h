@@ -36,7 +36,7 @@ struct RunningStatistics {
 
 // In train mode groups are normalised by their own statistics, which `running` then takes in (also
 // under NoGrad). In eval mode by running.mean and running.var, which are constants:
-// dx = rstd * gamma * dy.
+// dx = rstd * gamma * dy, and x is kept only if gamma or beta wants a gradient.
 // Not equivalent under accumulation: the statistics are those of a micro-batch, and `running`
 // moves once per micro-batch.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,

@@ -157,9 +157,10 @@ BatchNorm::BatchNorm(int64_t channels)
 }
 
 Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
+  const bool is_fixed = weight_.fixed && bias_.fixed;
   return batch_norm(x, weight_.tensor, bias_.tensor,
                     {.mean = running_mean_.tensor, .var = running_var_.tensor},
-                    pass.training() ? NormMode::train : NormMode::eval);
+                    is_fixed || !pass.training() ? NormMode::eval : NormMode::train);
 }
 
 std::string BatchNorm::describe() const { return fmt::format("batch norm {}", weight_.shape[0]); }

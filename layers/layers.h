@@ -127,7 +127,8 @@ class InstanceNorm : public Module {
   std::string describe() const override { return "instance norm"; }
 };
 
-// Its statistics are those of the micro-batch, so training depends on the split.
+// Its statistics are those of the micro-batch, so training depends on the split. If it is fixed
+// (place()), they are the running ones, which then stay, as in evaluation.
 class BatchNorm : public Norm {
  public:
   explicit BatchNorm(int64_t channels);

@@ -70,12 +70,6 @@ Task task_of(ModelKind kind) {
   return kind == ModelKind::unet ? Task::segmentation : Task::classification;
 }
 
-bool has_batch_norm(const ModelOptions& options) {
-  if (options.kind == ModelKind::zi2zi) return options.zi2zi.norm == NormKind::batch;
-  return options.kind == ModelKind::cnn_bn || options.kind == ModelKind::resnet_bn ||
-         is_torchvision_resnet(options.kind);
-}
-
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout,
                                      InitScheme init) {
   check(sizes.size() >= 2, "a perceptron needs an input and an output size, got {} sizes",

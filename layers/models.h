@@ -63,9 +63,6 @@ struct ModelOptions {
   Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
 
-// True if what the model computes in training depends on the other samples of its micro-batch.
-bool has_batch_norm(const ModelOptions& options);
-
 // A model for the sizes above, unet for one class, zi2zi for one style of images 64x64,
 // torchvision's for ImageNet: a thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);

@@ -1,5 +1,7 @@
 #include "layers/module.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -10,6 +12,33 @@ namespace {
 
 // Far from the parameters' streams, which are numbered from 0.
 constexpr uint64_t first_buffer_stream = uint64_t{0x6275} << 48;
+
+bool is_within(const std::string& parameter, const std::string& name) {
+  return parameter.starts_with(name) &&
+         (parameter.size() == name.size() || parameter[name.size()] == '.');
+}
+
+// Marks as fixed what `freeze` names.
+void fix(std::vector<Declaration>& declared, const std::vector<std::string>& freeze) {
+  const std::string head = declared.empty() ? "" : layer_of(declared.back().name);
+  for (const std::string& name : freeze) {
+    const auto is_meant = [&](const Declaration& d) {
+      return name == backbone ? !is_within(d.name, head) : is_within(d.name, name);
+    };
+    std::vector<std::string> known;
+    for (const Declaration& d : declared)
+      if (const std::string top = d.name.substr(0, d.name.find('.'));
+          std::ranges::find(known, top) == known.end())
+        known.push_back(top);
+    check(std::ranges::any_of(declared, is_meant),
+          "no parameters to freeze are called '{}': expected {}, one of what these consist of, or "
+          "{} (all but {})",
+          name, fmt::join(known, ", "), backbone, head);
+    for (Declaration& d : declared) d.fixed = d.fixed || is_meant(d);
+  }
+  check(freeze.empty() || !std::ranges::all_of(declared, &Declaration::fixed),
+        "with {} frozen there is nothing left to train: expected less", fmt::join(freeze, ", "));
+}
 
 }  // namespace
 
@@ -53,7 +82,7 @@ void Module::label_memory(const std::string& place) {
 }
 
 Parameters place(Module& model, DType compute, Device device, uint64_t seed,
-                 GradientStorage storage) {
+                 GradientStorage storage, const std::vector<std::string>& freeze) {
   const DType dtype = wide(compute);
   std::vector<Declaration> declared, buffers_declared;
   model.visit_parameters([&](const std::string& name, Parameter& p) {
@@ -63,6 +92,7 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   model.visit_buffers([&](const std::string& name, Buffer& b) {
     buffers_declared.push_back({name, b.shape});
   });
+  fix(declared, freeze);
   Parameters parameters(declared, buffers_declared, dtype, compute, device, storage);
   model.label_memory();
   const auto draw = [&](const Tensor& to, const Init& init, uint64_t stream) {
@@ -75,7 +105,8 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   };
   size_t number = 0;
   model.visit_parameters([&](const std::string&, Parameter& p) {
-    p.tensor = parameters.entries()[number].tensor;
+    p.tensor = parameters.all_entries()[number].tensor;
+    p.fixed = declared[number].fixed;
     draw(p.tensor, p.init, number++);
   });
   number = 0;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/parameters.h"
@@ -16,6 +17,7 @@ struct Parameter {
   Shape shape;
   Init init;
   Tensor tensor;
+  bool fixed = false;  // never trained: place() was told so
 };
 
 // State that is not learned, likewise.
@@ -119,10 +121,15 @@ using ModelFactory = std::function<std::unique_ptr<Module>()>;
 // Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
 // (seed, p), so the weights do not depend on the device; buffers likewise, from streams of their
-// own. What else sets values must round_copies() after it. Throws Error if the model is placed
-// already, and OutOfMemory.
+// own. What else sets values must round_copies() after it. Parameters of the layers in `freeze` are
+// fixed (core/parameters.h). Throws Error if the model is placed already, for a name in `freeze`
+// that is none, and if all would be fixed; and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
-                 GradientStorage storage = GradientStorage::arena);
+                 GradientStorage storage = GradientStorage::arena,
+                 const std::vector<std::string>& freeze = {});
+// The name in `freeze` of everything but the layer of the last parameters, the head; others are
+// whole names, or all that comes before a dot: "layer1", "layer1.0.bn2", "layer1.0.bn2.weight".
+inline constexpr std::string_view backbone = "backbone";
 
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
 // names of their own. A block, for Recompute, is a layer with weights and those without that follow

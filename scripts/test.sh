@@ -169,8 +169,9 @@ elif "$python" -c 'import torch' 2>/dev/null; then
   step "golden files, by PyTorch" "$python" scripts/golden.py --check
   if "$python" -c 'import torchvision' 2>/dev/null; then
     step "golden file of ResNets, by torchvision" "$python" scripts/golden_resnet.py --check
+    step "golden file of fine-tuning, by torchvision" "$python" scripts/golden_fine_tuning.py --check
   else
-    skip "golden file of ResNets: no Python module torchvision for $python"
+    skip "golden files of ResNets and fine-tuning: no Python module torchvision for $python"
   fi
   step "golden file of a game, by PyTorch" "$python" scripts/golden_game.py --check
   step "golden file of zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check

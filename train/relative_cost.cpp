@@ -16,19 +16,22 @@ double bytes_per_parameter(Strategy strategy) {
   return weights + gradients;
 }
 
-double parameter_count(const ModelFactory& model) {
-  return double(place(*model(), DType::f32, Device::meta, 0).count());
+double parameter_count(const ModelFactory& model, const std::vector<std::string>& freeze = {}) {
+  const Parameters parameters =
+      place(*model(), DType::f32, Device::meta, 0, GradientStorage::on_demand, freeze);
+  return double(parameters.trained_count());
 }
 
 // Those that get gradients in a micro-batch, on average over the windows.
 double parameter_count(const TrainingOptions& options) {
-  if (options.players.empty()) return parameter_count(options.model);
+  if (options.players.empty()) return parameter_count(options.model, options.freeze);
   double count = 0;
   for (const PlayerOptions& player : options.players)
     count += parameter_count(player.model) * double(player.times) / double(player.every);
   return count;
 }
 
+// An upper estimate of networks of which layers are frozen.
 double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
   if (!options.players.empty()) return training_flops_per_sample(options.players, data);
   const std::string input = options.objective_for(data)->input();

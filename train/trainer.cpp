@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "train/build.h"
-#include "train/weights.h"
 
 namespace accrue {
 
@@ -62,9 +61,12 @@ int64_t Trainer::windows() const { return epoch_ * windows_per_epoch() + window_
 
 void Trainer::resume(Observer& observer) { checkpoints_.resume(observer); }
 
-void Trainer::load_weights(const std::string& path) {
-  accrue::load_weights(path, training_.parameters());
+std::optional<OtherHead> Trainer::load_weights(const std::string& path) {
+  std::optional<OtherHead> other;
+  if (options_.players.empty()) other = load_pretrained(path, training_.parameters());
+  else accrue::load_weights(path, training_.parameters());
   training_.window().restored();
+  return other;
 }
 
 void Trainer::run(Observer& observer, const StopRequest& stop) {

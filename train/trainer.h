@@ -7,6 +7,7 @@
 #include "train/checkpoints.h"
 #include "train/score.h"
 #include "train/skipped_windows.h"
+#include "train/weights.h"
 #include "train/window_runner.h"
 
 namespace accrue {
@@ -32,8 +33,9 @@ class Trainer {
   // Goes on from the latest checkpoint, if the options say so and there is one. Throws Error for
   // that of another run.
   void resume(Observer& observer);
-  // Replaces the initial weights; of several networks, those of the last.
-  void load_weights(const std::string& path);
+  // Replaces the initial weights; of several networks, those of the last. One network alone keeps a
+  // head that has another number of classes in the file, and returns it (load_pretrained()).
+  std::optional<OtherHead> load_weights(const std::string& path);
 
   // Trains to the end of the last epoch or until total_steps() are taken; returns earlier, after a
   // checkpoint, if `stop` says so. Throws Divergence if the run has stopped making progress,

@@ -62,7 +62,7 @@ Training::Network::Network(const TrainingOptions& own, Device device, uint64_t s
                            const ScheduleOptions& schedule)
     : model(own.model()),
       parameters(place(*model, accrue::compute_dtype(own.precision), device, seed,
-                       gradient_storage(own.strategy))),
+                       gradient_storage(own.strategy), own.freeze)),
       optimizer(make_optimizer(own, parameters)),
       window(*optimizer, schedule, window_options(own)) {}
 

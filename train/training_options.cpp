@@ -1,5 +1,7 @@
 #include "train/training_options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace accrue {
@@ -99,6 +101,8 @@ int64_t TrainingOptions::total_steps(int64_t samples) const {
 namespace {
 
 void check_players(const TrainingOptions& o) {
+  check(o.freeze.empty(), "{} players are trained whole: expected nothing to freeze, not '{}'",
+        o.players.size(), fmt::join(o.freeze, ","));
   check(o.model == nullptr,
         "the options of a training have a model and {} players: expected one or the other",
         o.players.size());

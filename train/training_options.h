@@ -76,6 +76,9 @@ struct TrainingOptions : StepOptions {
   std::optional<int64_t> steps;       // fewer optimizer steps than the epochs have
   std::optional<double> max_minutes;  // of each run(), whose last window is completed
   bool shuffle = true;
+  // Layers of the one network that are not trained, by name, or backbone (layers/module.h,
+  // place()).
+  std::vector<std::string> freeze;
 
   // Scores other data on the way, after so many windows; each_epoch: after every epoch.
   std::optional<int64_t> eval_every;
@@ -155,6 +158,12 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.on_oom, on_oom_names(),
            {"on-oom", no_result,
             "split: a window that does not fit is run again with half the micro-batch"});
+  s.group("Optimizer")
+      .add(o.freeze, {"freeze", result,
+                      "Leave these layers as they are, without gradients, and their BatchNorms as "
+                      "in evaluation: "
+                      "conv1,layer1.0, or backbone for all but the last",
+                      "NAME,..."});
   s.append(settings_of(static_cast<StepOptions&>(o)))
       .group("Loss scale")
       .add(o.on_overflow, on_overflow_names(),

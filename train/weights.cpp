@@ -12,7 +12,7 @@ namespace accrue {
 
 NamedTensors named_tensors(const Parameters& parameters) {
   NamedTensors tensors;
-  for (const auto& entry : parameters.entries())
+  for (const auto& entry : parameters.all_entries())
     tensors.emplace_back(entry.name, entry.tensor.detach());
   for (const auto& buffer : parameters.buffer_entries())
     tensors.emplace_back(buffer.name, buffer.tensor);
@@ -83,15 +83,44 @@ bool converts(DType from, DType to) {
   return from == to || (to == DType::f32 && (is_16_bit_dtype(from) || from == DType::f64));
 }
 
-// Throws Error, with every difference named.
-void check_fits(const std::string& path, const std::map<std::string, Tensor>& wanted) {
-  const SafetensorsHeader header = read_safetensors_header(path, is_weight);
+using Tensors = std::map<std::string, Tensor>;
+
+void check_unwrapped(const std::string& path, const SafetensorsHeader& header,
+                     const Tensors& wanted) {
   const std::string prefix = common_prefix(header);
   check(
       prefix.empty() || wanted.begin()->first.starts_with(prefix),
       "{}: every name begins with '{}', which wrappers of PyTorch put there: save the state_dict() "
       "of what they wrap, or rename: {{k.removeprefix('{}'): v for k, v in state.items()}}",
       path, prefix, prefix);
+}
+
+// The head `name` in the file, if all its tensors differ from the model's in the number of classes
+// and in nothing else.
+std::optional<OtherHead> other_head(const std::string& name, const SafetensorsHeader& header,
+                                    const Tensors& wanted) {
+  std::set<std::pair<int64_t, int64_t>> classes;  // in the file, in the model
+  const auto is_of_head = [&](const std::string& tensor) { return layer_of(tensor) == name; };
+  int64_t missing =
+      std::ranges::count_if(wanted, [&](const auto& tensor) { return is_of_head(tensor.first); });
+  for (const auto& [tensor, dtype, shape] : header.entries) {
+    const auto it = wanted.find(tensor);
+    if (it == wanted.end() || !is_of_head(tensor)) continue;
+    const Shape& here = it->second.shape();
+    const bool alike = shape.rank() > 0 && shape.rank() == here.rank() &&
+                       shape.with(0, here[0]) == here && converts(dtype, it->second.dtype());
+    if (!alike) return std::nullopt;
+    classes.emplace(shape[0], here[0]);
+    --missing;
+  }
+  if (missing != 0 || classes.size() != 1) return std::nullopt;
+  const auto [in_file, here] = *classes.begin();
+  if (in_file == here) return std::nullopt;
+  return OtherHead{name, in_file, here};
+}
+
+// Throws Error, with every difference named, unless the file has exactly what is wanted.
+void check_fits(const std::string& path, const SafetensorsHeader& header, const Tensors& wanted) {
   std::string problems;
   std::set<std::string> found;
   for (const auto& [name, dtype, shape] : header.entries) {
@@ -110,30 +139,55 @@ void check_fits(const std::string& path, const std::map<std::string, Tensor>& wa
         problems);
 }
 
-}  // namespace
+void check_finite(const std::string& path, const std::string& name, int64_t first,
+                  const Tensor& piece) {
+  dispatch_floating(piece.dtype(), [&]<class T>() {
+    const auto values = piece.span<T>();
+    const auto bad = std::ranges::find_if(values, [](T v) { return !std::isfinite(widen(v)); });
+    if (bad != values.end())
+      fail("{}: {} holds {} at element {}: training cannot start from it", path, name, widen(*bad),
+           first + (bad - values.begin()));
+  });
+}
 
-void load_weights(const std::string& path, Parameters& parameters) {
+enum class Head { as_the_model_has_it, of_any_classes };
+
+std::optional<OtherHead> read_weights(const std::string& path, Parameters& parameters, Head head) {
   const NamedTensors all = named_tensors(parameters);
-  const std::map<std::string, Tensor> wanted(all.begin(), all.end());
-  check_fits(path, wanted);
+  Tensors wanted(all.begin(), all.end());
+  SafetensorsHeader header = read_safetensors_header(path, is_weight);
+  check_unwrapped(path, header, wanted);
+  std::optional<OtherHead> other;
+  if (head == Head::of_any_classes)
+    other = other_head(layer_of(parameters.all_entries().back().name), header, wanted);
+  const auto is_read = [&](const std::string& name) {
+    return is_weight(name) && !(other && layer_of(name) == other->name);
+  };
+  std::erase_if(header.entries, [&](const auto& entry) { return !is_read(entry.name); });
+  std::erase_if(wanted, [&](const auto& tensor) { return !is_read(tensor.first); });
+  check_fits(path, header, wanted);
+  read_safetensors_pieces(path, is_read,
+                          [&](const std::string& name, int64_t first, const Tensor& piece) {
+                            check_finite(path, name, first, piece);
+                          });
   read_safetensors_pieces(
-      path, is_weight, [&](const std::string& name, int64_t first, Tensor piece) {
-        dispatch_floating(piece.dtype(), [&]<class T>() {
-          const auto values = piece.span<T>();
-          const auto bad =
-              std::ranges::find_if(values, [](T v) { return !std::isfinite(widen(v)); });
-          if (bad != values.end())
-            fail("{}: {} holds {} at element {}: training cannot start from it", path, name,
-                 widen(*bad), first + (bad - values.begin()));
-        });
-      });
-  read_safetensors_pieces(
-      path, is_weight, [&](const std::string& name, int64_t first, Tensor piece) {
+      path, is_read, [&](const std::string& name, int64_t first, const Tensor& piece) {
         const Tensor& to = wanted.at(name);
         const Tensor converted = to.dtype() == DType::f32 ? as_f32(piece) : piece;
         to.reshape({to.numel()}).slice(first, first + piece.numel()).copy_from(converted);
       });
   round_copies(parameters);
+  return other;
+}
+
+}  // namespace
+
+void load_weights(const std::string& path, Parameters& parameters) {
+  read_weights(path, parameters, Head::as_the_model_has_it);
+}
+
+std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters) {
+  return read_weights(path, parameters, Head::of_any_classes);
 }
 
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/parameters.h"
@@ -31,5 +32,15 @@ void save_weights(const std::string& path, const Parameters& parameters,
 // as they were, if the file differs, with every difference named, and for a value that is not
 // finite.
 void load_weights(const std::string& path, Parameters& parameters);
+
+// A model's head is the layer of its last parameters, such as "fc", which answers with as many
+// numbers as its tensors have rows: one for each class.
+struct OtherHead {
+  std::string name;
+  int64_t classes_in_file, classes;
+};
+// load_weights() for what is to be trained further: a head that has another number of classes in
+// the file, and is the same otherwise, stays as it is. Returns it; nothing if all was read.
+std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters);
 
 }  // namespace accrue

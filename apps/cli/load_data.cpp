@@ -1,5 +1,7 @@
 #include "apps/cli/load_data.h"
 
+#include <fmt/ranges.h>
+
 #include <sstream>
 
 #include "data/safetensors.h"
@@ -48,12 +50,16 @@ Datasets load_data(const Options& options) {
   if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
   const std::string model = name(options.network.kind), set = data.train.name;
   for (Dataset* each : {&data.train, &data.test})
-    for (Field& field : each->fields) field.normalization = options.pixels;
+    for (Field& field : each->fields) {
+      field.normalization = options.pixels;
+      if (field.encoding == Encoding::pixel)
+        check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
+    }
   if (task_of(options.network.kind) == Task::drawing) {
-    check(options.pixels.mean == 0.5 && options.pixels.std == 0.5,
+    check(options.pixels == Normalization(),
           "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
           "expected neither option",
-          options.pixels.mean, options.pixels.std, model);
+          fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","), model);
     check(
         data.train.has("sources"),
         "--model {} draws the glyphs of one font in the style of another, but the data set {} has "

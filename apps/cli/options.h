@@ -141,11 +141,16 @@ inline Settings settings_of(Options& o) {
             "NAME[=N],...", "images as they are"})
       .add(o.data_dir,
            {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
-      .add(o.pixels.mean, {"mean", result, "Pixels in [0, 1] are x: the net sees (x - mean) / std"})
+      .add(o.pixels.mean, {.name = "mean",
+                           .decides = result,
+                           .help = "Pixels in [0, 1] are x: the net sees (x - mean) / std; one "
+                                   "number, or one for each channel",
+                           .takes = "NUMBER,..."})
       .add(o.pixels.std, {.name = "std",
                           .decides = result,
                           .help = "The same; a net of PyTorch's that was trained on ToTensor() "
                                   "alone takes --mean 0 --std 1",
+                          .takes = "NUMBER,... above 0",
                           .range = positive})
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,

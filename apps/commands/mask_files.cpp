@@ -46,6 +46,10 @@ void write_plane(const Answer& answer, size_t plane, GrayImage& mask, const fs::
   write_png(path, mask);
 }
 
+double of_channel(const std::vector<double>& values, size_t channel) {
+  return values.at(values.size() == 1 ? 0 : channel);
+}
+
 // The image, of one or three planes as a network sees them, with the classes' colours over it.
 PngImage overlay(const Answer& answer, const Field& masks, std::span<const float> image,
                  const Normalization& seen, int64_t height, int64_t width) {
@@ -56,8 +60,8 @@ PngImage overlay(const Answer& answer, const Field& masks, std::span<const float
     uint8_t* const pixel = &drawn.bytes[3 * i];
     for (size_t c = 0; c < 3; ++c) {
       const double x = image[(channels == 3 ? c : 0) * answer.pixels + i];
-      pixel[c] =
-          static_cast<uint8_t>(std::clamp(std::lround(255 * (x * seen.std + seen.mean)), 0L, 255L));
+      pixel[c] = static_cast<uint8_t>(std::clamp(
+          std::lround(255 * (x * of_channel(seen.std, c) + of_channel(seen.mean, c))), 0L, 255L));
     }
     if (masks.encoding == Encoding::index) {
       const size_t k = answer.class_of(i);

@@ -73,8 +73,12 @@ void Progress::start(const Datasets& data) {
               {"training_samples", data.train.size()},
               {"test_samples", data.test.size()},
               {"batches", batches}};
-  fmt::print("{}: {} parameters | {}: {} training and {} test samples\n",
-             name(options_.network.kind), training.parameters().count(), data.train.name,
+  const int64_t trained = training.parameters().trained_count();
+  const bool is_whole = trained == training.parameters().count();
+  if (!is_whole) results_["trained_parameters"] = trained;
+  fmt::print("{}: {} parameters{} | {}: {} training and {} test samples\n",
+             name(options_.network.kind), training.parameters().count(),
+             is_whole ? "" : fmt::format(", of which {} are trained", trained), data.train.name,
              data.train.size(), data.test.size());
   fmt::print("effective batch {} | {} | {} optimizer steps\n", batches,
              training.window().schedule().describe(), total_steps_);
@@ -127,7 +131,7 @@ void Progress::on_halving(const Halving& halving) {
              terminal_ ? "\r\033[K" : "", halving.epoch + 1, halving.window + 1,
              halving.before.describe(), halving.after.describe());
   std::fflush(stdout);
-  warn_about_batch_norm(options_, halving.after);
+  warn_about_batch_norm(options_, trainer_.training(), halving.after);
 }
 
 void Progress::print_overflow(const WindowReport& report) {
@@ -212,8 +216,21 @@ void Progress::score(const Score& test, const std::optional<Score>& of_average) 
   if (of_average) results_["test_ema"] = to_json(*of_average);
 }
 
-void warn_about_batch_norm(const Options& options, Batches batches) {
-  if (!has_batch_norm(options.network) || batches.accumulation_steps() == 1) return;
+namespace {
+
+// False if there is none, or all are frozen.
+bool trains_batch_norm(const Training& training) {
+  for (const Parameters* parameters : training.all_parameters())
+    for (const auto& parameter : parameters->entries())
+      for (const auto& buffer : parameters->buffer_entries())
+        if (buffer.name == layer_of(parameter.name) + ".running_mean") return true;
+  return false;
+}
+
+}  // namespace
+
+void warn_about_batch_norm(const Options& options, const Training& training, Batches batches) {
+  if (batches.accumulation_steps() == 1 || !trains_batch_norm(training)) return;
   const ModelKind kind = options.network.kind;
   const std::string_view instead = kind == ModelKind::zi2zi    ? "--norm instance"
                                    : kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)"

@@ -60,7 +60,8 @@ class Progress : public Observer {
 // ones first, and what remains as a bar of which the share `done` is filled.
 std::string progress_line(const std::vector<std::string>& parts, double done, size_t columns);
 
-// Warns that BatchNorm takes its statistics from a micro-batch, where that is less than the batch.
-void warn_about_batch_norm(const Options& options, Batches batches);
+// Warns that BatchNorm takes its statistics from a micro-batch, where that is less than the batch,
+// unless all BatchNorms are frozen.
+void warn_about_batch_norm(const Options& options, const Training& training, Batches batches);
 
 }  // namespace accrue::app

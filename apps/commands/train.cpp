@@ -126,6 +126,12 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
              options.memory_trace);
 }
 
+void load_weights(Trainer& trainer, const std::string& path) {
+  if (const std::optional<OtherHead> head = trainer.load_weights(path))
+    fmt::print("{}: {} classes in {}, {} here: made new\n", head->name, head->classes_in_file, path,
+               head->classes);
+}
+
 void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
   const Score of_weights = trainer.evaluate(test);
   const std::optional<Score> of_average = trainer.evaluate_average(test);
@@ -142,15 +148,15 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train);
-  warn_about_batch_norm(options, asked.batches);
   check_outputs(options);
 
   Trainer trainer(asked, data.train, device, data.test);
   const Training& training = trainer.training();
+  warn_about_batch_norm(options, training, asked.batches);
   if (training.batches().micro < asked.batches.micro)
     fmt::print("out of memory: {} becomes {}\n", asked.batches.describe(),
                training.batches().describe());
-  if (!options.init.empty()) trainer.load_weights(options.init);
+  if (!options.init.empty()) load_weights(trainer, options.init);
 
   Progress progress(options, trainer, resident_before);
   trainer.resume(progress);

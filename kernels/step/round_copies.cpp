@@ -23,10 +23,12 @@ decltype(cpu::round_copies) round_copies;
 }  // namespace cuda
 
 void round_copies(const Parameters& parameters) {
-  const Tensor& copies = parameters.copies();
-  if (!copies.defined()) return;
-  launch<cpu::round_copies, cuda::round_copies>(copies.device(), copies.view(),
-                                                parameters.values().view());
+  const auto round = [](const Tensor& copies, const Tensor& values) {
+    if (copies.defined())
+      launch<cpu::round_copies, cuda::round_copies>(copies.device(), copies.view(), values.view());
+  };
+  round(parameters.copies(), parameters.values());
+  round(parameters.fixed_copies(), parameters.fixed_values());
 }
 
 }  // namespace accrue

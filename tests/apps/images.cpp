@@ -132,6 +132,26 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
   refuse("train --model unet --steps 1 --loss cross-entropy", "expected bce");
 }
 
+TEST_CASE("colours are normalized each by its own mean and deviation", "[cli]") {
+  const Folder folder;
+  write_classes(folder);
+  const std::string data = " --data " + folder.path().string(), saved = folder / "w.safetensors";
+  const std::string imagenet = " --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225";
+  succeed(
+      "train --model mlp-small --width 0.25 --micro-batch 4 --epochs 1 --image-size 16 --save " +
+      saved + data + imagenet);
+  const Metadata said = read_safetensors_metadata(saved);
+  REQUIRE(said.at("mean") == "0.485,0.456,0.406");
+  REQUIRE(said.at("std") == "0.229,0.224,0.225");
+  const std::string eval = "eval --split test --init " + saved + data;
+  const std::string scored = succeed(eval);
+  REQUIRE(scored == succeed(eval + imagenet));
+  refuse(eval + " --mean 0.5", "--mean is 0.5, but they were trained with 0.485,0.456,0.406");
+  refuse("train --model mlp-small --image-size 16 --mean 0.5,0.4" + data,
+         "--mean and --std: 0.5,0.4, standard deviation 0.5 of samples");
+  refuse("train --model mlp-small --image-size 16 --std 1,0,1" + data, "--std is 0: expected");
+}
+
 TEST_CASE("a folder of images and masks is trained on", "[cli]") {
   const Folder folder;
   for (int i = 0; i < 12; ++i) {

@@ -1,6 +1,7 @@
 // Weights files say what they are, and what they are not.
 
 #include "tests/support/cli.h"
+#include "tests/support/image_files.h"
 
 namespace accrue::test {
 
@@ -61,6 +62,88 @@ TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
   for (const std::string& start : starts)
     refuse("train" + model + "--init " + folder.TemporaryDirectory::write("x.pt", start).string(),
            "python3 -c \"import torch");
+}
+
+TEST_CASE("training goes on from weights of other classes, with a new head", "[cli]") {
+  const Folder folder, few;
+  const std::string w = folder / "w", again = folder / "again",
+                    model = " --model cnn-bn" + narrow();
+  succeed("train" + model + "--steps 1 --save " + w);
+  for (int i = 0; i < 24; ++i)
+    few.TemporaryDirectory::write(fmt::format("{}/{}.png", "abc"[i % 3], i),
+                                  png_of(some_planes(1, 28, 28)));
+  const std::string data = " --micro-batch 4 --data " + few.path().string();
+  REQUIRE_THAT(succeed("train --steps 0 --init " + w + data + " --save " + again),
+               ContainsSubstring(fmt::format("11: 10 classes in {}, 3 here: made new\n", w)));
+  const NamedTensors before = read_safetensors(w), after = read_safetensors(again);
+  REQUIRE(before.size() == after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    const auto& [name, x] = before[i];
+    const Tensor& y = after[i].second;
+    INFO(name);
+    REQUIRE(after[i].first == name);
+    if (name.starts_with("11.")) REQUIRE(y.shape() == x.shape().with(0, 3));
+    else REQUIRE(to_doubles(y) == to_doubles(x));
+  }
+  REQUIRE(read_safetensors_metadata(again).at("classes") == "3");
+  // The head is drawn as that of a new network is.
+  succeed("train" + model + "--steps 0 --save " + (folder / "new") + data);
+  const auto head_of = [](const std::string& path) {
+    for (const auto& [name, x] : read_safetensors(path))
+      if (name == "11.weight") return to_doubles(x);
+    return std::vector<double>();
+  };
+  REQUIRE(!head_of(again).empty());
+  REQUIRE(head_of(again) == head_of(folder / "new"));
+  // Answers are of the classes that were learned.
+  refuse("eval --init " + w + " --data " + few.path().string(), "11.weight is f32");
+  // Another width is no other head, nor is another head's input.
+  refuse("train --init " + w + " --model cnn --width 0.25" + data, "trained with cnn-bn");
+  write_safetensors(folder / "plain", before);
+  const Output wider =
+      accrue_run("train --model cnn-bn --width 2 --init " + (folder / "plain") + data);
+  REQUIRE(wider.status == 1);
+  REQUIRE_THAT(wider.text,
+               ContainsSubstring("11.weight is f32") && ContainsSubstring("0.weight is f32"));
+  NamedTensors without_bias = before;
+  std::erase_if(without_bias, [](const auto& tensor) { return tensor.first == "11.bias"; });
+  write_safetensors(folder / "plain", without_bias);
+  const Output lacks = accrue_run("train" + model + "--init " + (folder / "plain") + data);
+  REQUIRE(lacks.status == 1);
+  REQUIRE_THAT(lacks.text, ContainsSubstring("11.bias [3] is missing"));
+}
+
+TEST_CASE("layers are frozen by name", "[cli]") {
+  const Folder folder;
+  const std::string w = folder / "w", tuned = folder / "tuned", log = folder / "log";
+  succeed("train --model cnn-bn --width 0.25 --steps 1 --save " + w);
+  const std::string train = "train --steps 2 --init " + w;
+  const std::string said = succeed(train + " --freeze backbone --clip-norm 1 --log-histograms 1" +
+                                   " --log-dir " + log + " --save " + tuned);
+  REQUIRE_THAT(said, ContainsSubstring(", of which 330 are trained |") &&
+                         ContainsSubstring("predicted to the byte"));
+  // All BatchNorms are as in evaluation, so the split does not matter.
+  REQUIRE(said.find("warning: BatchNorm") == std::string::npos);
+  REQUIRE_THAT(succeed(train + " --freeze 0,1"), ContainsSubstring("warning: BatchNorm"));
+  const NamedTensors before = read_safetensors(w), after = read_safetensors(tuned);
+  REQUIRE(before.size() == after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    const auto& name = before[i].first;
+    INFO(name);
+    REQUIRE(after[i].first == name);
+    REQUIRE((to_doubles(before[i].second) == to_doubles(after[i].second)) !=
+            name.starts_with("11."));
+  }
+  for (const fs::directory_entry& file : fs::directory_iterator(log))
+    if (const std::string text = file_bytes(file.path().string());
+        file.path().filename().string().starts_with("events."))
+      REQUIRE((text.find("gradients/11.weight") != std::string::npos &&
+               text.find("gradients/0.weight") == std::string::npos));
+  REQUIRE_THAT(succeed("plan --memory 64MiB --model cnn-bn --freeze backbone"),
+               ContainsSubstring("--freeze backbone"));
+  refuse(train + " --freeze 1,2",
+         "no parameters to freeze are called '2': expected 0, 1, 4, 5, 9,");
+  refuse("train --model zi2zi --freeze backbone", "2 players are trained whole");
 }
 
 TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory]") {

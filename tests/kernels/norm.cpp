@@ -203,6 +203,27 @@ TEST_CASE("batch_norm's eval gradient is of the statistics that its forward saw"
   REQUIRE(gradients[0] == gradients[1]);
 }
 
+TEST_CASE("batch_norm in eval mode keeps no input for constant gamma and beta", "[ops]") {
+  const Tensor target = random_tensor({4, 6, 50}, 2);
+  std::vector<Values> gradients;
+  for (const bool learns : {true, false}) {
+    const auto maybe = [&](const Tensor& v) { return learns ? require_grad(v) : v; };
+    const Tensor gamma = maybe(random_tensor({6}, 4)), beta = maybe(random_tensor({6}, 5));
+    const Tensor leaf = require_grad(random_tensor({4, 6, 50}, 3));
+    const RunningStatistics running = running_for(leaf, Values(6, 0.5), Values(6, 2));
+    for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
+      const size_t before = ledger(test_device()).current()[Category::activations];
+      const Tensor y = batch_norm(scale(leaf, 2), gamma, beta, running, NormMode::eval);
+      const size_t kept = ledger(test_device()).current()[Category::activations] - before;
+      // With x, or without it; mean and rstd.
+      REQUIRE(kept == (learns ? 2 : 1) * y.bytes() + 2 * Ledger::alignment);
+      backward(mse_loss(batch_norm(y, gamma, beta, running, NormMode::eval), target));
+    }
+    gradients.push_back(to_doubles(grad(leaf)));
+  }
+  REQUIRE(gradients[0] == gradients[1]);
+}
+
 TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops]") {
   // Values 4096 + {0, 1/4, ..., 7/4}: mean 4096.875 is exact in float32, the variance is 21/64,
   // and the mean of squares, 16784386.6, is not known to better than 1 in float32.
