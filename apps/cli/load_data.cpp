@@ -77,7 +77,11 @@ Datasets load_data(const Options& options) {
           "--model {} answers with a mask for each image, but the data set {} has labels: expected "
           "--data shapes, or a folder of images and masks",
           model, set);
-  if (!options.classes.empty() && has_masks)
+  check(has_masks || options.classes.empty(),
+        "--classes {}: names the classes of masks, but the data set {} has labels: expected masks, "
+        "or no --classes",
+        options.classes, set);
+  if (!options.classes.empty())
     for (Dataset* each : {&data.train, &data.test})
       for (Field& field : each->fields)
         if (field.name == "masks") name_classes(field, options.names_of_classes());

@@ -222,28 +222,28 @@ Settings settings_of_folder(Options& o) {
 }
 
 Settings settings_of_masks(Options& o) {
-  const auto about = [](std::string name, Decides decides, std::string help, std::string takes) {
-    return About{.name = std::move(name),
-                 .decides = decides,
-                 .help = std::move(help),
-                 .takes = std::move(takes),
-                 .acts_with = {{"model", {"unet"}}}};
-  };
+  const decltype(About::acts_with) with_unet{{"model", {"unet"}}};
   Settings s;
   s.group("Model and data")
       .add(
           o.mask_loss,
-          about("loss", Decides::result,
-                "Of masks: bce where they say what is there and what not, cross-entropy where each "
-                "pixel has one of several classes, or a sum, with +; without, the one that fits",
-                "LOSS[+LOSS]"))
+          {.name = "loss",
+           .decides = Decides::result,
+           .help = "Of masks: bce where they say what is there and what not, cross-entropy where "
+                   "each pixel has one of several classes, or a sum, with +; without, the one that "
+                   "fits",
+           .takes = "LOSS[+LOSS]",
+           .acts_with = with_unet})
       .add(o.class_weights,
-           about("class-weights", Decides::result,
-                 "How much a pixel of each class counts in the loss, by the classes' order",
-                 "W,W,..."))
-      .add(o.classes, about("classes", Decides::no_result,
-                            "Names of the masks' classes, by their order, for scores and files",
-                            "NAME,NAME,..."));
+           {.name = "class-weights",
+            .decides = Decides::result,
+            .help = "How much a pixel of each class counts in the loss, by the classes' order",
+            .takes = "W,W,...",
+            .acts_with = with_unet})
+      .add(o.classes, {.name = "classes",
+                       .decides = Decides::no_result,
+                       .help = "Names of the masks' classes, by their order, for scores and files",
+                       .takes = "NAME,NAME,..."});
   return s;
 }
 

@@ -107,7 +107,8 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
                   score["dice.wood"].get<double>()) /
                  3));
   // The loss is that of the training, which the weights' file says.
-  const std::string evaluated = succeed("eval --split test --init " + weights + data);
+  const std::string evaluated =
+      succeed("eval --split test --classes sea,sand,wood --init " + weights + data);
   REQUIRE_THAT(evaluated,
                ContainsSubstring(fmt::format("loss {:.4f}", score["loss"].get<double>())));
   succeed("predict --overlay --weights " + weights + " --out " + (answers / "masks") + data);
@@ -130,6 +131,7 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
   refuse(train + " --class-weights 1,x,2", "'x' is no weight");
   refuse(train + " --classes a,b", "--classes has 2 names, but the masks have 3 classes");
   refuse("train --model unet --steps 1 --loss cross-entropy", "expected bce");
+  refuse("train --model mlp-small --steps 1 --classes a,b", "names the classes of masks");
 }
 
 TEST_CASE("colours are normalized each by its own mean and deviation", "[cli]") {
