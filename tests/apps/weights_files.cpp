@@ -143,7 +143,7 @@ TEST_CASE("layers are frozen by name", "[cli]") {
                ContainsSubstring("--freeze backbone"));
   refuse(train + " --freeze 1,2",
          "no parameters to freeze are called '2': expected 0, 1, 4, 5, 9,");
-  refuse("train --model zi2zi --freeze backbone", "2 players are trained whole");
+  refuse("train --model zi2zi --data strokes --freeze backbone", "2 players are trained whole");
 }
 
 TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory]") {
