@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/backend.h"
+#include "kernels/detail/accumulate_kernels.h"
 #include "kernels/step/window_state.h"
 
 namespace accrue {
@@ -30,8 +30,7 @@ double sum_of_squares(const T* in, int64_t n) {
 
 void accumulate(View sum, View g, double scale, View state) {
   if (state.data && window_state(state)->kept == 0) return;
-  dispatch_floating(g.dtype, [&]<class G>() {
-    using T = Wide<G>;
+  dispatch_sum(sum, g, [&]<class T, class G>() {
     T* out = sum.as<T>();
     const G* in = g.as<const G>();
     const T s = static_cast<T>(scale);
@@ -63,10 +62,11 @@ decltype(cpu::squared_norm) squared_norm;
 }  // namespace cuda
 
 void accumulate(View sum, View g, double scale, View state) {
-  const bool widens = sum.dtype == DType::f32 && is_16_bit_dtype(g.dtype);
+  const bool widens = (sum.dtype == DType::f32 && is_16_bit_dtype(g.dtype)) ||
+                      (sum.dtype == DType::f64 && g.dtype == DType::f32);
   check(sum.shape == g.shape && sum.device == g.device && (sum.dtype == g.dtype || widens),
         "[accumulate] sum {} {} on {} and g {} {} on {}: expected the same, or g in 16 bits under "
-        "a float32 sum",
+        "a float32 sum, or in float32 under a float64 one",
         name(sum.dtype), sum.shape, name(sum.device), name(g.dtype), g.shape, name(g.device));
   launch<cpu::accumulate, cuda::accumulate>(g.device, sum, g, scale, state);
 }

@@ -1,4 +1,4 @@
-#include "kernels/accumulate.h"
+#include "kernels/detail/accumulate_kernels.h"
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/step/window_state.h"
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(block_threads)
 
 void accumulate(View sum, View g, double scale, View state) {
   const int64_t* keep = state.data ? &window_state(state)->kept : nullptr;
-  dispatch_floating(g.dtype, [&]<class G>() {
-    accumulate(sum.as<Wide<G>>(), g.as<const G>(), static_cast<Wide<G>>(scale), g.numel(), keep);
+  dispatch_sum(sum, g, [&]<class T, class G>() {
+    accumulate(sum.as<T>(), g.as<const G>(), static_cast<T>(scale), g.numel(), keep);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/accumulate.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
 #include "train/segmentation.h"
@@ -82,8 +83,11 @@ Tensor Objective::answer(const Module& model, const Samples& samples, const Pass
 }
 
 void Objective::add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const {
-  const Tensor mean = loss(answer, samples);
-  if (!is_meta(sums.device())) add_to(sums, {mean.item() * double(samples.size())});
+  add_mean(sums, loss(answer, samples), samples.size());
+}
+
+void Objective::add_mean(const Tensor& sums, const Tensor& mean, int64_t samples) {
+  accumulate(sums.view(), mean.reshape({1}).view(), double(samples));
 }
 
 Score Objective::score(std::span<const double> sums, const Dataset& data) const {

@@ -60,6 +60,8 @@ class Objective {
   void check_data(const Dataset& data) const;
 
  protected:
+  // Adds a mean over so many samples to sums f64 [1], where they are, without waiting.
+  static void add_mean(const Tensor& sums, const Tensor& mean, int64_t samples);
   // Adds as many values to the sums, wherever they are. Waits for the device.
   static void add_to(const Tensor& sums, std::initializer_list<double> values);
 };

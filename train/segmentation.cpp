@@ -44,9 +44,7 @@ class Segmentation : public Objective {
   int64_t sums() const override { return 1 + 3 * K_; }
   void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
     add_mask_score(sums.slice(1, this->sums()), logits, samples["masks"]);
-    const Tensor mean = loss(logits, samples);
-    if (is_meta(sums.device())) return;
-    add_to(sums.slice(0, 1), {mean.item() * double(samples.size())});
+    add_mean(sums.slice(0, 1), loss(logits, samples), samples.size());
   }
 
   Score score(std::span<const double> sums, const Dataset& data) const override {

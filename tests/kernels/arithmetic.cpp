@@ -6,6 +6,7 @@
 
 #include "core/autograd.h"
 #include "core/replay.h"
+#include "kernels/accumulate.h"
 #include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -239,6 +240,16 @@ TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
                 "tensor 2 is [3, 3], tensor 0 is [2, 3]");
   REQUIRE_ERROR(concat({full({2, 3}), Tensor::full({2, 3}, 1, DType::f64, test_device())}, 1),
                 "f32 [2, 3] and f64 [2, 3]");
+}
+
+TEST_CASE("accumulate adds what is narrower to a wider sum", "[ops]") {
+  const std::vector<float> g{1, 0x1p-20f, -3};
+  const Tensor sum = Tensor::from(Values{1, 1, 1}, {3}, test_device());
+  accumulate(sum.view(), Tensor::from(g, {3}, test_device()).view(), 0x1p-20);
+  // Exact in double, where float32 would keep none of the second.
+  REQUIRE(to_doubles(sum) == Values{1 + 0x1p-20, 1 + 0x1p-40, 1 - 3 * 0x1p-20});
+  const Tensor narrow = Tensor::full({3}, 0, DType::f32, test_device());
+  REQUIRE_ERROR(accumulate(narrow.view(), sum.view(), 1), "or in float32 under a float64 one");
 }
 
 }  // namespace accrue::test
