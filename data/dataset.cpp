@@ -159,6 +159,12 @@ void Dataset::check_fields() const {
           accrue::name(stored_dtype(field.encoding)), size(), fields.front().name);
 }
 
+std::string Field::class_name(int64_t k) const {
+  const auto i = static_cast<size_t>(k);
+  if (!class_names.empty()) return class_names.at(i);
+  return fmt::format("{}", class_values.empty() ? k : int64_t{class_values.at(i)});
+}
+
 bool Dataset::is_streamed() const {
   return augmentation.is_any() ||
          std::ranges::any_of(fields, [](const Field& field) { return bool(field.read); });

@@ -34,6 +34,11 @@ struct Field {
   std::vector<std::string> class_names{};  // where they have names; of masks, also of planes
   std::vector<uint8_t> class_values{};     // of masks' indices: what stands for them in files
   ReadRow read{};                          // if they are read when they are needed
+
+  // The classes that there are to tell apart: those of indices, or a mask's planes.
+  int64_t class_count() const { return encoding == Encoding::mask ? values.size(1) : classes; }
+  // What one is called; without a name the value that stands for it in files, else its number.
+  std::string class_name(int64_t k) const;
 };
 
 // Samples, of each of which the same fields are known. What is called how: `images` (pixels

@@ -15,9 +15,9 @@ namespace {
 class Segmentation : public Objective {
  public:
   Segmentation(const Field& masks, SegmentationOptions options)
-      : K_(masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes),
-        names_(names_of(masks)),
-        options_(std::move(options)) {}
+      : K_(masks.class_count()), options_(std::move(options)) {
+    for (int64_t k = 0; k < K_; ++k) names_.push_back(masks.class_name(k));
+  }
 
   std::string name() const override {
     std::string text = "segmentation";
@@ -81,20 +81,9 @@ class Segmentation : public Objective {
       if (value == loss) return name;
     return "?";
   }
-  // Those of the data set; else the values that stand for the classes in files, or numbers.
-  static std::vector<std::string> names_of(const Field& masks) {
-    if (!masks.class_names.empty()) return masks.class_names;
-    const bool planes = masks.encoding == Encoding::mask;
-    std::vector<std::string> names;
-    for (int64_t k = 0; k < (planes ? masks.values.size(1) : masks.classes); ++k)
-      names.push_back(masks.class_values.empty()
-                          ? fmt::format("{}", k)
-                          : fmt::format("{}", masks.class_values.at(static_cast<size_t>(k))));
-    return names;
-  }
 
   const int64_t K_;
-  const std::vector<std::string> names_;
+  std::vector<std::string> names_;
   const SegmentationOptions options_;
 };
 

@@ -97,6 +97,7 @@ std::string text_of(const std::vector<T>& values, const About& about) {
 }
 template <class T>
 void set(std::vector<T>& values, const std::string& text, const About& about) {
+  if (text.empty()) return;  // none
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     set(values.emplace_back(), text.substr(begin, end - begin), about);

@@ -20,7 +20,7 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
 
 // Gives masks' classes the names of --classes.
 void name_classes(Field& masks, const std::vector<std::string>& names) {
-  const int64_t classes = masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes;
+  const int64_t classes = masks.class_count();
   check(static_cast<int64_t>(names.size()) == classes,
         "--classes has {} names, but the masks have {}: expected one for each", names.size(),
         classes == 1 ? "one class" : fmt::format("{} classes", classes));
@@ -80,11 +80,11 @@ Datasets load_data(const Options& options) {
   check(has_masks || options.classes.empty(),
         "--classes {}: names the classes of masks, but the data set {} has labels: expected masks, "
         "or no --classes",
-        options.classes, set);
+        fmt::join(options.classes, ","), set);
   if (!options.classes.empty())
     for (Dataset* each : {&data.train, &data.test})
       for (Field& field : each->fields)
-        if (field.name == "masks") name_classes(field, options.names_of_classes());
+        if (field.name == "masks") name_classes(field, options.classes);
   if (task_of(options.network.kind) != Task::segmentation)
     check(!has_masks,
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "

@@ -119,55 +119,26 @@ TrainingOptions Options::to_plan(const Dataset& data) const {
   return training_with(smallest.batches_of(data.size()), data);
 }
 
-namespace {
-
-// "a,b" in parts; none of an empty text.
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream rest(text);
-  for (std::string part; std::getline(rest, part, separator);) parts.push_back(part);
-  return parts;
-}
-
-double weight_of_class(const std::string& text) {
-  double weight = 0;
-  const char* const last = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), last, weight);
-  check(error == std::errc() && stop == last && 0 <= weight && weight <= 1e6,
-        "--class-weights: '{}' is no weight: expected numbers from 0 to 1e6, such as 1,2,0.5",
-        text);
-  return weight;
-}
-
-}  // namespace
-
 ObjectivePtr Options::objective_on(const Dataset& data) const {
   if (!data.has("masks")) return objective_of(data);
-  SegmentationOptions chosen;
-  for (const std::string& part : parts_of(mask_loss, '+')) {
+  SegmentationOptions chosen{.class_weights = class_weights};
+  std::istringstream rest(mask_loss);
+  for (std::string part; std::getline(rest, part, '+');) {
     const auto found = mask_loss_names().find(part);
     check(found != mask_loss_names().end(), "--loss {}: expected {}, or a sum of some, with +",
           mask_loss, fmt::join(mask_loss_names() | std::views::keys, ", "));
     chosen.losses.push_back(found->second);
   }
-  for (const std::string& part : parts_of(class_weights, ','))
-    chosen.class_weights.push_back(weight_of_class(part));
   return segmentation(data.field("masks"), std::move(chosen));
 }
-
-std::vector<std::string> Options::names_of_classes() const { return parts_of(classes, ','); }
 
 ModelOptions Options::model_for(const Dataset& data) const {
   const bool draws = task_of(network.kind) == Task::drawing;
   const Shape& images = data[draws ? "sources" : "images"].shape();
   ModelOptions model = network;
   model.image = {images[1], images[2], images[3]};
-  for (const char* classes : {"labels", "styles"})
-    if (data.has(classes)) model.classes = data.field(classes).classes;
-  if (data.has("masks")) {
-    const Field& masks = data.field("masks");
-    model.classes = masks.encoding == Encoding::mask ? masks.values.size(1) : masks.classes;
-  }
+  for (const char* classes : {"labels", "masks", "styles"})
+    if (data.has(classes)) model.classes = data.field(classes).class_count();
   return model;
 }
 
@@ -237,8 +208,9 @@ Settings settings_of_masks(Options& o) {
       .add(o.class_weights,
            {.name = "class-weights",
             .decides = Decides::result,
-            .help = "How much a pixel of each class counts in the loss, by the classes' order",
+            .help = "How much each class counts in the loss, by the classes' order",
             .takes = "W,W,...",
+            .range = {0, 1e6},
             .acts_with = with_unet})
       .add(o.classes, {.name = "classes",
                        .decides = Decides::no_result,

@@ -49,8 +49,9 @@ struct Options : TrainingOptions {
   CacheChoice cache = CacheChoice::automatic;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;
-  std::string mask_loss, class_weights;  // of unet: "cross-entropy", "1,2,0.5"
-  std::string classes;                   // of masks, their names: "sea,land"
+  std::string mask_loss;  // "cross-entropy+dice"
+  std::vector<double> class_weights;
+  std::vector<std::string> classes;  // of masks, their names
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
   int64_t micro_batch = 16;
@@ -82,8 +83,6 @@ struct Options : TrainingOptions {
   // What is to be learnt from the data: objective_of(), with the losses of masks that are asked
   // for. Throws Error for losses or weights that do not fit.
   ObjectivePtr objective_on(const Dataset& data) const;
-  // The names in --classes.
-  std::vector<std::string> names_of_classes() const;
   // The model for the images and classes of the data.
   ModelOptions model_for(const Dataset& data) const;
   // The training that is asked for, on this data: the model, its batches and the run's identity are

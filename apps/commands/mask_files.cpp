@@ -36,9 +36,8 @@ std::string end_of_name(const Field& masks, size_t plane) {
   const auto fits = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c >= 128;
   };
-  if (plane < masks.class_names.size() && std::ranges::all_of(masks.class_names[plane], fits))
-    return "_" + masks.class_names[plane];
-  return fmt::format("_{}", plane);
+  const std::string name = masks.class_name(static_cast<int64_t>(plane));
+  return std::ranges::all_of(name, fits) ? "_" + name : fmt::format("_{}", plane);
 }
 
 void write_plane(const Answer& answer, size_t plane, GrayImage& mask, const fs::path& path) {

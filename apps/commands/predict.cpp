@@ -37,15 +37,10 @@ std::string cell(const std::string& text) {
   return quoted + '"';
 }
 
-std::string name_of_class(const Field& labels, int64_t k) {
-  return labels.class_names.empty() ? fmt::format("{}", k)
-                                    : labels.class_names.at(static_cast<size_t>(k));
-}
-
 std::string heading(const Field& labels) {
   std::string line = "sample,class";
   for (int64_t k = 0; k < labels.classes; ++k)
-    line += fmt::format(",{}", cell(name_of_class(labels, k)));
+    line += fmt::format(",{}", cell(labels.class_name(k)));
   return line + "\n";
 }
 
@@ -60,7 +55,7 @@ std::string lines_of(const Tensor& logits, int64_t begin, const Dataset& data) {
         probabilities_of(host.span<float>().subspan(static_cast<size_t>(n) * classes, classes));
     const int64_t best = std::ranges::max_element(p) - p.begin();
     text += fmt::format("{},{}", cell(name_of_sample(data, begin + n)),
-                        cell(name_of_class(labels, best)));
+                        cell(labels.class_name(best)));
     for (const double value : p) text += fmt::format(",{:.6g}", value);
     text += '\n';
   }

@@ -128,7 +128,7 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
   refuse(train + " --loss bce", "each pixel has one of 3 classes: expected cross-entropy");
   refuse(train + " --loss bec", "expected bce, cross-entropy");
   refuse(train + " --class-weights 1,2", "2 class weights for 3 classes");
-  refuse(train + " --class-weights 1,x,2", "'x' is no weight");
+  refuse(train + " --class-weights 1,x,2", "--class-weights is x: expected");
   refuse(train + " --classes a,b", "--classes has 2 names, but the masks have 3 classes");
   refuse("train --model unet --steps 1 --loss cross-entropy", "expected bce");
   refuse("train --model mlp-small --steps 1 --classes a,b", "names the classes of masks");
