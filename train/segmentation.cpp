@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/arithmetic.h"
+#include "kernels/dice_loss.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
 #include "kernels/pixel_cross_entropy.h"
@@ -21,7 +22,7 @@ class Segmentation : public Objective {
 
   std::string name() const override {
     std::string text = "segmentation";
-    if (options_.losses.size() > 1)
+    if (options_.losses.size() > 1 || options_.losses.front() == MaskLoss::dice)
       for (const MaskLoss loss : options_.losses) text += ", " + name_of(loss);
     if (!options_.class_weights.empty())
       text += fmt::format(", weights {}", fmt::join(options_.class_weights, " "));
@@ -31,10 +32,12 @@ class Segmentation : public Objective {
 
   Tensor loss(const Tensor& logits, const Samples& samples) const override {
     Tensor sum;
+    const Tensor& masks = samples["masks"];
     for (const MaskLoss kind : options_.losses) {
-      const Tensor loss = kind == MaskLoss::bce ? bce_with_logits(logits, samples["masks"])
-                                                : pixel_cross_entropy(logits, samples["masks"],
-                                                                      options_.class_weights);
+      const Tensor loss = kind == MaskLoss::bce ? bce_with_logits(logits, masks)
+                          : kind == MaskLoss::dice
+                              ? dice_loss(logits, masks, options_.class_weights)
+                              : pixel_cross_entropy(logits, masks, options_.class_weights);
       sum = sum.defined() ? add(sum, loss) : loss;
     }
     return sum;
@@ -90,8 +93,8 @@ class Segmentation : public Objective {
 }  // namespace
 
 const std::map<std::string, MaskLoss>& mask_loss_names() {
-  static const std::map<std::string, MaskLoss> names{{"bce", MaskLoss::bce},
-                                                     {"cross-entropy", MaskLoss::cross_entropy}};
+  static const std::map<std::string, MaskLoss> names{
+      {"bce", MaskLoss::bce}, {"cross-entropy", MaskLoss::cross_entropy}, {"dice", MaskLoss::dice}};
   return names;
 }
 
@@ -101,18 +104,18 @@ ObjectivePtr segmentation(const Field& masks, SegmentationOptions options) {
   const auto has = [&](MaskLoss loss) { return std::ranges::count(options.losses, loss) > 0; };
   check(planes || !has(MaskLoss::bce),
         "the loss bce is for masks of what is there and what not, but each pixel has one of {} "
-        "classes: expected cross-entropy",
+        "classes: expected cross-entropy, dice, or both",
         masks.classes);
   check(!planes || !has(MaskLoss::cross_entropy),
         "the loss cross-entropy is for pixels that have one of several classes each, but the data "
-        "set has masks of what is there and what not: expected bce");
-  check(options.class_weights.empty() || !planes,
-        "there are {} class weights, but the pixels have no classes: expected none",
-        options.class_weights.size());
-  check(options.class_weights.empty() ||
-            static_cast<int64_t>(options.class_weights.size()) == masks.classes,
-        "there are {} class weights for {} classes: expected one for each",
-        options.class_weights.size(), masks.classes);
+        "set has masks of what is there and what not: expected bce, dice, or both");
+  const auto& weights = options.class_weights;
+  check(weights.empty() || !has(MaskLoss::bce),
+        "there are {} class weights, which the loss bce does not take: expected none, or dice",
+        weights.size());
+  check(weights.empty() || std::ssize(weights) == masks.class_count(),
+        "there are {} class weights for {} classes: expected one for each", weights.size(),
+        masks.class_count());
   return std::make_shared<Segmentation>(masks, std::move(options));
 }
 

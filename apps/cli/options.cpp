@@ -201,8 +201,8 @@ Settings settings_of_masks(Options& o) {
           {.name = "loss",
            .decides = Decides::result,
            .help = "Of masks: bce where they say what is there and what not, cross-entropy where "
-                   "each pixel has one of several classes, or a sum, with +; without, the one that "
-                   "fits",
+                   "each pixel has one of several classes, dice of each sample and class, or a sum "
+                   "such as bce+dice; without, bce or cross-entropy",
            .takes = "LOSS[+LOSS]",
            .acts_with = with_unet})
       .add(o.class_weights,

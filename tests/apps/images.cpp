@@ -126,7 +126,9 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
   if (learns) REQUIRE(right > 0.9 * predicted);
   const std::string train = "train --model unet --width 0.5 --steps 1 --micro-batch 2" + data;
   refuse(train + " --loss bce", "each pixel has one of 3 classes: expected cross-entropy");
-  refuse(train + " --loss bec", "expected bce, cross-entropy");
+  REQUIRE_THAT(succeed(train + " --loss cross-entropy+dice --class-weights 1,2,0.5"),
+               ContainsSubstring("predicted to the byte"));
+  refuse(train + " --loss bec", "expected bce, cross-entropy, dice, or a sum");
   refuse(train + " --class-weights 1,2", "2 class weights for 3 classes");
   refuse(train + " --class-weights 1,x,2", "--class-weights is x: expected");
   refuse(train + " --classes a,b", "--classes has 2 names, but the masks have 3 classes");

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/backend.h"
+
+namespace accrue {
+
+// The weights of classes, by value: few, and known before any kernel is.
+struct ClassWeights {
+  static constexpr int64_t most = 64;
+  std::array<float, most> of;
+
+  HOST_DEVICE float operator[](int64_t c) const { return c < most ? of[size_t(c)] : 1; }
+};
+
+// Of none 1 for all. Throws Error unless there is one for each of C classes, in [0, 1e6].
+inline ClassWeights class_weights_of(std::string_view op, std::span<const double> given,
+                                     int64_t C) {
+  ClassWeights weights;
+  weights.of.fill(1);
+  if (given.empty()) return weights;
+  check(static_cast<int64_t>(given.size()) == C && C <= ClassWeights::most,
+        "[{}] {} class weights for {} classes: expected one for each, at most {}", op, given.size(),
+        C, ClassWeights::most);
+  for (size_t c = 0; c < given.size(); ++c) {
+    check(given[c] >= 0 && given[c] <= 1e6,
+          "[{}] the weight of class {} is {}: expected it in [0, 1e6]", op, c, given[c]);
+    weights.of[c] = static_cast<float>(given[c]);
+  }
+  return weights;
+}
+
+}  // namespace accrue

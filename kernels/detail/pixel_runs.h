@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/backend.h"
+#include "kernels/detail/vector_exp.h"
+
+// What losses of pixels' classes have in common on the CPU.
+
+namespace accrue::cpu {
+
+// Pixels whose softmax is taken side by side, in vectors.
+inline constexpr int64_t pixel_run = 64;
+
+// Calls body(n, p, size) for the runs of pixels [begin, end) of N * P, of one image each.
+template <class Body>
+void for_each_run(int64_t begin, int64_t end, int64_t P, Body&& body) {
+  for (int64_t i = begin; i < end;) {
+    const int64_t n = i / P, p = i % P, size = std::min({pixel_run, P - p, end - i});
+    body(n, p, size);
+    i += size;
+  }
+}
+
+// RowSoftmax of `size` pixels at x, whose classes are P elements apart.
+template <class T>
+struct RunSoftmax {
+  using W = Wide<T>;
+  W maximum[pixel_run], rest[pixel_run];
+
+  RunSoftmax(const T* x, const int32_t* label, int64_t C, int64_t P, int64_t size) {
+    for (int64_t i = 0; i < size; ++i) maximum[i] = x[i], rest[i] = 0;
+    for (int64_t c = 1; c < C; ++c)
+      for (int64_t i = 0; i < size; ++i) {
+        const W value = x[c * P + i];
+        maximum[i] = value > maximum[i] ? value : maximum[i];
+      }
+    for (int64_t c = 0; c < C; ++c)
+      for (int64_t i = 0; i < size; ++i)
+        rest[i] += vector_exp(W(x[c * P + i]) - maximum[i]) - W(label[i] == c);
+  }
+  // Of a class whose logit at pixel i is x.
+  W probability(int64_t i, W x) const { return vector_exp(x - maximum[i]) / (1 + rest[i]); }
+};
+
+inline void check_pixel_labels(std::string_view op, View labels, int64_t C) {
+  const int32_t* label = labels.as<int32_t>();
+  for (int64_t i = 0; i < labels.numel(); ++i)
+    check(0 <= label[i] && label[i] < C, "[{}] label {} of pixel {} is outside [0, {})", op,
+          label[i], i, C);
+}
+
+}  // namespace accrue::cpu
