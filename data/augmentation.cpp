@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/samples.h"
 
 namespace accrue {
 namespace {
@@ -74,11 +75,6 @@ void light(std::span<uint8_t> pixels, const Augmenting& by) {
   }
 }
 
-template <class T>
-std::span<T> elements(std::span<std::byte> row) {
-  return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
-}
-
 }  // namespace
 
 Augmentation parse_augmentation(const std::string& text) {
@@ -136,10 +132,11 @@ void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape
   if (shape.rank() != 4) return;
   switch (encoding) {
     case Encoding::pixel:
-      move_planes(elements<uint8_t>(row), shape, by, mixed);
-      return light(elements<uint8_t>(row), by);
-    case Encoding::mask: return move_planes(elements<uint8_t>(row), shape, by, nearest<uint8_t>);
-    case Encoding::index: return move_planes(elements<int32_t>(row), shape, by, nearest<int32_t>);
+      move_planes(elements_of<uint8_t>(row), shape, by, mixed);
+      return light(elements_of<uint8_t>(row), by);
+    case Encoding::mask: return move_planes(elements_of<uint8_t>(row), shape, by, nearest<uint8_t>);
+    case Encoding::index:
+      return move_planes(elements_of<int32_t>(row), shape, by, nearest<int32_t>);
     case Encoding::number: break;
   }
 }

@@ -140,11 +140,6 @@ struct Files {
 };
 using FilesPtr = std::shared_ptr<const Files>;
 
-template <class T>
-std::span<T> elements_of(std::span<std::byte> row) {
-  return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
-}
-
 void read_image_row(std::span<std::byte> row, const Files& files, int64_t n) {
   const fs::path& path = files.sample(n).image;
   const Image image = resized(read_image(path), files.plan.size);

@@ -1,10 +1,7 @@
 #include "data/row_stream.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <system_error>
 
 #include "data/samples.h"
@@ -18,13 +15,6 @@ int64_t places_for(const Dataset& dataset, int64_t most) {
   const int64_t ahead = std::clamp<int64_t>(
       ahead_bytes / std::max<int64_t>(1, int64_t(bytes_of_sample(dataset))), 1, ahead_samples);
   return std::min(dataset.size(), std::max(2 * most, ahead));
-}
-
-// Signals are for the threads that expect them.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 
 }  // namespace

@@ -46,6 +46,11 @@ Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);
 size_t bytes_of_sample(const Dataset& dataset);
 // Row n of values [N, ...], on the cpu.
 std::span<std::byte> row_of(const Tensor& values, int64_t n);
+// The elements of a row.
+template <class T>
+std::span<T> elements_of(std::span<std::byte> row) {
+  return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
+}
 // A sample's elements as the data set has or reads them. Throws Error as the field's read does.
 void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
 

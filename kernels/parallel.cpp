@@ -183,10 +183,7 @@ class Pool {
 
   [[noreturn]] void serve(int t, int seen) {
     const WithinChunk within;
-    // Signals are for the threads that expect them.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    block_signals();
     for (;;) {
       await_change(loop_, seen, spin_for_loop);
       seen = loop_.load(std::memory_order_acquire);
@@ -242,6 +239,12 @@ Pool& pool() {
 }  // namespace
 
 int thread_count() { return pool().size(); }
+
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
 
 void set_thread_count(int count) {
   check(count >= 0 && count <= most_threads, "{} threads: expected 0 to {}", count, most_threads);

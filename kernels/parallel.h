@@ -24,6 +24,9 @@ int thread_count();
 // Error if count is negative or above most_threads.
 void set_thread_count(int count);
 
+// For threads that work for others: signals are then delivered to those that expect them.
+void block_signals();
+
 // A chunk of a loop, run by one of its threads: call(context, chunk, slot), slot < slots.
 using ChunkCall = void (*)(void* context, int64_t chunk, int slot);
 
