@@ -84,7 +84,7 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
     with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
   });
   add_command(app, "eval", "Loss and accuracy of saved weights",
-              Settings(of_model).append(evaluation_settings(options)), options,
+              of_model.without({"augment"}).append(evaluation_settings(options)), options,
               [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",

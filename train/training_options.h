@@ -161,8 +161,7 @@ inline Settings settings_of(TrainingOptions& o) {
   s.group("Optimizer")
       .add(o.freeze, {"freeze", result,
                       "Leave these layers as they are, without gradients, and their BatchNorms as "
-                      "in evaluation: "
-                      "conv1,layer1.0, or backbone for all but the last",
+                      "in evaluation: conv1,layer1.0, or backbone for all but the last",
                       "NAME,..."});
   s.append(settings_of(static_cast<StepOptions&>(o)))
       .group("Loss scale")

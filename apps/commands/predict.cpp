@@ -54,8 +54,8 @@ std::string lines_of(const Tensor& logits, int64_t begin, const Dataset& data) {
     const auto p =
         probabilities_of(host.span<float>().subspan(static_cast<size_t>(n) * classes, classes));
     const int64_t best = std::ranges::max_element(p) - p.begin();
-    text += fmt::format("{},{}", cell(name_of_sample(data, begin + n)),
-                        cell(labels.class_name(best)));
+    text +=
+        fmt::format("{},{}", cell(name_of_sample(data, begin + n)), cell(labels.class_name(best)));
     for (const double value : p) text += fmt::format(",{:.6g}", value);
     text += '\n';
   }
@@ -92,7 +92,8 @@ Settings settings_of(PredictOptions& asked, Options& options) {
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
                                  .range = positive});
-  return s.append(all.in({"Model and data"}).without({"init"})).append(all.in({"Machine"}));
+  return s.append(all.in({"Model and data"}).without({"init", "augment"}))
+      .append(all.in({"Machine"}));
 }
 
 void predict(const Options& given, const PredictOptions& asked) {
