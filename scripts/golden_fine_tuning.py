@@ -18,17 +18,14 @@ Needs torch and torchvision.
     scripts/golden_fine_tuning.py --check    compares the committed file with what this PyTorch computes
 """
 
-import argparse
-import pathlib
 import sys
 
 import torch
 import torchvision
 from torch.nn import functional
 
-import safetensors_io
-from golden_resnet import (CHANNELS, CLASSES, HEIGHT, IMAGES, LABELS, SAMPLES, WIDTH, buffers_of,
-                           initial, sums, uniform)
+from golden_resnet import (CHANNELS, CLASSES, GOLDEN, HEIGHT, IMAGES, LABELS, SAMPLES, WIDTH,
+                           buffers_of, initial, sums, uniform, write_or_check)
 
 STEPS, MICRO_BATCHES = 10, 2
 FROZEN = {"backbone": ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4"),
@@ -71,29 +68,10 @@ def golden(frozen, optimizer):
 
 
 def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    options = parser.parse_args()
-    path = root / "tests" / "golden" / "fine_tuning.safetensors"
     tensors = {own: x for frozen in FROZEN for optimizer in OPTIMIZERS
                for own, x in golden(frozen, optimizer).items()}
-    if options.check:
-        stored = safetensors_io.read(path)
-        if list(stored) != list(tensors):
-            raise SystemExit(f"{path}: other names than {list(tensors)}")
-        error = max(((stored[name] - x).abs().max() / x.abs().max()).item()
-                    for name, x in tensors.items())
-        print(f"{path}: within {error:.1e} of torchvision {torchvision.__version__}")
-        return 0 if error <= 1e-6 else 1
-    safetensors_io.write(path, tensors, {"written_by": "scripts/golden_fine_tuning.py",
-                                         "torch": torch.__version__,
-                                         "torchvision": torchvision.__version__})
-    print(f"wrote {path}, {path.stat().st_size} bytes")
-    for name, x in tensors.items():
-        if name.endswith("losses"):
-            print(name, [round(v, 4) for v in x.tolist()])
-    return 0
+    return write_or_check(GOLDEN / "fine_tuning.safetensors", tensors, 1e-6,
+                          __doc__.splitlines()[0])
 
 
 if __name__ == "__main__":

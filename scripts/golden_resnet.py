@@ -29,6 +29,7 @@ from torch.nn import functional
 
 import safetensors_io
 
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 SAMPLES, CHANNELS, HEIGHT, WIDTH, CLASSES = 4, 3, 48, 40, 5
 NETS = ("resnet18", "resnet34", "resnet50")
 # Of the formula, for what is no tensor of a network.
@@ -84,13 +85,11 @@ def golden(name):
     return {f"{name}.{own}": x for own, x in tensors.items()}
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def write_or_check(path, tensors, tolerance, description):
+    """Writes the golden file, or with --check returns 1 if it differs by more than the tolerance."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     options = parser.parse_args()
-    path = root / "tests" / "golden" / "torchvision.safetensors"
-    tensors = {own: x for name in NETS for own, x in golden(name).items()}
     if options.check:
         stored = safetensors_io.read(path)
         if list(stored) != list(tensors):
@@ -98,12 +97,18 @@ def main():
         error = max(((stored[name] - x).abs().max() / x.abs().max()).item()
                     for name, x in tensors.items())
         print(f"{path}: within {error:.1e} of torchvision {torchvision.__version__}")
-        return 0 if error <= 1e-9 else 1
-    safetensors_io.write(path, tensors, {"written_by": "scripts/golden_resnet.py",
+        return 0 if error <= tolerance else 1
+    safetensors_io.write(path, tensors, {"written_by": f"scripts/{pathlib.Path(sys.argv[0]).name}",
                                          "torch": torch.__version__,
                                          "torchvision": torchvision.__version__})
     print(f"wrote {path}, {path.stat().st_size} bytes")
     return 0
+
+
+def main():
+    tensors = {own: x for name in NETS for own, x in golden(name).items()}
+    return write_or_check(GOLDEN / "torchvision.safetensors", tensors, 1e-9,
+                          __doc__.splitlines()[0])
 
 
 if __name__ == "__main__":
