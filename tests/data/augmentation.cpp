@@ -8,9 +8,9 @@
 
 #include "data/loader.h"
 #include "data/shapes.h"
-#include "kernels/parallel.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/thread_scope.h"
 
 namespace accrue::test {
 namespace {
@@ -127,19 +127,20 @@ TEST_CASE("neither split nor threads nor resumption change what is augmented", "
   REQUIRE(first.size() == 60);
   REQUIRE(first != plain);
   REQUIRE(first != seen(data, {.micro_batch_size = 7, .augment = Augment::yes}, 2));
-  const int before = thread_count();
+  // It is the sample's, not its place's in the order.
+  REQUIRE(first ==
+          seen(data, {.micro_batch_size = 7, .shuffle = Shuffle::off, .augment = Augment::yes}, 1));
   for (const int threads : {1, 3})
     for (const int64_t m : {1, 20})
       for (const int64_t window : {0, 2})
         for (const Prefetch prefetch : {Prefetch::off, Prefetch::on}) {
-          set_thread_count(threads);
+          const ThreadScope use(threads);
           const auto again =
               seen(data, {.micro_batch_size = m, .prefetch = prefetch, .augment = Augment::yes}, 1,
                    window);
           REQUIRE(again.size() == size_t(60 - 20 * window));
           for (const auto& [sample, pixels] : again) REQUIRE(pixels == first.at(sample));
         }
-  set_thread_count(before);
 }
 
 TEST_CASE("augmentations are named", "[data]") {

@@ -9,11 +9,11 @@
 #include "data/image_folder.h"
 #include "data/loader.h"
 #include "data/shapes.h"
-#include "kernels/parallel.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/image_files.h"
+#include "tests/support/thread_scope.h"
 
 namespace accrue::test {
 namespace {
@@ -69,17 +69,6 @@ std::vector<double> yielded(Loader& loader, int64_t epoch, int64_t window) {
   return all;
 }
 
-class Threads {
- public:
-  explicit Threads(int count) { set_thread_count(count); }
-  ~Threads() { set_thread_count(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  const int before_ = thread_count();
-};
-
 void require_same_rows(const Datasets& held, const Datasets& streamed) {
   for (auto set : {&Datasets::train, &Datasets::test}) {
     const Dataset &a = held.*set, &b = streamed.*set;
@@ -118,7 +107,7 @@ TEST_CASE("a data set that is read as needed yields what one that is held yields
   for (const int threads : {1, 3})
     for (const int64_t m : {1, 7, 16, 40})
       for (const Prefetch prefetch : {Prefetch::off, Prefetch::on}) {
-        const Threads use(threads);
+        const ThreadScope use(threads);
         INFO(threads << " threads, micro-batch " << m);
         const LoaderOptions options{.effective_batch_size = 40,
                                     .micro_batch_size = m,

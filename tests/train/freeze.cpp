@@ -137,6 +137,12 @@ TEST_CASE("a frozen BatchNorm is as in evaluation, and keeps nothing", "[freeze]
   REQUIRE(to_doubles(partly.buffer_entries()[0].tensor)[0] != 0);
 }
 
+// Of cnn-gn, whose last layer is 11.
+bool is_frozen(const std::string& layer, const Names& freeze) {
+  return std::ranges::find(freeze, layer) != freeze.end() ||
+         (freeze.front() == backbone && layer != "11");
+}
+
 // Without BatchNorm a parameter that is frozen for a while gives the others the same gradients.
 TEST_CASE("the trained parameters get the gradients that they get anyway", "[freeze]") {
   const Batch batch = random_batch({8, 1, 8, 8}, 10, 2, DType::f32);
@@ -153,7 +159,8 @@ TEST_CASE("the trained parameters get the gradients that they get anyway", "[fre
         const Tensor x = converted(batch.x, dtype);
         for (int step = 0; step < 2; ++step) {
           if (fixed.empty())
-            for (const std::string& prefix : freeze) parameters.freeze(prefix + ".");
+            for (const auto& entry : parameters.entries())
+              if (is_frozen(layer_of(entry.name), freeze)) parameters.freeze(entry.name);
           for (int64_t begin : {0, 4})
             window.backward(cross_entropy((*model)(x.slice(begin, begin + 4)),
                                           batch.labels.slice(begin, begin + 4)),
@@ -165,8 +172,7 @@ TEST_CASE("the trained parameters get the gradients that they get anyway", "[fre
           values.push_back(to_doubles(entry.tensor));
         return values;
       };
-      if (freeze.front() == "backbone") steps(freeze);
-      else REQUIRE(steps(freeze) == steps({}));
+      REQUIRE(steps(freeze) == steps({}));
     }
 }
 
