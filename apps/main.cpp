@@ -7,6 +7,7 @@
 #include "apps/cli/config.h"
 #include "apps/cli/declare.h"
 #include "apps/cli/help.h"
+#include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/suggest.h"
@@ -49,6 +50,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   command->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
   command->final_callback([=, &options] {
     options.given = given_settings(*command, settings);
+    options = with_options_of_weights(options);
     check_effects(*command, settings);
     for (const Setting& setting : settings)
       if (setting.text() == "-") write_to_standard_output(setting);

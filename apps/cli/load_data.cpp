@@ -77,11 +77,7 @@ Datasets load_data(const Options& options) {
           "--model {} answers with a mask for each image, but the data set {} has labels: expected "
           "--data shapes, or a folder of images and masks",
           model, set);
-  check(has_masks || options.classes.empty(),
-        "--classes {}: names the classes of masks, but the data set {} has labels: expected masks, "
-        "or no --classes",
-        fmt::join(options.classes, ","), set);
-  if (!options.classes.empty())
+  if (has_masks && !options.classes.empty())
     for (Dataset* each : {&data.train, &data.test})
       for (Field& field : each->fields)
         if (field.name == "masks") name_classes(field, options.classes);
@@ -108,6 +104,9 @@ Options with_options_of_weights(const Options& options) {
       problems += fmt::format("\n  --{} is {}, but they were trained with {}", name, setting.text(),
                               found->second);
   }
+  for (const char* name : settings_of_scores)
+    if (const auto found = said.find(name); found != said.end() && !options.given.contains(name))
+      settings.at(name).set(found->second);
   if (const auto image = numbers_of(said, "image"); image.size() == 3) {
     result.network.image = {image[0], image[1], image[2]};
     // The built-in strokes and a folder's images can be of any size.

@@ -10,8 +10,9 @@ namespace accrue::app {
 Datasets load_data(const Options& options);
 
 // The options with the model, its width and the normalization of the weights that training or
-// evaluation starts from, as far as their file says them and they were not given, and with the
-// images and classes that it was of. Throws Error for those that were given otherwise.
+// evaluation starts from, and how they are scored, as far as their file says them and they were not
+// given, and with the images and classes that it was of. Throws Error for those that were given
+// otherwise, but for how they are scored.
 Options with_options_of_weights(const Options& options);
 
 }  // namespace accrue::app

@@ -158,8 +158,11 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
     result.objective = objective_on(data);
   }
   const Settings all = settings_of(o);
-  for (const char* name : settings_of_weights)
+  const auto tell = [&](const char* name) {
     if (all.has_effect(all.at(name))) result.about_weights[name] = all.at(name).text();
+  };
+  std::ranges::for_each(settings_of_weights, tell);
+  std::ranges::for_each(settings_of_scores, tell);
   result.about_weights["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
   result.about_weights["classes"] = fmt::format("{}", model.classes);
   result.checkpoints.origin = {{"command", command_line()}};
@@ -215,7 +218,8 @@ Settings settings_of_masks(Options& o) {
       .add(o.classes, {.name = "classes",
                        .decides = Decides::no_result,
                        .help = "Names of the masks' classes, by their order, for scores and files",
-                       .takes = "NAME,NAME,..."});
+                       .takes = "NAME,NAME,...",
+                       .acts_with = with_unet});
   return s;
 }
 

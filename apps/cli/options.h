@@ -33,8 +33,9 @@ const std::map<std::string, CacheChoice>& cache_names();
 
 // Those that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{
-    "model", "width",      "loss", "class-weights", "mean",          "std",
-    "norm",  "upsampling", "skip", "embedding",     "self-attention"};
+    "model", "width", "mean", "std", "norm", "upsampling", "skip", "embedding", "self-attention"};
+// Those that decide how it is scored. Weights are saved with them, too, and may be given otherwise.
+inline constexpr std::array settings_of_scores{"loss", "class-weights"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
 // settings_of(), below.

@@ -24,10 +24,9 @@ Settings evaluation_settings(Options& options) {
   return s;
 }
 
-void eval(const Options& given) {
-  const Device device = apply_machine_options(given);
-  check(!given.init.empty(), "eval needs weights: --init FILE.safetensors");
-  const Options options = with_options_of_weights(given);
+void eval(const Options& options) {
+  const Device device = apply_machine_options(options);
+  check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(options), device);
   const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
   nlohmann::ordered_json json;

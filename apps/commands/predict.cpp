@@ -96,9 +96,8 @@ Settings settings_of(PredictOptions& asked, Options& options) {
       .append(all.in({"Machine"}));
 }
 
-void predict(const Options& given, const PredictOptions& asked) {
-  const Device device = apply_machine_options(given);
-  const Options options = with_options_of_weights(given);
+void predict(const Options& options, const PredictOptions& asked) {
+  const Device device = apply_machine_options(options);
   const Task task = task_of(options.network.kind);
   check(task != Task::drawing,
         "{} holds weights of a network that draws glyphs: expected a model that answers with "

@@ -214,8 +214,7 @@ void train_with_advice(const Device device, const Options& options,
 
 }  // namespace
 
-void train(const Options& given) {
-  const Options options = with_options_of_weights(given);
+void train(const Options& options) {
   const Device device = apply_machine_options(options);
   std::optional<MemoryTrace> trace;
   if (!options.memory_trace.empty())

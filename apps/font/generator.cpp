@@ -28,29 +28,29 @@ Settings drawing_settings(Options& options) {
 
 namespace {
 
-Options options_of_generator(const Options& given) {
-  check(!given.init.empty(), "there is nothing to draw with: expected --weights FILE.safetensors");
-  Options options = with_options_of_weights(given);
+// Throws Error unless the weights are a generator's.
+void check_generator(const Options& options) {
+  check(!options.init.empty(),
+        "there is nothing to draw with: expected --weights FILE.safetensors");
   check(options.network.kind == ModelKind::zi2zi,
         "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
         "writes them",
         options.init, name(options.network.kind));
-  return options;
 }
 
 }  // namespace
 
-LoadedGenerator load_generator(const Options& given) {
-  const Device device = apply_machine_options(given);
-  const Options options = options_of_generator(given);
+LoadedGenerator load_generator(const Options& options) {
+  const Device device = apply_machine_options(options);
+  check_generator(options);
   Datasets data = load_data(options);
   const ModelOptions network = options.model_for(data.train);
   return {load_network(options, network, device), std::move(data), device};
 }
 
-LoadedGenerator load_generator_alone(const Options& given) {
-  const Device device = apply_machine_options(given);
-  const Options options = options_of_generator(given);
+LoadedGenerator load_generator_alone(const Options& options) {
+  const Device device = apply_machine_options(options);
+  check_generator(options);
   const Metadata said = read_safetensors_metadata(options.init);
   check(said.contains("image") && said.contains("classes"),
         "{} does not say of which images and of how many styles its network is: expected weights "

@@ -18,10 +18,10 @@ struct LoadedGenerator : LoadedNetwork {
   const Zi2ziGenerator& network() const { return dynamic_cast<const Zi2ziGenerator&>(*model); }
 };
 // Throws Error for weights of anything else, and for data without glyphs.
-LoadedGenerator load_generator(const Options& given);
+LoadedGenerator load_generator(const Options& options);
 // That of weights alone, whose file says of which images and of how many styles it is: the data
 // sets have no fields. Throws Error also where it does not say that.
-LoadedGenerator load_generator_alone(const Options& given);
+LoadedGenerator load_generator_alone(const Options& options);
 
 // The settings of a command that draws: the weights, the data and the machine.
 Settings drawing_settings(Options& options);

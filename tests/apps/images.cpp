@@ -111,6 +111,9 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
       succeed("eval --split test --classes sea,sand,wood --init " + weights + data);
   REQUIRE_THAT(evaluated,
                ContainsSubstring(fmt::format("loss {:.4f}", score["loss"].get<double>())));
+  // Another loss is no other network.
+  succeed("train --steps 1 --loss dice --class-weights 1,1,1 --init " + weights + data +
+          " --micro-batch 2");
   succeed("predict --overlay --weights " + weights + " --out " + (answers / "masks") + data);
   int predicted = 0, right = 0;
   for (int i = 0; i < 12; ++i) {
@@ -133,7 +136,8 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
   refuse(train + " --class-weights 1,x,2", "--class-weights is x: expected");
   refuse(train + " --classes a,b", "--classes has 2 names, but the masks have 3 classes");
   refuse("train --model unet --steps 1 --loss cross-entropy", "expected bce");
-  refuse("train --model mlp-small --steps 1 --classes a,b", "names the classes of masks");
+  refuse("train --model mlp-small --steps 1 --classes a,b",
+         "--classes has no effect with --model mlp-small");
 }
 
 TEST_CASE("colours are normalized each by its own mean and deviation", "[cli]") {
