@@ -74,24 +74,46 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
   });
 }
 
-void normalize(View y, View x, Normalizer by, View gamma, View beta) {
-  dispatch_floating(
-      x.dtype, [&]<class T, class W = Wide<T>>() {
-        const PerChannel<W> gammas(gamma, 1), betas(beta, 0);
-        parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
-          for (int64_t g = begin; g < end; ++g) {
-            const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
-            for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-              const T* in = x.as<T>() + first;
-              T* out = y.as<T>() + first;
-              const auto weight = along(gammas, c, step);
-              const auto bias = along(betas, c, step);
-              for (int64_t j = 0; j < size; ++j)
-                out[j] = T(standardized(in[j]) * weight(j) + bias(j));
-            });
-          }
-        });
+// Calls body(i, z) with the place and the normalised value of each element.
+template <class T, class Body>
+void for_each_normalized(View x, const Normalizer& by, View gamma, View beta, Body&& body) {
+  using W = Wide<T>;
+  const PerChannel<W> gammas(gamma, 1), betas(beta, 0);
+  parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
+      for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+        const T* in = x.as<T>() + first;
+        const auto weight = along(gammas, c, step);
+        const auto bias = along(betas, c, step);
+        for (int64_t j = 0; j < size; ++j)
+          body(first + j, standardized(in[j]) * weight(j) + bias(j));
       });
+    }
+  });
+}
+
+void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation activation) {
+  with_formula(activation, [&](auto f) {
+    dispatch_floating(x.dtype, [&]<class T>() {
+      T* const out = y.as<T>();
+      for_each_normalized<T>(x, by, gamma, beta, [=](int64_t i, Wide<T> z) { out[i] = T(f(z)); });
+    });
+  });
+}
+
+// dz = dy * act'(z) over dy.
+void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View beta,
+                              Activation activation) {
+  with_formula(activation, [&](auto f) {
+    dispatch_floating(x.dtype, [&]<class T>() {
+      T* const out = dy.as<T>();
+      const formula::Backward<decltype(f)> through{f};
+      for_each_normalized<T>(x, by, gamma, beta, [=](int64_t i, Wide<T> z) {
+        out[i] = T(through(widen(out[i]), widen(T(f(z)))));
+      });
+    });
+  });
 }
 
 // out[c] = sum_{i in c} term(i) + beta * out[c]. term_at(first, g) gives the terms of elements
@@ -198,11 +220,20 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
 
 }  // namespace cpu
 
+template <>
+struct WorkOf<cpu::normalized_backward_over> {
+  Work operator()(const View& dy, const View& x, const Normalizer&, const View&, const View&,
+                  Activation) const {
+    return {.bytes = 2 * bytes_of(dy) + bytes_of(x)};
+  }
+};
+
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::group_moments) group_moments;
 decltype(cpu::given_moments) given_moments;
 decltype(cpu::normalize) normalize;
+decltype(cpu::normalized_backward_over) normalized_backward_over;
 decltype(cpu::affine_backward) affine_backward;
 decltype(cpu::norm_backward) norm_backward;
 }  // namespace cuda
@@ -251,20 +282,26 @@ Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double
 }
 
 Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                 const Grouping& at, const Moments& moments) {
+                 const Grouping& at, const Moments& moments,
+                 Activation activation = Activation::none) {
   const Device device = x.device();
   const auto by = [=] {
     return Normalizer{at, moments.mean.view(), moments.rstd.view(), moments.source};
   };
   Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
   launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
-                                          view_of(beta));
+                                          view_of(beta), activation);
 
   const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
-  const bool needs_x =
-      moments.source == Source::batch || dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
+  const bool is_activated = activation != Activation::none;
+  const bool needs_x = moments.source == Source::batch || is_activated ||
+                       dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
   record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
-         [=, x = needs_x ? x.detach() : Tensor(), gamma = gamma.detach()](Tensor& dy) {
+         [=, x = needs_x ? x.detach() : Tensor(), gamma = gamma.detach(),
+          beta = is_activated ? beta.detach() : Tensor()](Tensor& dy) {
+           if (is_activated)
+             launch<cpu::normalized_backward_over, cuda::normalized_backward_over>(
+                 device, dy.view(), x.view(), by(), view_of(gamma), view_of(beta), activation);
            if (needs_x)
              if (const auto [dgamma, dbeta] = claim_grads(dgamma_edge, dbeta_edge); dgamma || dbeta)
                launch<cpu::affine_backward, cuda::affine_backward>(
@@ -285,13 +322,13 @@ int64_t channels(std::string_view op, const Tensor& x) {
 }
 
 Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, const Tensor& gamma,
-                        const Tensor& beta, double eps) {
+                        const Tensor& beta, double eps, Activation activation = Activation::none) {
   const int64_t C = channels(op, x), S = x.shape().numel(2, x.shape().rank());
   check(groups > 0 && C % groups == 0, "[{}] {} groups of the {} channels of x {} are not equal",
         op, groups, C, x.shape());
   check_operands(op, x, gamma, beta, C);
   const Grouping at{x.size(0), C, S, C / groups, Grouping::Over::sample};
-  return normalize(op, x, gamma, beta, at, measure(op, x, at, eps));
+  return normalize(op, x, gamma, beta, at, measure(op, x, at, eps), activation);
 }
 
 }  // namespace
@@ -306,8 +343,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
 }
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
-                  double eps) {
-  return norm_of_channels("group_norm", x, groups, gamma, beta, eps);
+                  Activation activation, double eps) {
+  return norm_of_channels("group_norm", x, groups, gamma, beta, eps, activation);
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {

@@ -1,3 +1,4 @@
+#include "kernels/activation.h"
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/norm_kernels.h"
 #include "kernels/detail/reduce.cuh"
@@ -136,13 +137,14 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// y = (x - mean) * rstd * gamma + beta. The moments are known, so that no thread needs another one:
-// each has vectors a grid apart, in whatever groups they lie. Teams would leave multiprocessors
-// idle where groups are few and large.
-template <int width, class T, class W = Wide<T>>
+// With z = (x - mean) * rstd * gamma + beta, values = act(z), or backward values = values *
+// act'(z). The moments are known, so that no thread needs another one: each has vectors a grid
+// apart, in whatever groups they lie. Teams would leave multiprocessors idle where groups are few
+// and large.
+template <bool backward, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    normalize_kernel(T* y, const T* x, const W* mean, const W* rstd, PerChannel<W> gamma,
-                     PerChannel<W> beta, Layout in) {
+    normalize_kernel(T* values, const T* x, const W* mean, const W* rstd, PerChannel<W> gamma,
+                     PerChannel<W> beta, Activation activation, Layout in) {
   const int64_t N = in.N, G = in.G, K = in.K, S = in.S;
   // Vector v is (n, g, k, s) in [N, G, K, S]. Divided once and then carried, as in Walk.
   int64_t v = first_item();
@@ -154,13 +156,19 @@ __global__ void __launch_bounds__(block_threads)
     const int64_t group = in.over == Grouping::Over::batch ? g : n * G + g;
     const int64_t c = (g * K + k) * in.channels;
     const Standardized<W> standardized{mean[group], rstd[group]};
-    auto values = reinterpret_cast<const Vector<T, width>*>(x)[v];
+    const auto xs = reinterpret_cast<const Vector<T, width>*>(x)[v];
+    auto& place = reinterpret_cast<Vector<T, width>*>(values)[v];
+    Vector<T, width> out;
+    if constexpr (backward) out = place;
     for (int w = 0; w < width; ++w) {
-      T& value = values.values[w];
+      T& value = out.values[w];
       const int64_t channel = in.channels == 1 ? c : c + w;
-      value = T(standardized(value) * gamma[channel] + beta[channel]);
+      const W z = standardized(xs.values[w]) * gamma[channel] + beta[channel];
+      const T y = T(activate(activation, z));
+      if constexpr (backward) value = T(activate_backward(activation, widen(value), widen(y)));
+      else value = y;
     }
-    reinterpret_cast<Vector<T, width>*>(y)[v] = values;
+    place = out;
     n += dn, g += dg, k += dk, s += ds;
     if (s >= S) s -= S, ++k;
     if (k >= K) k -= K, ++g;
@@ -261,16 +269,32 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
   });
 }
 
-void normalize(View y, View x, Normalizer by, View gamma, View beta) {
+namespace {
+
+template <bool backward>
+void enqueue_normalize(View values, View x, const Normalizer& by, View gamma, View beta,
+                       Activation activation) {
   if (x.numel() == 0) return;
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        with_width<T>(run_of(by.at), {y.data, x.data}, [&](auto width) {
-          enqueue(grid_over(x.numel() / width.value), normalize_kernel<width.value, T>, y.as<T>(),
-                  x.as<const T>(), by.mean.as<const W>(), by.rstd.as<const W>(),
-                  PerChannel<W>(gamma, 1), PerChannel<W>(beta, 0), Layout(by.at, width.value));
+        with_width<T>(run_of(by.at), {values.data, x.data}, [&](auto width) {
+          enqueue(grid_over(x.numel() / width.value), normalize_kernel<backward, width.value, T>,
+                  values.as<T>(), x.as<const T>(), by.mean.as<const W>(), by.rstd.as<const W>(),
+                  PerChannel<W>(gamma, 1), PerChannel<W>(beta, 0), activation,
+                  Layout(by.at, width.value));
         });
       });
+}
+
+}  // namespace
+
+void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation activation) {
+  enqueue_normalize<false>(y, x, by, gamma, beta, activation);
+}
+
+void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View beta,
+                              Activation activation) {
+  enqueue_normalize<true>(dy, x, by, gamma, beta, activation);
 }
 
 void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {

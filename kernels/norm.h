@@ -1,26 +1,29 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "kernels/activation.h"
 
 namespace accrue {
 
-// y[i] = (x[i] - mean) / sqrt(var + eps) * gamma[c] + beta[c], where mean and variance (biased:
-// divided by the number of elements) are those of the group that i is in, and c is its channel.
-// gamma and beta [C] may be undefined: 1 and 0.
+// y[i] = act(z[i]), z[i] = (x[i] - mean) / sqrt(var + eps) * gamma[c] + beta[c], where mean and
+// variance (biased: divided by the number of elements) are those of the group that i is in, and c
+// is its channel. gamma and beta [C] may be undefined: 1 and 0.
 //                  x            a group is                                       channel
 //   layer_norm     [..., C]     one row of the last dimension                    last dimension
 //   group_norm     [N, C, ...]  C / groups consecutive channels of one n         second dimension
 //   instance_norm  [N, C, ...]  one channel of one n: group_norm with C groups   second dimension
 //   batch_norm     [N, C, ...]  one channel over all n                           second dimension
-// Backward, with xhat = (x - mean) * rstd, rstd = 1 / sqrt(var + eps), averages over the group:
-//   dgamma[c] = sum_{i in c} dy[i] * xhat[i]      dbeta[c] = sum_{i in c} dy[i]
-//   dx[i] = rstd * (gamma dy[i] - average(gamma dy) - xhat[i] * average(gamma dy xhat))
-// Keeps x, and mean and rstd of each group; dx goes over dy where it can. The variance is summed
+// Backward, with xhat = (x - mean) * rstd, rstd = 1 / sqrt(var + eps), averages over the group, and
+// dz = dy * act'(z) written over dy:
+//   dgamma[c] = sum_{i in c} dz[i] * xhat[i]      dbeta[c] = sum_{i in c} dz[i]
+//   dx[i] = rstd * (gamma dz[i] - average(gamma dz) - xhat[i] * average(gamma dz xhat))
+// Keeps x, and mean and rstd of each group; y is not kept for an activation, since z follows from
+// x. dx goes over dy where it can. The variance is summed
 // around the mean (two passes), so a large mean costs no digits of it.
 // Throws Error unless the shapes agree and every group has at least two elements.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
-                  double eps = 1e-5);
+                  Activation activation = Activation::none, double eps = 1e-5);
 Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {},
                      double eps = 1e-5);
 

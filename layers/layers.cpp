@@ -141,11 +141,12 @@ Tensor LayerNorm::forward(Tensor x, const Pass&) const {
 std::string LayerNorm::describe() const { return fmt::format("layer norm {}", weight_.shape[0]); }
 
 Tensor GroupNorm::forward(Tensor x, const Pass&) const {
-  return group_norm(x, groups_, weight_.tensor, bias_.tensor);
+  return group_norm(x, groups_, weight_.tensor, bias_.tensor, activation_);
 }
 
 std::string GroupNorm::describe() const {
-  return fmt::format("group norm, {} groups of {} channels", groups_, weight_.shape[0] / groups_);
+  return fmt::format("group norm, {} groups of {} channels{}", groups_, weight_.shape[0] / groups_,
+                     describe_activation(activation_));
 }
 
 BatchNorm::BatchNorm(int64_t channels)

@@ -112,12 +112,15 @@ class LayerNorm : public Norm {
 
 class GroupNorm : public Norm {
  public:
-  GroupNorm(int64_t groups, int64_t channels) : Norm(channels), groups_(groups) {}
+  GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none)
+      : Norm(channels), groups_(groups), activation_(activation) {}
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
+  int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
  private:
   int64_t groups_;
+  Activation activation_;
 };
 
 // Without scale and shift, as PyTorch's default.

@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "kernels/losses.h"
 #include "kernels/parallel.h"
+#include "tests/support/activation.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -97,9 +98,9 @@ Tensor layer(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
   return layer_norm(x, gamma, beta, eps);
 }
 
-Norm group(int64_t groups) {
+Norm group(int64_t groups, Activation activation = Activation::none) {
   return [=](const Tensor& x, const Tensor& gamma, const Tensor& beta) {
-    return group_norm(x, groups, gamma, beta, eps);
+    return group_norm(x, groups, gamma, beta, activation, eps);
   };
 }
 
@@ -142,6 +143,23 @@ TEST_CASE("group_norm", "[ops]") {
       norm_op("group_norm 1", {3, 4, 2, 2}, channel_groups(3, 4, 4, 1), Affine::gamma, group(1)));
   check_op(norm_op("group_norm 2", {3, 8}, channel_groups(3, 8, 1, 2), Affine::both, group(2)));
   check_op(norm_op("group_norm 3", {2, 6, 3}, channel_groups(2, 6, 3, 3), Affine::none, group(3)));
+  for (const Activation activation : all_activations) {
+    INFO(name(activation));
+    const auto check_activated = [&](const Shape& x, const Layout& at, Affine affine) {
+      Op op = norm_op("group_norm 2", x, at, affine, group(2, activation));
+      op.name += fmt::format(" + {}", name(activation));
+      op.reference = [=, z_of = op.reference](const auto& in) {
+        Values y = z_of(in);
+        for (double& v : y) v = activated(activation, v);
+        return y;
+      };
+      check_op(op);
+    };
+    check_activated({2, 6, 5}, channel_groups(2, 6, 5, 2), Affine::both);
+    check_activated({1, 4, 3, 32}, channel_groups(1, 4, 96, 2), Affine::beta);
+    check_activated({3, 8}, channel_groups(3, 8, 1, 2), Affine::gamma);
+    check_activated({2, 4, 3}, channel_groups(2, 4, 3, 2), Affine::none);
+  }
 }
 
 TEST_CASE("instance_norm", "[ops]") {
