@@ -20,6 +20,7 @@
 #include "kernels/concat.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
+#include "kernels/crop_or_pad.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"

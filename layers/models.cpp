@@ -7,6 +7,8 @@
 namespace accrue {
 namespace {
 
+constexpr int64_t deepest = 10;  // levels of a U-Net
+
 // A hidden layer's size or a convolution's channels at this width: a multiple of GroupNorm's 8.
 int64_t scaled(int64_t size, double width) {
   check(0 < width && width <= 1024, "a model's width is {}: expected a factor, above 0 to 1024",
@@ -39,6 +41,16 @@ std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm)
   if (options.dropout > 0) model->add<Dropout>(options.dropout);
   model->add<Linear>(hidden, options.classes, Activation::none, options.init);
   return model;
+}
+
+std::unique_ptr<UNet> make_unet(const ModelOptions& options) {
+  check(1 <= options.depth && options.depth <= deepest,
+        "a U-Net of depth {}: expected 1 to {} levels", options.depth, deepest);
+  std::vector<int64_t> channels;
+  for (int64_t i = 0; i < options.depth; ++i)
+    channels.push_back(scaled(int64_t{16} << i, options.width));
+  return std::make_unique<UNet>(channels, options.dropout, options.init, options.image[0],
+                                options.classes);
 }
 
 }  // namespace
@@ -192,7 +204,7 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::zi2zi: return std::make_unique<Zi2ziGenerator>(zi2zi_options(options));
     case ModelKind::unet: break;
   }
-  return std::make_unique<UNet>(stages, options.dropout, options.init, options.image[0], classes);
+  return make_unet(options);
 }
 
 }  // namespace accrue

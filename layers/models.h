@@ -22,9 +22,9 @@ namespace accrue {
 //   resnet_bn  the same with BatchNorm
 //   resnet18, resnet34, resnet50
 //              those of torchvision, for photographs: make_torchvision_resnet()
-//   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7: a logit for
-//              each class and pixel, of one class if pixels only belong to something or not; H and
-//              W divisible by 4
+//   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7, or with
+//              another depth, each level of twice the channels at half the size: a logit for each
+//              class and pixel, of one class if pixels only belong to something or not
 //   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image, in
 //              one of as many styles as there are classes; H = W
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
@@ -57,7 +57,8 @@ struct ModelOptions {
   ModelKind kind = ModelKind::mlp;
   double dropout = 0;  // before the last layer
   InitScheme init = InitScheme::kaiming;
-  double width = 1;  // factor on hidden sizes and channels, which are rounded to multiples of 8
+  double width = 1;   // factor on hidden sizes and channels, which are rounded to multiples of 8
+  int64_t depth = 3;  // of unet: levels
   Shape image{1, 28, 28};  // [C, H, W]
   int64_t classes = 10;
   Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above

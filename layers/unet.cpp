@@ -1,6 +1,8 @@
 #include "layers/unet.h"
 
+#include "core/ceil_div.h"
 #include "kernels/concat.h"
+#include "kernels/crop_or_pad.h"
 
 namespace accrue {
 namespace {
@@ -35,12 +37,20 @@ UNet::UNet(std::span<const int64_t> channels, double dropout, InitScheme init, i
 
 Tensor UNet::forward(Tensor x, const Pass& pass) const {
   const int64_t coarsest = int64_t{1} << up_.size();
-  check(x.shape().rank() == 4 && x.size(2) % coarsest == 0 && x.size(3) % coarsest == 0,
-        "a U-Net of {} levels and images {}: expected H and W that are divisible by {}",
-        encoder_.size(), x.shape(), coarsest);
+  check(x.shape().rank() == 4, "a U-Net and images {}: expected [N, C, H, W]", x.shape());
+  const int64_t H = x.size(2), W = x.size(3);
+  const int64_t padded_H = round_up(H, coarsest), padded_W = round_up(W, coarsest);
+  const bool is_padded = padded_H != H || padded_W != W;
+  if (is_padded) {
+    const MemoryScope scope("padded images");
+    x = crop_or_pad(x, padded_H, padded_W);
+  }
   x = level(0, std::move(x), pass);
   if (dropout_) x = (*dropout_)(std::move(x), pass);
-  return head_(std::move(x), pass);
+  x = head_(std::move(x), pass);
+  if (!is_padded) return x;
+  const MemoryScope scope("cropped logits");
+  return crop_or_pad(x, H, W);
 }
 
 Tensor UNet::level(size_t i, Tensor x, const Pass& pass) const {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the golden files of the tests, tests/golden/{mlp,cnn,resnet,unet}.safetensors, with PyTorch.
+"""Writes the golden files of the tests, tests/golden/{mlp,cnn,resnet,unet,
+unet_padded}.safetensors, with PyTorch.
 
-Four small nets, each trained for 10 optimizer steps (Adam with PyTorch's defaults, learning rate
+Five small nets, each trained for 10 optimizer steps (Adam with PyTorch's defaults, learning rate
 1e-3) on one window of 8 samples, cut into K = 1 and K = 4 micro-batches: of each micro-batch the
-mean cross-entropy over K (of unet the mean logistic loss of the pixels) is the loss. Everything is computed in float64 from values that float32
+mean cross-entropy over K (of a unet the mean logistic loss of the pixels) is the loss. Everything is computed in float64 from values that float32
 holds exactly, so the files are the truth for both types. A file holds
 
     input             F32  the 8 samples: [8, 20] or [8, 1, 8, 8]
@@ -41,6 +42,7 @@ NETS = {
     "cnn": (lambda: cnn(image=8, channels=(4, 6), hidden=0, classes=CLASSES), (1, 8, 8)),
     "resnet": (lambda: resnet(channels=(8, 8), blocks=1, classes=CLASSES), (1, 8, 8)),
     "unet": (lambda: UNet(channels=(8, 8)), (1, 8, 8)),
+    "unet_padded": (lambda: UNet(channels=(8, 8)), (1, 7, 5)),
 }
 # A float32 run may be this far from the truth: the tests allow 1e-5, and a seed whose net sits on a
 # kink of relu or a vanishing gradient would spend that on rounding.
@@ -69,7 +71,7 @@ def make_case(net, seed):
             else:  # a norm's
                 p.copy_((1 + uniform(generator, 0.5, *p.shape)).float())
     inputs = uniform(generator, 1, SAMPLES, *sample_shape)
-    if net == "unet":
+    if net.startswith("unet"):
         return model, inputs, (uniform(generator, 1, *inputs.shape) > 0).float()
     return model, inputs, torch.tensor([generator.randrange(CLASSES) for _ in range(SAMPLES)]).int()
 
@@ -108,7 +110,7 @@ def relative_error(actual, truth):
 def golden(net, seed):
     """The file's tensors, and how far a float32 run is from them."""
     model, inputs, targets = make_case(net, seed)
-    tensors = {"input": inputs.float(), "masks" if net == "unet" else "labels": targets}
+    tensors = {"input": inputs.float(), "masks" if net.startswith("unet") else "labels": targets}
     tensors.update({f"init.{name}": p.detach().float() for name, p in model.named_parameters()})
     error = 0.0
     for k in ACCUMULATION_STEPS:

@@ -99,7 +99,10 @@ class UNet(nn.Module):
         return self.decoder[i](torch.cat([skip, below], 1))
 
     def forward(self, x):
-        return self.head(self.level(0, x))
+        height, width = x.shape[2:]
+        coarsest = 2 ** len(self.up)
+        padded = functional.pad(x, (0, -width % coarsest, 0, -height % coarsest))
+        return self.head(self.level(0, padded))[:, :, :height, :width]
 
 
 def wide_cnn(width=1, norm=None):

@@ -33,7 +33,7 @@ const std::map<std::string, CacheChoice>& cache_names();
 
 // Those that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{
-    "model", "width", "mean", "std", "norm", "upsampling", "skip", "embedding", "self-attention"};
+    "model", "width", "depth", "mean", "std", "norm", "upsampling", "skip", "embedding", "self-attention"};
 // Those that decide how it is scored. Weights are saved with them, too, and may be given otherwise.
 inline constexpr std::array settings_of_scores{"loss", "class-weights"};
 
@@ -120,6 +120,14 @@ inline Settings settings_of(Options& o) {
                              .decides = result,
                              .help = "Factor on hidden sizes and channels",
                              .range = positive})
+      .add(o.network.depth,
+           {.name = "depth",
+            .decides = result,
+            .help = "Levels of the U-Net, each at half the size of the last with twice the "
+                    "channels. Images whose sides are no multiples of 2^(depth - 1) are filled up "
+                    "with black below and on the right, and the answer is cut to their size",
+            .range = Range{1, 10},
+            .acts_with = {{"model", {"unet"}}}})
       .add(o.data,
            {"data", result,
             "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "

@@ -1,0 +1,52 @@
+#include "kernels/crop_or_pad.h"
+
+#include "kernels/detail/copy_shifted.h"
+
+namespace accrue {
+namespace cpu {
+
+void copy_shifted(GradTarget target, View source, int64_t shift) {
+  const Shape &to = target.grad.shape, &from = source.shape;
+  const int64_t H = to[2], W = to[3];
+  // The part of a row that has a source: columns [begin, end).
+  const int64_t begin = std::clamp<int64_t>(-shift, 0, W);
+  const int64_t end = std::clamp<int64_t>(from[3] - shift, begin, W);
+  dispatch_floating(source.dtype, [&]<class T>() {
+    with_beta(target.beta, [&](auto accumulate) {
+      parallel_for(to.numel(0, 3), W, [&](int64_t first, int64_t last) {
+        for (int64_t row = first; row < last; ++row) {
+          T* const out = target.grad.as<T>() + row * W;
+          const int64_t h = row % H + shift;
+          const bool inside = h >= 0 && h < from[2];
+          const T* const in = source.as<T>() + (row / H * from[2] + h) * from[3] + shift;
+          const auto zeros = [&](int64_t w, int64_t until) {
+            for (; w < until; ++w) store(out[w], Wide<T>(0), accumulate);
+          };
+          zeros(0, inside ? begin : W);
+          if (!inside) continue;
+          for (int64_t w = begin; w < end; ++w) store(out[w], widen(in[w]), accumulate);
+          zeros(end, W);
+        }
+      });
+    });
+  });
+}
+
+}  // namespace cpu
+
+Tensor crop_or_pad(const Tensor& x, int64_t H, int64_t W) {
+  check_same("crop_or_pad", {&x});
+  check(x.shape().rank() == 4 && H > 0 && W > 0,
+        "[crop_or_pad] x {} to {}x{}: expected x [N, C, H, W] and a size above 0", x.shape(), H, W);
+  Tensor y = Tensor::empty({x.size(0), x.size(1), H, W}, x.dtype(), x.device());
+  launch<cpu::copy_shifted, cuda::copy_shifted>(y.device(), GradTarget{y.view(), 0}, x.view(),
+                                                int64_t{0});
+  const Edge edge = x;
+  record("crop_or_pad", y, {edge}, [=](Tensor& dy) {
+    if (auto dx = claim_grad(edge))
+      launch<cpu::copy_shifted, cuda::copy_shifted>(dy.device(), *dx, dy.view(), int64_t{0});
+  });
+  return y;
+}
+
+}  // namespace accrue
