@@ -151,10 +151,11 @@ class Sequential : public Module {
   // The layers' lines, by number or name.
   std::string describe() const override;
 
- private:
+ protected:
   // Layers [begin, end).
   Tensor forward(Tensor x, const Pass& pass, size_t begin, size_t end) const;
 
+ private:
   struct Place {
     std::string name;
     std::unique_ptr<Module> layer;

@@ -45,7 +45,7 @@ Tensor UNet::forward(Tensor x, const Pass& pass) const {
     const MemoryScope scope("padded images");
     x = crop_or_pad(x, padded_H, padded_W);
   }
-  x = level(0, std::move(x), pass);
+  x = level(0, std::move(x), pass, Position::outermost);
   if (dropout_) x = (*dropout_)(std::move(x), pass);
   x = head_(std::move(x), pass);
   if (!is_padded) return x;
@@ -53,38 +53,52 @@ Tensor UNet::forward(Tensor x, const Pass& pass) const {
   return crop_or_pad(x, H, W);
 }
 
-Tensor UNet::level(size_t i, Tensor x, const Pass& pass) const {
+Tensor UNet::level(size_t i, Tensor x, const Pass& pass, Position position) const {
+  using Tensors = std::vector<Tensor>;
   Pass inner = pass;
   inner.recompute = Recompute::none;
-  const auto run = [&](const Segment& segment, const std::vector<Tensor>& inputs) {
-    return pass.recompute == Recompute::none ? segment(inputs) : recompute(segment, inputs);
+  const bool keeps_all = pass.recompute == Recompute::none;
+  const auto run = [=](const Segment& segment, const Tensors& inputs) {
+    return keeps_all ? segment(inputs) : recompute(segment, inputs);
   };
-  using Tensors = std::vector<Tensor>;
-  const Segment encode = [=, this](const Tensors& in) { return (*encoder_[i])(in[0], inner); };
+  // A block of which backward has one half at a time. The second is not a segment of its own: its
+  // backward comes first, and would begin with what had just been dropped.
+  const auto block_of = [=](const DoubleConv& block, const Segment& first_half) -> Segment {
+    return [=, &block](const Tensors& in) { return block.second_half(run(first_half, in), inner); };
+  };
+
+  const DoubleConv& encoder = *encoder_[i];
+  const Segment encode = block_of(
+      encoder, [=, &encoder](const Tensors& in) { return encoder.first_half(in[0], inner); });
   const Tensor skip = run(encode, {std::move(x)});
   if (i == up_.size()) return skip;
 
-  const auto below = [=, this](const Tensor& from, const Pass& how) {
-    const auto pooled = [&] {
-      const MemoryScope scope(fmt::format("encoder.{} pooled", i));
-      return max_pool2d(from, {2});
-    };
-    return level(i + 1, pooled(), how);
-  };
-  const Tensor coarse =
-      pass.recompute == Recompute::sqrt
-          ? recompute([=](const Tensors& in) { return below(in[0], inner); }, {skip})
-          : below(skip, pass);
-  const Segment decode = [=, this](const Tensors& in) {
+  Tensor coarse;
+  {
+    const MemoryScope scope(fmt::format("encoder.{} pooled", i));
+    coarse = max_pool2d(skip, {2});
+  }
+  if (pass.recompute == Recompute::sqrt) {
+    Pass below = pass;
+    below.recompute = Recompute::all;
+    coarse = recompute(
+        [=, this](const Tensors& in) { return level(i + 1, in[0], below, Position::outermost); },
+        {std::move(coarse)});
+  } else {
+    coarse = level(i + 1, std::move(coarse), pass, Position::inside);
+  }
+
+  const DoubleConv& decoder = *decoder_[i];
+  const Segment decode = block_of(decoder, [=, this, &decoder](const Tensors& in) {
     const auto joined = [&] {
       const Tensor up = (*up_[i])(in[1], inner);
       const MemoryScope scope(fmt::format("encoder.{} and up.{} joined", i, i));
       return concat({in[0], up}, 1);
     };
-    return (*decoder_[i])(joined(), inner);
-  };
-  // Backward begins with the finest decoder: it would need at once what it had just dropped.
-  return i == 0 ? decode({skip, coarse}) : run(decode, {skip, coarse});
+    return decoder.first_half(joined(), inner);
+  });
+  const Tensors inputs{skip, std::move(coarse)};
+  return position == Position::outermost ? decode(inputs) : run(decode, inputs);
 }
 
 std::string UNet::describe() const {

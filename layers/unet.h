@@ -21,8 +21,8 @@ namespace accrue {
 // GroupNorm counts them, for each image alike. Parameters are named as in a PyTorch
 // module with the nn.ModuleLists encoder, up and decoder, and head: encoder.0.0.weight,
 // up.0.weight, decoder.0.0.weight, head.weight, ...
-// Recompute::all drops what happens inside each encoder and decoder, sqrt also everything between
-// the finest two.
+// Recompute::all drops what happens inside each encoder and decoder, and computes one half of such
+// a block again at a time; sqrt drops also everything between the finest two, and is then as all.
 class UNet : public Module {
  public:
   // channels: multiples of 8 (GroupNorm's groups), a level each, the finest first. Dropout stands
@@ -35,8 +35,10 @@ class UNet : public Module {
   std::string describe() const override;
 
  private:
+  // Whether backward begins with the decoder of a level, which is then not worth dropping.
+  enum class Position { inside, outermost };
   // All that happens between the input of level i and its output, which has channels[i].
-  Tensor level(size_t i, Tensor x, const Pass& pass) const;
+  Tensor level(size_t i, Tensor x, const Pass& pass, Position position) const;
 
   std::vector<std::unique_ptr<DoubleConv>> encoder_, decoder_;
   std::vector<std::unique_ptr<ConvTranspose2d>> up_;

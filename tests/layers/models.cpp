@@ -194,8 +194,8 @@ TEST_CASE("an observer sees every part of a model, and the model's answer is the
                      }};
   const Tensor y = (*learner.model)(learner.samples["images"], watched);
   REQUIRE(to_doubles(y) == to_doubles((*learner.model)(learner.samples["images"])));
-  // 3 DoubleConvs of 6 layers, a transposed convolution, the head, the model itself.
-  REQUIRE(seen.size() == 3 * 7 + 3);
+  // 3 DoubleConvs of 4 layers, a transposed convolution, the head, the model itself.
+  REQUIRE(seen.size() == 3 * 4 + 3);
   REQUIRE(seen.back() == learner.model->describe());
   // Per pixel: encoder.0 (1 + 8) * 8 * 9, decoder.0 (16 + 8) * 8 * 9, head 8; at a quarter of the
   // pixels encoder.1 (8 + 16) * 16 * 9 and up.0 16 * 8 * 4.
