@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/cuda.h"
+#include "core/limit_scope.h"
 #include "train/score.h"
 #include "train/training.h"
 
@@ -80,6 +81,19 @@ Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Devic
     if (last.total() > peak.total()) peak = last;
   }
   return peak;
+}
+
+// The run again, in a byte less than it needs: it fails where it would have had its peak.
+MemoryShortage deciding_allocation(const TrainingOptions& options, const Dataset& planned,
+                                   Device device, const Dataset* scored) {
+  const size_t peak = planned_peak(options, planned, device, scored).total();
+  const LimitScope limit(meta_of(device), peak - 1);
+  try {
+    planned_peak(options, planned, device, scored);
+  } catch (const OutOfMemory& error) {
+    return error.shortage();
+  }
+  fail("a run of {} on {} was repeated in less", format_bytes(peak), name(meta_of(device)));
 }
 
 }  // namespace accrue

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/usage.h"
+#include "core/ledger.h"
 #include "data/dataset.h"
 #include "train/training_options.h"
 
@@ -29,5 +29,10 @@ Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device 
 // micro-batches that differ, not for their number.
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
                    const Dataset* scored = nullptr);
+
+// What decides planned_peak(): the allocation that reaches it (`requested`), and the largest of
+// those that are alive beside it.
+MemoryShortage deciding_allocation(const TrainingOptions& options, const Dataset& planned,
+                                   Device device, const Dataset* scored = nullptr);
 
 }  // namespace accrue

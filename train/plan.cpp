@@ -108,6 +108,13 @@ bool is_another_optimizer(const Alternative& a) { return a.strategy == Strategy:
 
 }  // namespace
 
+TrainingOptions in_this_way(TrainingOptions options, const Alternative& a) {
+  options.batches = a.batches;
+  options.strategy = a.strategy;
+  options.recompute = a.recompute;
+  return options;
+}
+
 Freedom no_freedom(const TrainingOptions& options) {
   return {{options.strategy}, {options.recompute}};
 }

@@ -19,6 +19,9 @@ struct Alternative {
   int64_t remainder() const { return batches.effective % batches.micro; }
 };
 
+// `options` with the windows of an alternative.
+TrainingOptions in_this_way(TrainingOptions options, const Alternative& a);
+
 // The choices among which to search, besides the micro-batch.
 struct Freedom {
   std::vector<Strategy> strategies;

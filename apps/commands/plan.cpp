@@ -53,7 +53,15 @@ std::string command_to_train(const Alternative& a, Options options) {
   return command;
 }
 
-void print(const Plan& plan, const Options& options, Device device) {
+// Where the peak is reached, and what is alive there.
+std::string describe(const MemoryShortage& deciding) {
+  const AllocationInfo& last = deciding.requested;
+  return fmt::format("{} in {} takes {}, {}, beside{}", last.name(), name(last.phase),
+                     format_bytes(last.bytes), last.type(), to_string(deciding.largest));
+}
+
+void print(const Plan& plan, const Options& options, const MemoryShortage& deciding,
+           Device device) {
   constexpr size_t wide_columns = 150;
   const bool wide = terminal_columns() >= wide_columns;
   fmt::print("{} on {} in {}\n\n   {:>11} {:>5} {:<10}{:<17}", name(options.network.kind),
@@ -76,6 +84,10 @@ void print(const Plan& plan, const Options& options, Device device) {
   fmt::print("\ncost: estimated time, 1.00 is the whole batch at once\n");
   fmt::print("recommended: effective batch {}\n  {}\n", best.batches.describe(),
              command_to_train(best, options));
+  fmt::print("its peak: {}\n", describe(deciding));
+  if (const Alternative& least = plan.smallest(); least.peak.total() < best.peak.total())
+    fmt::print("least memory: {} with {}\n", format_bytes(least.peak.total()),
+               flags(least, options));
 }
 
 // The nearest that would fit instead, or the least memory that would do.
@@ -129,18 +141,22 @@ void plan(Options options, const PlanOptions& asked) {
   Freedom freedom = any_freedom();
   if (options.given.contains("strategy")) freedom.strategies = {options.strategy};
   if (options.given.contains("recompute")) freedom.recomputes = {options.recompute};
-  const Plan plan = plan_windows(options.to_plan(planned.train), planned, device, memory, freedom);
+  const TrainingOptions wanted = options.to_plan(planned.train);
+  const Plan plan = plan_windows(wanted, planned, device, memory, freedom);
+  const auto deciding = [&](const Alternative& a) {
+    return deciding_allocation(in_this_way(wanted, a), planned.train, device, &planned.test);
+  };
   if (!plan.recommended()) {
     const Alternative& least = plan.smallest();
     fail(
         "nothing fits in {}: {} with micro-batches of {} ({}, recompute {}) needs {}, which is {} "
-        "more; {}",
+        "more: {}\n{}",
         format_bytes(memory), name(options.network.kind), least.batches.micro,
         name_in(strategy_names(), least.strategy), name_in(recompute_names(), least.recompute),
-        to_string(least.peak), format_bytes(least.peak.total() - memory),
+        to_string(least.peak), format_bytes(least.peak.total() - memory), describe(deciding(least)),
         nearest(options, planned, device, plan));
   }
-  print(plan, options, device);
+  print(plan, options, deciding(*plan.recommended()), device);
   if (!options.json.empty()) write_output(options.json, to_json(plan).dump(2) + "\n");
 }
 
