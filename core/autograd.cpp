@@ -46,6 +46,7 @@ class Restored {
 thread_local Recording recording = Recording::on;
 thread_local Variables inputs_of_segment;
 thread_local bool second_run = false;
+thread_local bool unread = false;
 
 std::atomic<uint64_t> sequence_counter{0};
 
@@ -278,13 +279,25 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
 }
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
-  if (recording != Recording::on) return segment(inputs);
+  return recompute(std::move(segment), inputs, {});
+}
+
+Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last) {
+  const auto run = [last = std::move(last)](const Segment& segment,
+                                            const std::vector<Tensor>& inputs, bool is_unread) {
+    const Restored not_yet(unread, false);
+    Tensor y = segment(inputs);
+    if (!last) return y;
+    const Restored at_last(unread, is_unread);
+    return last(std::move(y));
+  };
+  if (recording != Recording::on) return run(segment, inputs, false);
   Variables wanted;
   Tensor y;
   {
     const Restored probing(recording, Recording::inputs_only);
     const Restored collecting(inputs_of_segment, Variables());
-    y = segment(inputs);
+    y = run(segment, inputs, false);
     wanted = std::move(inputs_of_segment);
   }
   // Nothing was computed, or nothing of it is differentiable.
@@ -294,7 +307,7 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
   for (const Tensor& input : inputs) values.push_back(input.detach());
   std::vector<Edge> edges(inputs.begin(), inputs.end());
   attach_node("recompute", y, std::move(wanted),
-              [segment = std::move(segment), values = std::move(values),
+              [run, segment = std::move(segment), values = std::move(values),
                edges = std::move(edges)](Tensor& dy) mutable {
                 for (size_t i = 0; i < values.size(); ++i)
                   if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
@@ -303,7 +316,7 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                 {
                   const Restored record_now(recording, Recording::on);
                   const Restored once_more(second_run, true);
-                  again = segment(values);
+                  again = run(segment, values, true);
                 }
                 values.clear();
                 const std::shared_ptr<Variable> root = again.variable();
@@ -315,6 +328,7 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
 }
 
 bool recomputing() { return second_run; }
+bool result_is_unread() { return unread; }
 
 Tensor require_grad(const Tensor& x) {
   Tensor leaf = x.detach();

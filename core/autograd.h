@@ -131,8 +131,15 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {
 // running statistics do).
 using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
+// As above for y = last(segment(inputs)), where `last` is a single op. Nobody reads its result when
+// it runs for the second time, so that an op whose backward does not read it either, a norm, leaves
+// it out.
+using LastOp = std::function<Tensor(Tensor x)>;
+Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last);
 // True while this thread runs a segment for the second time.
 bool recomputing();
+// True while this thread runs the last op of a segment for the second time.
+bool result_is_unread();
 
 // A leaf that wants a gradient. A copy of the handle x; the gradient appears in grad(x).
 Tensor require_grad(const Tensor& x);

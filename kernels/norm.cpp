@@ -288,9 +288,14 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const auto by = [=] {
     return Normalizer{at, moments.mean.view(), moments.rstd.view(), moments.source};
   };
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
-  launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
-                                          view_of(beta), activation);
+  Tensor y;
+  if (result_is_unread()) {
+    y = Tensor::without_elements(x.shape(), x.dtype(), device);
+  } else {
+    y = Tensor::empty(x.shape(), x.dtype(), device);
+    launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
+                                            view_of(beta), activation);
+  }
 
   const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
   const bool is_activated = activation != Activation::none;

@@ -61,16 +61,16 @@ class Bottleneck : public ResidualBlock {
 class DoubleConv : public Sequential {
  public:
   DoubleConv(int64_t in, int64_t out, InitScheme init = InitScheme::kaiming);
-  // The block is second_half(first_half(x)).
-  Tensor first_half(Tensor x, const Pass& pass) const { return half(0, std::move(x), pass); }
-  Tensor second_half(Tensor x, const Pass& pass) const { return half(1, std::move(x), pass); }
+  // The parts of half 0 or 1: forward(x) is both halves, each normalize(convolve(x)).
+  Tensor convolve(size_t half, Tensor x, const Pass& pass) const {
+    return forward(std::move(x), pass, 2 * half, 2 * half + 1);
+  }
+  Tensor normalize(size_t half, Tensor x, const Pass& pass) const {
+    return forward(std::move(x), pass, 2 * half + 1, 2 * half + 2);
+  }
   std::string describe() const override;
 
  private:
-  Tensor half(size_t i, Tensor x, const Pass& pass) const {
-    return forward(std::move(x), pass, 2 * i, 2 * i + 2);
-  }
-
   int64_t in_, out_;
 };
 

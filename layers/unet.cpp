@@ -58,19 +58,24 @@ Tensor UNet::level(size_t i, Tensor x, const Pass& pass, Position position) cons
   Pass inner = pass;
   inner.recompute = Recompute::none;
   const bool keeps_all = pass.recompute == Recompute::none;
-  const auto run = [=](const Segment& segment, const Tensors& inputs) {
-    return keeps_all ? segment(inputs) : recompute(segment, inputs);
+  const auto run = [=](const Segment& segment, const Tensors& inputs, const LastOp& last) {
+    return keeps_all ? last(segment(inputs)) : recompute(segment, inputs, last);
   };
-  // A block of which backward has one half at a time. The second is not a segment of its own: its
-  // backward comes first, and would begin with what had just been dropped.
-  const auto block_of = [=](const DoubleConv& block, const Segment& first_half) -> Segment {
-    return [=, &block](const Tensors& in) { return block.second_half(run(first_half, in), inner); };
+  const auto norm_of = [=](const DoubleConv& block, size_t half) -> LastOp {
+    return [=, &block](Tensor h) { return block.normalize(half, std::move(h), inner); };
+  };
+  // All of a block up to its last norm, from what its first convolution makes of the inputs. Its
+  // first half is a segment by itself, so that backward has only one of the halves at a time.
+  const auto body_of = [=](const DoubleConv& block, const Segment& first_convolution) -> Segment {
+    return [=, &block](const Tensors& in) {
+      return block.convolve(1, run(first_convolution, in, norm_of(block, 0)), inner);
+    };
   };
 
   const DoubleConv& encoder = *encoder_[i];
-  const Segment encode = block_of(
-      encoder, [=, &encoder](const Tensors& in) { return encoder.first_half(in[0], inner); });
-  const Tensor skip = run(encode, {std::move(x)});
+  const Segment encode = body_of(
+      encoder, [=, &encoder](const Tensors& in) { return encoder.convolve(0, in[0], inner); });
+  const Tensor skip = run(encode, {std::move(x)}, norm_of(encoder, 1));
   if (i == up_.size()) return skip;
 
   Tensor coarse;
@@ -89,16 +94,17 @@ Tensor UNet::level(size_t i, Tensor x, const Pass& pass, Position position) cons
   }
 
   const DoubleConv& decoder = *decoder_[i];
-  const Segment decode = block_of(decoder, [=, this, &decoder](const Tensors& in) {
+  const Segment decode = body_of(decoder, [=, this, &decoder](const Tensors& in) {
     const auto joined = [&] {
       const Tensor up = (*up_[i])(in[1], inner);
       const MemoryScope scope(fmt::format("encoder.{} and up.{} joined", i, i));
       return concat({in[0], up}, 1);
     };
-    return decoder.first_half(joined(), inner);
+    return decoder.convolve(0, joined(), inner);
   });
   const Tensors inputs{skip, std::move(coarse)};
-  return position == Position::outermost ? decode(inputs) : run(decode, inputs);
+  const LastOp last = norm_of(decoder, 1);
+  return position == Position::outermost ? last(decode(inputs)) : run(decode, inputs, last);
 }
 
 std::string UNet::describe() const {

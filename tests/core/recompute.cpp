@@ -6,6 +6,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"
+#include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "layers/layers.h"
 #include "tests/core/sum.h"
@@ -118,6 +119,57 @@ TEST_CASE("a segment runs once in forward and once in backward", "[recompute]") 
   REQUIRE(runs == std::vector<bool>{false, true});
   REQUIRE(to_doubles(grad(x)) == std::vector<double>{2, 4, 6});
   REQUIRE_FALSE(recomputing());
+}
+
+TEST_CASE("the last op of a segment leaves its result out where it is not read",
+          "[recompute][memory]") {
+  // y = norm(2 x), and what stands between x and y is dropped, also within another segment.
+  const std::vector<double> values{1, -2, 3, 0.5, -1, 4};
+  const size_t one = round_up<size_t>(values.size() * sizeof(double), Ledger::alignment);
+  std::vector<bool> unread;
+  const auto gradient = [&](bool again, bool nested) {
+    const Tensor x =
+        require_grad(Tensor::from(values, {1, 6}, test_device(), Category::activations));
+    const Segment twice = [&](const std::vector<Tensor>& in) {
+      REQUIRE_FALSE(result_is_unread());
+      return add(in[0], in[0]);
+    };
+    const LastOp norm = [&](Tensor h) {
+      unread.push_back(result_is_unread());
+      return layer_norm(h, {}, {});
+    };
+    const Segment inside = [=](const std::vector<Tensor>& in) {
+      return again ? recompute(twice, in, norm) : norm(twice(in));
+    };
+    const auto square = [](const Tensor& y) { return mul(y, y); };
+    const Tensor z = nested ? recompute([=](const auto& in) { return square(inside(in)); }, {x})
+                            : square(inside({x}));
+    backward(sum(mul(z, x.detach())));
+    return to_doubles(grad(x));
+  };
+  const auto expected = gradient(false, false);
+  REQUIRE(gradient(true, false) == expected);
+  REQUIRE(unread == std::vector<bool>{false, false, true});
+  unread.clear();
+  // Outer first run, its second run with the inner first one, the inner second run.
+  REQUIRE(gradient(true, true) == expected);
+  REQUIRE(unread == std::vector<bool>{false, false, true});
+  REQUIRE_FALSE(result_is_unread());
+
+  const auto peak_of_second_run = [&](bool apart) {
+    const Tensor x =
+        require_grad(Tensor::from(values, {1, 6}, test_device(), Category::activations));
+    const LastOp last = [](Tensor h) { return layer_norm(h, {}, {}); };
+    const Segment twice = [](const std::vector<Tensor>& in) { return add(in[0], in[0]); };
+    const Tensor loss =
+        sum(apart ? recompute(twice, {x}, last)
+                  : recompute([&](const auto& in) { return last(twice(in)); }, {x}));
+    const size_t before = ledger(test_device()).current()[Category::activations];
+    ledger(test_device()).reset_peak();
+    backward(loss);
+    return ledger(test_device()).peak()[Category::activations] - before;
+  };
+  REQUIRE(peak_of_second_run(false) == peak_of_second_run(true) + one);
 }
 
 TEST_CASE("segments in segments, several inputs, and inputs used elsewhere", "[recompute]") {
