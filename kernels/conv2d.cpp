@@ -6,12 +6,12 @@
 namespace accrue {
 namespace {
 
-ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
-  check_same("conv2d", {&x, &w, b.defined() ? &b : &w});
-  check(x.shape().rank() == 4 && w.shape().rank() == 4 && x.size(1) == w.size(1) && x.numel() > 0 &&
-            w.numel() > 0,
-        "[conv2d] x {} and w {}: expected x [N, C, H, W] and w [O, C, KH, KW], none empty",
-        x.shape(), w.shape());
+// Of x as a whole, [N, C, H, W].
+ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
+  check(
+      x.rank() == 4 && w.shape().rank() == 4 && x[1] == w.size(1) && x.numel() > 0 && w.numel() > 0,
+      "[conv2d] x {} and w {}: expected x [N, C, H, W] and w [O, C, KH, KW], none empty", x,
+      w.shape());
   check(!b.defined() || b.shape() == Shape{w.size(0)}, "[conv2d] b {} with w {}: expected b [{}]",
         b.shape(), w.shape(), w.size(0));
   const auto [stride, padding, dilation] = s;
@@ -21,11 +21,11 @@ ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b, cons
   const auto spare = [&](int64_t image, int64_t kernel) {
     return image + padding.before + padding.after - dilation * (kernel - 1) - 1;
   };
-  const int64_t H = x.size(2), W = x.size(3), KH = w.size(2), KW = w.size(3);
+  const int64_t H = x[2], W = x[3], KH = w.size(2), KW = w.size(3);
   check(spare(H, KH) >= 0 && spare(W, KW) >= 0,
         "[conv2d] w {} with dilation {} does not fit into x {} with padding {} and {}", w.shape(),
-        dilation, x.shape(), padding.before, padding.after);
-  return {.C = x.size(1),
+        dilation, x, padding.before, padding.after);
+  return {.C = x[1],
           .H = H,
           .W = W,
           .O = w.size(0),
@@ -38,44 +38,101 @@ ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b, cons
           .dilation = dilation};
 }
 
-}  // namespace
+std::vector<ConvGeometry> geometries_of(const std::vector<Tensor>& parts, const Tensor& w,
+                                        const Tensor& b, const Conv2dShape& shape) {
+  Shape whole = parts[0].shape();
+  for (size_t k = 0; k < parts.size(); ++k) {
+    const Shape& part = parts[k].shape();
+    check_same("conv2d", {&parts[k], &w, b.defined() ? &b : &w});
+    if (k == 0) continue;
+    check(part.rank() == 4 && whole.rank() == 4 && part.with(1, whole[1]) == whole && part[1] > 0,
+          "[conv2d] part {} is {}, after parts of {}: expected the same sizes but channels", k,
+          part, whole);
+    whole = whole.with(1, whole[1] + part[1]);
+  }
+  std::vector<ConvGeometry> geometries(parts.size(), geometry_of(whole, w, b, shape));
+  for (size_t k = 0; k < parts.size(); ++k) geometries[k].C = parts[k].size(1);
+  return geometries;
+}
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv2dShape shape,
-              Activation activation) {
-  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
-  const ConvGeometry geometry = geometry_of(x, w, b, shape);
-  const int64_t N = x.size(0);
-  const DType dtype = x.dtype();
-  Tensor y = Tensor::empty({N, geometry.O, geometry.GH, geometry.GW}, x.dtype(), x.device());
-  launch<cpu::conv_gather, cuda::conv_gather>(
-      y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
-      activation, geometry, conv_gather_workspace(geometry, N, dtype, x.device()).view());
+// The channels [begin, begin + size) of all of w's filters.
+View channels_of(View w, int64_t begin, int64_t size) {
+  w.data =
+      static_cast<std::byte*>(w.data) + begin * w.shape.numel(2, 4) * int64_t(size_of(w.dtype));
+  w.shape = w.shape.with(1, size);
+  return w;
+}
 
-  const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
-  record("conv2d", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach(),
-          y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
-           const Device device = dy.device();
+// Several parts have no activation.
+Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& bias,
+                Conv2dShape shape, Activation activation) {
+  check(!parts.empty() && parts[0].defined(), "[conv2d] there is no tensor to convolve");
+  const DType dtype = parts[0].dtype();
+  const Device device = parts[0].device();
+  const Tensor w = operand(weight, dtype), b = operand(bias, dtype);
+  const std::vector<ConvGeometry> geometries = geometries_of(parts, w, b, shape);
+  const ConvGeometry& first = geometries[0];
+  const int64_t N = parts[0].size(0);
+  Tensor y = Tensor::empty({N, first.O, first.GH, first.GW}, dtype, device);
+  // Calls body(k, the channels of the part's filters in w, geometry) for each part.
+  const auto for_each_part = [geometries](auto&& body) {
+    for (size_t k = 0, begin = 0; k < geometries.size(); ++k) {
+      const int64_t C = geometries[k].C;
+      body(
+          k, [=](View w) { return channels_of(w, int64_t(begin), C); }, geometries[k]);
+      begin += size_t(C);
+    }
+  };
+  for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+    launch<cpu::conv_gather, cuda::conv_gather>(
+        device, GradTarget{y.view(), k == 0 ? 0.0f : 1.0f}, parts[k].view(), filters_in(w.view()),
+        k == 0 && b.defined() ? b.view() : View{}, activation, geometry,
+        conv_gather_workspace(geometry, N, dtype, device).view());
+  });
+
+  const std::vector<Edge> dx_edges(parts.begin(), parts.end());
+  const Edge dw_edge = weight, db_edge = bias;
+  std::vector<Edge> edges = dx_edges;
+  edges.push_back(dw_edge), edges.push_back(db_edge);
+  for (Tensor& part : parts) part = part.detach();
+  record("conv2d", y, edges,
+         [=, y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
+           const int64_t O = dy.size(1), cells = dy.shape().numel(2, 4);
            if (y.defined())
              launch<cpu::activation_backward_over, cuda::activation_backward_over>(
                  device, dy.view(), y.view(), activation);
            y.reset();
            if (auto dw = claim_grad(dw_edge))
-             launch<cpu::conv_correlate, cuda::conv_correlate>(
-                 device, *dw, dy.view(), x.view(), geometry,
-                 conv_correlate_workspace(geometry, N, dtype, device).view());
-           x.reset();
+             for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+               launch<cpu::conv_correlate, cuda::conv_correlate>(
+                   device, GradTarget{filters_in(dw->grad), dw->beta}, dy.view(), parts[k].view(),
+                   geometry, conv_correlate_workspace(geometry, N, dtype, device).view());
+             });
+           parts.clear();
            if (auto db = claim_grad(db_edge))
              launch<cpu::channel_sum, cuda::channel_sum>(
                  device, *db, dy.view(),
-                 channel_sums_scratch(1, N, geometry.O, geometry.GH * geometry.GW, dtype, device)
-                     .view());
-           if (auto dx = claim_grad(dx_edge))
-             launch<cpu::conv_scatter, cuda::conv_scatter>(
-                 device, *dx, dy.view(), w.view(), View{}, geometry,
-                 conv_scatter_workspace(geometry, N, dtype, device).view());
+                 channel_sums_scratch(1, N, O, cells, dtype, device).view());
+           for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+             if (auto dx = claim_grad(dx_edges[k]))
+               launch<cpu::conv_scatter, cuda::conv_scatter>(
+                   device, *dx, dy.view(), filters_in(w.view()), View{}, geometry,
+                   conv_scatter_workspace(geometry, N, dtype, device).view());
+           });
          });
   return y;
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
+              Activation activation) {
+  return convolve({x}, w, b, shape, activation);
+}
+
+Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
+              Conv2dShape shape) {
+  return convolve(parts, w, b, shape, Activation::none);
 }
 
 }  // namespace accrue

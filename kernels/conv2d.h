@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "core/tensor.h"
 #include "kernels/activation.h"
 #include "kernels/detail/conv_geometry.h"
@@ -25,5 +27,11 @@ struct Conv2dShape {
 // Throws Error unless the shapes agree and the kernel fits into the padded image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
               Activation activation = Activation::none);
+
+// As conv2d of x = concat(parts, 1), which nobody makes: y is a sum over channels, so each part is
+// multiplied by its channels of w and added to the same y, and backward likewise. Besides, y is
+// rounded once for each part. Keeps the parts in place of x.
+Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
+              Conv2dShape shape);
 
 }  // namespace accrue

@@ -68,7 +68,8 @@ Bottleneck::Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm, I
 
 DoubleConv::DoubleConv(int64_t in, int64_t out, InitScheme init) : in_(in), out_(out) {
   for (const int64_t channels : {in, out}) {
-    add<Conv2d>(channels, out, 3, Conv2dShape{.padding = 1}, init, Bias::none);
+    const auto& conv = add<Conv2d>(channels, out, 3, Conv2dShape{.padding = 1}, init, Bias::none);
+    if (!first_) first_ = &conv;
     add<GroupNorm>(groups, out, Activation::relu);
   }
 }

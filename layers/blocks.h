@@ -65,6 +65,10 @@ class DoubleConv : public Sequential {
   Tensor convolve(size_t half, Tensor x, const Pass& pass) const {
     return forward(std::move(x), pass, 2 * half, 2 * half + 1);
   }
+  // convolve(0, x) for the concatenation of the parts' channels.
+  Tensor convolve_joined(const std::vector<Tensor>& parts, const Pass& pass) const {
+    return first_->joined(parts, pass);
+  }
   Tensor normalize(size_t half, Tensor x, const Pass& pass) const {
     return forward(std::move(x), pass, 2 * half + 1, 2 * half + 2);
   }
@@ -72,6 +76,7 @@ class DoubleConv : public Sequential {
 
  private:
   int64_t in_, out_;
+  const Conv2d* first_ = nullptr;
 };
 
 }  // namespace accrue

@@ -82,6 +82,11 @@ Tensor Conv2d::forward(Tensor x, const Pass&) const {
   return conv2d(x, weight(), bias_.tensor, shape_);
 }
 
+Tensor Conv2d::joined(const std::vector<Tensor>& parts, const Pass& pass) const {
+  const Shape x = parts.at(0).shape().with(1, weight_.shape[1]);
+  return run(x, pass, [&] { return conv2d(parts, weight(), bias_.tensor, shape_); });
+}
+
 std::string Conv2d::describe() const {
   const Shape& w = weight_.shape;
   return describe_filter("conv", w, w[1], w[0], shape_.stride, shape_.padding) + describe_norm();

@@ -63,6 +63,8 @@ class Conv2d : public Weighted {
          InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned,
          WeightNorm norm = WeightNorm::none);
   Tensor forward(Tensor x, const Pass&) const override;
+  // As of the concatenation of the parts' channels, which nobody makes.
+  Tensor joined(const std::vector<Tensor>& parts, const Pass& pass) const;
   std::string describe() const override;
   int64_t products(const Shape& x, const Shape& y) const override;
 

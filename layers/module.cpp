@@ -43,12 +43,15 @@ void fix(std::vector<Declaration>& declared, const std::vector<std::string>& fre
 }  // namespace
 
 Tensor Module::operator()(Tensor x, const Pass& pass) const {
+  const Shape shape = x.shape();
+  return run(shape, pass, [&] { return forward(std::move(x), pass); });
+}
+
+Tensor Module::run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const {
   const MemoryScope scope(pass.training() ? Phase::forward : Phase::evaluate,
                           label_.empty() ? MemoryScope::label() : label_);
-  if (!pass.observe) return forward(std::move(x), pass);
-  const Shape before = x.shape();
-  Tensor y = forward(std::move(x), pass);
-  pass.observe(*this, before, y.shape());
+  Tensor y = body();
+  if (pass.observe) pass.observe(*this, x, y.shape());
   return y;
 }
 

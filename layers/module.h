@@ -105,6 +105,9 @@ class Module {
     buffers_.emplace_back(std::move(name), &buffer);
   }
   void declare(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
+  // body(), which takes x from outside, as operator() runs forward(): in the memory scope of the
+  // pass and of this module, and observed.
+  Tensor run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const;
   // What begin_step() does for this module alone.
   virtual void on_begin_step() const {}
 

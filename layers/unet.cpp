@@ -1,7 +1,6 @@
 #include "layers/unet.h"
 
 #include "core/ceil_div.h"
-#include "kernels/concat.h"
 #include "kernels/crop_or_pad.h"
 
 namespace accrue {
@@ -95,12 +94,7 @@ Tensor UNet::level(size_t i, Tensor x, const Pass& pass, Position position) cons
 
   const DoubleConv& decoder = *decoder_[i];
   const Segment decode = body_of(decoder, [=, this, &decoder](const Tensors& in) {
-    const auto joined = [&] {
-      const Tensor up = (*up_[i])(in[1], inner);
-      const MemoryScope scope(fmt::format("encoder.{} and up.{} joined", i, i));
-      return concat({in[0], up}, 1);
-    };
-    return decoder.convolve(0, joined(), inner);
+    return decoder.convolve_joined({in[0], (*up_[i])(in[1], inner)}, inner);
   });
   const Tensors inputs{skip, std::move(coarse)};
   const LastOp last = norm_of(decoder, 1);

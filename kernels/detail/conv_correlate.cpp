@@ -165,7 +165,8 @@ void add_partials(GradTarget w, const CorrelateScratch<T>& x, const ConvGeometry
           }
           for (int64_t r = 0; r < std::min(rows, g.O - o); ++r)
             for (int64_t j = 0; j < columns; ++j)
-              store(w.grad.as<W>()[(o + r) * taps + k + j], sums[r * most + j], accumulate);
+              store(w.grad.as<W>()[(o + r) * g.filter_step() + k + j], sums[r * most + j],
+                    accumulate);
         }
     });
   });
@@ -215,7 +216,7 @@ void correlate_slice(Wide<T>* w, bool add, const Wide<T>* grid, const T* image, 
                   Result::write);
     with_beta(add ? 1.0f : 0.0f, [&](auto accumulate) {
       for (int64_t r = 0; r < rows; ++r) {
-        W* const out = w + (o + r) * g.taps() + c_begin * g.area();
+        W* const out = w + (o + r) * g.filter_step() + c_begin * g.area();
         for (int64_t k = 0; k < taps; ++k) store(out[k], result[r * N + k], accumulate);
       }
     });

@@ -70,7 +70,8 @@ inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
          2 * weights_bytes(padded, dtype);
 }
 
-// The padded image, where there is one, and what the algorithm may use; enough at least to compute
+// The padded image, where there is one, a copy of w, where filters lie apart, which cuDNN does not
+// know, and what the algorithm may use; enough at least to compute
 // a single image with copies of all operands, which those need that start between 16 bytes.
 // Throws Error if an image is too large for cuDNN.
 inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
@@ -86,6 +87,7 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   const int64_t copies = std::max(image_bytes(g, 1, dtype), image_bytes(padded, 1, dtype)) +
                          grid_bytes(g, 1, dtype) + weights_bytes(g, dtype);
   return (symmetric == g ? 0 : image_bytes(symmetric, N, dtype)) +
+         (g.has_part_of_w() ? weights_bytes(g, dtype) : 0) +
          std::max({least, algorithm_bytes(g, N, dtype), copies + frugal});
 }
 

@@ -20,11 +20,20 @@ struct Padding {
 // transposed convolution's x is the grid and its y the image. Weights are w [O, C, KH, KW] in both.
 // col[k, n, p] is the pixel that cell p of image n sees through tap k = (c, kh, kw): im2col's
 // columns, which nobody writes down (kernels/detail/conv_products.h).
+//
+// The image may be some of the channels that w has filters for: then w [O, C, KH, KW] is these
+// channels' part of it, and its filters lie apart.
 struct ConvGeometry {
   int64_t C, H, W, O, GH, GW, KH, KW, stride, padding, dilation;
+  int64_t filter_channels = C;  // of w as a whole
 
   int64_t area() const { return KH * KW; }
   int64_t taps() const { return C * area(); }
+  // Elements from one filter of w to the next.
+  int64_t filter_step() const { return filter_channels * area(); }
+  bool has_part_of_w() const { return filter_channels != C; }
+  // Elements from the first of w to the last.
+  int64_t w_extent() const { return (O - 1) * filter_step() + taps(); }
   auto operator<=>(const ConvGeometry&) const = default;
 };
 

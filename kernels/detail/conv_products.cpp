@@ -41,7 +41,7 @@ struct Scratch {
     weight_at = carver.take<int32_t>(t.source_channels * g.area());
     source_at = carver.take<int32_t>(t.source_channels * g.area());
     column_at = carver.take<int32_t>(packs ? packed.depth : 0);
-    weights = carver.take<W>(is_16_bit<T> ? g.O * g.taps() : 0);
+    weights = carver.take<W>(is_16_bit<T> ? g.w_extent() : 0);
     frames = carver.take<W>(slots * frame_size);
     columns = carver.take<W>(slots * columns_size);
     results = carver.take<W>(slots * result_size);
@@ -237,14 +237,16 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
         const Scratch<T> scratch(banded, g, N, workspace.data);
         const bool packs = scratch.packed.pays;
         const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
-        fill_tables(scratch, tiling, g, gather ? g.taps() : g.area(), gather ? g.area() : g.taps());
-        const Multiplication<T> x{.scratch = scratch,
-                                  .tiling = tiling,
-                                  .source = source.as<const T>(),
-                                  .weights = widened(w.as<const T>(), scratch.weights, w.numel()),
-                                  .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
-                                  .activation = activation,
-                                  .beta = target.beta};
+        fill_tables(scratch, tiling, g, gather ? g.filter_step() : g.area(),
+                    gather ? g.area() : g.filter_step());
+        const Multiplication<T> x{
+            .scratch = scratch,
+            .tiling = tiling,
+            .source = source.as<const T>(),
+            .weights = widened(w.as<const T>(), scratch.weights, g.w_extent()),
+            .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
+            .activation = activation,
+            .beta = target.beta};
         std::array<bool, ConvTiling::most_slots> prepared{};
         parallel_chunks(packs ? scratch.packed.chunks : N * banded.bands,
                         static_cast<int>(scratch.slots), [&](int64_t chunk, int slot) {

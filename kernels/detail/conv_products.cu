@@ -20,23 +20,54 @@ void copy_elements(GradTarget target, View source) {
   });
 }
 
+// A thread copies elements a grid apart; neighbours in a warp lie in one row.
+template <bool accumulate, class To, class From>
+__global__ void __launch_bounds__(block_threads)
+    rows_kernel(To* to, int64_t to_step, const From* from, int64_t from_step, int64_t rows,
+                int64_t width) {
+  for (int64_t i = first_item(); i < rows * width; i += item_stride()) {
+    const int64_t row = i / width, column = i % width;
+    accrue::store(to[row * to_step + column], widen(from[row * from_step + column]),
+                  std::bool_constant<accumulate>{});
+  }
+}
+
+// target = source + beta * target for filters [O, ...] that lie so far apart, of two dtypes as in
+// copy_elements().
+void copy_filters(GradTarget target, int64_t target_step, View source, int64_t source_step) {
+  const int64_t rows = source.shape[0], width = source.shape.numel(1, 4);
+  const auto copy = [&]<class To, class From>() {
+    with_beta(target.beta, [&](auto accumulate) {
+      enqueue(grid_over(rows * width), rows_kernel<accumulate.value, To, From>,
+              target.grad.as<To>(), target_step, source.as<const From>(), source_step, rows, width);
+    });
+  };
+  dispatch_floating(source.dtype, [&]<class T>() {
+    if (target.grad.dtype == source.dtype) copy.template operator()<T, T>();
+    else copy.template operator()<Wide<T>, T>();
+  });
+}
+
 // One operand as cuDNN gets it: itself, or a copy in the workspace.
 struct Operand {
   View given;
   View copy = {};  // empty where it gets `given`
   int64_t shift = 0;
+  int64_t filter_step = 0;  // of filters that lie apart
 
   bool is_whole() const { return shift == 0 && copy.shape == given.shape; }
   void* data() const { return copy.data ? copy.data : given.data; }
 
   void load() const {
     if (!copy.data) return;
-    if (is_whole()) copy_elements({copy, 0}, given);
+    if (filter_step > 0) copy_filters({copy, 0}, copy.shape.numel(1, 4), given, filter_step);
+    else if (is_whole()) copy_elements({copy, 0}, given);
     else copy_shifted({copy, 0}, given, -shift);
   }
   // given = copy + beta * given
   void store(float beta) const {
-    if (is_whole()) copy_elements({given, beta}, copy);
+    if (filter_step > 0) copy_filters({given, beta}, filter_step, copy, copy.shape.numel(1, 4));
+    else if (is_whole()) copy_elements({given, beta}, copy);
     else copy_shifted({given, beta}, copy, shift);
   }
 };
@@ -50,6 +81,10 @@ class Workspace {
   Operand operand(View given, DType dtype) {
     if (given.dtype == dtype && is_aligned(given.data, 16)) return {given};
     return {given, take(given.shape, dtype)};
+  }
+  Operand filters(View given, DType dtype, const ConvGeometry& g) {
+    if (!g.has_part_of_w()) return operand(given, dtype);
+    return {given, take(given.shape, dtype), 0, g.filter_step()};
   }
   // The image as cuDNN sees it, padded where `seen` has no padding of its own.
   Operand image(View given, const ConvGeometry& g, const ConvGeometry& seen) {
@@ -124,7 +159,7 @@ void conv_gather(GradTarget grid, View image, View w, View b, Activation activat
   const DType dtype = image.dtype;
   compute_parts({0, image.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
-    const Operand x = workspace.image(part.of(image), g, seen), k = workspace.operand(w, dtype),
+    const Operand x = workspace.image(part.of(image), g, seen), k = workspace.filters(w, dtype, g),
                   y = workspace.operand(part.of(grid.grad), dtype);
     return try_product<Gather>(y, grid.beta, x, k, seen, part, workspace);
   });
@@ -137,7 +172,7 @@ void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometr
   compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
     const Operand x = workspace.image(part.of(image.grad), g, seen),
-                  k = workspace.operand(w, dtype), y = workspace.operand(part.of(grid), dtype);
+                  k = workspace.filters(w, dtype, g), y = workspace.operand(part.of(grid), dtype);
     return try_product<Scatter>(x, image.beta, k, y, seen, part, workspace);
   });
   add_channel_bias(image.grad, b, Activation::none);
@@ -150,7 +185,8 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
   compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
     const Operand x = workspace.image(part.of(image), g, seen),
-                  k = workspace.operand(w.grad, dtype), y = workspace.operand(part.of(grid), dtype);
+                  k = workspace.filters(w.grad, dtype, g),
+                  y = workspace.operand(part.of(grid), dtype);
     return try_product<Correlate>(k, part.begin == 0 ? w.beta : 1, x, y, seen, part, workspace);
   });
 }

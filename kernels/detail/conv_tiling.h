@@ -83,8 +83,8 @@ struct ConvTiling {
         w(direction, g.W, g.GW, g.KW, g),
         source_channels(direction == Direction::gather ? g.C : g.O),
         target_channels(direction == Direction::gather ? g.O : g.C) {
-    check(g.O * g.taps() <= std::numeric_limits<int32_t>::max(),
-          "a convolution's weights are at most 2^31 elements, got {}", g.O * g.taps());
+    check(g.w_extent() <= std::numeric_limits<int32_t>::max(),
+          "a convolution's weights are at most 2^31 elements, got {}", g.w_extent());
     // A band and its result stay in the second-level cache; few images make more bands.
     constexpr int64_t cache_elements = 1 << 16, least_bands = 2;
     const int64_t rows = h.steps();

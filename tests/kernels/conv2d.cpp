@@ -88,6 +88,35 @@ Op conv2d_op(std::string name, ConvCase k) {
           .parameters = {1, 2}};
 }
 
+// The same in parts of so many channels.
+Op conv2d_op_of_parts(const std::vector<int64_t>& channels, const ConvCase& k) {
+  Op op = conv2d_op(fmt::format("in {} parts", channels.size()), k);
+  const size_t K = channels.size();
+  op.inputs.erase(op.inputs.begin());
+  for (size_t i = 0; i < K; ++i)
+    op.inputs.insert(op.inputs.begin() + int64_t(i), k.x.with(1, channels[i]));
+  op.run = [=](const auto& in) {
+    const std::vector<Tensor> parts(in.begin(), in.begin() + int64_t(K));
+    return conv2d(parts, in[K], k.bias ? in[K + 1] : Tensor(), k.shape);
+  };
+  op.reference = [=, of_whole = op.reference](const auto& in) {
+    const auto plane = size_t(k.x.numel(2, 4));
+    std::vector<Values> whole(in.begin() + int64_t(K) - 1, in.end());
+    whole[0].clear();
+    for (size_t n = 0; n < size_t(k.x[0]); ++n)
+      for (size_t i = 0; i < K; ++i) {
+        const size_t size = size_t(channels[i]) * plane;
+        whole[0].insert(whole[0].end(), in[i].begin() + int64_t(n * size),
+                        in[i].begin() + int64_t((n + 1) * size));
+      }
+    return of_whole(whole);
+  };
+  op.roundings = roundings + double(K) - 1;
+  op.parameters.clear();
+  for (size_t i = K; i < op.inputs.size(); ++i) op.parameters.push_back(i);
+  return op;
+}
+
 Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTranspose2dShape shape,
                        const Shape& y_shape) {
   return {.name = std::move(name),
@@ -125,6 +154,18 @@ TEST_CASE("conv2d", "[ops]") {
                      {{2, 2, 6, 8}, {3, 2, 5, 5}, {.stride = 2, .padding = {1, 2}}}));
   check_op(conv2d_op("padding before, pixels left out after",
                      {{2, 1, 5, 36}, {2, 1, 2, 2}, {.stride = 4, .padding = {2, 0}}}));
+}
+
+TEST_CASE("conv2d of parts is that of their concatenation", "[ops]") {
+  check_op(conv2d_op_of_parts({2, 3}, {{2, 5, 5, 6}, {4, 5, 3, 3}, {.padding = 1}}));
+  check_op(conv2d_op_of_parts({1, 2, 2}, {{2, 5, 4, 4}, {3, 5, 3, 3}, {}, false}));
+  check_op(conv2d_op_of_parts({4, 4}, {{1, 8, 9, 7}, {8, 8, 3, 2}, {.stride = 2, .padding = 1}}));
+  check_op(conv2d_op_of_parts({3, 1}, {{2, 4, 2, 2}, {9, 4, 3, 3}, {.padding = 1}}));
+  const Tensor a = ones({1, 2, 4, 4}), b = ones({1, 2, 4, 5}), w = ones({1, 4, 3, 3});
+  REQUIRE_ERROR(conv2d({a, b}, w, {}, {}),
+                "part 1 is [1, 2, 4, 5], after parts of [1, 2, 4, 4]: expected the same sizes");
+  REQUIRE_ERROR(conv2d({a, a, a}, w, {}, {}), "x [1, 6, 4, 4] and w [1, 4, 3, 3]");
+  REQUIRE_ERROR(conv2d(std::vector<Tensor>{}, w, {}, {}), "there is no tensor");
 }
 
 // As at the bottom of a deep U-Net: kernels as large as the image or larger, whose outer taps see
