@@ -56,7 +56,15 @@ class Candidate {
     }
     const auto fits = [this](int64_t micro) { return peak(micro).total() <= memory_; };
     const int64_t micro = largest_that_fits(whole, fits);
-    return alternative(micro > 0 ? micro : smallest(whole));
+    return micro > 0 ? alternative(micro) : frugal();
+  }
+
+  // With the micro-batch that needs least, of those that were run.
+  Alternative frugal() {
+    int64_t least = options_.batches.effective;
+    for (const auto& [micro, peak] : peaks_)
+      if (peak.total() < peaks_.at(least).total()) least = micro;
+    return alternative(least);
   }
 
   Alternative alternative(int64_t micro) {
@@ -80,14 +88,6 @@ class Candidate {
     if (const auto known = peaks_.find(micro); known != peaks_.end()) return known->second;
     options_.batches.micro = micro;
     return peaks_[micro] = planned_peak(options_, planned_.train, device_, &planned_.test);
-  }
-
-  // Of those that were run.
-  int64_t smallest(int64_t whole) const {
-    int64_t best = whole;
-    for (const auto& [micro, peak] : peaks_)
-      if (peak.total() < peaks_.at(best).total()) best = micro;
-    return best;
   }
 
   TrainingOptions options_;  // with the micro-batch that was looked at last
@@ -121,22 +121,23 @@ Freedom no_freedom(const TrainingOptions& options) {
 
 Freedom any_freedom() { return {values(strategy_names()), values(recompute_names())}; }
 
-std::vector<const Alternative*> Plan::candidates() const {
-  const bool only = std::ranges::all_of(alternatives, is_another_optimizer);
+std::vector<const Alternative*> Plan::candidates(const std::vector<Alternative>& all) {
+  const bool only = std::ranges::all_of(all, is_another_optimizer);
   std::vector<const Alternative*> found;
-  for (const Alternative& a : alternatives)
+  for (const Alternative& a : all)
     if (only || !is_another_optimizer(a)) found.push_back(&a);
   return found;
 }
 
 const Alternative* Plan::recommended() const {
-  const Alternative* first = candidates().front();
+  const Alternative* first = candidates(alternatives).front();
   return first->fits ? first : nullptr;
 }
 
 const Alternative& Plan::smallest() const {
-  const auto all = candidates();
-  return **std::ranges::min_element(all, {}, [](const Alternative* a) { return a->peak.total(); });
+  const auto all = candidates(frugal);
+  return **std::ranges::min_element(
+      all, {}, [](const Alternative* a) { return std::pair(a->peak.total(), a->relative_cost); });
 }
 
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
@@ -150,6 +151,7 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
       try {
         Candidate candidate(varied, planned, device, memory);
         plan.alternatives.push_back(candidate.best());
+        plan.frugal.push_back(candidate.frugal());
         const bool whole = plan.alternatives.back().batches.micro == options.batches.effective;
         if (strategy == Strategy::fused && recompute == Recompute::none && !whole)
           plan.alternatives.push_back(candidate.alternative(options.batches.effective));

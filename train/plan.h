@@ -37,17 +37,20 @@ struct Plan {
   // that needs least. Also the whole batch at once, fused and without recomputing. Those that fit
   // first, cheapest first.
   std::vector<Alternative> alternatives;
+  // For each strategy and recompute the micro-batch that needs least.
+  std::vector<Alternative> frugal;
   // "strategy moments: ...": what cannot be combined with the other options, and why.
   std::vector<std::string> refused;
 
   // The cheapest that fits, of those the one with the largest micro-batch; null if none does.
   // `moments` is another optimizer, recommended only if nothing else may be chosen.
   const Alternative* recommended() const;
-  // The alternative that needs the least memory.
+  // What needs the least memory of all, the cheapest of equals.
   const Alternative& smallest() const;
 
  private:
-  std::vector<const Alternative*> candidates() const;
+  // Those that may be recommended.
+  static std::vector<const Alternative*> candidates(const std::vector<Alternative>& all);
 };
 
 // Plans the windows of options.batches.effective samples in `memory` bytes of `device` by running

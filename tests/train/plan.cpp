@@ -205,6 +205,28 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   REQUIRE(whole != plan.alternatives.end());
   REQUIRE(whole->relative_cost == 1);
   REQUIRE(!whole->fits);
+  // The least memory is not that of the largest micro-batches, which the alternatives have.
+  for (const Alternative& a : plan.alternatives)
+    if (a.strategy != Strategy::moments) REQUIRE(plan.smallest().peak.total() < a.peak.total());
+  REQUIRE(plan.smallest().peak.total() ==
+          plan_windows(options.to_plan(data_for(options).train),
+                       plan_data(data_for(options), test_device(), memory), test_device(), 1,
+                       any_freedom())
+              .smallest()
+              .peak.total());
+}
+
+TEST_CASE("the allocation that decides a peak is the one that does not fit in less", "[plan]") {
+  const Options options = options_for(ModelKind::cnn, 50);
+  const Datasets planned = plan_data(data_for(options), test_device());
+  TrainingOptions training = options.to_plan(planned.train);
+  training.batches.micro = 10;
+  const MemoryShortage deciding = deciding_allocation(training, planned.train, test_device());
+  const Usage peak = planned_peak(training, planned.train, test_device());
+  REQUIRE(deciding.in_use.total() + deciding.requested.bytes == peak.total());
+  REQUIRE(deciding.requested.phase == Phase::backward);
+  REQUIRE(!deciding.largest.empty());
+  REQUIRE(ledger(meta_of(test_device())).limit() == std::nullopt);
 }
 
 TEST_CASE("where nothing fits the plan has what needs least", "[plan]") {
