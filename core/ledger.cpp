@@ -18,9 +18,7 @@ Reserve reserve_of(Device device) {
 // Names stand in a column, as wide as they need and at most so wide.
 constexpr size_t widest_name = 40;
 
-}  // namespace
-
-std::string to_string(const std::vector<AllocationGroup>& groups) {
+std::string describe(const std::vector<AllocationGroup>& groups) {
   size_t width = 0;
   for (const AllocationGroup& group : groups)
     width = std::max(width, std::min(widest_name, group.each.name().size()));
@@ -33,6 +31,8 @@ std::string to_string(const std::vector<AllocationGroup>& groups) {
   return text;
 }
 
+}  // namespace
+
 std::string to_string(const MemoryShortage& shortage) {
   const AllocationInfo& asked = shortage.requested;
   std::string text =
@@ -44,7 +44,7 @@ std::string to_string(const MemoryShortage& shortage) {
                       to_string(shortage.in_use), to_string(shortage.peak),
                       shortage.limit ? format_bytes(*shortage.limit) : "none");
   if (!is_meta(shortage.device)) text += "\n  allocator  " + to_string(shortage.reserve);
-  if (!shortage.largest.empty()) text += "\n  largest" + to_string(shortage.largest);
+  if (!shortage.largest.empty()) text += "\n  largest" + describe(shortage.largest);
   if (asked.phase == Phase::forward || asked.phase == Phase::backward)
     text +=
         "\nA smaller micro-batch with more accumulation steps gives the same result in less memory";

@@ -37,8 +37,6 @@ struct AllocationGroup {
   int64_t count;
   size_t bytes;  // of all
 };
-// A line for each, indented, after a line break.
-std::string to_string(const std::vector<AllocationGroup>& groups);
 
 // Why an allocation was refused, and what holds the memory instead.
 struct MemoryShortage {

@@ -54,7 +54,8 @@ class Profile {
 
   // Keeps the spans of the first `traced_steps` steps (scopes of Phase::step) and what comes before
   // them, but no more than most_spans of them; rows and phases sum everything.
-  // Throws Error for a meta device, and if this thread is being profiled already.
+  // On a meta device kernels have their work, and take no time but the host's. Throws Error if this
+  // thread is being profiled already.
   Profile(Device device, int64_t traced_steps);
   ~Profile();
   Profile(const Profile&) = delete;

@@ -1,6 +1,8 @@
 #include "train/relative_cost.h"
 
+#include "core/profile.h"
 #include "train/flops.h"
+#include "train/training.h"
 
 namespace accrue {
 namespace {
@@ -31,7 +33,23 @@ double parameter_count(const TrainingOptions& options) {
   return count;
 }
 
-// An upper estimate of networks of which layers are frozen.
+// Of the products of a micro-batch in which every player plays.
+double count_flops(TrainingOptions options, const Dataset& data) {
+  options.batches.effective = options.batches.micro;
+  Training training(options, data.to(Device::meta), Device::meta);
+  Profile profile(Device::meta, 0);
+  for (const Game::Turn& turn : training.game().all_turns()) {
+    training.loader().start_epoch(0, 0);
+    training.micro_step(turn, *training.loader().next(), 0);
+    training.game().step(turn);
+  }
+  profile.stop();
+  double flops = 0;
+  for (const Profile::Row& row : profile.rows()) flops += row.work.flops;
+  return flops;
+}
+
+// Of a training that keeps all activations and trains all layers.
 double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
   if (!options.players.empty()) return training_flops_per_sample(options.players, data);
   const std::string input = options.objective_for(data)->input();
@@ -41,9 +59,15 @@ double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
 }  // namespace
 
 double window_cost(const TrainingOptions& options, const Dataset& data) {
-  const double again = options.recompute == Recompute::none ? 0 : 1.0 / 3;
+  double ratio = 1;
+  if (options.recompute != Recompute::none || !options.freeze.empty()) {
+    TrainingOptions plain = options;
+    plain.recompute = Recompute::none;
+    plain.freeze.clear();
+    ratio = count_flops(options, data) / count_flops(plain, data);
+  }
   const double arithmetic =
-      double(options.batches.effective) * flops_per_sample(options, data) * (1 + again);
+      double(options.batches.effective) * flops_per_sample(options, data) * ratio;
   const double traffic = parameter_count(options) * bytes_per_parameter(options.strategy);
   return arithmetic + double(options.batches.accumulation_steps()) *
                           (flops_per_byte * traffic + flops_per_micro_batch);

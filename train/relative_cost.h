@@ -7,10 +7,13 @@ namespace accrue {
 // An estimate of the time of one window of such data, in floating-point operations, to compare ways
 // of running the same window on one machine:
 //
-//   cost = E * F * (1 + r) + K * (b * B(strategy) + c)
+//   cost = E * F * r + K * (b * B(strategy) + c)
 //
 //   E  samples             F  operations of a sample (train/flops.h)
-//   K  micro-batches       r  share of F that a forward is, 1/3, where activations are recomputed
+//   K  micro-batches       r  those of a micro-batch as it runs, with what is recomputed and
+//   without
+//                             what frozen layers save, for each that it has otherwise; counted in a
+//                             run on the meta device
 //   B  bytes moved for each micro-batch: weights are read in forward and backward, gradients added
 //      to (16 bytes a parameter); separate adds a second buffer (12), moments two moments (20);
 //      of several networks the sum over their turns

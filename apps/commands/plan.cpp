@@ -53,11 +53,17 @@ std::string command_to_train(const Alternative& a, Options options) {
   return command;
 }
 
-// Where the peak is reached, and what is alive there.
+// Where the peak is reached, and what is alive there, in lines of 80 columns.
 std::string describe(const MemoryShortage& deciding) {
+  const auto line = [](size_t bytes, std::string_view what) {
+    return fmt::format("\n  {:>10}  {:.66}", format_bytes(bytes), what);
+  };
   const AllocationInfo& last = deciding.requested;
-  return fmt::format("{} in {} takes {}, {}, beside{}", last.name(), name(last.phase),
-                     format_bytes(last.bytes), last.type(), to_string(deciding.largest));
+  std::string text = fmt::format("reached in {} by", name(last.phase)) +
+                     line(last.bytes, last.name()) + "\nbeside, among others,";
+  for (const auto& [each, count, bytes] : deciding.largest)
+    text += line(bytes, count > 1 ? fmt::format("{} x {}", count, each.name()) : each.name());
+  return text;
 }
 
 void print(const Plan& plan, const Options& options, const MemoryShortage& deciding,
@@ -84,9 +90,9 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   fmt::print("\ncost: estimated time, 1.00 is the whole batch at once\n");
   fmt::print("recommended: effective batch {}\n  {}\n", best.batches.describe(),
              command_to_train(best, options));
-  fmt::print("its peak: {}\n", describe(deciding));
+  fmt::print("its peak is {}\n", describe(deciding));
   if (const Alternative& least = plan.smallest(); least.peak.total() < best.peak.total())
-    fmt::print("least memory: {} with {}\n", format_bytes(least.peak.total()),
+    fmt::print("least memory: {} with\n  {}\n", format_bytes(least.peak.total()),
                flags(least, options));
 }
 
@@ -150,7 +156,7 @@ void plan(Options options, const PlanOptions& asked) {
     const Alternative& least = plan.smallest();
     fail(
         "nothing fits in {}: {} with micro-batches of {} ({}, recompute {}) needs {}, which is {} "
-        "more: {}\n{}",
+        "more; its peak is {}\n{}",
         format_bytes(memory), name(options.network.kind), least.batches.micro,
         name_in(strategy_names(), least.strategy), name_in(recompute_names(), least.recompute),
         to_string(least.peak), format_bytes(least.peak.total() - memory), describe(deciding(least)),

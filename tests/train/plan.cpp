@@ -8,6 +8,7 @@
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "train/relative_cost.h"
 
 namespace accrue::test {
 namespace {
@@ -214,6 +215,30 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
                        any_freedom())
               .smallest()
               .peak.total());
+}
+
+TEST_CASE("the cost of a window follows what is computed again, and what is frozen", "[plan]") {
+  const Options options = options_for(ModelKind::unet, 8);
+  const Datasets planned = plan_data(data_for(options), test_device());
+  TrainingOptions training = options.to_plan(planned.train);
+  training.batches.micro = 8;
+  const auto cost = [&](Recompute recompute) {
+    training.recompute = recompute;
+    return window_cost(training, planned.train);
+  };
+  const double none = cost(Recompute::none), all = cost(Recompute::all);
+  const double sqrt = cost(Recompute::sqrt);
+  // A forward is a third. All of it comes again but the finest decoder's second half and the head,
+  // and the first halves once more; sqrt has the forward of what lies below again.
+  REQUIRE(all > 1.2 * none);
+  REQUIRE(all < 2 * none);
+  REQUIRE(sqrt > 1.05 * all);
+  REQUIRE(sqrt < all + none / 3);
+  training.freeze = {"encoder"};
+  REQUIRE(cost(Recompute::none) < none);
+  training.freeze = {std::string(backbone)};  // the head alone is differentiated
+  REQUIRE(cost(Recompute::none) > 0.3 * none);
+  REQUIRE(cost(Recompute::none) < 0.37 * none);
 }
 
 TEST_CASE("the allocation that decides a peak is the one that does not fit in less", "[plan]") {
