@@ -10,6 +10,7 @@
 #include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
+#include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
 #include "apps/commands/data_check.h"
 #include "apps/commands/eval.h"
@@ -38,6 +39,14 @@ void write_to_standard_output(const Setting& setting) {
   reserve_standard_output();
 }
 
+// Among several ranks of a command that is one process the first says so.
+void refuse_ranks(const std::string& command) {
+  if (launched().count == 1) return;
+  if (launched().rank > 0) throw CLI::Success();
+  fail("{} is one process, but was started as {} ranks: expected train, or no mpirun", command,
+       launched().count);
+}
+
 // A command that has these settings as its options.
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description,
                       const Settings& settings, Options& options,
@@ -49,6 +58,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   const auto quiet = std::make_shared<bool>(false);
   command->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
   command->final_callback([=, &options] {
+    if (name != "train") refuse_ranks(name);
     options.given = given_settings(*command, settings);
     options = with_options_of_weights(options);
     check_effects(*command, settings);
@@ -83,7 +93,9 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
   const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
   const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
   add_command(app, "train", "Train a network from micro-batches", all, options, [&] {
-    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+    with_ranks(options, [&] {
+      with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+    });
   });
   add_command(app, "eval", "Loss and accuracy of saved weights",
               of_model.without({"augment"}).append(evaluation_settings(options)), options,
@@ -164,7 +176,9 @@ CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
   Options& options = asked.font;
   const Settings all = settings_of(options).without({"model"});
   add_command(*font, "train", "Train a generator and a discriminator", all, options, [&] {
-    with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+    with_ranks(options, [&] {
+      with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
+    });
   });
   add_command(
       *font, "draw", "Characters in a style, as a sheet", settings_of(asked.font_draw, options),
@@ -230,7 +244,8 @@ int run(int argc, char** argv) {
     std::ranges::reverse(arguments);  // as the parser takes them
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return report(app, error);
+    // All ranks have the same arguments: one says what is wrong with them.
+    return launched().rank > 0 ? 0 : report(app, error);
   }
   finish_standard_output();
   return 0;

@@ -32,6 +32,12 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   check(E <= dataset.size(),
         "an effective batch of {} samples is more than the {} samples of data set '{}'", E,
         dataset.size(), dataset.name);
+  check(0 <= options.rank && options.rank < options.ranks && options.dealt >= 0,
+        "rank {} of {}, dealt micro-batches of {}: expected a rank below their number",
+        options.rank, options.ranks, options.dealt);
+  check(options.ranks == 1 || !plans_for_cuda(options.device),
+        "several ranks share a window on the cpu: expected that device, got {}",
+        name(options.device));
   return options;
 }
 
@@ -47,7 +53,8 @@ Dataset seen(const Dataset& dataset, Augment augment) {
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(seen(dataset, options.augment)),
       options_(checked(options, dataset)),
-      group_size_(group_size(options_)) {
+      group_size_(group_size(options_)),
+      own_samples_(window(windows_per_epoch()).begin) {
   if (plans_for_cuda(options_.device)) {
     feed_ = std::make_unique<DeviceFeed>(dataset_, options_.micro_batch_size, options_.dtype,
                                          options_.device, options_.graphs);
@@ -79,18 +86,45 @@ int64_t Loader::windows_per_epoch() const {
 }
 
 int64_t Loader::micro_batches_per_window() const {
-  return ceil_div(options_.effective_batch_size, options_.micro_batch_size);
+  const Range own = share(options_.effective_batch_size);
+  return ceil_div(own.end - own.begin, options_.micro_batch_size);
 }
 
-Loader::Range Loader::window(int64_t w) const {
+int64_t Loader::samples_in(int64_t w) const {
   const int64_t E = options_.effective_batch_size;
-  return {w * E, std::min((w + 1) * E, dataset_.size())};
+  return std::clamp<int64_t>(dataset_.size() - w * E, 0, E);
+}
+
+Loader::Range Loader::share(int64_t n) const {
+  const int64_t size = options_.dealt > 0 ? options_.dealt : options_.micro_batch_size;
+  const int64_t R = options_.ranks, K = ceil_div(n, size);
+  const auto begin_of = [&](int64_t rank) {
+    return std::min((rank * (K / R) + std::min(rank, K % R)) * size, n);
+  };
+  return {begin_of(options_.rank), begin_of(options_.rank + 1)};
+}
+
+// Only the last is of another size; with w = windows_per_epoch() it is empty, at the end.
+Loader::Range Loader::window(int64_t w) const {
+  const auto own = [&](int64_t n) {
+    const Range range = share(n);
+    return range.end - range.begin;
+  };
+  const int64_t W = windows_per_epoch(), full = own(options_.effective_batch_size);
+  const int64_t begin = w < W ? w * full : (W - 1) * full + own(samples_in(W - 1));
+  return {begin, begin + own(samples_in(w))};
+}
+
+// Counted from the first window. The last may have more micro-batches than others, where a rank's
+// share of these ends with a window's remainder.
+int64_t Loader::window_of(int64_t j) const {
+  return std::min(j / micro_batches_per_window(), windows_per_epoch() - 1 - first_window_);
 }
 
 Loader::Range Loader::micro_batch(int64_t j) const {
-  const int64_t K = micro_batches_per_window(), m = options_.micro_batch_size;
-  const Range whole = window(first_window_ + j / K);
-  const int64_t begin = whole.begin + j % K * m;
+  const int64_t w = window_of(j), m = options_.micro_batch_size;
+  const Range whole = window(first_window_ + w);
+  const int64_t begin = whole.begin + (j - w * micro_batches_per_window()) * m;
   return {begin, std::min(begin + m, whole.end)};
 }
 
@@ -109,10 +143,12 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   groups_ = 0;
   changed_.wait(lock, [&] { return !preparing_; });
   // The thread now sleeps until groups_ is set again: everything it reads may change.
-  const int64_t begin = std::min(window(first_window).begin, dataset_.size());
+  const int64_t begin = window(first_window).begin;
   if (options_.device == Device::cpu) {
-    epoch_order(order_.span<int32_t>(), options_.seed, epoch, options_.shuffle);
-    if (stream_) stream_->start(order_.span<int32_t>(), begin, options_.seed, epoch);
+    const std::span<int32_t> order = order_.span<int32_t>();
+    epoch_order(order, options_.seed, epoch, options_.shuffle);
+    if (options_.ranks > 1) keep_own(order);
+    if (stream_) stream_->start(order.first(size_t(own_samples_)), begin, options_.seed, epoch);
   }
   if (feed_) feed_->start_epoch(options_.seed, epoch, options_.shuffle, begin);
   first_window_ = first_window;
@@ -127,6 +163,15 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   error_ = nullptr;
   groups_ = ceil_div(micro_batches_, group_size_);
   changed_.notify_all();
+}
+
+// Moves the samples of this rank to the front.
+void Loader::keep_own(std::span<int32_t> order) const {
+  for (int64_t w = 0; w < windows_per_epoch(); ++w) {
+    const int64_t first = w * options_.effective_batch_size + share(samples_in(w)).begin;
+    const Range to = window(w);
+    std::copy_n(order.begin() + first, to.end - to.begin, order.begin() + to.begin);
+  }
 }
 
 void Loader::prepare(int64_t g) {
@@ -185,8 +230,7 @@ const MicroBatch* Loader::next() {
   const MemoryScope phase(Phase::data);
   current_ = {};
   if (position_ == micro_batches_) return nullptr;
-  const Range range = micro_batch(position_),
-              whole = window(first_window_ + position_ / micro_batches_per_window());
+  const Range range = micro_batch(position_), whole = window(first_window_ + window_of(position_));
   if (feed_) {
     feed_->put(current_, range.begin, range.end);
   } else {
@@ -197,7 +241,7 @@ const MicroBatch* Loader::next() {
     static_cast<Samples&>(current_) = slot.slice(range.begin - base, range.end - base);
     current_.indices = order_.slice(range.begin, range.end);
   }
-  current_.window_size = whole.end - whole.begin;
+  current_.window_size = samples_in(first_window_ + window_of(position_));
   current_.ends_window = range.end == whole.end;
   ++position_;
   return &current_;

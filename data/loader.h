@@ -31,11 +31,19 @@ struct LoaderOptions {
   Prefetch prefetch = Prefetch::on;
   Augment augment = Augment::no;
   Graphs graphs = Graphs::off;  // on cuda: whether gathers are replayed (core/replay.h)
+  // This rank's number and that of all, which share each window (optim/ranks.h). Not on cuda.
+  int rank = 0, ranks = 1;
+  // The micro-batch size by which windows are dealt, the same on all ranks; 0 for micro_batch_size.
+  int64_t dealt = 0;
 };
 
 // Yields a data set as micro-batches, grouped into windows of effective_batch_size samples: window
 // w of an epoch is order[w * E, min((w + 1) * E, N)), cut into micro-batches of micro_batch_size
 // with an exact remainder; the last window may be short.
+//
+// Of several ranks each has a run of a window's micro-batches, the r-th after those of the ranks
+// before it. Their numbers differ by one at most, the first ranks have more, and the last may have
+// none. Which samples a window has, and in which order, does not depend on the number of ranks.
 //
 // A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data);
 // without prefetching next() prepares each one, in a single slot.
@@ -59,22 +67,30 @@ class Loader {
   const MicroBatch* next();
 
   int64_t windows_per_epoch() const;
+  // Whether this rank has micro-batches in window `w` of an epoch.
+  bool has_share(int64_t w) const { return window(w).end > window(w).begin; }
   // Time that next() has spent waiting for the thread, or preparing, since construction.
   // On cuda only what is streamed is waited for.
   double waited_seconds() const { return feed_ ? feed_->waited_seconds() : waited_seconds_; }
 
  private:
   struct Range {
-    int64_t begin, end;  // positions in the epoch's order
+    int64_t begin, end;  // positions in this rank's part of the epoch's order
   };
 
+  int64_t samples_in(int64_t w) const;
+  // Of a window of n samples, from its start.
+  Range share(int64_t n) const;
   Range window(int64_t w) const;
+  int64_t window_of(int64_t j) const;
   // Micro-batch j of the epoch, counted from the first window.
   Range micro_batch(int64_t j) const;
+  // Of this rank, in a window that is not the last.
   int64_t micro_batches_per_window() const;
   // Slot contents: `group` is a run of group_size_ consecutive micro-batches, so that the thread is
   // not woken for every sample when micro-batches are tiny.
   Range group(int64_t g) const;
+  void keep_own(std::span<int32_t> order) const;
   void prepare(int64_t g);
   void prepare_groups();
   void wait_for_group(int64_t g);
@@ -82,6 +98,7 @@ class Loader {
   const Dataset dataset_;
   const LoaderOptions options_;
   const int64_t group_size_;
+  const int64_t own_samples_;          // this rank's, in an epoch
   std::unique_ptr<DeviceFeed> feed_;   // for cuda
   std::unique_ptr<RowStream> stream_;  // for others, if the data set is streamed
   Tensor order_;                       // i32 [N]

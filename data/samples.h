@@ -33,7 +33,7 @@ struct Samples {
 
 struct MicroBatch : Samples {
   Tensor indices;           // i32 [n]: which samples of the data set these are
-  int64_t window_size = 0;  // samples in the window that this is a part of
+  int64_t window_size = 0;  // samples in the window that this is a part of, of all ranks
   bool ends_window = false;
 };
 

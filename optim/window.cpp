@@ -29,10 +29,18 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
       device_(device_of(optimizers)),
       state_(make_window_state(device_, options.loss_scale.initial)),
       norm_partials_(Tensor::empty({norm_partials}, DType::f64, device_, Category::workspace)),
+      ranks_(options.ranks && options.ranks->count() > 1 ? options.ranks : nullptr),
       micro_steps_(device_, options.graphs),
       steps_(device_, options.graphs),
       outcomes_(device_, sizeof(StepOutcome), max_windows_in_flight) {
   check_options(options);
+  if (ranks_) {
+    check(device_ == Device::cpu || device_ == Device::meta,
+          "several ranks add up their gradients on the cpu: expected that device, got {}",
+          name(device_));
+    const MemoryScope scope("exchange between ranks");
+    ranks_scratch_ = Tensor::empty({Ranks::scratch_bytes}, DType::u8, device_, Category::workspace);
+  }
   for (Optimizer* optimizer : optimizers) {
     const Parameters& parameters = optimizer->parameters();
     Member member{optimizer, {}, {}, {}, {}, std::vector<char>(parameters.entries().size())};

@@ -10,6 +10,7 @@
 #include "core/replay.h"
 #include "kernels/step/window_state.h"
 #include "optim/optimizer.h"
+#include "optim/ranks.h"
 #include "optim/schedule.h"
 #include "optim/window_options.h"
 
@@ -54,6 +55,11 @@ struct StepReport {
 // themselves, and the step multiplies once by N / N_actual / loss_scale * clip. A short last window
 // (N_actual < N) is therefore exact.
 //
+// With several ranks (WindowOptions::ranks) the window is that of all: each calls backward() for
+// its own micro-batches, of which there may be none, with the same N, and step() adds up the ranks'
+// sums, losses and counts before anything is decided by them. So all ranks take the same step, or
+// none does. Module buffers become the ranks' mean, weighted by their samples.
+//
 // Losses, norms, step counts and what is decided by them stay on the device: nothing in a window
 // waits for it. step() does, because it returns what the step did; enqueue_step() does not, and
 // reports() has the outcomes as they arrive.
@@ -67,7 +73,7 @@ class Window {
  public:
   // Throws Error for options out of range, no optimizer, and what the strategy does not go with:
   // separate and fused need gradients in an arena, the others on demand and no clipping; moments
-  // needs Adam.
+  // needs Adam; several ranks need the cpu.
   Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOptions options);
   Window(Optimizer& optimizer, Schedule schedule, WindowOptions options)
       : Window(std::vector{&optimizer}, std::move(schedule), options) {}
@@ -88,7 +94,8 @@ class Window {
   void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
 
   // Steps and starts the next window. A window with a non-finite loss or gradient is abandoned
-  // instead, and says so. Throws Error for an empty window.
+  // instead, and says so. Throws Error for a window that is empty, on all ranks if there are
+  // several.
   StepReport step();
 
   // step() without waiting for the device, unless it is max_windows_in_flight behind.
@@ -207,6 +214,10 @@ class Window {
   void set_claims(const Claims& claims);
   void tell_device(int64_t samples);
   void prepare_step();
+  void add_other_ranks();
+  void add_counts();
+  void unite_claims();
+  void add_gradients();
   void run_step(Part part);
   void finish_step();
   void step_range(Member& member, Parameters::Range range);
@@ -223,6 +234,8 @@ class Window {
   Device device_;
   Tensor state_;          // a WindowState
   Tensor norm_partials_;  // f64 [norm_partials]
+  Ranks* ranks_;          // null for one
+  Tensor ranks_scratch_;
   Replays<MicroStep> micro_steps_;
   Replays<std::pair<Part, Claims>> steps_;
   std::map<MicroStep, Claims> claims_after_;

@@ -8,6 +8,8 @@
 
 namespace accrue {
 
+class Ranks;
+
 // How the gradients of a window's micro-batches come together.
 enum class Strategy {
   fused,     // backward kernels write dst = value + beta * dst into the accumulator (the default)
@@ -53,6 +55,9 @@ struct WindowOptions {
   NoiseScale noise_scale = NoiseScale::off;
   // On cuda: record micro-steps and steps once and replay them. The same bits either way.
   Graphs graphs = Graphs::on;
+  // The processes that the window's micro-batches are spread over (optim/ranks.h), which outlive
+  // it; null for this one alone. On the cpu, with strategies that keep gradients.
+  Ranks* ranks = nullptr;
 };
 
 // Throws Error for what is out of range, and for what the strategy does not go with.

@@ -54,6 +54,7 @@ void Window::enqueue_together(const std::vector<Window*>& windows) {
 }
 
 void Window::prepare_step() {
+  if (ranks_ && !is_meta(device_)) add_other_ranks();
   check(samples_ > 0, "step() of a window without micro-batches");
   check(options_.strategy != Strategy::moments || samples_ == expected_samples_,
         "step() of a window of {} samples, whose gradients were folded as shares of {}: expect() "

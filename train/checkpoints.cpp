@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "optim/ranks.h"
 #include "train/build.h"
 #include "train/run_identity.h"
 #include "train/stop.h"
@@ -11,7 +12,7 @@ namespace accrue {
 namespace {
 
 Metadata rounding_of(Training& training) {
-  return rounding_identity(training.batches(), training.device());
+  return rounding_identity(training.batches(), training.device(), training.ranks());
 }
 
 // The elements of a network's flat state tensors that belong to each parameter.
@@ -48,8 +49,11 @@ void set_numbers(const StateDict& state, const std::map<std::string, Count>& cou
 
 Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, Training& training,
                          StateDict loop)
-    : training_(training), loop_(std::move(loop)), options_(options.checkpoints) {
-  if (options_.directory.empty()) return;
+    : training_(training),
+      loop_(std::move(loop)),
+      options_(options.checkpoints),
+      ranks_(options.ranks) {
+  if (options_.directory.empty() || (ranks_ && ranks_->rank() > 0)) return;
   directory_.emplace(options_.directory);
   if (options.keep_best) best_.emplace(directory_->path() / "best");
   identity_ = run_identity(options, train);
@@ -109,6 +113,20 @@ void Checkpoints::write(CheckpointDirectory& directory, int64_t keep) const {
 }
 
 bool Checkpoints::resume(Observer& observer) {
+  const bool found = find(observer);
+  if (!ranks_ || !ranks_->any(found)) return found;
+  const StateDict all = state();
+  for (const NamedTensors& part : {all.tensors, training_.named_tensors()})
+    for (const auto& [name, tensor] : part)
+      ranks_->copy_from_first(tensor.view().data, size_t(tensor.numel()) * size_of(tensor.dtype()));
+  for (const auto& [name, number] : all.numbers)
+    std::visit([&](auto* value) { ranks_->copy_from_first(value, sizeof *value); }, number);
+  training_.game().restored();
+  saved_ = training_.steps();
+  return true;
+}
+
+bool Checkpoints::find(Observer& observer) {
   if (!directory_ || !options_.resume) return false;
   const auto found = directory_->latest(
       [&](const std::string& reason) { observer.on_damaged_checkpoint(reason); });

@@ -14,6 +14,9 @@ namespace accrue {
 // A checkpoint holds what is carried from one window to the next, so that a run that goes on from
 // it ends, bit for bit, like one that never stopped. Parameters and module buffers are its
 // weights.safetensors; Window::state_dict() and what the training loop adds to it are the rest.
+//
+// Several ranks have the same state between two windows. The first alone has the directory: it
+// writes for all, and sends the others what it resumes from.
 class Checkpoints {
  public:
   // `loop` is what the training loop carries. Throws Error for a directory that cannot be used, and
@@ -37,6 +40,8 @@ class Checkpoints {
   void save_best();
 
  private:
+  // On this rank.
+  bool find(Observer& observer);
   void write(CheckpointDirectory& directory, int64_t keep) const;
   StateDict state() const;
   CheckpointRecord record(const StateDict& state) const;
@@ -46,6 +51,7 @@ class Checkpoints {
   Training& training_;
   const StateDict loop_;
   const CheckpointOptions options_;
+  Ranks* const ranks_;
   std::optional<CheckpointDirectory> directory_, best_;
   Metadata identity_;
   int64_t saved_ = 0;  // the step of the latest checkpoint

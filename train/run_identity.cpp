@@ -75,9 +75,10 @@ Metadata run_identity(const TrainingOptions& options, const Dataset& data) {
   return all;
 }
 
-Metadata rounding_identity(Batches batches, Device device) {
+Metadata rounding_identity(Batches batches, Device device, int ranks) {
   return {{"micro-batch", fmt::format("{}", batches.micro)},
           {"device", std::string(name(device))},
+          {"ranks", fmt::format("{}", ranks)},
           {"matrix products", matrix_products()},
           {"compiled for", compiled_isa()},
           {"version", version()}};

@@ -14,7 +14,7 @@ Metadata deciding(const Settings& settings);
 // is another run.
 Metadata run_identity(const TrainingOptions& options, const Dataset& data);
 // Those that decide in which order sums are rounded, and no more.
-Metadata rounding_identity(Batches batches, Device device);
+Metadata rounding_identity(Batches batches, Device device, int ranks);
 
 // A line for each that differs: "lr: 0.001 in the checkpoint, 0.01 here".
 std::string differences(const Metadata& checkpoint, const Metadata& here);

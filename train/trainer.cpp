@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "optim/ranks.h"
 #include "train/build.h"
 
 namespace accrue {
@@ -69,17 +70,39 @@ std::optional<OtherHead> Trainer::load_weights(const std::string& path) {
   return other;
 }
 
+bool Trainer::on_any(bool here) const { return options_.ranks ? options_.ranks->any(here) : here; }
+
+// What all must have in common to go through the same windows.
+void Trainer::check_other_ranks() const {
+  if (!options_.ranks) return;
+  struct Known {
+    const char* name;
+    int64_t value;
+  };
+  for (const auto& [name, value] : {Known{"samples of data", data_.size()},
+                                    {"samples in a window", options_.batches.effective},
+                                    {"samples in a micro-batch", options_.batches.micro},
+                                    {"optimizer steps to take", total_steps_}}) {
+    const std::vector<int64_t> all = options_.ranks->all_of(value);
+    for (size_t r = 1; r < all.size(); ++r)
+      check(all[r] == all[0],
+            "rank 0 has {} {}, rank {} {}: expected the same settings and data on all", all[0],
+            name, r, all[r]);
+  }
+}
+
 void Trainer::run(Observer& observer, const StopRequest& stop) {
+  check_other_ranks();
   WindowRunner windows(training_, options_);
   ledger(training_.device()).reset_peak();
   const auto start = std::chrono::steady_clock::now();
   const auto out_of_time = [&] {
     const std::chrono::duration<double, std::ratio<60>> minutes =
         std::chrono::steady_clock::now() - start;
-    return options_.max_minutes && minutes.count() >= *options_.max_minutes;
+    return minutes.count() >= *options_.max_minutes;
   };
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
-  while (!is_finished() && stop() == Stop::no) {
+  while (!is_finished() && !on_any(stop() != Stop::no)) {
     for (const Game::Turn& turn : training_.game().turns()) {
       windows.micro_steps(turn, epoch_, window_in_epoch_, observer, stop);
       training_.game().step(turn);
@@ -99,7 +122,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
     }
     if (evaluates) score_on_the_way(observer);
     if (checkpoints_.due()) save_checkpoint(observer);
-    if (out_of_time()) break;
+    if (options_.max_minutes && on_any(out_of_time())) break;
   }
   take_reports(observer, Window::Wait::yes);
   save_checkpoint(observer);

@@ -13,7 +13,9 @@
 namespace accrue {
 
 // Trains a model on a data set by windows: epochs over the data, a step a window, checkpoints on
-// the way, smaller micro-batches where memory runs out. Several networks that train each other
+// the way, smaller micro-batches where memory runs out. With TrainingOptions::ranks each window is
+// shared with the trainers of other processes: all functions here are to be called on all of them.
+// Several networks that train each other
 // (TrainingOptions::players) play each window as a Game does. Prints nothing.
 //
 //   Trainer trainer(options, data.train, Device::cpu);
@@ -38,9 +40,9 @@ class Trainer {
   std::optional<OtherHead> load_weights(const std::string& path);
 
   // Trains to the end of the last epoch or until total_steps() are taken; returns earlier, after a
-  // checkpoint, if `stop` says so. Throws Divergence if the run has stopped making progress,
-  // Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be written. After
-  // those, alternating players may be a window apart: resume() brings them together.
+  // checkpoint, if `stop` says so, on any rank. Throws Divergence if the run has stopped making
+  // progress, Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be
+  // written. After those, alternating players may be a window apart: resume() brings them together.
   void run(Observer& observer, const StopRequest& stop = never_stop);
 
   // Returns the score of the weights on other data, in micro-batches as small as memory needs. Of
@@ -78,6 +80,9 @@ class Trainer {
   std::deque<Account> open_accounts();
   StateDict state();
   int64_t windows_per_epoch() const;
+  void check_other_ranks() const;
+  // On one of the ranks, so that they stop together.
+  bool on_any(bool here) const;
   bool evaluates_now(bool epoch_ends) const;
   void score_on_the_way(Observer& observer);
   void take_reports(Observer& observer, Window::Wait wait);

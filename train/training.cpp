@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/cuda.h"
+#include "optim/ranks.h"
 #include "train/weights.h"
 
 namespace accrue {
@@ -31,7 +32,8 @@ WindowOptions window_options(const TrainingOptions& o) {
                              : OnOverflow::skip_window,
           .ema_decay = o.ema,
           .noise_scale = o.noise_scale ? NoiseScale::estimate : NoiseScale::off,
-          .graphs = o.cuda_graphs};
+          .graphs = o.cuda_graphs,
+          .ranks = o.ranks};
 }
 
 // A network's own, so that two of one shape start apart. The first one's is the run's.
@@ -50,6 +52,10 @@ Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
       seed_(o.seed),
       recompute_(o.recompute),
       graphs_(o.cuda_graphs),
+      // A plan is that of a rank that has every micro-batch of its short windows.
+      rank_(o.ranks && !is_meta(device) ? o.ranks->rank() : 0),
+      ranks_(o.ranks && !is_meta(device) ? o.ranks->count() : 1),
+      dealt_(o.dealt.value_or(o.batches.micro)),
       objective_(o.objective_for(data)),
       shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
       data_(data) {
@@ -111,7 +117,10 @@ std::unique_ptr<Loader> Training::make_loader() const {
                                                        .dtype = scored().parameters.compute_dtype(),
                                                        .prefetch = Prefetch::off,
                                                        .augment = Augment::yes,
-                                                       .graphs = graphs_});
+                                                       .graphs = graphs_,
+                                                       .rank = rank_,
+                                                       .ranks = ranks_,
+                                                       .dealt = dealt_});
 }
 
 Loader& Training::loader() {

@@ -55,6 +55,8 @@ class Training {
   Loader& loader();
   Batches batches() const { return batches_; }
   Device device() const { return device_; }
+  // That share the windows, this one included.
+  int ranks() const { return ranks_; }
 
  private:
   struct Network {
@@ -77,6 +79,8 @@ class Training {
   uint64_t seed_;
   Recompute recompute_;
   Graphs graphs_;
+  int rank_, ranks_;
+  int64_t dealt_;
   ObjectivePtr objective_;
   Shuffle shuffle_;
   std::vector<std::unique_ptr<Network>> networks_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "optim/ranks.h"
+
 namespace accrue {
 
 const std::map<std::string, Precision>& precision_names() {
@@ -117,6 +119,10 @@ void check_players(const TrainingOptions& o) {
 }  // namespace
 
 void check_options(const TrainingOptions& o) {
+  check(!o.ranks || o.ranks->count() == 1 || o.players.empty(),
+        "networks that train each other share their windows with no other rank yet: expected one "
+        "rank, got {}",
+        o.ranks ? o.ranks->count() : 1);
   if (!o.players.empty()) check_players(o);
   else
     check(o.model != nullptr,

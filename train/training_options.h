@@ -92,6 +92,13 @@ struct TrainingOptions : StepOptions {
   uint64_t seed = 1;  // of weights, order and dropout
   Graphs cuda_graphs = Graphs::on;
 
+  // The processes that share the micro-batches of each window (optim/ranks.h), each of which makes
+  // a training of the same options; null for this one alone. The first writes the checkpoints.
+  Ranks* ranks = nullptr;
+  // The micro-batch size by which the samples of a window are dealt to the ranks: batches.micro,
+  // unless memory has made that smaller on this one.
+  std::optional<int64_t> dealt;
+
   CheckpointOptions checkpoints;
   // Further settings that make two runs the same, such as the sizes of the model: a run does not go
   // on from a checkpoint that differs in it.

@@ -6,6 +6,7 @@ Training make_training(const TrainingOptions& options, const Dataset& data, Devi
   const auto make = [&](int64_t micro) {
     TrainingOptions smaller = options;
     smaller.batches.micro = micro;
+    smaller.dealt = options.batches.micro;
     return Training(smaller, data, device);
   };
   if (options.on_oom == OnOom::fail) return make(options.batches.micro);
@@ -26,7 +27,7 @@ void WindowRunner::micro_steps(const Game::Turn& turn, int64_t epoch, int64_t wi
     try {
       const std::pair wanted{epoch, window};
       if (std::exchange(next_, {-1, -1}) != wanted) training_.loader().start_epoch(epoch, window);
-      for (bool ended = false; !ended;) {
+      for (bool ended = !training_.loader().has_share(window); !ended;) {
         if (stop() == Stop::now) roll_back_and_stop(turn);
         const MicroBatch* micro_batch = training_.loader().next();
         training_.micro_step(turn, *micro_batch, epoch);

@@ -6,6 +6,7 @@
 #include "apps/cli/environment.h"
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
+#include "apps/cli/ranks.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
@@ -21,6 +22,7 @@ std::string to_json(const Options& options, const Module& model, const Parameter
   nlohmann::ordered_json json{{"environment", environment(wanted_device(options))},
                               {"matrix_products", matrix_products()},
                               {"cuda", cuda::unavailable_reason().empty()},
+                              {"mpi", describe_mpi()},
                               {"model", name(options.network.kind)},
                               {"description", model.describe()},
                               {"parameters", parameters.count()},
@@ -35,9 +37,9 @@ std::string to_json(const Options& options, const Module& model, const Parameter
 }  // namespace
 
 void info(const Options& options) {
-  fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\n\n", version(),
-             compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
-             cuda::describe_device());
+  fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\n\n",
+             version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
+             cuda::describe_device(), describe_mpi());
   ModelOptions network = options.network;
   network.image = default_model(network.kind).image;
   network.classes = default_model(network.kind).classes;

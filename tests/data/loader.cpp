@@ -91,6 +91,52 @@ Epoch run(const Dataset& data, LoaderOptions options, int64_t epoch = 0, int64_t
 
 }  // namespace
 
+// Micro-batches by the samples that begin them, of all ranks, window by window, are those of one.
+TEST_CASE("ranks share each window of the order of one", "[data]") {
+  for (const int64_t N : {20, 23, 29, 30})
+    for (const auto& [E, m] : {std::pair<int64_t, int64_t>{10, 4}, {10, 1}, {10, 10}, {7, 2}}) {
+      const Dataset data = counting(N);
+      const LoaderOptions options{
+          .effective_batch_size = E, .micro_batch_size = m, .seed = 3, .augment = Augment::no};
+      const std::vector<int32_t> order = order_of(N, 3, 1, Shuffle::on);
+      for (const int R : {1, 2, 3, 5})
+        for (const Prefetch prefetch : {Prefetch::off, Prefetch::on})
+          for (const int64_t smaller : {m, (m + 1) / 2})
+            for (const int64_t first : {0, 1}) {
+              INFO(N << " samples in windows of " << E << " by " << m << ", " << R
+                     << " ranks, from " << first);
+              std::vector<std::vector<int32_t>> windows(size_t((N + E - 1) / E));
+              for (int r = 0; r < R; ++r) {
+                LoaderOptions own = options;
+                own.prefetch = prefetch;
+                own.rank = r;
+                own.ranks = R;
+                own.dealt = m;
+                own.micro_batch_size = smaller;
+                Loader loader(data, own);
+                loader.start_epoch(1, first);
+                for (int64_t w = first; w < loader.windows_per_epoch(); ++w) {
+                  const MicroBatch* part = nullptr;
+                  for (bool ended = !loader.has_share(w); !ended; ended = part->ends_window) {
+                    part = loader.next();
+                    REQUIRE(part != nullptr);
+                    REQUIRE(part->window_size == std::min(E, N - w * E));
+                    const std::vector<int32_t> samples = indices_of(part->indices);
+                    REQUIRE(int64_t(samples.size()) <= smaller);
+                    auto& window = windows[size_t(w)];
+                    window.insert(window.end(), samples.begin(), samples.end());
+                  }
+                }
+                REQUIRE(loader.next() == nullptr);
+              }
+              std::vector<int32_t> all;
+              for (const auto& window : windows)
+                all.insert(all.end(), window.begin(), window.end());
+              REQUIRE(all == std::vector<int32_t>(order.begin() + first * E, order.end()));
+            }
+    }
+}
+
 TEST_CASE("the order of an epoch is a permutation that seed and epoch choose", "[data]") {
   const auto order = order_of(1000, 1, 0, Shuffle::on);
   REQUIRE(std::set(order.begin(), order.end()).size() == 1000);

@@ -1,0 +1,83 @@
+#include "apps/cli/ranks.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "apps/cli/output.h"
+#include "core/cpus.h"
+
+namespace accrue::app {
+namespace {
+
+int number_in(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  if (!text) return otherwise;
+  int number = otherwise;
+  std::from_chars(text, text + std::strlen(text), number);
+  return number;
+}
+
+std::string host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+}
+
+void check_for_ranks(const Options& options) {
+  check(!options.measure_baseline,
+        "--measure-baseline runs this program again as one process: expected not to be one of "
+        "several ranks");
+  check(wanted_device(options) == Device::cpu,
+        "several ranks train on the cpu: expected --device cpu");
+}
+
+// What only the first rank writes.
+void write_nothing(Options& options) {
+  silence_standard_output();
+  for (std::string* file :
+       {&options.json, &options.log_dir, &options.save, &options.profile, &options.memory_trace})
+    file->clear();
+}
+
+}  // namespace
+
+Launched launched() {
+  struct Variables {
+    const char *rank, *count;
+  };
+  // Open MPI's; those of MPICH, Intel MPI and Slurm's PMI; Slurm's PMIx. Slurm's own number of
+  // tasks says nothing by itself: a batch script has it, too, and is one process.
+  for (const auto [rank, count] : {Variables{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                   {"PMI_RANK", "PMI_SIZE"},
+                                   {"PMIX_RANK", "SLURM_NTASKS"}})
+    if (const int R = number_in(count, 1); R > 1 && number_in(rank, -1) >= 0)
+      return {number_in(rank, 0), R};
+  return {};
+}
+
+void with_ranks(Options& options, const std::function<void()>& work) {
+  if (launched().count == 1) return work();
+  const std::unique_ptr<MpiRanks> ranks = start_mpi();
+  try {
+    check_for_ranks(options);
+    options.ranks = ranks.get();
+    const int sharing = ranks->sharing_processors();
+    if (options.threads == 0) options.threads = std::max(1, available_cpus() / sharing);
+    if (ranks->rank() > 0) write_nothing(options);
+    else fmt::print("ranks: {}, {} each\n", ranks->count(), counted(options.threads, "thread"));
+    work();
+    options.ranks = nullptr;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "accrue: error: rank {} of {}, on {}: {}\n", ranks->rank(), ranks->count(),
+               host(), error.what());
+    std::fflush(stderr);
+    ranks->abort(1);
+  }
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "apps/cli/options.h"
+#include "optim/ranks.h"
+
+namespace accrue::app {
+
+// What mpirun, or another launcher, has told this process: rank 0 of 1 if there is none.
+struct Launched {
+  int rank = 0, count = 1;
+};
+Launched launched();
+
+// MPI's processes (optim/ranks.h). One at a time, and no more than one in a process's life.
+class MpiRanks : public Ranks {
+ public:
+  // Of those that share a processor with this rank, itself included.
+  virtual int sharing_processors() = 0;
+  // Ends every rank with this exit status.
+  [[noreturn]] virtual void abort(int status) = 0;
+};
+
+// Starts MPI. Throws Error if the program is built without it, or MPI knows another number of ranks
+// than the launcher.
+std::unique_ptr<MpiRanks> start_mpi();
+// "Open MPI v4.1.4", or why there is none. Starts nothing.
+std::string describe_mpi();
+
+// Runs work(), which trains by these options, as one of the launcher's ranks, if there are several:
+// the first alone prints and writes files, and the processors are shared out. If one fails, all end
+// with its message.
+void with_ranks(Options& options, const std::function<void()>& work);
+
+}  // namespace accrue::app

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/view.h"
+
+namespace accrue {
+
+// Processes that share the micro-batches of every window, numbered from 0: to a window, a rank is
+// nothing but more micro-batches. An implementation moves bytes between them; what is added, and in
+// which order, is decided here, so that all ranks have the same bits, and the same in every run.
+//
+// Every function here is to be called by all ranks, in one order; each waits for the others.
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  virtual int rank() const = 0;
+  virtual int count() const = 0;
+
+  // Of what sum() and mean() use: u8, on the cpu. What is larger goes through it in pieces.
+  static constexpr size_t scratch_bytes = size_t{1} << 20;
+
+  // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64, cpu.
+  void sum(View x, View scratch);
+  // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights: exactly what
+  // the ranks have where they agree. A rank of weight 0 has no say. f32 or f64, cpu.
+  void mean(View x, double weight, View scratch);
+  // Each rank's `own`, in their order.
+  template <class T>
+  std::vector<T> all_of(const T& own) {
+    std::vector<T> all(static_cast<size_t>(count()));
+    gather(all.data(), &own, sizeof(T));
+    return all;
+  }
+  // Overwrites the `bytes` at `data` by those of rank 0.
+  void copy_from_first(void* data, size_t bytes);
+  // True if any rank says so.
+  bool any(bool own);
+
+  // all[r] = own_r, `bytes` of each.
+  virtual void gather(void* all, const void* own, size_t bytes) = 0;
+
+ protected:
+  // received[s] = sent_s[r] on rank r, `bytes` of each.
+  virtual void exchange(void* received, const void* sent, size_t bytes) = 0;
+
+ private:
+  template <class T, class Add>
+  void combine(View x, View scratch, Add add);
+};
+
+}  // namespace accrue

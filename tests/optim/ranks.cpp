@@ -1,0 +1,312 @@
+// Ranks are nothing but more micro-batches: threads stand for the processes here.
+
+#include "optim/ranks.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/arithmetic.h"
+#include "layers/layers.h"
+#include "tests/optim/window_learner.h"
+#include "tests/support/catch.h"
+#include "tests/support/thread_ranks.h"
+
+namespace accrue::test {
+namespace {
+
+struct RankOutcome {
+  std::vector<double> weights, average, m, buffers;
+  std::vector<StepReport> reports;
+  bool operator==(const RankOutcome& other) const {
+    const auto same_number = [](double a, double b) {
+      return a == b || (std::isnan(a) && std::isnan(b));
+    };
+    const auto same = [&](const StepReport& a, const StepReport& b) {
+      return same_number(a.loss, b.loss) && same_number(a.grad_norm, b.grad_norm) &&
+             a.skipped == b.skipped && a.samples == b.samples &&
+             a.micro_batches == b.micro_batches && a.loss_scale == b.loss_scale;
+    };
+    return weights == other.weights && average == other.average && m == other.m &&
+           buffers == other.buffers && std::ranges::equal(reports, other.reports, same);
+  }
+};
+
+constexpr int windows = 6;
+// The last window is short: fewer micro-batches than ranks, for some.
+int64_t samples_of(int window) { return window == windows - 1 ? 17 : N; }
+
+Tensor scratch() {
+  return Tensor::empty({Ranks::scratch_bytes}, DType::u8, Device::cpu, Category::workspace);
+}
+
+// A run in micro-batches of m, of which rank r takes the r-th, (r + R)-th, ... `infinite`: the
+// window that has an infinite sample, in its last micro-batch.
+RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options,
+                     int infinite = -1) {
+  options.effective_batch_size = N;
+  options.ranks = ranks;
+  Learner learner(dtype, options);
+  const int64_t r = ranks ? ranks->rank() : 0, R = ranks ? ranks->count() : 1;
+  RankOutcome outcome;
+  for (int w = 0; w < windows; ++w) {
+    Batch batch = random_batch(N, dtype, 100 + static_cast<uint64_t>(w));
+    const int64_t n = samples_of(w);
+    if (w == infinite) batch.x.slice(n - 1, n).fill(std::numeric_limits<double>::infinity());
+    for (int64_t i = 0; i * m < n; ++i)
+      if (i % R == r) {
+        const int64_t end = std::min((i + 1) * m, n);
+        learner.window.backward(learner.loss(batch, i * m, end), end - i * m);
+      }
+    outcome.reports.push_back(learner.window.step());
+  }
+  outcome.weights = to_doubles(learner.parameters.values());
+  outcome.m = to_doubles(learner.optimizer->state()[0].second);
+  if (options.ema_decay) {
+    learner.window.exchange_averages();
+    outcome.average = to_doubles(learner.parameters.values());
+  }
+  return outcome;
+}
+
+// Those of all ranks, found to be the same bits.
+RankOutcome run_all(int R, DType dtype, int64_t m, const WindowOptions& options,
+                    int infinite = -1) {
+  std::vector<RankOutcome> outcomes(static_cast<size_t>(R));
+  run_ranks(R, [&](Ranks& ranks) {
+    outcomes[static_cast<size_t>(ranks.rank())] = run_rank(&ranks, dtype, m, options, infinite);
+  });
+  for (const RankOutcome& outcome : outcomes) REQUIRE(outcome == outcomes.front());
+  return outcomes.front();
+}
+
+// N terms and the chains of sums over the widths round by u times the running value each, as in
+// tests/optim/window.cpp, whose sums of absolute gradients stay below 1 here; a step moves a weight
+// by at most lr / eps = 1 times the gradient's error, and moved weights move later gradients, for
+// which a factor of 2 is allowed.
+double bound(DType dtype) {
+  const double u = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+  double terms = double(N);
+  for (const int64_t width : sizes) terms += double(width);
+  return 2 * windows * terms * u;
+}
+
+}  // namespace
+
+TEST_CASE("ranks add up their values in order, in pieces, and all have the same bits", "[ranks]") {
+  for (const int R : {1, 2, 3, 4})
+    for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{70001}, int64_t{300007}}) {
+      INFO(R << " ranks, " << n << " values");
+      std::vector<std::vector<double>> sums(static_cast<size_t>(R)), means = sums;
+      const auto value = [](int r, int64_t i) {
+        return float(std::sin(double(i * 7 + r)) * std::exp2(double((i + r) % 30)));
+      };
+      run_ranks(R, [&](Ranks& ranks) {
+        const auto r = static_cast<size_t>(ranks.rank());
+        const Tensor x = Tensor::empty({n}, DType::f32, Device::cpu, Category::workspace);
+        const auto fill = [&] {
+          for (int64_t i = 0; i < n; ++i) x.span<float>()[size_t(i)] = value(ranks.rank(), i);
+        };
+        fill();
+        const Tensor room = scratch();
+        ranks.sum(x.view(), room.view());
+        sums[r] = to_doubles(x);
+        fill();
+        ranks.mean(x.view(), ranks.rank() == 1 ? 0 : 2, room.view());
+        means[r] = to_doubles(x);
+      });
+      std::vector<double> sum(static_cast<size_t>(n));
+      double worst_mean = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        double exact = 0, mean = 0, size = 0;
+        for (int r = 0; r < R; ++r) {
+          exact += double(value(r, i));
+          if (r != 1) mean += double(value(r, i)) / (R > 1 ? R - 1 : 1);
+          size = std::max(size, std::abs(double(value(r, i))));
+        }
+        sum[size_t(i)] = double(float(exact));
+        worst_mean = std::max(worst_mean, std::abs(means[0][size_t(i)] - mean) / size);
+      }
+      for (const auto& of_rank : sums) REQUIRE(of_rank == sum);
+      for (const auto& of_rank : means) REQUIRE(of_rank == means[0]);
+      REQUIRE(worst_mean <= 0x1p-24 * 1.01);  // rounded once to float32
+    }
+}
+
+TEST_CASE("a mean over ranks that agree changes no bit", "[ranks]") {
+  bool same = true;
+  run_ranks(3, [&](Ranks& ranks) {
+    const Tensor x = Tensor::full({1000}, 0.1, DType::f32, Device::cpu, Category::workspace);
+    const std::vector<double> before = to_doubles(x);
+    ranks.mean(x.view(), 1 + ranks.rank(), scratch().view());
+    if (ranks.rank() == 0) same = to_doubles(x) == before;
+  });
+  REQUIRE(same);
+}
+
+TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const Strategy strategy : {Strategy::fused, Strategy::separate})
+      for (const std::optional<double> clip : {std::optional<double>{}, {0.1}}) {
+        const WindowOptions options{.strategy = strategy, .clip_norm = clip, .ema_decay = 0.9};
+        const RankOutcome whole = run_rank(nullptr, dtype, N, options);
+        for (const int R : {1, 2, 3, 4})
+          for (const int64_t m : {64, 24, 16, 5, 1}) {
+            INFO(name(dtype) << ", " << R << " ranks, micro-batches of " << m);
+            const RankOutcome parts = run_all(R, dtype, m, options);
+            const double most = dtype == DType::f64 ? 1e-12 : bound(dtype);
+            REQUIRE(largest_difference(whole.weights, parts.weights) <= most);
+            REQUIRE(largest_difference(whole.average, parts.average) <= most);
+            REQUIRE(largest_difference(whole.m, parts.m) <= most);
+            for (size_t i = 0; i < windows; ++i) {
+              const StepReport &one = whole.reports[i], &all = parts.reports[i];
+              REQUIRE(all.samples == samples_of(int(i)));
+              REQUIRE(all.micro_batches == (samples_of(int(i)) + m - 1) / m);
+              REQUIRE(std::abs(all.loss - one.loss) <= most);
+              // Of P elements, each off by `most`.
+              REQUIRE(std::abs(all.grad_norm - one.grad_norm) <=
+                      most * std::sqrt(double(whole.weights.size())));
+            }
+          }
+      }
+}
+
+TEST_CASE("ranks have the same bits in every run", "[ranks]") {
+  const RankOutcome first = run_all(3, DType::f32, 5, {.ema_decay = 0.9});
+  for (int i = 0; i < 10; ++i) REQUIRE(run_all(3, DType::f32, 5, {.ema_decay = 0.9}) == first);
+}
+
+TEST_CASE("what overflows on one rank skips the window on all", "[ranks]") {
+  for (const int R : {2, 3, 4}) {
+    LossScale scale = LossScale::dynamic();
+    scale.interval = 3;
+    const WindowOptions options{.loss_scale = scale};
+    const RankOutcome one = run_rank(nullptr, DType::f64, 16, options, 2);
+    const RankOutcome all = run_all(R, DType::f64, 16, options, 2);
+    for (size_t i = 0; i < windows; ++i) {
+      INFO(R << " ranks, window " << i);
+      REQUIRE(all.reports[i].skipped == (i == 2));
+      REQUIRE(all.reports[i].overflow == one.reports[i].overflow);
+      REQUIRE(all.reports[i].loss_scale == one.reports[i].loss_scale);
+      REQUIRE(all.reports[i].step == one.reports[i].step);
+    }
+    REQUIRE(largest_difference(one.weights, all.weights) <= 1e-12);
+  }
+}
+
+TEST_CASE("a micro-batch that is dropped on one rank is left out on all", "[ranks]") {
+  const WindowOptions options{.strategy = Strategy::separate,
+                              .on_overflow = OnOverflow::drop_micro_batch};
+  const RankOutcome one = run_rank(nullptr, DType::f64, 16, options, 2);
+  REQUIRE(one.reports[2].dropped_samples == 16);
+  for (const int R : {2, 3, 4}) {
+    const RankOutcome all = run_all(R, DType::f64, 16, options, 2);
+    REQUIRE(all.reports[2].dropped_samples == 16);
+    REQUIRE(all.reports[2].samples == 48);
+    REQUIRE(largest_difference(one.weights, all.weights) <= 1e-12);
+  }
+}
+
+TEST_CASE("ranks estimate the noise scale by the first micro-batch, as one does", "[ranks]") {
+  const WindowOptions options{.noise_scale = NoiseScale::estimate};
+  const RankOutcome one = run_rank(nullptr, DType::f64, 16, options);
+  for (const int R : {2, 3}) {
+    const RankOutcome all = run_all(R, DType::f64, 16, options);
+    const double a = one.reports.back().noise_scale, b = all.reports.back().noise_scale;
+    REQUIRE(std::isnan(a) == std::isnan(b));
+    if (!std::isnan(a)) REQUIRE(b == Approx(a).epsilon(1e-9));
+  }
+}
+
+// A branch that rank 1's micro-batches alone reach: rank 0's gradient of it is of another window.
+TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gradient",
+          "[ranks]") {
+  const auto run = [](Ranks* ranks) {
+    Sequential model;
+    model.add<Linear>(3, 2);
+    model.add<Linear>(3, 2);
+    Parameters parameters = place(model, DType::f64, Device::cpu, 5);
+    const auto optimizer = sgd(parameters, {});
+    Window window(*optimizer, ScheduleOptions{.base = 0.1},
+                  {.effective_batch_size = 4, .ranks = ranks});
+    const Batch batch = test::random_batch({4, 3}, 2, 9);
+    for (int w = 0; w < 3; ++w)
+      for (int half = 0; half < 2; ++half) {
+        // In the first window both micro-batches reach both.
+        const bool mine = !ranks || ranks->rank() == half;
+        const Tensor x = batch.x.slice(2 * half, 2 * half + 2);
+        const Tensor labels = batch.labels.slice(2 * half, 2 * half + 2);
+        if (mine && w == 0) {
+          const Tensor y =
+              add(linear(x, parameters.entries()[0].tensor, parameters.entries()[1].tensor),
+                  linear(x, parameters.entries()[2].tensor, parameters.entries()[3].tensor));
+          window.backward(cross_entropy(y, labels), 2);
+        } else if (mine) {
+          const size_t reached = half == 0 ? 0 : 2;
+          window.backward(cross_entropy(linear(x, parameters.entries()[reached].tensor,
+                                               parameters.entries()[reached + 1].tensor),
+                                        labels),
+                          2);
+        }
+        if (half == 1) window.step();
+      }
+    return to_doubles(parameters.values());
+  };
+  const std::vector<double> one = run(nullptr);
+  std::vector<std::vector<double>> all(2);
+  run_ranks(2, [&](Ranks& ranks) { all[size_t(ranks.rank())] = run(&ranks); });
+  REQUIRE(all[0] == all[1]);
+  REQUIRE(largest_difference(one, all[0]) <= 1e-12);
+}
+
+// Of 3 micro-batches rank 0 has two and rank 1 one: its statistics count a third.
+TEST_CASE("running statistics are the ranks' mean, weighted by their samples", "[ranks]") {
+  const auto run = [](Ranks* ranks, const std::vector<int>& own) {
+    Sequential model;
+    model.add<BatchNorm>(3);
+    model.add<Linear>(3, 2);
+    Parameters parameters = place(model, DType::f64, Device::cpu, 5);
+    const auto optimizer = sgd(parameters, {});
+    Window window(*optimizer, ScheduleOptions{.base = 0.1},
+                  {.effective_batch_size = 12, .ranks = ranks});
+    const Batch batch = test::random_batch({12, 3}, 2, 9);
+    for (const int i : own) {
+      const Pass pass{.mode = Pass::Mode::train};
+      window.backward(cross_entropy(model(batch.x.slice(4 * i, 4 * i + 4), pass),
+                                    batch.labels.slice(4 * i, 4 * i + 4)),
+                      4);
+    }
+    window.step();
+    return to_doubles(parameters.buffers());
+  };
+  const std::vector<std::vector<int>> shares{{0, 1}, {2}, {}};
+  std::vector<std::vector<double>> all(3);
+  run_ranks(3, [&](Ranks& ranks) {
+    const auto r = size_t(ranks.rank());
+    all[r] = run(&ranks, shares[r]);
+  });
+  const std::vector<double> first = run(nullptr, shares[0]), second = run(nullptr, shares[1]);
+  REQUIRE(all[0] == all[1]);
+  REQUIRE(all[0] == all[2]);
+  for (size_t i = 0; i < first.size(); ++i)
+    REQUIRE(all[0][i] == Approx((2 * first[i] + second[i]) / 3).epsilon(1e-14));
+}
+
+TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
+  Meeting meeting(2);
+  ThreadRank ranks(meeting, 0);
+  Learner learner(DType::f32);
+  const auto window = [&](Strategy strategy) {
+    return Window(*learner.optimizer, ScheduleOptions{},
+                  {.effective_batch_size = N, .strategy = strategy, .ranks = &ranks});
+  };
+  REQUIRE_ERROR(window(Strategy::moments), "over several ranks");
+  REQUIRE_ERROR(window(Strategy::step_in_backward), "over several ranks");
+  REQUIRE_ERROR(run_ranks(2,
+                          [](Ranks& both) {
+                            Learner empty(DType::f32, {.effective_batch_size = N, .ranks = &both});
+                            empty.window.step();
+                          }),
+                "without micro-batches");
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,140 @@
+// Trainings of several ranks: threads stand for the processes (tests/apps/ranks.cpp has those).
+
+#include <map>
+
+#include "data/digits.h"
+#include "layers/models.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/files.h"
+#include "tests/support/thread_ranks.h"
+#include "train/trainer.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr int64_t samples = 100, effective = 32;  // windows of 32, 32, 32 and 4
+
+Dataset few_digits_of_ranks() {
+  return make_digits(Split::train, {.train_size = samples, .test_size = 10});
+}
+
+TrainingOptions options_of_ranks(Ranks* ranks, int64_t micro, const std::string& directory = {}) {
+  TrainingOptions options;
+  options.model = model_factory({.kind = ModelKind::mlp_small, .dropout = 0.1, .width = 0.25});
+  options.batches = {.micro = micro, .effective = effective};
+  options.epochs = 2;
+  options.checkpoints = {.directory = directory, .every = 3, .resume = !directory.empty()};
+  options.optimizer = OptimizerKind::sgd;  // so that rounding is not amplified
+  options.schedule.base = 0.1;
+  options.ranks = ranks;
+  return options;
+}
+
+struct Seen : Observer {
+  void on_step(const WindowReport& report) override { reports.push_back(report); }
+  std::vector<WindowReport> reports;
+};
+
+struct Trained {
+  std::vector<double> weights;
+  std::vector<WindowReport> reports;
+};
+
+// Until `stop_after` windows, which only the last rank asks for.
+Trained train_rank(Ranks* ranks, int64_t micro, const std::string& directory = {},
+                   size_t stop_after = 1000) {
+  Trainer trainer(options_of_ranks(ranks, micro, directory), few_digits_of_ranks(), Device::cpu);
+  Seen seen;
+  trainer.resume(seen);
+  const bool asks = !ranks || ranks->rank() == ranks->count() - 1;
+  trainer.run(seen, [&] {
+    return asks && seen.reports.size() >= stop_after ? Stop::after_window : Stop::no;
+  });
+  return {to_doubles(trainer.training().parameters().values()), seen.reports};
+}
+
+Trained train_ranks(int R, int64_t micro, const std::string& directory = {},
+                    size_t stop_after = 1000) {
+  std::vector<Trained> all(static_cast<size_t>(R));
+  run_ranks(R, [&](Ranks& ranks) {
+    all[size_t(ranks.rank())] = train_rank(&ranks, micro, directory, stop_after);
+  });
+  for (const Trained& one : all) {
+    REQUIRE(one.weights == all[0].weights);
+    REQUIRE(one.reports.size() == all[0].reports.size());
+    for (size_t i = 0; i < one.reports.size(); ++i)
+      REQUIRE(one.reports[i].loss == all[0].reports[i].loss);
+  }
+  return all[0];
+}
+
+// Eight steps of 0.1, each of a gradient whose sums of at most 100 + 784 terms below 1 round by
+// 2^-24 of their size each.
+constexpr double most_apart = 8 * 0.1 * 884 * 0x1p-24;
+
+}  // namespace
+
+TEST_CASE("ranks train as one does, with any number of micro-batches", "[ranks]") {
+  for (const int64_t micro : {32, 7, 4}) {
+    const Trained one = train_rank(nullptr, micro);
+    for (const int R : {1, 2, 3, 4}) {
+      INFO(R << " ranks, micro-batches of " << micro);
+      const Trained all = train_ranks(R, micro);
+      REQUIRE(largest_difference(one.weights, all.weights) <= most_apart);
+      REQUIRE(all.reports.size() == one.reports.size());
+      for (size_t i = 0; i < all.reports.size(); ++i) {
+        REQUIRE(all.reports[i].samples == one.reports[i].samples);
+        REQUIRE(all.reports[i].micro_batches == one.reports[i].micro_batches);
+        REQUIRE(std::abs(all.reports[i].loss - one.reports[i].loss) <= 10 * most_apart);
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks stop together and resume with the same bits, or as another number", "[ranks]") {
+  const Trained whole = train_ranks(3, 5);
+  for (const int R : {3, 2, 1}) {
+    INFO("resumed by " << R);
+    const TemporaryDirectory folder;
+    REQUIRE(train_ranks(3, 5, folder.path().string(), 5).reports.size() == 5);
+    const Trained rest = train_ranks(R, 5, folder.path().string());
+    REQUIRE(rest.reports.size() == 3);
+    if (R == 3) REQUIRE(rest.weights == whole.weights);
+    else REQUIRE(largest_difference(rest.weights, whole.weights) <= most_apart);
+  }
+}
+
+TEST_CASE("ranks of other settings are refused", "[ranks]") {
+  REQUIRE_ERROR(run_ranks(2, [](Ranks& ranks) { train_rank(&ranks, 5 + ranks.rank()); }),
+                "expected the same settings and data on all");
+}
+
+// Where memory has made the micro-batches of one rank smaller.
+TEST_CASE("ranks may have micro-batches of their own sizes", "[ranks]") {
+  const Trained one = train_rank(nullptr, 8);
+  for (const int R : {2, 3, 4}) {
+    std::vector<std::vector<double>> weights(static_cast<size_t>(R));
+    run_ranks(R, [&](Ranks& ranks) {
+      TrainingOptions options = options_of_ranks(&ranks, 8);
+      options.dealt = 8;
+      options.batches.micro = ranks.rank() == 0 ? 8 : 3;
+      const Dataset data = few_digits_of_ranks();
+      Training training(options, data, Device::cpu);
+      WindowRunner runner(training, options);
+      Seen seen;
+      for (int64_t epoch = 0; epoch < 2; ++epoch)
+        for (int64_t window = 0; window < 4; ++window) {
+          runner.micro_steps(training.game().all_turns().front(), epoch, window, seen);
+          training.window().step();
+        }
+      weights[size_t(ranks.rank())] = to_doubles(training.parameters().values());
+    });
+    for (const auto& of_rank : weights) {
+      REQUIRE(of_rank == weights[0]);
+      REQUIRE(largest_difference(one.weights, of_rank) <= most_apart);
+    }
+  }
+}
+
+}  // namespace accrue::test
