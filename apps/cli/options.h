@@ -32,8 +32,9 @@ const std::map<std::string, ScoredSplit>& split_names();
 const std::map<std::string, CacheChoice>& cache_names();
 
 // Those that decide what a trained network computes. Weights are saved with them.
-inline constexpr std::array settings_of_weights{
-    "model", "width", "depth", "mean", "std", "norm", "upsampling", "skip", "embedding", "self-attention"};
+inline constexpr std::array settings_of_weights{"model",     "width",         "depth",      "mean",
+                                                "std",       "norm",          "upsampling", "skip",
+                                                "embedding", "self-attention"};
 // Those that decide how it is scored. Weights are saved with them, too, and may be given otherwise.
 inline constexpr std::array settings_of_scores{"loss", "class-weights"};
 
