@@ -5,6 +5,7 @@
 #include "kernels/detail/conv_products.h"
 #include "kernels/detail/conv_tiling.h"
 #include "kernels/detail/indirect_gemm.h"
+#include "kernels/detail/winograd.h"
 
 namespace accrue {
 namespace {
@@ -104,6 +105,8 @@ Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, D
   const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
     if (plans_for_cuda(device))
       return cuda::workspace_bytes(g, N, dtype) + cuda::rounded_weights_bytes(g, dtype);
+    if constexpr (!is_16_bit<T>)
+      if (cpu::winograd_correlate_pays<T>(g, N)) return cpu::winograd_correlate_bytes<T>(g, N);
     const ConvTiling tiling(Direction::gather, g, N);
     const DirectScratch<T> direct(tiling, g, N, nullptr);
     return static_cast<int64_t>(direct.pays ? direct.bytes
@@ -245,6 +248,9 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
   dispatch_floating(
       grid.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = grid.shape[0];
+        if constexpr (!is_16_bit<T>)
+          if (winograd_correlate_pays<T>(g, N))
+            return winograd_correlate<T>(w, grid, image, g, workspace);
         const ConvTiling tiling(Direction::gather, g, N);
         const DirectScratch<T> direct(tiling, g, N, workspace.data);
         if (direct.pays) return correlate_directly(w, grid, image, direct, g);

@@ -63,4 +63,16 @@ const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* room, [[maybe_unuse
   }
 }
 
+// out[v * step] = f(in[v] + shift) + beta * out[v * step] for v < count.
+template <class T, class W, class F, class Accumulate>
+void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, F f,
+               Accumulate accumulate) {
+  if (step == 1) {
+#pragma omp simd
+    for (int64_t v = 0; v < count; ++v) store(out[v], f(in[v] + shift), accumulate);
+  } else {
+    for (int64_t v = 0; v < count; ++v) store(out[v * step], f(in[v] + shift), accumulate);
+  }
+}
+
 }  // namespace accrue::cpu

@@ -8,6 +8,7 @@
 #include "kernels/detail/conv_frames.h"
 #include "kernels/detail/conv_tiling.h"
 #include "kernels/detail/indirect_gemm.h"
+#include "kernels/detail/winograd.h"
 
 namespace accrue {
 namespace {
@@ -53,6 +54,8 @@ Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType
                     Device device) {
   const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
     if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
+    if constexpr (!is_16_bit<T>)
+      if (cpu::winograd_pays<T>(direction, g)) return cpu::winograd_bytes<T>(direction, g, N);
     return static_cast<int64_t>(Scratch<T>(ConvTiling(direction, g, N), g, N, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
@@ -76,17 +79,6 @@ struct Epilogue {
   T* target;
   const T* bias;
 };
-
-template <class T, class W, class F, class Accumulate>
-void store_row(T* out, const W* in, int64_t count, int64_t step, W shift, F f,
-               Accumulate accumulate) {
-  if (step == 1) {
-#pragma omp simd
-    for (int64_t v = 0; v < count; ++v) store(out[v], f(in[v] + shift), accumulate);
-  } else {
-    for (int64_t v = 0; v < count; ++v) store(out[v * step], f(in[v] + shift), accumulate);
-  }
-}
 
 // Where a product's result lies: of channels [m_begin, m_end) of the target.
 template <class W>
@@ -232,6 +224,9 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
   dispatch_floating(
       source.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = source.shape[0];
+        if constexpr (!is_16_bit<T>)
+          if (winograd_pays<T>(direction, g))
+            return winograd_multiply<T>(direction, target, source, w, b, activation, g, workspace);
         const ConvTiling banded(direction, g, N);
         const bool gather = direction == Direction::gather;
         const Scratch<T> scratch(banded, g, N, workspace.data);

@@ -318,6 +318,22 @@ void gemm(C* c, const T* a, const T* b, const Product<T>& p) {
   });
 }
 
+template <class T>
+void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
+                    const ProductSize& size, bool add) {
+  const Partition rows(size.M, block_rows);
+  for (int64_t block = 0; block < rows.parts; ++block) {
+    const int64_t m = rows.begin(block);
+    multiply_rows(c.data + m * c.stride, c.stride,
+                  a.data + (a_op == Transpose::no ? m * a.stride : m), a.stride, a_op,
+                  rows.size(block), b.data, b.stride, size.N, size.K, add);
+  }
+}
+
+template void multiply_panel(Matrix<float>, Matrix<const float>, Transpose, Matrix<const float>,
+                             const ProductSize&, bool);
+template void multiply_panel(Matrix<double>, Matrix<const double>, Transpose, Matrix<const double>,
+                             const ProductSize&, bool);
 template void gemm(float*, const float*, const float*, const Product<float>&);
 template void gemm(double*, const double*, const double*, const Product<double>&);
 template void gemm(float*, const Half*, const Half*, const Product<Half>&);

@@ -25,5 +25,21 @@ struct Product {
 template <class C, class T>
 void gemm(C* c, const T* a, const T* b, const Product<T>& product);
 
+// Rows `stride` elements apart.
+template <class T>
+struct Matrix {
+  T* data;
+  int64_t stride;
+};
+struct ProductSize {
+  int64_t M, N, K;
+};
+
+// C = op(A) B, or C + op(A) B, on one thread; N is a multiple of lanes<T>, and the K rows of B,
+// best few and of few vectors, stay in the cache.
+template <class T>
+void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
+                    const ProductSize& size, bool add);
+
 }  // namespace cpu
 }  // namespace accrue

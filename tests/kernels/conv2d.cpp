@@ -285,6 +285,18 @@ TEST_CASE("convolutions of small images with many channels", "[ops]") {
   check_exact({2, 64, 4, 4}, {64, 70, 2, 2}, 3, 0, true);  // pixels that no tap sees
 }
 
+// 3x3 kernels of stride 1 over many channels, which the cpu multiplies at fewer points
+// (kernels/detail/winograd.h). In whole numbers that is exact: the transforms halve twice.
+TEST_CASE("3x3 convolutions with fewer multiplications", "[ops]") {
+  check_exact({2, 16, 6, 8}, {32, 16, 3, 3}, 1, 1, false);
+  check_exact({3, 35, 7, 5}, {18, 35, 3, 3}, 1, 1, false);    // images of odd size, odd channels
+  check_exact({1, 32, 40, 34}, {17, 32, 3, 3}, 1, 0, false);  // in several pieces
+  check_exact({2, 20, 7, 7}, {70, 20, 3, 3}, 1, 2, false);
+  check_exact({2, 33, 9, 8}, {40, 33, 3, 3}, 1, 3, false);  // cells that see nothing but padding
+  check_exact({9, 150, 7, 7}, {140, 150, 3, 3}, 1, 1, false);
+  check_exact({2, 24, 8, 7}, {24, 40, 3, 3}, 1, 1, true);
+}
+
 TEST_CASE("large convolutions", "[ops]") {
   struct Case {
     Shape x, w;
@@ -293,6 +305,7 @@ TEST_CASE("large convolutions", "[ops]") {
   for (const Case& k : {Case{{2, 40, 50, 60}, {6, 40, 3, 3}, {.padding = 1}},
                         Case{{1, 40, 50, 60}, {20, 40, 5, 5}, {.stride = 2, .padding = {1, 2}}},
                         Case{{3, 260, 4, 4}, {120, 260, 3, 3}, {.padding = 1}},
+                        Case{{3, 64, 14, 14}, {32, 64, 3, 3}, {.padding = 1}},
                         Case{{1, 3, 300, 20}, {2, 3, 3, 3}, {.stride = 3, .dilation = 2}}}) {
     const Op op = conv2d_op("", {k.x, k.w, k.shape, false});
     check_bilinear(k.x, k.w, [&](const Tensor& x, const Tensor& w) {
@@ -318,7 +331,7 @@ TEST_CASE("a convolution's scratch grows with the micro-batch up to a bound", "[
   };
   REQUIRE(peak_of(128) <= 8 * peak_of(1));
   REQUIRE(peak_of(256) == peak_of(128));
-  REQUIRE(peak_of(256) < (2 << 20));
+  REQUIRE(peak_of(256) < (3 << 20));
 }
 
 TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "core/autograd.h"
+#include "kernels/activation.h"
+#include "kernels/detail/conv_geometry.h"
+#include "kernels/detail/conv_tiling.h"
+
+namespace accrue::cpu {
+
+// The products of convolutions by 3x3 kernels of stride 1 with 16 multiplications in place of 36
+// for each 2x2 cells of the target (kernels/detail/winograd_transforms.h). Whether that is sooner
+// depends on the channels, which share what the transforms cost; for T that is float or double.
+template <class T>
+bool winograd_pays(Direction direction, const ConvGeometry& geometry);
+template <class T>
+bool winograd_correlate_pays(const ConvGeometry& geometry, int64_t N);
+
+// Bytes of scratch.
+template <class T>
+int64_t winograd_bytes(Direction direction, const ConvGeometry& geometry, int64_t N);
+template <class T>
+int64_t winograd_correlate_bytes(const ConvGeometry& geometry, int64_t N);
+
+// conv_gather and conv_scatter of kernels/detail/conv_products.h.
+template <class T>
+void winograd_multiply(Direction direction, GradTarget target, View source, View w, View b,
+                       Activation activation, const ConvGeometry& geometry, View workspace);
+// conv_correlate.
+template <class T>
+void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry& geometry,
+                        View workspace);
+
+}  // namespace accrue::cpu

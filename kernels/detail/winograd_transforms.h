@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/detail/gemm_block.h"
+
+// Winograd's minimal filtering with the points 0, 1, -1 and infinity (Lavin and Gray 2016): four
+// multiplications for two results of three taps, or for three of two, in place of six. In one
+// dimension, with d four elements in a row,
+//   y[i] = d[i] g[0] + d[i+1] g[1] + d[i+2] g[2] = A^T ((G g) (B^T d)), i < 2
+//   w[i] = d[i] e[0] + d[i+1] e[1]               = C^T ((F e) (B^T d)), i < 3
+// The functions below are the five matrices, on vectors of which each lane is a problem of its own.
+// In two dimensions each is applied to columns, then to rows: 16 multiplications in place of 36.
+namespace accrue::cpu::winograd {
+
+inline constexpr int points = 4, taps = 3, cells = 2;
+
+// B^T d
+template <class V>
+[[gnu::always_inline]] inline void pixels(const V (&d)[points], V (&out)[points]) {
+  out[0] = d[0] - d[2];
+  out[1] = d[1] + d[2];
+  out[2] = d[2] - d[1];
+  out[3] = d[1] - d[3];
+}
+// G g
+template <class V>
+[[gnu::always_inline]] inline void weights(const V (&g)[taps], V (&out)[points]) {
+  const V outer = 0.5f * (g[0] + g[2]), inner = 0.5f * g[1];
+  out[0] = g[0];
+  out[1] = outer + inner;
+  out[2] = outer - inner;
+  out[3] = g[2];
+}
+// A^T m
+template <class V>
+[[gnu::always_inline]] inline void results(const V (&m)[points], V (&out)[cells]) {
+  out[0] = m[0] + m[1] + m[2];
+  out[1] = m[1] - m[2] - m[3];
+}
+// F e
+template <class V>
+[[gnu::always_inline]] inline void slopes(const V (&e)[cells], V (&out)[points]) {
+  out[0] = e[0];
+  out[1] = 0.5f * (e[0] + e[1]);
+  out[2] = 0.5f * (e[0] - e[1]);
+  out[3] = e[1];
+}
+// C^T m
+template <class V>
+[[gnu::always_inline]] inline void weight_slopes(const V (&m)[points], V (&out)[taps]) {
+  out[0] = m[0] + m[1] + m[2];
+  out[1] = m[1] - m[2];
+  out[2] = m[1] + m[2] - m[3];
+}
+
+// out(i, j) = (M in M^T)[i, j] for i, j < to, where `step` multiplies M to `from` elements in(i,
+// j).
+template <class V, int from, int to, class Step, class In, class Out>
+[[gnu::always_inline]] inline void in_two_dimensions(Step step, In in, Out out) {
+  V columns[to][from];
+#pragma GCC unroll 4
+  for (int j = 0; j < from; ++j) {
+    V column[from], made[to];
+#pragma GCC unroll 4
+    for (int i = 0; i < from; ++i) column[i] = in(i, j);
+    step(column, made);
+#pragma GCC unroll 4
+    for (int i = 0; i < to; ++i) columns[i][j] = made[i];
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < to; ++i) {
+    V row[to];
+    step(columns[i], row);
+#pragma GCC unroll 4
+    for (int j = 0; j < to; ++j) out(i, j, row[j]);
+  }
+}
+
+}  // namespace accrue::cpu::winograd
