@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,13 @@
 namespace accrue {
 
 struct Node;
+
+// Forms of a parameter's value that ops multiply by (kernels/detail/conv_products.h), kept for the
+// next micro-batch until the value changes.
+struct PackedForms {
+  enum class Keep { where_it_pays, all } keep;
+  std::map<int64_t, Tensor> forms;
+};
 
 // The gradient side of a tensor. Its one flag, `fresh`, is per tensor and never global: fan-out,
 // shared weights and accumulation over micro-batches are then one mechanism (see claim_grad).
@@ -31,6 +39,8 @@ class Variable {
   bool frozen = false;
   // The value in 16 bits, where there is such a copy for ops to read (core/parameters.h).
   Tensor copy;
+  // Null: no packed form is kept.
+  std::unique_ptr<PackedForms> packed;
   // The op this tensor came from; null for a leaf.
   std::shared_ptr<Node> producer;
 };

@@ -99,6 +99,16 @@ void Parameters::zero_grad() const {
   }
 }
 
+void Parameters::keep_packed(PackedForms::Keep keep) const {
+  for (const Entry& entry : all_entries_)
+    entry.tensor.variable()->packed = std::make_unique<PackedForms>(PackedForms{keep, {}});
+}
+
+void Parameters::drop_packed() const {
+  for (const Entry& entry : all_entries_)
+    if (const auto& packed = entry.tensor.variable()->packed) packed->forms.clear();
+}
+
 void Parameters::set_frozen(std::string_view prefix, bool frozen) const {
   for (const Entry& entry : entries_)
     if (entry.name.starts_with(prefix)) entry.tensor.variable()->frozen = frozen;

@@ -81,6 +81,10 @@ class Parameters {
 
   // Marks every gradient fresh, and drops those on demand; touches no memory.
   void zero_grad() const;
+  // From now on ops keep the forms in which they multiply by parameters, all of them or those that
+  // pay, until drop_packed(): call that after changing values.
+  void keep_packed(PackedForms::Keep keep) const;
+  void drop_packed() const;
   // While frozen, gradients are refused and steps leave the values alone. `prefix` selects by the
   // start of the name; empty means all that are not fixed.
   void freeze(std::string_view prefix = "") const { set_frozen(prefix, true); }

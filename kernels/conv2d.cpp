@@ -84,10 +84,13 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
     }
   };
   for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+    const View filters = filters_in(w.view());
+    const Tensor packed =
+        packed_weights(weight.variable(), filters, Direction::gather, geometry, N);
     launch<cpu::conv_gather, cuda::conv_gather>(
-        device, GradTarget{y.view(), k == 0 ? 0.0f : 1.0f}, parts[k].view(), filters_in(w.view()),
-        k == 0 && b.defined() ? b.view() : View{}, activation, geometry,
-        conv_gather_workspace(geometry, N, dtype, device).view());
+        device, GradTarget{y.view(), k == 0 ? 0.0f : 1.0f}, parts[k].view(),
+        ConvWeights(filters, packed), k == 0 && b.defined() ? b.view() : View{}, activation,
+        geometry, conv_gather_workspace(geometry, N, dtype, device).view());
   });
 
   const std::vector<Edge> dx_edges(parts.begin(), parts.end());
@@ -114,10 +117,14 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
                  device, *db, dy.view(),
                  channel_sums_scratch(1, N, O, cells, dtype, device).view());
            for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
-             if (auto dx = claim_grad(dx_edges[k]))
+             if (auto dx = claim_grad(dx_edges[k])) {
+               const View filters = filters_in(w.view());
+               const Tensor packed =
+                   packed_weights(dw_edge.variable(), filters, Direction::scatter, geometry, N);
                launch<cpu::conv_scatter, cuda::conv_scatter>(
-                   device, *dx, dy.view(), filters_in(w.view()), View{}, geometry,
+                   device, *dx, dy.view(), ConvWeights(filters, packed), View{}, geometry,
                    conv_scatter_workspace(geometry, N, dtype, device).view());
+             }
            });
          });
   return y;

@@ -51,9 +51,12 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
   const int64_t N = x.size(0);
   const DType dtype = x.dtype();
   Tensor y = Tensor::empty({N, geometry.C, geometry.H, geometry.W}, x.dtype(), x.device());
+  const Tensor packed =
+      packed_weights(weight.variable(), w.view(), Direction::scatter, geometry, N);
   launch<cpu::conv_scatter, cuda::conv_scatter>(
-      y.device(), GradTarget{y.view(), 0}, x.view(), w.view(), b.defined() ? b.view() : View{},
-      geometry, conv_scatter_workspace(geometry, N, dtype, x.device()).view());
+      y.device(), GradTarget{y.view(), 0}, x.view(), ConvWeights(w.view(), packed),
+      b.defined() ? b.view() : View{}, geometry,
+      conv_scatter_workspace(geometry, N, dtype, x.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
@@ -69,10 +72,13 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                  device, *db, dy.view(),
                  channel_sums_scratch(1, N, geometry.C, geometry.H * geometry.W, dtype, device)
                      .view());
-           if (auto dx = claim_grad(dx_edge))
+           if (auto dx = claim_grad(dx_edge)) {
+             const Tensor packed =
+                 packed_weights(dw_edge.variable(), w.view(), Direction::gather, geometry, N);
              launch<cpu::conv_gather, cuda::conv_gather>(
-                 device, *dx, dy.view(), w.view(), View{}, Activation::none, geometry,
-                 conv_gather_workspace(geometry, N, dtype, device).view());
+                 device, *dx, dy.view(), ConvWeights(w.view(), packed), View{}, Activation::none,
+                 geometry, conv_gather_workspace(geometry, N, dtype, device).view());
+           }
          });
   return y;
 }

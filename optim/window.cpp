@@ -377,6 +377,7 @@ void Window::remember_buffers() {
 void Window::start_next() {
   for (Member& member : members_) {
     member.parameters().zero_grad();
+    member.parameters().drop_packed();
     std::ranges::fill(member.claimed, 0);
   }
   micro_batches_ = samples_ = first_samples_ = 0;

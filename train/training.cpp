@@ -36,6 +36,12 @@ WindowOptions window_options(const TrainingOptions& o) {
           .ranks = o.ranks};
 }
 
+void keep_packed(const TrainingOptions& o, const Parameters& parameters) {
+  if (o.pack == Pack::on) return parameters.keep_packed(PackedForms::Keep::all);
+  if (o.pack == Pack::where_it_pays && o.batches.accumulation_steps() > 1)
+    parameters.keep_packed(PackedForms::Keep::where_it_pays);
+}
+
 // A network's own, so that two of one shape start apart. The first one's is the run's.
 uint64_t seed_of(uint64_t seed, size_t number) { return seed + number * 0x9e3779b97f4a7c15; }
 
@@ -70,7 +76,9 @@ Training::Network::Network(const TrainingOptions& own, Device device, uint64_t s
       parameters(place(*model, accrue::compute_dtype(own.precision), device, seed,
                        gradient_storage(own.strategy), own.freeze)),
       optimizer(make_optimizer(own, parameters)),
-      window(*optimizer, schedule, window_options(own)) {}
+      window(*optimizer, schedule, window_options(own)) {
+  keep_packed(own, parameters);
+}
 
 void Training::add_networks(const TrainingOptions& o) {
   std::vector<Player> players;

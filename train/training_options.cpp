@@ -25,6 +25,12 @@ const std::map<std::string, Strategy>& strategy_names() {
   return names;
 }
 
+const std::map<std::string, Pack>& pack_names() {
+  static const std::map<std::string, Pack> names{
+      {"auto", Pack::where_it_pays}, {"on", Pack::on}, {"off", Pack::off}};
+  return names;
+}
+
 const std::map<std::string, Recompute>& recompute_names() {
   static const std::map<std::string, Recompute> names{
       {"none", Recompute::none}, {"sqrt", Recompute::sqrt}, {"all", Recompute::all}};

@@ -36,12 +36,17 @@ enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // halved and the window run again (train/window_runner.h).
 enum class OnOom { fail, split };
 
+// Whether weights in the form that a convolution multiplies by are kept for the micro-batches of a
+// window: where making them takes a good part of its time, all, or none.
+enum class Pack { where_it_pays, on, off };
+
 // The names of the choices, in messages and files.
 const std::map<std::string, Precision>& precision_names();
 const std::map<std::string, Strategy>& strategy_names();
 const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
 const std::map<std::string, OnOverflowChoice>& on_overflow_names();
+const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
 const std::map<std::string, Order>& order_names();
 
@@ -71,6 +76,7 @@ struct TrainingOptions : StepOptions {
   Precision precision = Precision::fp32;
   Strategy strategy = Strategy::fused;
   Recompute recompute = Recompute::none;
+  Pack pack = Pack::where_it_pays;  // of windows of one micro-batch: as off
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
   std::optional<int64_t> steps;       // fewer optimizer steps than the epochs have
@@ -147,6 +153,11 @@ inline Settings settings_of(TrainingOptions& o) {
            {"recompute", no_result,
             "Keep fewer activations and compute them again in backward: of the model's n blocks, "
             "keep about sqrt(n), or the input of each (all)"})
+      .add(o.pack, pack_names(),
+           {"pack", no_result,
+            "Keep the weights of 3x3 convolutions in the form that the CPU multiplies by, for all "
+            "micro-batches of a window; the same bits either way. auto: in layers where that saves "
+            "much time, unless memory is limited"})
       .add(o.epochs, {.name = "epochs",
                       .decides = no_result,
                       .help = "Passes over the training data, skipped windows included",

@@ -147,6 +147,7 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   result.batches = chosen;
   Options o = *this;
   result.identity = deciding(settings_of(o));
+  if (!memory_limit.empty() && pack == Pack::where_it_pays) result.pack = Pack::off;
   const ModelOptions model = model_for(data);
   if (network.kind == ModelKind::zi2zi) {
     Zi2ziGame game = zi2zi;

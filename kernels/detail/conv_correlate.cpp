@@ -106,7 +106,7 @@ Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, D
     if (plans_for_cuda(device))
       return cuda::workspace_bytes(g, N, dtype) + cuda::rounded_weights_bytes(g, dtype);
     if constexpr (!is_16_bit<T>)
-      if (cpu::winograd_correlate_pays<T>(g, N)) return cpu::winograd_correlate_bytes<T>(g, N);
+      if (cpu::winograd_correlate_pays(g, N)) return cpu::winograd_correlate_bytes<T>(g, N);
     const ConvTiling tiling(Direction::gather, g, N);
     const DirectScratch<T> direct(tiling, g, N, nullptr);
     return static_cast<int64_t>(direct.pays ? direct.bytes
@@ -249,7 +249,7 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
       grid.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = grid.shape[0];
         if constexpr (!is_16_bit<T>)
-          if (winograd_correlate_pays<T>(g, N))
+          if (winograd_correlate_pays(g, N))
             return winograd_correlate<T>(w, grid, image, g, workspace);
         const ConvTiling tiling(Direction::gather, g, N);
         const DirectScratch<T> direct(tiling, g, N, workspace.data);

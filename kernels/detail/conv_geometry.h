@@ -13,6 +13,9 @@ struct Padding {
   constexpr Padding(int64_t before, int64_t after) : before(before), after(after) {}
 };
 
+// The product that goes from an image to a grid, or from a grid to an image.
+enum class Direction { gather, scatter };
+
 // The geometry of a convolution ties an image [C, H, W] to a grid [O, GH, GW]: grid cell (gh, gw)
 // sees the pixels
 //   (gh * stride - padding + kh * dilation, gw * stride - padding + kw * dilation),

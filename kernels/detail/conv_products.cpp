@@ -55,7 +55,7 @@ Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType
   const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
     if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
     if constexpr (!is_16_bit<T>)
-      if (cpu::winograd_pays<T>(direction, g)) return cpu::winograd_bytes<T>(direction, g, N);
+      if (cpu::winograd_pays(direction, g)) return cpu::winograd_bytes<T>(direction, g, N);
     return static_cast<int64_t>(Scratch<T>(ConvTiling(direction, g, N), g, N, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
@@ -70,7 +70,35 @@ Tensor conv_scatter_workspace(const ConvGeometry& g, int64_t N, DType dtype, Dev
   return workspace_of(Direction::scatter, g, N, dtype, device);
 }
 
+Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Direction direction,
+                      const ConvGeometry& g, int64_t N) {
+  if (is_16_bit_dtype(w.dtype) || plans_for_cuda(w.device) || !cpu::winograd_pays(direction, g))
+    return {};
+  const auto make = [&] {
+    const Tensor packed = Tensor::empty(
+        {dispatch_wide(w.dtype, [&]<class T>() { return cpu::winograd_weights<T>(direction, g); })},
+        w.dtype, w.device, Category::workspace);
+    launch<cpu::pack_weights, cuda::pack_weights>(w.device, packed.view(), w, direction, g);
+    return packed;
+  };
+  PackedForms* const own = variable ? variable->packed.get() : nullptr;
+  if (!own || (own->keep == PackedForms::Keep::where_it_pays &&
+               !cpu::winograd_packing_pays(direction, g, N)))
+    return make();
+  // Of each part of the channels, in each direction.
+  const auto at = reinterpret_cast<intptr_t>(w.data);
+  Tensor& form = own->forms[direction == Direction::gather ? at : ~at];
+  if (!form.defined()) form = make();
+  return form;
+}
+
 namespace cpu {
+
+void pack_weights(View packed, View w, Direction direction, const ConvGeometry& g) {
+  dispatch_wide(w.dtype,
+                [&]<class T>() { winograd_pack(packed.as<T>(), w.as<const T>(), direction, g); });
+}
+
 namespace {
 
 // How a product's result is changed on its way to the target.
@@ -219,14 +247,15 @@ void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int s
 }
 
 // target = act(sum over taps and source channels of weight * source + b) + beta * target.
-void multiply(Direction direction, GradTarget target, View source, View w, View b,
+void multiply(Direction direction, GradTarget target, View source, const ConvWeights& w, View b,
               Activation activation, const ConvGeometry& g, View workspace) {
   dispatch_floating(
       source.dtype, [&]<class T, class W = Wide<T>>() {
         const int64_t N = source.shape[0];
         if constexpr (!is_16_bit<T>)
-          if (winograd_pays<T>(direction, g))
-            return winograd_multiply<T>(direction, target, source, w, b, activation, g, workspace);
+          if (winograd_pays(direction, g))
+            return winograd_multiply<T>(direction, target, source, w.packed, b, activation, g,
+                                        workspace);
         const ConvTiling banded(direction, g, N);
         const bool gather = direction == Direction::gather;
         const Scratch<T> scratch(banded, g, N, workspace.data);
@@ -238,7 +267,7 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
             .scratch = scratch,
             .tiling = tiling,
             .source = source.as<const T>(),
-            .weights = widened(w.as<const T>(), scratch.weights, g.w_extent()),
+            .weights = widened(w.w.as<const T>(), scratch.weights, g.w_extent()),
             .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
             .activation = activation,
             .beta = target.beta};
@@ -259,12 +288,12 @@ void multiply(Direction direction, GradTarget target, View source, View w, View 
 
 }  // namespace
 
-void conv_gather(GradTarget grid, View image, View w, View b, Activation activation,
+void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
                  const ConvGeometry& g, View workspace) {
   multiply(Direction::gather, grid, image, w, b, activation, g, workspace);
 }
 
-void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometry& g,
+void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b, const ConvGeometry& g,
                   View workspace) {
   multiply(Direction::scatter, image, grid, w, b, Activation::none, g, workspace);
 }

@@ -1,6 +1,7 @@
 #include <functional>
 
 #include "kernels/detail/channel_bias.cuh"
+#include "kernels/detail/conv_products.h"
 #include "kernels/detail/convolution.cuh"
 #include "kernels/detail/copy_shifted.h"
 #include "kernels/detail/reduce.cuh"
@@ -152,27 +153,28 @@ void compute_parts(Part part, const ConvGeometry& g, const Body& body) {
 
 }  // namespace
 
-void conv_gather(GradTarget grid, View image, View w, View b, Activation activation,
+void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
                  const ConvGeometry& g, View scratch) {
   check(grid.beta == 0 || activation == Activation::none,
         "an activated convolution cannot be added to what was there");
   const DType dtype = image.dtype;
   compute_parts({0, image.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
-    const Operand x = workspace.image(part.of(image), g, seen), k = workspace.filters(w, dtype, g),
+    const Operand x = workspace.image(part.of(image), g, seen),
+                  k = workspace.filters(w.w, dtype, g),
                   y = workspace.operand(part.of(grid.grad), dtype);
     return try_product<Gather>(y, grid.beta, x, k, seen, part, workspace);
   });
   add_channel_bias(grid.grad, b, activation);
 }
 
-void conv_scatter(GradTarget image, View grid, View w, View b, const ConvGeometry& g,
+void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b, const ConvGeometry& g,
                   View scratch) {
   const DType dtype = grid.dtype;
   compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
     const Operand x = workspace.image(part.of(image.grad), g, seen),
-                  k = workspace.filters(w, dtype, g), y = workspace.operand(part.of(grid), dtype);
+                  k = workspace.filters(w.w, dtype, g), y = workspace.operand(part.of(grid), dtype);
     return try_product<Scatter>(x, image.beta, k, y, seen, part, workspace);
   });
   add_channel_bias(image.grad, b, Activation::none);
@@ -190,5 +192,8 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
     return try_product<Correlate>(k, part.begin == 0 ? w.beta : 1, x, y, seen, part, workspace);
   });
 }
+
+// cuDNN reads weights as they lie.
+void pack_weights(View, View, Direction, const ConvGeometry&) {}
 
 }  // namespace accrue::cuda

@@ -10,8 +10,6 @@
 
 namespace accrue {
 
-enum class Direction { gather, scatter };
-
 // One dimension of a product. Target position t = u * target_step + phase, phase < target_step,
 // draws through tap i from source position u * source_step + offset(i, phase), where there is one.
 struct Axis {

@@ -126,8 +126,9 @@ struct WeightPanels {
   Partition vectors;  // of target channels
   int64_t sources;
 
-  explicit WeightPanels(const Planes& source, const Planes& target)
-      : vectors(ceil_div(target.channels, lanes<T>), block_vectors), sources(source.channels) {}
+  WeightPanels(Direction direction, const ConvGeometry& g)
+      : vectors(ceil_div(direction == Direction::gather ? g.O : g.C, lanes<T>), block_vectors),
+        sources(direction == Direction::gather ? g.C : g.O) {}
   int64_t size() const { return begin(vectors.parts); }
   int64_t columns(int64_t panel) const { return vectors.size(panel) * lanes<T>; }
   int64_t begin(int64_t panel) const {
@@ -155,7 +156,7 @@ struct Tiling {
         pieces(target, N, most_tiles(source)),
         at_once(std::clamp<int64_t>(most_tiles(source) / pieces.most_tiles(), 1,
                                     ceil_div(pieces.count, least_chunks))),
-        panels(source, target),
+        panels(direction, g),
         points(at_once * pieces.most_tiles(), source.channels) {
     panel_groups =
         std::min(ceil_div(least_chunks, ceil_div(pieces.count, at_once)), panels.vectors.parts);
@@ -179,12 +180,11 @@ struct Tiling {
 
 template <class T>
 struct Scratch {
-  T *weights, *frames, *points, *products, *pixels, *transposed;
+  T *frames, *points, *products, *pixels, *transposed;
   size_t bytes;
 
   Scratch(const Tiling<T>& t, void* base) {
     Carver carver(base);
-    weights = carver.take<T>(t.panels.size());
     frames = carver.take<T>(t.slots * t.frame);
     points = carver.take<T>(t.slots * t.points.size());
     products = carver.take<T>(t.slots * t.products);
@@ -193,47 +193,6 @@ struct Scratch {
     bytes = carver.used();
   }
 };
-
-// The panels, from w[o, c, i, j], which scatter reads backwards.
-template <class T>
-void load_weights(T* out, const WeightPanels<T>& panels, const T* w, Direction direction,
-                  const ConvGeometry& g) {
-  const bool gather = direction == Direction::gather;
-  const int64_t targets = gather ? g.O : g.C;
-  constexpr int64_t most_sources = 16;
-  const int64_t vectors = ceil_div(targets, lanes<T>);
-  parallel_for(vectors, panels.sources * all_points * lanes<T>, [&](int64_t begin, int64_t end) {
-    T taps[most_sources * area * lanes<T>];  // [source, tap, target]
-    for (int64_t vector = begin; vector < end; ++vector) {
-      int64_t panel = 0;
-      while (panels.vectors.begin(panel + 1) <= vector) ++panel;
-      const int64_t columns = panels.columns(panel), m = vector * lanes<T>;
-      const int64_t rows = std::min(lanes<T>, targets - m);
-      T* const to = out + panels.begin(panel) + m - panels.vectors.begin(panel) * lanes<T>;
-      for (int64_t k = 0; k < panels.sources; k += most_sources) {
-        const int64_t sources = std::min(most_sources, panels.sources - k);
-        if (gather)
-          transpose(taps, lanes<T>, w + m * g.filter_step() + k * area, g.filter_step(), rows,
-                    sources * area);
-        else
-          for (int64_t s = 0; s < sources; ++s)
-            transpose(taps + s * area * lanes<T>, lanes<T>,
-                      w + (k + s) * g.filter_step() + m * area, area, rows, area);
-        for (int64_t s = 0; s < sources; ++s)
-          in_two_dimensions<Lanes<T>, winograd::taps, winograd::points>(
-              winograd::weights<Lanes<T>>,
-              [&](int i, int j) {
-                const int tap = winograd::taps * i + j;
-                return load(taps + (s * area + (gather ? tap : area - 1 - tap)) * lanes<T>);
-              },
-              [&](int i, int j, const Lanes<T>& v) {
-                const int64_t point = winograd::points * i + j;
-                store_lanes(to + (point * panels.sources + k + s) * columns, v);
-              });
-      }
-    }
-  });
-}
 
 // A piece's cells of some target channels, from their products at the points [point, tile,
 // channel].
@@ -277,12 +236,58 @@ void store_piece(T* target, const T* b, const Planes& planes, const Results<T>& 
 }  // namespace
 
 template <class T>
-void winograd_multiply(Direction direction, GradTarget target, View source, View w, View b,
+int64_t winograd_weights(Direction direction, const ConvGeometry& g) {
+  return WeightPanels<T>(direction, g).size();
+}
+
+// The panels, from w[o, c, i, j], which scatter reads backwards.
+template <class T>
+void winograd_pack(T* packed, const T* w, Direction direction, const ConvGeometry& g) {
+  const WeightPanels<T> panels(direction, g);
+  const bool gather = direction == Direction::gather;
+  const int64_t targets = gather ? g.O : g.C;
+  constexpr int64_t most_sources = 16;
+  const int64_t vectors = ceil_div(targets, lanes<T>);
+  parallel_for(vectors, panels.sources * all_points * lanes<T>, [&](int64_t begin, int64_t end) {
+    T taps[most_sources * area * lanes<T>];  // [source, tap, target]
+    for (int64_t vector = begin; vector < end; ++vector) {
+      int64_t panel = 0;
+      while (panels.vectors.begin(panel + 1) <= vector) ++panel;
+      const int64_t columns = panels.columns(panel), m = vector * lanes<T>;
+      const int64_t rows = std::min(lanes<T>, targets - m);
+      T* const to = packed + panels.begin(panel) + m - panels.vectors.begin(panel) * lanes<T>;
+      for (int64_t k = 0; k < panels.sources; k += most_sources) {
+        const int64_t sources = std::min(most_sources, panels.sources - k);
+        if (gather)
+          transpose(taps, lanes<T>, w + m * g.filter_step() + k * area, g.filter_step(), rows,
+                    sources * area);
+        else
+          for (int64_t s = 0; s < sources; ++s)
+            transpose(taps + s * area * lanes<T>, lanes<T>,
+                      w + (k + s) * g.filter_step() + m * area, area, rows, area);
+        for (int64_t s = 0; s < sources; ++s)
+          in_two_dimensions<Lanes<T>, winograd::taps, winograd::points>(
+              winograd::weights<Lanes<T>>,
+              [&](int i, int j) {
+                const int tap = winograd::taps * i + j;
+                return load(taps + (s * area + (gather ? tap : area - 1 - tap)) * lanes<T>);
+              },
+              [&](int i, int j, const Lanes<T>& v) {
+                const int64_t point = winograd::points * i + j;
+                store_lanes(to + (point * panels.sources + k + s) * columns, v);
+              });
+      }
+    }
+  });
+}
+
+template <class T>
+void winograd_multiply(Direction direction, GradTarget target, View source, View packed, View b,
                        Activation activation, const ConvGeometry& g, View workspace) {
   const int64_t N = source.shape[0];
   const Tiling<T> t(direction, g, N);
   const Scratch<T> x(t, workspace.data);
-  load_weights(x.weights, t.panels, w.as<const T>(), direction, g);
+  const T* const weights = packed.as<const T>();
   const Partition panel_groups(t.panels.vectors.parts,
                                ceil_div(t.panels.vectors.parts, t.panel_groups));
   parallel_chunks(
@@ -306,7 +311,7 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
             multiply_panel<T>(
                 {products + point * points.tiles * columns, columns},
                 {points.at(point, 0), points.stride}, Transpose::no,
-                {x.weights + t.panels.begin(panel) + point * t.source.channels * columns, columns},
+                {weights + t.panels.begin(panel) + point * t.source.channels * columns, columns},
                 {tiles, columns, t.source.channels}, false);
           int64_t first_tile = 0;
           for (int64_t i = begin; i < end; first_tile += t.pieces[i++].tiles())
@@ -341,8 +346,6 @@ bool pays(const ConvGeometry& g, const Planes& tiled, int64_t least_weights) {
 
 }  // namespace
 
-// By an image, not by N: a sample's bits do not depend on the samples beside it.
-template <class T>
 bool winograd_pays(Direction direction, const ConvGeometry& g) {
   constexpr int64_t least_tiles = 16, weights_of_a_tile = 8192;
   const Planes target =
@@ -350,7 +353,13 @@ bool winograd_pays(Direction direction, const ConvGeometry& g) {
   return pays(g, target, 512) &&
          tiles_of(target) >= std::max(least_tiles, g.C * g.O / weights_of_a_tile);
 }
-template <class T>
+bool winograd_packing_pays(Direction direction, const ConvGeometry& g, int64_t N) {
+  constexpr int64_t weights_of_a_tile = 1024;
+  const bool gather = direction == Direction::gather;
+  const Planes target = gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W};
+  return g.C * g.O >= weights_of_a_tile * N * tiles_of(target);
+}
+
 bool winograd_correlate_pays(const ConvGeometry& g, int64_t N) {
   constexpr int64_t least_tiles = 16;
   const Planes grid{g.O, g.GH, g.GW};
@@ -500,16 +509,16 @@ int64_t winograd_correlate_bytes(const ConvGeometry& g, int64_t N) {
   return static_cast<int64_t>(CorrelateScratch<T>(CorrelateTiling<T>(g, N), nullptr).bytes);
 }
 
-template bool winograd_pays<float>(Direction, const ConvGeometry&);
-template bool winograd_pays<double>(Direction, const ConvGeometry&);
+template int64_t winograd_weights<float>(Direction, const ConvGeometry&);
+template int64_t winograd_weights<double>(Direction, const ConvGeometry&);
+template void winograd_pack(float*, const float*, Direction, const ConvGeometry&);
+template void winograd_pack(double*, const double*, Direction, const ConvGeometry&);
 template int64_t winograd_bytes<float>(Direction, const ConvGeometry&, int64_t);
 template int64_t winograd_bytes<double>(Direction, const ConvGeometry&, int64_t);
 template void winograd_multiply<float>(Direction, GradTarget, View, View, View, Activation,
                                        const ConvGeometry&, View);
 template void winograd_multiply<double>(Direction, GradTarget, View, View, View, Activation,
                                         const ConvGeometry&, View);
-template bool winograd_correlate_pays<float>(const ConvGeometry&, int64_t);
-template bool winograd_correlate_pays<double>(const ConvGeometry&, int64_t);
 template int64_t winograd_correlate_bytes<float>(const ConvGeometry&, int64_t);
 template int64_t winograd_correlate_bytes<double>(const ConvGeometry&, int64_t);
 template void winograd_correlate<float>(GradTarget, View, View, const ConvGeometry&, View);

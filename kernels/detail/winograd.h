@@ -3,17 +3,24 @@
 #include "core/autograd.h"
 #include "kernels/activation.h"
 #include "kernels/detail/conv_geometry.h"
-#include "kernels/detail/conv_tiling.h"
 
 namespace accrue::cpu {
 
 // The products of convolutions by 3x3 kernels of stride 1 with 16 multiplications in place of 36
-// for each 2x2 cells of the target (kernels/detail/winograd_transforms.h). Whether that is sooner
-// depends on the channels, which share what the transforms cost; for T that is float or double.
-template <class T>
+// for each 2x2 cells of the target (kernels/detail/winograd_transforms.h), for T float or double.
+
+// True where that is sooner, by the shape of an image alone: a sample's bits do not depend on the
+// samples beside it.
 bool winograd_pays(Direction direction, const ConvGeometry& geometry);
-template <class T>
 bool winograd_correlate_pays(const ConvGeometry& geometry, int64_t N);
+
+// The elements of w at the 16 points, and w there.
+template <class T>
+int64_t winograd_weights(Direction direction, const ConvGeometry& geometry);
+template <class T>
+void winograd_pack(T* packed, const T* w, Direction direction, const ConvGeometry& geometry);
+// True where that takes a good part of the time of a product of N images.
+bool winograd_packing_pays(Direction direction, const ConvGeometry& geometry, int64_t N);
 
 // Bytes of scratch.
 template <class T>
@@ -23,7 +30,7 @@ int64_t winograd_correlate_bytes(const ConvGeometry& geometry, int64_t N);
 
 // conv_gather and conv_scatter of kernels/detail/conv_products.h.
 template <class T>
-void winograd_multiply(Direction direction, GradTarget target, View source, View w, View b,
+void winograd_multiply(Direction direction, GradTarget target, View source, View packed, View b,
                        Activation activation, const ConvGeometry& geometry, View workspace);
 // conv_correlate.
 template <class T>

@@ -27,6 +27,7 @@ void round_copies(const Parameters& parameters) {
     if (copies.defined())
       launch<cpu::round_copies, cuda::round_copies>(copies.device(), copies.view(), values.view());
   };
+  parameters.drop_packed();
   round(parameters.copies(), parameters.values());
   round(parameters.fixed_copies(), parameters.fixed_values());
 }

@@ -4,8 +4,9 @@
 
 namespace accrue {
 
-// copies[i] = values[i] rounded to nearest, for the 16-bit copies that a model computes with, if it
-// has any. To be called by whoever sets values; an optimizer writes both in one pass.
+// Brings up to date what follows from the values, for whoever has set them: copies[i] = values[i]
+// rounded to nearest, for the 16-bit copies that a model computes with, if it has any; and packed
+// forms are dropped. An optimizer writes values and copies in one pass.
 void round_copies(const Parameters& parameters);
 
 }  // namespace accrue
