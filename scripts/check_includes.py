@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
-    core <- kernels <- layers;  core, kernels <- optim, data;  these <- train <- accrue, apps, tests
+    core <- kernels <- layers;  core, kernels <- optim, data, study
+    core, kernels, layers, optim, data <- train <- accrue;  all of them <- apps, tests
 
 train/ does not print to the terminal, parse the command line or name its options.
 A quoted include names a file of this project by its path from the root, and that file exists.
@@ -12,15 +13,17 @@ import pathlib
 import re
 import sys
 
-PARTS = ("core", "kernels", "layers", "optim", "data", "train")
+LIBRARY = ("core", "kernels", "layers", "optim", "data", "train")
+PARTS = (*LIBRARY, "study")
 MAY_USE = {
     "core": {"core"},
     "kernels": {"core", "kernels"},
     "layers": {"core", "kernels", "layers"},
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
-    "train": {*PARTS},
-    "accrue": {*PARTS},
+    "train": {*LIBRARY},
+    "accrue": {*LIBRARY},
+    "study": {"core", "kernels", "study"},
     "apps": {*PARTS, "apps"},
     "tests": {*PARTS, "apps", "tests"},
 }

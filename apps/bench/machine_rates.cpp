@@ -2,11 +2,11 @@
 
 #include <chrono>
 
-#include "apps/bench/median.h"
-#include "apps/study/tensor_ops.h"
 #include "core/cuda.h"
 #include "core/limit_scope.h"
 #include "kernels/linear.h"
+#include "study/median.h"
+#include "study/tensor_ops.h"
 
 namespace accrue::app {
 namespace {

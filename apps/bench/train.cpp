@@ -3,13 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
-#include "apps/bench/median.h"
 #include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/report/profile_report.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
+#include "study/median.h"
 #include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/training.h"

@@ -1,4 +1,4 @@
-#include "apps/study/scalar_ops.h"
+#include "study/scalar_ops.h"
 
 #include "kernels/backend.h"
 

@@ -1,7 +1,7 @@
-#include "apps/study/ladders.h"
-#include "apps/study/scalar_ops.h"
 #include "kernels/accumulate.h"
 #include "kernels/linear.h"
+#include "study/ladders.h"
+#include "study/scalar_ops.h"
 
 namespace accrue::study {
 namespace {

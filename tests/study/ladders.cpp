@@ -1,10 +1,11 @@
 // `accrue bench kernels`: every rung computes what it should, and the checker sees one that does
 // not.
 
+#include "study/ladders.h"
+
 #include <limits>
 
-#include "apps/study/ladders.h"
-#include "apps/study/tensor_ops.h"
+#include "study/tensor_ops.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 

@@ -1,4 +1,4 @@
-#include "apps/study/tensor_ops.h"
+#include "study/tensor_ops.h"
 
 #include <atomic>
 #include <cstring>

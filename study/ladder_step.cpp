@@ -1,9 +1,9 @@
 #include <numeric>
 
-#include "apps/study/ladders.h"
-#include "apps/study/step_reference.h"
-#include "apps/study/tensor_ops.h"
 #include "kernels/accumulate.h"
+#include "study/ladders.h"
+#include "study/step_reference.h"
+#include "study/tensor_ops.h"
 
 namespace accrue::study {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "apps/study/arrays.h"
 #include "kernels/step/optimizer_step.h"
+#include "study/arrays.h"
 
 namespace accrue::study {
 

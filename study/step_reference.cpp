@@ -1,9 +1,9 @@
-#include "apps/study/step_reference.h"
+#include "study/step_reference.h"
 
 #include <cstring>
 
-#include "apps/study/ladders.h"
 #include "kernels/step/window_state.h"
+#include "study/ladders.h"
 
 namespace accrue::study {
 namespace {

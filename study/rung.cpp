@@ -1,12 +1,12 @@
-#include "apps/study/rung.h"
+#include "study/rung.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
 
-#include "apps/bench/median.h"
 #include "core/cuda.h"
+#include "study/median.h"
 
 namespace accrue::study {
 namespace {

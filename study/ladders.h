@@ -1,7 +1,7 @@
 #pragma once
 
-#include "apps/study/arrays.h"
-#include "apps/study/rung.h"
+#include "study/arrays.h"
+#include "study/rung.h"
 
 namespace accrue::study {
 

@@ -1,4 +1,4 @@
-#include "apps/study/arrays.h"
+#include "study/arrays.h"
 
 #include "core/random.h"
 

@@ -1,6 +1,6 @@
-#include "apps/study/tensor_ops.h"
 #include "core/cuda.h"
 #include "kernels/detail/elementwise.cuh"
+#include "study/tensor_ops.h"
 
 namespace accrue::study::cuda {
 namespace {
