@@ -7,8 +7,8 @@
 
 #include "apps/cli/output.h"
 #include "apps/font/generator.h"
-#include "apps/font/sheet.h"
 #include "core/autograd.h"
+#include "data/glyph_sheet.h"
 #include "data/glyphs.h"
 #include "kernels/arithmetic.h"
 
@@ -111,7 +111,7 @@ GrayImage interpolation(const LoadedGenerator& generator, const Samples& samples
     const Tensor style = add(scale(a, 1 - t), scale(b, t));
     rows.push_back(to_images(network.draw_with(encoded, style, pass)));
   }
-  return sheet(rows, samples.size());
+  return glyph_sheet(rows, samples.size());
 }
 
 }  // namespace

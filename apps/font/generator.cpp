@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "apps/cli/load_data.h"
-#include "apps/font/sheet.h"
 #include "core/autograd.h"
+#include "data/glyph_sheet.h"
 #include "data/safetensors.h"
 #include "train/training.h"
 
@@ -103,7 +103,7 @@ Tensor draw(const Zi2ziGenerator& network, const Samples& samples, Device device
 GrayImage sheet_of(const Samples& samples, const Tensor& drawn) {
   const std::vector<std::vector<GrayImage>> rows{to_images(samples["sources"]), to_images(drawn),
                                                  to_images(samples["targets"])};
-  return sheet(rows);
+  return glyph_sheet(rows);
 }
 
 }  // namespace accrue::app

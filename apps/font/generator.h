@@ -37,7 +37,7 @@ Samples pick(const Dataset& data, const std::vector<int32_t>& samples, DType dty
 // there is memory for, at most `most`: drawings [N, 1, S, S] f32 on the cpu.
 Tensor draw(const Zi2ziGenerator& network, const Samples& samples, Device device, int64_t most);
 
-// Sources, drawings and targets, one below the other (apps/font/sheet.h).
+// Sources, drawings and targets, one below the other (data/glyph_sheet.h).
 GrayImage sheet_of(const Samples& samples, const Tensor& drawn);
 
 }  // namespace accrue::app

@@ -10,9 +10,10 @@
 #include <fstream>
 
 #include "apps/cli/output.h"
-#include "apps/font/characters.h"
+#include "apps/font/listing.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
+#include "fonts/characters.h"
 
 namespace accrue::app {
 namespace {
@@ -87,9 +88,9 @@ std::string style_name(const GlyphFont& font, const std::vector<GlyphStyle>& sty
 }
 
 // The source font and then the targets.
-std::vector<Face> open_fonts(const FontPrepareOptions& prepare) {
+std::vector<fonts::Face> open_fonts(const FontPrepareOptions& prepare) {
   check(!prepare.targets.empty(), "--target: expected one font or more");
-  std::vector<Face> faces;
+  std::vector<fonts::Face> faces;
   faces.emplace_back(prepare.source);
   for (const std::string& target : prepare.targets) faces.emplace_back(target);
   return faces;
@@ -111,10 +112,10 @@ struct Drawn {
   std::vector<std::string> missing;
 };
 
-Drawn draw_in_all(const std::vector<Face>& faces, char32_t code,
+Drawn draw_in_all(const std::vector<fonts::Face>& faces, char32_t code,
                   const FontPrepareOptions& prepare) {
   Drawn drawn;
-  for (const Face& face : faces) {
+  for (const fonts::Face& face : faces) {
     std::optional<GrayImage> image = face.draw(code, prepare.size, prepare.layout);
     if (image) drawn.images.push_back(std::move(*image));
     else drawn.missing.push_back(face.about().file);
@@ -123,10 +124,10 @@ Drawn draw_in_all(const std::vector<Face>& faces, char32_t code,
 }
 
 // Writes the pairs of as many characters as are wanted, and says in the manifest which.
-void draw_pairs(const NewDirectory& folder, GlyphManifest& manifest, const std::vector<Face>& faces,
-                const FontPrepareOptions& prepare) {
+void draw_pairs(const NewDirectory& folder, GlyphManifest& manifest,
+                const std::vector<fonts::Face>& faces, const FontPrepareOptions& prepare) {
   const size_t limit = prepare.limit ? static_cast<size_t>(*prepare.limit) : SIZE_MAX;
-  for (const char32_t code : characters_of(prepare.characters)) {
+  for (const char32_t code : fonts::characters_of(prepare.characters)) {
     if (manifest.characters.size() == limit) break;
     const Drawn drawn = draw_in_all(faces, code, prepare);
     if (!drawn.missing.empty()) {
@@ -142,10 +143,10 @@ void draw_pairs(const NewDirectory& folder, GlyphManifest& manifest, const std::
   std::ranges::sort(manifest.missing, {}, &MissingCharacter::code);
 }
 
-void check_splits(const GlyphManifest& manifest, const std::vector<Face>& faces) {
+void check_splits(const GlyphManifest& manifest, const std::vector<fonts::Face>& faces) {
   if (manifest.characters.empty()) {
     std::string counts;
-    for (const Face& face : faces) {
+    for (const fonts::Face& face : faces) {
       const auto lacks = [&](const MissingCharacter& each) {
         return std::ranges::find(each.fonts, face.about().file) != each.fonts.end();
       };
@@ -213,7 +214,7 @@ Settings settings_of(FontPrepareOptions& prepare) {
   s.group("Output")
       .add(prepare.size,
            {.name = "size", .decides = result, .help = "Pixels of a side", .range = {8, 1024}})
-      .add(prepare.layout, glyph_layout_names(),
+      .add(prepare.layout, fonts::glyph_layout_names(),
            {"layout", result,
             "bbox: each glyph fills the square; zi2zi: all of one size, as zi2zi placed them"})
       .add(prepare.out, {"out", result, "The directory to make", "DIR"});
@@ -221,11 +222,11 @@ Settings settings_of(FontPrepareOptions& prepare) {
 }
 
 void prepare_font(const FontPrepareOptions& prepare) {
-  const std::vector<Face> faces = open_fonts(prepare);
+  const std::vector<fonts::Face> faces = open_fonts(prepare);
   NewDirectory folder(prepare.out);
   GlyphManifest manifest;
   manifest.size = prepare.size;
-  for (const auto& [name, layout] : glyph_layout_names())
+  for (const auto& [name, layout] : fonts::glyph_layout_names())
     if (layout == prepare.layout) manifest.layout = name;
   manifest.source = faces[0].about();
   for (size_t f = 1; f < faces.size(); ++f) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/font/face.h"
+#include "fonts/face.h"
 #include "train/settings.h"
 
 namespace accrue::app {
@@ -16,7 +16,7 @@ struct FontPrepareOptions {
   std::vector<std::string> targets;  // a style each, called by its file's name
   std::string characters;            // as characters_of() takes it
   int64_t size = 256;
-  GlyphLayout layout = GlyphLayout::bbox;
+  fonts::GlyphLayout layout = fonts::GlyphLayout::bbox;
   std::string out;
   std::optional<int64_t> limit;  // the first so many characters that all fonts have
 };

@@ -4,10 +4,7 @@
 
 #include "data/glyphs.h"
 
-namespace accrue::app {
-
-// What is printed of a list of characters, and of a licence (shortened(), data/glyphs.h).
-inline constexpr size_t most_listed = 20, most_of_licence = 100;
+namespace accrue::fonts {
 
 // The characters that a text stands for, each once, in its order, without spaces:
 //   gb2312: the 6763 Chinese characters of that standard, the frequent ones first;
@@ -16,4 +13,4 @@ inline constexpr size_t most_listed = 20, most_of_licence = 100;
 // Throws Error for a file that is missing or not UTF-8, and if there are none.
 std::u32string characters_of(const std::string& text);
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

@@ -1,4 +1,4 @@
-#include "apps/font/face.h"
+#include "fonts/face.h"
 
 #include <ft2build.h>
 #include FT_FREETYPE_H
@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "data/byte_stream.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 namespace {
 
 // Outlines are loaded at this size and then scaled, since fonts whose glyphs are put together by
@@ -283,4 +283,4 @@ FontFacts Face::facts() const {
   return facts;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

@@ -1,4 +1,4 @@
-#include "apps/font/characters.h"
+#include "fonts/characters.h"
 
 #include <iconv.h>
 
@@ -10,7 +10,7 @@
 #include "data/byte_stream.h"
 #include "data/glyphs.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 namespace {
 
 // Rows 0xb0 to 0xf7 of the code, of which the C library knows what is assigned.
@@ -85,4 +85,4 @@ std::u32string characters_of(const std::string& text) {
   return characters;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

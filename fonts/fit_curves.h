@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
-#include "apps/font/outline.h"
+#include "fonts/outline.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 
 struct Point {
   double x, y;
@@ -28,4 +28,4 @@ Point unit(Point a);
 void fit_curves(Contour& contour, std::span<const Point> points, Point begin, Point end,
                 double tolerance);
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

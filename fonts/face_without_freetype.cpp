@@ -1,7 +1,7 @@
-#include "apps/font/face.h"
 #include "core/error.h"
+#include "fonts/face.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 
 struct Face::Opened {
   GlyphFont about;
@@ -27,4 +27,4 @@ std::optional<GlyphPlacement> Face::placement(char32_t, int64_t, GlyphLayout) co
 }
 std::optional<int> Face::advance(char32_t) const { return std::nullopt; }
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

@@ -4,7 +4,7 @@
 
 #include "data/png.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 
 // A closed outline as TrueType has it: straight between two points on it; one that is not controls
 // a quadratic Bézier curve, and between two of these lies a point on the outline, in the middle.
@@ -22,7 +22,7 @@ using Contour = std::vector<OutlinePoint>;
 // From pixel to pixel the outline passes between ink and paper (as marching squares do: Lorensen
 // and Cline, "Marching cubes", SIGGRAPH 1987), where the grays of the two have it. Then corners,
 // which pixels blunt, are found and sharpened, and curves fitted between them
-// (apps/font/fit_curves.h).
+// (fonts/fit_curves.h).
 std::vector<Contour> trace(const GrayImage& image);
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

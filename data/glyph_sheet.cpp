@@ -1,10 +1,10 @@
-#include "apps/font/sheet.h"
+#include "data/glyph_sheet.h"
 
 #include <algorithm>
 
 #include "core/error.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 constexpr uint8_t gap_gray = 208;
@@ -19,7 +19,7 @@ void paste(GrayImage& onto, const GrayImage& image, int64_t top, int64_t left) {
 
 }  // namespace
 
-GrayImage sheet(std::span<const std::vector<GrayImage>> rows, int64_t columns) {
+GrayImage glyph_sheet(std::span<const std::vector<GrayImage>> rows, int64_t columns) {
   check(!rows.empty() && !rows[0].empty(), "a sheet of no images: expected one or more");
   check(columns > 0, "a sheet of {} columns: expected one or more", columns);
   const auto count = static_cast<int64_t>(rows[0].size()), R = static_cast<int64_t>(rows.size());
@@ -47,4 +47,4 @@ GrayImage sheet(std::span<const std::vector<GrayImage>> rows, int64_t columns) {
   return result;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

@@ -1,10 +1,10 @@
-#include "apps/font/fit_curves.h"
+#include "fonts/fit_curves.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-namespace accrue::app {
+namespace accrue::fonts {
 
 double dot(Point a, Point b) { return a.x * b.x + a.y * b.y; }
 double cross(Point a, Point b) { return a.x * b.y - a.y * b.x; }
@@ -146,4 +146,4 @@ void fit_curves(Contour& contour, std::span<const Point> points, Point begin, Po
   else fit(contour, points, begin, end, tolerance);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

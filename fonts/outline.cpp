@@ -1,4 +1,4 @@
-#include "apps/font/outline.h"
+#include "fonts/outline.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <map>
 #include <numbers>
 
-#include "apps/font/fit_curves.h"
+#include "fonts/fit_curves.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 namespace {
 
 constexpr double middle_gray = 127.5;
@@ -260,4 +260,4 @@ std::vector<Contour> trace(const GrayImage& image) {
   return contours;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

@@ -10,7 +10,7 @@
 #include "data/glyphs.h"
 #include "data/png.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 
 // How a glyph is placed on a square of S pixels.
 //   bbox: as large as it can be inside a margin of S / 16, in its own proportions, its bounding box
@@ -70,4 +70,4 @@ class Face {
   std::unique_ptr<Opened> opened_;
 };
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

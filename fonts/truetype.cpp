@@ -1,4 +1,4 @@
-#include "apps/font/truetype.h"
+#include "fonts/truetype.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "data/glyphs.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 namespace {
 
 // Big-endian numbers one after another, of which the lower bits are taken.
@@ -344,4 +344,4 @@ std::string encode_truetype(TrueTypeFont font) {
                   {"post", post}});
 }
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/font/face.h"
-#include "apps/font/outline.h"
+#include "fonts/face.h"
+#include "fonts/outline.h"
 
-namespace accrue::app {
+namespace accrue::fonts {
 
 // A font to be written: https://learn.microsoft.com/typography/opentype/spec
 struct TrueTypeFont {
@@ -27,4 +27,4 @@ struct TrueTypeFont {
 // points than TrueType can count, and for 65535 glyphs or more.
 std::string encode_truetype(TrueTypeFont font);
 
-}  // namespace accrue::app
+}  // namespace accrue::fonts
