@@ -78,7 +78,7 @@ struct Asked {
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
   BenchKernelsOptions bench_kernels;
-  FontPrepareOptions font_prepare;
+  fonts::GlyphPairsOptions font_prepare;
   Options font;
   FontDrawOptions font_draw;
   FontExportOptions font_export;

@@ -13,6 +13,7 @@
 #include "data/atomic_file.h"
 #include "data/glyphs.h"
 #include "fonts/characters.h"
+#include "fonts/drawn_font.h"
 
 namespace accrue::app {
 namespace {
@@ -109,7 +110,7 @@ class Exporter {
     const std::vector<GrayImage> images = to_images(drawn);
     for (size_t i = 0; i < glyphs.size(); ++i) {
       fonts::TrueTypeFont::Glyph glyph =
-          glyph_after(source_, glyphs[i].code, images[i], style_.layout);
+          fonts::glyph_after(source_, glyphs[i].code, images[i], style_.layout);
       if (glyph.outline.empty()) blank_ += glyphs[i].code;
       else font.glyphs.push_back(std::move(glyph));
     }
@@ -186,27 +187,6 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
   return s;
 }
 
-fonts::TrueTypeFont font_after(const fonts::Face& source, const std::string& family,
-                               const std::string& description) {
-  fonts::TrueTypeFont font{family, family + ", drawn by accrue", description, source.facts(), {}};
-  for (const char32_t space : {U' ', U'\u00a0', U'\u3000'})
-    if (const std::optional<int> advance = source.advance(space))
-      font.glyphs.push_back({space, *advance, {}});
-  return font;
-}
-
-fonts::TrueTypeFont::Glyph glyph_after(const fonts::Face& source, char32_t code,
-                                       const GrayImage& drawing, fonts::GlyphLayout layout) {
-  const std::optional<fonts::GlyphPlacement> place = source.placement(code, drawing.height, layout);
-  check(place.has_value(), "the font {} has no glyph of {} ({})", source.about().file,
-        to_utf8(code), code_name(code));
-  fonts::TrueTypeFont::Glyph glyph{code, source.advance(code).value_or(0), fonts::trace(drawing)};
-  for (fonts::Contour& contour : glyph.outline)
-    for (fonts::OutlinePoint& p : contour)
-      p = {(p.x - place->x) / place->scale, (p.y - place->y) / place->scale, p.on_curve};
-  return glyph;
-}
-
 void export_font(const Options& given, const FontExportOptions& asked) {
   check_writable(asked.out);
   const fonts::Face source(asked.font);
@@ -229,7 +209,7 @@ void export_font(const Options& given, const FontExportOptions& asked) {
       style.font
           ? fmt::format("the style of {} ({})", style.font->name, in_short(style.font->licence))
           : style.name);
-  fonts::TrueTypeFont font = font_after(
+  fonts::TrueTypeFont font = fonts::font_after(
       source, asked.name.empty() ? fmt::format("{} in {}", family, style.name) : asked.name,
       description);
   const size_t spaces = font.glyphs.size();

@@ -4,7 +4,6 @@
 
 #include "apps/cli/options.h"
 #include "fonts/face.h"
-#include "fonts/truetype.h"
 
 namespace accrue::app {
 
@@ -21,13 +20,5 @@ struct FontExportOptions {
 };
 Settings settings_of(FontExportOptions& asked, Options& options);
 void export_font(const Options& given, const FontExportOptions& asked);
-
-// A font of the source's lines, licence and spaces, without other glyphs.
-fonts::TrueTypeFont font_after(const fonts::Face& source, const std::string& family,
-                               const std::string& description);
-// The outline of a drawing of a character, S x S pixels, where the layout has its glyph in the
-// source font. It has none if the drawing is blank.
-fonts::TrueTypeFont::Glyph glyph_after(const fonts::Face& source, char32_t code,
-                                       const GrayImage& drawing, fonts::GlyphLayout layout);
 
 }  // namespace accrue::app

@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
-#include "apps/font/export.h"
 #include "data/strokes.h"
+#include "fonts/drawn_font.h"
 #include "tests/support/cli.h"
 #include "tests/support/tiny_font.h"
 
@@ -128,12 +128,11 @@ TEST_CASE("a drawing is put back where the source has its glyph", "[font]") {
   const auto [name, layout] =
       GENERATE(std::pair{"bbox", GlyphLayout::bbox}, std::pair{"zi2zi", GlyphLayout::zi2zi});
   INFO(name);
-  TrueTypeFont font = app::font_after(source, "永 Traced", "For a test");
+  TrueTypeFont font = font_after(source, "永 Traced", "For a test");
   REQUIRE(font.glyphs.size() == 1);  // the space
   for (const char32_t code : {U'永', U'\x20000'}) {
     constexpr int64_t S = 128;
-    font.glyphs.push_back(
-        app::glyph_after(source, code, source.draw(code, S, layout).value(), layout));
+    font.glyphs.push_back(glyph_after(source, code, source.draw(code, S, layout).value(), layout));
     const auto& outline = font.glyphs.back().outline;
     REQUIRE(outline.size() == 1);
     const TinyFont::Box box = tiny.glyphs.at(code);
