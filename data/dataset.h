@@ -61,6 +61,8 @@ struct Dataset {
   // Throw Error, with the fields that there are, if this is none of them.
   const Field& field(std::string_view field) const;
   const Tensor& operator[](std::string_view name) const { return field(name).values; }
+  // A sample's name; without names its number, in at least so many digits.
+  std::string sample_name(int64_t n, int digits = 1) const;
   // Throws Error unless there are fields, of their encodings' types and of as many samples each.
   void check_fields() const;
   // Whether its samples pass a RowStream (data/row_stream.h): as the elements of a field are read

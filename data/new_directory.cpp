@@ -54,4 +54,10 @@ void NewDirectory::commit() {
   sync_directory(destination_.parent_path());
 }
 
+void make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  check(!error, "{}: cannot make this directory: {}", directory.string(), error.message());
+}
+
 }  // namespace accrue

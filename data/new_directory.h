@@ -26,4 +26,7 @@ class NewDirectory {
   bool made_ = false;
 };
 
+// Makes a directory and those above it. Throws Error if that cannot be.
+void make_directory(const std::filesystem::path& directory);
+
 }  // namespace accrue

@@ -1,13 +1,14 @@
-#include "apps/commands/mask_files.h"
+#include "data/mask_files.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "apps/commands/mask_colours.h"
 #include "data/atomic_file.h"
+#include "data/mask_colours.h"
+#include "data/new_directory.h"
 #include "data/png.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,18 +76,6 @@ PngImage overlay(const Answer& answer, const Field& masks, std::span<const float
 
 }  // namespace
 
-void make_directory(const fs::path& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  check(!error, "{}: cannot make this directory for the answers: {}", directory.string(),
-        error.message());
-}
-
-std::string name_of_sample(const Dataset& data, int64_t n, int digits) {
-  return data.names.empty() ? fmt::format("{:0{}}", n, digits)
-                            : data.names.at(static_cast<size_t>(n));
-}
-
 void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const Dataset& data,
                  const fs::path& directory, Overlays overlays) {
   const Field &masks = data.field("masks"), &images = data.field("images");
@@ -100,7 +89,7 @@ void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const
   GrayImage mask(H, W);
   for (int64_t n = 0; n < host.size(0); ++n) {
     const Answer answer{row(host, n), static_cast<size_t>(H * W)};
-    fs::path path = directory / name_of_sample(data, begin + n, 6);
+    fs::path path = directory / data.sample_name(begin + n, 6);
     path.replace_extension();
     make_directory(path.parent_path());
     const auto with = [&](const std::string& end) {
@@ -120,4 +109,4 @@ void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const
   }
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

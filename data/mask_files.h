@@ -4,14 +4,9 @@
 
 #include "data/samples.h"
 
-namespace accrue::app {
+namespace accrue {
 
 enum class Overlays { off, on };
-
-// Makes it and those above it. Throws Error if that cannot be.
-void make_directory(const std::filesystem::path& directory);
-// A sample's name, such as its file's path within its folder; else its number.
-std::string name_of_sample(const Dataset& data, int64_t n, int digits = 0);
 
 // Writes the masks that logits [n, K, H, W] say of the samples of `part`, which are those from
 // `begin` on of the data set, as PNG files by the samples' names (x.jpg: x.png). Where each pixel
@@ -23,4 +18,4 @@ std::string name_of_sample(const Dataset& data, int64_t n, int digits = 0);
 void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const Dataset& data,
                  const std::filesystem::path& directory, Overlays overlays);
 
-}  // namespace accrue::app
+}  // namespace accrue

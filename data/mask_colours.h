@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace accrue::app {
+namespace accrue {
 
 // Of masks' classes, in turn; apart also for those who do not tell red from green (Okabe and Ito).
 inline constexpr std::array<std::array<uint8_t, 3>, 7> mask_colours{{{230, 159, 0},
@@ -22,4 +22,4 @@ inline void mix_colour(uint8_t* pixel, size_t mask_class) {
     pixel[c] = static_cast<uint8_t>((pixel[c] + colour[c]) / 2);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

@@ -1,11 +1,11 @@
-#include "apps/commands/data_sheet.h"
+#include "data/image_sheet.h"
 
 #include <algorithm>
 
-#include "apps/commands/mask_colours.h"
 #include "core/error.h"
+#include "data/mask_colours.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 constexpr int64_t thumb = 96, gap = 4, thumbs_in_line = 8, most_class_lines = 20;
@@ -77,8 +77,8 @@ void augment(SampleImages& sample, const Augmenting& by) {
 
 }  // namespace
 
-PngImage sheet_of(const ImageFolder& folder, const ImageSurvey& found,
-                  const Augmentation& augmentation) {
+PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
+                     const Augmentation& augmentation) {
   const std::vector<std::vector<size_t>> lines = lines_of(folder, found);
   constexpr int64_t step = thumb + gap;
   PngImage sheet{.height = static_cast<int64_t>(lines.size()) * step + gap,
@@ -98,4 +98,4 @@ PngImage sheet_of(const ImageFolder& folder, const ImageSurvey& found,
   return sheet;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue
