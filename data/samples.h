@@ -59,6 +59,8 @@ void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
 // The fields of a data set beside those of its samples, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);
+// These samples of a data set on the cpu, in new tensors (Category::data).
+Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype = DType::f32);
 // Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
 

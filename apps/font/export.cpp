@@ -14,6 +14,7 @@
 #include "data/glyphs.h"
 #include "fonts/characters.h"
 #include "fonts/drawn_font.h"
+#include "train/glyph_drawings.h"
 
 namespace accrue::app {
 namespace {
@@ -87,7 +88,7 @@ Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style, DType 
       {"styles", Tensor::from(styles, {N}, Device::cpu), Encoding::index, int64_t(style) + 1});
   std::vector<int32_t> all(glyphs.size());
   std::iota(all.begin(), all.end(), 0);
-  return pick(data, all, dtype);
+  return gather(data, all, dtype);
 }
 
 // Draws characters and adds what came of them to a font.
@@ -106,7 +107,8 @@ class Exporter {
 
   void add(fonts::TrueTypeFont& font, const std::vector<SourceGlyph>& glyphs) {
     const Samples samples = samples_of(glyphs, style_.index, generator_.parameters.compute_dtype());
-    const Tensor drawn = draw(generator_.network(), samples, generator_.device, micro_batch_);
+    const Tensor drawn =
+        draw_glyphs(generator_.network(), samples, generator_.device, micro_batch_);
     const std::vector<GrayImage> images = to_images(drawn);
     for (size_t i = 0; i < glyphs.size(); ++i) {
       fonts::TrueTypeFont::Glyph glyph =
