@@ -70,7 +70,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   return command;
 }
 
-// What the commands are asked for.
+// The options of all commands.
 struct Asked {
   Options options;
   PlanOptions plan;

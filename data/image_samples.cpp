@@ -55,7 +55,7 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
   return mask;
 }
 
-// What a survey keeps of each sample.
+// Kept of each sample by a survey.
 struct Seen {
   ImageHeader header;
   std::array<bool, 256> values{};

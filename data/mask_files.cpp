@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What an image's network answers: a class for each pixel, or planes of what is there and what not.
+// A network's answer to an image: a class for each pixel, or planes of what is there and what is
+// not.
 struct Answer {
   std::span<const float> logits;  // [K, pixels]
   size_t pixels;

@@ -40,7 +40,7 @@ struct MicroBatch : Samples {
 // Uninitialised places for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
-// The same fields for n samples, as the data set stores them and uninitialised (Category::data).
+// The data set's fields for n samples, as it stores them and uninitialised (Category::data).
 Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);
 // Bytes of a sample as the data set stores it.
 size_t bytes_of_sample(const Dataset& dataset);

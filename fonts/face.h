@@ -26,7 +26,7 @@ struct GlyphPlacement {
   double scale, x, y;
 };
 
-// What a font says of all its glyphs, lengths in its units.
+// A font's own statements about all of its glyphs; lengths are in its units.
 struct FontFacts {
   struct Line {
     int ascender, descender, gap;  // a line is ascender - descender + gap high

@@ -51,7 +51,7 @@ class PixelSquare {
   bool is_inked_on_average() const {
     return gray_[0] + gray_[1] + gray_[2] + gray_[3] < 4 * middle_gray;
   }
-  // The same for the square on its other side.
+  // Likewise for the square on its other side.
   int64_t side(int i, int64_t width) const {
     const auto k = static_cast<size_t>(i % 4);
     const size_t l = (k + 1) % 4;

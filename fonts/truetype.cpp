@@ -83,7 +83,7 @@ GlyphShape shape_of(const TrueTypeFont::Glyph& glyph) {
   return shape;
 }
 
-// What stands for a character that the font lacks.
+// Stands for a character that the font lacks.
 TrueTypeFont::Glyph missing_box(const FontFacts& source) {
   const double em = source.units_per_em, l = 0.1 * em, r = 0.9 * em, t = 0.8 * em, pen = 0.05 * em;
   const auto box = [](double x0, double y0, double x1, double y1) {
