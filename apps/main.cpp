@@ -23,7 +23,7 @@
 #include "apps/font/export.h"
 #include "apps/font/prepare.h"
 #include "apps/font/score.h"
-#include "apps/report/runs.h"
+#include "report/report.h"
 #include "train/build.h"
 
 namespace accrue::app {
@@ -120,6 +120,11 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
                   .append(Settings().group("Output").add(
                       options.json, {"json", Decides::no_result, "Write all of it", "FILE"})),
               options, [&] { info(options); });
+}
+
+void report_runs(const std::vector<std::string>& directories, const std::string& output) {
+  write_output(output, report_on(directories));
+  fmt::print("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
 }
 
 void add_report_command(CLI::App& app, Asked& asked) {

@@ -2,9 +2,10 @@
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
     core <- kernels <- layers;  core, kernels <- optim, data, study;  core, data <- fonts
-    core, kernels, layers, optim, data <- train;  train, fonts <- accrue;  all of them <- apps, tests
+    core, kernels, layers, optim, data <- train <- report;  report, fonts <- accrue
+    all of them <- apps, tests
 
-fonts/ and train/ do not print to the terminal, parse the command line or name its options.
+fonts/, train/ and report/ do not print to the terminal, parse the command line or name its options.
 A quoted include names a file of this project by its path from the root, and that file exists.
 tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
 """
@@ -13,7 +14,7 @@ import pathlib
 import re
 import sys
 
-LIBRARY = ("core", "kernels", "layers", "optim", "data", "fonts", "train")
+LIBRARY = ("core", "kernels", "layers", "optim", "data", "fonts", "train", "report")
 PARTS = (*LIBRARY, "study")
 MAY_USE = {
     "core": {"core"},
@@ -22,7 +23,8 @@ MAY_USE = {
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
     "fonts": {"core", "data", "fonts"},
-    "train": {*LIBRARY} - {"fonts"},
+    "train": {*LIBRARY} - {"fonts", "report"},
+    "report": {"core", "data", "train", "report"},
     "accrue": {*LIBRARY},
     "study": {"core", "kernels", "study"},
     "apps": {*PARTS, "apps"},
@@ -51,7 +53,7 @@ def include_error(root, part, line):
 
 
 def program_error(part, line):
-    if part not in ("fonts", "train") or not NOT_IN_LIBRARY.search(line.split("//")[0]):
+    if part not in ("fonts", "train", "report") or not NOT_IN_LIBRARY.search(line.split("//")[0]):
         return None
     return f"{part} must not print, parse the command line or name its options"
 

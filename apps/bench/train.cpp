@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
+#include "apps/bench/profile_report.h"
 #include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
-#include "apps/report/profile_report.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
 #include "study/median.h"

@@ -1,5 +1,6 @@
 #include "apps/commands/train.h"
 
+#include "apps/bench/profile_report.h"
 #include "apps/cli/about_run.h"
 #include "apps/cli/averages.h"
 #include "apps/cli/config.h"
@@ -11,7 +12,6 @@
 #include "apps/commands/memory_table.h"
 #include "apps/commands/progress.h"
 #include "apps/font/samples.h"
-#include "apps/report/profile_report.h"
 #include "data/atomic_file.h"
 #include "train/memory_trace.h"
 #include "train/process.h"

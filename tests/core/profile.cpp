@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "apps/report/profile_report.h"
+#include "apps/bench/profile_report.h"
 #include "tests/support/cli.h"
 #include "train/flops.h"
 #include "train/training.h"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace accrue::app {
+namespace accrue {
 
 // The last whole window of a trace (docs/memory.md, "Timeline"), as the report draws it:
 //   {"duration_ms", "peak_bytes", "ms": [..], "bytes": {category: [..]},
@@ -13,4 +13,4 @@ namespace accrue::app {
 // Throws Error if the trace holds no whole window.
 nlohmann::ordered_json window_timeline(const nlohmann::json& trace, size_t points = 600);
 
-}  // namespace accrue::app
+}  // namespace accrue

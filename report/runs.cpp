@@ -1,4 +1,4 @@
-#include "apps/report/runs.h"
+#include "report/runs.h"
 
 #include <fmt/core.h>
 
@@ -9,10 +9,11 @@
 #include <set>
 #include <span>
 
-#include "apps/cli/output.h"
-#include "apps/report/page.h"
+#include "core/error.h"
+#include "report/page.h"
+#include "report/report.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,8 +21,7 @@ using Json = nlohmann::ordered_json;
 
 std::vector<Json> lines_of(const fs::path& path) {
   std::ifstream file(path);
-  check(file.is_open(), "cannot open '{}': expected a directory that train --log-dir has written",
-        path.string());
+  check(file.is_open(), "cannot open '{}': expected the directory of a run's log", path.string());
   std::vector<Json> lines;
   for (std::string text; std::getline(file, text);) {
     Json line = Json::parse(text, nullptr, false);
@@ -174,7 +174,7 @@ Json read_run(const fs::path& directory, size_t points) {
   return run;
 }
 
-void report_runs(const std::vector<std::string>& directories, const std::string& output) {
+std::string report_on(const std::vector<std::string>& directories) {
   require_chart_library();
   const std::vector<std::string> labels = labels_of(directories);
   Json runs = Json::array();
@@ -183,8 +183,7 @@ void report_runs(const std::vector<std::string>& directories, const std::string&
     run.update(read_run(directories[i]));
     runs.push_back(std::move(run));
   }
-  write_output(output, runs_page(std::move(runs)));
-  fmt::print("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
+  return runs_page(std::move(runs));
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

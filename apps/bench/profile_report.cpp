@@ -1,4 +1,4 @@
-#include "apps/report/profile_report.h"
+#include "apps/bench/profile_report.h"
 
 #include <algorithm>
 

@@ -2,10 +2,8 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <vector>
 
-namespace accrue::app {
+namespace accrue {
 
 // Reads a directory of `train --log-dir` for the page: the run's summary, or of a run that has not
 // ended the facts of its lines; and "curves", of each number of a step a list as long as "step":
@@ -16,7 +14,4 @@ namespace accrue::app {
 // log, and for a line that is none, the last one excepted.
 nlohmann::ordered_json read_run(const std::filesystem::path& directory, size_t points = 200);
 
-// Writes the page that compares the runs. Throws Error likewise, and without Chart.js.
-void report_runs(const std::vector<std::string>& directories, const std::string& output);
-
-}  // namespace accrue::app
+}  // namespace accrue

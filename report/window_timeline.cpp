@@ -1,4 +1,4 @@
-#include "apps/report/timeline.h"
+#include "report/window_timeline.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "train/json.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 struct Change {
@@ -118,4 +118,4 @@ nlohmann::ordered_json window_timeline(const nlohmann::json& trace, size_t point
   return json;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

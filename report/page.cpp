@@ -1,12 +1,13 @@
-#include "apps/report/page.h"
+#include "report/page.h"
 
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/environment.h"
+#include "core/error.h"
+#include "report/report.h"
 #include "train/build.h"
 #include "train/process.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace embedded {
 extern const std::string_view page_html, page_css, page_js, memory_js, runs_js, chart_js;
 }
@@ -50,23 +51,7 @@ void require_chart_library() {
         "libjs-chart.js (scripts/setup.sh does) and build again");
 }
 
-nlohmann::ordered_json timelines(const MemoryRows& rows, const MemoryRuns& runs) {
-  const MemoryRow* smallest = nullptr;
-  for (const MemoryRow& row : rows)
-    if (row.way.name == "fused" && (!smallest || row.batches.micro < smallest->batches.micro))
-      smallest = &row;
-  auto result = nlohmann::ordered_json::array();
-  for (const MemoryRow* row : {&rows.front(), smallest}) {
-    if (!row) continue;
-    nlohmann::ordered_json timeline = runs.timeline(*row);
-    timeline["label"] = row->way.name + " " + row->batches.describe();
-    result.push_back(std::move(timeline));
-  }
-  return result;
-}
-
 std::string memory_page(nlohmann::ordered_json result) {
-  result["machine"] = machine_name(result["device"] == "cuda" ? Device::cuda : Device::cpu);
   return page_of(embedded::memory_js, std::move(result));
 }
 
@@ -74,4 +59,4 @@ std::string runs_page(nlohmann::ordered_json runs) {
   return page_of(embedded::runs_js, {{"runs", std::move(runs)}});
 }
 
-}  // namespace accrue::app
+}  // namespace accrue
