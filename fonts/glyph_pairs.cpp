@@ -94,12 +94,11 @@ void check_splits(const GlyphManifest& manifest, const std::vector<Face>& faces)
     }
     fail("no character is in every font: of the {} asked for {}", manifest.missing.size(), counts);
   }
-  const size_t tested = manifest.characters_of(Split::test).size(),
-               all = manifest.characters.size();
-  check(tested > 0 && tested < all,
-        "{} of the {} character{} that all fonts have would be held out for the test, which is a "
-        "tenth of many: expected more characters",
-        tested == 0 ? "none" : "all", all, all == 1 ? "" : "s");
+  const size_t tested = manifest.characters_of(Split::test).size();
+  check(tested > 0 && tested < manifest.characters.size(),
+        "{} of the {} that all fonts have would be held out for the test, which is a tenth of "
+        "many: expected more characters",
+        tested == 0 ? "none" : "all", counted(int64_t(manifest.characters.size()), "character"));
 }
 
 }  // namespace

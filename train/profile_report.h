@@ -1,13 +1,11 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
-#include "apps/bench/machine_rates.h"
-#include "apps/cli/options.h"
 #include "core/profile.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // A row of the table of a profile: a kernel of an op in a phase, or what of a phase lies between
 // kernels (then it has no op, no calls and no work).
@@ -25,11 +23,4 @@ std::vector<ProfileRow> rows_of(const Profile& profile);
 
 // For people: the rows, with their rates in per cent of the machine's, unless these are 0.
 std::string profile_table(const Profile& profile, const MachineRates& rates);
-// The table for programs (docs/benchmarks.md has the keys).
-nlohmann::ordered_json profile_json(const Profile& profile, const MachineRates& rates);
-// The spans that the profile has kept, as a file of Chrome's trace events, with profile_json()
-// beside them.
-std::string profile_trace(const Profile& profile, const MachineRates& rates, const Options& options,
-                          Batches batches);
-
-}  // namespace accrue::app
+}  // namespace accrue

@@ -1,13 +1,13 @@
-#include "apps/bench/profile_report.h"
+#include "train/profile_report.h"
 
 #include <algorithm>
 
-#include "apps/cli/about_run.h"
-#include "apps/cli/output.h"
+#include "core/error.h"
 #include "kernels/parallel.h"
+#include "train/profile_json.h"
 #include "train/trace_events.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -34,7 +34,7 @@ std::string headline(const Profile& profile, const MachineRates& rates) {
                     "the machine's rates: {:.1f} GFLOP/s ({} product of {}^3), {:.1f} GB/s "
                     "(copy of {})\n",
                     rates.flops_per_s / 1e9, name(rates.gemm_dtype),
-                    GemmProbe::size(profile.device()), rates.bytes_per_s / 1e9,
+                    MachineRates::gemm_size(profile.device()), rates.bytes_per_s / 1e9,
                     format_bytes(MachineRates::copy_bytes));
 }
 
@@ -99,8 +99,8 @@ Json profile_json(const Profile& profile, const MachineRates& rates) {
   return json;
 }
 
-std::string profile_trace(const Profile& profile, const MachineRates& rates, const Options& options,
-                          Batches batches) {
+std::string profile_trace(const Profile& profile, const MachineRates& rates, int64_t windows,
+                          Json about) {
   constexpr int track = 1;
   TraceEvents events("accrue train");
   events.name_track(track, "phases and kernels");
@@ -118,11 +118,10 @@ std::string profile_trace(const Profile& profile, const MachineRates& rates, con
     const std::string_view shown = span.op.empty() ? span.kernel : span.op.text();
     events.add_span(track, shown, name_of(span.phase), span.begin_us, span.end_us, std::move(args));
   }
-  Json about = about_run(options, batches, profile.device());
-  about["traced_windows"] = std::min(profile.steps(), options.profile_windows);
+  about["traced_windows"] = std::min(profile.steps(), windows);
   about["events_left_out"] = profile.spans_left_out();
   about["profile"] = profile_json(profile, rates);
   return events.text(about);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

@@ -1,4 +1,4 @@
-#include "apps/bench/machine_rates.h"
+#include "study/machine_rates.h"
 
 #include <chrono>
 
@@ -8,13 +8,13 @@
 #include "study/median.h"
 #include "study/tensor_ops.h"
 
-namespace accrue::app {
+namespace accrue::study {
 namespace {
 
 double seconds_of(Device device, auto&& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  if (device == Device::cuda) cuda::synchronize();
+  if (device == Device::cuda) accrue::cuda::synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -26,7 +26,8 @@ double median_of_three(auto&& measure) {
 }  // namespace
 
 GemmProbe::GemmProbe(Device device, DType dtype)
-    : a_(Tensor::full({size(device), size(device)}, 1, dtype, device, Category::workspace)) {}
+    : a_(Tensor::full({MachineRates::gemm_size(device), MachineRates::gemm_size(device)}, 1, dtype,
+                      device, Category::workspace)) {}
 
 double GemmProbe::flops_per_s() const {
   const auto n = static_cast<double>(a_.size(0));
@@ -40,7 +41,7 @@ double copy_bytes_per_s(Device device) {
   const Tensor x = make(), y = make();
   return median_of_three([&] {
     return 2.0 * MachineRates::copy_bytes / seconds_of(device, [&] {
-             if (device == Device::cpu) study::copy(y.view(), x.view());
+             if (device == Device::cpu) copy(y.view(), x.view());
              else y.copy_from(x);
            });
   });
@@ -53,4 +54,4 @@ MachineRates measure_rates(Device device, DType dtype) {
   return {flops_per_s, copy_bytes_per_s(device), dtype};
 }
 
-}  // namespace accrue::app
+}  // namespace accrue::study
