@@ -23,7 +23,7 @@
 #include "apps/font/export.h"
 #include "apps/font/prepare.h"
 #include "apps/font/score.h"
-#include "apps/report/runs.h"
+#include "report/report.h"
 #include "train/build.h"
 
 namespace accrue::app {
@@ -70,7 +70,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   return command;
 }
 
-// What the commands are asked for.
+// The options of all commands.
 struct Asked {
   Options options;
   PlanOptions plan;
@@ -78,7 +78,7 @@ struct Asked {
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
   BenchKernelsOptions bench_kernels;
-  FontPrepareOptions font_prepare;
+  fonts::GlyphPairsOptions font_prepare;
   Options font;
   FontDrawOptions font_draw;
   FontExportOptions font_export;
@@ -120,6 +120,11 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
                   .append(Settings().group("Output").add(
                       options.json, {"json", Decides::no_result, "Write all of it", "FILE"})),
               options, [&] { info(options); });
+}
+
+void report_runs(const std::vector<std::string>& directories, const std::string& output) {
+  write_output(output, report_on(directories));
+  fmt::print("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
 }
 
 void add_report_command(CLI::App& app, Asked& asked) {

@@ -27,7 +27,7 @@ if(ACCRUE_MPI)
     message(STATUS "no MPI (libopenmpi-dev or libmpich-dev): train will be one process")
   endif()
 endif()
-# For `font prepare` and `font export`, which draw what fonts have.
+# For fonts/, which draws what fonts have.
 find_package(Freetype)
 if(NOT Freetype_FOUND)
   message(STATUS "no FreeType (libfreetype-dev): font prepare and export will open no font")

@@ -1,4 +1,4 @@
-# accrue_embed(TARGET NAME FILE): the text of FILE as accrue::app::embedded::NAME, declared by the
+# accrue_embed(TARGET NAME FILE): the text of FILE as accrue::embedded::NAME, declared by the
 # user as `extern const std::string_view NAME`; empty without a FILE.
 function(accrue_embed target name file)
   set(text "")
@@ -10,10 +10,10 @@ function(accrue_embed target name file)
   file(CONFIGURE OUTPUT "${generated}" @ONLY CONTENT [[
 #include <string_view>
 
-namespace accrue::app::embedded {
+namespace accrue::embedded {
 extern const std::string_view @name@;
 const std::string_view @name@ = R"embedded(@text@)embedded";
-}  // namespace accrue::app::embedded
+}  // namespace accrue::embedded
 ]])
   target_sources(${target} PRIVATE "${generated}")
 endfunction()

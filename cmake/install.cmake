@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(parts core kernels layers optim data train)
+set(parts core kernels layers optim data fonts train report)
 list(TRANSFORM parts PREPEND accrue_ OUTPUT_VARIABLE libraries)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
 
@@ -26,8 +26,8 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 
 # Headers that only accrue's own sources use. What they declare may differ with the flags that those
 # are compiled with.
-set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h descriptor.h gemm_bf16.h gemm_block.h strict_json.h
-    indirect_gemm.h conv_cudnn.h conv_frames.h conv_tiling.h json.h trace_events.h event_file.h histogram.h
+set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h page.h runs.h window_timeline.h fit_curves.h gemm_bf16.h gemm_block.h strict_json.h
+    indirect_gemm.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h histogram.h
     *_formulas.h *_kernels.h)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})
 set(kinds PATTERN "*.h")
@@ -68,6 +68,10 @@ install(FILES ${package_files} DESTINATION ${package_dir} COMPONENT development)
 list(TRANSFORM parts PREPEND -laccrue_ OUTPUT_VARIABLE pc_libraries)
 list(REVERSE pc_libraries)
 set(pc_flags)
+set(pc_requires fmt libjpeg libpng zlib)
+if(Freetype_FOUND)
+  list(APPEND pc_requires freetype2)
+endif()
 if(oneDNN_FOUND)
   list(APPEND pc_libraries -ldnnl ${OpenMP_CXX_FLAGS})
 endif()
@@ -80,6 +84,7 @@ if(ACCRUE_CUDA)
   list(APPEND pc_flags ${cuda_includes} -I${cuDNN_INCLUDE_DIR})
   list(APPEND pc_libraries -L${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcudart ${cuDNN_LIBRARY})
 endif()
+list(JOIN pc_requires " " pc_requires)
 list(JOIN pc_flags " " pc_flags)
 list(JOIN pc_libraries " " pc_libraries)
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

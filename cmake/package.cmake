@@ -89,6 +89,9 @@ endif()
 if(Protobuf_FOUND)
   list(APPEND dev_depends libprotobuf-dev)
 endif()
+if(Freetype_FOUND)
+  list(APPEND dev_depends libfreetype-dev)
+endif()
 list(JOIN dev_depends ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Tensors, autograd, kernels, layers, optimizers and data sets in which\n\
 accumulating gradients is the contract of every kernel. A C++20\n\

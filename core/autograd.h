@@ -77,7 +77,7 @@ std::optional<GradTarget> claim_grad(const Edge& x);
 // target adds to what the first has written: each element must be stored to the first one before.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
                                                                             const Edge& b);
-// The same for three.
+// Likewise for three gradients.
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
 // claim_grad() for pointwise backwards, which may write over the gradient they read: when x's

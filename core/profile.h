@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/cuda.h"
+#include "core/dtype.h"
 #include "core/memory_scope.h"
 
 namespace accrue {
@@ -17,6 +18,17 @@ namespace accrue {
 struct Work {
   double flops = 0;  // floating-point operations of matrix products and convolutions, 0 for others
   double bytes = 0;  // read and written
+};
+
+// The rates that a machine reaches where nothing else holds it up.
+struct MachineRates {
+  double flops_per_s = 0;  // of a square product of gemm_size(), of gemm_dtype
+  double bytes_per_s = 0;  // read and written by a copy of copy_bytes, which no cache holds
+  DType gemm_dtype = DType::f32;
+  static constexpr int64_t copy_bytes = 64 << 20;
+  // Large enough for the rate, but on the cpu so small that rows a power of two apart, which
+  // compete for the same lines of a cache, do not slow the product down.
+  static int64_t gemm_size(Device device) { return device == Device::cuda ? 1024 : 512; }
 };
 
 // Measures what a thread's kernels and phases take, from construction until stop() or destruction.

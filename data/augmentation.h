@@ -10,11 +10,12 @@
 
 namespace accrue {
 
-// What is done to the images of a data set while it is trained on: something else to each sample in
-// each epoch, the same to all its fields [N, C, H, W] of pixels, masks and indices.
+// Changes to the images of a data set in training: drawn anew for each sample in each epoch, and
+// the same for all of its fields [N, C, H, W] of pixels, masks and indices.
 struct Augmentation {
-  bool flip = false, vflip = false;  // left and right, top and bottom exchanged, by half a chance
-  double rotate = 0;                 // by up to so many degrees either way, 0 to 180
+  bool flip = false,
+       vflip = false;     // left and right, top and bottom exchanged in half of the cases
+  double rotate = 0;      // by up to so many degrees either way, 0 to 180
   double crop = 1;        // a part of at least so much of each side, enlarged; above 0, up to 1
   double brightness = 0;  // pixels times 1 - brightness to 1 + brightness; 0 to 1
   double contrast = 0;    // likewise their distances from the image's mean
@@ -27,8 +28,8 @@ struct Augmentation {
 // Nothing of "". Throws Error for anything else, and out of the ranges above.
 Augmentation parse_augmentation(const std::string& text);
 
-// What falls to one sample. An output pixel at (x, y), counted from the image's centre, shows what
-// is at
+// The changes to one sample. An output pixel at (x, y), counted from the image's centre, shows the
+// input at
 //   (across[0] x + across[1] y + across[2] W,  down[0] x + down[1] y + down[2] H)
 struct Augmenting {
   double across[3] = {1, 0, 0}, down[3] = {0, 1, 0};

@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// Whether the directory has data_batch_1.bin.
+// True if the directory has data_batch_1.bin.
 bool holds_cifar10(const std::filesystem::path& directory);
 
 // CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): data_batch_1.bin to

@@ -165,6 +165,10 @@ std::string Field::class_name(int64_t k) const {
   return fmt::format("{}", class_values.empty() ? k : int64_t{class_values.at(i)});
 }
 
+std::string Dataset::sample_name(int64_t n, int digits) const {
+  return names.empty() ? fmt::format("{:0{}}", n, digits) : names.at(static_cast<size_t>(n));
+}
+
 bool Dataset::is_streamed() const {
   return augmentation.is_any() ||
          std::ranges::any_of(fields, [](const Field& field) { return bool(field.read); });

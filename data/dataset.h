@@ -37,33 +37,35 @@ struct Field {
 
   // The classes that there are to tell apart: those of indices, or a mask's planes.
   int64_t class_count() const { return encoding == Encoding::mask ? values.size(1) : classes; }
-  // What one is called; without a name the value that stands for it in files, else its number.
+  // A class's name; without names the value that stands for it in files, else its number.
   std::string class_name(int64_t k) const;
 };
 
-// Samples, of each of which the same fields are known. What is called how: `images` (pixels
-// [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]) in the data sets here, and
-// of drawings `sources`, `targets` (pixels [N, 1, S, S]) and `styles` (indices [N]); an objective
-// says which fields it reads (train/objective.h).
+// Samples that all have the same fields. In the data sets here these are `images` (pixels
+// [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]), and of drawings
+// `sources`, `targets` (pixels [N, 1, S, S]) and `styles` (indices [N]); an objective says which
+// fields it reads (train/objective.h).
 struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
   std::vector<Field> fields{};
   std::string about{};               // what was found, in a line; empty if there is nothing to say
   std::vector<std::string> names{};  // of the samples, where they have names, such as their files'
-  // What a loader does to its samples if it is to.
+  // Done by a loader that augments.
   Augmentation augmentation{};
-  // Of the files it is made of, where that takes the place of the elements' own.
+  // Of the files it is made of, if that replaces the checksum of its elements.
   std::function<uint32_t()> checksum{};
 
   int64_t size() const { return fields.empty() ? 0 : fields.front().values.size(0); }
   bool has(std::string_view field) const;
-  // Throw Error, with the fields that there are, if this is none of them.
+  // These throw Error, listing the fields that there are, if this is none of them.
   const Field& field(std::string_view field) const;
   const Tensor& operator[](std::string_view name) const { return field(name).values; }
+  // A sample's name; without names its number, in at least so many digits.
+  std::string sample_name(int64_t n, int digits = 1) const;
   // Throws Error unless there are fields, of their encodings' types and of as many samples each.
   void check_fields() const;
-  // Whether its samples pass a RowStream (data/row_stream.h): as the elements of a field are read
+  // True if its samples pass a RowStream (data/row_stream.h): as the elements of a field are read
   // when they are needed, or it is augmented.
   bool is_streamed() const;
   // Returns the data set on another device (Category::data); itself if it is there. On a meta
@@ -103,10 +105,9 @@ struct ImageFolderOptions {
 // Finds and reads a data set by its name, or from a directory:
 //   digits, shapes: generated (data/digits.h, data/shapes.h);
 //   strokes: generated with `side` (data/strokes.h), 2000 samples to train and 200 to test;
-//   mnist, fashion: from the first of data_dir/NAME, data_dir itself (both unless data_dir is
-//   empty),
-//     data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or torchvision's
-//     MNIST/raw and FashionMNIST/raw;
+//   mnist, fashion: from the first that exists of data_dir/NAME and data_dir itself (unless it is
+//     empty), data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or
+//     torchvision's MNIST/raw and FashionMNIST/raw;
 //   anything else is a directory: of glyphs (data/glyphs.h), in MNIST's format, CIFAR-10's binary
 //   files (data/cifar.h), or of images (data/image_folder.h).
 // Throws Error with the list of places searched, and what load_mnist(), load_glyphs(),

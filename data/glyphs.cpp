@@ -83,7 +83,7 @@ std::string to_lines(const ordered_json& object) {
   return text + "\n}\n";
 }
 
-// What read and written manifests must be.
+// For manifests that are read and for those that are written.
 void check_manifest(const GlyphManifest& manifest) {
   check(manifest.size >= least_size && manifest.size <= most_size,
         "'size' is {}, expected {} to {} pixels", manifest.size, least_size, most_size);

@@ -68,10 +68,10 @@ struct GlyphManifest {
   bool operator==(const GlyphManifest&) const = default;
 };
 
-// Whether a character is for the test, as a tenth of all are: the finaliser of SplitMix64 (Steele,
-// Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) of its code point
-// is a multiple of 10. It depends on no other character, so data sets of other fonts and other
-// choices of characters never train on what this one tests.
+// True for the tenth of all characters that are for the test: those for which the finaliser of
+// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)
+// of the code point is a multiple of 10. It depends on no other character, so data sets of other
+// fonts and other choices of characters never train on what this one tests.
 bool is_held_out(char32_t code);
 
 // "永" and "U+6C38". They throw Error unless the code point is one of Unicode's characters.
@@ -85,7 +85,7 @@ std::u32string from_utf8(const std::string& text);
 std::filesystem::path glyph_pair_path(const std::filesystem::path& directory,
                                       const std::string& style, char32_t code);
 
-// Whether the directory has a manifest.
+// True if the directory has a manifest.
 bool holds_glyphs(const std::filesystem::path& directory);
 // Both throw Error, naming the file, for a manifest that is not as above or of another version: a
 // size of 8 to 1024, at least a style and a character, each once, characters in order.

@@ -28,8 +28,7 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// What is known of an image file before its pixels are: size and channels as read_image() gives
-// them.
+// Known of an image file before its pixels are read: size and channels as read_image() gives them.
 struct ImageHeader {
   ImageSize size;
   int64_t channels = 0;
@@ -65,7 +64,7 @@ Image oriented(Image image, int orientation);
 // grows, the straight line between the two nearest pixels' centres, the outermost continued. The
 // same on every machine.
 Image resized(const Image& image, ImageSize size);
-// The same geometry without mixing values: the pixel that the output pixel's centre falls into.
+// Resizes without mixing values: takes the pixel into which the output pixel's centre falls.
 Image resized_mask(const Image& mask, ImageSize size);
 
 }  // namespace accrue

@@ -39,7 +39,7 @@ struct ImageFolder {
   enum class Answer { classes, masks, run_lengths } answer = Answer::classes;
   std::vector<std::string> classes{};  // their folders' names, or the labels of run lengths
   std::vector<FolderSample> samples{};
-  // What names alone show: images without masks, folders without images.
+  // Found by their names alone: images without masks, folders without images.
   std::vector<BadFile> bad{};
   std::filesystem::path runs_file{};
 };
@@ -70,7 +70,7 @@ struct SampleImages {
 };
 SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample);
 
-// What there is in all the samples' headers and masks.
+// Found in the headers and masks of all samples.
 struct ImageSurvey {
   std::vector<char> is_good{};  // of each sample
   std::vector<BadFile> bad{};   // those of the folder, too

@@ -55,7 +55,7 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
   return mask;
 }
 
-// What a survey keeps of each sample.
+// Kept of each sample by a survey.
 struct Seen {
   ImageHeader header;
   std::array<bool, 256> values{};
@@ -101,8 +101,8 @@ void check_one_size(const ImageFolder& folder, const ImageSurvey& found) {
         folder.directory.string(), width_by_height(found.smallest), width_by_height(found.largest));
 }
 
-// How samples are put into tensors.
-struct Plan {
+// The form in which samples become tensors.
+struct Form {
   int64_t C = 1;
   ImageSize size{};
   bool has_class_masks = false;
@@ -111,30 +111,30 @@ struct Plan {
   std::vector<uint8_t> values{};  // that occur in masks, in order
 };
 
-Plan plan_of(const ImageFolder& folder, const ImageSurvey& found,
+Form form_of(const ImageFolder& folder, const ImageSurvey& found,
              const ImageFolderOptions& options) {
   if (!options.size) check_one_size(folder, found);
-  Plan plan{.C = found.channels, .size = options.size.value_or(found.smallest)};
+  Form form{.C = found.channels, .size = options.size.value_or(found.smallest)};
   const std::vector<int>& values = found.mask_values;
   check(values.size() <= most_mask_values,
         "the masks of '{}' have {} values, expected at most {}: 0 and another, or one for each "
         "class",
         folder.directory.string(), values.size(), most_mask_values);
-  plan.has_class_masks = values.size() > 2 || (values.size() == 2 && values[0] != 0);
-  plan.class_count = static_cast<int64_t>(values.size());
-  plan.values.assign(values.begin(), values.end());
-  plan.classes.fill(-1);
+  form.has_class_masks = values.size() > 2 || (values.size() == 2 && values[0] != 0);
+  form.class_count = static_cast<int64_t>(values.size());
+  form.values.assign(values.begin(), values.end());
+  form.classes.fill(-1);
   for (size_t i = 0; i < values.size(); ++i)
-    plan.classes[static_cast<size_t>(values[i])] = plan.has_class_masks ? static_cast<int>(i)
+    form.classes[static_cast<size_t>(values[i])] = form.has_class_masks ? static_cast<int>(i)
                                                    : values[i] == 0     ? 0
                                                                         : 255;
-  return plan;
+  return form;
 }
 
 // The files of a split, of the folder's samples, and what becomes of them.
 struct Files {
   ImageFolder folder;
-  Plan plan;
+  Form form;
 
   const FolderSample& sample(int64_t n) const { return folder.samples[static_cast<size_t>(n)]; }
 };
@@ -142,8 +142,8 @@ using FilesPtr = std::shared_ptr<const Files>;
 
 void read_image_row(std::span<std::byte> row, const Files& files, int64_t n) {
   const fs::path& path = files.sample(n).image;
-  const Image image = resized(read_image(path), files.plan.size);
-  check(image.channels <= files.plan.C,
+  const Image image = resized(read_image(path), files.form.size);
+  check(image.channels <= files.form.C,
         "'{}' has colours now, but no image had any when the run began: it has changed",
         path.string());
   const auto pixels = elements_of<uint8_t>(row);
@@ -160,9 +160,9 @@ void read_mask_row(std::span<std::byte> row, const Files& files, int64_t n) {
   const FolderSample& sample = files.sample(n);
   const bool has_runs = files.folder.answer == Answer::run_lengths;
   const Image mask = resized_mask(
-      has_runs ? read_run_lengths_of(files, sample) : read_mask(sample.mask), files.plan.size);
+      has_runs ? read_run_lengths_of(files, sample) : read_mask(sample.mask), files.form.size);
   std::ranges::transform(mask.pixels, elements_of<T>(row).begin(), [&](uint8_t value) {
-    const int meaning = has_runs ? value : files.plan.classes[value];
+    const int meaning = has_runs ? value : files.form.classes[value];
     check(meaning >= 0, "'{}' has the value {} now, which no mask had when the run began",
           sample.mask.string(), value);
     return static_cast<T>(meaning);
@@ -193,8 +193,8 @@ uint32_t checksum_of(const Files& files) {
 // Whose images and masks are to be read.
 Dataset streamed_set(const FilesPtr& files) {
   const ImageFolder& folder = files->folder;
-  const Plan& plan = files->plan;
-  const auto [H, W] = plan.size;
+  const Form& form = files->form;
+  const auto [H, W] = form.size;
   const auto N = static_cast<int64_t>(folder.samples.size()),
              K = static_cast<int64_t>(folder.classes.size());
   Dataset set{folder.directory.string(), folder.directory.string()};
@@ -204,7 +204,7 @@ Dataset streamed_set(const FilesPtr& files) {
     field.read = [files, read](std::span<std::byte> row, int64_t n) { read(row, *files, n); };
     set.fields.push_back(std::move(field));
   };
-  add({.name = "images", .values = {}, .encoding = Encoding::pixel}, {N, plan.C, H, W},
+  add({.name = "images", .values = {}, .encoding = Encoding::pixel}, {N, form.C, H, W},
       read_image_row);
   if (folder.answer == Answer::classes) {
     std::vector<int32_t> labels;
@@ -214,12 +214,12 @@ Dataset streamed_set(const FilesPtr& files) {
                           .encoding = Encoding::index,
                           .classes = K,
                           .class_names = folder.classes});
-  } else if (plan.has_class_masks) {
+  } else if (form.has_class_masks) {
     add({.name = "masks",
          .values = {},
          .encoding = Encoding::index,
-         .classes = plan.class_count,
-         .class_values = plan.values},
+         .classes = form.class_count,
+         .class_values = form.values},
         {N, 1, H, W}, read_mask_row<int32_t>);
   } else {
     const bool planes = folder.answer == Answer::run_lengths;
@@ -257,9 +257,9 @@ void keep_good(Dataset& set, const std::vector<std::string>& problems) {
 }
 
 // The good ones of a split.
-FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const Plan& plan,
+FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const Form& form,
                   Split split) {
-  Files files{folder, plan};
+  Files files{folder, form};
   files.folder.samples.clear();
   for (size_t i = 0; i < folder.samples.size(); ++i)
     if (found.is_good[i] && folder.samples[i].split == split)
@@ -293,9 +293,9 @@ std::vector<std::string> read_all(Dataset& set) {
 }
 
 // Reads a set that is to be held, and marks what is bad.
-Dataset held_split(const ImageFolder& folder, ImageSurvey& found, const Plan& plan, Split split,
+Dataset held_split(const ImageFolder& folder, ImageSurvey& found, const Form& form, Split split,
                    SkipBad skip_bad) {
-  const FilesPtr files = files_of(folder, found, plan, split);
+  const FilesPtr files = files_of(folder, found, form, split);
   Dataset set = streamed_set(files);
   const std::vector<std::string> problems = read_all(set);
   std::vector<BadFile> bad;
@@ -310,7 +310,7 @@ Dataset held_split(const ImageFolder& folder, ImageSurvey& found, const Plan& pl
   check(bad.size() < problems.size(), "'{}': all images for {} are bad", folder.directory.string(),
         split == Split::train ? "training" : "the test");
   keep_good(set, problems);
-  set.checksum = [kept = files_of(folder, found, plan, split)] { return checksum_of(*kept); };
+  set.checksum = [kept = files_of(folder, found, form, split)] { return checksum_of(*kept); };
   return set;
 }
 
@@ -398,13 +398,13 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
   if (options.skip_bad == SkipBad::no && !found.bad.empty()) refuse_bad(*folder, found.bad);
   check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
         directory.string());
-  const Plan plan = plan_of(*folder, found, options);
+  const Form form = form_of(*folder, found, options);
   const auto load = [&](Split split, auto&& how) {
     const MemoryScope scope(split == Split::train ? "training data" : "test data");
     return how(split);
   };
   const auto streamed = [&](Split split) {
-    return streamed_set(files_of(*folder, found, plan, split));
+    return streamed_set(files_of(*folder, found, form, split));
   };
   Datasets sets{load(Split::train, streamed), load(Split::test, streamed)};
   const auto decoded_bytes =
@@ -412,7 +412,7 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
   const bool is_held = decoded_bytes <= options.most_held_bytes;
   if (is_held) {
     const auto held = [&](Split split) {
-      return held_split(*folder, found, plan, split, options.skip_bad);
+      return held_split(*folder, found, form, split, options.skip_bad);
     };
     sets = {};
     sets.train = load(Split::train, held);

@@ -10,7 +10,7 @@ namespace accrue {
 
 enum class JpegPart { header, all };
 
-// Whether this begins as JPEG files do.
+// True if this begins as JPEG files do.
 bool is_jpeg(std::span<const std::byte> content);
 // Decodes a JPEG file of gray or colours, turned as its EXIF orientation says; of the header alone
 // there are no pixels. Throws Error as read_image() does; `file` is its name.

@@ -67,7 +67,7 @@ class Loader {
   const MicroBatch* next();
 
   int64_t windows_per_epoch() const;
-  // Whether this rank has micro-batches in window `w` of an epoch.
+  // True if this rank has micro-batches in window `w` of an epoch.
   bool has_share(int64_t w) const { return window(w).end > window(w).begin; }
   // Time that next() has spent waiting for the thread, or preparing, since construction.
   // On cuda only what is streamed is waited for.

@@ -67,7 +67,7 @@ bool read_header(PngReader& reader) {
   return true;
 }
 
-// What read_header() asked for takes effect.
+// Applies the conversions that read_header() asked for.
 bool prepare_rows(PngReader& reader) {
   if (setjmp(png_jmpbuf(reader.png))) return false;
   png_read_update_info(reader.png, reader.info);

@@ -29,8 +29,7 @@ struct GrayImage {
 // one that is no PNG, damaged or cut off. Allocates no more than such a file can hold.
 GrayImage read_png(const std::filesystem::path& path);
 
-// What shows of white paper under ink of that gray, or of one of its colours: (v a + 255 (255 - a))
-// / 255, rounded.
+// The gray, or one colour, of such ink on white paper: (v a + 255 (255 - a)) / 255, rounded.
 constexpr uint8_t over_white(int value, int alpha) {
   return static_cast<uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
 }
@@ -48,13 +47,13 @@ enum class PngPart { header, all };
 // as_they_are: a gray of 3 is 3, whatever the file's depth; of 16 bits the upper 8 in both.
 enum class PngValues { colours, as_they_are };
 
-// Whether this begins as PNG files do.
+// True if this begins as PNG files do.
 bool is_png(std::span<const std::byte> content);
 // Throws Error as read_png() does; `file` is its name. Of the header alone there are no bytes.
 PngImage decode_png(std::span<const std::byte> content, const std::string& file,
                     PngPart part = PngPart::all, PngValues values = PngValues::colours);
 
-// The same image as a PNG file of 8-bit gray. Throws Error unless it has pixels.
+// A PNG file of 8-bit gray with this image. Throws Error unless it has pixels.
 std::string encode_png(const GrayImage& image);
 // Likewise of the bytes of 1 or 3 channels.
 std::string encode_png(const PngImage& image);

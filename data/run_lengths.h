@@ -17,11 +17,12 @@ struct RunLengths {
   int64_t line = 0;  // in the file, from 1
 };
 
-// Whether it is a file whose first line is `Image_Label,EncodedPixels` or
+// True for a file whose first line is `Image_Label,EncodedPixels` or
 // `ImageId_ClassId,EncodedPixels`.
 bool holds_run_lengths(const std::filesystem::path& path);
 // Reads such a file. The label follows the first underscore after the image's file name extension.
-// Throws Error, naming file and line, for a line of another kind. What runs say is not looked at.
+// Throws Error, naming file and line, for a line of another kind. The runs themselves are not
+// checked.
 std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path);
 
 // Sets the plane [H, W] to 255 where the runs are: pairs of a start and a length, in pixels counted

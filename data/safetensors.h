@@ -50,7 +50,7 @@ struct SafetensorsHeader {
 };
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
                                           const Wanted& wanted = {});
-// What a file says of itself, whatever types of tensors it holds.
+// The metadata of a file with tensors of any types.
 Metadata read_safetensors_metadata(const std::filesystem::path& path);
 
 // Calls `use` with the elements of every wanted tensor, piece by piece: `piece` [n] on the cpu, of

@@ -131,6 +131,12 @@ void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> sampl
   gather_samples(views_of(out.slice(0, n), dataset), View{}, index);
 }
 
+Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype) {
+  Samples out = empty_samples(dataset, static_cast<int64_t>(samples.size()), dtype, Device::cpu);
+  gather(out, dataset, samples);
+  return out;
+}
+
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype) {
   check(0 <= begin && begin <= end && end <= dataset.size(),
         "samples [{}, {}) are not within the {} of data set '{}'", begin, end, dataset.size(),

@@ -40,7 +40,7 @@ struct MicroBatch : Samples {
 // Uninitialised places for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
-// The same fields for n samples, as the data set stores them and uninitialised (Category::data).
+// The data set's fields for n samples, as it stores them and uninitialised (Category::data).
 Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);
 // Bytes of a sample as the data set stores it.
 size_t bytes_of_sample(const Dataset& dataset);
@@ -59,6 +59,8 @@ void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
 // The fields of a data set beside those of its samples, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);
+// These samples of a data set on the cpu, in new tensors (Category::data).
+Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype = DType::f32);
 // Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
 

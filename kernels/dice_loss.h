@@ -7,9 +7,8 @@
 namespace accrue {
 
 // Dice loss (Milletari et al. 2016), of each sample and class by itself. Logits x [N, K, H, W] and
-// masks t, either of x's shape and type, in [0, 1], with p = s(x), the logistic function; or
-// classes i32 [N, 1, H, W] in [0, K), with p = softmax(x) over K and t = 1 for the pixel's class,
-// else 0:
+// masks t: either of x's shape and type, in [0, 1], with p = s(x), the logistic function; or
+// classes i32 [N, 1, H, W] in [0, K), with p = softmax(x) over K, and t = 1 for the pixel's class:
 //   loss = 1/(N K) sum_n sum_k w[k] (1 - D[n, k])
 //   D[n, k] = (2 sum p t + 1) / (sum p + sum t + 1)          over the pixels of sample n in plane k
 // with w = 1 unless class_weights has K of them, not negative and at most 64. The 1s make D = 1

@@ -28,7 +28,7 @@ void for_each_window(const Shape& x, const Shape& y, Pool2dShape s, int64_t begi
 struct Part {
   int64_t kernel, stride, top, bottom, left, right;
 };
-// The same for windows that lie in it as a whole, in constants, so that loops unroll.
+// For windows that lie in the image as a whole: with constants, so that loops unroll.
 template <int64_t side, int64_t step>
 struct Whole {
   static constexpr int64_t kernel = side, stride = step, top = 0, bottom = side, left = 0,

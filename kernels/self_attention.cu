@@ -23,8 +23,8 @@ struct Staged {
   W left[tile][tile], right[tile][tile];
 };
 
-// What belongs to the positions that a tile's rows, or its columns, are: q and dy of queries, k and
-// v of keys.
+// The values at the positions of a tile's rows, or of its columns: q and dy of queries, k and v of
+// keys.
 template <class T>
 struct Positions {
   const T *scored, *valued;  // [N, D, P] and [N, C, P]
@@ -112,9 +112,9 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// What the matrix consists of: a, or ds.
+// The elements of the matrix: a, or ds.
 enum class Weight { probability, gradient };
-// What its rows are; its columns are the other.
+// Its rows; its columns are the other.
 enum class Rows { queries, keys };
 
 // out[n, c, row] = sum_column x[row, column] * z[n, c, column] with z and out [N, K, P] and x the

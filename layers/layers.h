@@ -29,7 +29,7 @@ enum class WeightNorm { none, spectral };
 class Weighted : public Module {
  protected:
   Weighted(const Shape& shape, Init init, WeightNorm norm);
-  // What the layer multiplies by.
+  // The weight that the layer multiplies by: normalised, if it is to be.
   Tensor weight() const;
   std::string describe_norm() const;
   void on_begin_step() const override;

@@ -108,7 +108,7 @@ class Module {
   // body(), which takes x from outside, as operator() runs forward(): in the memory scope of the
   // pass and of this module, and observed.
   Tensor run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const;
-  // What begin_step() does for this module alone.
+  // The part of begin_step() that belongs to this module alone.
   virtual void on_begin_step() const {}
 
  private:

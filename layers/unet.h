@@ -35,7 +35,7 @@ class UNet : public Module {
   std::string describe() const override;
 
  private:
-  // Whether backward begins with the decoder of a level, which is then not worth dropping.
+  // Backward begins with the decoder of the outermost level, which is therefore not worth dropping.
   enum class Position { inside, outermost };
   // All that happens between the input of level i and its output, which has channels[i].
   Tensor level(size_t i, Tensor x, const Pass& pass, Position position) const;

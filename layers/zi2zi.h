@@ -82,7 +82,7 @@ class Zi2ziGenerator : public Module {
   // Throws Error for options out of range, and for a size that is not divisible by 8.
   explicit Zi2ziGenerator(const Zi2ziOptions& options);
 
-  // What all encoders make of images: x_i and e_{L-1}.
+  // Images after all encoders: x_i and e_{L-1}.
   struct Encoded {
     std::vector<Tensor> inputs;  // x_1, ..., x_{L-1}
     Tensor coarsest;
@@ -128,7 +128,7 @@ class Zi2ziDiscriminator : public Module {
   // so that a window that is taken back takes back what it has become.
   const Tensor& adversarial_weight() const { return adversarial_weight_.tensor; }
 
-  // Whether source and glyph, [N, 2 * channels, size, size], are of a real pair: logits [N, 1].
+  // Logits [N, 1] that source and glyph, [N, 2 * channels, size, size], are a real pair.
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
 

@@ -11,7 +11,7 @@ namespace accrue {
 // nothing but more micro-batches. An implementation moves bytes between them; what is added, and in
 // which order, is decided here, so that all ranks have the same bits, and the same in every run.
 //
-// Every function here is to be called by all ranks, in one order; each waits for the others.
+// Call every function here on all ranks, in the same order; each call waits for the others.
 class Ranks {
  public:
   virtual ~Ranks() = default;

@@ -7,7 +7,7 @@
 namespace accrue {
 namespace {
 
-// What a rank has counted of a window.
+// The counts of a rank in a window.
 struct Counted {
   int64_t micro_batches, samples, first_samples, dropped_samples;
   size_t terms;

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
-    core <- kernels <- layers;  core, kernels <- optim, data;  these <- train <- accrue, apps, tests
+    core <- kernels <- layers;  core, kernels <- optim, data, study;  core, data <- fonts
+    core, kernels, layers, optim, data <- train <- report;  report, fonts <- accrue
+    all of them <- apps, tests
 
-train/ does not print to the terminal, parse the command line or name its options.
+fonts/, train/ and report/ do not print to the terminal, parse the command line or name its options.
 A quoted include names a file of this project by its path from the root, and that file exists.
 tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
 """
@@ -12,22 +14,26 @@ import pathlib
 import re
 import sys
 
-PARTS = ("core", "kernels", "layers", "optim", "data", "train")
+LIBRARY = ("core", "kernels", "layers", "optim", "data", "fonts", "train", "report")
+PARTS = (*LIBRARY, "study")
 MAY_USE = {
     "core": {"core"},
     "kernels": {"core", "kernels"},
     "layers": {"core", "kernels", "layers"},
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
-    "train": {*PARTS},
-    "accrue": {*PARTS},
+    "fonts": {"core", "data", "fonts"},
+    "train": {*LIBRARY} - {"fonts", "report"},
+    "report": {"core", "data", "train", "report"},
+    "accrue": {*LIBRARY},
+    "study": {"core", "kernels", "study"},
     "apps": {*PARTS, "apps"},
     "tests": {*PARTS, "apps", "tests"},
 }
 RUNNER = pathlib.Path("tests", "simt")
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-NOT_IN_TRAIN = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
+NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
 
 
@@ -47,9 +53,9 @@ def include_error(root, part, line):
 
 
 def program_error(part, line):
-    if part != "train" or not NOT_IN_TRAIN.search(line.split("//")[0]):
+    if part not in ("fonts", "train", "report") or not NOT_IN_LIBRARY.search(line.split("//")[0]):
         return None
-    return "train must not print, parse the command line or name its options"
+    return f"{part} must not print, parse the command line or name its options"
 
 
 def runner_error(line):

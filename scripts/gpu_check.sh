@@ -160,7 +160,7 @@ compute_sanitizer() {
 # One word for what the figures belong to: the sources that are built and the GPU.
 fingerprint() {
   { cat "$measured/gpu.txt"
-    find CMakeLists.txt cmake core kernels layers optim data train accrue apps tests -type f \
+    find CMakeLists.txt cmake core kernels layers optim data fonts train report accrue study apps tests -type f \
       \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cmake' \
       -o -name CMakeLists.txt \) -print0 | LC_ALL=C sort --zero-terminated |
       xargs --null sha256sum; } | sha256sum

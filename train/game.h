@@ -27,7 +27,7 @@ struct Player {
   // Goes through such a window this many times, with a step each: 2 for the generator of a DCGAN
   // that is updated twice. For alternating players.
   int64_t times = 1;
-  // What the numbers beside its losses are (Loss::terms), by their names in a log.
+  // The names, in a log, of the numbers beside its losses (Loss::terms).
   std::vector<std::string> terms{};
   // Called before the first micro-batch of each of its turns, if set. What it changes of the module
   // buffers of any player is taken back with the turn.

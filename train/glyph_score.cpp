@@ -34,7 +34,7 @@ struct Glyphs {
   int64_t H, W;
 };
 
-// What the window sums up: x, t, x^2, t^2 and x t.
+// The sums over a window: of x, t, x^2, t^2 and x t.
 enum Summed { of_x, of_t, of_xx, of_tt, of_xt, summed };
 
 // The two sums below the line are written as those above plus what x and t differ by, which makes

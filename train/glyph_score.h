@@ -28,7 +28,7 @@ struct GlyphScore {
 // The sums over N pairs of the scores of each: divided by N they are means over images, also those
 // of IoU and F1, in which a glyph of few strokes counts as much as one of many. x and t f32
 // [N, 1, H, W] on the CPU, for one pair [1, 1, H, W]. A NaN makes ssim and l1 NaN.
-// The same bits for any number of threads. Throws Error unless the images are as above, of one
+// Has the same bits for any number of threads. Throws Error unless the images are as above, of one
 // shape and of H and W of at least 11.
 GlyphScore sum_of_glyph_scores(const Tensor& x, const Tensor& t);
 

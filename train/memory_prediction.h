@@ -30,8 +30,8 @@ Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device 
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
                    const Dataset* scored = nullptr);
 
-// What decides planned_peak(): the allocation that reaches it (`requested`), and the largest of
-// those that are alive beside it.
+// The allocation that reaches planned_peak() (`requested`), and the largest of those that are alive
+// beside it.
 MemoryShortage deciding_allocation(const TrainingOptions& options, const Dataset& planned,
                                    Device device, const Dataset* scored = nullptr);
 

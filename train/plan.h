@@ -45,7 +45,7 @@ struct Plan {
   // The cheapest that fits, of those the one with the largest micro-batch; null if none does.
   // `moments` is another optimizer, recommended only if nothing else may be chosen.
   const Alternative* recommended() const;
-  // What needs the least memory of all, the cheapest of equals.
+  // The alternative that needs the least memory; of equals the cheapest.
   const Alternative& smallest() const;
 
  private:

@@ -2,6 +2,9 @@
 
 #include <fmt/chrono.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 
@@ -21,6 +24,27 @@ size_t status_bytes(const std::string& key) {
 
 size_t resident_bytes() { return status_bytes("VmRSS:"); }
 size_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+
+std::string shell_word(const std::string& word) {
+  const bool plain = std::ranges::all_of(word, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+=.,:/@%", c);
+  });
+  if (plain && !word.empty()) return word;
+  // GCC 12 takes a literal before a string for overlapping memory (GCC bug 105651).
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text;
+  for (std::string word; std::getline(file, word, '\0');) {
+    if (!text.empty()) text += ' ';
+    text += shell_word(word);
+  }
+  return text;
+}
 
 std::string now() { return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))); }
 

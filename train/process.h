@@ -11,6 +11,11 @@ namespace accrue {
 size_t resident_bytes();
 size_t peak_resident_bytes();
 
+// This process's command line, as it could be typed again.
+std::string command_line();
+// A word as a shell takes it, in quotes if it needs them.
+std::string shell_word(const std::string& word);
+
 // "2026-11-21 20:15 UTC"
 std::string now();
 

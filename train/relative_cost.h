@@ -10,10 +10,9 @@ namespace accrue {
 //   cost = E * F * r + K * (b * B(strategy) + c)
 //
 //   E  samples             F  operations of a sample (train/flops.h)
-//   K  micro-batches       r  those of a micro-batch as it runs, with what is recomputed and
-//   without
-//                             what frozen layers save, for each that it has otherwise; counted in a
-//                             run on the meta device
+//   K  micro-batches       r  the ratio of those that a micro-batch really runs, with what is
+//                             recomputed and without what frozen layers save, to all of them;
+//                             counted in a run on the meta device
 //   B  bytes moved for each micro-batch: weights are read in forward and backward, gradients added
 //      to (16 bytes a parameter); separate adds a second buffer (12), moments two moments (20);
 //      of several networks the sum over their turns

@@ -13,7 +13,7 @@ Metadata deciding(const Settings& settings);
 // Those that decide the result beyond rounding, the data by its content: a run that differs in one
 // is another run.
 Metadata run_identity(const TrainingOptions& options, const Dataset& data);
-// Those that decide in which order sums are rounded, and no more.
+// Those that only decide in which order sums are rounded.
 Metadata rounding_identity(Batches batches, Device device, int ranks);
 
 // A line for each that differs: "lr: 0.001 in the checkpoint, 0.01 here".

@@ -72,7 +72,7 @@ std::optional<OtherHead> Trainer::load_weights(const std::string& path) {
 
 bool Trainer::on_any(bool here) const { return options_.ranks ? options_.ranks->any(here) : here; }
 
-// What all must have in common to go through the same windows.
+// All ranks go through the same windows only if these are equal.
 void Trainer::check_other_ranks() const {
   if (!options_.ranks) return;
   struct Known {

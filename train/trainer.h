@@ -12,11 +12,11 @@
 
 namespace accrue {
 
-// Trains a model on a data set by windows: epochs over the data, a step a window, checkpoints on
+// Trains a model on a data set in windows: epochs over the data, a step a window, checkpoints on
 // the way, smaller micro-batches where memory runs out. With TrainingOptions::ranks each window is
-// shared with the trainers of other processes: all functions here are to be called on all of them.
-// Several networks that train each other
-// (TrainingOptions::players) play each window as a Game does. Prints nothing.
+// shared with the trainers of other processes: call every function here on all of them. Several
+// networks that train each other (TrainingOptions::players) play each window as a Game does. Prints
+// nothing.
 //
 //   Trainer trainer(options, data.train, Device::cpu);
 //   trainer.resume(observer);

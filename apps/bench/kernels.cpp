@@ -3,8 +3,8 @@
 
 #include "apps/bench/commands.h"
 #include "apps/cli/output.h"
-#include "apps/study/ladders.h"
 #include "kernels/parallel.h"
+#include "study/ladders.h"
 
 namespace accrue::app {
 namespace {

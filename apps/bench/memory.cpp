@@ -6,10 +6,12 @@
 #include "apps/bench/commands.h"
 #include "apps/bench/memory_row.h"
 #include "apps/bench/memory_runs.h"
+#include "apps/cli/environment.h"
 #include "apps/cli/output.h"
-#include "apps/report/page.h"
 #include "data/atomic_file.h"
 #include "kernels/parallel.h"
+#include "report/page.h"
+#include "report/report.h"
 #include "train/weights.h"
 
 namespace accrue::app {
@@ -104,6 +106,22 @@ void check_options(const BenchMemoryOptions& bench) {
   check_writable(bench.report);
 }
 
+// One window of the rows' effective batch at once and one in the smallest micro-batches.
+nlohmann::ordered_json timelines(const MemoryRows& rows, const MemoryRuns& runs) {
+  const MemoryRow* smallest = nullptr;
+  for (const MemoryRow& row : rows)
+    if (row.way.name == "fused" && (!smallest || row.batches.micro < smallest->batches.micro))
+      smallest = &row;
+  auto result = nlohmann::ordered_json::array();
+  for (const MemoryRow* row : {&rows.front(), smallest}) {
+    if (!row) continue;
+    nlohmann::ordered_json timeline = runs.timeline(*row);
+    timeline["label"] = row->way.name + " " + row->batches.describe();
+    result.push_back(std::move(timeline));
+  }
+  return result;
+}
+
 }  // namespace
 
 Settings settings_of(BenchMemoryOptions& bench, Options& options) {
@@ -183,6 +201,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
   if (!options.json.empty()) write_output(options.json, result.dump(2) + "\n");
   if (bench.report.empty()) return;
   for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
+  result["machine"] = machine_name(wanted_device(options));
   write_text_atomically(bench.report, memory_page(std::move(result)));
   fmt::print("wrote {}\n", bench.report);
 }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "apps/bench/median.h"
 #include "apps/cli/output.h"
+#include "study/median.h"
 #include "train/json.h"
 
 namespace accrue::app {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/child.h"
-#include "apps/report/timeline.h"
+#include "report/window_timeline.h"
 
 namespace accrue::app {
 namespace {

@@ -25,7 +25,7 @@ class MemoryRuns {
   void measure(MemoryRow& row) const;
   // The weights at the end of the run measured last (not PyTorch's).
   NamedTensors weights() const;
-  // The memory timeline of the row's second window, for the report (report/timeline.h).
+  // The memory timeline of the row's second window, for the report (report/window_timeline.h).
   nlohmann::json timeline(const MemoryRow& row) const;
 
  private:

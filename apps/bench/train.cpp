@@ -3,15 +3,17 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
-#include "apps/bench/median.h"
 #include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
-#include "apps/report/profile_report.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
+#include "study/machine_rates.h"
+#include "study/median.h"
 #include "train/flops.h"
 #include "train/memory_prediction.h"
+#include "train/profile_json.h"
+#include "train/profile_report.h"
 #include "train/training.h"
 
 namespace accrue::app {
@@ -102,7 +104,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
       name(options.network.kind), trained.players.size());
   const Batches batches = trained.batches;
   Training training(trained, data.train, device);
-  const GemmProbe probe(device);
+  const study::GemmProbe probe(device);
 
   int64_t epoch = 0;
   training.loader().start_epoch(epoch);
@@ -127,7 +129,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
-      GemmProbe::size(device));
+      MachineRates::gemm_size(device));
   nlohmann::ordered_json result{{"model", name(options.network.kind)},
                                 {"micro_batch", batches.micro},
                                 {"effective_batch", batches.effective},
@@ -140,7 +142,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
                                 {"share_of_gemm_rate", share}};
   if (bench.profile) {
     const auto profile = profile_windows(training, epoch, bench.seconds);
-    const MachineRates rates{gemm_rate, copy_bytes_per_s(device)};
+    const MachineRates rates{gemm_rate, study::copy_bytes_per_s(device)};
     fmt::print("\n{}", profile_table(*profile, rates));
     print_cost(*profile, median(window_seconds));
     result["profile"] = profile_json(*profile, rates);

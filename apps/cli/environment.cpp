@@ -1,9 +1,5 @@
 #include "apps/cli/environment.h"
 
-#include <algorithm>
-#include <cctype>
-#include <cstring>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -23,27 +19,6 @@ std::string processor() {
 }
 
 }  // namespace
-
-std::string shell_word(const std::string& word) {
-  const bool plain = std::ranges::all_of(word, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-+=.,:/@%", c);
-  });
-  if (plain && !word.empty()) return word;
-  // GCC 12 takes a literal before a string for overlapping memory (GCC bug 105651).
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-std::string command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text;
-  for (std::string word; std::getline(file, word, '\0');) {
-    if (!text.empty()) text += ' ';
-    text += shell_word(word);
-  }
-  return text;
-}
 
 std::string machine_name(Device device) {
   return device == Device::cuda ? cuda::describe_device() : processor();

@@ -12,6 +12,7 @@
 #include "core/cpus.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
+#include "train/process.h"
 #include "train/run_identity.h"
 #include "train/segmentation.h"
 

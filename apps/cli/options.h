@@ -18,7 +18,7 @@ namespace accrue::app {
 // The parts of a data set that are evaluated.
 enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
-// Whether the decoded images of a folder are held.
+// If the decoded images of a folder are kept in memory.
 enum class CacheChoice { automatic, yes, no };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
@@ -82,8 +82,8 @@ struct Options : TrainingOptions {
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
-  // What is to be learnt from the data: objective_of(), with the losses of masks that are asked
-  // for. Throws Error for losses or weights that do not fit.
+  // The objective for this data: objective_of(), with the losses of masks that are asked for.
+  // Throws Error for losses or weights that do not fit.
   ObjectivePtr objective_on(const Dataset& data) const;
   // The model for the images and classes of the data.
   ModelOptions model_for(const Dataset& data) const;

@@ -48,10 +48,6 @@ size_t terminal_columns() {
   return known ? size.ws_col : 80;
 }
 
-std::string counted(int64_t number, std::string_view noun) {
-  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
-}
-
 void finish_standard_output() {
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   check(written, "what was printed is not complete: standard output: {}", std::strerror(errno));

@@ -22,9 +22,6 @@ void write_output(const std::string& name, std::string_view text);
 // The width of the terminal that standard output is, as it is now; 80 if it is none.
 size_t terminal_columns();
 
-// "1 window", "2 windows"
-std::string counted(int64_t number, std::string_view noun);
-
 // Throws Error if what was printed could not be written, as on a full disk.
 void finish_standard_output();
 

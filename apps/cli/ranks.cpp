@@ -35,7 +35,7 @@ void check_for_ranks(const Options& options) {
         "several ranks train on the cpu: expected --device cpu");
 }
 
-// What only the first rank writes.
+// For all ranks but the first, which alone writes.
 void write_nothing(Options& options) {
   silence_standard_output();
   for (std::string* file :

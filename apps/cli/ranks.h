@@ -9,13 +9,13 @@
 
 namespace accrue::app {
 
-// What mpirun, or another launcher, has told this process: rank 0 of 1 if there is none.
+// This process's place among those of mpirun, or of another launcher: rank 0 of 1 without one.
 struct Launched {
   int rank = 0, count = 1;
 };
 Launched launched();
 
-// MPI's processes (optim/ranks.h). One at a time, and no more than one in a process's life.
+// MPI's processes (optim/ranks.h). A process may make one of these in its life.
 class MpiRanks : public Ranks {
  public:
   // Of those that share a processor with this rank, itself included.

@@ -6,10 +6,10 @@
 #include <array>
 
 #include "apps/cli/output.h"
-#include "apps/commands/data_sheet.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "data/image_folder.h"
+#include "data/image_sheet.h"
 
 namespace accrue::app {
 namespace {
@@ -74,7 +74,7 @@ void check_data(const DataCheckOptions& asked) {
     fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
   for (const BadFile& bad : found.bad) fmt::print("bad: {}\n", bad.describe());
   if (!asked.sheet.empty()) {
-    write_text_atomically(asked.sheet, encode_png(sheet_of(*folder, found, augmentation)));
+    write_text_atomically(asked.sheet, encode_png(image_sheet(*folder, found, augmentation)));
     fmt::print("wrote {}\n", asked.sheet);
   }
   check(found.bad.empty(), "'{}' has {}", asked.directory,

@@ -6,6 +6,7 @@
 #include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "train/json.h"
+#include "train/process.h"
 
 namespace accrue::app {
 namespace {

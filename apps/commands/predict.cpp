@@ -7,8 +7,9 @@
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
 #include "apps/cli/output.h"
-#include "apps/commands/mask_files.h"
 #include "data/atomic_file.h"
+#include "data/mask_files.h"
+#include "data/new_directory.h"
 #include "layers/tiled.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
@@ -54,8 +55,7 @@ std::string lines_of(const Tensor& logits, int64_t begin, const Dataset& data) {
     const auto p =
         probabilities_of(host.span<float>().subspan(static_cast<size_t>(n) * classes, classes));
     const int64_t best = std::ranges::max_element(p) - p.begin();
-    text +=
-        fmt::format("{},{}", cell(name_of_sample(data, begin + n)), cell(labels.class_name(best)));
+    text += fmt::format("{},{}", cell(data.sample_name(begin + n)), cell(labels.class_name(best)));
     for (const double value : p) text += fmt::format(",{:.6g}", value);
     text += '\n';
   }

@@ -7,7 +7,7 @@ namespace accrue::app {
 
 // `accrue predict`: what the network of saved weights answers to each sample of a data set. Of
 // classes it writes predictions.csv, a line a sample: its name, the most probable class, and the
-// probability of each class. Of masks it writes PNG files (apps/commands/mask_files.h), in
+// probability of each class. Of masks it writes PNG files (data/mask_files.h), in
 // tiles if that is asked for (layers/tiled.h). A folder's images have their paths within it for
 // names, and classes their folders' names; elsewhere both are numbers.
 struct PredictOptions {

@@ -59,7 +59,7 @@ void Progress::on_resume(const std::filesystem::path& checkpoint, const std::str
   if (!differences.empty())
     fmt::print(
         "the result will equal that of a run that never stopped within rounding, not bit "
-        "for bit (BatchNorm and drop-micro-batch, which depend on the micro-batch, aside):{}\n",
+        "for bit (except for BatchNorm and drop-micro-batch, which depend on the micro-batch):{}\n",
         differences);
   fmt::print("resumed from {}\n", checkpoint.string());
 }

@@ -11,10 +11,12 @@
 #include "apps/commands/memory_table.h"
 #include "apps/commands/progress.h"
 #include "apps/font/samples.h"
-#include "apps/report/profile_report.h"
 #include "data/atomic_file.h"
+#include "study/machine_rates.h"
 #include "train/memory_trace.h"
 #include "train/process.h"
+#include "train/profile_json.h"
+#include "train/profile_report.h"
 #include "train/run_log.h"
 
 namespace accrue::app {
@@ -70,7 +72,7 @@ void save(const Options& options, Trainer& trainer) {
 // On a machine whose memory is full the rates stay 0.
 MachineRates rates_if_memory_suffices(Device device, DType dtype) {
   try {
-    return measure_rates(device, dtype);
+    return study::measure_rates(device, dtype);
   } catch (const OutOfMemory&) {
     return {};
   }
@@ -80,7 +82,9 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
   const MachineRates rates =
       rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
   fmt::print("\n{}", profile_table(profile, rates));
-  write_text_atomically(options.profile, profile_trace(profile, rates, options, batches));
+  write_text_atomically(options.profile,
+                        profile_trace(profile, rates, options.profile_windows,
+                                      about_run(options, batches, profile.device())));
   fmt::print("recorded the time of {}: {}\n",
              counted(std::min(profile.steps(), options.profile_windows), "window"),
              options.profile);

@@ -7,10 +7,11 @@
 
 #include "apps/cli/output.h"
 #include "apps/font/generator.h"
-#include "apps/font/sheet.h"
 #include "core/autograd.h"
+#include "data/glyph_sheet.h"
 #include "data/glyphs.h"
 #include "kernels/arithmetic.h"
+#include "train/glyph_drawings.h"
 
 namespace accrue::app {
 namespace {
@@ -49,7 +50,7 @@ class Catalogue {
     std::vector<std::string> missing;
     for (const char32_t code : from_utf8(text)) {
       const Picked one = place_of(code, style);
-      if (one.data) found.push_back(pick(*one.data, one.samples, dtype));
+      if (one.data) found.push_back(gather(*one.data, one.samples, dtype));
       else if (code != U' ' && code != U'\n') missing.push_back(to_utf8(code));
     }
     check(
@@ -111,7 +112,7 @@ GrayImage interpolation(const LoadedGenerator& generator, const Samples& samples
     const Tensor style = add(scale(a, 1 - t), scale(b, t));
     rows.push_back(to_images(network.draw_with(encoded, style, pass)));
   }
-  return sheet(rows, samples.size());
+  return glyph_sheet(rows, samples.size());
 }
 
 }  // namespace
@@ -160,13 +161,13 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
   const bool between = !asked.between.empty();
   const int32_t style = catalogue.style(between ? asked.between[0] : asked.style);
   const DType dtype = generator.parameters.compute_dtype();
-  const Samples samples = asked.all ? pick(generator.data.test, catalogue.held_out(style), dtype)
+  const Samples samples = asked.all ? gather(generator.data.test, catalogue.held_out(style), dtype)
                                     : catalogue.find(asked.text, style, dtype);
   const GrayImage image =
       between
           ? interpolation(generator, samples, style, catalogue.style(asked.between[1]), asked.steps)
-          : sheet_of(samples,
-                     draw(generator.network(), samples, generator.device, options.micro_batch));
+          : sheet_of(samples, draw_glyphs(generator.network(), samples, generator.device,
+                                          options.micro_batch));
   write_png(asked.out, image);
   fmt::print("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
              image.height);

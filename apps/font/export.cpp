@@ -8,10 +8,13 @@
 #include <ranges>
 
 #include "apps/cli/output.h"
-#include "apps/font/characters.h"
 #include "apps/font/generator.h"
+#include "apps/font/listing.h"
 #include "data/atomic_file.h"
 #include "data/glyphs.h"
+#include "fonts/characters.h"
+#include "fonts/drawn_font.h"
+#include "train/glyph_drawings.h"
 
 namespace accrue::app {
 namespace {
@@ -21,7 +24,7 @@ struct ChosenStyle {
   int32_t index = 0;
   std::string name;
   std::optional<GlyphFont> font;
-  GlyphLayout layout = GlyphLayout::bbox;
+  fonts::GlyphLayout layout = fonts::GlyphLayout::bbox;
 };
 
 void warn_of_other_source(const GlyphManifest& manifest, const GlyphFont& font) {
@@ -43,16 +46,16 @@ ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions&
         manifest.style_names());
   const int32_t index = asked.empty() ? 0 : manifest.style_number(asked);
   const GlyphStyle& style = manifest.styles[static_cast<size_t>(index)];
-  const auto layout = glyph_layout_names().find(manifest.layout);
-  check(layout != glyph_layout_names().end(),
+  const auto layout = fonts::glyph_layout_names().find(manifest.layout);
+  check(layout != fonts::glyph_layout_names().end(),
         "{} has its glyphs placed by '{}': expected one of {}", data, manifest.layout,
-        fmt::join(glyph_layout_names() | std::views::keys, ", "));
+        fmt::join(fonts::glyph_layout_names() | std::views::keys, ", "));
   return {index, style.name, style.font, layout->second};
 }
 
 // Without a data set, styles have numbers.
 ChosenStyle style_by_number(const Zi2ziOptions& network, const std::string& asked,
-                            GlyphLayout layout) {
+                            fonts::GlyphLayout layout) {
   if (asked.empty()) {
     check(network.styles == 1,
           "the network draws {} styles: expected --data with the directory it was trained on and "
@@ -85,13 +88,13 @@ Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style, DType 
       {"styles", Tensor::from(styles, {N}, Device::cpu), Encoding::index, int64_t(style) + 1});
   std::vector<int32_t> all(glyphs.size());
   std::iota(all.begin(), all.end(), 0);
-  return pick(data, all, dtype);
+  return gather(data, all, dtype);
 }
 
 // Draws characters and adds what came of them to a font.
 class Exporter {
  public:
-  Exporter(const Face& source, const LoadedGenerator& generator, const ChosenStyle& style,
+  Exporter(const fonts::Face& source, const LoadedGenerator& generator, const ChosenStyle& style,
            int64_t micro_batch, size_t total)
       : source_(source),
         generator_(generator),
@@ -102,12 +105,14 @@ class Exporter {
     if (terminal_) fmt::print(stderr, "\r\033[K");
   }
 
-  void add(TrueTypeFont& font, const std::vector<SourceGlyph>& glyphs) {
+  void add(fonts::TrueTypeFont& font, const std::vector<SourceGlyph>& glyphs) {
     const Samples samples = samples_of(glyphs, style_.index, generator_.parameters.compute_dtype());
-    const Tensor drawn = draw(generator_.network(), samples, generator_.device, micro_batch_);
+    const Tensor drawn =
+        draw_glyphs(generator_.network(), samples, generator_.device, micro_batch_);
     const std::vector<GrayImage> images = to_images(drawn);
     for (size_t i = 0; i < glyphs.size(); ++i) {
-      TrueTypeFont::Glyph glyph = glyph_after(source_, glyphs[i].code, images[i], style_.layout);
+      fonts::TrueTypeFont::Glyph glyph =
+          fonts::glyph_after(source_, glyphs[i].code, images[i], style_.layout);
       if (glyph.outline.empty()) blank_ += glyphs[i].code;
       else font.glyphs.push_back(std::move(glyph));
     }
@@ -117,7 +122,7 @@ class Exporter {
   const std::u32string& blank() const { return blank_; }
 
  private:
-  const Face& source_;
+  const fonts::Face& source_;
   const LoadedGenerator& generator_;
   const ChosenStyle& style_;
   int64_t micro_batch_;
@@ -126,7 +131,7 @@ class Exporter {
   bool terminal_ = isatty(STDERR_FILENO) != 0;
 };
 
-ChosenStyle choose_style(const LoadedGenerator& generator, const Face& source,
+ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& source,
                          const Options& options, const FontExportOptions& asked) {
   const Zi2ziOptions& network = generator.network().options();
   if (options.data.empty()) return style_by_number(network, asked.style, asked.layout);
@@ -142,8 +147,8 @@ ChosenStyle choose_style(const LoadedGenerator& generator, const Face& source,
 
 // Draws the characters that the font has, some at a time, since images take more room than
 // outlines.
-void draw_all(Exporter& exporter, TrueTypeFont& font, const Face& source,
-              const std::u32string& characters, int64_t S, GlyphLayout layout) {
+void draw_all(Exporter& exporter, fonts::TrueTypeFont& font, const fonts::Face& source,
+              const std::u32string& characters, int64_t S, fonts::GlyphLayout layout) {
   constexpr size_t at_a_time = 256;
   std::vector<SourceGlyph> glyphs;
   for (const char32_t code : characters) {
@@ -175,7 +180,7 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
             "gb2312|FILE|TEXT"})
       .add(asked.style, {"style", no_result, "The style to draw them in; without --data its number",
                          "NAME|N", "the only one"})
-      .add(asked.layout, glyph_layout_names(),
+      .add(asked.layout, fonts::glyph_layout_names(),
            {"layout", no_result,
             "Without --data: how glyphs were placed for the network, as for font prepare"})
       .add(asked.name, {"name", no_result, "The name of the new font's family", "TEXT",
@@ -184,42 +189,21 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
   return s;
 }
 
-TrueTypeFont font_after(const Face& source, const std::string& family,
-                        const std::string& description) {
-  TrueTypeFont font{family, family + ", drawn by accrue", description, source.facts(), {}};
-  for (const char32_t space : {U' ', U'\u00a0', U'\u3000'})
-    if (const std::optional<int> advance = source.advance(space))
-      font.glyphs.push_back({space, *advance, {}});
-  return font;
-}
-
-TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
-                                GlyphLayout layout) {
-  const std::optional<GlyphPlacement> place = source.placement(code, drawing.height, layout);
-  check(place.has_value(), "the font {} has no glyph of {} ({})", source.about().file,
-        to_utf8(code), code_name(code));
-  TrueTypeFont::Glyph glyph{code, source.advance(code).value_or(0), trace(drawing)};
-  for (Contour& contour : glyph.outline)
-    for (OutlinePoint& p : contour)
-      p = {(p.x - place->x) / place->scale, (p.y - place->y) / place->scale, p.on_curve};
-  return glyph;
-}
-
 void export_font(const Options& given, const FontExportOptions& asked) {
   check_writable(asked.out);
-  const Face source(asked.font);
+  const fonts::Face source(asked.font);
   std::u32string characters, missing;
   const LoadedGenerator generator = load_generator_alone(given);
   const ChosenStyle style = choose_style(generator, source, given, asked);
   const int64_t S = generator.network().options().size;
-  const std::u32string wanted = characters_of(asked.characters);
+  const std::u32string wanted = fonts::characters_of(asked.characters);
   for (const char32_t code : wanted)
     (source.draw(code, S, style.layout) ? characters : missing) += code;
   check(!characters.empty(),
         "{} has none of the {} that are asked for: expected others, or another font",
         source.about().file, counted(int64_t(wanted.size()), "character"));
 
-  const FontFacts facts = source.facts();
+  const fonts::FontFacts facts = source.facts();
   const std::string family = facts.family.empty() ? "Unnamed" : facts.family;
   const GlyphFont& about = source.about();
   std::string description = fmt::format(
@@ -227,7 +211,7 @@ void export_font(const Options& given, const FontExportOptions& asked) {
       style.font
           ? fmt::format("the style of {} ({})", style.font->name, in_short(style.font->licence))
           : style.name);
-  TrueTypeFont font = font_after(
+  fonts::TrueTypeFont font = fonts::font_after(
       source, asked.name.empty() ? fmt::format("{} in {}", family, style.name) : asked.name,
       description);
   const size_t spaces = font.glyphs.size();
@@ -239,7 +223,7 @@ void export_font(const Options& given, const FontExportOptions& asked) {
   }
   check(font.glyphs.size() > spaces,
         "the network draws nothing but blank pages: it needs more training");
-  write_text_atomically(asked.out, encode_truetype(font));
+  write_text_atomically(asked.out, fonts::encode_truetype(font));
 
   const auto count = [](const std::u32string& each) {
     return counted(int64_t(each.size()), "character");

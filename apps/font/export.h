@@ -3,8 +3,7 @@
 #include <string>
 
 #include "apps/cli/options.h"
-#include "apps/font/face.h"
-#include "apps/font/truetype.h"
+#include "fonts/face.h"
 
 namespace accrue::app {
 
@@ -12,22 +11,14 @@ namespace accrue::app {
 // font has is drawn in a style, and its outline is written as a glyph that stands where the source
 // has its own, with the source's advance widths and lines.
 struct FontExportOptions {
-  std::string font;                        // the source, as Face takes it
-  std::string characters;                  // as characters_of() takes it
-  std::string style;                       // empty: the only one
-  GlyphLayout layout = GlyphLayout::bbox;  // without a data set, which has its own
-  std::string name;                        // of the family; empty: "<source's family> in <style>"
+  std::string font;                                      // the source, as Face takes it
+  std::string characters;                                // as characters_of() takes it
+  std::string style;                                     // empty: the only one
+  fonts::GlyphLayout layout = fonts::GlyphLayout::bbox;  // without a data set, which has its own
+  std::string name;  // of the family; empty: "<source's family> in <style>"
   std::string out;
 };
 Settings settings_of(FontExportOptions& asked, Options& options);
 void export_font(const Options& given, const FontExportOptions& asked);
-
-// A font of the source's lines, licence and spaces, without other glyphs.
-TrueTypeFont font_after(const Face& source, const std::string& family,
-                        const std::string& description);
-// The outline of a drawing of a character, S x S pixels, where the layout has its glyph in the
-// source font. It has none if the drawing is blank.
-TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
-                                GlyphLayout layout);
 
 }  // namespace accrue::app

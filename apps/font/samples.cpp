@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "apps/font/generator.h"
+#include "train/glyph_drawings.h"
 
 namespace accrue::app {
 namespace {
@@ -19,7 +19,7 @@ constexpr int64_t blank_after = 2;
 Samples first_of(const Dataset& data, DType dtype) {
   std::vector<int32_t> numbers(static_cast<size_t>(std::min(most_samples, data.size())));
   std::iota(numbers.begin(), numbers.end(), 0);
-  return pick(data, numbers, dtype);
+  return gather(data, numbers, dtype);
 }
 
 }  // namespace
@@ -38,8 +38,8 @@ void FontSamples::on_window(const Player& player) {
   if (window % *options_.sample_every != 0 || window == drawn_window_) return;
   drawn_window_ = window;
   const auto& network = dynamic_cast<const Zi2ziGenerator&>(trainer_.training().model());
-  const Tensor drawn =
-      draw(network, samples_, trainer_.training().device(), trainer_.training().batches().micro);
+  const Tensor drawn = draw_glyphs(network, samples_, trainer_.training().device(),
+                                   trainer_.training().batches().micro);
   const GrayImage sheet = sheet_of(samples_, drawn);
   write_png(fmt::format("{}/samples/window-{:06}.png", options_.log_dir, window), sheet);
   log_.image(window, "generator/drawings", sheet);

@@ -1,4 +1,4 @@
-// The same kernels for CUDA, with the same arguments. They are enqueued on accrue's stream; nothing
+// The kernels for CUDA, with the same arguments. They are enqueued on accrue's stream; nothing
 // here waits or allocates.
 
 #include <accrue/kernels/backend.h>

@@ -9,7 +9,7 @@ namespace accrue {
 // Pixels of a sample whose products are summed by one thread of the CPU, or by one block of CUDA.
 inline constexpr int64_t dice_block = 4096;
 
-// What the sums over a sample's plane say: the loss of it, and its slope by p, which is
+// The sums over a sample's plane, from which follow its loss and the slope of that by p, which is
 // at_zero + t * by_target.
 struct DiceSums {
   double both, found, wanted;  // sum p t, sum p, sum t

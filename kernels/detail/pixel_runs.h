@@ -7,7 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/detail/vector_exp.h"
 
-// What losses of pixels' classes have in common on the CPU.
+// Shared by the losses of pixels' classes on the CPU.
 
 namespace accrue::cpu {
 

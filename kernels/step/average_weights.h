@@ -5,8 +5,7 @@
 namespace accrue {
 
 // The exponential moving average of the weights after the optimizer's step t = 1, 2, ... of the
-// window's state (kernels/step/window_state.h); nothing if that step was skipped. All views are
-// [P].
+// window's state (kernels/step/window_state.h); nothing if that step was skipped. Views are [P].
 //   average = w                                       at t = 1
 //   average = average + (1 - d) * (w - average)       with d = min(decay, t / (9 + t)) after it
 // The decay grows with the number of steps, so that a short run is not averaged with its random

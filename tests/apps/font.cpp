@@ -1,31 +1,15 @@
-// Fonts: what they draw where, and the directories of pairs that are made of them.
+// The directories of pairs that are made of fonts.
 
-#include <cstdlib>
-
-#include "apps/font/characters.h"
-#include "apps/font/face.h"
-#include "apps/font/sheet.h"
 #include "data/glyphs.h"
+#include "fonts/face.h"
 #include "tests/support/cli.h"
 #include "tests/support/tiny_font.h"
 
 namespace accrue::test {
 namespace {
 
-using app::characters_of;
-using app::Face;
-using app::GlyphLayout;
-
-// The letters of the alphabet, of which D, H, K and R are held out, in boxes that differ, and a
-// space.
-TinyFont letters(const std::string& name, int width) {
-  TinyFont font;
-  font.name = name;
-  for (int i = 0; i < 26; ++i)
-    font.glyphs[U'A' + static_cast<char32_t>(i)] = {100, 0, 100 + width, 300 + 10 * i};
-  font.glyphs[U' '] = {0, 0, 0, 0};
-  return font;
-}
+using fonts::Face;
+using fonts::GlyphLayout;
 
 // Files in a folder, and the command that makes pairs of them.
 struct Fonts : Folder {
@@ -48,126 +32,7 @@ struct Fonts : Folder {
   }
 };
 
-bool near(int a, int b) { return std::abs(a - b) <= 8; }  // 1/64 pixel on two sides of 255
-
 }  // namespace
-
-TEST_CASE("glyphs stand where their layout has them", "[font]") {
-  const Folder folder;
-  TinyFont tiny;
-  tiny.glyphs[U'永'] = {100, 0, 500, 200};
-  tiny.glyphs[U'\x20000'] = {600, -200, 650, 600};
-  tiny.glyphs[U' '] = {0, 0, 0, 0};
-  const Face face(folder.TemporaryDirectory::write("tiny.ttf", tiny.file()).string());
-  REQUIRE(face.about() == GlyphFont{"Tiny Regular", "tiny.ttf", 0, "Free for all"});
-
-  // 400 x 200 units on the 14 pixels inside a margin of 1: from 4.5 to 11.5 in height.
-  const GrayImage wide = face.draw(U'永', 16, GlyphLayout::bbox).value();
-  REQUIRE((wide.height == 16 && wide.width == 16));
-  for (int64_t y = 0; y < 16; ++y)
-    for (int64_t x = 0; x < 16; ++x) {
-      const int ink = x < 1 || x > 14 || y < 4 || y > 11 ? 0 : y == 4 || y == 11 ? 128 : 255;
-      REQUIRE(near(wide.at(y, x), 255 - ink));
-    }
-  // 50 x 800 units on 224 pixels of 256: 14 wide in the middle.
-  const GrayImage tall = face.draw(U'\x20000', 256, GlyphLayout::bbox).value();
-  for (const auto& [y, x, gray] : {std::array{15, 128, 255},
-                                   {16, 128, 0},
-                                   {239, 128, 0},
-                                   {240, 128, 255},
-                                   {128, 120, 255},
-                                   {128, 121, 0},
-                                   {128, 134, 0},
-                                   {128, 135, 255}})
-    REQUIRE(near(tall.at(y, x), gray));
-  // An em of 150 from (20, 20), the base line 0.8 em below: x from 35 to 95, y from 110 to 140.
-  const GrayImage placed = face.draw(U'永', 256, GlyphLayout::zi2zi).value();
-  for (const auto& [y, x, gray] : {std::array{109, 60, 255},
-                                   {110, 60, 0},
-                                   {139, 60, 0},
-                                   {140, 60, 255},
-                                   {120, 34, 255},
-                                   {120, 35, 0},
-                                   {120, 94, 0},
-                                   {120, 95, 255}})
-    REQUIRE(near(placed.at(y, x), gray));
-  // Half of that: from 17.5 to 47.5.
-  const GrayImage half = face.draw(U'永', 128, GlyphLayout::zi2zi).value();
-  REQUIRE(near(half.at(60, 17), 127));
-  REQUIRE(near(half.at(60, 47), 127));
-
-  REQUIRE_FALSE(face.draw(U' ', 16, GlyphLayout::bbox));
-  REQUIRE_FALSE(face.draw(U'a', 16, GlyphLayout::bbox));
-}
-
-TEST_CASE("a face is chosen among several, and its licence told", "[font]") {
-  const Folder folder;
-  TinyFont one = letters("One", 100), two = letters("Two", 200);
-  one.licence = "a\n  licence\t\xff";  // in UTF-16 U+FF, of one byte here
-  two.licence = "";
-  two.copyright = "Somebody";
-  const std::string file =
-      folder.TemporaryDirectory::write("both.ttc", collection_of({one, two})).string();
-  REQUIRE_ERROR(Face(file), file + "' holds 2 faces, expected one of them by '" + file +
-                                "#N': #0 One Regular, #1 Two Regular");
-  REQUIRE(Face(file + "#1").about() == GlyphFont{"Two Regular", "both.ttc", 1, "Somebody"});
-  REQUIRE(Face(file + "#0").about().licence == "a licence \xc3\xbf");
-  REQUIRE_ERROR(Face(file + "#2"), "has no face 2: it has 0 to 1");
-  REQUIRE_ERROR(Face(file + "#two"), "expected the number of a face behind '#'");
-  const std::string odd =
-      folder.TemporaryDirectory::write("odd#1", one.file()).string();  // a name, not a face
-  REQUIRE(Face(odd).about().face == 0);
-}
-
-TEST_CASE("what is no font or damaged is refused by its name", "[font]") {
-  const Folder folder;
-  REQUIRE_ERROR(Face(folder / "none.ttf"), "none.ttf': No such file");
-  REQUIRE_ERROR(Face(folder.path().string()), "it is a directory");
-  REQUIRE_ERROR(Face(folder.TemporaryDirectory::write("text.ttf", "no font at all").string()),
-                "text.ttf' is no font");
-  REQUIRE_ERROR(Face(folder.TemporaryDirectory::write("empty.ttf", "").string()),
-                "the file is empty");
-  // Cut off or changed anywhere, a file is refused, or drawn as far as it can be.
-  const std::string whole = letters("Whole", 300).file();
-  int64_t refused = 0, tried = 0;
-  const auto try_file = [&](const std::string& content) {
-    const std::string file = folder.TemporaryDirectory::write("damaged.ttf", content).string();
-    ++tried;
-    try {
-      const Face face(file);
-      for (char32_t code = U'A'; code <= U'Z'; ++code) face.draw(code, 16, GlyphLayout::bbox);
-    } catch (const Error& error) {
-      ++refused;
-      REQUIRE_THAT(error.what(), ContainsSubstring("damaged.ttf"));
-    }
-  };
-  for (size_t length = 1; length < whole.size(); length += 7) try_file(whole.substr(0, length));
-  REQUIRE(refused > tried / 2);
-  for (size_t at = 0; at < whole.size(); at += 3)
-    for (const char value : {'\0', '\x7f', '\xff'}) {
-      std::string damaged = whole;
-      damaged[at] = value;
-      try_file(damaged);
-    }
-}
-
-TEST_CASE("characters come from a standard, a file or a text", "[font]") {
-  const std::u32string standard = characters_of("gb2312");
-  REQUIRE(standard.size() == 6763);
-  REQUIRE(standard.front() == U'啊');
-  REQUIRE(standard.back() == U'齄');
-  REQUIRE(characters_of("永 字\t八法永\xe3\x80\x80") == U"永字八法");
-  const Folder folder;
-  REQUIRE(characters_of(folder
-                            .TemporaryDirectory::write("list.txt",
-                                                       "\xef\xbb\xbf"
-                                                       "b\r\na b")
-                            .string()) == U"ba");
-  REQUIRE_ERROR(characters_of("missing.txt"), "cannot open 'missing.txt'");
-  REQUIRE_ERROR(characters_of("a/b"), "cannot open 'a/b'");
-  REQUIRE_ERROR(characters_of("a\xff"), "not UTF-8: byte 1 is ff");
-  REQUIRE_ERROR(characters_of(" "), "there are no characters");
-}
 
 TEST_CASE("pairs are made of fonts, and what some lack is left out and named", "[font]") {
   const Fonts fonts;
@@ -245,30 +110,6 @@ TEST_CASE("nothing is left of pairs that cannot be made", "[font]") {
   refuse(fmt::format("font prepare --source {0} --target {0} --chars ABCD --out {0}",
                      fonts / "source.ttf"),
          "exists and is no empty directory");
-}
-
-TEST_CASE("a sheet has its images in rows, with gaps", "[font]") {
-  const auto row = [](uint8_t gray) {
-    std::vector<GrayImage> images;
-    for (int i = 0; i < 5; ++i) images.emplace_back(2, 3, static_cast<uint8_t>(gray + i));
-    return images;
-  };
-  const std::vector<std::vector<GrayImage>> rows{row(10), row(20)};
-  const GrayImage image = app::sheet(rows, 2);  // three lines of two columns, the last with one
-  REQUIRE((image.width == 7 && image.height == 3 * 5 + 2 * 4));
-  const auto gray_at = [&](int64_t y, int64_t x) { return int{image.at(y, x)}; };
-  REQUIRE((gray_at(0, 0) == 10 && gray_at(1, 2) == 10 && gray_at(0, 4) == 11));
-  REQUIRE((gray_at(3, 0) == 20 && gray_at(3, 4) == 21));
-  REQUIRE((gray_at(0, 3) == 208 && gray_at(2, 0) == 208 && gray_at(5, 0) == 208));
-  REQUIRE((gray_at(9, 0) == 12 && gray_at(12, 4) == 23));
-  REQUIRE((gray_at(18, 0) == 14 && gray_at(18, 4) == 255 && gray_at(22, 6) == 255));
-  REQUIRE(app::sheet(rows).width == 5 * 4 - 1);
-  REQUIRE_ERROR(app::sheet({}), "a sheet of no images");
-  REQUIRE_ERROR(app::sheet(rows, 0), "a sheet of 0 columns");
-  REQUIRE_ERROR(app::sheet(std::vector{rows[0], {rows[1][0]}}), "5 and 1 images");
-  std::vector<GrayImage> odd = rows[1];
-  odd[3] = GrayImage(3, 3);
-  REQUIRE_ERROR(app::sheet(std::vector{rows[0], odd}), "3 x 2 and 3 x 3, expected one size");
 }
 
 }  // namespace accrue::test

@@ -5,9 +5,10 @@
 #include <map>
 #include <set>
 
-#include "apps/report/profile_report.h"
+#include "layers/models.h"
 #include "tests/support/cli.h"
 #include "train/flops.h"
+#include "train/profile_report.h"
 #include "train/training.h"
 
 namespace accrue::test {
@@ -107,7 +108,7 @@ TEST_CASE("a profile's times add up, and its spans nest", "[engine]") {
   REQUIRE(seen == "setup data forward backward step ");
   REQUIRE(kernels == Approx(0).margin(1e-6 * phases));
   REQUIRE(phases == Approx(profile.total_us()));
-  for (const app::ProfileRow& row : app::rows_of(profile)) table += row.share;
+  for (const ProfileRow& row : rows_of(profile)) table += row.share;
   REQUIRE(table == Approx(1));
 
   std::vector<double> open_until;

@@ -103,6 +103,15 @@ std::string TinyFont::file(size_t offset) const {
   return directory.text() + contents;
 }
 
+TinyFont letters(const std::string& name, int width) {
+  TinyFont font;
+  font.name = name;
+  for (int i = 0; i < 26; ++i)
+    font.glyphs[U'A' + static_cast<char32_t>(i)] = {100, 0, 100 + width, 300 + 10 * i};
+  font.glyphs[U' '] = {0, 0, 0, 0};
+  return font;
+}
+
 std::string collection_of(const std::vector<TinyFont>& fonts) {
   Words header;
   header.bytes("ttcf").u32(0x10000).u32(static_cast<uint32_t>(fonts.size()));

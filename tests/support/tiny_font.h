@@ -22,6 +22,10 @@ struct TinyFont {
   std::string file(size_t offset = 0) const;
 };
 
+// The letters of the alphabet, of which D, H, K and R are held out, in boxes that differ, and a
+// space.
+TinyFont letters(const std::string& name, int width);
+
 // A file of several fonts.
 std::string collection_of(const std::vector<TinyFont>& fonts);
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "fonts/face.h"
+#include "fonts/truetype.h"
+
+namespace accrue::fonts {
+
+// A font of the source's lines, licence and spaces, without other glyphs.
+TrueTypeFont font_after(const Face& source, const std::string& family,
+                        const std::string& description);
+// The outline of a drawing of a character, S x S pixels, where the layout has its glyph in the
+// source font. It has none if the drawing is blank.
+TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
+                                GlyphLayout layout);
+
+}  // namespace accrue::fonts

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fonts/face.h"
+
+namespace accrue::fonts {
+
+struct GlyphPairsOptions {
+  std::string source;                // a font, as Face takes it
+  std::vector<std::string> targets;  // a style each, called by its file's name
+  std::string characters;            // as characters_of() takes it
+  int64_t size = 256;
+  GlyphLayout layout = GlyphLayout::bbox;
+  std::string out;
+  std::optional<int64_t> limit;  // the first so many characters that all fonts have
+};
+
+// Draws the characters that all fonts have, in the source font and in each target, as a directory
+// of pairs (data/glyphs.h), which appears complete or not at all. Gives its manifest. Throws Error
+// as Face and characters_of() do, if the directory exists with something in it, and unless there
+// are characters for training and for the test.
+GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options);
+
+}  // namespace accrue::fonts
