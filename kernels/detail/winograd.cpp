@@ -216,7 +216,7 @@ void store_piece(T* target, const T* b, const Planes& planes, const Results<T>& 
     const T* const from = in.products + (first_tile + tile) * columns;
     for (int64_t v = 0; v < columns; v += lanes<T>)
       in_two_dimensions<Lanes<T>, winograd::points, winograd::cells>(
-          winograd::results<Lanes<T>>,
+          winograd::results,
           [&](int i, int j) {
             return load(from + (winograd::points * i + j) * in.tiles * columns + v);
           },
@@ -267,7 +267,7 @@ void winograd_pack(T* packed, const T* w, Direction direction, const ConvGeometr
                       w + (k + s) * g.filter_step() + m * area, area, rows, area);
         for (int64_t s = 0; s < sources; ++s)
           in_two_dimensions<Lanes<T>, winograd::taps, winograd::points>(
-              winograd::weights<Lanes<T>>,
+              winograd::weights,
               [&](int i, int j) {
                 const int tap = winograd::taps * i + j;
                 return load(taps + (s * area + (gather ? tap : area - 1 - tap)) * lanes<T>);
@@ -301,9 +301,9 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
         T* const products = x.products + slot * t.products;
         int64_t tiles = 0;
         for (int64_t i = begin; i < end; tiles += t.pieces[i++].tiles())
-          load_points<winograd::points>(
-              points, tiles, source.as<const T>(), t.source.channels * t.source.size(), t.source,
-              t.padding, t.pieces[i], x.frames + slot * t.frame, winograd::pixels<Lanes<T>>);
+          load_points<winograd::points>(points, tiles, source.as<const T>(),
+                                        t.source.channels * t.source.size(), t.source, t.padding,
+                                        t.pieces[i], x.frames + slot * t.frame, winograd::pixels);
         for (int64_t panel = panel_groups.begin(group); panel < panel_groups.begin(group + 1);
              ++panel) {
           const int64_t columns = t.panels.columns(panel);
@@ -337,10 +337,10 @@ int64_t tiles_of(const Planes& planes) {
 
 // True where the transforms take less than the multiplications that they save: not for few
 // channels, which share what a tile costs, nor where tiles reach far beyond an odd image.
-bool pays(const ConvGeometry& g, const Planes& tiled, int64_t least_weights) {
+bool pays(const ConvGeometry& g, const Planes& tiled) {
   constexpr int64_t least_channels = 16, tile_cells = winograd::cells * winograd::cells;
   return g.KH == winograd::taps && g.KW == winograd::taps && g.stride == 1 && g.dilation == 1 &&
-         std::min(g.C, g.O) >= least_channels && g.C * g.O >= least_weights &&
+         std::min(g.C, g.O) >= least_channels &&
          3 * tiled.size() >= 2 * tiles_of(tiled) * tile_cells;
 }
 
@@ -350,7 +350,7 @@ bool winograd_pays(Direction direction, const ConvGeometry& g) {
   constexpr int64_t least_tiles = 16, weights_of_a_tile = 8192;
   const Planes target =
       direction == Direction::gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W};
-  return pays(g, target, 512) &&
+  return pays(g, target) &&
          tiles_of(target) >= std::max(least_tiles, g.C * g.O / weights_of_a_tile);
 }
 bool winograd_packing_pays(Direction direction, const ConvGeometry& g, int64_t N) {
@@ -363,7 +363,7 @@ bool winograd_packing_pays(Direction direction, const ConvGeometry& g, int64_t N
 bool winograd_correlate_pays(const ConvGeometry& g, int64_t N) {
   constexpr int64_t least_tiles = 16;
   const Planes grid{g.O, g.GH, g.GW};
-  return pays(g, grid, 256) && N * tiles_of(grid) >= least_tiles;
+  return pays(g, grid) && N * tiles_of(grid) >= least_tiles;
 }
 
 template <class T>
@@ -456,7 +456,7 @@ void store_weight_slopes(GradTarget w, const Points<T>& sums, int64_t c_begin, i
       for (int64_t o = begin; o < end; ++o)
         for (int64_t c = 0; c < C; c += lanes<T>) {
           in_two_dimensions<Lanes<T>, winograd::points, winograd::taps>(
-              winograd::weight_slopes<Lanes<T>>,
+              winograd::weight_slopes,
               [&](int i, int j) { return load(sums.at(winograd::points * i + j, o) + c); },
               [&](int i, int j, const Lanes<T>& v) {
                 store_lanes(taps + (winograd::taps * i + j) * lanes<T>, v);
@@ -492,10 +492,10 @@ void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry&
         if (chunk % 2 == 0)
           load_points<winograd::points>(t.pixels, tile, image.as<const T>() + c * slice.size(),
                                         g.C * slice.size(), slice, g.padding, piece, frame,
-                                        winograd::pixels<Lanes<T>>);
+                                        winograd::pixels);
         else
           load_points<winograd::cells>(t.slopes, tile, grid.as<const T>(), g.O * t.grid.size(),
-                                       t.grid, 0, piece, frame, winograd::slopes<Lanes<T>>);
+                                       t.grid, 0, piece, frame, winograd::slopes);
       });
       add_products(t.sums, t.slopes, t.pixels, first_tile[size_t(count)], g.O, slice.channels,
                    begin > 0);

@@ -16,43 +16,43 @@ namespace accrue::cpu::winograd {
 inline constexpr int points = 4, taps = 3, cells = 2;
 
 // B^T d
-template <class V>
-[[gnu::always_inline]] inline void pixels(const V (&d)[points], V (&out)[points]) {
+inline constexpr auto pixels =
+    []<class V>(const V (&d)[points], V (&out)[points]) __attribute__((always_inline)) {
   out[0] = d[0] - d[2];
   out[1] = d[1] + d[2];
   out[2] = d[2] - d[1];
   out[3] = d[1] - d[3];
-}
+};
 // G g
-template <class V>
-[[gnu::always_inline]] inline void weights(const V (&g)[taps], V (&out)[points]) {
+inline constexpr auto weights =
+    []<class V>(const V (&g)[taps], V (&out)[points]) __attribute__((always_inline)) {
   const V outer = 0.5f * (g[0] + g[2]), inner = 0.5f * g[1];
   out[0] = g[0];
   out[1] = outer + inner;
   out[2] = outer - inner;
   out[3] = g[2];
-}
+};
 // A^T m
-template <class V>
-[[gnu::always_inline]] inline void results(const V (&m)[points], V (&out)[cells]) {
+inline constexpr auto results =
+    []<class V>(const V (&m)[points], V (&out)[cells]) __attribute__((always_inline)) {
   out[0] = m[0] + m[1] + m[2];
   out[1] = m[1] - m[2] - m[3];
-}
+};
 // F e
-template <class V>
-[[gnu::always_inline]] inline void slopes(const V (&e)[cells], V (&out)[points]) {
+inline constexpr auto slopes =
+    []<class V>(const V (&e)[cells], V (&out)[points]) __attribute__((always_inline)) {
   out[0] = e[0];
   out[1] = 0.5f * (e[0] + e[1]);
   out[2] = 0.5f * (e[0] - e[1]);
   out[3] = e[1];
-}
+};
 // C^T m
-template <class V>
-[[gnu::always_inline]] inline void weight_slopes(const V (&m)[points], V (&out)[taps]) {
+inline constexpr auto weight_slopes =
+    []<class V>(const V (&m)[points], V (&out)[taps]) __attribute__((always_inline)) {
   out[0] = m[0] + m[1] + m[2];
   out[1] = m[1] - m[2];
   out[2] = m[1] + m[2] - m[3];
-}
+};
 
 // out(i, j) = (M in M^T)[i, j] for i, j < to, where `step` multiplies M to `from` elements in(i,
 // j).
