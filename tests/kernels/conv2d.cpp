@@ -8,6 +8,7 @@
 
 #include "core/autograd.h"
 #include "core/cuda.h"
+#include "core/half.h"
 #include "core/random.h"
 #include "kernels/conv_transpose2d.h"
 #include "kernels/linear.h"
@@ -238,42 +239,73 @@ void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolv
   REQUIRE(std::abs(dot(grad(w), w) - expected) <= bound);
 }
 
-// Small images of many channels, whose cells the cpu multiplies several images at a time, with
-// channels in slices. Sums of small whole numbers are exact in any order, so that every element can
-// be compared.
+// The values as elements of a dtype, and these as doubles.
+template <class T>
+std::vector<T> elements(const Values& values) {
+  std::vector<T> of_type(values.size());
+  std::ranges::transform(values, of_type.begin(),
+                         [](double v) { return T(static_cast<Wide<T>>(v)); });
+  return of_type;
+}
+template <class T>
+Values rounded(const Values& values) {
+  const std::vector<T> of_type = elements<T>(values);
+  return Values(of_type.begin(), of_type.end());
+}
+
+// Sums of small whole numbers are exact in any order, also in the sums of 16-bit factors, so that
+// every element can be compared: what an op stores is such a sum, rounded once.
+template <class T>
 void check_exact(const Shape& x_shape, const Shape& w_shape, int64_t stride, int64_t padding,
                  bool transposed) {
-  CAPTURE(x_shape, w_shape, stride, padding, transposed);
+  CAPTURE(x_shape, w_shape, stride, padding, transposed, sizeof(T));
   RandomStream random(5);
-  const auto make = [&](const Shape& shape) {
+  const auto draw = [&](const Shape& shape) {
     Values values(static_cast<size_t>(shape.numel()));
     for (double& v : values) v = std::floor(random.uniform(-3, 4));
-    return Tensor::from(values, shape, test_device());
+    return values;
   };
-  const Tensor x = require_grad(make(x_shape)), w = require_grad(make(w_shape));
-  const Tensor b = make({w_shape[transposed ? 1 : 0]});
-  Tensor y, dy;
+  const auto make = [](const Values& values, const Shape& shape) {
+    return Tensor::from(elements<T>(values), shape, test_device());
+  };
+  const Values xs = draw(x_shape), ws = draw(w_shape), bs = draw({w_shape[transposed ? 1 : 0]});
+  const Tensor x = require_grad(make(xs, x_shape));
+  const Tensor w = require_grad(Tensor::from(elements<Wide<T>>(ws), w_shape, test_device()));
+  w.variable()->copy = make(ws, w_shape);
+  const Tensor b = make(bs, {static_cast<int64_t>(bs.size())});
+  Values dys;
+  Tensor y;
   for (int pass = 1; pass <= 2; ++pass) {  // the gradients are written, then added to
     y = transposed ? conv_transpose2d(x, w, b, {.stride = stride, .padding = padding})
                    : conv2d(x, w, b, {.stride = stride, .padding = padding});
-    if (pass == 1) dy = make(y.shape());
-    backward(matmul(y.reshape({1, y.numel()}), dy.reshape({y.numel(), 1})));
+    if (pass == 1) dys = draw(y.shape());
+    backward(matmul(y.reshape({1, y.numel()}), make(dys, {y.numel(), 1})));
   }
-  const Values xs = to_doubles(x), ws = to_doubles(w), dys = to_doubles(dy);
   Values ys(dys.size()), dx(xs.size()), dw(ws.size());
   for_each_product(transposed ? y.shape() : x_shape, w_shape, transposed ? x_shape : y.shape(),
                    stride, padding, 1, [&](size_t pixel, size_t tap, size_t cell) {
                      const size_t in = transposed ? cell : pixel, out = transposed ? pixel : cell;
                      ys[out] += xs[in] * ws[tap];
-                     dx[in] += 2 * dys[out] * ws[tap];
+                     dx[in] += dys[out] * ws[tap];
                      dw[tap] += 2 * dys[out] * xs[in];
                    });
-  add_bias(ys, to_doubles(b), y.shape());
-  REQUIRE(to_doubles(y) == ys);
-  REQUIRE(to_doubles(grad(x)) == dx);
+  add_bias(ys, bs, y.shape());
+  Values dx_twice = rounded<T>(dx);
+  for (size_t i = 0; i < dx.size(); ++i) dx_twice[i] += dx[i];
+  REQUIRE(to_doubles(y) == rounded<T>(ys));
+  REQUIRE(to_doubles(grad(x)) == rounded<T>(dx_twice));
   REQUIRE(to_doubles(grad(w)) == dw);
 }
 
+void check_exact(const Shape& x, const Shape& w, int64_t stride, int64_t padding, bool transposed) {
+  check_exact<double>(x, w, stride, padding, transposed);
+  if (test_device() != Device::cpu) return;  // elsewhere sums need not be in float32 (cuDNN's bias)
+  check_exact<float>(x, w, stride, padding, transposed);
+  check_exact<BFloat16>(x, w, stride, padding, transposed);
+  check_exact<Half>(x, w, stride, padding, transposed);
+}
+
+// Their cells the cpu multiplies several images at a time, with channels in slices.
 TEST_CASE("convolutions of small images with many channels", "[ops]") {
   check_exact({3, 70, 2, 2}, {140, 70, 3, 3}, 1, 1, false);
   check_exact({7, 37, 8, 8}, {130, 37, 4, 4}, 2, 1, false);
@@ -283,6 +315,18 @@ TEST_CASE("convolutions of small images with many channels", "[ops]") {
   check_exact({3, 64, 2, 3}, {64, 35, 4, 4}, 2, 1, true);
   check_exact({6, 96, 5, 4}, {96, 70, 5, 5}, 2, 2, true);
   check_exact({2, 64, 4, 4}, {64, 70, 2, 2}, 3, 0, true);  // pixels that no tap sees
+}
+
+// The processor may multiply bfloat16 in pairs of channels and of cells.
+TEST_CASE("convolutions of odd numbers of channels and cells", "[ops]") {
+  check_exact({2, 5, 33, 35}, {7, 5, 3, 3}, 1, 1, false);
+  check_exact({3, 3, 19, 22}, {5, 3, 5, 4}, 2, 2, false);
+  check_exact({2, 1, 17, 9}, {1, 1, 2, 3}, 3, 0, false);
+  check_exact({2, 4, 40, 1}, {3, 4, 3, 1}, 1, 0, false);    // one column
+  check_exact({3, 35, 1, 1}, {37, 35, 3, 3}, 1, 1, false);  // one pixel
+  check_exact({9, 33, 3, 3}, {101, 33, 3, 3}, 1, 1, false);
+  check_exact({4, 7, 15, 13}, {7, 5, 4, 4}, 2, 1, true);
+  check_exact({2, 3, 5, 31}, {3, 1, 3, 2}, 1, 0, true);
 }
 
 TEST_CASE("large convolutions", "[ops]") {
@@ -319,6 +363,25 @@ TEST_CASE("a convolution's scratch grows with the micro-batch up to a bound", "[
   REQUIRE(peak_of(128) <= 8 * peak_of(1));
   REQUIRE(peak_of(256) == peak_of(128));
   REQUIRE(peak_of(256) < (2 << 20));
+}
+
+TEST_CASE("a convolution's scratch in bfloat16 is at most that in float16", "[ops]") {
+  const auto peak_of = [](const Shape& x, const Shape& w, Conv2dShape shape, DType dtype) {
+    const auto make = [&](const Shape& of) { return Tensor::full(of, 1, dtype, Device::meta); };
+    ledger(Device::meta).reset_peak();
+    const Tensor image = require_grad(make(x)), weights = require_grad(make(w));
+    const Tensor y = conv2d(image, weights, Tensor(), shape);
+    backward(matmul(y.reshape({1, y.numel()}), make({y.numel(), 1})));
+    return ledger(Device::meta).peak()[Category::workspace];
+  };
+  for (const int64_t H : {1, 4, 7, 32, 61})
+    for (const int64_t C : {1, 3, 16, 67, 256})
+      for (const int64_t stride : {1, 2}) {
+        CAPTURE(H, C, stride);
+        const Conv2dShape shape{.stride = stride, .padding = 1};
+        const Shape x{8, C, H, H}, w{2 * C, C, 3, 3};
+        REQUIRE(peak_of(x, w, shape, DType::bf16) <= peak_of(x, w, shape, DType::f16));
+      }
 }
 
 TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
