@@ -13,16 +13,21 @@ namespace {
 using cpu::block_rows, cpu::IndirectGemm, cpu::lanes, cpu::Partition;
 
 // The scratch of correlate, whose product is what the taps see times the transposed cells, which
-// are widened before if they have to be.
-template <class T, class W = Wide<T>>
+// are widened before if they have to be. Here pairs are neighbours in a row of cells, which see
+// neighbours in the frame; the last of an odd number has a zero beside it.
+template <class T, class F>
 struct CorrelateScratch {
+  using W = Wide<T>;
+  using Pixel = typename cpu::Arithmetic<F>::Left;
   int32_t *image_at, *cell_at, *transposed_at;
-  W *frames, *widened, *cells, *partials;
+  Pixel* frames;
+  F *widened, *cells;
+  W* partials;
   // The bands in groups, each with a partial sum of its own, and in each group the image's channels
   // in slices. Many groups need room, many slices transpose the cells again and again. Small images
   // are taken several at a time, so that the partial sum is not read and written for a few cells.
-  int64_t groups, slices, at_once, slots, stride, frame_size, widened_size, cells_size,
-      partial_size;
+  int64_t groups, slices, at_once, slots, stride, row_cells, frame_size, frames_size, widened_size,
+      cells_size, partial_size;
   size_t bytes;
 
   CorrelateScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base) {
@@ -35,19 +40,24 @@ struct CorrelateScratch {
         std::clamp<int64_t>(partial_elements / partial_size, 1, std::min(most_groups, N * t.bands));
     groups = Partition(N * t.bands, ceil_div(N * t.bands, groups)).parts;
     slices = std::clamp<int64_t>(g.taps() / slice_taps, 1, std::min(g.C, chunks / groups));
-    const int64_t band_cells = t.band * g.GW;
-    at_once = t.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / band_cells, 1, N / groups);
+    const int64_t single_cells = t.band * g.GW;
+    at_once = t.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / single_cells, 1, N / groups);
     frame_size = t.frame(t.band) / g.C * ceil_div(g.C, slices);
+    frames_size = at_once * frame_size + cpu::elements_in<F> - 1;
+    // Pairs take less room, and are not given more slots of it.
+    slots =
+        std::min(groups * slices, t.slots_for(N, at_once * (frame_size + single_cells * stride) +
+                                                     (is_16_bit<T> ? g.O * single_cells : 0)));
+    row_cells = ceil_div(g.GW, cpu::elements_in<F>);
+    const int64_t band_cells = t.band * row_cells;
     widened_size = is_16_bit<T> ? g.O * band_cells : 0;
     cells_size = band_cells * stride;
-    slots = std::min(groups * slices,
-                     t.slots_for(N, at_once * (frame_size + cells_size) + widened_size));
     image_at = carver.take<int32_t>(g.taps());
     cell_at = carver.take<int32_t>(at_once * band_cells);
     transposed_at = carver.take<int32_t>(at_once * band_cells);
-    frames = carver.take<W>(slots * at_once * frame_size);
-    widened = carver.take<W>(slots * widened_size);
-    cells = carver.take<W>(slots * at_once * cells_size);
+    frames = carver.take<Pixel>(slots * frames_size);
+    widened = carver.take<F>(slots * widened_size);
+    cells = carver.take<F>(slots * at_once * cells_size);
     partials = carver.take<W>(groups * partial_size);
     bytes = carver.used();
   }
@@ -55,14 +65,20 @@ struct CorrelateScratch {
 
 // The scratch of correlate where cells are few and weights many: the cells, as they lie, times what
 // they see through a slice of taps, which is copied side by side. Its results go to the weights
-// themselves, as partial sums of their size would take longer than the product.
-template <class T, class W = Wide<T>>
+// themselves, as partial sums of their size would take longer than the product. Pairs are of an
+// image's cells in their order; an odd number is copied to have a zero behind it.
+template <class T, class F>
 struct DirectScratch {
+  using W = Wide<T>;
+  using Pixel = typename cpu::Arithmetic<F>::Left;
+  static constexpr int64_t elements = cpu::elements_in<F>;
   ConvTiling whole;  // in one band
   int32_t *cell_row, *cell_at, *tap_at, *columns_at;
-  W *widened, *frames, *columns, *transposed, *results;
-  int64_t cells, images, channels, slices, slots, frame_size, columns_stride, columns_size, stride,
-      transposed_size, result_size;
+  Pixel *copied, *frames, *columns;
+  F* transposed;
+  W* results;
+  int64_t cells, image_cells, images, channels, slices, slots, frame_size, columns_stride,
+      columns_size, stride, transposed_size, result_size;
   bool pays;
   size_t bytes;
 
@@ -71,6 +87,7 @@ struct DirectScratch {
     Carver carver(base);
     whole.band = t.h.steps(), whole.bands = 1;
     cells = g.GH * g.GW;  // of an image
+    image_cells = round_up(cells, elements);
     // Copying a column costs what a few multiplications of it do, and so does adding to a weight.
     pays = cells <= most_cells && N * cells <= 2 * g.O;
     images = ceil_div(N, ceil_div(N, std::max<int64_t>(1, most_cells / cells)));
@@ -81,19 +98,22 @@ struct DirectScratch {
     slices = ceil_div(g.C, channels);
     stride = round_up(channels * g.area(), lanes<W>);
     frame_size = channels * whole.channel();
-    columns_stride = round_up(images * cells, lanes<W>);
-    columns_size = channels * g.area() * columns_stride + lanes<W>;
-    transposed_size = columns_stride * stride;
+    columns_stride = round_up(images * image_cells, lanes<Pixel>);
+    columns_size = channels * g.area() * columns_stride + lanes<Pixel>;
+    transposed_size = columns_stride / elements * stride;
     result_size = block_rows * stride;
-    slots = std::min(slices, t.slots_for(N, images * frame_size + columns_size + transposed_size));
+    const int64_t single_cells = round_up(images * cells, lanes<W>);
+    slots = std::min(slices, t.slots_for(N, images * frame_size + lanes<W> +
+                                                (channels * g.area() + stride) * single_cells));
     cell_row = carver.take<int32_t>(g.O);
-    cell_at = carver.take<int32_t>(images * cells);
+    cell_at = carver.take<int32_t>(images * image_cells / elements);
     tap_at = carver.take<int32_t>(channels * g.area());
-    columns_at = carver.take<int32_t>(images * cells);
-    widened = carver.take<W>(is_16_bit<T> ? N * g.O * cells : 0);
-    frames = carver.take<W>(slots * (images * frame_size + lanes<W>));
-    columns = carver.take<W>(slots * columns_size);
-    transposed = carver.take<W>(slots * transposed_size);
+    columns_at = carver.take<int32_t>(images * image_cells / elements);
+    copied = carver.take<Pixel>(
+        !std::is_same_v<T, Pixel> || image_cells != cells ? N * g.O * image_cells : 0);
+    frames = carver.take<Pixel>(slots * (images * frame_size + lanes<Pixel>));
+    columns = carver.take<Pixel>(slots * columns_size);
+    transposed = carver.take<F>(slots * transposed_size);
     results = carver.take<W>(slots * result_size);
     bytes = carver.used();
   }
@@ -102,15 +122,15 @@ struct DirectScratch {
 }  // namespace
 
 Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
+  const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
     if (plans_for_cuda(device))
       return cuda::workspace_bytes(g, N, dtype) + cuda::rounded_weights_bytes(g, dtype);
     if constexpr (!is_16_bit<T>)
       if (cpu::winograd_correlate_pays(g, N)) return cpu::winograd_correlate_bytes<T>(g, N);
     const ConvTiling tiling(Direction::gather, g, N);
-    const DirectScratch<T> direct(tiling, g, N, nullptr);
+    const DirectScratch<T, F> direct(tiling, g, N, nullptr);
     return static_cast<int64_t>(direct.pays ? direct.bytes
-                                            : CorrelateScratch<T>(tiling, g, N, nullptr).bytes);
+                                            : CorrelateScratch<T, F>(tiling, g, N, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
@@ -118,40 +138,53 @@ Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, D
 namespace cpu {
 namespace {
 
-template <class T>
-void fill_correlate_tables(const CorrelateScratch<T>& x, const ConvTiling& t,
+template <class T, class F>
+void fill_correlate_tables(const CorrelateScratch<T, F>& x, const ConvTiling& t,
                            const ConvGeometry& g) {
   for (int64_t k = 0; k < g.taps(); ++k) {
     const int64_t c = k / g.area(), i = k % g.area() / g.KW, j = k % g.KW;
     x.image_at[k] =
         static_cast<int32_t>(c * t.channel() + t.offset(*t.h.offset(i, 0), *t.w.offset(j, 0)));
   }
-  const int64_t band_cells = t.band * g.GW;
+  const int64_t band_cells = t.band * x.row_cells;
   for (int64_t at = 0; at < x.at_once * band_cells; ++at) {
     const int64_t image = at / band_cells, cell = at % band_cells;
-    x.cell_at[at] =
-        static_cast<int32_t>(image * x.frame_size + cell / g.GW * t.columns() + cell % g.GW);
+    x.cell_at[at] = static_cast<int32_t>(image * x.frame_size + cell / x.row_cells * t.columns() +
+                                         cell % x.row_cells * elements_in<F>);
     x.transposed_at[at] = static_cast<int32_t>(at * x.stride);
   }
 }
 
 // cells = the band's rows of the grid, transposed: [band, O].
-template <class T>
-void load_cells(Wide<T>* cells, [[maybe_unused]] Wide<T>* widened, const T* grid, Band band,
-                const ConvGeometry& g) {
-  const int64_t size = band.rows * g.GW, stride = round_up(g.O, lanes<Wide<T>>);
+template <class T, class F>
+void load_cells(F* cells, [[maybe_unused]] F* widened, const T* grid, Band band,
+                const CorrelateScratch<T, F>& x, const ConvGeometry& g) {
+  const int64_t size = band.rows * x.row_cells;
   const T* in = grid + (band.n * g.O * g.GH + band.begin) * g.GW;
   if constexpr (is_16_bit<T>) {
-    for (int64_t o = 0; o < g.O; ++o) std::copy_n(in + o * g.GH * g.GW, size, widened + o * size);
-    transpose(cells, stride, widened, size, g.O, size);
+    // Rows without half a pair are taken as one.
+    const int64_t rows = g.GW % elements_in<F> == 0 ? 1 : band.rows;
+    const int64_t width = band.rows * g.GW / rows, row_size = size / rows;
+    F* out = widened;
+    for (int64_t o = 0; o < g.O; ++o)
+      for (int64_t r = 0; r < rows; ++r, out += row_size) {
+        const T* row = in + o * g.GH * g.GW + r * width;
+        if constexpr (in_pairs<F>) {
+          out[row_size - 1] = 0;
+          std::memcpy(out, row, static_cast<size_t>(width) * sizeof(T));
+        } else {
+          std::copy_n(row, width, out);
+        }
+      }
+    transpose(cells, x.stride, widened, size, g.O, size);
   } else {
-    transpose(cells, stride, in, g.GH * g.GW, g.O, size);
+    transpose(cells, x.stride, in, g.GH * g.GW, g.O, size);
   }
 }
 
 // w[o, k] = sum_group partials[group][k, o] + beta * w[o, k].
-template <class T>
-void add_partials(GradTarget w, const CorrelateScratch<T>& x, const ConvGeometry& g) {
+template <class T, class F>
+void add_partials(GradTarget w, const CorrelateScratch<T, F>& x, const ConvGeometry& g) {
   const int64_t taps = g.taps();
   with_beta(w.beta, [&](auto accumulate) {
     using W = Wide<T>;
@@ -175,11 +208,13 @@ void add_partials(GradTarget w, const CorrelateScratch<T>& x, const ConvGeometry
   });
 }
 
-template <class T>
-void fill_correlate_tables(const DirectScratch<T>& x, const ConvGeometry& g) {
-  for (int64_t o = 0; o < g.O; ++o) x.cell_row[o] = static_cast<int32_t>(o * x.cells);
-  for (int64_t at = 0; at < x.images * x.cells; ++at) {
-    x.cell_at[at] = static_cast<int32_t>(at / x.cells * g.O * x.cells + at % x.cells);
+template <class T, class F>
+void fill_correlate_tables(const DirectScratch<T, F>& x, const ConvGeometry& g) {
+  for (int64_t o = 0; o < g.O; ++o) x.cell_row[o] = static_cast<int32_t>(o * x.image_cells);
+  for (int64_t at = 0; at < x.images * x.image_cells / x.elements; ++at) {
+    const int64_t cell = at * x.elements;
+    x.cell_at[at] =
+        static_cast<int32_t>(cell / x.image_cells * g.O * x.image_cells + cell % x.image_cells);
     x.columns_at[at] = static_cast<int32_t>(at * x.stride);
   }
   for (int64_t k = 0; k < x.channels * g.area(); ++k) {
@@ -190,33 +225,36 @@ void fill_correlate_tables(const DirectScratch<T>& x, const ConvGeometry& g) {
 }
 
 // w[o, taps of channels [c_begin, c_end)] for all o, from `images` of them after `n`.
-template <class T>
-void correlate_slice(Wide<T>* w, bool add, const Wide<T>* grid, const T* image, int64_t n,
-                     int64_t images, int64_t slice, int slot, const DirectScratch<T>& x,
-                     const ConvGeometry& g) {
+template <class T, class F>
+void correlate_slice(Wide<T>* w, bool add, const typename Arithmetic<F>::Left* grid, const T* image,
+                     int64_t n, int64_t images, int64_t slice, int slot,
+                     const DirectScratch<T, F>& x, const ConvGeometry& g) {
   using W = Wide<T>;
+  using Pixel = typename Arithmetic<F>::Left;
   const int64_t c_begin = slice * x.channels, c_end = std::min(c_begin + x.channels, g.C);
-  const int64_t taps = (c_end - c_begin) * g.area(), cells = images * x.cells;
-  const int64_t N = round_up(taps, lanes<W>);
-  W* const frames = x.frames + slot * (x.images * x.frame_size + lanes<W>);
-  W* const columns = x.columns + slot * x.columns_size;
-  W* const transposed = x.transposed + slot * x.transposed_size;
+  const int64_t taps = (c_end - c_begin) * g.area();
+  const int64_t cells = images * x.image_cells / x.elements, N = round_up(taps, lanes<W>);
+  Pixel* const frames = x.frames + slot * (x.images * x.frame_size + lanes<Pixel>);
+  Pixel* const columns = x.columns + slot * x.columns_size;
+  F* const transposed = x.transposed + slot * x.transposed_size;
   W* const result = x.results + slot * x.result_size;
   for (int64_t i = 0; i < images; ++i)
     load_frame(frames + i * x.frame_size, image, x.whole, Band(x.whole, n + i), c_begin, c_end);
-  pack_columns(columns, x.columns_stride, frames, x.frame_size, x.tap_at, taps, images, x.whole);
-  transpose(transposed, x.stride, columns, x.columns_stride, taps, cells);
+  pack_columns(columns, x.columns_stride, frames, x.frame_size, x.tap_at, taps, images,
+               x.image_cells, x.whole);
+  transpose(transposed, x.stride, reinterpret_cast<const F*>(columns),
+            x.columns_stride / x.elements, taps, cells);
   const Partition blocks(g.O, block_rows);
   for (int64_t block = 0; block < blocks.parts; ++block) {
     const int64_t o = blocks.begin(block), rows = blocks.size(block);
-    indirect_gemm(result, grid + n * g.O * x.cells, transposed,
-                  IndirectGemm{.M = rows,
-                               .N = N,
-                               .K = cells,
-                               .a_row = x.cell_row + o,
-                               .a_col = x.cell_at,
-                               .b_row = x.columns_at},
-                  Result::write);
+    indirect_gemm<F>(result, grid + n * g.O * x.image_cells, transposed,
+                     IndirectGemm{.M = rows,
+                                  .N = N,
+                                  .K = cells,
+                                  .a_row = x.cell_row + o,
+                                  .a_col = x.cell_at,
+                                  .b_row = x.columns_at},
+                     Result::write);
     with_beta(add ? 1.0f : 0.0f, [&](auto accumulate) {
       for (int64_t r = 0; r < rows; ++r) {
         W* const out = w + (o + r) * g.filter_step() + c_begin * g.area();
@@ -226,16 +264,31 @@ void correlate_slice(Wide<T>* w, bool add, const Wide<T>* grid, const T* image, 
   }
 }
 
-template <class T>
-void correlate_directly(GradTarget w, View grid, View image, const DirectScratch<T>& x,
+// The grid as it is, or as a copy that multiplies.
+template <class T, class F>
+const typename Arithmetic<F>::Left* cells_of(const T* grid, const DirectScratch<T, F>& x,
+                                             int64_t planes) {
+  if constexpr (std::is_same_v<T, typename Arithmetic<F>::Left>)
+    if (x.image_cells == x.cells) return grid;
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    auto* const out = x.copied + plane * x.image_cells;
+    std::copy_n(grid + plane * x.cells, x.cells, out);
+    std::fill_n(out + x.cells, x.image_cells - x.cells, typename Arithmetic<F>::Left{});
+  }
+  return x.copied;
+}
+
+template <class T, class F>
+void correlate_directly(GradTarget w, View grid, View image, const DirectScratch<T, F>& x,
                         const ConvGeometry& g) {
+  using Pixel = typename Arithmetic<F>::Left;
   const int64_t N = grid.shape[0];
   fill_correlate_tables(x, g);
-  const Wide<T>* cells = widened(grid.as<const T>(), x.widened, grid.numel());
+  const Pixel* cells = cells_of(grid.as<const T>(), x, N * g.O);
   parallel_chunks(x.slices, static_cast<int>(x.slots), [&](int64_t slice, int slot) {
-    const int64_t frames_size = x.images * x.frame_size + lanes<Wide<T>>;
-    std::fill_n(x.frames + slot * frames_size, frames_size, Wide<T>(0));
-    std::fill_n(x.columns + slot * x.columns_size, x.columns_size, Wide<T>(0));
+    const int64_t frames_size = x.images * x.frame_size + lanes<Pixel>;
+    std::fill_n(x.frames + slot * frames_size, frames_size, Pixel{});
+    std::fill_n(x.columns + slot * x.columns_size, x.columns_size, Pixel{});
     for (int64_t n = 0; n < N; n += x.images)
       correlate_slice(w.grad.as<Wide<T>>(), n > 0 || w.beta != 0, cells, image.as<const T>(), n,
                       std::min(x.images, N - n), slice, slot, x, g);
@@ -245,48 +298,46 @@ void correlate_directly(GradTarget w, View grid, View image, const DirectScratch
 }  // namespace
 
 void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View workspace) {
-  dispatch_floating(
-      grid.dtype, [&]<class T, class W = Wide<T>>() {
-        const int64_t N = grid.shape[0];
-        if constexpr (!is_16_bit<T>)
-          if (winograd_correlate_pays(g, N))
-            return winograd_correlate<T>(w, grid, image, g, workspace);
-        const ConvTiling tiling(Direction::gather, g, N);
-        const DirectScratch<T> direct(tiling, g, N, workspace.data);
-        if (direct.pays) return correlate_directly(w, grid, image, direct, g);
-        const CorrelateScratch<T> x(tiling, g, N, workspace.data);
-        fill_correlate_tables(x, tiling, g);
-        const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
-        parallel_chunks(
-            bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
-              const int64_t group = chunk / x.slices, slice = chunk % x.slices;
-              const int64_t c_begin = g.C * slice / x.slices, c_end = g.C * (slice + 1) / x.slices;
-              const int64_t first_tap = c_begin * g.area();
-              const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
-              W* const frame = x.frames + slot * x.at_once * x.frame_size;
-              W* const cells = x.cells + slot * x.at_once * x.cells_size;
-              std::fill_n(frame, x.at_once * x.frame_size, W(0));
-              for (int64_t item = first_item; item < last_item; item += x.at_once) {
-                const int64_t count = std::min(x.at_once, last_item - item);
-                for (int64_t i = 0; i < count; ++i) {
-                  const Band band(tiling, item + i);
-                  load_frame(frame + i * x.frame_size, image.as<const T>(), tiling, band, c_begin,
-                             c_end);
-                  load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size,
-                             grid.as<const T>(), band, g);
-                }
-                const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
-                                           .N = x.stride,
-                                           .K = count * Band(tiling, item).rows * g.GW,
-                                           .a_row = x.image_at,
-                                           .a_col = x.cell_at,
-                                           .b_row = x.transposed_at};
-                indirect_gemm(x.partials + group * x.partial_size + first_tap * x.stride, frame,
-                              cells, product, item == first_item ? Result::write : Result::add);
-              }
-            });
-        add_partials(w, x, g);
-      });
+  dispatch_factors(grid.dtype, [&]<class T, class F>() {
+    const int64_t N = grid.shape[0];
+    if constexpr (!is_16_bit<T>)
+      if (winograd_correlate_pays(g, N)) return winograd_correlate<T>(w, grid, image, g, workspace);
+    const ConvTiling tiling(Direction::gather, g, N);
+    const DirectScratch<T, F> direct(tiling, g, N, workspace.data);
+    if (direct.pays) return correlate_directly(w, grid, image, direct, g);
+    const CorrelateScratch<T, F> x(tiling, g, N, workspace.data);
+    fill_correlate_tables(x, tiling, g);
+    const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
+    parallel_chunks(
+        bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
+          const int64_t group = chunk / x.slices, slice = chunk % x.slices;
+          const int64_t c_begin = g.C * slice / x.slices, c_end = g.C * (slice + 1) / x.slices;
+          const int64_t first_tap = c_begin * g.area();
+          const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
+          auto* const frame = x.frames + slot * x.frames_size;
+          F* const cells = x.cells + slot * x.at_once * x.cells_size;
+          std::fill_n(frame, x.frames_size, typename Arithmetic<F>::Left{});
+          for (int64_t item = first_item; item < last_item; item += x.at_once) {
+            const int64_t count = std::min(x.at_once, last_item - item);
+            for (int64_t i = 0; i < count; ++i) {
+              const Band band(tiling, item + i);
+              load_frame(frame + i * x.frame_size, image.as<const T>(), tiling, band, c_begin,
+                         c_end);
+              load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size,
+                         grid.as<const T>(), band, x, g);
+            }
+            const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
+                                       .N = x.stride,
+                                       .K = count * Band(tiling, item).rows * x.row_cells,
+                                       .a_row = x.image_at,
+                                       .a_col = x.cell_at,
+                                       .b_row = x.transposed_at};
+            indirect_gemm<F>(x.partials + group * x.partial_size + first_tap * x.stride, frame,
+                             cells, product, item == first_item ? Result::write : Result::add);
+          }
+        });
+    add_partials(w, x, g);
+  });
 }
 
 }  // namespace cpu

@@ -4,51 +4,78 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/detail/bf16_pair.h"
 #include "kernels/detail/conv_tiling.h"
 #include "kernels/detail/gemm_block.h"
 
 // What the three products of a convolution on the CPU share: images as their taps see them.
 namespace accrue::cpu {
 
-// frame = channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
+// Calls body<T, F> for a floating dtype: T is the type of its elements, F what a convolution
+// multiplies of them, pairs where the processor can, else single ones, wide.
+template <class Body>
+decltype(auto) dispatch_factors(DType dtype, Body&& body) {
+  if (dtype == DType::bf16 && multiplies_bfloat16_pairs())
+    return body.template operator()<BFloat16, BFloat16Pair>();
+  return dispatch_floating(
+      dtype, [&]<class T>() -> decltype(auto) { return body.template operator()<T, Wide<T>>(); });
+}
+
+// out[v] = in[v * step], as F; in a pair with the next channel's, which lies `next` behind it, or
+// with 0 if that is 0.
+template <class F, class T>
+void load_row(F* out, const T* in, [[maybe_unused]] int64_t next, int64_t count, int64_t step) {
+  if constexpr (in_pairs<F>) {
+    interleave(out, in, next ? in + next : nullptr, count, step);
+  } else if (step == 1) {
+    std::copy_n(in, count, out);
+  } else {
+    for (int64_t v = 0; v < count; ++v) out[v] = in[v * step];
+  }
+}
+
+// frame = its channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
 // plane for each phase. The frame starts as zeros; those left and right of the source stay.
-template <class T>
-void load_frame(Wide<T>* frame, const T* source, const ConvTiling& t, Band band, int64_t c_begin,
+template <class F, class T>
+void load_frame(F* frame, const T* source, const ConvTiling& t, Band band, int64_t c_begin,
                 int64_t c_end) {
   const int64_t columns = t.columns(), planes = t.h.phases() * t.w.phases();
+  const int64_t channel_size = t.h.source * t.w.source;
   for (int64_t plane = c_begin * planes; plane < c_end * planes; ++plane) {
     const int64_t c = plane / planes, h_phase = plane % planes / t.w.phases();
     const int64_t w0 = t.w.first + plane % t.w.phases(), step = t.w.source_step;
     const int64_t begin = std::clamp<int64_t>(ceil_div(-w0, step), 0, columns);
     const int64_t size =
         std::clamp<int64_t>(ceil_div(t.w.source - w0, step), begin, columns) - begin;
+    const int64_t channel = c * elements_in<F>;
+    const int64_t next = channel + 1 < t.source_channels ? channel_size : 0;
     const T* in =
-        source + (band.n * t.source_channels + c) * t.h.source * t.w.source + w0 + begin * step;
-    Wide<T>* out = frame + (plane - c_begin * planes) * t.plane(t.band) + begin;
+        source + (band.n * t.source_channels + channel) * channel_size + w0 + begin * step;
+    F* out = frame + (plane - c_begin * planes) * t.plane(t.band) + begin;
     for (int64_t r = 0; r < t.h.extent(band.rows); ++r, out += columns) {
       const int64_t h = (band.begin + r) * t.h.source_step + t.h.first + h_phase;
-      if (h < 0 || h >= t.h.source) std::fill_n(out, size, Wide<T>(0));
-      else if (step == 1) std::copy_n(in + h * t.w.source, size, out);
-      else
-        for (int64_t v = 0; v < size; ++v) out[v] = in[h * t.w.source + v * step];
+      if (h < 0 || h >= t.h.source) std::fill_n(out, size, F{});
+      else load_row(out, in + h * t.w.source, next, size, step);
     }
   }
 }
 
 // columns[k, cells of the images] = what they see through tap k < K, which begins at source_at[k]
-// in each image's frame. t has one band. Rows of cells are copied in whole vectors: what is written
-// past an end, the next row overwrites, so a vector more must have room behind the columns and the
-// frames.
+// in each image's frame; behind each image's cells, zeros up to `image_cells`. t has one band. Rows
+// of cells are copied in whole vectors: what is written past an end, the next row overwrites, so a
+// vector more must have room behind the columns and the frames.
 template <class W>
 void pack_columns(W* columns, int64_t stride, const W* frames, int64_t frame_size,
-                  const int32_t* source_at, int64_t K, int64_t images, const ConvTiling& t) {
+                  const int32_t* source_at, int64_t K, int64_t images, int64_t image_cells,
+                  const ConvTiling& t) {
   const int64_t rows = t.band, width = t.w.steps(), source_row = t.columns();
   for (int64_t k = 0; k < K; ++k) {
-    W* to = columns + k * stride;
     for (int64_t image = 0; image < images; ++image) {
+      W *to = columns + k * stride + image * image_cells, *const end = to + image_cells;
       const W* from = frames + image * frame_size + source_at[k];
       for (int64_t r = 0; r < rows; ++r, from += source_row, to += width)
-        for (int64_t v = 0; v < width; v += lanes<W>) store_lanes(to + v, load(from + v));
+        for (int64_t v = 0; v < width; v += lanes<W>) std::memcpy(to + v, from + v, vector_bytes);
+      if (to < end) std::memset(to, 0, static_cast<size_t>(end - to) * sizeof(W));
     }
   }
 }

@@ -15,14 +15,19 @@ namespace {
 
 using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
 
-// The scratch of gather and scatter on elements of type T. `products` has one entry for each phase
-// of the target; `weights` are there if w has to be widened first.
-template <class T, class W = Wide<T>>
+// The scratch of gather and scatter on elements of type T, multiplied as F. `products` has one
+// entry for each phase of the target; `weights` are there if w has to be widened or paired first.
+template <class T, class F>
 struct Scratch {
+  using W = Wide<T>;
+  using Weight = typename cpu::Arithmetic<F>::Left;
+  static constexpr int64_t elements = cpu::elements_in<F>;
   PackedTiling packed;
   IndirectGemm* products;
   int32_t *weight_row, *weight_at, *source_at, *column_at;
-  W *weights, *frames, *columns, *results;
+  Weight* weights;
+  F *frames, *columns;
+  W* results;
   int64_t frame_size, columns_size, result_size, phases, slots;
   size_t bytes;
 
@@ -39,12 +44,13 @@ struct Scratch {
                         : t.target_channels * round_up(t.cells(t.band), lanes<W>);
     products = carver.take<IndirectGemm>(phases);
     weight_row = carver.take<int32_t>(t.target_channels);
-    weight_at = carver.take<int32_t>(t.source_channels * g.area());
-    source_at = carver.take<int32_t>(t.source_channels * g.area());
+    weight_at = carver.take<int32_t>(t.frame_channels * g.area());
+    source_at = carver.take<int32_t>(t.frame_channels * g.area());
     column_at = carver.take<int32_t>(packs ? packed.depth : 0);
-    weights = carver.take<W>(is_16_bit<T> ? g.w_extent() : 0);
-    frames = carver.take<W>(slots * frame_size);
-    columns = carver.take<W>(slots * columns_size);
+    const int64_t pairs = t.target_channels * t.frame_channels * g.area();
+    weights = carver.take<Weight>(cpu::in_pairs<F> ? 2 * pairs : is_16_bit<T> ? g.w_extent() : 0);
+    frames = carver.take<F>(slots * frame_size);
+    columns = carver.take<F>(slots * columns_size);
     results = carver.take<W>(slots * result_size);
     bytes = carver.used();
   }
@@ -52,11 +58,12 @@ struct Scratch {
 
 Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType dtype,
                     Device device) {
-  const int64_t bytes = dispatch_floating(dtype, [&]<class T>() {
+  const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
     if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
     if constexpr (!is_16_bit<T>)
       if (cpu::winograd_pays(direction, g)) return cpu::winograd_bytes<T>(direction, g, N);
-    return static_cast<int64_t>(Scratch<T>(ConvTiling(direction, g, N), g, N, nullptr).bytes);
+    const ConvTiling tiling(direction, g, N, cpu::elements_in<F>);
+    return static_cast<int64_t>(Scratch<T, F>(tiling, g, N, nullptr).bytes);
   });
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
@@ -135,23 +142,37 @@ void store_result(const Epilogue<T>& e, const Result2d<Wide<T>>& result, const C
   }
 }
 
-// The tables of Scratch. Weight w[o, c, i, j] is at target * target_step + source * source_step +
+// Where weights lie: w[o, c, i, j], or its pair, at target * target_step + source * source_step +
 // tap.
-template <class T>
-void fill_tables(const Scratch<T>& x, const ConvTiling& t, const ConvGeometry& g,
-                 int64_t target_step, int64_t source_step) {
+struct WeightSteps {
+  int64_t target, source;
+
+  template <class F>
+  static WeightSteps of(Direction direction, const ConvTiling& t, const ConvGeometry& g) {
+    const bool gather = direction == Direction::gather;
+    const int64_t filter = !in_pairs<F> ? g.filter_step()
+                           : gather     ? t.frame_channels * g.area()
+                                        : g.taps();
+    return gather ? WeightSteps{filter, g.area()} : WeightSteps{g.area(), filter};
+  }
+};
+
+// The tables of Scratch.
+template <class T, class F>
+void fill_tables(const Scratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g,
+                 WeightSteps steps) {
   for (int64_t m = 0; m < t.target_channels; ++m)
-    x.weight_row[m] = static_cast<int32_t>(m * target_step);
+    x.weight_row[m] = static_cast<int32_t>(m * steps.target * x.elements);
   int64_t k = 0;
   for (int64_t phase = 0; phase < x.phases; ++phase) {
     const int64_t k_begin = k;
-    for (int64_t c = 0; c < t.source_channels; ++c)
+    for (int64_t c = 0; c < t.frame_channels; ++c)
       for (int64_t i = 0; i < g.KH; ++i)
         for (int64_t j = 0; j < g.KW; ++j) {
           const auto h = t.h.offset(i, phase / t.w.target_step);
           const auto w = t.w.offset(j, phase % t.w.target_step);
           if (!h || !w || !t.h.sees_source(*h) || !t.w.sees_source(*w)) continue;
-          x.weight_at[k] = static_cast<int32_t>(c * source_step + i * g.KW + j);
+          x.weight_at[k] = static_cast<int32_t>((c * steps.source + i * g.KW + j) * x.elements);
           x.source_at[k++] = static_cast<int32_t>(c * t.channel() + t.offset(*h, *w));
         }
     x.products[phase] = {.M = t.target_channels,
@@ -165,13 +186,42 @@ void fill_tables(const Scratch<T>& x, const ConvTiling& t, const ConvGeometry& g
     x.column_at[i] = static_cast<int32_t>(i * x.packed.columns);
 }
 
+// w in pairs of source channels, to which an odd number has a zero added.
+void pair_weights(BFloat16Pair* out, const BFloat16* w, Direction direction, const ConvTiling& t,
+                  const ConvGeometry& g) {
+  // Of a filter's channels, or of whole filters.
+  const bool gather = direction == Direction::gather;
+  const int64_t rows = gather ? g.O : 1, row_step = gather ? g.filter_step() : 0;
+  const int64_t size = gather ? g.area() : g.taps(), step = gather ? g.area() : g.filter_step();
+  parallel_for(rows * t.frame_channels, size, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t channel = at % t.frame_channels * 2;
+      const BFloat16* first = w + at / t.frame_channels * row_step + channel * step;
+      interleave(out + at * size, first, channel + 1 < t.source_channels ? first + step : nullptr,
+                 size);
+    }
+  });
+}
+
+template <class T, class F>
+const typename Arithmetic<F>::Left* prepared_weights(const Scratch<T, F>& x, const T* w,
+                                                     Direction direction, const ConvTiling& t,
+                                                     const ConvGeometry& g) {
+  if constexpr (in_pairs<F>) {
+    pair_weights(reinterpret_cast<BFloat16Pair*>(x.weights), w, direction, t, g);
+    return x.weights;
+  } else {
+    return widened(w, x.weights, g.w_extent());
+  }
+}
+
 // What all chunks of a product share.
-template <class T>
+template <class T, class F>
 struct Multiplication {
-  const Scratch<T>& scratch;
+  const Scratch<T, F>& scratch;
   const ConvTiling& tiling;
   const T* source;
-  const Wide<T>* weights;
+  const typename Arithmetic<F>::Left* weights;
   Epilogue<T> epilogue;
   Activation activation;
   float beta;
@@ -185,32 +235,32 @@ struct Multiplication {
   }
 };
 
-template <class T>
-void multiply_band(const Multiplication<T>& x, Band band, int slot) {
+template <class T, class F>
+void multiply_band(const Multiplication<T, F>& x, Band band, int slot) {
   using W = Wide<T>;
-  const Scratch<T>& scratch = x.scratch;
-  W* const frame = scratch.frames + slot * scratch.frame_size;
+  const Scratch<T, F>& scratch = x.scratch;
+  F* const frame = scratch.frames + slot * scratch.frame_size;
   W* const result = scratch.results + slot * scratch.result_size;
-  load_frame(frame, x.source, x.tiling, band, 0, x.tiling.source_channels);
+  load_frame(frame, x.source, x.tiling, band, 0, x.tiling.frame_channels);
   for (int64_t phase = 0; phase < scratch.phases; ++phase) {
     IndirectGemm product = scratch.products[phase];
     product.N = round_up(x.tiling.cells(band.rows), lanes<W>);
-    indirect_gemm(result, x.weights, frame, product, Result::write);
+    indirect_gemm<F>(result, x.weights, frame, product, Result::write);
     x.store({result, product.N, x.tiling.columns(), 0, x.tiling.target_channels}, band, phase);
   }
 }
 
-template <class T>
-void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int slot) {
+template <class T, class F>
+void multiply_packed(const Multiplication<T, F>& x, int64_t N, int64_t chunk, int slot) {
   using W = Wide<T>;
-  const Scratch<T>& scratch = x.scratch;
+  const Scratch<T, F>& scratch = x.scratch;
   const PackedTiling& p = scratch.packed;
   const int64_t n_begin = chunk / p.row_groups * p.images;
   const int64_t m_begin = chunk % p.row_groups * p.rows;
   const int64_t m_end = std::min(m_begin + p.rows, p.whole.target_channels);
-  const int64_t images = std::min(p.images, N - n_begin), channels = p.whole.source_channels;
-  W* const frame = scratch.frames + slot * scratch.frame_size;
-  W* const columns = scratch.columns + slot * scratch.columns_size;
+  const int64_t images = std::min(p.images, N - n_begin), channels = p.whole.frame_channels;
+  F* const frame = scratch.frames + slot * scratch.frame_size;
+  F* const columns = scratch.columns + slot * scratch.columns_size;
   W* const results = scratch.results + slot * scratch.result_size;
   const Partition blocks(m_end - m_begin, block_rows);
   for (int64_t c = 0; c < channels; c += p.channels) {
@@ -220,7 +270,7 @@ void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int s
     for (int64_t phase = 0; phase < p.phases; ++phase) {
       const IndirectGemm& all = scratch.products[phase];
       pack_columns(columns + phase * p.depth * p.columns, p.columns, frame, p.frame(), all.b_row,
-                   all.K / channels * size, images, p.whole);
+                   all.K / channels * size, images, p.cells, p.whole);
     }
     for (int64_t block = 0; block < blocks.parts; ++block) {
       const int32_t* const row = scratch.weight_row + m_begin + blocks.begin(block);
@@ -233,9 +283,9 @@ void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int s
                                    .a_row = row,
                                    .a_col = all.a_col + c * taps,
                                    .b_row = scratch.column_at};
-        indirect_gemm(results + (phase * p.rows + blocks.begin(block)) * p.columns, x.weights,
-                      columns + phase * p.depth * p.columns, product,
-                      c == 0 ? Result::write : Result::add);
+        indirect_gemm<F>(results + (phase * p.rows + blocks.begin(block)) * p.columns, x.weights,
+                         columns + phase * p.depth * p.columns, product,
+                         c == 0 ? Result::write : Result::add);
       }
     }
   }
@@ -249,41 +299,37 @@ void multiply_packed(const Multiplication<T>& x, int64_t N, int64_t chunk, int s
 // target = act(sum over taps and source channels of weight * source + b) + beta * target.
 void multiply(Direction direction, GradTarget target, View source, const ConvWeights& w, View b,
               Activation activation, const ConvGeometry& g, View workspace) {
-  dispatch_floating(
-      source.dtype, [&]<class T, class W = Wide<T>>() {
-        const int64_t N = source.shape[0];
-        if constexpr (!is_16_bit<T>)
-          if (winograd_pays(direction, g))
-            return winograd_multiply<T>(direction, target, source, w.packed, b, activation, g,
-                                        workspace);
-        const ConvTiling banded(direction, g, N);
-        const bool gather = direction == Direction::gather;
-        const Scratch<T> scratch(banded, g, N, workspace.data);
-        const bool packs = scratch.packed.pays;
-        const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
-        fill_tables(scratch, tiling, g, gather ? g.filter_step() : g.area(),
-                    gather ? g.area() : g.filter_step());
-        const Multiplication<T> x{
-            .scratch = scratch,
-            .tiling = tiling,
-            .source = source.as<const T>(),
-            .weights = widened(w.w.as<const T>(), scratch.weights, g.w_extent()),
-            .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
-            .activation = activation,
-            .beta = target.beta};
-        std::array<bool, ConvTiling::most_slots> prepared{};
-        parallel_chunks(packs ? scratch.packed.chunks : N * banded.bands,
-                        static_cast<int>(scratch.slots), [&](int64_t chunk, int slot) {
-                          if (!std::exchange(prepared[static_cast<size_t>(slot)], true)) {
-                            std::fill_n(scratch.frames + slot * scratch.frame_size,
-                                        scratch.frame_size, W(0));
-                            std::fill_n(scratch.columns + slot * scratch.columns_size,
-                                        scratch.columns_size, W(0));
-                          }
-                          if (packs) multiply_packed(x, N, chunk, slot);
-                          else multiply_band(x, Band(banded, chunk), slot);
-                        });
-      });
+  dispatch_factors(source.dtype, [&]<class T, class F>() {
+    const int64_t N = source.shape[0];
+    if constexpr (!is_16_bit<T>)
+      if (winograd_pays(direction, g))
+        return winograd_multiply<T>(direction, target, source, w.packed, b, activation, g,
+                                    workspace);
+    const ConvTiling banded(direction, g, N, elements_in<F>);
+    const Scratch<T, F> scratch(banded, g, N, workspace.data);
+    const bool packs = scratch.packed.pays;
+    const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
+    fill_tables(scratch, tiling, g, WeightSteps::of<F>(direction, tiling, g));
+    const Multiplication<T, F> x{
+        .scratch = scratch,
+        .tiling = tiling,
+        .source = source.as<const T>(),
+        .weights = prepared_weights(scratch, w.w.as<const T>(), direction, tiling, g),
+        .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
+        .activation = activation,
+        .beta = target.beta};
+    std::array<bool, ConvTiling::most_slots> prepared{};
+    parallel_chunks(
+        packs ? scratch.packed.chunks : N * banded.bands, static_cast<int>(scratch.slots),
+        [&](int64_t chunk, int slot) {
+          if (!std::exchange(prepared[static_cast<size_t>(slot)], true)) {
+            std::fill_n(scratch.frames + slot * scratch.frame_size, scratch.frame_size, F{});
+            std::fill_n(scratch.columns + slot * scratch.columns_size, scratch.columns_size, F{});
+          }
+          if (packs) multiply_packed(x, N, chunk, slot);
+          else multiply_band(x, Band(banded, chunk), slot);
+        });
+  });
 }
 
 }  // namespace

@@ -74,15 +74,20 @@ struct ConvTiling {
   Axis h, w;
   // Threads that can share a convolution: each needs scratch.
   static constexpr int64_t most_slots = 8;
-  int64_t source_channels, target_channels, band, bands, slots;
+  // A frame has the source's channels one by one, or so many of them together. Bands and slots are
+  // the same: what takes less room is not given more of it.
+  int64_t source_channels, frame_channels, target_channels, band, bands, slots;
 
-  ConvTiling(Direction direction, const ConvGeometry& g, int64_t N)
+  ConvTiling(Direction direction, const ConvGeometry& g, int64_t N, int64_t channels_together = 1)
       : h(direction, g.H, g.GH, g.KH, g),
         w(direction, g.W, g.GW, g.KW, g),
         source_channels(direction == Direction::gather ? g.C : g.O),
+        frame_channels(source_channels),
         target_channels(direction == Direction::gather ? g.O : g.C) {
-    check(g.w_extent() <= std::numeric_limits<int32_t>::max(),
-          "a convolution's weights are at most 2^31 elements, got {}", g.w_extent());
+    const int64_t weights = std::max(
+        g.w_extent(), round_up(source_channels, channels_together) * target_channels * g.area());
+    check(weights <= std::numeric_limits<int32_t>::max(),
+          "a convolution's weights are at most 2^31 elements, got {}", weights);
     // A band and its result stay in the second-level cache; few images make more bands.
     constexpr int64_t cache_elements = 1 << 16, least_bands = 2;
     const int64_t rows = h.steps();
@@ -92,6 +97,7 @@ struct ConvTiling {
     band = ceil_div(rows, bands);
     bands = ceil_div(rows, band);
     slots = std::min(slots_for(N, frame(band) + target_channels * cells(band)), N * bands);
+    frame_channels = ceil_div(source_channels, channels_together);
   }
 
   // As many as a quarter of source and target has room for, so that scratch is small beside what it
@@ -107,7 +113,7 @@ struct ConvTiling {
   int64_t channel() const { return h.phases() * w.phases() * plane(band); }
   // Elements of the padded source for a band of `rows`.
   int64_t frame(int64_t rows) const {
-    return source_channels * h.phases() * w.phases() * plane(rows);
+    return frame_channels * h.phases() * w.phases() * plane(rows);
   }
   // Target cells of a band, counted along the source's rows: those between the target's width and
   // the source's mean nothing.
@@ -157,6 +163,8 @@ struct PackedTiling {
     row_groups = ceil_div(t.target_channels, rows);
     chunks = groups * row_groups;
     slots = std::min(t.slots_for(N, images * frame() + phases * (depth + rows) * columns), chunks);
+    channels = std::min(channels, t.frame_channels);
+    depth = channels * taps;
 
     // Costs by tap, in lanes multiplied: a weight that is read costs what a few do, and so does a
     // cell that is copied.

@@ -58,11 +58,22 @@ template <class T, int half = int{lanes<T>} / 2>
 inline constexpr int block_vectors = 3;
 inline constexpr int block_rows = (vector_registers - 1 - block_vectors) / block_vectors;
 
+// How elements T are multiplied: the type of their sums, and of what is read as one on the left.
+template <class T>
+struct Arithmetic {
+  using Sum = T;
+  using Left = T;
+  [[gnu::always_inline]] static T left(const T* a) { return *a; }
+  [[gnu::always_inline]] static void add_product(Lanes<T>& sum, T a, const Lanes<T>& b) {
+    sum += a * b;
+  }
+};
+
 // sum[m][v] += sum_k a(m, k) * b(k)[v * lanes + (0 to lanes - 1)] for k < K, in the order of k: an
 // element's bits do not depend on the block that it is in.
 template <class T, int rows, int vectors, class Left, class Right>
-[[gnu::always_inline]] inline void multiply_block(Lanes<T> (&sum)[rows][vectors], int64_t K, Left a,
-                                                  Right b) {
+[[gnu::always_inline]] inline void multiply_block(
+    Lanes<typename Arithmetic<T>::Sum> (&sum)[rows][vectors], int64_t K, Left a, Right b) {
   for (int64_t k = 0; k < K; ++k) {
     const T* b_at = b(k);
     Lanes<T> b_k[vectors];
@@ -72,7 +83,7 @@ template <class T, int rows, int vectors, class Left, class Right>
     for (int m = 0; m < rows; ++m) {
       const T a_mk = a(m, k);
 #pragma GCC unroll 16
-      for (int v = 0; v < vectors; ++v) sum[m][v] += a_mk * b_k[v];
+      for (int v = 0; v < vectors; ++v) Arithmetic<T>::add_product(sum[m][v], a_mk, b_k[v]);
     }
   }
 }

@@ -4,12 +4,27 @@
 #include <utility>
 
 namespace accrue::cpu {
+
+bool multiplies_bfloat16_pairs() {
+#ifdef __AVX512BF16__
+  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 namespace {
 
+template <class T>
+using Sum = typename Arithmetic<T>::Sum;
+template <class T>
+using Left = typename Arithmetic<T>::Left;
+
 template <class T, int rows, int vectors>
-void indirect_block(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
-  Lanes<T> sum[rows][vectors] = {};
-  const T* a_at[rows];
+void indirect_block(Sum<T>* c, const Left<T>* a, const T* b, const IndirectGemm& g, Result result) {
+  Lanes<Sum<T>> sum[rows][vectors] = {};
+  const Left<T>* a_at[rows];
 #pragma GCC unroll 16
   for (int m = 0; m < rows; ++m) a_at[m] = a + g.a_row[m];
   if (result == Result::add) {
@@ -19,7 +34,7 @@ void indirect_block(T* c, const T* a, const T* b, const IndirectGemm& g, Result 
       for (int v = 0; v < vectors; ++v) sum[m][v] = load(c + m * g.N + v * lanes<T>);
   }
   multiply_block<T, rows, vectors>(
-      sum, g.K, [&](int m, int64_t k) { return a_at[m][g.a_col[k]]; },
+      sum, g.K, [&](int m, int64_t k) { return Arithmetic<T>::left(a_at[m] + g.a_col[k]); },
       [&](int64_t k) { return b + g.b_row[k]; });
 #pragma GCC unroll 16
   for (int m = 0; m < rows; ++m)
@@ -28,7 +43,7 @@ void indirect_block(T* c, const T* a, const T* b, const IndirectGemm& g, Result 
 }
 
 template <class T>
-using Block = void (*)(T*, const T*, const T*, const IndirectGemm&, Result);
+using Block = void (*)(Sum<T>*, const Left<T>*, const T*, const IndirectGemm&, Result);
 template <class T>
 constexpr auto blocks = make_blocks<Block<T>>(
     []<int rows, int vectors>(std::integral_constant<int, rows>,
@@ -53,7 +68,7 @@ void exchange_quarters(Lanes<T>* v, std::index_sequence<l...> lane) {
 }  // namespace
 
 template <class T>
-void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result) {
+void indirect_gemm(Sum<T>* c, const Left<T>* a, const T* b, const IndirectGemm& g, Result result) {
   // A part of K is so long that a block's rows of B stay in the first-level cache for the next
   // block.
   const Partition rows(g.M, block_rows), columns(g.N / lanes<T>, vectors_beside(g.M)),
@@ -87,8 +102,12 @@ void transpose(T* out, int64_t stride, const T* in, int64_t in_stride, int64_t r
   }
 }
 
-template void indirect_gemm(float*, const float*, const float*, const IndirectGemm&, Result);
-template void indirect_gemm(double*, const double*, const double*, const IndirectGemm&, Result);
+template void indirect_gemm<float>(float*, const float*, const float*, const IndirectGemm&, Result);
+template void indirect_gemm<double>(double*, const double*, const double*, const IndirectGemm&,
+                                    Result);
+template void indirect_gemm<BFloat16Pair>(float*, const BFloat16*, const BFloat16Pair*,
+                                          const IndirectGemm&, Result);
+template void transpose(BFloat16Pair*, int64_t, const BFloat16Pair*, int64_t, int64_t, int64_t);
 template void transpose(float*, int64_t, const float*, int64_t, int64_t, int64_t);
 template void transpose(double*, int64_t, const double*, int64_t, int64_t, int64_t);
 

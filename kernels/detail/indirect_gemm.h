@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/detail/bf16_pair.h"
 #include "kernels/detail/gemm_block.h"
 
 namespace accrue::cpu {
@@ -9,7 +10,8 @@ namespace accrue::cpu {
 // A matrix product whose operands are found through tables of offsets, so that a convolution's
 // columns are read where they lie in the image and never written out:
 //   c[m * N + n] = sum_k a[a_row[m] + a_col[k]] * b[b_row[k] + n]   (+ c[m * N + n])
-// for m < M and n < N, N a multiple of lanes<T>.
+// for m < M and n < N, N a multiple of lanes<T>. T may be BFloat16Pair, whose product is of both
+// elements, where multiplies_bfloat16_pairs(); a's offsets are then of single elements.
 struct IndirectGemm {
   int64_t M, N, K;
   const int32_t *a_row, *a_col, *b_row;
@@ -18,7 +20,8 @@ enum class Result { write, add };
 
 // One thread.
 template <class T>
-void indirect_gemm(T* c, const T* a, const T* b, const IndirectGemm& g, Result result);
+void indirect_gemm(typename Arithmetic<T>::Sum* c, const typename Arithmetic<T>::Left* a,
+                   const T* b, const IndirectGemm& g, Result result);
 
 // out[j * stride + i] = in[i * in_stride + j] for i < rows, j < columns; zero for rows <= i <
 // stride. stride is a multiple of lanes<T>.

@@ -1,7 +1,6 @@
 #include "kernels/detail/winograd.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "kernels/backend.h"
@@ -9,115 +8,13 @@
 #include "kernels/detail/conv_frames.h"
 #include "kernels/detail/formulas.h"
 #include "kernels/detail/gemm.h"
-#include "kernels/detail/indirect_gemm.h"
-#include "kernels/detail/winograd_transforms.h"
+#include "kernels/detail/winograd_points.h"
 
 namespace accrue::cpu {
 namespace {
 
-using winograd::in_two_dimensions;
-
-constexpr int64_t all_points = winograd::points * winograd::points;
-constexpr int64_t area = winograd::taps * winograd::taps;
-
-// Planes of an image, or of a grid.
-struct Planes {
-  int64_t channels, H, W;
-  int64_t size() const { return H * W; }
-};
-
-// Tile rows [begin, begin + rows) of image n, each `columns` tiles of 2x2 cells.
-struct Piece {
-  int64_t n, begin, rows, columns;
-  int64_t tiles() const { return rows * columns; }
-  // Cells of the grid that is tiled: those of its last row or column may be outside.
-  int64_t first_row() const { return winograd::cells * begin; }
-  int64_t last_row(int64_t H) const { return std::min(winograd::cells * (begin + rows), H); }
-};
-
-// The tiles of N images, in pieces of nearly equal size: an image, or some of its tile rows.
-struct Pieces {
-  int64_t columns;
-  Partition rows;  // of an image
-  int64_t count;
-
-  Pieces(const Planes& tiled, int64_t N, int64_t most_tiles)
-      : columns(ceil_div<int64_t>(tiled.W, winograd::cells)),
-        rows(ceil_div<int64_t>(tiled.H, winograd::cells),
-             std::max<int64_t>(1, most_tiles / columns)),
-        count(N * rows.parts) {}
-
-  int64_t most_rows() const { return rows.size(0); }
-  int64_t most_tiles() const { return most_rows() * columns; }
-  Piece operator[](int64_t i) const {
-    const int64_t band = i % rows.parts;
-    return {i / rows.parts, rows.begin(band), rows.size(band), columns};
-  }
-};
-
-// Matrices of all points: [point, tile, channel] with a vector more in each row, as rows a power of
-// two apart would compete for the same lines of a cache.
-template <class T>
-struct Points {
-  T* data = nullptr;
-  int64_t tiles, stride;
-
-  Points(int64_t tiles, int64_t channels)
-      : tiles(tiles), stride(round_up(channels, lanes<T>) + lanes<T>) {}
-  int64_t size() const { return all_points * tiles * stride; }
-  T* at(int64_t point, int64_t tile) const { return data + (point * tiles + tile) * stride; }
-};
-
-// Elements that load_points() needs besides: the pixels of a piece, channel by channel, and a pixel
-// of zeros.
-template <class T>
-int64_t frame_size(const Planes& planes, int64_t most_rows) {
-  return ((winograd::cells * most_rows + winograd::taps - 1) * planes.W + 1) *
-         round_up(planes.channels, lanes<T>);
-}
-
-// Points [first_tile, ...) of a piece: step applied to the from x from pixels of each tile, which
-// begin `padding` before its first cell. `source` is that of image 0, `image_step` elements apart.
-template <int from, class T, class Step>
-void load_points(const Points<T>& out, int64_t first_tile, const T* source, int64_t image_step,
-                 const Planes& planes, int64_t padding, const Piece& piece, T* frame, Step step) {
-  const int64_t channels = round_up(planes.channels, lanes<T>), W = planes.W;
-  const int64_t top = piece.first_row() - padding;
-  const int64_t h_begin = std::clamp<int64_t>(top, 0, planes.H);
-  const int64_t h_end =
-      std::clamp<int64_t>(top + winograd::cells * (piece.rows - 1) + from, h_begin, planes.H);
-  T* const zeros = frame + (h_end - h_begin) * W * channels;
-  std::fill_n(zeros, channels, T(0));
-  transpose(frame, channels, source + piece.n * image_step + h_begin * W, planes.size(),
-            planes.channels, (h_end - h_begin) * W);
-  for (int64_t tile = 0; tile < piece.tiles(); ++tile) {
-    const int64_t h0 = top + winograd::cells * (tile / piece.columns);
-    const int64_t w0 = winograd::cells * (tile % piece.columns) - padding;
-    const T* pixels[from][from];
-#pragma GCC unroll 4
-    for (int i = 0; i < from; ++i) {
-      const int64_t h = h0 + i;
-      const T* const row = frame + (h - h_begin) * W * channels;
-#pragma GCC unroll 4
-      for (int j = 0; j < from; ++j) {
-        const int64_t w = w0 + j;
-        pixels[i][j] = uint64_t(h) < uint64_t(planes.H) && uint64_t(w) < uint64_t(W)
-                           ? row + w * channels
-                           : zeros;
-      }
-    }
-    T* const to = out.at(0, first_tile + tile);
-    const int64_t point_step = out.tiles * out.stride;
-    for (int64_t c = 0; c < channels; c += lanes<T>)
-      in_two_dimensions<Lanes<T>, from, winograd::points>(
-          step, [&](int i, int j) { return load(pixels[i][j] + c); },
-          [&](int i, int j, const Lanes<T>& v) {
-            store_lanes(to + (winograd::points * i + j) * point_step + c, v);
-          });
-  }
-}
-
-// gather and scatter
+using winograd::all_points, winograd::area, winograd::in_two_dimensions;
+using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points;
 
 // Weights at the points, in panels of target channels as wide as a block of registers:
 // [panel, point, source channel, target channel].
@@ -160,7 +57,7 @@ struct Tiling {
         points(at_once * pieces.most_tiles(), source.channels) {
     panel_groups =
         std::min(ceil_div(least_chunks, ceil_div(pieces.count, at_once)), panels.vectors.parts);
-    frame = frame_size<T>(source, pieces.most_rows());
+    frame = winograd::frame_size<T>(source, pieces.most_rows());
     products = all_points * points.tiles * panels.most_columns();
     const int64_t cells = winograd::cells * pieces.most_rows() * target.W;
     pixels = (cells + 1) * panels.most_columns();
@@ -301,9 +198,9 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
         T* const products = x.products + slot * t.products;
         int64_t tiles = 0;
         for (int64_t i = begin; i < end; tiles += t.pieces[i++].tiles())
-          load_points<winograd::points>(points, tiles, source.as<const T>(),
-                                        t.source.channels * t.source.size(), t.source, t.padding,
-                                        t.pieces[i], x.frames + slot * t.frame, winograd::pixels);
+          winograd::load_points<winograd::points>(
+              points, tiles, source.as<const T>(), t.source.channels * t.source.size(), t.source,
+              t.padding, t.pieces[i], x.frames + slot * t.frame, winograd::pixels);
         for (int64_t panel = panel_groups.begin(group); panel < panel_groups.begin(group + 1);
              ++panel) {
           const int64_t columns = t.panels.columns(panel);
@@ -328,185 +225,23 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
       });
 }
 
-namespace {
-
-int64_t tiles_of(const Planes& planes) {
-  return ceil_div(planes.H, int64_t{winograd::cells}) *
-         ceil_div(planes.W, int64_t{winograd::cells});
-}
-
-// True where the transforms take less than the multiplications that they save: not for few
-// channels, which share what a tile costs, nor where tiles reach far beyond an odd image.
-bool pays(const ConvGeometry& g, const Planes& tiled) {
-  constexpr int64_t least_channels = 16, tile_cells = winograd::cells * winograd::cells;
-  return g.KH == winograd::taps && g.KW == winograd::taps && g.stride == 1 && g.dilation == 1 &&
-         std::min(g.C, g.O) >= least_channels &&
-         3 * tiled.size() >= 2 * tiles_of(tiled) * tile_cells;
-}
-
-}  // namespace
-
 bool winograd_pays(Direction direction, const ConvGeometry& g) {
   constexpr int64_t least_tiles = 16, weights_of_a_tile = 8192;
   const Planes target =
       direction == Direction::gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W};
-  return pays(g, target) &&
-         tiles_of(target) >= std::max(least_tiles, g.C * g.O / weights_of_a_tile);
+  return winograd::pays(g, target) &&
+         winograd::tiles_of(target) >= std::max(least_tiles, g.C * g.O / weights_of_a_tile);
 }
 bool winograd_packing_pays(Direction direction, const ConvGeometry& g, int64_t N) {
   constexpr int64_t weights_of_a_tile = 1024;
   const bool gather = direction == Direction::gather;
   const Planes target = gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W};
-  return g.C * g.O >= weights_of_a_tile * N * tiles_of(target);
-}
-
-bool winograd_correlate_pays(const ConvGeometry& g, int64_t N) {
-  constexpr int64_t least_tiles = 16;
-  const Planes grid{g.O, g.GH, g.GW};
-  return pays(g, grid) && N * tiles_of(grid) >= least_tiles;
+  return g.C * g.O >= weights_of_a_tile * N * winograd::tiles_of(target);
 }
 
 template <class T>
 int64_t winograd_bytes(Direction direction, const ConvGeometry& g, int64_t N) {
   return static_cast<int64_t>(Scratch<T>(Tiling<T>(direction, g, N), nullptr).bytes);
-}
-
-namespace {
-
-// correlate
-
-// How correlate runs: a slice of the image's channels at a time, and in it some pieces of the tiles
-// at a time, whose products at the points are added up for all of them: [point, o, c].
-template <class T>
-struct CorrelateTiling {
-  Planes grid, slice, image;
-  Pieces pieces;
-  int64_t at_once;
-  Points<T> slopes, pixels, sums;
-  int64_t frame, slots;
-
-  CorrelateTiling(const ConvGeometry& g, int64_t N)
-      : grid{g.O, g.GH, g.GW},
-        slice{slice_channels(g), g.H, g.W},
-        image{g.C, g.H, g.W},
-        pieces(grid, N, wanted_tiles(grid, slice) / 4),
-        at_once(
-            std::clamp<int64_t>(wanted_tiles(grid, slice) / pieces.most_tiles(), 1, pieces.count)),
-        slopes(at_once * pieces.most_tiles(), g.O),
-        pixels(at_once * pieces.most_tiles(), slice.channels),
-        sums(g.O, slice.channels) {
-    frame =
-        std::max(frame_size<T>(grid, pieces.most_rows()), frame_size<T>(slice, pieces.most_rows()));
-    slots = std::min(2 * at_once, ConvTiling(Direction::gather, g, N).slots_for(N, frame));
-  }
-
-  // Sums over many tiles are read and written seldom; the points of many tiles need room.
-  static constexpr int64_t most_tiles = 64;
-  static int64_t wanted_tiles(const Planes& grid, const Planes& slice) {
-    constexpr int64_t elements = 1 << 20;  // of the points
-    return std::clamp<int64_t>(elements / (all_points * (grid.channels + slice.channels)), 32,
-                               most_tiles);
-  }
-  static int64_t slice_channels(const ConvGeometry& g) {
-    constexpr int64_t elements = 1 << 19;  // of the sums
-    const int64_t most = std::max<int64_t>(1, elements / (all_points * g.O * lanes<T>)) * lanes<T>;
-    return ceil_div(g.C, ceil_div(g.C, most));
-  }
-};
-
-template <class T>
-struct CorrelateScratch {
-  T *frames, *slopes, *pixels, *sums;
-  size_t bytes;
-
-  CorrelateScratch(const CorrelateTiling<T>& t, void* base) {
-    Carver carver(base);
-    frames = carver.take<T>(t.slots * t.frame);
-    slopes = carver.take<T>(t.slopes.size());
-    pixels = carver.take<T>(t.pixels.size());
-    sums = carver.take<T>(t.sums.size());
-    bytes = carver.used();
-  }
-};
-
-// sums[point, o, c] = sum over tiles of slopes[point, tile, o] * pixels[point, tile, c] (+ sums).
-template <class T>
-void add_products(const Points<T>& sums, const Points<T>& slopes, const Points<T>& pixels,
-                  int64_t tiles, int64_t O, int64_t C, bool add) {
-  const Partition rows(O, 8 * block_rows), panels(ceil_div(C, lanes<T>), block_vectors);
-  parallel_chunks(all_points * rows.parts, any_slots, [&](int64_t chunk, int) {
-    const int64_t point = chunk / rows.parts, part = chunk % rows.parts, o = rows.begin(part);
-    for (int64_t panel = 0; panel < panels.parts; ++panel) {
-      const int64_t c = panels.begin(panel) * lanes<T>;
-      multiply_panel<T>({sums.at(point, o) + c, sums.stride},
-                        {slopes.at(point, 0) + o, slopes.stride}, Transpose::yes,
-                        {pixels.at(point, 0) + c, pixels.stride},
-                        {rows.size(part), panels.size(panel) * lanes<T>, tiles}, add);
-    }
-  });
-}
-
-// w[o, c, i, j] = (C^T sums C)[i, j] + beta * w for channels [c_begin, c_begin + C) of all o.
-template <class T>
-void store_weight_slopes(GradTarget w, const Points<T>& sums, int64_t c_begin, int64_t C,
-                         const ConvGeometry& g) {
-  with_beta(w.beta, [&](auto accumulate) {
-    parallel_for(g.O, all_points * C, [&](int64_t begin, int64_t end) {
-      T taps[area * lanes<T>];
-      for (int64_t o = begin; o < end; ++o)
-        for (int64_t c = 0; c < C; c += lanes<T>) {
-          in_two_dimensions<Lanes<T>, winograd::points, winograd::taps>(
-              winograd::weight_slopes,
-              [&](int i, int j) { return load(sums.at(winograd::points * i + j, o) + c); },
-              [&](int i, int j, const Lanes<T>& v) {
-                store_lanes(taps + (winograd::taps * i + j) * lanes<T>, v);
-              });
-          T* const out = w.grad.as<T>() + o * g.filter_step() + (c_begin + c) * area;
-          for (int64_t l = 0; l < std::min(lanes<T>, C - c); ++l)
-            for (int64_t tap = 0; tap < area; ++tap)
-              store(out[l * area + tap], taps[tap * lanes<T> + l], accumulate);
-        }
-    });
-  });
-}
-
-}  // namespace
-
-template <class T>
-void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry& g,
-                        View workspace) {
-  CorrelateTiling<T> t(g, grid.shape[0]);
-  const CorrelateScratch<T> x(t, workspace.data);
-  t.slopes.data = x.slopes, t.pixels.data = x.pixels, t.sums.data = x.sums;
-  for (int64_t c = 0; c < g.C; c += t.slice.channels) {
-    const Planes slice{std::min(t.slice.channels, g.C - c), g.H, g.W};
-    for (int64_t begin = 0; begin < t.pieces.count; begin += t.at_once) {
-      const int64_t count = std::min(t.at_once, t.pieces.count - begin);
-      std::array<int64_t, CorrelateTiling<T>::most_tiles + 1> first_tile{};
-      for (int64_t i = 0; i < count; ++i)
-        first_tile[size_t(i + 1)] = first_tile[size_t(i)] + t.pieces[begin + i].tiles();
-      parallel_chunks(2 * count, static_cast<int>(t.slots), [&](int64_t chunk, int slot) {
-        const Piece piece = t.pieces[begin + chunk / 2];
-        const int64_t tile = first_tile[size_t(chunk / 2)];
-        T* const frame = x.frames + slot * t.frame;
-        if (chunk % 2 == 0)
-          load_points<winograd::points>(t.pixels, tile, image.as<const T>() + c * slice.size(),
-                                        g.C * slice.size(), slice, g.padding, piece, frame,
-                                        winograd::pixels);
-        else
-          load_points<winograd::cells>(t.slopes, tile, grid.as<const T>(), g.O * t.grid.size(),
-                                       t.grid, 0, piece, frame, winograd::slopes);
-      });
-      add_products(t.sums, t.slopes, t.pixels, first_tile[size_t(count)], g.O, slice.channels,
-                   begin > 0);
-    }
-    store_weight_slopes(w, t.sums, c, slice.channels, g);
-  }
-}
-
-template <class T>
-int64_t winograd_correlate_bytes(const ConvGeometry& g, int64_t N) {
-  return static_cast<int64_t>(CorrelateScratch<T>(CorrelateTiling<T>(g, N), nullptr).bytes);
 }
 
 template int64_t winograd_weights<float>(Direction, const ConvGeometry&);
@@ -519,9 +254,5 @@ template void winograd_multiply<float>(Direction, GradTarget, View, View, View, 
                                        const ConvGeometry&, View);
 template void winograd_multiply<double>(Direction, GradTarget, View, View, View, Activation,
                                         const ConvGeometry&, View);
-template int64_t winograd_correlate_bytes<float>(const ConvGeometry&, int64_t);
-template int64_t winograd_correlate_bytes<double>(const ConvGeometry&, int64_t);
-template void winograd_correlate<float>(GradTarget, View, View, const ConvGeometry&, View);
-template void winograd_correlate<double>(GradTarget, View, View, const ConvGeometry&, View);
 
 }  // namespace accrue::cpu

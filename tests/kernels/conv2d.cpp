@@ -8,6 +8,7 @@
 
 #include "core/autograd.h"
 #include "core/cuda.h"
+#include "core/half.h"
 #include "core/random.h"
 #include "kernels/conv_transpose2d.h"
 #include "kernels/linear.h"
@@ -16,6 +17,7 @@
 #include "kernels/upsample.h"
 #include "tests/support/activation.h"
 #include "tests/support/catch.h"
+#include "tests/support/convolution.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
 
@@ -28,33 +30,6 @@ struct ConvCase {
   bool bias = true;
   Activation activation = Activation::none;
 };
-
-// Calls body(n, c, h, w, o, i, j, ih, iw) for every product of a convolution of x by w: image pixel
-// (n, c, ih, iw), tap (o, c, i, j), grid cell (n, o, h, w) of `grid`.
-template <class Body>
-void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int64_t stride,
-                      int64_t padding, int64_t dilation, Body body) {
-  for (int64_t n = 0; n < grid[0]; ++n)
-    for (int64_t o = 0; o < w[0]; ++o)
-      for (int64_t gh = 0; gh < grid[2]; ++gh)
-        for (int64_t gw = 0; gw < grid[3]; ++gw)
-          for (int64_t c = 0; c < w[1]; ++c)
-            for (int64_t i = 0; i < w[2]; ++i)
-              for (int64_t j = 0; j < w[3]; ++j) {
-                const int64_t h = gh * stride - padding + i * dilation;
-                const int64_t v = gw * stride - padding + j * dilation;
-                if (h < 0 || h >= image[2] || v < 0 || v >= image[3]) continue;
-                body(static_cast<size_t>(((n * image[1] + c) * image[2] + h) * image[3] + v),
-                     static_cast<size_t>(((o * w[1] + c) * w[2] + i) * w[3] + j),
-                     static_cast<size_t>(((n * w[0] + o) * grid[2] + gh) * grid[3] + gw));
-              }
-}
-
-// Adds b[c] to every plane c of y [N, C, ...].
-void add_bias(Values& y, const Values& b, const Shape& shape) {
-  const auto plane = static_cast<size_t>(shape.numel(2, 4));
-  for (size_t i = 0; i < y.size(); ++i) y[i] += b[i / plane % b.size()];
-}
 
 // cuDNN rounds its result before the bias is added and it is rounded again.
 constexpr double roundings = 2;
@@ -238,65 +213,6 @@ void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolv
   REQUIRE(std::abs(dot(grad(w), w) - expected) <= bound);
 }
 
-// Small images of many channels, whose cells the cpu multiplies several images at a time, with
-// channels in slices. Sums of small whole numbers are exact in any order, so that every element can
-// be compared.
-void check_exact(const Shape& x_shape, const Shape& w_shape, int64_t stride, int64_t padding,
-                 bool transposed) {
-  CAPTURE(x_shape, w_shape, stride, padding, transposed);
-  RandomStream random(5);
-  const auto make = [&](const Shape& shape) {
-    Values values(static_cast<size_t>(shape.numel()));
-    for (double& v : values) v = std::floor(random.uniform(-3, 4));
-    return Tensor::from(values, shape, test_device());
-  };
-  const Tensor x = require_grad(make(x_shape)), w = require_grad(make(w_shape));
-  const Tensor b = make({w_shape[transposed ? 1 : 0]});
-  Tensor y, dy;
-  for (int pass = 1; pass <= 2; ++pass) {  // the gradients are written, then added to
-    y = transposed ? conv_transpose2d(x, w, b, {.stride = stride, .padding = padding})
-                   : conv2d(x, w, b, {.stride = stride, .padding = padding});
-    if (pass == 1) dy = make(y.shape());
-    backward(matmul(y.reshape({1, y.numel()}), dy.reshape({y.numel(), 1})));
-  }
-  const Values xs = to_doubles(x), ws = to_doubles(w), dys = to_doubles(dy);
-  Values ys(dys.size()), dx(xs.size()), dw(ws.size());
-  for_each_product(transposed ? y.shape() : x_shape, w_shape, transposed ? x_shape : y.shape(),
-                   stride, padding, 1, [&](size_t pixel, size_t tap, size_t cell) {
-                     const size_t in = transposed ? cell : pixel, out = transposed ? pixel : cell;
-                     ys[out] += xs[in] * ws[tap];
-                     dx[in] += 2 * dys[out] * ws[tap];
-                     dw[tap] += 2 * dys[out] * xs[in];
-                   });
-  add_bias(ys, to_doubles(b), y.shape());
-  REQUIRE(to_doubles(y) == ys);
-  REQUIRE(to_doubles(grad(x)) == dx);
-  REQUIRE(to_doubles(grad(w)) == dw);
-}
-
-TEST_CASE("convolutions of small images with many channels", "[ops]") {
-  check_exact({3, 70, 2, 2}, {140, 70, 3, 3}, 1, 1, false);
-  check_exact({7, 37, 8, 8}, {130, 37, 4, 4}, 2, 1, false);
-  check_exact({30, 40, 3, 3}, {136, 40, 3, 3}, 1, 1, false);
-  check_exact({2, 21, 9, 7}, {100, 21, 5, 5}, 2, 2, false);
-  check_exact({5, 66, 2, 2}, {64, 66, 4, 4}, 2, 1, false);  // 12 taps see padding alone
-  check_exact({3, 64, 2, 3}, {64, 35, 4, 4}, 2, 1, true);
-  check_exact({6, 96, 5, 4}, {96, 70, 5, 5}, 2, 2, true);
-  check_exact({2, 64, 4, 4}, {64, 70, 2, 2}, 3, 0, true);  // pixels that no tap sees
-}
-
-// 3x3 kernels of stride 1 over many channels, which the cpu multiplies at fewer points
-// (kernels/detail/winograd.h). In whole numbers that is exact: the transforms halve twice.
-TEST_CASE("3x3 convolutions with fewer multiplications", "[ops]") {
-  check_exact({2, 16, 6, 8}, {32, 16, 3, 3}, 1, 1, false);
-  check_exact({3, 35, 7, 5}, {18, 35, 3, 3}, 1, 1, false);    // images of odd size, odd channels
-  check_exact({1, 32, 40, 34}, {17, 32, 3, 3}, 1, 0, false);  // in several pieces
-  check_exact({2, 20, 7, 7}, {70, 20, 3, 3}, 1, 2, false);
-  check_exact({2, 33, 9, 8}, {40, 33, 3, 3}, 1, 3, false);  // cells that see nothing but padding
-  check_exact({9, 150, 7, 7}, {140, 150, 3, 3}, 1, 1, false);
-  check_exact({2, 24, 8, 7}, {24, 40, 3, 3}, 1, 1, true);
-}
-
 TEST_CASE("large convolutions", "[ops]") {
   struct Case {
     Shape x, w;
@@ -332,6 +248,25 @@ TEST_CASE("a convolution's scratch grows with the micro-batch up to a bound", "[
   REQUIRE(peak_of(128) <= 8 * peak_of(1));
   REQUIRE(peak_of(256) == peak_of(128));
   REQUIRE(peak_of(256) < (3 << 20));
+}
+
+TEST_CASE("a convolution's scratch in bfloat16 is at most that in float16", "[ops]") {
+  const auto peak_of = [](const Shape& x, const Shape& w, Conv2dShape shape, DType dtype) {
+    const auto make = [&](const Shape& of) { return Tensor::full(of, 1, dtype, Device::meta); };
+    ledger(Device::meta).reset_peak();
+    const Tensor image = require_grad(make(x)), weights = require_grad(make(w));
+    const Tensor y = conv2d(image, weights, Tensor(), shape);
+    backward(matmul(y.reshape({1, y.numel()}), make({y.numel(), 1})));
+    return ledger(Device::meta).peak()[Category::workspace];
+  };
+  for (const int64_t H : {1, 4, 7, 32, 61})
+    for (const int64_t C : {1, 3, 16, 67, 256})
+      for (const int64_t stride : {1, 2}) {
+        CAPTURE(H, C, stride);
+        const Conv2dShape shape{.stride = stride, .padding = 1};
+        const Shape x{8, C, H, H}, w{2 * C, C, 3, 3};
+        REQUIRE(peak_of(x, w, shape, DType::bf16) <= peak_of(x, w, shape, DType::f16));
+      }
 }
 
 TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {

@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "kernels/backend.h"
+#include "kernels/detail/indirect_gemm.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {
@@ -99,6 +100,39 @@ TEST_CASE("a product over nothing is the bias, and beta times the target", "[ops
                                 .beta = 1,
                                 .bias = bias.data()});
   REQUIRE(c == std::vector<float>{11, 22, 33, 14, 25, 36});
+}
+
+// By the instruction, or as it is replaced where there is none: the second product of each pair is
+// added first.
+TEST_CASE("pairs of bfloat16 are added one after the other, in float32", "[ops]") {
+#ifdef __AVX512F__
+  if (!cpu::multiplies_bfloat16_pairs()) return;
+#endif
+  constexpr int64_t M = 11, N = 2 * cpu::lanes<float>, K = 5;
+  RandomStream random(11);
+  std::vector<BFloat16> a(2 * K * M + 1), b(2 * K * N);
+  for (auto* values : {&a, &b})
+    for (BFloat16& v : *values) v = BFloat16(random.uniform(-2, 2));
+  std::vector<cpu::BFloat16Pair> pairs(K * N);
+  std::vector<float> c(M * N, 1), expected = c;
+  std::vector<int32_t> a_row(M), a_col(K), b_row(K);
+  for (int64_t k = 0; k < K; ++k) {
+    cpu::interleave(&pairs[size_t(k * N)], &b[size_t(2 * k * N)], &b[size_t((2 * k + 1) * N)], N);
+    a_col[size_t(k)] = int32_t(2 * k + 1);  // which need not be aligned
+    b_row[size_t(k)] = int32_t(k * N);
+  }
+  for (int64_t m = 0; m < M; ++m) {
+    a_row[size_t(m)] = int32_t(2 * K * m);
+    for (int64_t n = 0; n < N; ++n)
+      for (int64_t k = 0; k < K; ++k)
+        for (const int64_t i : {1, 0})
+          expected[size_t(m * N + n)] +=
+              a[size_t(2 * (K * m + k) + 1 + i)] * b[size_t((2 * k + i) * N + n)];
+  }
+  const cpu::IndirectGemm product{M, N, K, a_row.data(), a_col.data(), b_row.data()};
+  cpu::indirect_gemm<cpu::BFloat16Pair>(c.data(), a.data(), pairs.data(), product,
+                                        cpu::Result::add);
+  REQUIRE(c == expected);
 }
 
 }  // namespace accrue::test
