@@ -245,7 +245,8 @@ int run(int argc, char** argv) {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     // All ranks have the same arguments: one says what is wrong with them.
-    return launched().rank > 0 ? 0 : report(app, error);
+    if (launched().rank > 0) return 0;
+    if (const int status = report(app, error); status != 0) return status;
   }
   finish_standard_output();
   return 0;
