@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "apps/bench/commands.h"
@@ -31,11 +32,10 @@ namespace {
 
 // Of an option that was given "-".
 void write_to_standard_output(const Setting& setting) {
-  const std::string& name = setting.about.name;
-  check(name == "json" || name == "csv" || name == "output",
-        "--{} -: standard output takes --json, --csv and --output, expected the name of a file or "
-        "directory",
-        name);
+  constexpr std::array texts{"json", "csv", "output", "report", "memory-trace", "profile"};
+  check(std::ranges::find(texts, setting.about.name) != texts.end(),
+        "--{} -: expected the name of a file or directory, for standard output takes text alone",
+        setting.about.name);
   reserve_standard_output();
 }
 

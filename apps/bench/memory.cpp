@@ -101,7 +101,7 @@ void check_options(const BenchMemoryOptions& bench) {
   // A place that cannot be written to is an error now, not after the measurements.
   if (bench.report.empty()) return;
   require_chart_library();
-  check_writable(bench.report);
+  check_output(bench.report);
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
   if (!options.json.empty()) write_output(options.json, result.dump(2) + "\n");
   if (bench.report.empty()) return;
   for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
-  write_text_atomically(bench.report, memory_page(std::move(result)));
+  write_output(bench.report, memory_page(std::move(result)));
   fmt::print("wrote {}\n", bench.report);
 }
 

@@ -48,7 +48,14 @@ TEST_CASE("- is standard output, and what is for people goes to standard error",
                                           "plan --model mlp-small --memory 1GiB"};
   for (const std::string& command : commands)
     REQUIRE(nlohmann::json::accept(json_of(command + " --json -")));
-  refuse("train --save -", "--save -: standard output takes --json, --csv and --output");
+  REQUIRE(nlohmann::json::accept(json_of("train --model mlp-small --steps 1 --memory-trace -")));
+  REQUIRE(nlohmann::json::accept(json_of("train --model mlp-small --steps 1 --profile -")));
+  REQUIRE_THAT(json_of("bench memory --model mlp-small --effective-batch 8 --steps 1 --rounds 1 "
+                       "--micro-batches 4 --ways fused --report -"),
+               StartsWith("<!DOCTYPE html>"));
+  refuse("train --save -",
+         "--save -: expected the name of a file or directory, for standard "
+         "output takes text alone");
 }
 
 TEST_CASE("help shows what most runs need, or all, within the terminal", "[output]") {
