@@ -173,9 +173,10 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
                                 {"steps", bench.steps},
                                 {"rounds", bench.rounds}};
   for (const MemoryRows& rows : groups) {
-    fmt::print("{} | {} | width {} | effective batch {} | {} optimizer steps, {} rounds\n",
-               name(options.network.kind), name_in(precision_names(), options.precision),
-               rows.front().width, rows.front().batches.effective, bench.steps, bench.rounds);
+    fmt::print("{} | {} | width {} | effective batch {} | {}, {}\n", name(options.network.kind),
+               name_in(precision_names(), options.precision), rows.front().width,
+               rows.front().batches.effective, counted(bench.steps, "optimizer step"),
+               counted(bench.rounds, "round"));
     print(rows);
     for (const MemoryRow& row : rows) result["rows"].push_back(to_json(row, rows));
   }

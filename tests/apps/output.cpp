@@ -3,6 +3,7 @@
 #include "apps/cli/output.h"
 
 #include <csignal>
+#include <regex>
 
 #include "apps/commands/progress.h"
 #include "tests/support/child.h"
@@ -69,6 +70,21 @@ TEST_CASE("help shows what most runs need, or all, within the terminal", "[outpu
     std::istringstream lines(*text);
     for (std::string line; std::getline(lines, line);) REQUIRE(line.size() <= 80);
   }
+}
+
+TEST_CASE("one of a kind is not named in the plural", "[output]") {
+  const Folder folder;
+  const std::string train = "train --model mlp-small --effective-batch 16 --checkpoint-dir " +
+                            (folder / "c") + " --steps ";
+  std::string said = succeed("info --threads 1");
+  for (const char* steps : {"1", "2 --resume"}) said += succeed(train + steps);
+  said += succeed(
+      "bench memory --model mlp-small --effective-batch 8 --steps 1 --rounds 1 "
+      "--micro-batches 4 --ways fused");
+  INFO(said);
+  REQUIRE_THAT(said, ContainsSubstring("| 1 thread\n") && ContainsSubstring("1 optimizer step\n"));
+  REQUIRE_FALSE(std::regex_search(
+      said, std::regex("(^|[^0-9.])1 (optimizer )?(step|round|thread|tensor|window|sample)s\\b")));
 }
 
 TEST_CASE("tables fit 80 columns", "[cli]") {
@@ -204,7 +220,7 @@ TEST_CASE("a run that was resumed counts both ways", "[cli]") {
                           " --checkpoint-every 1 --steps ";
   succeed(run + "2");
   REQUIRE_THAT(succeed(run + "5 --resume"),
-               ContainsSubstring("2 steps are taken, 3 are left") &&
+               ContainsSubstring("2 of 5 steps are taken") &&
                    ContainsSubstring("3 optimizer steps since it was resumed, 5 of 5 in all"));
 }
 
