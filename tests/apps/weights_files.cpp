@@ -9,7 +9,8 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
   const Folder folder;
   const std::string w = folder / "w";
   const std::string trained =
-      succeed("train --model cnn-gn --width 0.25 --mean 0.1 --std 0.3 --steps 3 --save " + w);
+      succeed("train --model cnn-gn --width 0.25 --mean 0.1 --std 0.3 --steps 3 --save " + w +
+              " --checkpoint-dir " + (folder / "c"));
   const std::string accuracy = trained.substr(trained.find("test accuracy"), 30);
   const Metadata said = read_safetensors_header(w).metadata;
   for (const auto& [name, text] : Metadata{{"model", "cnn-gn"},
@@ -27,6 +28,9 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
   REQUIRE_THAT(succeed("eval --split test --init " + w), ContainsSubstring(accuracy));
   succeed("train --steps 0 --init " + w + " --save " + (folder / "again"));
   REQUIRE(largest_difference(w, folder / "again") == 0);
+
+  // Nor about a checkpoint's.
+  REQUIRE(read_safetensors_header(folder / "c/step-00000003/weights.safetensors").metadata == said);
 
   refuse("eval --model mlp --init " + w, "--model is mlp, but they were trained with cnn-gn");
   refuse("eval --std 1 --init " + w, "--std is 1, but they were trained with 0.3");
