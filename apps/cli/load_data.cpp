@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "data/safetensors.h"
+#include "train/weights.h"
 
 namespace accrue::app {
 namespace {
@@ -89,10 +90,32 @@ Datasets load_data(const Options& options) {
   return data;
 }
 
+namespace {
+
+// What a file does not say, as PyTorch's do not, is asked for or assumed with a word.
+void check_what_is_said(const Metadata& said, const Options& options) {
+  const bool draws = task_of(options.network.kind) == Task::drawing;
+  const auto is_given = [&](const char* name) { return options.given.contains(name); };
+  const bool says = draws || said.contains("model");
+  check(says || is_given("model"),
+        "{} does not say which model its weights are of: expected --model", options.init);
+  if (!says && !(is_given("mean") && is_given("std")))
+    fmt::print(stderr,
+               "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
+               "expected --mean and --std\n",
+               options.init, fmt::join(options.pixels.mean, ","),
+               fmt::join(options.pixels.std, ","));
+  if (holds_float64(options.init))
+    fmt::print(stderr, "warning: {} holds float64, which is rounded to float32\n", options.init);
+}
+
+}  // namespace
+
 Options with_options_of_weights(const Options& options) {
   Options result = options;
   if (options.init.empty()) return result;
   const Metadata said = read_safetensors_metadata(options.init);
+  check_what_is_said(said, options);
   const Settings settings = settings_of(result);
   std::string problems;
   for (const char* name : settings_of_weights) {

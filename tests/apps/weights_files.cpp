@@ -39,9 +39,14 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
   write_safetensors(folder / "plain", read_safetensors(w), {{"format", "pt"}});
   const std::string plain =
       "eval --split test --width 0.25 --model cnn-gn --init " + (folder / "plain");
-  REQUIRE_THAT(succeed(plain + " --mean 0.1 --std 0.3"), ContainsSubstring(accuracy));
-  const std::string otherwise = succeed(plain);
-  REQUIRE(otherwise.find(accuracy) == std::string::npos);
+  const std::string assumed =
+      "does not say how its pixels were normalized: (x - 0.5) / 0.5 is "
+      "assumed; expected --mean and --std";
+  const std::string told = succeed(plain + " --mean 0.1 --std 0.3"), otherwise = succeed(plain);
+  REQUIRE_THAT(told, ContainsSubstring(accuracy) && !ContainsSubstring(assumed));
+  REQUIRE_THAT(otherwise, ContainsSubstring(assumed) && !ContainsSubstring(accuracy));
+  refuse("eval --init " + (folder / "plain"),
+         "does not say which model its weights are of: expected --model");
 }
 
 TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
@@ -59,7 +64,8 @@ TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
     write_safetensors(folder / "other", other);
     return model + " --steps 0 --init " + (folder / "other") + " --save " + (folder / "again");
   };
-  succeed("train" + renamed("", DType::f64));
+  REQUIRE_THAT(succeed("train" + renamed("", DType::f64)),
+               ContainsSubstring("holds float64, which is rounded to float32"));
   REQUIRE(largest_difference(w, folder / "again") == 0);
   refuse("train" + renamed("module.", DType::f32), "every name begins with 'module.'");
   const std::vector<std::string> starts{"PK\3\4 and more of it", "\x80\2\x8a\nl and more"};
