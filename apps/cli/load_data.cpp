@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "data/safetensors.h"
@@ -28,9 +29,33 @@ void name_classes(Field& masks, const std::vector<std::string>& names) {
   masks.class_names = names;
 }
 
+// The options that only some data sets heed.
+void check_options_of_data(const Options& options) {
+  const std::string data = options.data_name();
+  const auto is_one_of = [&](std::initializer_list<const char*> names) {
+    return std::ranges::find(names, data) != names.end();
+  };
+  const bool is_looked_for = is_one_of({"mnist", "fashion"});
+  const bool is_built_in = is_one_of({"digits", "shapes", "strokes"});
+  struct Heeded {
+    const char* option;
+    bool is_heeded;
+    const char* expected;
+  };
+  for (const auto& [option, is_heeded, expected] :
+       {Heeded{"data-dir", is_looked_for, "--data mnist or fashion"},
+        {"hold-out", !is_looked_for && !is_built_in, "a folder of images"},
+        {"skip-bad", !is_looked_for && !is_built_in, "a folder of images"},
+        {"cache", !is_looked_for && !is_built_in, "a folder of images"}})
+    check(is_heeded || !options.given.contains(option),
+          "--{} has no effect with --data {}: expected {}, or no --{}", option, data, expected,
+          option);
+}
+
 }  // namespace
 
 Datasets load_data(const Options& options) {
+  check_options_of_data(options);
   const std::optional<ImageSize> size = options.size_of_images();
   const bool is_strokes = options.data_name() == "strokes";
   check(!size || !is_strokes || size->height == size->width,

@@ -88,10 +88,14 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
 
 // By which the run can be repeated, with outputs and checkpoints elsewhere.
 std::string config_of(Options options) {
-  return to_toml(settings_of(options)
-                     .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
-                          "Loss scale", "Evaluation"})
-                     .without({"keep-best"}));
+  Settings written = settings_of(options)
+                         .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
+                              "Loss scale", "Evaluation"})
+                         .without({"keep-best"});
+  // What only some data sets heed is there if it was asked for.
+  for (const char* name : {"data-dir", "hold-out", "skip-bad", "cache"})
+    if (!options.given.contains(name)) written = written.without({name});
+  return to_toml(written);
 }
 
 // For TensorBoard: what a run is about, not where it is written.

@@ -205,7 +205,12 @@ TEST_CASE("options that do nothing are refused", "[output]") {
         {"--optimizer sgd --beta1 0.8", "--beta1 has no effect with --optimizer sgd"},
         {"--schedule cosine --lr-every 3", "expected --schedule step, or no --lr-every"},
         {"--loss-scale-growth 3", "expected --loss-scale dynamic or --precision fp16"},
-        {"--noise-scale --accum 1", "expected a smaller --micro-batch, or no --noise-scale"}})
+        {"--noise-scale --accum 1", "expected a smaller --micro-batch, or no --noise-scale"},
+        {"--data-dir /mnist",
+         "--data-dir has no effect with --data digits: expected --data mnist or"},
+        {"--data shapes --model unet --skip-bad", "--skip-bad has no effect with --data shapes"},
+        {"--hold-out 0.2", "expected a folder of images, or no --hold-out"},
+        {"--data strokes --model zi2zi --cache no", "--cache has no effect with --data strokes"}})
     refuse(std::string("train --steps 1 ") + options, message);
 }
 
