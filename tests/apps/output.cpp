@@ -199,6 +199,30 @@ epochs = 2
   refuse(run + file("momentum = 0.9"), "--momentum has no effect with --optimizer adam");
 }
 
+TEST_CASE("an option that is wrong is named, with what was expected", "[output]") {
+  for (const auto& [command, message] :
+       {std::pair{"train --model cnn --lr 1 --model mlp",
+                  "--model is given 2 times: expected once"},
+        {"train --lr 1 --model", "--model has no value: expected cnn|cnn-bn|cnn-gn|mlp"},
+        {"train --bogus 1", "there is no option --bogus; accrue train --help-all lists all"},
+        {"train bogus", "'bogus' was not expected; accrue train --help-all lists all"},
+        {"bogus", "there is no command bogus: expected train, eval, predict"},
+        {"help bogus", "there is no command bogus: expected train, eval, predict"},
+        {"bench", "accrue bench needs a command: expected train, memory or kernels"},
+        {"bench bogus", "there is no command bench bogus: expected train, memory or kernels"},
+        {"train --keep 2", "--keep requires --checkpoint-dir"},
+        {"train --lr fast", "--lr is fast: expected a number"},
+        {"plan", "--memory is required"}}) {
+    const Output output = shell(program_path + " " + command);
+    INFO(command << "\n" << output.text);
+    REQUIRE(output.status == 2);
+    REQUIRE_THAT(output.text, StartsWith("accrue: error: ") && ContainsSubstring(message));
+    REQUIRE(output.text.find("did you mean") == std::string::npos);
+  }
+  const Folder folder;
+  refuse("train --config " + folder.path().string(), "it is a directory");
+}
+
 TEST_CASE("options that do nothing are refused", "[output]") {
   for (const auto& [options, message] :
        {std::pair{"--momentum 0.9", "expected --optimizer sgd, or no --momentum"},
