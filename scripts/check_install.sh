@@ -119,6 +119,13 @@ done
 zcat root/usr/share/man/man1/accrue.1.gz >manual
 expect manual '^.SH OPTIONS OF BENCH TRAIN$'
 expect manual '\\-\\-micro\\-batch'
+if command -v man >/dev/null; then
+  MANWIDTH=80 man -l root/usr/share/man/man1/accrue.1.gz >rendered
+  ! grep -E '^.{81}' rendered || fail "the manual page has lines of more than 80 columns, as above"
+fi
+for command in $(prefix/bin/accrue --help | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'); do
+  expect manual "^\.B $command( |\$)"
+done
 root/usr/bin/accrue train --data digits --model mlp-small --steps 5 >unpacked
 diff <(grep accuracy program) <(grep accuracy unpacked) || fail "the packaged program trains otherwise"
 tar -tf "packages/accrue-$version-$(uname -m).tar.gz" >archived
