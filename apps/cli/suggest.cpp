@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 
 #include "train/settings.h"
 
@@ -44,12 +45,29 @@ std::string alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
+// What other programs call an option.
+std::string known_elsewhere(const std::string& name) {
+  const std::string batch =
+      "--micro-batch, the samples in memory, or --effective-batch, those of a step";
+  const std::map<std::string, std::string> others{{"accumulation-steps", "--accum"},
+                                                  {"batch", batch},
+                                                  {"batch-size", batch},
+                                                  {"gpu", "--device cuda"},
+                                                  {"gradient-accumulation-steps", "--accum"},
+                                                  {"learning-rate", "--lr"}};
+  const auto found = others.find(name);
+  return found == others.end() ? std::string() : found->second;
+}
+
 bool is_option(const std::string& word) { return word.starts_with("-"); }
 
 std::string unknown_option(const CLI::App& command, const std::string& word) {
   const std::string option = word.substr(0, word.find('='));
-  const size_t name = std::min(option.find_first_not_of('-'), option.size());
-  if (const auto nearest = nearest_word(option.substr(name), options_of(command)))
+  const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  if (const std::string here = known_elsewhere(name);
+      !here.empty() && command.get_option_no_throw(here.substr(0, here.find_first_of(" ,"))))
+    return fmt::format("there is no option {}: expected {}", option, here);
+  if (const auto nearest = nearest_word(name, options_of(command)))
     return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));
 }

@@ -205,6 +205,8 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
                   "--model is given 2 times: expected once"},
         {"train --lr 1 --model", "--model has no value: expected cnn|cnn-bn|cnn-gn|mlp"},
         {"train --bogus 1", "there is no option --bogus; accrue train --help-all lists all"},
+        {"train --batch-size 8", "there is no option --batch-size: expected --micro-batch, the"},
+        {"info --learning-rate 1", "there is no option --learning-rate: expected --lr"},
         {"train bogus", "'bogus' was not expected; accrue train --help-all lists all"},
         {"bogus", "there is no command bogus: expected train, eval, predict"},
         {"help bogus", "there is no command bogus: expected train, eval, predict"},
