@@ -98,8 +98,9 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
     });
   });
   add_command(app, "eval", "Loss and accuracy of saved weights",
-              of_model.without({"augment"}).append(evaluation_settings(options)), options,
-              [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
+              of_model.without({"augment"}).append(evaluation_settings(options)), options, [&] {
+                with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+              });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",
       settings_of(asked.predict, options), options,

@@ -160,8 +160,18 @@ TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory]") 
   if (test_device() == Device::cuda) return;  // where the data lies elsewhere
   const Folder folder;
   succeed("train --model mlp --steps 0 --save " + (folder / "w"));
-  REQUIRE_THAT(succeed("eval --memory-limit 12MiB --init " + (folder / "w")),
-               ContainsSubstring("test accuracy"));
+  const std::string eval = "eval --init " + (folder / "w") + " --memory-limit ";
+  REQUIRE_THAT(succeed(eval + "12MiB"), ContainsSubstring("test accuracy"));
+  const Output refused = accrue_run(eval + "10MiB");
+  INFO(refused.text);
+  REQUIRE(refused.status == 1);
+  const std::string advice = "\ntry: --memory-limit ";
+  const size_t needed = std::stoul(refused.text.substr(
+      std::min(refused.text.find(advice) + advice.size(), refused.text.size())));
+  REQUIRE(needed < 12u << 20);
+  succeed(eval + std::to_string(needed));
+  // And not much less would do.
+  REQUIRE(accrue_run(eval + std::to_string(needed - 150'000)).status == 1);
 }
 
 }  // namespace accrue::test
