@@ -280,6 +280,7 @@ TEST_CASE("bad data is named", "[output]") {
   with(images, {}, images);
   with(images, {0x1f, 0x8b, 8, 0, 1, 2, 3}, images);
   refuse("train --data /nowhere/at/all", "/nowhere/at/all");
+  refuse("train --data mnist --data-dir /nowhere", "scripts/fetch_mnist.sh to download it");
 
   const Folder folder;
   write_idx_data(folder);
