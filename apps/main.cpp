@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "apps/bench/commands.h"
@@ -31,11 +32,10 @@ namespace {
 
 // Of an option that was given "-".
 void write_to_standard_output(const Setting& setting) {
-  const std::string& name = setting.about.name;
-  check(name == "json" || name == "csv" || name == "output",
-        "--{} -: standard output takes --json, --csv and --output, expected the name of a file or "
-        "directory",
-        name);
+  constexpr std::array texts{"json", "csv", "output", "report", "memory-trace", "profile"};
+  check(std::ranges::find(texts, setting.about.name) != texts.end(),
+        "--{} -: expected the name of a file or directory, for standard output takes text alone",
+        setting.about.name);
   reserve_standard_output();
 }
 
@@ -98,8 +98,9 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
     });
   });
   add_command(app, "eval", "Loss and accuracy of saved weights",
-              of_model.without({"augment"}).append(evaluation_settings(options)), options,
-              [&] { with_advice(advice_for_evaluation, [&] { eval(options); }); });
+              of_model.without({"augment"}).append(evaluation_settings(options)), options, [&] {
+                with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+              });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",
       settings_of(asked.predict, options), options,
@@ -250,7 +251,8 @@ int run(int argc, char** argv) {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     // All ranks have the same arguments: one says what is wrong with them.
-    return launched().rank > 0 ? 0 : report(app, error);
+    if (launched().rank > 0) return 0;
+    if (const int status = report(app, error); status != 0) return status;
   }
   finish_standard_output();
   return 0;

@@ -28,7 +28,7 @@ if(GZIP_PROGRAM)
   add_custom_command(OUTPUT accrue.bash accrue.zsh accrue.fish
     COMMAND accrue completion bash > accrue.bash
     COMMAND accrue completion zsh > accrue.zsh
-    COMMAND accrue completion fish > accrue.fish VERBATIM)
+    COMMAND accrue completion fish > accrue.fish DEPENDS accrue VERBATIM)
   add_custom_target(completion ALL DEPENDS accrue.bash)
   install(FILES ${PROJECT_BINARY_DIR}/accrue.bash COMPONENT program RENAME accrue
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

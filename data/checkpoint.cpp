@@ -117,10 +117,11 @@ auto reading(const fs::path& path, Read&& read) {
 }  // namespace
 
 void write_checkpoint(const fs::path& directory, const CheckpointRecord& record,
-                      const NamedTensors& weights, const NamedTensors& state,
-                      const Metadata& state_texts) {
-  write_safetensors(directory / checkpoint_weights, weights, {{"format", "pt"}});
-  write_safetensors(directory / checkpoint_state, state, state_texts);
+                      const CheckpointTensors& weights, const CheckpointTensors& state) {
+  Metadata about_weights = weights.texts;
+  about_weights["format"] = "pt";
+  write_safetensors(directory / checkpoint_weights, weights.tensors, about_weights);
+  write_safetensors(directory / checkpoint_state, state.tensors, state.texts);
   json content{{"format", "accrue checkpoint"}, {"version", format_version},
                {"counters", json::object()},    {"decisive", record.decisive},
                {"rounding", record.rounding},   {"origin", record.origin},

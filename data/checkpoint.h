@@ -28,11 +28,16 @@ inline constexpr const char* checkpoint_weights = "weights.safetensors";
 inline constexpr const char* checkpoint_state = "state.safetensors";
 inline constexpr const char* checkpoint_record = "checkpoint.json";
 
-// Writes the three files, each synchronised with the disk, into an existing directory. Tensors are
-// on the cpu. Throws Error as AtomicFile does.
+// Tensors on the cpu, and what their file is to say of itself.
+struct CheckpointTensors {
+  NamedTensors tensors;
+  Metadata texts;
+};
+
+// Writes the three files, each synchronised with the disk, into an existing directory. Throws Error
+// as AtomicFile does.
 void write_checkpoint(const std::filesystem::path& directory, const CheckpointRecord& record,
-                      const NamedTensors& weights, const NamedTensors& state,
-                      const Metadata& state_texts);
+                      const CheckpointTensors& weights, const CheckpointTensors& state);
 
 // Reads the record and checks the two other files against it. Throws Error for a file that is
 // missing, unreadable, of another size or content than was written, or of another format's version.

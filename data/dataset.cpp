@@ -131,9 +131,10 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t
   std::vector<std::string> names;
   for (const fs::path& path : searched) names.push_back(fmt::format("'{}'", path.string()));
   fail(
-      "the data set {} was not found: no train-images-idx3-ubyte[.gz] in {}; give its directory, "
-      "or use the built-in digits",
-      name, fmt::join(names, ", "));
+      "the data set {} was not found: no train-images-idx3-ubyte[.gz] in {}; expected its "
+      "directory (--data-dir), {}or the built-in digits",
+      name, fmt::join(names, ", "),
+      name == "mnist" ? "scripts/fetch_mnist.sh to download it, " : "");
 }
 
 bool Dataset::has(std::string_view field) const {

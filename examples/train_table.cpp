@@ -3,7 +3,6 @@
 
 #include <accrue/accrue.h>
 
-#include <cmath>
 #include <fstream>
 #include <random>
 
@@ -32,13 +31,29 @@ Dataset read_flowers(const std::string& path) {
            {"kinds", table.indices("kind", 3), Encoding::index, 3}}};
 }
 
+// Parameters go by the names under which the layers are declared: "hidden.weight".
+class Classifier : public Module {
+ public:
+  Classifier() {
+    declare("hidden", hidden_);
+    declare("head", head_);
+  }
+  Tensor forward(Tensor x, const Pass& pass) const override {
+    return head_(hidden_(std::move(x), pass), pass);
+  }
+  std::string describe() const override { return "a hidden layer and a head"; }
+
+ private:
+  Linear hidden_{4, 32, Activation::relu}, head_{32, 3};
+};
+
 int main() {
   write_flowers("train.csv", 3000, 1);
   write_flowers("test.csv", 500, 2);
   const Datasets flowers{read_flowers("train.csv"), read_flowers("test.csv")};
 
   TrainingOptions options;
-  options.model = [] { return make_mlp(std::vector<int64_t>{4, 32, 3}); };
+  options.model = [] { return std::make_unique<Classifier>(); };
   options.objective = classification("features", "kinds");
   options.batches = {.micro = 10, .effective = 30};
   options.schedule.base = 1e-2;

@@ -87,12 +87,15 @@ void Schedule::add_state(StateDict& dict) {
 
 std::string Schedule::describe() const {
   const auto& o = options_;
-  const std::string length = o.total > 0 ? fmt::format("{} steps", o.total) : "the run";
+  const auto counted = [](int64_t number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const std::string length = o.total > 0 ? counted(o.total, "step") : "the run";
   std::string text;
   switch (o.kind) {
     case Kind::constant: text = fmt::format("constant {:g}", o.base); break;
     case Kind::step:
-      text = fmt::format("{:g} times {:g} every {} steps", o.base, o.gamma, o.every);
+      text = fmt::format("{:g} times {:g} every {}", o.base, o.gamma, counted(o.every, "step"));
       break;
     case Kind::cosine:
       text = fmt::format("cosine from {:g} to {:g} over {}", o.base, o.floor, length);
@@ -103,8 +106,8 @@ std::string Schedule::describe() const {
                          o.base / o.div_factor / o.final_div_factor, length);
       break;
     case Kind::plateau:
-      text = fmt::format("{:g} times {:g} after {} epochs without a lower loss", o.base, o.gamma,
-                         o.patience);
+      text = fmt::format("{:g} times {:g} after {} without a lower loss", o.base, o.gamma,
+                         counted(o.patience, "epoch"));
       break;
   }
   if (o.warmup_steps > 0) text += fmt::format(", warm-up {}", o.warmup_steps);

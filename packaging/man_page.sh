@@ -9,7 +9,8 @@ options() {
   local command
   for command in train eval predict plan info report 'bench train' 'bench memory' 'bench kernels' \
     'data check' 'font prepare' 'font train' 'font draw' 'font score' 'font export'; do
-    printf '.SH OPTIONS OF %s\n.EX\n' "${command^^}"
+    # The help is 80 columns wide, without an indent of its own.
+    printf '.SH OPTIONS OF %s\n.in 0\n.EX\n' "${command^^}"
     # shellcheck disable=SC2086  # a command may be two words
     "$1" $command --help-all | tail -n +3 | sed 's/\\/\\e/g; s/-/\\-/g; s/^\([.'"'"']\)/\\\&\1/'
     printf '.EE\n'

@@ -62,11 +62,39 @@ awk 'function same(a, b) { return (a > b ? a - b : b - a) < 1e-5 * a }
      END { exit NR != 4 || bad }' by_hand || fail "accumulate_by_hand: the columns above are wrong"
 examples/custom_op
 
+mkdir components subproject
+cat >components/CMakeLists.txt <<'EOF'
+cmake_minimum_required(VERSION 3.25)
+project(components LANGUAGES CXX)
+find_package(accrue REQUIRED COMPONENTS ${COMPONENTS})
+EOF
+components() { cmake -S components -B components/build -DCMAKE_PREFIX_PATH="$scratch/prefix" "-DCOMPONENTS=$1"; }
+components 'core;train' >configured || { cat configured; fail "accrue has no core and train"; }
+! components cores >configured 2>refused || fail "accrue has cores"
+expect refused 'accrue has no component cores: expected core, kernels'
+
+# A part of another project builds and installs nothing that this does not ask for.
+cat >subproject/CMakeLists.txt <<EOF
+cmake_minimum_required(VERSION 3.25)
+project(subproject LANGUAGES CXX)
+add_subdirectory($root accrue)
+EOF
+cmake -S subproject -B subproject/build -DACCRUE_CUDA=OFF >configured || { cat configured; fail "see above"; }
+cmake --build subproject/build -- -n >planned
+! grep -E 'accrue/(apps|tests|examples)/' planned || fail "a subproject builds the above"
+DESTDIR=$scratch/destination cmake --install subproject/build >installed
+! grep -i '^-- installing' installed || fail "a subproject installs the above"
+
 PKG_CONFIG_PATH=$(dirname "$(find "$scratch/prefix" -name accrue.pc)")
 export PKG_CONFIG_PATH
 read -ra flags < <(pkg-config --cflags --libs accrue)
 (cd prefix/include && find accrue -name '*.h' -printf '#include <%p>\n' | sort) >headers.cpp
 g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only headers.cpp "${flags[@]}"
+# Elements that no tensor has are refused by name.
+echo '#include <accrue/accrue.h>
+const auto t = accrue::Tensor::from(std::vector<int64_t>{1, 2}, {2});' >int64.cpp
+! g++ -std=c++20 -fsyntax-only int64.cpp "${flags[@]}" 2>refused || fail "a tensor of int64_t compiles"
+expect refused 'a tensor holds float, double, .*: convert the elements'
 g++ -std=c++20 "$root/examples/train_digits.cpp" "${flags[@]}" -o by_pkg_config
 # The same program as examples/train_digits, so one run will do.
 ./by_pkg_config | tee digits
@@ -91,6 +119,13 @@ done
 zcat root/usr/share/man/man1/accrue.1.gz >manual
 expect manual '^.SH OPTIONS OF BENCH TRAIN$'
 expect manual '\\-\\-micro\\-batch'
+if command -v man >/dev/null; then
+  MANWIDTH=80 man -l root/usr/share/man/man1/accrue.1.gz >rendered
+  ! grep -E '^.{81}' rendered || fail "the manual page has lines of more than 80 columns, as above"
+fi
+for command in $(prefix/bin/accrue --help | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'); do
+  expect manual "^\.B $command( |\$)"
+done
 root/usr/bin/accrue train --data digits --model mlp-small --steps 5 >unpacked
 diff <(grep accuracy program) <(grep accuracy unpacked) || fail "the packaged program trains otherwise"
 tar -tf "packages/accrue-$version-$(uname -m).tar.gz" >archived

@@ -25,9 +25,7 @@ import tempfile
 CHART_LIBRARY = pathlib.Path("/usr/share/javascript/chart.js/chart.min.js")
 BENCH = ("bench", "memory", "--model", "mlp-small", "--effective-batch", "16,32",
          "--micro-batches", "4,8", "--ways", "fused,separate", "--steps", "2", "--rounds", "1",
-         "--device", "cpu", "--threads", "1",
-         # On its way into the page this must not end the script that holds the data.
-         "--data-dir", "</script><b>")
+         "--device", "cpu", "--threads", "1")
 
 TRAIN = ("train", "--model", "mlp-small", "--steps", "12", "--device", "cpu", "--threads", "1")
 FONT = ("font", "train", "--image-size", "32", "--width", "0.125", "--steps", "4", "--micro-batch",
@@ -247,7 +245,10 @@ def check_page(browser, page, pictures):
 
 def write_pages(program, folder):
     memory, runs = folder / "memory.html", folder / "runs.html"
-    subprocess.run([program, *BENCH, "--report", memory], check=True)
+    # On its way into the page the name of this table must not end the script that holds the data.
+    table = f"{folder}/</script><b>"
+    pathlib.Path(table).parent.mkdir()
+    subprocess.run([program, *BENCH, "--csv", table, "--report", memory], check=True)
     logs = []
     for name, options in RUNS.items():
         logs.append(folder / name)

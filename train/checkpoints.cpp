@@ -52,6 +52,7 @@ Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, T
     : training_(training),
       loop_(std::move(loop)),
       options_(options.checkpoints),
+      about_weights_(options.weights_metadata()),
       ranks_(options.ranks) {
   if (options_.directory.empty() || (ranks_ && ranks_->rank() > 0)) return;
   directory_.emplace(options_.directory);
@@ -97,10 +98,10 @@ void Checkpoints::save_best() {
 void Checkpoints::write(CheckpointDirectory& directory, int64_t keep) const {
   const int64_t steps = training_.steps();
   const StateDict all = state();
-  const NamedTensors weights = on_cpu(training_.named_tensors());
-  const NamedTensors tensors = on_cpu(all.tensors);
-  for (const NamedTensors* part : {&weights, &tensors}) {
-    const std::string bad = first_not_finite(*part);
+  const CheckpointTensors weights{on_cpu(training_.named_tensors()), about_weights_};
+  const CheckpointTensors tensors{on_cpu(all.tensors), {{"arena", arena_map(training_)}}};
+  for (const CheckpointTensors* part : {&weights, &tensors}) {
+    const std::string bad = first_not_finite(part->tensors);
     if (!bad.empty())
       throw Divergence(fmt::format(
           "no checkpoint of step {} was written, because {}; those before it remain: lower the "
@@ -108,7 +109,7 @@ void Checkpoints::write(CheckpointDirectory& directory, int64_t keep) const {
           steps, bad));
   }
   directory.add(steps, keep, [&](const std::filesystem::path& to) {
-    write_checkpoint(to, record(all), weights, tensors, {{"arena", arena_map(training_)}});
+    write_checkpoint(to, record(all), weights, tensors);
   });
 }
 

@@ -51,6 +51,7 @@ class Checkpoints {
   Training& training_;
   const StateDict loop_;
   const CheckpointOptions options_;
+  const Metadata about_weights_;
   Ranks* const ranks_;
   std::optional<CheckpointDirectory> directory_, best_;
   Metadata identity_;

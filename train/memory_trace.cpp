@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/atomic_file.h"
 #include "train/json.h"
 #include "train/trace_events.h"
 
@@ -42,15 +41,10 @@ Json allocation(const Timeline::Change& change) {
 
 }  // namespace
 
-MemoryTrace::MemoryTrace(std::string file, int64_t windows, Device device, std::string about)
-    : file_(std::move(file)),
-      about_(std::move(about)),
-      windows_(windows),
-      timeline_(device, windows) {
-  check_writable(file_);
-}
+MemoryTrace::MemoryTrace(int64_t windows, Device device, std::string about)
+    : about_(std::move(about)), windows_(windows), timeline_(device, windows) {}
 
-void MemoryTrace::write(const std::string& more) {
+std::string MemoryTrace::text(const std::string& more) {
   timeline_.stop();
   TraceEvents events("accrue train");
   events.name_track(phase_track, "phases");
@@ -71,7 +65,7 @@ void MemoryTrace::write(const std::string& more) {
   about.update(Json::parse(more));
   about["windows"] = windows_;
   for (Category c : all_categories) about["categories"].push_back(name(c));
-  write_text_atomically(file_, events.text(about));
+  return events.text(about);
 }
 
 }  // namespace accrue

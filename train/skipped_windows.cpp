@@ -65,14 +65,17 @@ void SkippedWindows::see(const WindowReport& report) {
 
 // Where there were finite losses before, it is the steps' doing: what is not finite now follows.
 std::string SkippedWindows::reason(int64_t window) const {
-  if (last_)
+  if (last_) {
+    const auto loss_of = [](const StepReport& report) {
+      return fmt::format("{:.4g} in step {}", report.loss, report.step);
+    };
+    const std::string before =
+        first_->step < last_->step ? fmt::format("{} and ", loss_of(*first_)) : "";
     return fmt::format(
-        "the loss was {:.4g} in step {} and {:.4g} in step {}, the last in which it was finite, "
-        "with "
-        "a gradient of norm {:.4g} and a learning rate of {:.3g}: lower the learning rate, or clip "
-        "the gradient's norm; now {}",
-        first_->loss, first_->step, last_->loss, last_->step, last_->grad_norm, last_->lr,
-        culprit(window));
+        "the loss was {}{}, the last in which it was finite, with a gradient of norm {:.4g} and a "
+        "learning rate of {:.3g}: lower the learning rate, or clip the gradient's norm; now {}",
+        before, loss_of(*last_), last_->grad_norm, last_->lr, culprit(window));
+  }
   return culprit(window) +
          "; check the data and the initial weights, lower the learning rate, or clip the "
          "gradient's norm";

@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "optim/ranks.h"
-#include "train/build.h"
 
 namespace accrue {
 
@@ -183,9 +182,7 @@ std::optional<Score> Trainer::evaluate_average(const Dataset& data) {
 }
 
 void Trainer::save_weights(const std::string& path) {
-  Metadata about = options_.about_weights;
-  about["accrue"] = version();
-  accrue::save_weights(path, training_.parameters(), about);
+  accrue::save_weights(path, training_.parameters(), options_.weights_metadata());
 }
 
 void Trainer::save_average(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "optim/ranks.h"
+#include "train/build.h"
 
 namespace accrue {
 
@@ -66,6 +67,12 @@ std::string Batches::describe() const {
   if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);
   if (rest == 0) return fmt::format("{} ({} x {})", effective, micro, whole);
   return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
+}
+
+Metadata TrainingOptions::weights_metadata() const {
+  Metadata all = about_weights;
+  all["accrue"] = version();
+  return all;
 }
 
 TrainingOptions TrainingOptions::of_player(size_t player) const {

@@ -111,6 +111,8 @@ struct TrainingOptions : StepOptions {
   Metadata identity;
   // The metadata of saved weights, such as the model that they are of.
   Metadata about_weights;
+  // All of it: with accrue's version.
+  Metadata weights_metadata() const;
 
   // Those of one of the players, as if it were alone; of a training without any, all of these.
   TrainingOptions of_player(size_t player) const;

@@ -182,6 +182,11 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
 
 }  // namespace
 
+bool holds_float64(const std::string& path) {
+  const SafetensorsHeader header = read_safetensors_header(path, is_weight);
+  return std::ranges::any_of(header.entries, [](const auto& e) { return e.dtype == DType::f64; });
+}
+
 void load_weights(const std::string& path, Parameters& parameters) {
   read_weights(path, parameters, Head::as_the_model_has_it);
 }

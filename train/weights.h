@@ -33,6 +33,9 @@ void save_weights(const std::string& path, const Parameters& parameters,
 // finite.
 void load_weights(const std::string& path, Parameters& parameters);
 
+// True of weights in float64, which load_weights() rounds.
+bool holds_float64(const std::string& path);
+
 // A model's head is the layer of its last parameters, such as "fc", which answers with as many
 // numbers as its tensors have rows: one for each class.
 struct OtherHead {

@@ -103,7 +103,7 @@ void check_options(const BenchMemoryOptions& bench) {
   // A place that cannot be written to is an error now, not after the measurements.
   if (bench.report.empty()) return;
   require_chart_library();
-  check_writable(bench.report);
+  check_output(bench.report);
 }
 
 // One window of the rows' effective batch at once and one in the smallest micro-batches.
@@ -191,9 +191,10 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
                                 {"steps", bench.steps},
                                 {"rounds", bench.rounds}};
   for (const MemoryRows& rows : groups) {
-    fmt::print("{} | {} | width {} | effective batch {} | {} optimizer steps, {} rounds\n",
-               name(options.network.kind), name_in(precision_names(), options.precision),
-               rows.front().width, rows.front().batches.effective, bench.steps, bench.rounds);
+    fmt::print("{} | {} | width {} | effective batch {} | {}, {}\n", name(options.network.kind),
+               name_in(precision_names(), options.precision), rows.front().width,
+               rows.front().batches.effective, counted(bench.steps, "optimizer step"),
+               counted(bench.rounds, "round"));
     print(rows);
     for (const MemoryRow& row : rows) result["rows"].push_back(to_json(row, rows));
   }
@@ -202,7 +203,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
   if (bench.report.empty()) return;
   for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
   result["machine"] = machine_name(wanted_device(options));
-  write_text_atomically(bench.report, memory_page(std::move(result)));
+  write_output(bench.report, memory_page(std::move(result)));
   fmt::print("wrote {}\n", bench.report);
 }
 

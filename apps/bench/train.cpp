@@ -123,9 +123,9 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
       training_flops_per_sample(trained.model, data.train["images"].shape().with(0, 1));
   const double gemm_rate = median(gemm_rates);
   const double share = samples_per_s * flops / gemm_rate;
-  fmt::print("{} {}: {:.0f} samples/s on {} (median of {} measurements, {})\n",
-             name(options.network.kind), batches.describe(), samples_per_s, name(device),
-             window_seconds.size(), counted(thread_count(), "thread"));
+  fmt::print("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", name(options.network.kind),
+             batches.describe(), samples_per_s, name(device),
+             counted(std::ssize(window_seconds), "measurement"), counted(thread_count(), "thread"));
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,

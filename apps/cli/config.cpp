@@ -1,6 +1,7 @@
 #include "apps/cli/config.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
@@ -16,6 +17,8 @@ std::string joined(const std::vector<std::string>& parts) { return CLI::detail::
 std::vector<std::string> read_arguments(const std::string& path, const Settings& known,
                                         const CLI::App& command,
                                         const std::vector<std::string>& given) {
+  check(!std::filesystem::is_directory(path),
+        "--config '{}': it is a directory, expected a file such as the config.toml of a log", path);
   std::ifstream file(path);
   check(file.good(), "--config '{}' cannot be read: expected a file with lines such as lr = 0.01",
         path);

@@ -2,9 +2,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "data/safetensors.h"
+#include "train/weights.h"
 
 namespace accrue::app {
 namespace {
@@ -27,9 +29,33 @@ void name_classes(Field& masks, const std::vector<std::string>& names) {
   masks.class_names = names;
 }
 
+// The options that only some data sets heed.
+void check_options_of_data(const Options& options) {
+  const std::string data = options.data_name();
+  const auto is_one_of = [&](std::initializer_list<const char*> names) {
+    return std::ranges::find(names, data) != names.end();
+  };
+  const bool is_looked_for = is_one_of({"mnist", "fashion"});
+  const bool is_built_in = is_one_of({"digits", "shapes", "strokes"});
+  struct Heeded {
+    const char* option;
+    bool is_heeded;
+    const char* expected;
+  };
+  for (const auto& [option, is_heeded, expected] :
+       {Heeded{"data-dir", is_looked_for, "--data mnist or fashion"},
+        {"hold-out", !is_looked_for && !is_built_in, "a folder of images"},
+        {"skip-bad", !is_looked_for && !is_built_in, "a folder of images"},
+        {"cache", !is_looked_for && !is_built_in, "a folder of images"}})
+    check(is_heeded || !options.given.contains(option),
+          "--{} has no effect with --data {}: expected {}, or no --{}", option, data, expected,
+          option);
+}
+
 }  // namespace
 
 Datasets load_data(const Options& options) {
+  check_options_of_data(options);
   const std::optional<ImageSize> size = options.size_of_images();
   const bool is_strokes = options.data_name() == "strokes";
   check(!size || !is_strokes || size->height == size->width,
@@ -89,10 +115,32 @@ Datasets load_data(const Options& options) {
   return data;
 }
 
+namespace {
+
+// What a file does not say, as PyTorch's do not, is asked for or assumed with a word.
+void check_what_is_said(const Metadata& said, const Options& options) {
+  const bool draws = task_of(options.network.kind) == Task::drawing;
+  const auto is_given = [&](const char* name) { return options.given.contains(name); };
+  const bool says = draws || said.contains("model");
+  check(says || is_given("model"),
+        "{} does not say which model its weights are of: expected --model", options.init);
+  if (!says && !(is_given("mean") && is_given("std")))
+    fmt::print(stderr,
+               "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
+               "expected --mean and --std\n",
+               options.init, fmt::join(options.pixels.mean, ","),
+               fmt::join(options.pixels.std, ","));
+  if (holds_float64(options.init))
+    fmt::print(stderr, "warning: {} holds float64, which is rounded to float32\n", options.init);
+}
+
+}  // namespace
+
 Options with_options_of_weights(const Options& options) {
   Options result = options;
   if (options.init.empty()) return result;
   const Metadata said = read_safetensors_metadata(options.init);
+  check_what_is_said(said, options);
   const Settings settings = settings_of(result);
   std::string problems;
   for (const char* name : settings_of_weights) {

@@ -36,6 +36,10 @@ std::string output_path(const std::string& name) {
   return name == "-" ? fmt::format("/dev/fd/{}", reserved) : name;
 }
 
+void check_output(const std::string& name) {
+  if (!name.empty() && name != "-") check_writable(name);
+}
+
 void write_output(const std::string& name, std::string_view text) {
   if (name != "-") return write_text_atomically(name, text);
   AppendFile(output_path(name), AppendFile::Existing::continued)

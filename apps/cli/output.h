@@ -16,6 +16,9 @@ void silence_standard_output();
 
 // The path under which the output can be opened.
 std::string output_path(const std::string& name);
+// Throws Error if it cannot be written there: before the work whose result it is to hold. Nothing
+// is to be written where the name is empty.
+void check_output(const std::string& name);
 // Writes all of it at once; a file appears complete or not at all (data/atomic_file.h).
 void write_output(const std::string& name, std::string_view text);
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <algorithm>
+#include <map>
 
 #include "train/settings.h"
 
@@ -16,26 +17,110 @@ const CLI::App& active(const CLI::App& app) {
   return chosen.empty() ? app : active(*chosen.front());
 }
 
-std::vector<std::string> known_words(const CLI::App& command) {
-  std::vector<std::string> words;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+// "accrue bench train"
+std::string path_of(const CLI::App& command) {
+  const CLI::App* const parent = command.get_parent();
+  return parent ? fmt::format("{} {}", path_of(*parent), command.get_name()) : command.get_name();
+}
+
+std::vector<std::string> commands_of(const CLI::App& command) {
+  std::vector<std::string> names;
   for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
-    words.push_back(sub->get_name());
-  return words;
+    names.push_back(sub->get_name());
+  return names;
+}
+
+std::vector<std::string> options_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  return names;
+}
+
+// "train, memory or kernels"
+std::string alternatives(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 < words.size() ? ", " : " or ", words[i]);
+  return text;
+}
+
+// What other programs call an option.
+std::string known_elsewhere(const std::string& name) {
+  const std::string batch =
+      "--micro-batch, the samples in memory, or --effective-batch, those of a step";
+  const std::map<std::string, std::string> others{{"accumulation-steps", "--accum"},
+                                                  {"batch", batch},
+                                                  {"batch-size", batch},
+                                                  {"gpu", "--device cuda"},
+                                                  {"gradient-accumulation-steps", "--accum"},
+                                                  {"learning-rate", "--lr"}};
+  const auto found = others.find(name);
+  return found == others.end() ? std::string() : found->second;
+}
+
+bool is_option(const std::string& word) { return word.starts_with("-"); }
+
+std::string unknown_option(const CLI::App& command, const std::string& word) {
+  const std::string option = word.substr(0, word.find('='));
+  const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  if (const std::string here = known_elsewhere(name);
+      !here.empty() && command.get_option_no_throw(here.substr(0, here.find_first_of(" ,"))))
+    return fmt::format("there is no option {}: expected {}", option, here);
+  if (const auto nearest = nearest_word(name, options_of(command)))
+    return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
+  return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));
+}
+
+std::string unknown_command(const CLI::App& parent, const std::string& word) {
+  const std::vector<std::string> commands = commands_of(parent);
+  const std::string said =
+      fmt::format("{} {}", path_of(parent), word).substr(std::string_view("accrue ").size());
+  const auto nearest = nearest_word(word, commands);
+  return fmt::format("there is no command {}{}", said,
+                     nearest ? fmt::format("; did you mean {}?", *nearest)
+                             : fmt::format(": expected {}", alternatives(commands)));
+}
+
+// An option that has no value, or more than one.
+std::string miscounted(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string what = error.what(), name = what.substr(0, what.find(':'));
+  const CLI::Option* const option = command.get_option_no_throw(name);
+  if (!option) return what;
+  if (option->count() > 1)
+    return fmt::format("{} is given {} times: expected once", name, option->count());
+  return fmt::format("{} has no value: expected {}", name, option->get_type_name());
+}
+
+std::string describe(const CLI::App& command, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = command.remaining(true);
+  const bool is_parent = !commands_of(command).empty();
+  // The values of unknown options are there, too.
+  if (const auto option = std::ranges::find_if(rest, is_option); option != rest.end())
+    return unknown_option(command, *option);
+  if (!rest.empty() && is_parent) return unknown_command(command, rest.front());
+  if (!rest.empty() && dynamic_cast<const CLI::ExtrasError*>(&error))
+    return fmt::format("'{}' was not expected; {} --help-all lists all", rest.front(),
+                       path_of(command));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return miscounted(command, error);
+  if (is_parent && dynamic_cast<const CLI::RequiredError*>(&error))
+    return fmt::format("{} needs a command: expected {}", path_of(command),
+                       alternatives(commands_of(command)));
+  return error.what();
 }
 
 }  // namespace
 
 int report(const CLI::App& app, const CLI::ParseError& error) {
-  const int status = app.exit(error);
-  if (status == 0) return 0;
   const CLI::App& command = active(app);
-  for (std::string word : command.remaining(true)) {
-    word = word.substr(0, word.find('='));
-    if (const auto nearest = nearest_word(word, known_words(command)))
-      fmt::print(stderr, "did you mean {} instead of {}?\n", *nearest, word);
-  }
+  std::string problem;
+  if (error.get_exit_code() != 0) problem = describe(command, error);
+  // Help with a command that there is not.
+  else if (const auto rest = command.remaining(true);
+           !commands_of(command).empty() && !rest.empty() && !is_option(rest.front()))
+    problem = unknown_command(command, rest.front());
+  if (problem.empty()) return app.exit(error);
+  fmt::print(stderr, "accrue: error: {}\n", problem);
   return 2;
 }
 

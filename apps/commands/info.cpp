@@ -37,6 +37,7 @@ std::string to_json(const Options& options, const Module& model, const Parameter
 }  // namespace
 
 void info(const Options& options) {
+  apply_threads(options);
   fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\n\n",
              version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
              cuda::describe_device(), describe_mpi());

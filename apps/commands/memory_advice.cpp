@@ -4,6 +4,7 @@
 #include "apps/commands/plan.h"
 #include "core/cuda.h"
 #include "core/limit_scope.h"
+#include "train/score.h"
 
 namespace accrue::app {
 namespace {
@@ -66,6 +67,25 @@ std::string advice_for_training(const Options& options) {
   const Alternative& least = any.smallest();
   return fmt::format("try: --memory-limit {} {}  # {}", least.peak.total(), flags(least, options),
                      format_bytes(least.peak.total()));
+}
+
+std::string advice_for_scoring(const Options& options) {
+  const Device device = wanted_device(options), meta = meta_of(device);
+  // The data set is read again, which has no place within the limit.
+  const LimitScope unlimited(Device::cpu, std::nullopt);
+  const Datasets planned = plan_data(load_data(options), device);
+  const auto model = make_model(options.model_for(planned.train));
+  ledger(meta).reset_peak();
+  const Parameters parameters = place(*model, compute_dtype(options.precision), meta, options.seed,
+                                      GradientStorage::on_demand);
+  // Weights are read in two pieces at most, of 64 KiB and converted.
+  constexpr size_t pieces = 2 * 65536;
+  const size_t loading = ledger(meta).current().total() + pieces;
+  sum_scores(*model, *options.objective_on(planned.test), planned.test, 1,
+             parameters.compute_dtype(), meta);
+  const size_t needed = std::max(loading, ledger(meta).peak().total());
+  return fmt::format("try: --memory-limit {}  # {}, for one sample at a time", needed,
+                     format_bytes(needed));
 }
 
 std::string advice_for_evaluation() {

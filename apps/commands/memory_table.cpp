@@ -66,9 +66,8 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
   }
   const double ratio = double(without_data(baseline)) / double(without_data(measured));
   if (ratio > 1.005)
-    fmt::print(
-        "accumulation needs {:.2f}x less than the same batch at once (excluding the data set)\n",
-        ratio);
+    fmt::print("accumulation needs {:.2f}x less than the same batch at once, without data\n",
+               ratio);
   else
     fmt::print("accumulation saves nothing here: {} outweigh the activations\n",
                "parameters, gradients and moments");

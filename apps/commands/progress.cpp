@@ -80,12 +80,12 @@ void Progress::start(const Datasets& data) {
              name(options_.network.kind), training.parameters().count(),
              is_whole ? "" : fmt::format(", of which {} are trained", trained), data.train.name,
              data.train.size(), data.test.size());
-  fmt::print("effective batch {} | {} | {} optimizer steps\n", batches,
-             training.window().schedule().describe(), total_steps_);
+  fmt::print("effective batch {} | {} | {}\n", batches, training.window().schedule().describe(),
+             counted(total_steps_, "optimizer step"));
   for (const std::string& line : describe_averages(trainer_.options())) fmt::print("{}\n", line);
   steps_before_ = training.steps();
   if (steps_before_ > 0)
-    fmt::print("{} steps are taken, {} are left\n", steps_before_, total_steps_ - steps_before_);
+    fmt::print("{} of {} are taken\n", steps_before_, counted(total_steps_, "step"));
   std::fflush(stdout);
   start_ = Clock::now();
 }
@@ -135,9 +135,8 @@ void Progress::on_halving(const Halving& halving) {
 }
 
 void Progress::print_overflow(const WindowReport& report) {
-  const std::string what = !report.skipped
-                               ? fmt::format("{} samples dropped", report.dropped_samples)
-                               : "window skipped";
+  const std::string what =
+      !report.skipped ? counted(report.dropped_samples, "sample") + " dropped" : "window skipped";
   fmt::print("{}[Epoch {}][Step {}] loss {} or its gradient is not finite (loss scale {:g}): {}\n",
              terminal_ ? "\r\033[K" : "", report.epoch + 1, report.step, report.loss,
              report.loss_scale, what);
@@ -193,10 +192,11 @@ void Progress::finish(bool interrupted, double waited_seconds) {
                counted(*trainer_.options().patience, "score"));
   const int64_t in_all = trainer_.training().steps();
   if (interrupted || steps_before_ > 0)
-    fmt::print("{} optimizer steps{}, {} of {} in all\n", in_all - steps_before_,
+    fmt::print("{}{}, {} of {} in all\n", counted(in_all - steps_before_, "optimizer step"),
                steps_before_ > 0 ? " since it was resumed" : "", in_all, total_steps_);
-  fmt::print("{} samples in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
-             samples_, seconds, double(samples_) / seconds, 100 * waited_seconds / seconds);
+  fmt::print("{} in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
+             counted(samples_, "sample"), seconds, double(samples_) / seconds,
+             100 * waited_seconds / seconds);
   if (options_.noise_scale)
     fmt::print("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
   std::fflush(stdout);
@@ -236,10 +236,10 @@ void warn_about_batch_norm(const Options& options, const Training& training, Bat
                                    : kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)"
                                                                : "resnet (GroupNorm)";
   fmt::print(stderr,
-             "warning: BatchNorm normalises over each micro-batch of {} samples, not over the "
+             "warning: BatchNorm normalises over each micro-batch of {}, not over the "
              "effective batch of {}: the result differs from one big batch. {} does not depend on "
              "the split.\n",
-             batches.micro, batches.effective, instead);
+             counted(batches.micro, "sample"), batches.effective, instead);
 }
 
 }  // namespace accrue::app

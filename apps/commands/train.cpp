@@ -26,7 +26,7 @@ namespace {
 void check_outputs(const Options& options) {
   if (!options.save.empty()) check_writable(options.save);
   if (!options.save.empty() && options.ema) check_writable(average_path(options.save));
-  if (!options.profile.empty()) check_writable(options.profile);
+  check_output(options.profile);
 }
 
 // A replayed graph allocates nothing and runs no kernels that could be timed one by one.
@@ -82,9 +82,8 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
   const MachineRates rates =
       rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
   fmt::print("\n{}", profile_table(profile, rates));
-  write_text_atomically(options.profile,
-                        profile_trace(profile, rates, options.profile_windows,
-                                      about_run(options, batches, profile.device())));
+  write_output(options.profile, profile_trace(profile, rates, options.profile_windows,
+                                              about_run(options, batches, profile.device())));
   fmt::print("recorded the time of {}: {}\n",
              counted(std::min(profile.steps(), options.profile_windows), "window"),
              options.profile);
@@ -92,10 +91,14 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
 
 // By which the run can be repeated, with outputs and checkpoints elsewhere.
 std::string config_of(Options options) {
-  return to_toml(settings_of(options)
-                     .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
-                          "Loss scale", "Evaluation"})
-                     .without({"keep-best"}));
+  Settings written = settings_of(options)
+                         .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
+                              "Loss scale", "Evaluation"})
+                         .without({"keep-best"});
+  // What only some data sets heed is there if it was asked for.
+  for (const char* name : {"data-dir", "hold-out", "skip-bad", "cache"})
+    if (!options.given.contains(name)) written = written.without({name});
+  return to_toml(written);
 }
 
 // For TensorBoard: what a run is about, not where it is written.
@@ -123,7 +126,7 @@ std::string summary(const Options& asked, const Progress& progress, Device devic
 void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batches batches,
                  Device device, int64_t steps) {
   if (!trace) return;
-  trace->write(about_run(options, batches, device).dump());
+  write_output(options.memory_trace, trace->text(about_run(options, batches, device).dump()));
   trace.reset();
   fmt::print("recorded the memory of {}: {}\n",
              counted(std::min(steps, options.memory_trace_windows), "window"),
@@ -221,15 +224,16 @@ void train_with_advice(const Device device, const Options& options,
 void train(const Options& options) {
   const Device device = apply_machine_options(options);
   std::optional<MemoryTrace> trace;
+  check_output(options.memory_trace);
   if (!options.memory_trace.empty())
-    trace.emplace(options.memory_trace, options.memory_trace_windows, device,
+    trace.emplace(options.memory_trace_windows, device,
                   about_run(options, std::nullopt, device).dump());
   try {
     train_with_advice(device, options, trace);
   } catch (...) {
     if (!trace) throw;
     try {
-      trace->write();
+      write_output(options.memory_trace, trace->text());
       fmt::print(stderr, "recorded the memory up to the error: {}\n", options.memory_trace);
     } catch (const std::exception&) {
       // The error that is under way says more.

@@ -19,8 +19,8 @@ TEST_CASE("help, version and unknown words", "[output]") {
                               "bench memory", "bench kernels"})
     REQUIRE_THAT(succeed(std::string(command) + " --help"), ContainsSubstring("Usage"));
   succeed("--version");
-  refuse("train --micro-bacth 4", "did you mean --micro-batch instead of --micro-bacth");
-  refuse("trian", "did you mean train instead of trian");
+  refuse("train --micro-bacth 4", "there is no option --micro-bacth; did you mean --micro-batch?");
+  refuse("trian", "there is no command trian; did you mean train?");
   refuse("train --model resent", "--model is resent: expected cnn, cnn-bn");
   refuse("train --model resent", "did you mean resnet?");
   refuse("bench memory --effective-batch 4 --micro-batche 2", "did you mean --micro-batches");
@@ -280,6 +280,7 @@ TEST_CASE("bad data is named", "[output]") {
   with(images, {}, images);
   with(images, {0x1f, 0x8b, 8, 0, 1, 2, 3}, images);
   refuse("train --data /nowhere/at/all", "/nowhere/at/all");
+  refuse("train --data mnist --data-dir /nowhere", "scripts/fetch_mnist.sh to download it");
 
   const Folder folder;
   write_idx_data(folder);

@@ -50,6 +50,48 @@ TEST_CASE("a limit is kept and an excess explained", "[cli][memory]") {
          "out of memory on " + std::string(name(test_device())));
 }
 
+TEST_CASE("what an error advises is pasted into a shell", "[cli][memory]") {
+  const std::string train = "train --model mlp-small --steps 1 ";
+  const Output refused = accrue_run(train + "--memory-limit 3MiB");
+  INFO(refused.text);
+  REQUIRE(refused.status == 1);
+  // Not even the gradients fit.
+  REQUIRE(refused.text.find("smaller micro-batch") == std::string::npos);
+  const std::string advice = refused.text.substr(refused.text.find("\ntry: ") + 6);
+  const Output pasted = shell(fmt::format("sh -c '{} {}{}{}'", program_path, train,
+                                          device_arguments(), advice.substr(0, advice.find('\n'))));
+  INFO(pasted.text);
+  REQUIRE(pasted.status == 0);
+  REQUIRE_THAT(pasted.text, ContainsSubstring("predicted to the byte"));
+}
+
+TEST_CASE("without accumulation nothing is said of what it saves", "[cli][memory]") {
+  const std::string text = succeed("train --model mlp-small --steps 1 --accum 1");
+  REQUIRE_THAT(text, ContainsSubstring("nothing was accumulated: the effective batch is one") &&
+                         !ContainsSubstring("saves nothing"));
+}
+
+TEST_CASE("every tensor has the name of the layer that made it", "[cli][memory]") {
+  if (computes_slowly()) {
+    WARN("left out: 2000 test images take minutes here");
+    return;
+  }
+  const Folder folder;
+  succeed("train --model unet --steps 1 --memory-trace " + (folder / "trace"));
+  std::set<std::string> names;
+  const auto trace = nlohmann::json::parse(file_bytes(folder / "trace"));
+  for (const auto& event : trace["traceEvents"]) {
+    if (event.value("cat", "") != "activations") continue;
+    const std::string name = event["name"];
+    names.insert(name);
+    // The loss itself is a number or two.
+    REQUIRE((name != "loss" || event["args"]["bytes"] == 64));
+  }
+  for (const char* name : {"encoder.0 pooled", "encoder.1 pooled", "loss"})
+    REQUIRE(names.contains(name));
+  REQUIRE(!names.contains(""));
+}
+
 TEST_CASE("plan's choice runs within its memory, and one sample more does not", "[cli][memory]") {
   const Folder folder;
   // What holds about half of an effective batch of 64.

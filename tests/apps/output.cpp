@@ -3,6 +3,7 @@
 #include "apps/cli/output.h"
 
 #include <csignal>
+#include <regex>
 
 #include "apps/commands/progress.h"
 #include "tests/support/child.h"
@@ -48,7 +49,14 @@ TEST_CASE("- is standard output, and what is for people goes to standard error",
                                           "plan --model mlp-small --memory 1GiB"};
   for (const std::string& command : commands)
     REQUIRE(nlohmann::json::accept(json_of(command + " --json -")));
-  refuse("train --save -", "--save -: standard output takes --json, --csv and --output");
+  REQUIRE(nlohmann::json::accept(json_of("train --model mlp-small --steps 1 --memory-trace -")));
+  REQUIRE(nlohmann::json::accept(json_of("train --model mlp-small --steps 1 --profile -")));
+  REQUIRE_THAT(json_of("bench memory --model mlp-small --effective-batch 8 --steps 1 --rounds 1 "
+                       "--micro-batches 4 --ways fused --report -"),
+               StartsWith("<!DOCTYPE html>"));
+  refuse("train --save -",
+         "--save -: expected the name of a file or directory, for standard "
+         "output takes text alone");
 }
 
 TEST_CASE("help shows what most runs need, or all, within the terminal", "[output]") {
@@ -64,6 +72,21 @@ TEST_CASE("help shows what most runs need, or all, within the terminal", "[outpu
   }
 }
 
+TEST_CASE("one of a kind is not named in the plural", "[output]") {
+  const Folder folder;
+  const std::string train = "train --model mlp-small --effective-batch 16 --checkpoint-dir " +
+                            (folder / "c") + " --steps ";
+  std::string said = succeed("info --threads 1");
+  for (const char* steps : {"1", "2 --resume"}) said += succeed(train + steps);
+  said += succeed(
+      "bench memory --model mlp-small --effective-batch 8 --steps 1 --rounds 1 "
+      "--micro-batches 4 --ways fused");
+  INFO(said);
+  REQUIRE_THAT(said, ContainsSubstring("| 1 thread\n") && ContainsSubstring("1 optimizer step\n"));
+  REQUIRE_FALSE(std::regex_search(
+      said, std::regex("(^|[^0-9.])1 (optimizer )?(step|round|thread|tensor|window|sample)s\\b")));
+}
+
 TEST_CASE("tables fit 80 columns", "[cli]") {
   const std::string plan = succeed("plan --model mlp-small --memory 1GiB"),
                     bench = succeed(
@@ -77,7 +100,7 @@ TEST_CASE("tables fit 80 columns", "[cli]") {
       // Paths and commands are as long as they are.
       if (line.find("accrue train") == std::string::npos &&
           line.find("test samples") == std::string::npos)
-        REQUIRE(line.size() <= 82);
+        REQUIRE(line.size() <= 80);
     }
   }
 }
@@ -127,7 +150,9 @@ TEST_CASE("what is no terminal gets no escape sequences", "[output]") {
 }
 
 TEST_CASE("output that is lost is an error", "[output]") {
-  refuse("plan --model mlp-small --memory 1GiB >/dev/full", "standard output: No space left");
+  for (const char* command :
+       {"plan --model mlp-small --memory 1GiB", "--help", "train --help", "--version"})
+    refuse(std::string(command) + " >/dev/full", "standard output: No space left");
 }
 
 TEST_CASE("two runs do not write one file of lines", "[output]") {
@@ -174,19 +199,54 @@ epochs = 2
   refuse(run + file("momentum = 0.9"), "--momentum has no effect with --optimizer adam");
 }
 
+TEST_CASE("an option that is wrong is named, with what was expected", "[output]") {
+  for (const auto& [command, message] :
+       {std::pair{"train --model cnn --lr 1 --model mlp",
+                  "--model is given 2 times: expected once"},
+        {"train --lr 1 --model", "--model has no value: expected cnn|cnn-bn|cnn-gn|mlp"},
+        {"train --bogus 1", "there is no option --bogus; accrue train --help-all lists all"},
+        {"train --batch-size 8", "there is no option --batch-size: expected --micro-batch, the"},
+        {"info --learning-rate 1", "there is no option --learning-rate: expected --lr"},
+        {"train bogus", "'bogus' was not expected; accrue train --help-all lists all"},
+        {"bogus", "there is no command bogus: expected train, eval, predict"},
+        {"help bogus", "there is no command bogus: expected train, eval, predict"},
+        {"bench", "accrue bench needs a command: expected train, memory or kernels"},
+        {"bench bogus", "there is no command bench bogus: expected train, memory or kernels"},
+        {"train --keep 2", "--keep requires --checkpoint-dir"},
+        {"train --lr fast", "--lr is fast: expected a number"},
+        {"plan", "--memory is required"}}) {
+    const Output output = shell(program_path + " " + command);
+    INFO(command << "\n" << output.text);
+    REQUIRE(output.status == 2);
+    REQUIRE_THAT(output.text, StartsWith("accrue: error: ") && ContainsSubstring(message));
+    REQUIRE(output.text.find("did you mean") == std::string::npos);
+  }
+  const Folder folder;
+  refuse("train --config " + folder.path().string(), "it is a directory");
+}
+
 TEST_CASE("options that do nothing are refused", "[output]") {
   for (const auto& [options, message] :
        {std::pair{"--momentum 0.9", "expected --optimizer sgd, or no --momentum"},
         {"--optimizer sgd --beta1 0.8", "--beta1 has no effect with --optimizer sgd"},
         {"--schedule cosine --lr-every 3", "expected --schedule step, or no --lr-every"},
         {"--loss-scale-growth 3", "expected --loss-scale dynamic or --precision fp16"},
-        {"--noise-scale --accum 1", "expected a smaller --micro-batch, or no --noise-scale"}})
+        {"--noise-scale --accum 1", "expected a smaller --micro-batch, or no --noise-scale"},
+        {"--data-dir /mnist",
+         "--data-dir has no effect with --data digits: expected --data mnist or"},
+        {"--data shapes --model unet --skip-bad", "--skip-bad has no effect with --data shapes"},
+        {"--hold-out 0.2", "expected a folder of images, or no --hold-out"},
+        {"--data strokes --model zi2zi --cache no", "--cache has no effect with --data strokes"}})
     refuse(std::string("train --steps 1 ") + options, message);
 }
 
 TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]") {
-  refuse("train --model mlp-small --lr 1e30 --steps 40",
-         "a learning rate of 1e+30: lower the learning rate");
+  const Output output = accrue_run("train --model mlp-small --lr 1e30 --steps 40");
+  INFO(output.text);
+  REQUIRE(output.status == 1);
+  REQUIRE_THAT(output.text, ContainsSubstring("learning rate of 1e+30: lower the learning rate") &&
+                                ContainsSubstring(" in step 1, the last in which it was finite") &&
+                                !ContainsSubstring("in step 1 and"));
 }
 
 TEST_CASE("a run that was resumed counts both ways", "[cli]") {
@@ -195,7 +255,7 @@ TEST_CASE("a run that was resumed counts both ways", "[cli]") {
                           " --checkpoint-every 1 --steps ";
   succeed(run + "2");
   REQUIRE_THAT(succeed(run + "5 --resume"),
-               ContainsSubstring("2 steps are taken, 3 are left") &&
+               ContainsSubstring("2 of 5 steps are taken") &&
                    ContainsSubstring("3 optimizer steps since it was resumed, 5 of 5 in all"));
 }
 

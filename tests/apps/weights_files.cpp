@@ -9,7 +9,8 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
   const Folder folder;
   const std::string w = folder / "w";
   const std::string trained =
-      succeed("train --model cnn-gn --width 0.25 --mean 0.1 --std 0.3 --steps 3 --save " + w);
+      succeed("train --model cnn-gn --width 0.25 --mean 0.1 --std 0.3 --steps 3 --save " + w +
+              " --checkpoint-dir " + (folder / "c"));
   const std::string accuracy = trained.substr(trained.find("test accuracy"), 30);
   const Metadata said = read_safetensors_header(w).metadata;
   for (const auto& [name, text] : Metadata{{"model", "cnn-gn"},
@@ -28,6 +29,9 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
   succeed("train --steps 0 --init " + w + " --save " + (folder / "again"));
   REQUIRE(largest_difference(w, folder / "again") == 0);
 
+  // Nor about a checkpoint's.
+  REQUIRE(read_safetensors_header(folder / "c/step-00000003/weights.safetensors").metadata == said);
+
   refuse("eval --model mlp --init " + w, "--model is mlp, but they were trained with cnn-gn");
   refuse("eval --std 1 --init " + w, "--std is 1, but they were trained with 0.3");
 
@@ -35,9 +39,14 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
   write_safetensors(folder / "plain", read_safetensors(w), {{"format", "pt"}});
   const std::string plain =
       "eval --split test --width 0.25 --model cnn-gn --init " + (folder / "plain");
-  REQUIRE_THAT(succeed(plain + " --mean 0.1 --std 0.3"), ContainsSubstring(accuracy));
-  const std::string otherwise = succeed(plain);
-  REQUIRE(otherwise.find(accuracy) == std::string::npos);
+  const std::string assumed =
+      "does not say how its pixels were normalized: (x - 0.5) / 0.5 is "
+      "assumed; expected --mean and --std";
+  const std::string told = succeed(plain + " --mean 0.1 --std 0.3"), otherwise = succeed(plain);
+  REQUIRE_THAT(told, ContainsSubstring(accuracy) && !ContainsSubstring(assumed));
+  REQUIRE_THAT(otherwise, ContainsSubstring(assumed) && !ContainsSubstring(accuracy));
+  refuse("eval --init " + (folder / "plain"),
+         "does not say which model its weights are of: expected --model");
 }
 
 TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
@@ -55,7 +64,8 @@ TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
     write_safetensors(folder / "other", other);
     return model + " --steps 0 --init " + (folder / "other") + " --save " + (folder / "again");
   };
-  succeed("train" + renamed("", DType::f64));
+  REQUIRE_THAT(succeed("train" + renamed("", DType::f64)),
+               ContainsSubstring("holds float64, which is rounded to float32"));
   REQUIRE(largest_difference(w, folder / "again") == 0);
   refuse("train" + renamed("module.", DType::f32), "every name begins with 'module.'");
   const std::vector<std::string> starts{"PK\3\4 and more of it", "\x80\2\x8a\nl and more"};
@@ -150,8 +160,18 @@ TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory]") 
   if (test_device() == Device::cuda) return;  // where the data lies elsewhere
   const Folder folder;
   succeed("train --model mlp --steps 0 --save " + (folder / "w"));
-  REQUIRE_THAT(succeed("eval --memory-limit 12MiB --init " + (folder / "w")),
-               ContainsSubstring("test accuracy"));
+  const std::string eval = "eval --init " + (folder / "w") + " --memory-limit ";
+  REQUIRE_THAT(succeed(eval + "12MiB"), ContainsSubstring("test accuracy"));
+  const Output refused = accrue_run(eval + "10MiB");
+  INFO(refused.text);
+  REQUIRE(refused.status == 1);
+  const std::string advice = "\ntry: --memory-limit ";
+  const size_t needed = std::stoul(refused.text.substr(
+      std::min(refused.text.find(advice) + advice.size(), refused.text.size())));
+  REQUIRE(needed < 12u << 20);
+  succeed(eval + std::to_string(needed));
+  // And not much less would do.
+  REQUIRE(accrue_run(eval + std::to_string(needed - 150'000)).status == 1);
 }
 
 }  // namespace accrue::test

@@ -30,7 +30,7 @@ CheckpointRecord example_record() {
 NamedTensors example_tensors() { return {{"w", Tensor::from(std::vector<float>{1, 2, 3}, {3})}}; }
 
 void write_example(const fs::path& directory) {
-  write_checkpoint(directory, example_record(), example_tensors(), example_tensors(), {});
+  write_checkpoint(directory, example_record(), {example_tensors(), {}}, {example_tensors(), {}});
 }
 
 void add(CheckpointDirectory& checkpoints, int64_t step, int64_t keep = 3) {
@@ -56,7 +56,7 @@ TEST_CASE("a checkpoint's record comes back as it was written", "[checkpoint]") 
   REQUIRE(found.origin == written.origin);
   CheckpointRecord with_nan;
   with_nan.counters["nan"] = std::nan("");
-  write_checkpoint(directory.path(), with_nan, {}, {}, {});
+  write_checkpoint(directory.path(), with_nan, {}, {});
   REQUIRE(std::isnan(std::get<double>(read_checkpoint(directory.path()).counters.at("nan"))));
 }
 

@@ -5,10 +5,12 @@
 #include <catch2/catch_all.hpp>
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 using TestListener = Catch::EventListenerBase;
 #else
 #include <catch2/catch.hpp>
 inline auto ContainsSubstring(const std::string& part) { return Catch::Contains(part); }
+using Catch::StartsWith;
 #ifdef CATCH_CONFIG_EXTERNAL_INTERFACES
 using TestListener = Catch::TestEventListenerBase;
 #endif

@@ -44,14 +44,11 @@ std::vector<Json> events(const Json& trace, const std::string& kind) {
 }  // namespace
 
 TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][memory]") {
-  const TemporaryDirectory folder;
   TrainingOptions options;
   options.model = model_factory({.kind = ModelKind::cnn_bn});
   options.cuda_graphs = Graphs::off;
   options.batches = {2, 5};
-  const std::string file = (folder.path() / "trace").string();
-  MemoryTrace recording(file, 2, test_device(),
-                        "{\"model\": \"cnn-bn\", \"batches\": \"unknown\"}");
+  MemoryTrace recording(2, test_device(), "{\"model\": \"cnn-bn\", \"batches\": \"unknown\"}");
   const Dataset data = make_digits(Split::train, {.train_size = 10}).to(test_device());
   Training training(options, data, test_device());
   ledger(test_device()).reset_peak();
@@ -61,9 +58,7 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
     if (micro_batch->ends_window) training.window().enqueue_step();
   }
   const auto peak = static_cast<int64_t>(ledger(test_device()).peak().total());
-  recording.write("{\"batches\": \"whole\"}");
-
-  const Json trace = Json::parse(read_file(file));
+  const Json trace = Json::parse(recording.text("{\"batches\": \"whole\"}"));
   REQUIRE(trace["displayTimeUnit"] == "ms");
   REQUIRE(trace["otherData"]["model"] == "cnn-bn");
   REQUIRE(trace["otherData"]["batches"] == "whole");
