@@ -18,33 +18,49 @@ using winograd::all_points, winograd::area, winograd::in_two_dimensions;
 using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points;
 
 // How correlate runs: a slice of the image's channels at a time, and in it some pieces of the tiles
-// at a time, whose products at the points are added up for all of them: [point, o, c].
+// at a time, whose products at the points are added up for all of them: [point, o, c]. Where these
+// sums are small, several groups of pieces have sums of their own, and a chunk is a group; else
+// there is one group, whose steps are cut into chunks.
 template <class T>
 struct CorrelateTiling {
   Planes grid, slice, image;
+  Points<T> sums;
+  int64_t most_groups;
   Pieces pieces;
+  Partition groups;
   int64_t at_once;
-  Points<T> slopes, pixels, sums;
-  int64_t frame, slots;
+  Points<T> slopes, pixels;
+  int64_t frame, frames, slots;
 
   CorrelateTiling(const ConvGeometry& g, int64_t N)
       : grid{g.O, g.GH, g.GW},
         slice{slice_channels(g), g.H, g.W},
         image{g.C, g.H, g.W},
-        pieces(grid, N, wanted_tiles(grid, slice) / 4),
-        at_once(
-            std::clamp<int64_t>(wanted_tiles(grid, slice) / pieces.most_tiles(), 1, pieces.count)),
+        sums(g.O, slice.channels),
+        most_groups(groups_of(sums.size())),
+        pieces(grid, N, wanted_tiles() / (most_groups > 1 ? 1 : least_chunks)),
+        groups(pieces.count, ceil_div(pieces.count, most_groups)),
+        at_once(std::clamp<int64_t>(wanted_tiles() / pieces.most_tiles(), 1, groups.size(0))),
         slopes(at_once * pieces.most_tiles(), g.O),
-        pixels(at_once * pieces.most_tiles(), slice.channels),
-        sums(g.O, slice.channels) {
+        pixels(at_once * pieces.most_tiles(), slice.channels) {
     frame = std::max(winograd::frame_size<T>(grid, pieces.most_rows()),
                      winograd::frame_size<T>(slice, pieces.most_rows()));
-    slots = std::min(2 * at_once, ConvTiling(Direction::gather, g, N).slots_for(N, frame));
+    const ConvTiling plain(Direction::gather, g, N);
+    const bool shared = groups.parts == 1;
+    slots = shared
+                ? 1
+                : std::min(groups.parts, plain.slots_for(N, frame + slopes.size() + pixels.size()));
+    frames = shared ? std::min(2 * at_once, plain.slots_for(N, frame)) : 1;
   }
 
+  static constexpr int64_t most_tiles = 64, least_chunks = 4;
+  static int64_t groups_of(int64_t sums_size) {
+    constexpr int64_t elements = 1 << 15, most = 4;  // of all sums
+    const int64_t groups = std::min(most, elements / sums_size);
+    return groups < least_chunks ? 1 : groups;
+  }
   // Sums over many tiles are read and written seldom; the points of many tiles need room.
-  static constexpr int64_t most_tiles = 64;
-  static int64_t wanted_tiles(const Planes& grid, const Planes& slice) {
+  int64_t wanted_tiles() const {
     constexpr int64_t elements = 1 << 20;  // of the points
     return std::clamp<int64_t>(elements / (all_points * (grid.channels + slice.channels)), 32,
                                most_tiles);
@@ -63,10 +79,10 @@ struct CorrelateScratch {
 
   CorrelateScratch(const CorrelateTiling<T>& t, void* base) {
     Carver carver(base);
-    frames = carver.take<T>(t.slots * t.frame);
-    slopes = carver.take<T>(t.slopes.size());
-    pixels = carver.take<T>(t.pixels.size());
-    sums = carver.take<T>(t.sums.size());
+    frames = carver.take<T>(t.slots * t.frames * t.frame);
+    slopes = carver.take<T>(t.slots * t.slopes.size());
+    pixels = carver.take<T>(t.slots * t.pixels.size());
+    sums = carver.take<T>(t.groups.parts * t.sums.size());
     bytes = carver.used();
   }
 };
@@ -88,22 +104,74 @@ void add_products(const Points<T>& sums, const Points<T>& slopes, const Points<T
   });
 }
 
-// w[o, c, i, j] = (C^T sums C)[i, j] + beta * w for channels [c_begin, c_begin + C) of all o.
+// What all groups share.
 template <class T>
-void store_weight_slopes(GradTarget w, const Points<T>& sums, int64_t c_begin, int64_t C,
-                         const ConvGeometry& g) {
+struct Correlation {
+  const CorrelateTiling<T>& tiling;
+  const CorrelateScratch<T>& scratch;
+  const ConvGeometry& geometry;
+  const T *grid, *image;
+  int64_t c_begin;  // of the slice, which is `slice`
+  Planes slice;
+};
+
+// The sums of a group of pieces. Within a chunk all of it runs on one thread.
+template <class T>
+void add_group(const Correlation<T>& x, int64_t group, int slot) {
+  const CorrelateTiling<T>& t = x.tiling;
+  Points<T> slopes = t.slopes, pixels = t.pixels, sums = t.sums;
+  slopes.data = x.scratch.slopes + slot * slopes.size();
+  pixels.data = x.scratch.pixels + slot * pixels.size();
+  sums.data = x.scratch.sums + group * sums.size();
+  T* const frames = x.scratch.frames + slot * t.frames * t.frame;
+  const int64_t first = t.groups.begin(group), last = t.groups.begin(group + 1);
+  for (int64_t begin = first; begin < last; begin += t.at_once) {
+    const int64_t count = std::min(t.at_once, last - begin);
+    std::array<int64_t, CorrelateTiling<T>::most_tiles + 1> first_tile{};
+    for (int64_t i = 0; i < count; ++i)
+      first_tile[size_t(i + 1)] = first_tile[size_t(i)] + t.pieces[begin + i].tiles();
+    parallel_chunks(2 * count, static_cast<int>(t.frames), [&](int64_t chunk, int frame_slot) {
+      const Piece piece = t.pieces[begin + chunk / 2];
+      const int64_t tile = first_tile[size_t(chunk / 2)];
+      T* const frame = frames + frame_slot * t.frame;
+      if (chunk % 2 == 0)
+        winograd::load_points<winograd::points>(pixels, tile, x.image + x.c_begin * t.image.size(),
+                                                t.image.channels * t.image.size(), x.slice,
+                                                x.geometry.padding, piece, frame, winograd::pixels);
+      else
+        winograd::load_points<winograd::cells>(slopes, tile, x.grid,
+                                               t.grid.channels * t.grid.size(), t.grid, 0, piece,
+                                               frame, winograd::slopes);
+    });
+    add_products(sums, slopes, pixels, first_tile[size_t(count)], t.grid.channels, x.slice.channels,
+                 begin > first);
+  }
+}
+
+// w[o, c, i, j] = (C^T sums C)[i, j] + beta * w for the slice's channels c of all o, with the sum
+// of all groups, in their order.
+template <class T>
+void store_weight_slopes(GradTarget w, const Correlation<T>& x) {
+  Points<T> sums = x.tiling.sums;
+  sums.data = x.scratch.sums;
+  const int64_t C = x.slice.channels, groups = x.tiling.groups.parts;
   with_beta(w.beta, [&](auto accumulate) {
-    parallel_for(g.O, all_points * C, [&](int64_t begin, int64_t end) {
+    parallel_for(x.geometry.O, groups * all_points * C, [&](int64_t begin, int64_t end) {
       T taps[area * lanes<T>];
       for (int64_t o = begin; o < end; ++o)
         for (int64_t c = 0; c < C; c += lanes<T>) {
           in_two_dimensions<Lanes<T>, winograd::points, winograd::taps>(
               winograd::weight_slopes,
-              [&](int i, int j) { return load(sums.at(winograd::points * i + j, o) + c); },
+              [&](int i, int j) {
+                const T* from = sums.at(winograd::points * i + j, o) + c;
+                Lanes<T> sum = load(from);
+                for (int64_t group = 1; group < groups; ++group) sum += load(from += sums.size());
+                return sum;
+              },
               [&](int i, int j, const Lanes<T>& v) {
                 store_lanes(taps + (winograd::taps * i + j) * lanes<T>, v);
               });
-          T* const out = w.grad.as<T>() + o * g.filter_step() + (c_begin + c) * area;
+          T* const out = w.grad.as<T>() + o * x.geometry.filter_step() + (x.c_begin + c) * area;
           for (int64_t l = 0; l < std::min(lanes<T>, C - c); ++l)
             for (int64_t tap = 0; tap < area; ++tap)
               store(out[l * area + tap], taps[tap * lanes<T> + l], accumulate);
@@ -117,33 +185,21 @@ void store_weight_slopes(GradTarget w, const Points<T>& sums, int64_t c_begin, i
 template <class T>
 void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry& g,
                         View workspace) {
-  CorrelateTiling<T> t(g, grid.shape[0]);
-  const CorrelateScratch<T> x(t, workspace.data);
-  t.slopes.data = x.slopes, t.pixels.data = x.pixels, t.sums.data = x.sums;
+  const CorrelateTiling<T> t(g, grid.shape[0]);
+  const CorrelateScratch<T> scratch(t, workspace.data);
   for (int64_t c = 0; c < g.C; c += t.slice.channels) {
-    const Planes slice{std::min(t.slice.channels, g.C - c), g.H, g.W};
-    for (int64_t begin = 0; begin < t.pieces.count; begin += t.at_once) {
-      const int64_t count = std::min(t.at_once, t.pieces.count - begin);
-      std::array<int64_t, CorrelateTiling<T>::most_tiles + 1> first_tile{};
-      for (int64_t i = 0; i < count; ++i)
-        first_tile[size_t(i + 1)] = first_tile[size_t(i)] + t.pieces[begin + i].tiles();
-      parallel_chunks(2 * count, static_cast<int>(t.slots), [&](int64_t chunk, int slot) {
-        const Piece piece = t.pieces[begin + chunk / 2];
-        const int64_t tile = first_tile[size_t(chunk / 2)];
-        T* const frame = x.frames + slot * t.frame;
-        if (chunk % 2 == 0)
-          winograd::load_points<winograd::points>(
-              t.pixels, tile, image.as<const T>() + c * slice.size(), g.C * slice.size(), slice,
-              g.padding, piece, frame, winograd::pixels);
-        else
-          winograd::load_points<winograd::cells>(t.slopes, tile, grid.as<const T>(),
-                                                 g.O * t.grid.size(), t.grid, 0, piece, frame,
-                                                 winograd::slopes);
-      });
-      add_products(t.sums, t.slopes, t.pixels, first_tile[size_t(count)], g.O, slice.channels,
-                   begin > 0);
-    }
-    store_weight_slopes(w, t.sums, c, slice.channels, g);
+    const Correlation<T> x{t,
+                           scratch,
+                           g,
+                           grid.as<const T>(),
+                           image.as<const T>(),
+                           c,
+                           {std::min(t.slice.channels, g.C - c), g.H, g.W}};
+    if (t.groups.parts == 1) add_group(x, 0, 0);
+    else
+      parallel_chunks(t.groups.parts, static_cast<int>(t.slots),
+                      [&](int64_t group, int slot) { add_group(x, group, slot); });
+    store_weight_slopes(w, x);
   }
 }
 
