@@ -36,11 +36,14 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
 
   fmt::print("\npeak memory on {}, effective batch {}\n{:<14}", name(device),
              options.batches.describe(), "");
-  for (const auto& [title, usage] : columns) fmt::print("{:>16}", title);
+  const auto cell = [](std::string_view title, std::string_view text) {
+    fmt::print("  {:>{}}", text, std::max<size_t>(title.size(), 10));
+  };
+  for (const auto& [title, usage] : columns) cell(title, title);
   fmt::print("\n");
   const auto row = [&](std::string_view title, auto&& bytes_of) {
     fmt::print("  {:<12}", title);
-    for (const auto& [column, usage] : columns) fmt::print("{:>16}", format_bytes(bytes_of(usage)));
+    for (const auto& [column, usage] : columns) cell(column, format_bytes(bytes_of(usage)));
     fmt::print("\n");
   };
   for (Category c : all_categories) row(name(c), [&](const Usage& usage) { return usage[c]; });

@@ -105,6 +105,15 @@ TEST_CASE("tables fit 80 columns", "[cli]") {
   }
 }
 
+TEST_CASE("the table at the end of a run fits 60 columns", "[cli]") {
+  const std::string text = succeed("train --model mlp-small --steps 1");
+  std::istringstream table(text.substr(text.find("peak memory on")));
+  for (std::string line; std::getline(table, line) && !line.starts_with("predicted");) {
+    INFO(line);
+    REQUIRE(line.size() < 60);
+  }
+}
+
 TEST_CASE("shells complete commands, options and choices", "[output]") {
   const auto completed = [](const std::string& words) {
     const Output output = shell(
