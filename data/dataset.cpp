@@ -48,10 +48,6 @@ fs::path require_file(const fs::path& directory, const std::string& stem,
 
 const char* prefix(Split split) { return split == Split::train ? "train" : "t10k"; }
 
-bool holds_mnist(const fs::path& directory) {
-  return first_existing(spellings(directory, "train-images", "idx3-ubyte")).has_value();
-}
-
 // Not $HOME: what is found must not depend on the environment.
 fs::path home() {
   const passwd* user = ::getpwuid(::getuid());
@@ -90,6 +86,10 @@ Datasets load_both(const fs::path& directory, const std::string& name) {
 }
 
 }  // namespace
+
+bool holds_mnist(const fs::path& directory) {
+  return first_existing(spellings(directory, "train-images", "idx3-ubyte")).has_value();
+}
 
 Dataset load_mnist(const fs::path& directory, Split split) {
   constexpr int64_t classes = 10;

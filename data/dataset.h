@@ -115,6 +115,9 @@ struct ImageFolderOptions {
 Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
                       int64_t side = 64, const ImageFolderOptions& images = {});
 
+// True if there is a file by the name of MNIST's training images.
+bool holds_mnist(const std::filesystem::path& directory);
+
 // MNIST or a set in its format (Fashion-MNIST, KMNIST) from a directory with
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;
 // also spelt train-images.idx3-ubyte, and with .gz. 10 classes. Throws Error when a file is missing

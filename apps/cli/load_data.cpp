@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "data/dataset.h"
 #include "data/safetensors.h"
 #include "train/weights.h"
 
@@ -37,6 +38,7 @@ void check_options_of_data(const Options& options) {
   };
   const bool is_looked_for = is_one_of({"mnist", "fashion"});
   const bool is_built_in = is_one_of({"digits", "shapes", "strokes"});
+  const bool is_folder = !is_looked_for && !is_built_in && !holds_mnist(data);
   struct Heeded {
     const char* option;
     bool is_heeded;
@@ -44,9 +46,9 @@ void check_options_of_data(const Options& options) {
   };
   for (const auto& [option, is_heeded, expected] :
        {Heeded{"data-dir", is_looked_for, "--data mnist or fashion"},
-        {"hold-out", !is_looked_for && !is_built_in, "a folder of images"},
-        {"skip-bad", !is_looked_for && !is_built_in, "a folder of images"},
-        {"cache", !is_looked_for && !is_built_in, "a folder of images"}})
+        {"hold-out", is_folder, "a folder of images"},
+        {"skip-bad", is_folder, "a folder of images"},
+        {"cache", is_folder, "a folder of images"}})
     check(is_heeded || !options.given.contains(option),
           "--{} has no effect with --data {}: expected {}, or no --{}", option, data, expected,
           option);

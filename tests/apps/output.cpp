@@ -247,6 +247,8 @@ TEST_CASE("options that do nothing are refused", "[output]") {
         {"--hold-out 0.2", "expected a folder of images, or no --hold-out"},
         {"--data strokes --model zi2zi --cache no", "--cache has no effect with --data strokes"}})
     refuse(std::string("train --steps 1 ") + options, message);
+  refuse("train --steps 1 --hold-out 0.2 --data " + few_digits().path().string(),
+         "expected a folder of images, or no --hold-out");
 }
 
 TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]") {
