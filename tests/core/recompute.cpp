@@ -156,18 +156,19 @@ TEST_CASE("the last op of a segment leaves its result out where it is not read",
   REQUIRE(unread == std::vector<bool>{false, false, true});
   REQUIRE_FALSE(result_is_unread());
 
+  // On a device whose products take no workspace, which would be what decides the peak.
   const auto peak_of_second_run = [&](bool apart) {
     const Tensor x =
-        require_grad(Tensor::from(values, {1, 6}, test_device(), Category::activations));
+        require_grad(Tensor::full({1, 6}, 1, DType::f64, Device::meta, Category::activations));
     const LastOp last = [](Tensor h) { return layer_norm(h, {}, {}); };
     const Segment twice = [](const std::vector<Tensor>& in) { return add(in[0], in[0]); };
     const Tensor loss =
         sum(apart ? recompute(twice, {x}, last)
                   : recompute([&](const auto& in) { return last(twice(in)); }, {x}));
-    const size_t before = ledger(test_device()).current()[Category::activations];
-    ledger(test_device()).reset_peak();
+    const size_t before = ledger(Device::meta).current()[Category::activations];
+    ledger(Device::meta).reset_peak();
     backward(loss);
-    return ledger(test_device()).peak()[Category::activations] - before;
+    return ledger(Device::meta).peak()[Category::activations] - before;
   };
   REQUIRE(peak_of_second_run(false) == peak_of_second_run(true) + one);
 }
