@@ -1,5 +1,7 @@
 #include "apps/commands/memory_table.h"
 
+#include <algorithm>
+
 #include "core/cuda.h"
 
 namespace accrue::app {
