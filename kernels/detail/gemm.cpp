@@ -135,7 +135,9 @@ struct Cut {
     const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
     const int64_t least_blocks = by_rows ? 1 : transposed ? 2 * many_blocks : many_blocks;
     const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
-    const int64_t by = std::min(wanted, std::max<int64_t>(1, row_blocks.parts / least_blocks));
+    // Two groups of few rows are better than none for a second thread.
+    const int64_t two = std::clamp<int64_t>(row_blocks.parts / many_blocks, 1, 2);
+    const int64_t by = std::min(wanted, std::max(two, row_blocks.parts / least_blocks));
     row_groups = Partition(row_blocks.parts, ceil_div(row_blocks.parts, by));
     const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
     panel_groups = Partition(panels.parts, ceil_div(panels.parts, rest));

@@ -19,8 +19,8 @@ using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points;
 
 // How correlate runs: a slice of the image's channels at a time, and in it some pieces of the tiles
 // at a time, whose products at the points are added up for all of them: [point, o, c]. Where these
-// sums are small, several groups of pieces have sums of their own, and a chunk is a group; else
-// there is one group, whose steps are cut into chunks.
+// sums are small, several groups of pieces have sums of their own, and a chunk is a group, whose
+// points stay in one processor's caches; else there is one group, whose steps are cut into chunks.
 template <class T>
 struct CorrelateTiling {
   Planes grid, slice, image;
@@ -37,7 +37,8 @@ struct CorrelateTiling {
         slice{slice_channels(g), g.H, g.W},
         image{g.C, g.H, g.W},
         sums(g.O, slice.channels),
-        most_groups(groups_of(sums.size())),
+        most_groups(groups_of(sums.size(),
+                              N * (grid.channels * grid.size() + image.channels * image.size()))),
         pieces(grid, N, wanted_tiles() / (most_groups > 1 ? 1 : least_chunks)),
         groups(pieces.count, ceil_div(pieces.count, most_groups)),
         at_once(std::clamp<int64_t>(wanted_tiles() / pieces.most_tiles(), 1, groups.size(0))),
@@ -54,10 +55,10 @@ struct CorrelateTiling {
   }
 
   static constexpr int64_t most_tiles = 64, least_chunks = 4;
-  static int64_t groups_of(int64_t sums_size) {
-    constexpr int64_t elements = 1 << 15, most = 4;  // of all sums
-    const int64_t groups = std::min(most, elements / sums_size);
-    return groups < least_chunks ? 1 : groups;
+  // All sums together take at most as much as the images and grids that they are of.
+  static int64_t groups_of(int64_t sums_size, int64_t elements) {
+    constexpr int64_t least = 1 << 15, most = 3 << 17, groups = 4;
+    return groups * sums_size <= std::clamp(elements, least, most) ? groups : 1;
   }
   // Sums over many tiles are read and written seldom; the points of many tiles need room.
   int64_t wanted_tiles() const {
