@@ -210,7 +210,9 @@ CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
 void add_completion_command(CLI::App& app, Asked& asked) {
   CLI::App* completion =
       app.add_subcommand("completion", "A script that completes these for a shell");
-  completion->add_option("shell", asked.shell, "bash, zsh or fish")->type_name("SHELL")->required();
+  completion->add_option("shell", asked.shell, "bash, zsh or fish")
+      ->type_name("bash|zsh|fish")
+      ->required();
   completion->final_callback([&] { fmt::print("{}", completion_script(app, asked.shell)); });
 }
 

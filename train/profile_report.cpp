@@ -31,11 +31,39 @@ std::string headline(const Profile& profile, const MachineRates& rates) {
                                  name(profile.device()), counted(thread_count(), "thread"));
   if (rates.flops_per_s == 0) return text + "there was no memory to measure the machine's rates\n";
   return text + fmt::format(
-                    "the machine's rates: {:.1f} GFLOP/s ({} product of {}^3), {:.1f} GB/s "
-                    "(copy of {})\n",
+                    "the machine's rates: {:.1f} GFLOP/s ({} product of {}^3),\n"
+                    "{:.1f} GB/s (copy of {})\n",
                     rates.flops_per_s / 1e9, name(rates.gemm_dtype),
                     MachineRates::gemm_size(profile.device()), rates.bytes_per_s / 1e9,
                     format_bytes(MachineRates::copy_bytes));
+}
+
+// A row for each kernel, with its number of calls and both of its rates.
+std::string wide_table(const Profile& profile, const MachineRates& rates) {
+  std::string text =
+      fmt::format("{:<10}{:<18}{:<28}{:>9}{:>11}{:>7}{:>10}{:>7}{:>10}{:>7}\n", "phase", "op",
+                  "kernel", "calls", "ms", "%", "GFLOP/s", "% gemm", "GB/s", "% copy");
+  for (const ProfileRow& row : rows_of(profile))
+    text += fmt::format("{:<10}{:<18}{:<28}{:>9}{:>11.2f}{:>7.1f}{}{}\n", row.phase, row.op,
+                        row.kernel, row.calls > 0 ? std::to_string(row.calls) : "-", row.us / 1e3,
+                        100 * row.share, rate(row.flops_per_s(), 1e9, rates.flops_per_s),
+                        rate(row.bytes_per_s(), 1e9, rates.bytes_per_s));
+  return text;
+}
+
+// In 80 columns: each kernel's rate of arithmetic where it has one, else that of its bytes.
+std::string narrow_table(const Profile& profile) {
+  std::string text = fmt::format("{:<9}{:<17}{:<25}{:>9}{:>6}{:>14}\n", "phase", "op", "kernel",
+                                 "ms", "%", "rate");
+  for (const ProfileRow& row : rows_of(profile)) {
+    const double per_s = row.flops > 0 ? row.flops_per_s() : row.bytes_per_s();
+    const std::string rate =
+        per_s == 0 ? "-"
+                   : fmt::format("{:.1f} {}", per_s / 1e9, row.flops > 0 ? "GFLOP/s" : "GB/s");
+    text += fmt::format("{:<9}{:<17.16}{:<25.24}{:>9.2f}{:>6.1f}{:>14}\n", row.phase, row.op,
+                        row.kernel, row.us / 1e3, 100 * row.share, rate);
+  }
+  return text;
 }
 
 }  // namespace
@@ -61,15 +89,10 @@ std::vector<ProfileRow> rows_of(const Profile& profile) {
   return rows;
 }
 
-std::string profile_table(const Profile& profile, const MachineRates& rates) {
+std::string profile_table(const Profile& profile, const MachineRates& rates, size_t columns) {
+  constexpr size_t wide_columns = 117;
   std::string text = headline(profile, rates);
-  text += fmt::format("{:<10}{:<18}{:<28}{:>9}{:>11}{:>7}{:>10}{:>7}{:>10}{:>7}\n", "phase", "op",
-                      "kernel", "calls", "ms", "%", "GFLOP/s", "% gemm", "GB/s", "% copy");
-  for (const ProfileRow& row : rows_of(profile))
-    text += fmt::format("{:<10}{:<18}{:<28}{:>9}{:>11.2f}{:>7.1f}{}{}\n", row.phase, row.op,
-                        row.kernel, row.calls > 0 ? std::to_string(row.calls) : "-", row.us / 1e3,
-                        100 * row.share, rate(row.flops_per_s(), 1e9, rates.flops_per_s),
-                        rate(row.bytes_per_s(), 1e9, rates.bytes_per_s));
+  text += columns >= wide_columns ? wide_table(profile, rates) : narrow_table(profile);
   std::string sums;
   for (const Profile::PhaseTime& phase : profile.phases())
     sums += fmt::format("{}{} {:.1f} %", sums.empty() ? "" : ", ", name_of(phase.phase),

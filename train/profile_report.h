@@ -21,6 +21,7 @@ struct ProfileRow {
 // The longest first; their times add up to the profile's total.
 std::vector<ProfileRow> rows_of(const Profile& profile);
 
-// For people: the rows, with their rates in per cent of the machine's, unless these are 0.
-std::string profile_table(const Profile& profile, const MachineRates& rates);
+// For people: the rows, in lines of 80 columns. Where there are 117, also with the number of calls
+// and with rates in per cent of the machine's, unless these are 0.
+std::string profile_table(const Profile& profile, const MachineRates& rates, size_t columns);
 }  // namespace accrue

@@ -28,8 +28,11 @@ double share_of_copy(const study::Result& result, const std::vector<study::Resul
 bool has_rate(const study::Result& result) { return result.seconds > 0; }
 
 void print_table(const std::vector<study::Result>& results, int64_t parameters) {
-  fmt::print("{:<12}{:<36}{:>9}{:>9}{:>10}{:>11}{:>9}{:>8}  {}\n", "ladder", "rung", "launches",
-             "bytes/P", "MB", "us", "GB/s", "% copy", "check");
+  constexpr size_t wide_columns = 110;
+  const bool wide = terminal_columns() >= wide_columns;
+  const std::string work = wide ? fmt::format("{:>9}{:>9}{:>10}", "launches", "bytes/P", "MB") : "";
+  fmt::print("{:<11}{:<31}{}{:>11}{:>9}{:>8}  {}\n", "ladder", "rung", work, "us", "GB/s", "% copy",
+             "check");
   for (const study::Result& result : results) {
     const study::Rung& rung = result.rung;
     const auto bytes = static_cast<double>(rung.bytes);
@@ -37,10 +40,14 @@ void print_table(const std::vector<study::Result>& results, int64_t parameters) 
                                  ? fmt::format("{:>9.2f}{:>8.0f}", result.bytes_per_s() / 1e9,
                                                100 * share_of_copy(result, results))
                                  : fmt::format("{:>9}{:>8}", "-", "-");
-    fmt::print("{:<12}{:<36}{:>9}{:>9.1f}{:>10.2f}{:>11.1f}{}  {}\n", rung.ladder, rung.name,
-               rung.launches, bytes / static_cast<double>(parameters), bytes / 1e6,
+    const std::string work = wide
+                                 ? fmt::format("{:>9}{:>9.1f}{:>10.2f}", rung.launches,
+                                               bytes / static_cast<double>(parameters), bytes / 1e6)
+                                 : "";
+    fmt::print("{:<11}{:<31}{}{:>11.1f}{}  {}\n", rung.ladder, rung.name, work,
                1e6 * result.seconds, rate, result.ok() ? "ok" : "WRONG");
   }
+  if (!wide) fmt::print("(--json has launches and bytes)\n");
 }
 
 nlohmann::ordered_json to_json(const std::vector<study::Result>& results) {
@@ -98,7 +105,7 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   const int64_t rounds = study::measure(results, device, bench.seconds);
 
   const auto array_bytes = static_cast<size_t>(arrays.size()) * sizeof(float);
-  fmt::print("{} parameters in {}, {} an array, on {} ({}); {} in turns\n", arrays.count(),
+  fmt::print("{} parameters in {}, {} an array, on {} ({})\n{} in turns\n", arrays.count(),
              counted(arrays.tensors(), "tensor"), format_bytes(array_bytes), name(device),
              counted(thread_count(), "thread"), counted(rounds, "round"));
   print_table(results, arrays.count());

@@ -124,8 +124,8 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   const double gemm_rate = median(gemm_rates);
   const double share = samples_per_s * flops / gemm_rate;
   fmt::print("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", name(options.network.kind),
-             batches.describe(), samples_per_s, name(device),
-             counted(std::ssize(window_seconds), "measurement"), counted(thread_count(), "thread"));
+             batches.describe(), samples_per_s, name(device), window_seconds.size(),
+             counted(thread_count(), "thread"));
   fmt::print(
       "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
@@ -143,7 +143,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   if (bench.profile) {
     const auto profile = profile_windows(training, epoch, bench.seconds);
     const MachineRates rates{gemm_rate, study::copy_bytes_per_s(device)};
-    fmt::print("\n{}", profile_table(*profile, rates));
+    fmt::print("\n{}", profile_table(*profile, rates, terminal_columns()));
     print_cost(*profile, median(window_seconds));
     result["profile"] = profile_json(*profile, rates);
   }

@@ -37,6 +37,8 @@ void add_cases(const CLI::App& command, const std::string& path, std::string& ch
       for (const std::string& name : option->get_lnames())
         choices += fmt::format("    '{}--{}') words='{}' ;;\n", path, name, of);
   std::string next = options_of(command);
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_positional()) next = choices_of(*option) + next;
   for (const CLI::App* sub : commands_of(command)) {
     next = fmt::format("{} {}", sub->get_name(), next);
     add_cases(*sub, fmt::format("{}{} ", path, sub->get_name()), choices, words);
@@ -80,13 +82,15 @@ void add_fish_lines(const CLI::App& command, const std::string& condition, std::
                          sub->get_name(), quoted(sub->get_description()));
     add_fish_lines(*sub, fmt::format("__fish_seen_subcommand_from {}", sub->get_name()), lines);
   }
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames()) {
-      const std::string choices = choices_of(*option);
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string choices = choices_of(*option);
+    if (option->get_positional() && !choices.empty())
+      lines += fmt::format("complete -c accrue -f -n \"{}\" -a {}\n", condition, quoted(choices));
+    for (const std::string& name : option->get_lnames())
       lines += fmt::format("complete -c accrue -n \"{}\" -l {}{} -d {}\n", condition, name,
                            choices.empty() ? "" : fmt::format(" -x -a {}", quoted(choices)),
                            quoted(option->get_description()));
-    }
+  }
 }
 
 }  // namespace

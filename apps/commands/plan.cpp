@@ -71,19 +71,21 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
            Device device) {
   constexpr size_t wide_columns = 150;
   const bool wide = terminal_columns() >= wide_columns;
-  fmt::print("{} on {} in {}\n\n   {:>11} {:>5} {:<10}{:<17}", name(options.network.kind),
-             name(device), format_bytes(plan.memory), "micro-batch", "K", "recompute", "strategy");
+  const bool narrow = terminal_columns() < 70;
+  fmt::print("{} on {} in {}\n\n   {:>{}} {:>5} {:<10}{:<17}", name(options.network.kind),
+             name(device), format_bytes(plan.memory), narrow ? "micro" : "micro-batch",
+             narrow ? 5 : 11, "K", "recompute", "strategy");
   if (wide)
     for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print(" {:>11} {:>5} {:>6}\n", "total", "fits", "cost");
+  fmt::print("{:>{}} {:>4} {:>5}\n", "total", narrow ? 9 : 12, "fits", "cost");
   for (const Alternative& a : recommended_first(plan)) {
-    fmt::print("{:<2} {:>11} {:>5} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
-               a.batches.micro, a.batches.accumulation_steps(),
+    fmt::print("{:<2} {:>{}} {:>5} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
+               a.batches.micro, narrow ? 5 : 11, a.batches.accumulation_steps(),
                name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
     if (wide)
       for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(a.peak[c]));
-    fmt::print(" {:>11} {:>5} {:>6.2f}\n", format_bytes(a.peak.total()), a.fits ? "yes" : "no",
-               a.relative_cost);
+    fmt::print("{:>{}} {:>4} {:>5.2f}\n", format_bytes(a.peak.total()), narrow ? 9 : 12,
+               a.fits ? "yes" : "no", a.relative_cost);
   }
   if (!wide) fmt::print("(--json has each category)\n");
   for (const std::string& reason : plan.refused) fmt::print("not possible: {}\n", reason);

@@ -170,13 +170,12 @@ void Progress::print_epoch() {
 }
 
 void Progress::print_line(const WindowReport& report) {
-  const Usage peak = ledger(trainer_.training().device()).peak();
+  const size_t peak = ledger(trainer_.training().device()).peak().total();
   const std::string norm =
       report.player.empty() ? "" : fmt::format(" | norm {:.3g}", report.grad_norm);
   fmt::print("[Epoch {}][Step {}] {} | lr {:.3g}{} | eff. batch {} | peak {}\n", report.epoch + 1,
              report.step, loss_of(report), report.lr, norm,
-             trainer_.training().batches().describe(),
-             format_bytes(peak.total() - peak[Category::data]));
+             trainer_.training().batches().describe(), format_bytes(peak));
   std::fflush(stdout);
 }
 

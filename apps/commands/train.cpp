@@ -81,7 +81,7 @@ MachineRates rates_if_memory_suffices(Device device, DType dtype) {
 void report_profile(const Profile& profile, const Options& options, Batches batches) {
   const MachineRates rates =
       rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
-  fmt::print("\n{}", profile_table(profile, rates));
+  fmt::print("\n{}", profile_table(profile, rates, terminal_columns()));
   write_output(options.profile, profile_trace(profile, rates, options.profile_windows,
                                               about_run(options, batches, profile.device())));
   fmt::print("recorded the time of {}: {}\n",

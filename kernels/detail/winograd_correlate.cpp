@@ -60,10 +60,12 @@ struct CorrelateTiling {
     constexpr int64_t least = 1 << 15, most = 3 << 17, groups = 4;
     return groups * sums_size <= std::clamp(elements, least, most) ? groups : 1;
   }
-  // Sums over many tiles are read and written seldom; the points of many tiles need room.
+  // Sums over many tiles are read and written seldom; the points of many tiles need room, in groups
+  // for each slot.
   int64_t wanted_tiles() const {
-    constexpr int64_t elements = 1 << 20;  // of the points
-    return std::clamp<int64_t>(elements / (all_points * (grid.channels + slice.channels)), 32,
+    constexpr int64_t elements = 1 << 20, least = 32;  // elements of the points
+    if (most_groups > 1) return least;
+    return std::clamp<int64_t>(elements / (all_points * (grid.channels + slice.channels)), least,
                                most_tiles);
   }
   static int64_t slice_channels(const ConvGeometry& g) {

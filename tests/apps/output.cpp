@@ -97,9 +97,9 @@ TEST_CASE("tables fit 80 columns", "[cli]") {
     std::istringstream lines(*text);
     for (std::string line; std::getline(lines, line);) {
       INFO(line);
-      // Paths and commands are as long as they are.
+      // Paths and commands are as long as they are, and a log's lines as their numbers.
       if (line.find("accrue train") == std::string::npos &&
-          line.find("test samples") == std::string::npos)
+          line.find("test samples") == std::string::npos && !line.starts_with("[Epoch"))
         REQUIRE(line.size() <= 80);
     }
   }
@@ -114,6 +114,17 @@ TEST_CASE("the table at the end of a run fits 60 columns", "[cli]") {
   }
 }
 
+TEST_CASE("tables of benchmarks fit 80 columns", "[cli]") {
+  for (const char* command : {"bench train --model cnn --seconds 0.01 --profile",
+                              "bench kernels --size 64KiB --seconds 0.01"}) {
+    std::istringstream table(succeed(command));
+    for (std::string line; std::getline(table, line);) {
+      INFO(line);
+      REQUIRE(line.size() <= 80);
+    }
+  }
+}
+
 TEST_CASE("shells complete commands, options and choices", "[output]") {
   const auto completed = [](const std::string& words) {
     const Output output = shell(
@@ -124,6 +135,7 @@ TEST_CASE("shells complete commands, options and choices", "[output]") {
   };
   REQUIRE(completed("tr") == "train");
   REQUIRE(completed("bench me") == "memory");
+  REQUIRE(completed("completion ba") == "bash");
   REQUIRE(completed("train --micro") == "--micro-batch");
   REQUIRE(completed("bench train --loss-scale-i") == "--loss-scale-init --loss-scale-interval");
   REQUIRE(completed("train --lr 3 --optimizer ada") == "adam adamw");
