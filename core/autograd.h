@@ -136,9 +136,9 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {
 
 // y = segment(inputs), of which only the inputs are kept: backward runs the segment a second time,
 // recorded, and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
-// 2016). The same gradients, bit for bit, for the time of another forward. The segment must give
-// the same result again; what it does besides, it must leave out while recomputing() (BatchNorm's
-// running statistics do).
+// 2016). The gradients are the same, bit for bit, for the time of another forward. The segment must
+// give the same result again; what it does besides, it must leave out while recomputing()
+// (BatchNorm's running statistics do).
 using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
 // As above for y = last(segment(inputs)), where `last` is a single op. Nobody reads its result when

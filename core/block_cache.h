@@ -45,8 +45,9 @@ class BlockCache {
   size_t release_cached();
   Reserve statistics() const;
 
-  // While one exists, nothing is returned to the source, which would have to wait for the device:
-  // CUDA does not allow that while work is being recorded. What would have been returned is, after.
+  // While one exists, no segment is returned to the source: that would have to wait for the device,
+  // which CUDA does not allow while work is being recorded. Segments that would have been returned
+  // are returned afterwards.
   class Recording {
    public:
     explicit Recording(BlockCache& cache) : cache_(cache) { cache_.begin_recording(); }

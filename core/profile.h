@@ -33,7 +33,7 @@ struct MachineRates {
 
 // Measures what a thread's kernels and phases take, from construction until stop() or destruction.
 // Each kernel is timed where launch() calls it (kernels/backend.h): on the cpu by the host's clock,
-// on cuda by events in its stream, because there a call only enqueues the kernel. What lies between
+// on cuda by events in its stream, because there a call only enqueues the kernel. The time between
 // two kernels (allocations, the engine, copies, on cuda also waiting for the host) belongs to the
 // phase alone. While a profile is being taken, no CUDA graph is recorded or replayed on its thread
 // (core/replay.h), because a graph hides its kernels. Results have the same bits with and without.

@@ -13,9 +13,9 @@ enum class Graphs { off, on };
 
 // Work that enqueues the same kernels on the same memory every time, by key. On cuda it is run the
 // first time, recorded as a CUDA graph the second and replayed from then on, which costs one launch
-// however many kernels it has; elsewhere, and with Graphs::off, it is run every time. What the work
-// allocates and frees comes from memory of its own, because the replays go on writing to it.
-// Not recorded is what work does on the host, and nothing is while a profile is being taken.
+// however many kernels it has; elsewhere, and with Graphs::off, it is run every time. The work
+// allocates from a pool of its own, because the replays go on writing to that memory. What the work
+// does on the host is not recorded, and nothing is while a profile is being taken.
 template <class Key>
 class Replays {
  public:

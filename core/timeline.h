@@ -41,8 +41,8 @@ class Timeline : private LedgerObserver {
   const Usage& initial() const { return initial_; }
   // In their order, allocations without bytes left out. Complete once it is stopped.
   const std::vector<Change>& changes() const { return changes_; }
-  // In the order of their beginnings; they nest. What comes before the first phase that is entered
-  // is Phase::setup.
+  // In the order of their beginnings; they nest. The time before the first phase that is entered is
+  // Phase::setup.
   const std::vector<Span>& spans() const { return spans_; }
 
   // MemoryScope tells the recording of this thread, if there is one.

@@ -55,7 +55,7 @@ std::span<T> elements_of(std::span<std::byte> row) {
 void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
 
 // Sample k of out = sample samples[k] of the data set, into tensors that exist. Throws Error when a
-// sample or one of its indices is out of range. What is streamed is read, sample by sample.
+// sample or one of its indices is out of range. A streamed data set is read sample by sample.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
 // The fields of a data set beside those of its samples, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);

@@ -16,7 +16,7 @@ namespace accrue::fonts {
 //   bbox: as large as it can be inside a margin of S / 16, in its own proportions, its bounding box
 //     in the middle. Fonts place their lines of writing at different heights; here that is gone.
 //   zi2zi: as zi2zi's font2img did it: an em of 150 / 256 S, the ascender's line and the origin
-//     20 / 256 S from the edges. What reaches beyond the square is cut off.
+//     20 / 256 S from the edges. Parts that reach beyond the square are cut off.
 enum class GlyphLayout { bbox, zi2zi };
 const std::map<std::string, GlyphLayout>& glyph_layout_names();
 

@@ -124,9 +124,9 @@ using ModelFactory = std::function<std::unique_ptr<Module>()>;
 // Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
 // (seed, p), so the weights do not depend on the device; buffers likewise, from streams of their
-// own. What else sets values must round_copies() after it. Parameters of the layers in `freeze` are
-// fixed (core/parameters.h). Throws Error if the model is placed already, for a name in `freeze`
-// that is none, and if all would be fixed; and OutOfMemory.
+// own. Any other code that sets values must call round_copies() afterwards. Parameters of the
+// layers in `freeze` are fixed (core/parameters.h). Throws Error if the model is placed already,
+// for a name in `freeze` that is none, and if all would be fixed; and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
                  GradientStorage storage = GradientStorage::arena,
                  const std::vector<std::string>& freeze = {});

@@ -18,7 +18,8 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int count() const = 0;
 
-  // Of what sum() and mean() use: u8, on the cpu. What is larger goes through it in pieces.
+  // The size of the scratch of sum() and mean(): u8, on the cpu. They take a larger x through it in
+  // pieces.
   static constexpr size_t scratch_bytes = size_t{1} << 20;
 
   // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64, cpu.

@@ -53,7 +53,8 @@ struct WindowOptions {
   // Estimates the gradient noise scale (kernels/step/window_state.h): one more pass over the
   // gradient a window. For windows of several micro-batches and strategies that keep gradients.
   NoiseScale noise_scale = NoiseScale::off;
-  // On cuda: record micro-steps and steps once and replay them. The same bits either way.
+  // On cuda: record micro-steps and steps once and replay them. The results have the same bits
+  // either way.
   Graphs graphs = Graphs::on;
   // The processes that the window's micro-batches are spread over (optim/ranks.h), which outlive
   // it; null for this one alone. On the cpu, with strategies that keep gradients.

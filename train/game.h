@@ -29,8 +29,8 @@ struct Player {
   int64_t times = 1;
   // The names, in a log, of the numbers beside its losses (Loss::terms).
   std::vector<std::string> terms{};
-  // Called before the first micro-batch of each of its turns, if set. What it changes of the module
-  // buffers of any player is taken back with the turn.
+  // Called before the first micro-batch of each of its turns, if set. Its changes to the module
+  // buffers of any player are taken back with the turn.
   std::function<void()> begin{};
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone

@@ -15,7 +15,7 @@ struct GlyphScore {
   // g (sigma 1.5, sum 1), with mu_x = sum g x, s_xt = sum g x t - mu_x mu_t:
   //   (2 mu_x mu_t + C1) (2 s_xt + C2) / ((mu_x^2 + mu_t^2 + C1) (s_xx + s_tt + C2))
   // with C1 = 0.01^2 and C2 = 0.03^2, in double; the mean over the places where the whole window
-  // lies within the image. The same as scikit-image's structural_similarity(gaussian_weights=True,
+  // lies within the image. This equals scikit-image's structural_similarity(gaussian_weights=True,
   // sigma=1.5, use_sample_covariance=False, data_range=1), which also leaves out the border.
   double ssim = 0;
   // With X the ink of x, the pixels below the middle gray 0, and T that of t: |X and T| / |X or T|,

@@ -33,8 +33,8 @@ struct RunLogOptions {
   size_t resident_before = 0;
 };
 
-// Writes down a run. What has been told stays readable when the process is killed; the JSON file by
-// itself only up to the last checkpoint.
+// Writes down a run. The files stay readable, up to the last thing told, when the process is
+// killed; the JSON file by itself only up to the last checkpoint.
 class RunLog : public Observer {
  public:
   // Throws Error for files that cannot be opened, a directory that cannot be made or written to or

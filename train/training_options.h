@@ -36,8 +36,8 @@ enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // halved and the window run again (train/window_runner.h).
 enum class OnOom { fail, split };
 
-// Whether weights in the form that a convolution multiplies by are kept for the micro-batches of a
-// window: where making them takes a good part of its time, all, or none.
+// Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
+// of a window: those where making that form takes a good part of the time, all, or none.
 enum class Pack { where_it_pays, on, off };
 
 // The names of the choices, in messages and files.
