@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// All that a kernel sees of a tensor: contiguous row-major elements and what they are.
+// All that a kernel sees of a tensor: contiguous row-major elements, their shape, type and device.
 // On a meta device `data` is null.
 struct View {
   void* data = nullptr;

@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-// The images x [N, C, h, w] at another size [N, C, H, W], cut or filled up with zeros at the bottom
+// The images x [N, C, h, w] at another size [N, C, H, W], cut or padded with zeros at the bottom
 // and on the right:
 //   y[n, c, i, j] = x[n, c, i, j] for i < h and j < w, else 0
 // Backward: dx is dy likewise, zero where a pixel was cut. Keeps nothing.
