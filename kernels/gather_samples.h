@@ -31,9 +31,8 @@ constexpr DType encoded_dtype(Encoding encoding, DType floating) {
 }
 
 // The mean and standard deviation that pixels are normalized by: one number each, or one for each
-// channel c of [N, C, ...] if there are at most most_channels. The default brings pixels to [-1,
-// 1], as PyTorch's tutorials do for gray images. The division by std is a multiplication by 1 /
-// std.
+// channel c of [N, C, ...] if there are at most most_channels. By default pixels come to [-1, 1],
+// as in PyTorch's tutorials for gray images. The factor 1 / std is computed once.
 struct Normalization {
   std::vector<double> mean{0.5}, std{0.5};
   bool operator==(const Normalization&) const = default;

@@ -44,12 +44,12 @@ enum class ModelKind {
   zi2zi
 };
 
-// By the names used on the command line.
+// The models by their names on the command line.
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
 
-// The answer of a model: the class of an image, as logits [N, classes]; those of its pixels, as
-// logits [N, classes, H, W]; or an image of its size, in another style.
+// The answer of a model: the class of an image, as logits [N, classes]; the classes of its pixels,
+// as logits [N, classes, H, W]; or an image of the same size, in another style.
 enum class Task { classification, segmentation, drawing };
 Task task_of(ModelKind kind);
 
@@ -64,11 +64,11 @@ struct ModelOptions {
   Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
 
-// A model for the sizes above, unet for one class, zi2zi for one style of images 64x64,
-// torchvision's for ImageNet: a thousand classes of images [3, 224, 224].
+// Options for the sizes above; unet has one class, zi2zi one style and images of 64x64, and
+// torchvision's models are for ImageNet: a thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);
 
-// Those of the two networks of zi2zi, as the others here say.
+// The options of zi2zi's two networks: options.zi2zi, completed from the other fields.
 Zi2ziOptions zi2zi_options(const ModelOptions& options);
 
 // Throws Error for options out of range and for images that are too small for the model.
