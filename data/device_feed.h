@@ -13,9 +13,9 @@ namespace accrue {
 
 // Puts micro-batches where kernels on a CUDA device find them: always in the same tensors, so that
 // recorded work can read them, and without waiting for the device. A kernel gathers a data set that
-// lies on the device. The host gathers a data set of its own as bytes, into two pinned blocks in
-// turn, of which one is filled while the other is being copied; a streamed one comes there from a
-// RowStream. On Device::meta_cuda this charges the same bytes and does nothing.
+// lies on the device. A data set on the host is gathered there as bytes, into two pinned blocks in
+// turn, of which one is filled while the other is being copied; the bytes of a streamed one come
+// from a RowStream. On Device::meta_cuda this charges the same bytes and does nothing.
 class DeviceFeed {
  public:
   // For micro-batches of at most `capacity` samples. With graphs, gathers are replayed, so that
