@@ -62,8 +62,8 @@ class Edge {
   Shape shape_;
 };
 
-// Where a backward kernel writes: grad = value + beta * grad. beta is 0 or 1, and with beta 0
-// the kernel writes every element and reads none.
+// The target of a backward kernel, which writes grad = value + beta * grad. beta is 0 or 1; with
+// beta 0 the kernel writes every element and reads none.
 struct GradTarget {
   View grad;
   float beta;
@@ -79,7 +79,7 @@ std::optional<GradTarget> claim_grad(const Edge& x);
 // first target before the second.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
                                                                             const Edge& b);
-// Likewise for three gradients.
+// claim_grads() for three gradients.
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
 // claim_grad() for pointwise backwards, which may write over the gradient they read: when x's

@@ -22,7 +22,7 @@ inline std::string layer_of(const std::string& parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
 }
 
-// Where the gradients of parameters live.
+// The memory of the gradients of parameters.
 enum class GradientStorage {
   arena,     // [P], alive as long as the parameters
   on_demand  // made when backward claims them, until the GradHook that uses them drops them

@@ -15,8 +15,8 @@ enum class Graphs { off, on };
 // time. On cuda it is run the first time, recorded as a CUDA graph the second time and replayed
 // from then on, which costs one launch however many kernels it has. On other devices, and with
 // Graphs::off, it is run every time. The work allocates from a pool of its own, because the replays
-// go on writing to that memory. What the work does on the host is not recorded, and nothing is
-// while a profile is being taken.
+// go on writing to that memory. A recording does not include the host's part of the work, and
+// nothing is recorded while a profile is being taken.
 template <class Key>
 class Replays {
  public:

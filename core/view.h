@@ -7,7 +7,7 @@
 namespace accrue {
 
 // All that a kernel sees of a tensor: contiguous row-major elements, their shape, type and device.
-// On a meta device `data` is null.
+// `data` is null on a meta device.
 struct View {
   void* data = nullptr;
   Shape shape;

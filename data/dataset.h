@@ -94,7 +94,7 @@ struct Datasets {
 // Says if samples whose files are damaged or do not fit each other are left out.
 enum class SkipBad { no, yes };
 
-// How a folder of images becomes a data set (data/image_folder.h).
+// Options for making a data set of a folder of images (data/image_folder.h).
 struct ImageFolderOptions {
   std::optional<ImageSize> size{};  // that images are resized to; without it all have one
   double hold_out = 0.1;            // the share for the test, if the folder has no split

@@ -52,8 +52,8 @@ std::optional<ImageFolder> find_images(const std::filesystem::path& directory, d
 
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with
-// their names), or `masks`. Masks whose values are 0 and one other become masks of 0 and 255
-// [N, 1, H, W], likewise run lengths [N, K, H, W] with a plane for each label; masks of other
+// their names), or `masks`. Masks whose values are 0 and one other become masks of 0 and 255 [N, 1,
+// H, W]; run lengths become such masks [N, K, H, W], with a plane for each label; masks of other
 // values become indices [N, 1, H, W], the n-th value that occurs in the folder being class n.
 // Every image is resized to the size of the options; without one, all must have the same size.
 // Throws Error unless there are samples for both splits, for masks of more than 64 values, and,

@@ -81,13 +81,13 @@ class Loader {
   };
 
   int64_t samples_in(int64_t w) const;
-  // Of a window of n samples, from its start.
+  // This rank's share of a window of n samples, counted from the window's start.
   Range share(int64_t n) const;
   Range window(int64_t w) const;
   int64_t window_of(int64_t j) const;
   // Micro-batch j of the epoch, counted from the first window.
   Range micro_batch(int64_t j) const;
-  // Of this rank, in a window that is not the last.
+  // The number of this rank's micro-batches in a window that is not the last.
   int64_t micro_batches_per_window() const;
   // Slot contents: `group` is a run of group_size_ consecutive micro-batches, so that the thread is
   // not woken for every sample when micro-batches are tiny.

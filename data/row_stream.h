@@ -40,7 +40,7 @@ class RowStream {
   double waited_seconds() const { return waited_seconds_; }
 
  private:
-  // Of a place. An error is of the sample that was to be there.
+  // The state of a place. An error is that of the sample that was to be there.
   struct Place {
     int64_t position = -1;  // in the order, of the sample that is there
     std::exception_ptr error{};

@@ -21,8 +21,8 @@ namespace accrue::fonts {
 enum class GlyphLayout { bbox, zi2zi };
 const std::map<std::string, GlyphLayout>& glyph_layout_names();
 
-// Where a layout puts a glyph: a point u of the font, in its units, lies at (x, y) + scale * u, in
-// pixels from the lower left.
+// The place where a layout puts a glyph: a point u of the font, in its units, lies at (x, y) +
+// scale * u, in pixels from the lower left.
 struct GlyphPlacement {
   double scale, x, y;
 };
@@ -36,7 +36,7 @@ struct FontFacts {
   int units_per_em = 0;
   Line line{};                                  // of the table hhea
   Line typographic{};                           // of OS/2, where the font has it; else the same
-  bool is_typographic = false;                  // true if programs shall take these lines
+  bool is_typographic = false;                  // true if programs should use these lines
   int windows_ascent = 0, windows_descent = 0;  // beyond which Windows may cut off; not negative
   int weight = 400, width = 5, embedding = 0;   // usWeightClass, usWidthClass, fsType
   std::array<uint32_t, 4> unicode_ranges{};

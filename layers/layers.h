@@ -127,7 +127,7 @@ class GroupNorm : public Norm {
   Activation activation_;
 };
 
-// Without scale and shift, as PyTorch's default.
+// It has no scale and shift, like PyTorch's by default.
 class InstanceNorm : public Module {
  public:
   Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }

@@ -15,11 +15,11 @@ namespace accrue {
 //   mlp_small  784-256-10
 //   cnn        two of (3x3 convolution, 2x2 max-pool, relu), 16 and 32 channels, then 1568-128-10;
 //              H and W at least 4
-//   cnn_gn     the same with GroupNorm after each convolution
-//   cnn_bn     the same with BatchNorm, whose statistics are the micro-batch's
+//   cnn_gn     cnn with GroupNorm after each convolution
+//   cnn_bn     cnn with BatchNorm, whose statistics are the micro-batch's
 //   resnet     ResNet-20 (He et al. 2016, section 4.2) with GroupNorm: make_resnet() with three
 //              stages of 16, 32 and 64 channels, three blocks each
-//   resnet_bn  the same with BatchNorm
+//   resnet_bn  resnet with BatchNorm
 //   resnet18, resnet34, resnet50
 //              those of torchvision, for photographs: make_torchvision_resnet()
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7, or with
@@ -80,8 +80,8 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
                                      InitScheme init = InitScheme::kaiming);
 
 // A residual network: 3x3 convolution from in_channels to channels[0], norm and relu; for each
-// entry of `channels` a stage of BasicBlocks, the first of which halves the image (but in the first
-// stage); global average pool; linear. Throws Error unless there are a stage and a block.
+// entry of `channels` a stage of BasicBlocks, the first of which halves the image (except in the
+// first stage); global average pool; linear. Throws Error unless there are a stage and a block.
 std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
                                         NormKind norm, double dropout = 0,
                                         InitScheme init = InitScheme::kaiming,
@@ -90,7 +90,7 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
 // torchvision's resnet18, resnet34 or resnet50 (He et al. 2016, table 1): a 7x7 convolution of
 // stride 2, BatchNorm, relu, a 3x3 max-pool of stride 2; four stages of BasicBlocks with 64, 128,
 // 256 and 512 channels, or of Bottlenecks with four times as many, the first of which halves the
-// image (but in the first stage); global average pool; linear. `width` is a factor on the 64.
+// image (except in the first stage); global average pool; linear. `width` is a factor on the 64.
 // Parameters and buffers are named as torchvision's: conv1, bn1, layer1.0.conv1, ..., fc. With
 // InitScheme::kaiming they are drawn as its own: filters from N(0, 2/fan_out), fc as nn.Linear.
 std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options);

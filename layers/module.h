@@ -72,7 +72,7 @@ class Module {
   // in module buffers, so that taking a window back takes this back, too. Visits this module and
   // its children. place() also calls it, `settling_steps` times.
   void begin_step() const;
-  // As many power iterations as PyTorch's spectral norm begins with.
+  // PyTorch's spectral norm begins with as many power iterations.
   static constexpr int settling_steps = 15;
 
   // A line for people to read: "linear 784 -> 512 + relu".

@@ -75,8 +75,8 @@ class Zi2ziDecoder : public Module {
 // the finest decoder have no norm; decoders 4 to L-2 have dropout; encoders 2 and 3 have
 // self-attention, if it is wanted. With instance norm every convolution has a bias, with batch norm
 // only the finest decoder's.
-// Images [N, channels, size, size], in [-1, 1]. Recompute::all drops what happens inside each
-// encoder and decoder but the finest; sqrt likewise.
+// Images [N, channels, size, size], in [-1, 1]. Recompute::all and sqrt drop the activations inside
+// each encoder and decoder except the finest.
 // Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
 class Zi2ziGenerator : public Module {
  public:

@@ -10,7 +10,7 @@ namespace accrue {
 
 class Ranks;
 
-// How the gradients of a window's micro-batches come together.
+// The way the gradients of a window's micro-batches come together.
 enum class Strategy {
   fused,     // backward kernels write dst = value + beta * dst into the accumulator (default)
   separate,  // a second gradient buffer, then the explicit kernel sum += n_i/N * g: what is

@@ -13,7 +13,7 @@
 namespace accrue {
 
 enum class OptimizerKind { adam, adamw, sgd, lion };
-// For StepOptions::loss_scale.
+// A value of StepOptions::loss_scale.
 inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
 
 // The names of the choices, in messages and files.

@@ -50,7 +50,7 @@ const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
 const std::map<std::string, Order>& order_names();
 
-// For TrainingOptions::eval_every.
+// A value of TrainingOptions::eval_every.
 inline constexpr int64_t each_epoch = 0;
 
 // Where and how often a run is saved. Without a directory it is not saved.
