@@ -34,7 +34,7 @@ using ChunkCall = void (*)(void* context, int64_t chunk, int slot);
 
 // Makes the call for every chunk in [0, chunks), in any order and on at most `slots` threads, each
 // of which has a slot of its own. Within a chunk, or beside another loop, it uses the calling
-// thread alone. It rethrows what a call throws after all calls have ended.
+// thread alone. Once all calls have ended, it rethrows what one of them threw.
 void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context);
 
 // As run_chunks, with body(chunk, slot). For loops whose chunks need scratch, of which there is
