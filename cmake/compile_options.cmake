@@ -1,4 +1,4 @@
-# What accrue's own sources are compiled with: link to accrue_options. Its users are not.
+# Flags for accrue's own sources, which link to accrue_options; its users' sources do not get them.
 include(CheckCXXCompilerFlag)
 add_library(accrue_options INTERFACE)
 # Nobody reads errno or the flags of exceptions after arithmetic; loops that might set them could

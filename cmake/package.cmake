@@ -9,7 +9,7 @@ if(NOT ACCRUE_CUDA)  # whose libraries are in no package of Debian
   list(APPEND CPACK_GENERATOR DEB)
 endif()
 
-# What Debian expects of each of its packages, and of a program.
+# The files that Debian expects in each of its packages, and for a program.
 find_program(GZIP_PROGRAM gzip)
 if(GZIP_PROGRAM)
   # Of now, or of SOURCE_DATE_EPOCH.

@@ -33,11 +33,11 @@ class Variable {
   Device device = Device::cpu;
   // Undefined until the first claim, unless bound (parameters are bound to their arena).
   Tensor grad;
-  // True until the first claim after zero_grad(): what `grad` holds then means nothing.
+  // True until the first claim after zero_grad(); until then the elements of `grad` mean nothing.
   bool fresh = true;
   // A frozen variable refuses claims.
   bool frozen = false;
-  // The value in 16 bits, where there is such a copy for ops to read (core/parameters.h).
+  // A copy of the value in 16 bits, which ops read (core/parameters.h); undefined if there is none.
   Tensor copy;
   // Null: no packed form is kept.
   std::unique_ptr<PackedForms> packed;
@@ -45,8 +45,9 @@ class Variable {
   std::shared_ptr<Node> producer;
 };
 
-// The way back from an op to one of its inputs: where its gradient goes, without its value.
-// Backward closures capture edges, so that a value lives only as long as somebody needs it.
+// The way back from an op to one of its inputs: it leads to the input's gradient and does not hold
+// its value. Backward closures capture edges, so that a value lives only as long as somebody needs
+// it.
 class Edge {
  public:
   Edge() = default;
@@ -61,8 +62,8 @@ class Edge {
   Shape shape_;
 };
 
-// Where a backward kernel writes: grad = value + beta * grad. beta is 0 or 1, and with beta 0
-// the kernel writes every element and reads none.
+// The target of a backward kernel, which writes grad = value + beta * grad. beta is 0 or 1; with
+// beta 0 the kernel writes every element and reads none.
 struct GradTarget {
   View grad;
   float beta;
@@ -73,19 +74,20 @@ struct GradTarget {
 // targets are the same buffer.
 std::optional<GradTarget> claim_grad(const Edge& x);
 
-// claim_grad() for a kernel that writes two gradients at once. Of one variable twice, the second
-// target adds to what the first has written: each element must be stored to the first one before.
+// claim_grad() for a kernel that writes two gradients at once. If both edges are of one variable,
+// the second target adds to what the first has written: the kernel must store each element to the
+// first target before the second.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
                                                                             const Edge& b);
-// Likewise for three gradients.
+// claim_grads() for three gradients.
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
 // claim_grad() for pointwise backwards, which may write over the gradient they read: when x's
 // gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
 
-// One recorded op. dy is the gradient of its output, nobody else reads it: a backward may write
-// over it.
+// The backward of one recorded op. dy is the gradient of its output. Nobody else reads it, so a
+// backward may write over it.
 using Backward = std::function<void(Tensor& dy)>;
 
 // Makes y differentiable with respect to `inputs`, unless none of them wants a gradient or
@@ -96,10 +98,10 @@ inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> i
   record(op, y, std::span(inputs.begin(), inputs.size()), std::move(backward));
 }
 
-// How the backward of a loss begins: with dloss, where that is written; else with
+// How the backward of a loss begins: with dloss, if that is defined; else with
 //   dloss = scale * share       and, if there is a sum,       sum = loss * samples + beta * sum
-// of numbers in the loss's memory that the host does not know. It is for the loss's own kernel to
-// work out, which costs nothing, where kernels for one number each would cost a launch.
+// of numbers on the loss's device that the host does not know. The loss's own kernel computes them
+// at no cost; a kernel for each number would cost a launch.
 struct LossSeed {
   View dloss = {};
   View scale = {};  // f64
@@ -112,11 +114,11 @@ struct LossSeed {
 // record() for an op with one input whose output is a loss.
 using LossBackward = std::function<void(const LossSeed& seed)>;
 void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackward backward);
-// True if backward() can begin at this loss with a seed that is not written.
+// True if backward() can begin at this loss with a LossSeed.
 bool takes_seed(const Tensor& loss);
 
-// Called by backward() at most once per leaf and pass, when the leaf's gradient is complete: every
-// op that adds to it has done so. `leaf.grad` may be used and dropped.
+// backward() calls this at most once per leaf and pass, when every op that adds to the leaf's
+// gradient has done so. The hook may use `leaf.grad` and drop it.
 struct GradHook {
   enum class When {
     kernel,  // after the last kernel that writes it; its op may still read the leaf's value
@@ -126,24 +128,24 @@ struct GradHook {
 };
 
 // Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,
-// releasing each op's saved tensors and each intermediate gradient as soon as it has been used.
-// Throws Error unless loss has one element and a graph that was not yet used.
+// and releases each op's saved tensors and each intermediate gradient as soon as it has been used.
+// Throws Error unless loss has one element and a graph that was not used before.
 void backward(const Tensor& loss, double seed = 1.0, const GradHook& hook = {});
 // Takes the seed as a tensor on the device of the loss, which backward may write over.
 void backward(const Tensor& loss, Tensor seed, const GradHook& hook = {});
-// Takes a seed that is not written: takes_seed(loss) must hold.
+// Takes the seed as a description of it; takes_seed(loss) must be true.
 void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {});
 
-// y = segment(inputs), of which only the inputs are kept: backward runs the segment a second time,
-// recorded, and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
-// 2016). The same gradients, bit for bit, for the time of another forward. The segment must give
-// the same result again; what it does besides, it must leave out while recomputing() (BatchNorm's
-// running statistics do).
+// y = segment(inputs). Only the inputs are kept: backward runs the segment a second time, records
+// it and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+// The gradients are the same, bit for bit, and cost another forward. The second run must give the
+// same result and must have no other effect: an update like that of BatchNorm's running statistics
+// is left out while recomputing().
 using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
 // As above for y = last(segment(inputs)), where `last` is a single op. Nobody reads its result when
-// it runs for the second time, so that an op whose backward does not read it either, a norm, leaves
-// it out.
+// it runs for the second time, so an op whose backward does not read it either, such as a norm,
+// does not compute it.
 using LastOp = std::function<Tensor(Tensor x)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last);
 // True while this thread runs a segment for the second time.
@@ -151,7 +153,7 @@ bool recomputing();
 // True while this thread runs the last op of a segment for the second time.
 bool result_is_unread();
 
-// A leaf that wants a gradient. A copy of the handle x; the gradient appears in grad(x).
+// Returns a leaf that wants a gradient: a copy of the handle x. The gradient appears in grad(x).
 Tensor require_grad(const Tensor& x);
 // The gradient of a leaf. Throws Error if there is none (never claimed since zero_grad()).
 Tensor grad(const Tensor& x);

@@ -19,7 +19,7 @@ namespace accrue {
 // Thread-safe.
 class BlockCache {
  public:
-  // Where segments come from; allocate returns null if there is no more.
+  // The source of segments; allocate returns null if there is no more memory.
   struct Source {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* segment)> free;
@@ -27,7 +27,8 @@ class BlockCache {
   // direct: each block is an allocation of its own, of exactly its size, so that memory checkers
   // see every access beyond it.
   enum class Mode { caching, direct };
-  // Free blocks of one pool serve no other: what a recorded graph writes to stays its own.
+  // Free blocks of one pool serve no other pool, so the memory that a recorded graph writes to
+  // stays its own.
   using Pool = int64_t;
   static constexpr Pool common_pool = 0;
 
@@ -41,12 +42,14 @@ class BlockCache {
   void* take(size_t bytes);
   void give(void* block);
 
-  // Returns segments without a block in use to the source, but for held pools; the bytes that were.
+  // Gives segments without a block in use back to the source, except those of held pools. Returns
+  // their bytes.
   size_t release_cached();
   Reserve statistics() const;
 
-  // While one exists, nothing is returned to the source, which would have to wait for the device:
-  // CUDA does not allow that while work is being recorded. What would have been returned is, after.
+  // While one exists, no segment is returned to the source: that would have to wait for the device,
+  // which CUDA does not allow while work is being recorded. Segments that would have been returned
+  // are returned afterwards.
   class Recording {
    public:
     explicit Recording(BlockCache& cache) : cache_(cache) { cache_.begin_recording(); }
@@ -60,10 +63,10 @@ class BlockCache {
 
   // Throws Error while blocks are in use.
   void set_mode(Mode mode);
-  // A pool that is held until it is dropped: its segments are not returned to the source.
+  // Makes a pool and holds it until it is dropped: its segments are not returned to the source.
   Pool new_pool();
   void drop_pool(Pool pool);
-  // Blocks are taken from `pool` from now on. Returns the pool until now.
+  // Takes blocks from `pool` from now on. Returns the pool used until now.
   Pool use_pool(Pool pool);
 
  private:

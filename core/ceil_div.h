@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-// For a >= 0 and b > 0.
+// a / b rounded up, for a >= 0 and b > 0.
 template <std::integral T>
 constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;

@@ -13,10 +13,10 @@
 // built, else from without_cuda.cpp, in which there is no device.
 namespace accrue::cuda {
 
-// Why Device::cuda cannot be used: built without CUDA, no driver, driver older than the runtime,
-// no device. Empty if it can.
+// The reason why Device::cuda cannot be used: built without CUDA, no driver, driver older than the
+// runtime, no device. Empty if it can be used.
 std::string unavailable_reason();
-// Throws Error with that reason and what to do unless the device can be used.
+// Throws Error with that reason and a remedy unless the device can be used.
 inline void require_device() {
   const std::string reason = unavailable_reason();
   check(reason.empty(), "Device::cuda cannot be used: {}. --device cpu runs everything", reason);
@@ -24,19 +24,19 @@ inline void require_device() {
 // "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
 std::string describe_device();
 
-// Of the device, whoever uses it.
+// The bytes of the device's memory, whoever uses it.
 size_t total_memory();
-// The bytes that the driver has left, and those that the cache of blocks holds without using them.
+// The bytes that the driver has left, plus those that the cache of blocks holds without using them.
 size_t free_memory();
 
-// Device memory, from a cache of blocks; null if there is none left. All work is on one stream, so
-// a block may be handed out again while kernels on its former content are still queued.
+// Allocates device memory from a cache of blocks; returns null if none is left. All work is on one
+// stream, so a block may be handed out again while kernels on its former content are still queued.
 void* allocate(size_t bytes);
 void deallocate(void* block);
 BlockCache& blocks();
 
-// Copies and fills in the order of the stream. to_host waits until the bytes have arrived;
-// to_device has read `from` when it returns.
+// Copies and fills in the order of the stream. copy_to_host() waits until the bytes have arrived;
+// copy_to_device() has read `from` when it returns.
 void copy_to_device(void* to, const void* from, size_t bytes);
 void copy_to_host(void* to, const void* from, size_t bytes);
 void copy_on_device(void* to, const void* from, size_t bytes);
@@ -45,12 +45,12 @@ void fill(const View& x, double value);
 // Waits for everything that was enqueued. Throws Error if a kernel failed.
 void synchronize();
 
-// From now on, whether products of float32 matrices and convolutions may take their factors in
-// TF32, 10 fraction bits instead of 23, which tensor cores multiply eight times as fast.
+// Allows or forbids, from now on, that float32 products and convolutions round their factors to
+// TF32, with 10 fraction bits instead of 23. Tensor cores multiply those eight times as fast.
 void allow_tf32(bool allow);
 
-// Page-locked host memory, which the device copies to and from while the host goes on. On the cpu's
-// ledger. Throws OutOfMemory.
+// Page-locked host memory, which the device copies to and from while the host goes on. It is on the
+// cpu's ledger. The constructor throws OutOfMemory.
 class PinnedBlock {
  public:
   PinnedBlock(size_t bytes, Category category);
@@ -63,8 +63,8 @@ class PinnedBlock {
   Allocation allocation_;
   std::byte* data_ = nullptr;
 };
-// These return at once; `host` is in a PinnedBlock and must stay as it is until an event recorded
-// later is reached.
+// These return at once. `host` must lie in a PinnedBlock, and the host must not touch it until an
+// event that is recorded afterwards is reached.
 void enqueue_copy_to_host(void* host, const void* from, size_t bytes);
 void enqueue_copy_to_device(void* to, const void* host, size_t bytes);
 
@@ -83,7 +83,7 @@ class Event {
   void* event_ = nullptr;  // cudaEvent_t
 };
 
-// A point in the stream of which the device notes the time.
+// A point in the stream whose time the device notes.
 class Moment {
  public:
   Moment();
@@ -91,14 +91,14 @@ class Moment {
   Moment(const Moment&) = delete;
   Moment& operator=(const Moment&) = delete;
   void record();
-  // Waits until both are reached.
+  // Waits until both moments are reached.
   double seconds_since(const Moment& earlier) const;
 
  private:
   void* event_ = nullptr;  // cudaEvent_t
 };
 
-// The device's own time for what is enqueued between start() and stop().
+// Measures, by the device's own clock, the work that is enqueued between start() and stop().
 class Stopwatch {
  public:
   void start() { start_.record(); }
@@ -112,16 +112,17 @@ class Stopwatch {
 
 struct RecordedGraph;  // core/graph_queue.h
 
-// Work recorded once and replayed at the cost of a single launch, or of less: graphs that follow
-// one another, with nothing enqueued in between, are launched as one.
+// Work that is recorded once and replayed at the cost of a single launch, or less: graphs that
+// follow one another, with nothing enqueued in between, are launched as one.
 class Graph {
  public:
-  // Records what work() enqueues, which does not run. Throws what work() throws.
+  // Records what work() enqueues, without running it. Throws what work() throws.
   explicit Graph(const std::function<void()>& work);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  // In its turn: it may wait for what is enqueued next, or for synchronize().
+  // Launches the graph in its turn. The launch may be delayed until something else is enqueued, or
+  // until synchronize().
   void launch() const;
 
  private:

@@ -13,11 +13,12 @@
 
 namespace accrue::cuda {
 
-// Threads of a block, for every kernel that does not say otherwise: eight warps, of which enough
-// blocks fit on a multiprocessor to fill it.
+// Threads of a block, for every kernel that does not say otherwise. Enough such blocks of eight
+// warps fit on a multiprocessor to fill it.
 inline constexpr int block_threads = 256;
 
-// Throws Error that names what was tried, where, and what CUDA, cuBLASLt or cuDNN said.
+// Throws an Error that names what was tried, where, and what CUDA, cuBLASLt or cuDNN said, unless
+// the status is success.
 void check_call(cudaError_t status, std::string_view what,
                 std::source_location where = std::source_location::current());
 void check_call(cublasStatus_t status, std::string_view what,
@@ -25,16 +26,17 @@ void check_call(cublasStatus_t status, std::string_view what,
 void check_call(cudnnStatus_t status, std::string_view what,
                 std::source_location where = std::source_location::current());
 
-// The stream that all work goes to, and the libraries' handles on it. One per process, made when
-// the device is first used. It is never destroyed: the libraries are loaded after it is made, hence
-// gone at exit before it would be, and their handles must not be touched then.
+// The stream that all work goes to, and the libraries' handles on it. There is one per process,
+// made when the device is first used. It is never destroyed: the libraries are loaded after it is
+// made, so at exit they are gone before it would be, and their handles must not be touched then.
 class Context {
  public:
   Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // For what is to be enqueued now, after all that was before: graphs that wait are launched.
+  // Returns the stream for enqueuing work now; launches the graphs that wait, so that they come
+  // first.
   cudaStream_t stream() {
     graphs_.flush();
     return stream_;
@@ -42,11 +44,12 @@ class Context {
   GraphQueue& graphs() { return graphs_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
-  // Blocks of a kernel of 256 threads that the whole device can hold. Asked once a kernel.
+  // The blocks of a kernel of 256 threads that the whole device can hold. CUDA is asked once for
+  // each kernel.
   int64_t resident_blocks(const void* kernel);
   cublasLtHandle_t cublas_lt();
-  // For calls that enqueue, likewise. Made when first asked for: loading cuDNN takes longer than
-  // training a small model.
+  // The handle for calls that enqueue; launches waiting graphs, as stream() does. It is made when
+  // first asked for, because loading cuDNN takes longer than training a small model.
   cudnnHandle_t cudnn();
   // True if float32 products may round their factors to TF32.
   bool allows_tf32() const { return allows_tf32_; }

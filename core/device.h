@@ -4,9 +4,9 @@
 
 namespace accrue {
 
-// Where a tensor lives. The two meta devices have neither storage nor arithmetic: the same model
-// code runs on them, and their memory ledgers predict the peak of a run that has not happened,
-// `meta` of one on the cpu, `meta_cuda` of one on cuda.
+// The place where a tensor lives. The two meta devices have neither storage nor arithmetic: the
+// same model code runs on them, and their memory ledgers predict the peak of a run that has not
+// happened, `meta` for a run on the cpu, `meta_cuda` for one on cuda.
 enum class Device { cpu, cuda, meta, meta_cuda };
 
 constexpr std::string_view name(Device device) {
@@ -23,12 +23,12 @@ constexpr bool is_meta(Device device) {
   return device == Device::meta || device == Device::meta_cuda;
 }
 
-// The device that predicts what `device` does.
+// The meta device that predicts the memory of `device`.
 constexpr Device meta_of(Device device) {
   return device == Device::cuda || device == Device::meta_cuda ? Device::meta_cuda : Device::meta;
 }
 
-// True if kernels need the scratch here that they need on cuda: it differs from the cpu's.
+// True if kernels need as much scratch on this device as on cuda, which differs from the cpu's.
 constexpr bool plans_for_cuda(Device device) { return meta_of(device) == Device::meta_cuda; }
 
 }  // namespace accrue

@@ -10,8 +10,8 @@
 
 namespace accrue {
 
-// Every function of the library throws this. It says what was expected, what came, where, and what
-// to do.
+// The exception that every function of the library throws. Its message says what was expected, what
+// came, where, and what to do.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -16,23 +16,25 @@ struct RecordedGraph {
   auto operator<=>(const RecordedGraph&) const = default;
 };
 
-// Recorded graphs on their way into the stream. Those that follow one another are launched as one
-// graph, made when their sequence comes for the second time: so the micro-steps of a window, which
-// nothing else comes between, cost the host one launch and the device no wait between them.
+// Recorded graphs on their way into the stream. Graphs that follow one another are launched as one
+// graph, which is made when their sequence comes for the second time. So the micro-steps of a
+// window, with nothing else between them, cost the host one launch and the device no wait.
 class GraphQueue {
  public:
   explicit GraphQueue(cudaStream_t stream) : stream_(stream) {}
   GraphQueue(const GraphQueue&) = delete;
   GraphQueue& operator=(const GraphQueue&) = delete;
 
-  // Launched by flush() at the latest.
+  // Queues a graph; flush() launches it at the latest.
   void add(const RecordedGraph& recorded);
-  // Launches what waits. To be called before anything else goes into the stream, and before memory
-  // goes back to the driver. Throws Error if CUDA refuses it, and first of all what was kept.
+  // Launches the waiting graphs. Call this before anything else goes into the stream, and before
+  // memory goes back to the driver. Throws Error if CUDA refuses a launch; an error that was kept
+  // is thrown first.
   void flush();
-  // For destructors and whoever else must not throw: the next flush() does it for them.
+  // For destructors and other callers that must not throw: the next flush() throws the error
+  // instead.
   void flush_and_keep_error() noexcept;
-  // Forgets the sequences with this graph, which is to be destroyed and does not wait.
+  // Forgets the sequences with this graph, which is about to be destroyed and must not be waiting.
   void forget(const RecordedGraph& recorded);
 
  private:

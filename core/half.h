@@ -7,8 +7,8 @@
 namespace accrue {
 
 // The two 16-bit floating formats. They store values; arithmetic happens in float, to which they
-// convert by themselves, exactly. The way back rounds to nearest, ties to even, and must be asked
-// for: a sum that would be rounded at every step does not compile.
+// convert implicitly and exactly. The way back rounds to nearest, ties to even, and is explicit, so
+// that a sum that would be rounded at every step does not compile.
 
 // IEEE 754 binary16: 5 exponent bits, 10 fraction bits; from 2^-24 to 65504, above that infinity.
 struct Half {

@@ -11,9 +11,9 @@
 namespace accrue {
 
 // Freed host blocks, kept by size class: training asks for the same sizes again in every
-// micro-batch, and fresh pages from the system cost more than the arithmetic on them. But a block
-// that is not there is not taken from the system beside idle ones: they go back first, so that at
-// most idle_allowance more is held than was ever in use at once. Thread-safe.
+// micro-batch, and fresh pages from the system cost more than the arithmetic on them. Before a
+// block is taken from the system, idle ones go back to it, so that at most idle_allowance more is
+// held than was ever in use at once. Thread-safe.
 class HostBlocks {
  public:
   static constexpr size_t idle_allowance = size_t{16} << 20;
@@ -27,9 +27,9 @@ class HostBlocks {
   void* take(size_t bytes);
   void give(void* block, size_t bytes);
 
-  // Returns the free blocks to the system; the bytes that were.
+  // Gives the free blocks back to the system. Returns their bytes.
   size_t release_cached();
-  // Each block is a segment of its own.
+  // The statistics, in which each block is a segment of its own.
   Reserve statistics() const;
 
  private:
@@ -42,7 +42,7 @@ class HostBlocks {
   size_t most_in_use_ = 0;
 };
 
-// Those of the program.
+// The blocks of this process.
 HostBlocks& host_blocks();
 
 }  // namespace accrue

@@ -31,7 +31,7 @@ struct AllocationInfo {
   std::string type() const { return fmt::format("{} {}", accrue::name(dtype), shape); }
 };
 
-// Allocations that differ in nothing but their number, in one.
+// A group of allocations that differ in nothing but their number.
 struct AllocationGroup {
   AllocationInfo each;
   int64_t count;
@@ -48,7 +48,7 @@ struct MemoryShortage {
   Reserve reserve;                       // all zero on a meta device
   std::vector<AllocationGroup> largest;  // at most five
 };
-// A sentence, and a line for everything that is known.
+// Returns a sentence, and a line for everything that is known.
 std::string to_string(const MemoryShortage& shortage);
 
 // Thrown when an allocation would exceed the ledger's limit or the machine has no more.
@@ -62,21 +62,21 @@ class OutOfMemory : public Error {
   std::shared_ptr<const MemoryShortage> shortage_;
 };
 
-// Told of every allocation of a ledger in their order, while the ledger is locked.
+// Is told of every allocation of a ledger, in order, while the ledger is locked.
 class LedgerObserver {
  public:
   virtual ~LedgerObserver() = default;
-  // Before it is counted: if this throws, it is not.
+  // Called before the allocation is counted; if this throws, it is not counted.
   virtual void charging(const AllocationInfo& allocation) = 0;
   virtual void refunding(const AllocationInfo& allocation) = 0;
 };
 
 class Allocation;
 
-// The account of one device's memory: bytes now, at the peak, and what the peak was made of, and
-// every live allocation by name. Sizes are rounded up to `alignment`, the same on every device, so
-// that a prediction on a meta device and a measurement on the device it stands for agree to the
-// byte. Thread-safe.
+// The account of one device's memory: the bytes in use now and at the peak, by category, and every
+// live allocation by name. Sizes are rounded up to `alignment`, the same on every device, so that a
+// prediction on a meta device and a measurement on the device it stands for agree to the byte.
+// Thread-safe.
 class Ledger {
  public:
   static constexpr size_t alignment = 64;
@@ -88,18 +88,18 @@ class Ledger {
   Usage peak() const;
   void reset_peak();
 
-  // Makes a big machine behave as a small card; nullopt lifts the limit.
+  // Limits the total, so that a big machine behaves like a small card; nullopt lifts the limit.
   void set_limit(std::optional<size_t> bytes);
   std::optional<size_t> limit() const;
 
-  // Lists what is alive, equal allocations together, largest first.
+  // Lists live allocations, equal ones together, largest first, at most `count` groups.
   std::vector<AllocationGroup> largest(size_t count) const;
-  // Returns the error message for when the allocator has no memory for `requested`, which is
-  // counted already.
+  // Describes the failure when the allocator has no memory for `requested`, which is counted
+  // already.
   MemoryShortage shortage(const Allocation& requested, std::string cause) const;
 
-  // One observer at a time; null takes it away. Returns what is in use when it starts. Throws Error
-  // if there is another.
+  // Sets the one observer; null takes it away. Returns the memory in use when it starts. Throws
+  // Error if there is another observer.
   Usage observe(LedgerObserver* observer);
 
  private:
@@ -122,12 +122,12 @@ class Ledger {
 // One ledger per device, because the device's memory is one.
 Ledger& ledger(Device device);
 
-// An entry on a device's ledger, from construction to destruction, made in the MemoryScope that is
-// in force.
+// An entry on a device's ledger from construction to destruction. It takes phase and label of the
+// MemoryScope that is in force.
 class Allocation {
  public:
-  // For elements of `dtype`. Throws OutOfMemory, and counts nothing, if the ledger's total would
-  // exceed its limit.
+  // Counts the elements of `shape` in `dtype`. Throws OutOfMemory, and counts nothing, if the
+  // ledger's total would exceed its limit.
   Allocation(const Shape& shape, DType dtype, Device device, Category category);
   ~Allocation() { ledger(device_).refund(*this); }
   Allocation(const Allocation&) = delete;

@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-// While alive, a device's ledger has this limit (nullopt: none); then the one before.
+// Gives a device's ledger this limit (nullopt: none) while alive, and then restores the one before.
 class LimitScope {
  public:
   LimitScope(Device device, std::optional<size_t> bytes)

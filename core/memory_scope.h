@@ -6,11 +6,12 @@
 
 namespace accrue {
 
-// The part of a training step that is under way, and asks for memory or takes time.
+// The part of a training step that is under way, to which memory and time are charged.
 enum class Phase : uint8_t { setup, data, forward, backward, step, evaluate };
 std::string_view name(Phase phase);
 
-// A short text that is kept for good, once for all that say the same: cheap to copy and to hold.
+// A short text. Each distinct text is stored once and for good, so that labels are cheap to copy
+// and to hold.
 class Label {
  public:
   Label() = default;
@@ -20,15 +21,15 @@ class Label {
 
   bool empty() const { return text_ == nullptr; }
   std::string_view text() const { return text_ ? std::string_view(*text_) : std::string_view(); }
-  // Of identity, which is that of the text.
+  // Compares identity: equal texts are identical. The order is arbitrary.
   friend auto operator<=>(const Label& a, const Label& b) = default;
 
  private:
   const std::string* text_ = nullptr;  // null: says nothing
 };
 
-// While alive, allocations of this thread are made in this phase and under this label. Scopes nest;
-// one without a label (or phase) keeps that of the scope around it.
+// While alive, allocations of this thread belong to this phase and label. Scopes nest; one without
+// a label (or phase) keeps that of the scope around it.
 class MemoryScope {
  public:
   explicit MemoryScope(Phase phase);
@@ -38,7 +39,7 @@ class MemoryScope {
   MemoryScope(const MemoryScope&) = delete;
   MemoryScope& operator=(const MemoryScope&) = delete;
 
-  // Those of the innermost scope of this thread; setup, and empty, outside of all.
+  // The phase and label of this thread's innermost scope; outside of all scopes setup and empty.
   static Phase phase();
   static Label label();
 

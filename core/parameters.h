@@ -22,19 +22,19 @@ inline std::string layer_of(const std::string& parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
 }
 
-// Where the gradients of parameters live.
+// The memory of the gradients of parameters.
 enum class GradientStorage {
-  arena,     // [P], as long as the parameters
-  on_demand  // made when backward claims them, until whoever used them drops them (GradHook)
+  arena,     // [P], alive as long as the parameters
+  on_demand  // made when backward claims them, until the GradHook that uses them drops them
 };
 
 // All parameters of a model in one flat arena: values [P] and gradients [P], each parameter a
 // 64-byte-aligned slice of both, in the order they are declared. One kernel launch then reaches
-// every parameter. Gaps between slices stay zero. Beside them the model's buffers: state that is
-// not learned (BatchNorm's running statistics), likewise flat; and, for a model that computes in
-// 16 bits, a copy [P] of the values in those, which ops read (kernels/backend.h, operand()) and the
-// optimizer writes with the values. Fixed parameters lie in an arena of their own, of values (and
-// their 16-bit copies) without gradients: nothing that walks over [P] meets them.
+// every parameter. Gaps between slices stay zero. There are also the model's buffers: state that is
+// not learned (BatchNorm's running statistics), likewise flat. A model that computes in 16 bits has
+// a 16-bit copy [P] of the values, which ops read (kernels/backend.h, operand()) and the optimizer
+// writes together with the values. Fixed parameters lie in an arena of their own, which has values
+// (and their 16-bit copies) but no gradients: nothing that walks over [P] meets them.
 class Parameters {
  public:
   struct Range {
@@ -49,8 +49,9 @@ class Parameters {
     bool frozen() const { return tensor.variable()->frozen; }
   };
 
-  // Everything zero and no gradient claimed. dtype is that of values and gradients, `compute` the
-  // ops': the same, or 16-bit under float32. Throws OutOfMemory.
+  // Everything is zero and no gradient is claimed. `dtype` is that of values and gradients;
+  // `compute` is that of the ops, either `dtype` itself or a 16-bit one under float32. Throws
+  // OutOfMemory.
   Parameters(const std::vector<Declaration>& parameters, const std::vector<Declaration>& buffers,
              DType dtype, Device device, GradientStorage storage = GradientStorage::arena)
       : Parameters(parameters, buffers, dtype, dtype, device, storage) {}
@@ -60,11 +61,11 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  // Those that are trained.
+  // The parameters that are trained.
   const std::vector<Entry>& entries() const { return entries_; }
-  // Those that are fixed: their offsets are in an arena of their own, and they are frozen for good.
+  // The fixed parameters: their offsets are in an arena of their own, and they are frozen for good.
   const std::vector<Entry>& fixed_entries() const { return fixed_entries_; }
-  // Both, in the order they were declared.
+  // All parameters, in the order they were declared.
   const std::vector<Entry>& all_entries() const { return all_entries_; }
   const std::vector<Entry>& buffer_entries() const { return buffer_entries_; }
   const Tensor& values() const { return values_; }              // [P]
@@ -75,18 +76,18 @@ class Parameters {
   // The dtype that the model computes in.
   DType compute_dtype() const { return (copies_.defined() ? copies_ : values_).dtype(); }
   const Tensor& buffers() const { return buffers_; }  // all buffers, flat
-  // Scalars, gaps not counted: of all parameters, and of those that are trained.
+  // The number of scalars, without gaps, in all parameters and in those that are trained.
   int64_t count() const;
   int64_t trained_count() const;
 
-  // Marks every gradient fresh, and drops those on demand; touches no memory.
+  // Marks every gradient fresh, and drops gradients on demand; touches no elements.
   void zero_grad() const;
   // From now on ops keep the forms in which they multiply by parameters, all of them or those that
-  // pay, until drop_packed(): call that after changing values.
+  // pay, until drop_packed(). Call drop_packed() after changing values.
   void keep_packed(PackedForms::Keep keep) const;
   void drop_packed() const;
-  // While frozen, gradients are refused and steps leave the values alone. `prefix` selects by the
-  // start of the name; empty means all that are not fixed.
+  // Frozen parameters refuse gradients, and steps leave their values alone. `prefix` selects by the
+  // start of the name; empty selects all that are not fixed.
   void freeze(std::string_view prefix = "") const { set_frozen(prefix, true); }
   void unfreeze(std::string_view prefix = "") const { set_frozen(prefix, false); }
 

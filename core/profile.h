@@ -14,33 +14,34 @@
 
 namespace accrue {
 
-// The work that a kernel has by its formula, however it does it.
+// The work of a kernel by its formula, however the kernel does it.
 struct Work {
   double flops = 0;  // floating-point operations of matrix products and convolutions, 0 for others
   double bytes = 0;  // read and written
 };
 
-// The rates that a machine reaches where nothing else holds it up.
+// The highest rates that a machine reaches.
 struct MachineRates {
   double flops_per_s = 0;  // of a square product of gemm_size(), of gemm_dtype
   double bytes_per_s = 0;  // read and written by a copy of copy_bytes, which no cache holds
   DType gemm_dtype = DType::f32;
   static constexpr int64_t copy_bytes = 64 << 20;
-  // Large enough for the rate, but on the cpu so small that rows a power of two apart, which
-  // compete for the same lines of a cache, do not slow the product down.
+  // Large enough to reach the rate. Smaller on the cpu: rows a power of two apart compete for the
+  // same lines of a cache, which would slow a larger product down.
   static int64_t gemm_size(Device device) { return device == Device::cuda ? 1024 : 512; }
 };
 
-// Measures what a thread's kernels and phases take, from construction until stop() or destruction.
-// Each kernel is timed where launch() calls it (kernels/backend.h): on the cpu by the host's clock,
-// on cuda by events in its stream, because there a call only enqueues the kernel. What lies between
-// two kernels (allocations, the engine, copies, on cuda also waiting for the host) belongs to the
-// phase alone. While a profile is being taken, no CUDA graph is recorded or replayed on its thread
-// (core/replay.h), because a graph hides its kernels. Results have the same bits with and without.
+// Measures the time of a thread's kernels and phases, from construction until stop() or
+// destruction. Each kernel is timed where launch() calls it (kernels/backend.h): on the cpu by the
+// host's clock, on cuda by events in its stream, because there a call only enqueues the kernel. The
+// time between two kernels (allocations, the engine, copies, on cuda also waiting for the host)
+// belongs to the phase alone. While a profile is being taken, no CUDA graph is recorded or replayed
+// on its thread (core/replay.h), because a graph hides its kernels. Results have the same bits with
+// and without a profile.
 class Profile {
  public:
-  // Kernels by phase, by the op that they are part of and by their own name. Outside of ops, in a
-  // step for example, `op` is empty.
+  // The calls of a kernel in one phase and op. Outside of ops, in a step for example, `op` is
+  // empty.
   struct Row {
     Phase phase;
     Label op;
@@ -64,28 +65,28 @@ class Profile {
     int64_t step, micro_batch;  // as Timeline::Moment counts them
   };
 
-  // Keeps the spans of the first `traced_steps` steps (scopes of Phase::step) and what comes before
-  // them, but no more than most_spans of them; rows and phases sum everything.
-  // On a meta device kernels have their work, and take no time but the host's. Throws Error if this
-  // thread is being profiled already.
+  // Keeps the spans up to the end of the first `traced_steps` steps (scopes of Phase::step), but at
+  // most most_spans of them; rows and phases sum everything. On a meta device kernels have their
+  // work, and take only the host's time. Throws Error if this thread is being profiled already.
   Profile(Device device, int64_t traced_steps);
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
-  // By the thread that made it. Waits for the device. Throws Error if a kernel failed.
+  // Ends the measurement; call it on the thread that made this. Waits for the device. Throws Error
+  // if a kernel failed.
   void stop();
 
   static constexpr size_t most_spans = 100'000;
 
-  // Complete once it is stopped. The longest first.
+  // The rows, longest first; complete after stop().
   std::vector<Row> rows() const;
-  // In the order of Phase; those that took no time are left out. Phase::setup is what lies outside
-  // of all phases.
+  // The phases in the order of Phase, without those that took no time. Phase::setup is the time
+  // outside of all other phases.
   std::vector<PhaseTime> phases() const;
-  // In the order of their beginnings; they nest.
+  // The spans in the order of their beginnings; they nest.
   const std::vector<Span>& spans() const { return spans_; }
   int64_t spans_left_out() const { return spans_left_out_; }
-  // Of which the phases' times are the parts.
+  // The sum of the phases' times.
   double total_us() const;
   int64_t steps() const { return step_; }
   Device device() const { return device_; }
@@ -112,7 +113,8 @@ class Profile {
     Profile* profile_;
     Label before_;
   };
-  // The kernels since the last op or change of phase were the forward of `op`. record() says so.
+  // Says that the kernels since the last op or change of phase were the forward of `op`. record()
+  // calls this.
   static void end_forward(std::string_view op) {
     if (of_this_thread) of_this_thread->name_kernels(op);
   }
@@ -138,8 +140,8 @@ class Profile {
     size_t mark();
     // The number of the last mark.
     size_t last() const { return last_; }
-    // Of marks 0, 1, ..., in microseconds since the first mark of all. Then the last one is number
-    // 0, and the next 1.
+    // Returns the times of marks 0, 1, ..., in microseconds since the first mark of all. After that
+    // the last mark is number 0, and the next will be 1.
     std::vector<double> take_times();
 
    private:

@@ -9,10 +9,10 @@
 namespace accrue {
 
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
-// counter-based generator. The same key and counter give the same four words on any device, in
-// any order, so nothing random is ever stored or replayed in sequence.
+// counter-based generator. Equal keys and counters give the same four words on any device, in any
+// order, so nothing random is ever stored or replayed in sequence.
 // Writes the words of `calls` consecutive counters, counter_low rising (modulo 2^32 in its lower
-// half). They are independent, which the compiler turns into vectors.
+// half). The calls are independent, so the compiler vectorises them.
 template <size_t calls>
 constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
                             uint64_t counter_high) {

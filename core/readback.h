@@ -8,18 +8,17 @@
 
 namespace accrue {
 
-// Small values on their way from a device to the host, in order, without anybody waiting for them:
-// push() enqueues a copy, pop() hands out the oldest.
+// Brings small values from a device to the host, in order, without making anybody wait: push()
+// enqueues a copy, pop() hands out the oldest.
 class Readback {
  public:
-  // For values of `bytes`, of which `slots` may be under way at a time.
+  // For values of `bytes` each, at most `slots` of them under way at a time.
   Readback(Device device, size_t bytes, int slots);
   ~Readback();
   Readback(const Readback&) = delete;
   Readback& operator=(const Readback&) = delete;
 
-  // `from` is on the device; what is enqueued later may overwrite it. Throws Error if all slots are
-  // under way.
+  // `from` is on the device; work that is enqueued later may overwrite it. Throws Error if full().
   void push(const void* from);
   int under_way() const { return pushed_ - popped_; }
   bool full() const { return under_way() == slots_; }

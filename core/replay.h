@@ -11,11 +11,12 @@ namespace accrue {
 
 enum class Graphs { off, on };
 
-// Work that enqueues the same kernels on the same memory every time, by key. On cuda it is run the
-// first time, recorded as a CUDA graph the second and replayed from then on, which costs one launch
-// however many kernels it has; elsewhere, and with Graphs::off, it is run every time. What the work
-// allocates and frees comes from memory of its own, because the replays go on writing to it.
-// Not recorded is what work does on the host, and nothing is while a profile is being taken.
+// Runs and replays work that, for a given key, enqueues the same kernels on the same memory every
+// time. On cuda it is run the first time, recorded as a CUDA graph the second time and replayed
+// from then on, which costs one launch however many kernels it has. On other devices, and with
+// Graphs::off, it is run every time. The work allocates from a pool of its own, because the replays
+// go on writing to that memory. A recording does not include the host's part of the work, and
+// nothing is recorded while a profile is being taken.
 template <class Key>
 class Replays {
  public:
@@ -29,7 +30,7 @@ class Replays {
   Replays(const Replays&) = delete;
   Replays& operator=(const Replays&) = delete;
 
-  // Returns whether work() was called.
+  // Returns true if it called work().
   bool run(const Key& key, const std::function<void()>& work) {
     if (!on_ || Profile::current()) {
       work();

@@ -22,7 +22,8 @@ class Tensor {
                       Category category = Category::activations);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
                      Category category = Category::activations);
-  // A shape and a type alone, for elements that are elsewhere. Nothing is charged.
+  // A tensor with shape and type only, for elements that are elsewhere. Nothing is charged to the
+  // ledger.
   static Tensor without_elements(const Shape& shape, DType dtype, Device device);
   // A copy of host values, on `device`. Throws Error unless shape holds values.size() elements.
   template <class T>
@@ -48,33 +49,34 @@ class Tensor {
   // elements.
   template <class T>
   std::span<T> span() const;
-  // The only element of a one-element floating tensor, on cuda after waiting for the device. Throws
-  // Error otherwise.
+  // The element of a one-element floating tensor; on cuda this waits for the device. Throws Error
+  // for any other tensor.
   double item() const;
 
-  // Overwrite all elements, wherever they live; not recorded. copy_from copies between devices,
-  // too, and throws Error unless shape and dtype agree. Const, because a Tensor is a handle.
+  // Overwrite all elements, on any device, without being recorded. copy_from() also copies between
+  // devices; it throws Error unless shape and dtype agree. They are const, because a Tensor is a
+  // handle.
   void fill(double value) const;
   void copy_from(const Tensor& source) const;
-  // A copy of the elements on `device`, by the same label unless a MemoryScope gives one. From cuda
-  // to cpu this waits for the device.
+  // A copy of the elements on `device`, with the same label unless a MemoryScope gives one. Copying
+  // from cuda to cpu waits for the device.
   Tensor to(Device device, Category category = Category::data) const;
 
   // Returns the same variable under another shape, with the same storage and gradient. Throws
   // Error unless the number of elements agrees.
   Tensor reshape(const Shape& shape) const;
-  // Rows [begin, end) of the first dimension, sharing storage. Throws Error out of range, and for
-  // a tensor that is being differentiated (its gradient would be written in parts).
+  // Rows [begin, end) of the first dimension, sharing storage. Throws Error if they are out of
+  // range, and for a tensor that is being differentiated (its gradient would be written in parts).
   Tensor slice(int64_t begin, int64_t end) const;
   // The value alone: shares storage, takes no part in differentiation.
   Tensor detach() const;
-  // True if no other tensor shares the storage: then, and only then, an op that was handed this
-  // tensor by rvalue may write its result over it.
+  // True if no other tensor shares the storage. Only then may an op that was handed this tensor by
+  // rvalue write its result over it.
   bool sole_owner() const { return storage_.use_count() == 1; }
 
   const std::shared_ptr<Variable>& variable() const { return variable_; }
   void set_variable(std::shared_ptr<Variable> variable) { variable_ = std::move(variable); }
-  // Gives up the elements (and the storage, if nobody else shares it).
+  // Gives up the elements, and the storage if nobody else shares it.
   void reset() { *this = {}; }
 
  private:
@@ -85,8 +87,8 @@ class Tensor {
   std::shared_ptr<Variable> variable_;
 };
 
-// The elements on the cpu: f16 and bf16 as f32, exactly, f64 rounded to it, and other types as they
-// are. The tensor itself where that changes nothing.
+// Returns the elements on the cpu: f16 and bf16 converted to f32 exactly, f64 rounded to f32, and
+// other types unchanged. Returns the tensor itself if nothing changes.
 Tensor as_f32(const Tensor& tensor);
 
 }  // namespace accrue

@@ -8,8 +8,8 @@
 
 namespace accrue {
 
-// Records what happens to a device's memory, and the phases of the thread that made it, from
-// construction until so many steps (scopes of Phase::step) are done, stop() or destruction.
+// Records the allocations of a device's memory and the phases of the thread that made it, from
+// construction until `steps` steps (scopes of Phase::step) are done, stop() or destruction.
 class Timeline : private LedgerObserver {
  public:
   struct Moment {
@@ -34,15 +34,15 @@ class Timeline : private LedgerObserver {
   ~Timeline() override { stop(); }
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
-  // By the thread that made it.
+  // Call this on the thread that made it.
   void stop();
 
-  // In use at the start.
+  // The memory in use at the start.
   const Usage& initial() const { return initial_; }
-  // In their order, allocations without bytes left out. Complete once it is stopped.
+  // The allocations and frees in order, without those of 0 bytes. Complete after stop().
   const std::vector<Change>& changes() const { return changes_; }
-  // In the order of their beginnings; they nest. What comes before the first phase that is entered
-  // is Phase::setup.
+  // The phases in the order of their beginnings; they nest. The time before the first one that is
+  // entered is Phase::setup.
   const std::vector<Span>& spans() const { return spans_; }
 
   // MemoryScope tells the recording of this thread, if there is one.

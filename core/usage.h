@@ -38,14 +38,14 @@ std::string format_bytes(size_t bytes);
 // Reads "64MiB", "1.5GiB", "4096"; binary (KiB, MiB, GiB) and decimal (KB, MB, GB) units.
 size_t parse_bytes(const std::string& text);
 
-// The bytes of its device that an allocator holds, and those of them that it has handed out.
+// The bytes that an allocator holds of its device, and how many of them it has handed out.
 struct Reserve {
   size_t reserved = 0;      // in segments
   size_t allocated = 0;     // in blocks that are handed out
   size_t largest_free = 0;  // block
   int64_t segments = 0;
 
-  // The share of the free bytes that is outside of the largest free block, from 0 to 1.
+  // The share of the free bytes outside of the largest free block, from 0 to 1.
   double fragmentation() const;
 };
 // "reserved 24.0 MiB in 3 segments, 21.5 MiB of it allocated, largest free block 1.5 MiB,

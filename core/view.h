@@ -6,8 +6,8 @@
 
 namespace accrue {
 
-// All that a kernel sees of a tensor: contiguous row-major elements and what they are.
-// On a meta device `data` is null.
+// All that a kernel sees of a tensor: contiguous row-major elements, their shape, type and device.
+// `data` is null on a meta device.
 struct View {
   void* data = nullptr;
   Shape shape;

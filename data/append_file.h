@@ -6,9 +6,9 @@
 
 namespace accrue {
 
-// A file that grows by whole pieces: each is handed to the system by one call, so that nothing of
-// it is lost when the process dies. A full disk or a power failure may cut off the last piece.
-// Every failure throws Error: which file, and why.
+// A file that grows by whole pieces. One call hands a piece to the system, so that nothing of it is
+// lost when the process dies. A full disk or a power failure may cut off the last piece.
+// Every failure throws Error, which names the file and the reason.
 class AppendFile {
  public:
   enum class Existing { refused, continued };

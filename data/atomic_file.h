@@ -7,10 +7,10 @@
 
 namespace accrue {
 
-// A file that appears complete or not at all: written to a temporary beside its destination, which
-// commit() moves into place. Destroyed without commit(), or after any failure, it leaves the
-// destination as it was and no temporary.
-// Every failure throws Error: which file, which step, and why.
+// A file that appears complete or not at all. It is written to a temporary file beside its
+// destination, which commit() moves into place. Without commit(), or after any failure, the
+// destructor leaves the destination as it was and no temporary file.
+// Every failure throws Error, which names the file, the step and the reason.
 class AtomicFile {
  public:
   // Throws Error also when the destination exists and is not a regular file (a device would be
@@ -31,14 +31,14 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// Throws Error, as AtomicFile would, if a file cannot be written there: before the work whose
-// result it is to hold.
+// Throws Error, as AtomicFile would, if a file cannot be written there. Call it before the work
+// whose result the file is to hold.
 void check_writable(const std::filesystem::path& path);
 
 // fsync of a directory: the names in it are durable. Throws Error.
 void sync_directory(const std::filesystem::path& directory);
 
-// A whole text file at once, as AtomicFile does it.
+// Writes a whole text file at once, by AtomicFile.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace accrue

@@ -10,8 +10,8 @@
 
 namespace accrue {
 
-// Changes to the images of a data set in training: drawn anew for each sample in each epoch, and
-// the same for all of its fields [N, C, H, W] of pixels, masks and indices.
+// Changes to the images of a data set in training. They are drawn anew for each sample in each
+// epoch, and are the same for all of its fields [N, C, H, W] of pixels, masks and indices.
 struct Augmentation {
   bool flip = false,
        vflip = false;     // left and right, top and bottom exchanged in half of the cases
@@ -24,8 +24,8 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
-// Reads "flip,rotate=10"; without numbers rotate is 10, crop 0.8, brightness and contrast 0.2.
-// Nothing of "". Throws Error for anything else, and out of the ranges above.
+// Reads "flip,rotate=10"; without numbers rotate is 10, crop 0.8, brightness and contrast 0.2. ""
+// is no augmentation. Throws Error for any other text, and for numbers out of the ranges above.
 Augmentation parse_augmentation(const std::string& text);
 
 // The changes to one sample. An output pixel at (x, y), counted from the image's centre, shows the
@@ -35,14 +35,14 @@ struct Augmenting {
   double across[3] = {1, 0, 0}, down[3] = {0, 1, 0};
   double brightness = 1, contrast = 1;
 };
-// A function of its arguments alone.
+// Draws the changes to a sample, by its arguments alone.
 Augmenting draw_augmenting(const Augmentation& augmentation, uint64_t seed, int64_t epoch,
                            int64_t sample);
 
-// Changes a sample's row of a field of this shape [N, C, H, W]; those of other ranks and of numbers
-// it leaves alone. Pixels are mixed of the four around a place, masks and indices taken from the
-// nearest; what lies outside is black, of masks and indices 0. Brightness and contrast are of
-// pixels alone.
+// Changes a sample's row of a field of this shape [N, C, H, W]; leaves fields of other ranks and of
+// numbers alone. Pixels are mixed from the four around a place; masks and indices are taken from
+// the nearest. Pixels outside the image are black, masks and indices 0. Brightness and contrast
+// change only pixels.
 void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
                  const Augmenting& by);
 

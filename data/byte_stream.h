@@ -22,10 +22,10 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   // Bytes in the file.
   uint64_t size() const { return size_; }
-  // Fills `out` with the next bytes; fewer only at the end of the file. Throws Error on a failing
-  // disk. Returns how many.
+  // Fills `out` with the next bytes, with fewer only at the end of the file, and returns their
+  // number. Throws Error on a failing disk.
   size_t read(std::span<std::byte> out);
-  // Goes on that many bytes later.
+  // Skips that many bytes.
   void skip(uint64_t bytes);
 
  private:
@@ -34,11 +34,11 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// All that a file holds. Throws Error as InputFile does.
+// Returns all bytes of a file. Throws Error as InputFile does.
 std::vector<std::byte> file_content(const std::filesystem::path& path);
 
 // The content of a file, in order and in bounded memory: inflated if the file starts with the gzip
-// magic 1f 8b, whatever its name, and as it stands otherwise.
+// magic 1f 8b, whatever its name, and else as it stands.
 // Throws Error, naming the file and the offset, when a gzip file is truncated or corrupt, or is
 // followed by something that is not gzip.
 class ByteStream {
@@ -48,13 +48,14 @@ class ByteStream {
 
   const std::filesystem::path& path() const { return file_.path(); }
   bool is_gzip() const { return inflater_ != nullptr; }
-  // How many bytes of content have been read.
+  // The number of bytes of content that have been read.
   uint64_t offset() const { return offset_; }
-  // No more content than this can be in the file: its size, or what deflate can at most make of it.
+  // An upper bound of the file's content: its size, or the most that deflate can pack into that.
   uint64_t max_content() const;
-  // Fills `out` with the next bytes of content; fewer only at its end. Returns how many.
+  // Fills `out` with the next bytes of content, with fewer only at its end, and returns their
+  // number.
   size_t read(std::span<std::byte> out);
-  // Throws Error unless all of `out` could be filled; `what` says what was being read.
+  // Fills all of `out`. Throws Error if it cannot; `what` names the data that was being read.
   void read_exactly(std::span<std::byte> out, const std::string& what);
 
  private:

@@ -13,22 +13,22 @@ namespace accrue {
 // A checkpoint is a directory of three files:
 //   weights.safetensors  parameters and module buffers, which loads in PyTorch as it is
 //   state.safetensors    the other tensors that are carried from one window to the next
-//   checkpoint.json      what follows here, the version of this format, size and CRC-32 of the two
+//   checkpoint.json      a CheckpointRecord, the version of this format, size and CRC-32 of the two
 //                        other files, and the CRC-32 of its own content without that number (as
 //                        compact JSON with sorted names)
 using Count = std::variant<int64_t, double>;
 struct CheckpointRecord {
   std::map<std::string, Count> counters;  // any double, infinity and NaN included
-  Metadata decisive;  // what decides the result beyond rounding: text by the option's name
-  Metadata rounding;  // what decides how sums are rounded
-  Metadata origin;    // who wrote it, and how it was started: for people
+  Metadata decisive;  // settings that decide the result beyond rounding: text by option
+  Metadata rounding;  // settings that decide how sums are rounded
+  Metadata origin;    // who wrote it, and how the run was started: for people
 };
 
 inline constexpr const char* checkpoint_weights = "weights.safetensors";
 inline constexpr const char* checkpoint_state = "state.safetensors";
 inline constexpr const char* checkpoint_record = "checkpoint.json";
 
-// Tensors on the cpu, and what their file is to say of itself.
+// Tensors on the cpu, and the metadata of their file.
 struct CheckpointTensors {
   NamedTensors tensors;
   Metadata texts;
@@ -43,7 +43,7 @@ void write_checkpoint(const std::filesystem::path& directory, const CheckpointRe
 // missing, unreadable, of another size or content than was written, or of another format's version.
 CheckpointRecord read_checkpoint(const std::filesystem::path& directory);
 
-// Throws Error for a checkpoint.json that is not one, or was changed.
+// Reads a checkpoint.json. Throws Error for a file that is not one, or was changed.
 CheckpointRecord read_checkpoint_record(const std::filesystem::path& file);
 
 }  // namespace accrue

@@ -10,11 +10,11 @@
 namespace accrue {
 
 // The checkpoints of one run: D/step-00000100 and so on, each a directory (data/checkpoint.h) that
-// appears complete and durable, or not at all. While this is alive no other process has D.
+// appears complete and durable, or not at all. While this is alive, no other process can have D.
 class CheckpointDirectory {
  public:
-  // Makes D where it is missing, and removes what writes that were killed have left in it. Throws
-  // Error where that cannot be done, and if another process has D.
+  // Makes D if it is missing, and removes what killed writes have left in it. Throws Error if that
+  // cannot be done, and if another process has D.
   explicit CheckpointDirectory(std::filesystem::path directory);
   ~CheckpointDirectory();
   CheckpointDirectory(const CheckpointDirectory&) = delete;
@@ -22,13 +22,13 @@ class CheckpointDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path at(int64_t step) const;
-  // Those that are there, whole or damaged, in rising order.
+  // The steps that have a checkpoint, whole or damaged, in rising order.
   std::vector<int64_t> steps() const;
 
   // Writes the files of a checkpoint by write(directory), beside their place; then moves them
   // there, replacing a checkpoint of the same step, and makes that durable; then removes those of
-  // later steps (damaged ones, that resuming passed over) and all but the latest `keep`. Throws
-  // Error, with the earlier checkpoints as they were.
+  // later steps (damaged ones, that resuming passed over) and all but the latest `keep`. If it
+  // throws Error, the earlier checkpoints are as they were.
   void add(int64_t step, int64_t keep,
            const std::function<void(const std::filesystem::path& directory)>& write);
 
@@ -36,8 +36,9 @@ class CheckpointDirectory {
     std::filesystem::path directory;
     CheckpointRecord record;
   };
-  // The latest whole checkpoint; none if there is none of any kind. For each damaged one that is
-  // passed over, on_damaged(reason) is called. Throws Error with the reasons if all are damaged.
+  // Returns the latest whole checkpoint; nothing if there is none of any kind. Calls
+  // on_damaged(reason) for each damaged one that it passes over. Throws Error with the reasons if
+  // all are damaged.
   std::optional<Found> latest(const std::function<void(const std::string&)>& on_damaged) const;
 
  private:

@@ -10,12 +10,12 @@ namespace accrue {
 bool holds_cifar10(const std::filesystem::path& directory);
 
 // CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): data_batch_1.bin to
-// data_batch_5.bin, as many as there are from 1 on, and test_batch.bin; of each image a byte for
+// data_batch_5.bin, as many as there are from 1 on, and test_batch.bin. Each image is a byte for
 // its class and three planes of 32x32. Throws Error, naming the file, for one that is missing,
 // does not consist of whole images, or has a class above 9.
 Datasets load_cifar10(const std::filesystem::path& directory);
 
-// One such file alone.
+// Reads one such file alone.
 Dataset read_cifar10_batch(const std::filesystem::path& path);
 
 }  // namespace accrue

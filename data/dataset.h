@@ -18,26 +18,26 @@ namespace accrue {
 
 enum class Split { train, test };
 
-// Writes the elements of a sample, of the encoding's stored_dtype(), into a row. Called by several
-// threads at once. Throws Error.
+// Writes the elements of a sample, of the encoding's stored_dtype(), into a row. Several threads
+// call it at once. Throws Error.
 using ReadRow = std::function<void(std::span<std::byte> row, int64_t sample)>;
 
-// One thing that is known of every sample, such as its image or its class.
+// A property that every sample has, such as its image or its class.
 struct Field {
   std::string name;  // "images"
-  // [N, ...], of the encoding's stored_dtype(), Category::data; without elements where these are
-  // read when they are needed.
+  // [N, ...], of the encoding's stored_dtype(), Category::data; without elements if these are read
+  // when they are needed.
   Tensor values;
   Encoding encoding;
   int64_t classes = 0;                     // of indices: each is in [0, classes)
   Normalization normalization{};           // of pixels
-  std::vector<std::string> class_names{};  // where they have names; of masks, also of planes
-  std::vector<uint8_t> class_values{};     // of masks' indices: what stands for them in files
+  std::vector<std::string> class_names{};  // if they have names; of masks, also of planes
+  std::vector<uint8_t> class_values{};     // of masks' indices: the values for them in files
   ReadRow read{};                          // if they are read when they are needed
 
-  // The classes that there are to tell apart: those of indices, or a mask's planes.
+  // The number of classes to tell apart: those of indices, or a mask's planes.
   int64_t class_count() const { return encoding == Encoding::mask ? values.size(1) : classes; }
-  // A class's name; without names the value that stands for it in files, else its number.
+  // A class's name; without names its value in files, or else its number.
   std::string class_name(int64_t k) const;
 };
 
@@ -49,36 +49,37 @@ struct Dataset {
   std::string name;
   std::string source;  // the directory it was read from, or how it was made
   std::vector<Field> fields{};
-  std::string about{};               // what was found, in a line; empty if there is nothing to say
-  std::vector<std::string> names{};  // of the samples, where they have names, such as their files'
-  // Done by a loader that augments.
+  std::string about{};               // what was found, in a line; empty if nothing
+  std::vector<std::string> names{};  // of the samples, if they have names, such as their files'
+  // A loader with Augment::yes applies it.
   Augmentation augmentation{};
-  // Of the files it is made of, if that replaces the checksum of its elements.
+  // The checksum of the files it is made of, if that replaces the checksum of its elements.
   std::function<uint32_t()> checksum{};
 
   int64_t size() const { return fields.empty() ? 0 : fields.front().values.size(0); }
   bool has(std::string_view field) const;
-  // These throw Error, listing the fields that there are, if this is none of them.
+  // These throw Error, listing the fields that exist, if there is none of this name.
   const Field& field(std::string_view field) const;
   const Tensor& operator[](std::string_view name) const { return field(name).values; }
-  // A sample's name; without names its number, in at least so many digits.
+  // A sample's name; without names its number, with at least so many digits.
   std::string sample_name(int64_t n, int digits = 1) const;
-  // Throws Error unless there are fields, of their encodings' types and of as many samples each.
+  // Throws Error unless there are fields, all with the types of their encodings and the same number
+  // of samples.
   void check_fields() const;
-  // True if its samples pass a RowStream (data/row_stream.h): as the elements of a field are read
-  // when they are needed, or it is augmented.
+  // True if its samples pass through a RowStream (data/row_stream.h), because the elements of a
+  // field are read when they are needed, or because it is augmented.
   bool is_streamed() const;
-  // Returns the data set on another device (Category::data); itself if it is there. On a meta
-  // device the ledger is charged the same, and nothing is stored. One that is streamed stays with
-  // the host.
+  // Returns the data set on another device (Category::data), or itself if it is there already. On a
+  // meta device this charges the ledger the same bytes and stores nothing. A streamed data set
+  // stays on the host.
   Dataset to(Device device) const;
-  // That of the fields; the cpu without any.
+  // The device of the fields; the cpu if there are none.
   Device device() const { return fields.empty() ? Device::cpu : fields.front().values.device(); }
-  // That are held.
+  // The bytes that are held.
   size_t bytes() const;
 };
 
-// How much of a built-in data set is made, and from which seed.
+// The size and seed of a built-in data set.
 struct BuiltInOptions {
   int64_t train_size = 10'000;
   int64_t test_size = 2'000;
@@ -90,15 +91,16 @@ struct Datasets {
   Dataset train, test;
 };
 
-// Says what becomes of samples whose files are damaged or do not fit each other.
+// Says if samples whose files are damaged or do not fit each other are left out.
 enum class SkipBad { no, yes };
 
-// How a folder of images becomes a data set (data/image_folder.h).
+// Options for making a data set of a folder of images (data/image_folder.h).
 struct ImageFolderOptions {
-  std::optional<ImageSize> size{};  // that images and masks are brought to; without, they have one
-  double hold_out = 0.1;            // the part that is for the test, if the folder does not say it
+  std::optional<ImageSize> size{};  // that images are resized to; without it all have one
+  double hold_out = 0.1;            // the share for the test, if the folder has no split
   SkipBad skip_bad = SkipBad::no;
-  // Decoded images of both splits that are held; if they are more, they are read when needed.
+  // The most bytes of decoded images, of both splits, that are held; if there are more, all are
+  // read when needed.
   size_t most_held_bytes = std::numeric_limits<size_t>::max();
 };
 

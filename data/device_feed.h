@@ -12,22 +12,21 @@
 namespace accrue {
 
 // Puts micro-batches where kernels on a CUDA device find them: always in the same tensors, so that
-// recorded work can read them, and without waiting for the device. A data set that lies on the
-// device is gathered there by a kernel. One on the host is gathered there as bytes, into two
-// pinned blocks in turn, of which one is filled while the other is being copied; one that is
-// streamed comes there from a RowStream. On Device::meta_cuda the same bytes are charged and
-// nothing is done.
+// recorded work can read them, and without waiting for the device. A kernel gathers a data set that
+// lies on the device. A data set on the host is gathered there as bytes, into two pinned blocks in
+// turn, of which one is filled while the other is being copied; the bytes of a streamed one come
+// from a RowStream. On Device::meta_cuda this charges the same bytes and does nothing.
 class DeviceFeed {
  public:
-  // For micro-batches of at most `capacity` samples. With graphs, gathers are replayed and so can
-  // be launched with the work between them.
+  // For micro-batches of at most `capacity` samples. With graphs, gathers are replayed, so that
+  // they can be launched together with the work between them.
   DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device, Graphs graphs);
 
-  // Fixes the order of an epoch (epoch_order()), and where in it micro-batches begin.
+  // Sets the order of an epoch (epoch_order()), and the place in it where micro-batches begin.
   void start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle, int64_t begin);
-  // Samples [begin, end) of the order, valid until the next call.
+  // Puts samples [begin, end) of the order into `out`, valid until the next call.
   void put(MicroBatch& out, int64_t begin, int64_t end);
-  // Time spent waiting for what is streamed, since construction.
+  // Time spent waiting for streamed samples, since construction.
   double waited_seconds() const { return stream_ ? stream_->waited_seconds() : 0; }
 
  private:

@@ -20,7 +20,7 @@ struct Point {
   double x, y;  // y downwards
 };
 
-// Draws in [low, high); in double, unlike RandomStream's own.
+// Draws uniformly in [low, high); in double, unlike RandomStream::uniform().
 inline double between(RandomStream& random, double low, double high) {
   return low + (high - low) * (random.next() * 0x1p-32);
 }

@@ -11,7 +11,7 @@
 namespace accrue {
 
 // Characters drawn in one font, the source, and in others, the styles, as a directory:
-//   DIR/manifest.json           what there is, written last
+//   DIR/manifest.json           the contents, written last
 //   DIR/<style>/U+6C38.png      source left and target right, gray, 2 S wide and S high
 // The manifest is
 //   {"format": "accrue glyphs", "version": 1, "size": S, "layout": "bbox", "source": FONT,
@@ -24,7 +24,7 @@ struct GlyphFont {
   std::string name;  // "WenQuanYi Zen Hei Regular"
   std::string file;  // "wqy-zenhei.ttc", without its folder
   int64_t face = 0;
-  std::string licence;  // what the font says of it; empty if nothing
+  std::string licence;  // as the font states it; empty if it does not
 
   bool operator==(const GlyphFont&) const = default;
 };
@@ -53,7 +53,7 @@ struct MissingCharacter {
 
 struct GlyphManifest {
   int64_t size = 0;    // S
-  std::string layout;  // how glyphs were placed, in words of whoever did
+  std::string layout;  // how glyphs were placed, in the words of the program that did it
   GlyphFont source;
   std::vector<GlyphStyle> styles;
   std::vector<GlyphCharacter> characters;
@@ -63,12 +63,12 @@ struct GlyphManifest {
   std::vector<char32_t> characters_of(Split split) const;
   // "ming, kai"
   std::string style_names() const;
-  // The place of a style. Throws Error, with the names that there are, if there is none of this.
+  // The place of a style. Throws Error, listing the names, if there is no such style.
   int32_t style_number(const std::string& name) const;
   bool operator==(const GlyphManifest&) const = default;
 };
 
-// True for the tenth of all characters that are for the test: those for which the finaliser of
+// True for the tenth of all characters that is for the test: those for which the finaliser of
 // SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)
 // of the code point is a multiple of 10. It depends on no other character, so data sets of other
 // fonts and other choices of characters never train on what this one tests.
@@ -77,7 +77,7 @@ bool is_held_out(char32_t code);
 // "永" and "U+6C38". They throw Error unless the code point is one of Unicode's characters.
 std::string to_utf8(char32_t code);
 std::string code_name(char32_t code);
-// The first so many characters, with " ..." in the place of others.
+// The first `most` characters, with " ..." in place of the others.
 std::string shortened(const std::u32string& text, size_t most);
 // The characters of a text. Throws Error for one that is not UTF-8, with the place.
 std::u32string from_utf8(const std::string& text);
@@ -87,8 +87,8 @@ std::filesystem::path glyph_pair_path(const std::filesystem::path& directory,
 
 // True if the directory has a manifest.
 bool holds_glyphs(const std::filesystem::path& directory);
-// Both throw Error, naming the file, for a manifest that is not as above or of another version: a
-// size of 8 to 1024, at least a style and a character, each once, characters in order.
+// Both throw Error, naming the file, for a manifest of another version or not as above, with a size
+// of 8 to 1024, at least one style and one character, each once, and characters in order.
 GlyphManifest read_glyph_manifest(const std::filesystem::path& directory);
 void write_glyph_manifest(const std::filesystem::path& directory, const GlyphManifest& manifest);
 

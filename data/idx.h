@@ -11,10 +11,10 @@ namespace accrue {
 //   R sizes as big-endian 32-bit integers; then the elements, row-major.
 // Source: http://yann.lecun.com/exdb/mnist/.
 //
-// The elements are read straight into the tensor (Category::data), which is allocated only once
-// the sizes in the header are known to be possible for a file of this size.
+// The elements are read straight into the tensor (Category::data), which is allocated only if the
+// sizes in the header are possible for a file of this size.
 // Throws Error, naming the file, the offset, what was expected and what was found, when the file
-// cannot be read, is no IDX file of this kind, is too short or has bytes left over.
+// cannot be read, is not an IDX file of this kind, is too short or has bytes left over.
 
 // R = 3: images, as u8 [N, 1, H, W].
 Tensor read_idx_images(const std::filesystem::path& path);

@@ -28,41 +28,41 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// Known of an image file before its pixels are read: size and channels as read_image() gives them.
+// Size and channels of an image, as read_image() would give them, known before its pixels are read.
 struct ImageHeader {
   ImageSize size;
   int64_t channels = 0;
 };
 
-// Read a PNG or JPEG file, which is recognised by its first bytes, as gray where the file holds
-// gray and as RGB otherwise (a palette of grays is gray). Of 16 bits the upper 8 are taken, what is
-// transparent shows white paper, a JPEG file stands as its EXIF orientation says. Gamma and colour
-// profiles are left alone. Throw Error, naming the file and the reason, for one that is neither,
-// that is damaged or cut off (whatever libpng or libjpeg says of the data), for CMYK, and for one
-// that claims more pixels than its bytes can hold. read_image_header() reads no pixels, so damage
-// in them is not noticed.
+// Read a PNG or JPEG file, which is recognised by its first bytes, as gray if the file holds gray
+// and else as RGB (a palette of grays is gray). They take the upper 8 of 16 bits, show white paper
+// under transparent pixels, and turn a JPEG file by its EXIF orientation. Gamma and colour profiles
+// are left alone. Throw Error, naming the file and the reason, for one that is neither, that is
+// damaged or cut off (whatever libpng or libjpeg says of the data), for CMYK, and for one that
+// claims more pixels than its bytes can hold. read_image_header() reads no pixels, so damage in
+// them is not noticed.
 Image read_image(const std::filesystem::path& path);
 ImageHeader read_image_header(const std::filesystem::path& path);
 
-// Reads a PNG file as a mask, one channel of the values in the file: a palette's places, a gray of
-// however many bits as it is. A file of colours is taken if all its pixels are gray; alpha is left
-// out. Throws Error as read_image() does, for other colours, for 16 bits, and for JPEG, which does
-// not keep values.
+// Reads a PNG file as a mask, one channel of the values in the file: the places in a palette, or
+// the unchanged values of a gray of any number of bits. A file of colours is taken if all its
+// pixels are gray; alpha is ignored. Throws Error as read_image() does, for other colours, for 16
+// bits, and for JPEG, which does not keep values.
 Image read_mask(const std::filesystem::path& path);
 
-// The two formats by their content; `file` is the name for errors.
+// Decodes either format, by its content; `file` is the name for errors.
 Image decode_image(std::span<const std::byte> content, const std::string& file);
 
-// The orientation, 1 to 8, that an APP1 segment of EXIF data ("Exif\0\0" and TIFF) says; 1 if it
-// says none, or nonsense.
+// The orientation, 1 to 8, in an APP1 segment of EXIF data ("Exif\0\0" and TIFF); 1 if it has none,
+// or nonsense.
 int exif_orientation(std::span<const std::byte> segment);
-// The image that such a photograph is meant to be.
+// Turns an image with such an orientation upright.
 Image oriented(Image image, int orientation);
 
-// The image at another size: of each output pixel's box, height / H by width / W pixels of the
-// image, the mean, each pixel by how much of it the box covers, where a side shrinks; where it
-// grows, the straight line between the two nearest pixels' centres, the outermost continued. The
-// same on every machine.
+// The image at another size. Where a side shrinks, an output pixel is the mean over its box in the
+// image, height / H by width / W pixels, each weighted by how much of it the box covers. Where a
+// side grows, it is interpolated linearly between the two nearest pixels' centres, and the
+// outermost pixel goes on to the edge. The result is the same on every machine.
 Image resized(const Image& image, ImageSize size);
 // Resizes without mixing values: takes the pixel into which the output pixel's centre falls.
 Image resized_mask(const Image& mask, ImageSize size);

@@ -5,10 +5,10 @@
 
 namespace accrue {
 
-// Images to look at, of those that are good: for each class a line of its first eight, at most 20
-// classes; of a folder with masks 64 images, evenly chosen, with half of each mask's colour over
-// what it covers. Augmented, each has what falls to it with seed 0 in epoch 0. Each stands in the
-// middle of a square of 96 pixels. Throws Error as read_sample() does, and if there are none.
+// A sheet of good images to look at: for each of at most 20 classes a line of its first eight; for
+// a folder with masks 64 images, evenly chosen, with half of each mask's colour over the pixels it
+// covers. They are augmented as with seed 0 in epoch 0. Each stands in the middle of a square of 96
+// pixels. Throws Error as read_sample() does, and if there are no good images.
 PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
                      const Augmentation& augmentation);
 

@@ -12,8 +12,8 @@ enum class JpegPart { header, all };
 
 // True if this begins as JPEG files do.
 bool is_jpeg(std::span<const std::byte> content);
-// Decodes a JPEG file of gray or colours, turned as its EXIF orientation says; of the header alone
-// there are no pixels. Throws Error as read_image() does; `file` is its name.
+// Decodes a JPEG file of gray or colours, turned by its EXIF orientation; with JpegPart::header the
+// result has no pixels. Throws Error as read_image() does; `file` is its name.
 Image decode_jpeg(std::span<const std::byte> content, const std::string& file,
                   JpegPart part = JpegPart::all);
 

@@ -14,11 +14,11 @@
 
 namespace accrue {
 
-// Says if a thread prepares what comes next. It needs a core of its own: beside a program that
-// computes on every core it takes more than it gives.
+// Says if a thread prepares the next micro-batches. It needs a core of its own: beside a program
+// that computes on every core it costs more than it saves.
 enum class Prefetch { off, on };
 
-// Says if samples are augmented as the data set says: for training, and not for scores.
+// Says if samples are augmented as the data set says. For training; scores are taken without.
 enum class Augment { no, yes };
 
 struct LoaderOptions {
@@ -30,8 +30,9 @@ struct LoaderOptions {
   DType dtype = DType::f32;
   Prefetch prefetch = Prefetch::on;
   Augment augment = Augment::no;
-  Graphs graphs = Graphs::off;  // on cuda: whether gathers are replayed (core/replay.h)
-  // This rank's number and that of all, which share each window (optim/ranks.h). Not on cuda.
+  Graphs graphs = Graphs::off;  // on cuda: replays gathers (core/replay.h)
+  // This rank's number, and the number of ranks that share each window (optim/ranks.h). Not on
+  // cuda.
   int rank = 0, ranks = 1;
   // The micro-batch size by which windows are dealt, the same on all ranks; 0 for micro_batch_size.
   int64_t dealt = 0;
@@ -41,36 +42,37 @@ struct LoaderOptions {
 // w of an epoch is order[w * E, min((w + 1) * E, N)), cut into micro-batches of micro_batch_size
 // with an exact remainder; the last window may be short.
 //
-// Of several ranks each has a run of a window's micro-batches, the r-th after those of the ranks
-// before it. Their numbers differ by one at most, the first ranks have more, and the last may have
-// none. Which samples a window has, and in which order, does not depend on the number of ranks.
+// If there are several ranks, each has consecutive micro-batches of a window, after those of the
+// ranks before it. Their numbers differ by one at most; the first ranks have more, and the last may
+// have none. The samples of a window and their order do not depend on the number of ranks.
 //
-// A thread prepares the micro-batches that follow, in two slots of a fixed size (Category::data);
-// without prefetching next() prepares each one, in a single slot.
+// A thread prepares the next micro-batches in two slots of a fixed size (Category::data); without
+// prefetching, next() prepares each one in a single slot.
 // For cuda there is neither thread nor slot: a DeviceFeed enqueues each micro-batch.
-// The samples of a data set that is streamed come from a RowStream, with prefetching or without.
-// On a meta device the same bytes are charged and nothing is done.
+// The samples of a streamed data set come from a RowStream, with prefetching or without.
+// On a meta device the loader charges the same bytes and does nothing.
 class Loader {
  public:
   // Throws Error unless 1 <= micro_batch_size <= effective_batch_size <= N, for a data set whose
-  // fields do not agree, and for one on another device than the micro-batches, unless that is the
+  // fields do not agree, and for one that is neither on the device of the micro-batches nor on the
   // cpu.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Goes to the start of a window. Throws Error unless 0 <= first_window <= windows_per_epoch().
+  // Goes to the start of a window of an epoch. Throws Error unless 0 <= first_window <=
+  // windows_per_epoch().
   void start_epoch(int64_t epoch, int64_t first_window = 0);
   // The next micro-batch, valid until the next call; null at the end of the epoch.
-  // Throws what went wrong while it was being prepared.
+  // Throws the error that occurred while it was being prepared.
   const MicroBatch* next();
 
   int64_t windows_per_epoch() const;
   // True if this rank has micro-batches in window `w` of an epoch.
   bool has_share(int64_t w) const { return window(w).end > window(w).begin; }
   // Time that next() has spent waiting for the thread, or preparing, since construction.
-  // On cuda only what is streamed is waited for.
+  // On cuda it waits only for streamed samples.
   double waited_seconds() const { return feed_ ? feed_->waited_seconds() : waited_seconds_; }
 
  private:
@@ -79,13 +81,13 @@ class Loader {
   };
 
   int64_t samples_in(int64_t w) const;
-  // Of a window of n samples, from its start.
+  // This rank's share of a window of n samples, counted from the window's start.
   Range share(int64_t n) const;
   Range window(int64_t w) const;
   int64_t window_of(int64_t j) const;
   // Micro-batch j of the epoch, counted from the first window.
   Range micro_batch(int64_t j) const;
-  // Of this rank, in a window that is not the last.
+  // The number of this rank's micro-batches in a window that is not the last.
   int64_t micro_batches_per_window() const;
   // Slot contents: `group` is a run of group_size_ consecutive micro-batches, so that the thread is
   // not woken for every sample when micro-batches are tiny.

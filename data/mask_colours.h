@@ -6,7 +6,8 @@
 
 namespace accrue {
 
-// Of masks' classes, in turn; apart also for those who do not tell red from green (Okabe and Ito).
+// The colours of masks' classes, in turn; readers who cannot tell red from green can still tell
+// these apart (Okabe and Ito).
 inline constexpr std::array<std::array<uint8_t, 3>, 7> mask_colours{{{230, 159, 0},
                                                                      {86, 180, 233},
                                                                      {0, 158, 115},

@@ -5,8 +5,8 @@
 
 namespace accrue {
 
-// A directory that is made beside its destination and moved into place when it is complete.
-// Destroyed without commit(), it leaves nothing.
+// A directory that is made beside its destination and moved into place by commit() when it is
+// complete. Without commit(), the destructor leaves nothing behind.
 class NewDirectory {
  public:
   // Throws Error if the destination exists with something in it.
@@ -26,7 +26,7 @@ class NewDirectory {
   bool made_ = false;
 };
 
-// Makes a directory and those above it. Throws Error if that cannot be.
+// Makes a directory and those above it. Throws Error if it cannot.
 void make_directory(const std::filesystem::path& directory);
 
 }  // namespace accrue

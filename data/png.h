@@ -23,18 +23,19 @@ struct GrayImage {
   bool operator==(const GrayImage&) const = default;
 };
 
-// Reads a PNG file of any kind as gray: of 16 bits the upper 8, of colours
-// 0.299 R + 0.587 G + 0.114 B, of what is transparent as much as white paper beneath it shows.
-// Gamma and colour profiles are left alone. Throws Error, naming the file and what libpng says, for
-// one that is no PNG, damaged or cut off. Allocates no more than such a file can hold.
+// Reads a PNG file of any kind as gray: the upper 8 of 16 bits, 0.299 R + 0.587 G + 0.114 B for
+// colours, and white paper beneath transparent pixels. Gamma and colour profiles are left alone.
+// Throws Error, naming the file and libpng's reason, for one that is not a PNG file, damaged or cut
+// off. Allocates no more than such a file can hold.
 GrayImage read_png(const std::filesystem::path& path);
 
-// The gray, or one colour, of such ink on white paper: (v a + 255 (255 - a)) / 255, rounded.
+// The gray, or one colour, of ink with this value and alpha on white paper: (v a + 255 (255 - a)) /
+// 255, rounded.
 constexpr uint8_t over_white(int value, int alpha) {
   return static_cast<uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
-// A PNG file's pixels before anybody has made gray or colours of them.
+// A PNG file's pixels before their conversion to gray or colours.
 struct PngImage {
   int64_t height = 0, width = 0;
   int64_t channels = 0;  // 1: gray, or places in the palette; 2: gray and alpha; 3: RGB; 4: RGBA
@@ -43,21 +44,24 @@ struct PngImage {
   std::vector<uint8_t> bytes{};                   // [height, width, channels], 8 bits each
 };
 enum class PngPart { header, all };
-// colours: gray of 1, 2 and 4 bits goes up to 255, and a colour that is said to be transparent is.
-// as_they_are: a gray of 3 is 3, whatever the file's depth; of 16 bits the upper 8 in both.
+// colours: scales gray of 1, 2 and 4 bits up to 255, and applies the file's transparent colour.
+// as_they_are: a gray of 3 is 3, whatever the file's depth.
+// Both take the upper 8 of 16 bits.
 enum class PngValues { colours, as_they_are };
 
 // True if this begins as PNG files do.
 bool is_png(std::span<const std::byte> content);
-// Throws Error as read_png() does; `file` is its name. Of the header alone there are no bytes.
+// Throws Error as read_png() does; `file` is its name. With PngPart::header the result has no
+// bytes.
 PngImage decode_png(std::span<const std::byte> content, const std::string& file,
                     PngPart part = PngPart::all, PngValues values = PngValues::colours);
 
 // A PNG file of 8-bit gray with this image. Throws Error unless it has pixels.
 std::string encode_png(const GrayImage& image);
-// Likewise of the bytes of 1 or 3 channels.
+// As above, for images of 1 or 3 channels.
 std::string encode_png(const PngImage& image);
-// Writes atomically (data/atomic_file.h). Throws Error as both do.
+// Encodes and writes an image, atomically (data/atomic_file.h). Throws Error as encode_png() and
+// AtomicFile do.
 void write_png(const std::filesystem::path& path, const GrayImage& image);
 
 }  // namespace accrue

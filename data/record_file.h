@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// CRC-32C (Castagnoli, RFC 3720 appendix B.4), and as TFRecord files hold it: rotated and offset,
-// so that a checksum of data with checksums in it still tells something.
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4), and its masked form in TFRecord files: rotated and
+// offset, so that a checksum of data with checksums in it is still worth something.
 uint32_t crc32c(std::string_view bytes);
 uint32_t masked_crc32c(std::string_view bytes);
 
@@ -21,10 +21,11 @@ void append_record(AppendFile& file, std::string_view record);
 
 struct Records {
   std::vector<std::string> whole;
-  // Bytes after the last whole record: of one that was cut off when its writer died.
+  // Bytes after the last whole record, of a record that was cut off when its writer died.
   size_t torn_bytes = 0;
 };
-// Throws Error, with the offset, for a record that does not fit its checksums.
+// Reads a file of records. Throws Error, with the offset, for a record that does not fit its
+// checksums.
 Records read_records(const std::filesystem::path& path);
 
 }  // namespace accrue

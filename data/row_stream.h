@@ -12,27 +12,27 @@
 
 namespace accrue {
 
-// Reads, and augments, the samples of an epoch ahead of their use, as many at a time as there are
-// threads (kernels/parallel.h): threads of its own, which have the processor where the computation
-// leaves or waits for it. The samples are held as the data set stores them, in a ring of a fixed
+// Reads, and augments, the samples of an epoch ahead of their use. It has as many threads of its
+// own as the kernels have (kernels/parallel.h); they run while the computation leaves a processor
+// idle or waits for them. It holds the samples as the data set stores them, in a ring of a fixed
 // number of places (Category::data): two micro-batches, and as many more as 64 MiB have room for,
 // at most 1024. The number depends on neither window nor threads, so that a plan of any window
-// knows it. On a meta device the same bytes are charged and nothing is done.
+// knows it. On a meta device it charges the same bytes and does nothing.
 class RowStream {
  public:
-  // For at most `most` samples at a time. `device` is the cpu, or meta.
+  // Serves at most `most` samples at a time. `device` is the cpu, or meta.
   RowStream(const Dataset& dataset, int64_t most, Device device);
   ~RowStream();
   RowStream(const RowStream&) = delete;
   RowStream& operator=(const RowStream&) = delete;
 
-  // Goes to a position of an order of samples. Seed and epoch are those of what augments them.
+  // Goes to a position of an order of samples. Seed and epoch are for their augmentation.
   void start(std::span<const int32_t> order, int64_t begin, uint64_t seed, int64_t epoch);
   // Waits until the samples at [begin, end) of the order are there, and gives back the places of
-  // those before. Throws what went wrong with the first of them that could not be read.
+  // those before. If some could not be read, throws the error of the first of them.
   void wait(int64_t begin, int64_t end);
-  // The places: fields [R, ...], and where those of [begin, end) are in them. Valid until the next
-  // call of wait().
+  // ring() has the places, as fields [R, ...]; places() says where those of [begin, end) are in
+  // them. Valid until the next call of wait().
   const Dataset& ring() const { return ring_; }
   std::vector<int32_t> places(int64_t begin, int64_t end) const;
 
@@ -40,7 +40,7 @@ class RowStream {
   double waited_seconds() const { return waited_seconds_; }
 
  private:
-  // Of a place. An error is of the sample that was to be there.
+  // The state of a place. An error is that of the sample that was to be there.
   struct Place {
     int64_t position = -1;  // in the order, of the sample that is there
     std::exception_ptr error{};

@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// A line of Kaggle's CSV of masks, "0011165.jpg_Fish,264918 937 266318 937": which pixels of which
-// image have which label.
+// A line of Kaggle's CSV of masks, "0011165.jpg_Fish,264918 937 266318 937": the pixels of an image
+// that have a label.
 struct RunLengths {
   std::string image, label;
   std::string runs;  // "264918 937 266318 937"; empty for none
@@ -21,8 +21,7 @@ struct RunLengths {
 // `ImageId_ClassId,EncodedPixels`.
 bool holds_run_lengths(const std::filesystem::path& path);
 // Reads such a file. The label follows the first underscore after the image's file name extension.
-// Throws Error, naming file and line, for a line of another kind. The runs themselves are not
-// checked.
+// Throws Error, naming file and line, for a line of another kind. Does not check the runs.
 std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path);
 
 // Sets the plane [H, W] to 255 where the runs are: pairs of a start and a length, in pixels counted

@@ -27,13 +27,13 @@ using Metadata = std::map<std::string, std::string>;
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const Metadata& metadata = {});
 
-// Which tensors of a file are wanted, by name; the others may be of any dtype.
+// True for the names of the tensors that are wanted; the others may be of any dtype.
 using Wanted = std::function<bool(const std::string& name)>;
 
-// Reads a file's tensors (all, or the wanted) to the CPU, in the order of their data. Nothing is
-// allocated for elements before the header is known to agree with the size of the file. Throws
-// Error, naming the file, what was expected and what was found, for anything that the format does
-// not allow or that accrue cannot hold (another dtype, more than five dimensions).
+// Reads a file's tensors (all, or the wanted) to the CPU, in the order of their data. It allocates
+// memory for elements only if the header agrees with the size of the file. Throws Error, naming the
+// file, what was expected and what was found, for anything that the format does not allow or that
+// accrue cannot hold (another dtype, more than five dimensions).
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
                               Metadata* metadata = nullptr, const Wanted& wanted = {});
@@ -59,9 +59,9 @@ using UsePiece = std::function<void(const std::string& name, int64_t first, cons
 void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
                              const UsePiece& use);
 
-// Reads the elements of exactly these tensors into them, on whichever device they are; for one on
-// the cpu without other memory. Throws Error as above, and with every difference named if names,
-// shapes or dtypes differ, before any element has changed.
+// Reads the elements of exactly these tensors into them, on whichever device they are; this takes
+// no other memory for one on the cpu. Throws Error as above, and, naming every difference, if
+// names, shapes or dtypes differ, before any element has changed.
 void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors);
 
 }  // namespace accrue

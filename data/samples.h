@@ -12,11 +12,11 @@ namespace accrue {
 
 enum class Shuffle { off, on };
 
-// The samples of an epoch in the order they are used: a function of (N, seed, epoch) alone, so that
-// no split into micro-batches and no resumption changes it. N = order.size().
+// Fills `order` with the samples of an epoch in the order of their use. It depends on (N, seed,
+// epoch) alone, N = order.size(), so that no split into micro-batches and no resumption changes it.
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
 
-// Some samples of a data set side by side, field by field, as a model wants them.
+// Some samples of a data set side by side, field by field, encoded for a model.
 struct Samples {
   struct Field {
     std::string name;
@@ -32,15 +32,15 @@ struct Samples {
 };
 
 struct MicroBatch : Samples {
-  Tensor indices;           // i32 [n]: which samples of the data set these are
+  Tensor indices;           // i32 [n]: the numbers of these samples in the data set
   int64_t window_size = 0;  // samples in the window that this is a part of, of all ranks
   bool ends_window = false;
 };
 
-// Uninitialised places for n samples of the data set (Category::data).
+// Uninitialised tensors for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
-// The data set's fields for n samples, as it stores them and uninitialised (Category::data).
+// The data set's fields for n samples, in its stored types and uninitialised (Category::data).
 Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);
 // Bytes of a sample as the data set stores it.
 size_t bytes_of_sample(const Dataset& dataset);
@@ -51,17 +51,18 @@ template <class T>
 std::span<T> elements_of(std::span<std::byte> row) {
   return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
 }
-// A sample's elements as the data set has or reads them. Throws Error as the field's read does.
+// Copies or reads a sample's elements into `row`. Throws Error as the field's read does.
 void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
 
-// Sample k of out = sample samples[k] of the data set, into tensors that exist. Throws Error when a
-// sample or one of its indices is out of range. What is streamed is read, sample by sample.
+// Makes sample k of `out` sample samples[k] of the data set, in tensors that exist. Throws Error
+// when a sample or one of its indices is out of range. A streamed data set is read sample by
+// sample.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
 // The fields of a data set beside those of its samples, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);
-// These samples of a data set on the cpu, in new tensors (Category::data).
+// Returns these samples of a data set on the cpu, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype = DType::f32);
-// Samples [begin, end) of the data set in its own order, in new tensors (Category::data).
+// Returns samples [begin, end) of the data set in its own order, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, int64_t begin, int64_t end, DType dtype = DType::f32);
 
 }  // namespace accrue

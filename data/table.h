@@ -16,11 +16,11 @@ class Table {
 
   int64_t rows() const { return int64_t(values_.size() / columns_.size()); }
   const std::vector<std::string>& columns() const { return columns_; }
-  // These columns as f32 [rows, columns.size()], for Encoding::number. They throw Error for a
-  // column that is not there.
+  // These columns as f32 [rows, columns.size()], for Encoding::number. Throws Error for a column
+  // that is not there.
   Tensor numbers(std::span<const std::string> columns) const;
-  // One column as i32 [rows], for Encoding::index. Throws Error unless all are whole numbers in
-  // [0, classes).
+  // One column as i32 [rows], for Encoding::index. Throws Error unless the column is there and all
+  // its values are whole numbers in [0, classes).
   Tensor indices(const std::string& column, int64_t classes) const;
 
  private:
@@ -32,7 +32,7 @@ class Table {
 
 // Comma-separated values, plain or gzip: numbers alone, a row a line. The first line has the
 // columns' names if any of it is not a number; otherwise they are "0", "1", ... Throws Error,
-// naming file and line, for anything else, numbers that are not finite included.
+// naming file and line, for anything else, including numbers that are not finite.
 Table read_csv(const std::filesystem::path& path);
 
 // An array of NumPy's .npy format (https://numpy.org/doc/stable/reference/generated/

@@ -7,11 +7,11 @@
 
 namespace accrue::fonts {
 
-// A font of the source's lines, licence and spaces, without other glyphs.
+// A font with the source's lines, licence and spaces, without other glyphs.
 TrueTypeFont font_after(const Face& source, const std::string& family,
                         const std::string& description);
-// The outline of a drawing of a character, S x S pixels, where the layout has its glyph in the
-// source font. It has none if the drawing is blank.
+// A glyph with the outline of a drawing of a character, S x S pixels, in the place where the layout
+// puts the source font's glyph. It has no outline if the drawing is blank.
 TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
                                 GlyphLayout layout);
 

@@ -12,16 +12,17 @@
 
 namespace accrue::fonts {
 
-// How a glyph is placed on a square of S pixels.
+// The way a glyph is placed on a square of S pixels.
 //   bbox: as large as it can be inside a margin of S / 16, in its own proportions, its bounding box
-//     in the middle. Fonts place their lines of writing at different heights; here that is gone.
+//     in the middle. Fonts place their lines of writing at different heights; this removes the
+//     difference.
 //   zi2zi: as zi2zi's font2img did it: an em of 150 / 256 S, the ascender's line and the origin
-//     20 / 256 S from the edges. What reaches beyond the square is cut off.
+//     20 / 256 S from the edges. Parts that reach beyond the square are cut off.
 enum class GlyphLayout { bbox, zi2zi };
 const std::map<std::string, GlyphLayout>& glyph_layout_names();
 
-// Where a layout puts a glyph: a point u of the font, in its units, lies at (x, y) + scale * u, in
-// pixels from the lower left.
+// The place where a layout puts a glyph: a point u of the font, in its units, lies at (x, y) +
+// scale * u, in pixels from the lower left.
 struct GlyphPlacement {
   double scale, x, y;
 };
@@ -35,34 +36,36 @@ struct FontFacts {
   int units_per_em = 0;
   Line line{};                                  // of the table hhea
   Line typographic{};                           // of OS/2, where the font has it; else the same
-  bool is_typographic = false;                  // whether programs shall take these lines
+  bool is_typographic = false;                  // true if programs should use these lines
   int windows_ascent = 0, windows_descent = 0;  // beyond which Windows may cut off; not negative
   int weight = 400, width = 5, embedding = 0;   // usWeightClass, usWidthClass, fsType
   std::array<uint32_t, 4> unicode_ranges{};
   std::array<uint32_t, 2> code_pages{};
 };
 
-// A font whose characters can be drawn. Throws Error, naming the file, for what is no font, is
-// damaged, or has no outlines or no Unicode characters, and where accrue was built without
+// A font whose characters can be drawn. Throws Error, naming the file, for a file that is not a
+// font, is damaged, or has no outlines or no Unicode characters, and if accrue was built without
 // FreeType.
 class Face {
  public:
-  // "FILE", or "FILE#2" for a face of a file with several, which without it is refused with their
-  // list.
+  // `name` is "FILE", or "FILE#2" for a face of a file with several faces. Throws Error, with a
+  // list of them, if such a file is named without a number.
   explicit Face(const std::string& name);
   ~Face();
   Face(Face&&) noexcept;
 
-  // The licence is that of the font's table of names, or else its copyright.
+  // Describes the font. The licence is that of its table of names, or else its copyright.
   const GlyphFont& about() const;
   FontFacts facts() const;
   // The character as S x S pixels, black on white and anti-aliased, or nothing if the font lacks it
   // or shows nothing for it, as for a space. Throws Error, naming file and character, for a damaged
   // glyph.
   std::optional<GrayImage> draw(char32_t code, int64_t S, GlyphLayout layout) const;
-  // Where draw() puts it; nothing where that gives nothing for want of an outline.
+  // The place where draw() puts the character; nothing if draw() gives nothing because there is no
+  // outline.
   std::optional<GlyphPlacement> placement(char32_t code, int64_t S, GlyphLayout layout) const;
-  // From the origin of the character to that of the next, in units; nothing if the font lacks it.
+  // The distance from the origin of the character to that of the next, in units; nothing if the
+  // font lacks it.
   std::optional<int> advance(char32_t code) const;
 
  private:

@@ -17,14 +17,15 @@ struct Point {
 double dot(Point a, Point b);
 double cross(Point a, Point b);
 double length(Point a);
-// Of length 1; {0, 0} stays.
+// The vector with length 1; {0, 0} stays as it is.
 Point unit(Point a);
 
-// Appends to the contour, which ends in points[0], curves that pass the points within the tolerance
-// to the last of them: cubic ones, as many as it takes, each meeting the next without a corner
-// (Schneider, "An algorithm for automatically fitting digitized curves", Graphics Gems, 1990), as
-// quadratic ones. Points that lie on a line become a line. At the ends the curve has the directions
-// `begin` and `end`, both of length 1 and both pointing into it.
+// Appends curves to the contour, which must end in points[0]. They pass the points within the
+// tolerance and end in the last of them. As many cubic curves as it takes, each meeting the next
+// without a corner, are fitted (Schneider, "An algorithm for automatically fitting digitized
+// curves", Graphics Gems, 1990) and converted to quadratic ones. Points that lie on a line become a
+// line. At the ends the curve has the directions `begin` and `end`, both of length 1 and both
+// pointing into it.
 void fit_curves(Contour& contour, std::span<const Point> points, Point begin, Point end,
                 double tolerance);
 

@@ -14,7 +14,7 @@ struct TrueTypeFont {
   struct Glyph {
     char32_t code;
     int advance;
-    std::vector<Contour> outline;  // in units, ink on the right; none, as of a space
+    std::vector<Contour> outline;  // in units, ink on the right; none for a space
   };
 
   std::string family, full_name, description;
@@ -22,8 +22,8 @@ struct TrueTypeFont {
   std::vector<Glyph> glyphs;
 };
 
-// The font as a file, with a box for what it lacks; the same bytes for the same font. Points are
-// rounded to whole units. Throws Error unless every code is there once, for a glyph with more
+// The font as a file, with a box for characters that it lacks; the same font gives the same bytes.
+// Points are rounded to whole units. Throws Error if a code is there twice, for a glyph with more
 // points than TrueType can count, and for 65535 glyphs or more.
 std::string encode_truetype(TrueTypeFont font);
 

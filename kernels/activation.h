@@ -7,9 +7,9 @@
 
 namespace accrue {
 
-// An activation that an op with a bias applies while its result is still in cache: a formula of
-// kernels/pointwise.h whose slope follows from y. A new one goes into the lists below and
-// into that of tests/support/activation.h; the kernels and their tests follow from these.
+// An activation that an op applies while its result is still in cache: a formula of
+// kernels/pointwise.h whose slope follows from y. To add one, extend the lists below and that of
+// tests/support/activation.h; the kernels and their tests follow from these.
 enum class Activation { none, relu, tanh };
 inline constexpr Activation all_activations[]{Activation::none, Activation::relu, Activation::tanh};
 
@@ -40,7 +40,7 @@ struct Backward {
 
 }  // namespace formula
 
-// Calls body(formula): for loops that are compiled for each.
+// Calls body(formula), so that a loop is compiled for each formula.
 template <class Body>
 decltype(auto) with_formula(Activation activation, Body&& body) {
   switch (activation) {
@@ -51,7 +51,7 @@ decltype(auto) with_formula(Activation activation, Body&& body) {
   return body(formula::Unchanged{});
 }
 
-// For kernels, each of which is compiled once for all activations: f(x), and dy * f'(x).
+// f(x), and dy * f'(x), for kernels that are compiled once for all activations.
 template <class T>
 HOST_DEVICE T activate(Activation activation, T x) {
   switch (activation) {

@@ -20,10 +20,11 @@ Tensor mul(const Tensor& a, const Tensor& b);
 Tensor scale(Tensor x, double factor);
 
 // y = factor[0] * x, for a factor of one element, f32 or f64 beside any x, on the device of x. Each
-// kernel reads it when it runs, so a recorded graph replays with what it then holds; what changes
-// it between a forward and its backward makes that gradient wrong. Backward: dx = factor[0] * dy,
-// over dy where it can. Keeps factor. Writes y over x when handed its last reference. Throws Error
-// unless factor is such a tensor, and if it wants a gradient: it is a constant here.
+// kernel reads the factor when it runs, so a recorded graph replays with the factor's current
+// value. Changing it between a forward and its backward makes the gradient wrong.
+// Backward: dx = factor[0] * dy, over dy where it can. Keeps factor. Writes y over x when handed
+// its last reference.
+// Throws Error unless factor is such a tensor, and if it wants a gradient: it is a constant here.
 Tensor scale_by(Tensor x, const Tensor& factor);
 
 }  // namespace accrue

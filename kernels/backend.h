@@ -19,8 +19,8 @@ inline constexpr bool built_with_cuda = false;
 #endif
 
 // Runs an op's kernel on the device: the CPU's, or its twin with the same arguments, which enqueues
-// the work on CUDA's stream. On a meta device there is nothing to compute. Kernels take their
-// outputs first, then inputs, then scalars. A Profile of this thread and device times it.
+// the work on CUDA's stream. On a meta device it computes nothing. Kernels take their outputs
+// first, then inputs, then scalars. A Profile of this thread and device times it.
 template <auto CpuKernel, decltype(CpuKernel) CudaKernel, class... Args>
 void launch(Device device, Args&&... args) {
   Profile* const profile = Profile::current(device);
@@ -39,8 +39,8 @@ HOST_DEVICE T blend(Wide<T> value, float beta, T dst) {
   return T(beta == 0 ? value : value + Wide<T>(beta) * dst);
 }
 
-// Calls body with std::true_type when the target accumulates (beta 1) and std::false_type when it
-// is written (beta 0), so that the choice stands outside the kernel's loop.
+// Calls body with std::true_type when the target accumulates (beta 1) and with std::false_type when
+// it is written (beta 0), so that the choice is made outside the kernel's loop.
 template <class Body>
 void with_beta(float beta, Body&& body) {
   if (beta == 0) body(std::false_type{});

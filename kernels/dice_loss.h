@@ -12,9 +12,9 @@ namespace accrue {
 //   loss = 1/(N K) sum_n sum_k w[k] (1 - D[n, k])
 //   D[n, k] = (2 sum p t + 1) / (sum p + sum t + 1)          over the pixels of sample n in plane k
 // with w = 1 unless class_weights has K of them, not negative and at most 64. The 1s make D = 1
-// where there is neither answer nor mask. Sums over all samples of a batch would make a ratio that
-// is no mean over samples, so that a window's gradient would depend on how it is cut; this is the
-// same for every split.
+// where there is neither answer nor mask. A ratio of sums over all samples of a batch would be no
+// mean over samples, so a window's gradient would depend on how it is cut into micro-batches. This
+// loss is the same for every split.
 // Backward: with T = sum p + sum t + 1, dp = dloss w[k]/(N K) ((2 sum p t + 1)/T^2 - 2 t/T), and
 // dx = p (1 - p) dp, or of softmax p (dp - sum_c p_c dp_c). Keeps x (and writes dx over it when
 // nobody else holds it), the masks and the sums f64 [N, K, 3].

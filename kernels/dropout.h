@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// A dropout mask depends on these and on nothing else: not the micro-batch, not the row.
+// A dropout mask depends on these alone, not on the micro-batch or the row.
 struct DropoutKey {
   uint64_t seed = 0;
   uint32_t layer = 0;  // tells the dropout layers of one model apart
@@ -18,7 +18,7 @@ struct DropoutKey {
 // probability 1 - p, else 0: word e % 4 of Philox, under a key made of the seed and a counter of
 // (e / 4, samples[n], layer, epoch), is at least p * 2^32.
 // A mask thus is the same for every split of the rows into micro-batches and in a second forward.
-// Backward: dx = dy * keep / (1 - p). Keeps no mask, only the samples: it is drawn again.
+// Backward: dx = dy * keep / (1 - p). Keeps only the samples; backward draws the mask again.
 // Writes y over x when handed its last reference, and dx over dy where it can. p 0 returns x.
 // Throws Error unless p is in [0, 1), samples has an index for every row, and epoch and e / 4 fit
 // 32 bits.

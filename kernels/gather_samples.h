@@ -30,16 +30,16 @@ constexpr DType encoded_dtype(Encoding encoding, DType floating) {
   return encoding == Encoding::index ? DType::i32 : floating;
 }
 
-// The mean and standard deviation of pixels that are taken out of them, one number each or one for
-// each channel c of [N, C, ...], then at most most_channels; as PyTorch's tutorials have it for
-// gray images, to [-1, 1]. Computed as a multiplication by 1 / std.
+// The mean and standard deviation that pixels are normalized by: one number each, or one for each
+// channel c of [N, C, ...] if there are at most most_channels. By default pixels come to [-1, 1],
+// as in PyTorch's tutorials for gray images. The factor 1 / std is computed once.
 struct Normalization {
   std::vector<double> mean{0.5}, std{0.5};
   bool operator==(const Normalization&) const = default;
 };
 inline constexpr int64_t most_channels = 4;
-// Throws Error, which calls them by `what`, unless that is so for samples [N, ...] of this shape
-// and all are finite, those of std above 0.
+// Throws Error, whose text begins with `what`, unless mean and std have one number each or one for
+// each channel of samples of this shape, all finite and those of std above 0.
 void check_normalization(const Normalization& normalization, const Shape& samples,
                          std::string_view what);
 
@@ -53,7 +53,7 @@ inline constexpr size_t most_fields = 6;
 
 // Samples of a data set, by index, as a model wants them. For each field and k < n
 //   field.out[k, :] = encoded(field.all[index[k], :])
-//   samples[k] = index[k], for dropout, in a place that stays the same; left out if it is empty
+//   samples[k] = index[k], for dropout, in a place that stays the same, unless `samples` is empty
 // index and samples i32 [n]; all on one device, all floating fields of one type. Throws Error for
 // more than most_fields, for shapes, types and normalizations that do not fit, and on the CPU for
 // an index out of range; on CUDA such a sample's numbers are NaN, and its indices -1.
@@ -62,7 +62,7 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 // The next n samples of an order, for fields of n rows: gather_samples() with
 //   index[k] = order[position[0] + k], then position[0] += n
 // so that one recording of it (core/replay.h) serves a whole epoch. order i32 [N], position i32
-// [2], whose second element is 0 between two calls. The caller sees to it that there are as many.
+// [2], whose second element is 0 between two calls. The caller sees that n more are left.
 void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
                          View position);
 

@@ -127,8 +127,8 @@ Prepared prepare(const Product& product, View c, View a, View b, const void* bia
 }
 
 // c = op(a) op(b) + beta * c, plus the bias in each row if there is one, or false if cuBLASLt has
-// no way to compute it. What is prepared lasts as long as the process: heuristics cost more than a
-// small product. It is never destroyed, for the reason that Context is not.
+// no way to compute it. A prepared product lasts as long as the process, because heuristics cost
+// more than a small product. It is never destroyed, for the reason that Context is not.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
                 const void* bias = nullptr) {
   static auto& all = *new std::map<Product, Prepared>;

@@ -21,8 +21,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
 // Throws Error unless both have two dimensions and the inner sizes agree.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
-// c = op(a) op(b) + beta * c for two-dimensional views that agree, which is what all of the above
-// is made of. Not differentiable.
+// c = op(a) op(b) + beta * c for two-dimensional views that agree. All of the above is made of it.
+// Not differentiable.
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op);
 
 }  // namespace accrue

@@ -19,7 +19,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target);
 Tensor l1_loss(const Tensor& x, const Tensor& target);
 Tensor bce_with_logits(const Tensor& x, const Tensor& target);
 
-// bce_with_logits with t[i] = target for all i, of which no tensor is made, read or kept.
+// bce_with_logits with t[i] = target for all i, without a tensor of targets.
 // Throws Error unless x has an element and target is in [0, 1], on every device.
 Tensor bce_with_logits(const Tensor& x, double target);
 

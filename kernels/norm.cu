@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(large_team, 1)
       sum.add(of_vector);
     }
     const W center = team_sum<team>(sum.total()) / static_cast<W>(elements);
-    // 2. The same with the squared distances from the mean.
+    // 2. Sum the squared distances from the mean in the same way.
     RunningSum<W> squares;
     for (Walk<team> at(in, g); at.inside(); at.next()) {
       W of_vector = 0;

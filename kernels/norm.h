@@ -17,9 +17,9 @@ namespace accrue {
 // dz = dy * act'(z) written over dy:
 //   dgamma[c] = sum_{i in c} dz[i] * xhat[i]      dbeta[c] = sum_{i in c} dz[i]
 //   dx[i] = rstd * (gamma dz[i] - average(gamma dz) - xhat[i] * average(gamma dz xhat))
-// Keeps x, and mean and rstd of each group; y is not kept for an activation, since z follows from
-// x. dx goes over dy where it can. The variance is summed
-// around the mean (two passes), so a large mean costs no digits of it.
+// Keeps x, and mean and rstd of each group. An activation needs no y, since z follows from x. dx
+// goes over dy where it can. The variance is summed around the mean (two passes), so that a large
+// mean costs none of its digits.
 // Throws Error unless the shapes agree and every group has at least two elements.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
@@ -37,11 +37,11 @@ struct RunningStatistics {
   double momentum = 0.1;
 };
 
-// In train mode groups are normalised by their own statistics, which `running` then takes in (also
-// under NoGrad). In eval mode by running.mean and running.var, which are constants:
-// dx = rstd * gamma * dy, and x is kept only if gamma or beta wants a gradient.
-// Not equivalent under accumulation: the statistics are those of a micro-batch, and `running`
-// moves once per micro-batch.
+// In train mode groups are normalised by their own statistics, which also go into `running` (also
+// under NoGrad). In eval mode they are normalised by running.mean and running.var, which are
+// constants: dx = rstd * gamma * dy, and x is kept only if gamma or beta wants a gradient.
+// Accumulation is not equivalent to one large batch: the statistics are those of a micro-batch, and
+// `running` moves once per micro-batch.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, NormMode mode, double eps = 1e-5);
 

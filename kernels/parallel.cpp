@@ -191,8 +191,8 @@ class Pool {
     }
   }
 
-  // Takes chunks of the loop until none is left. What it reads of the loop before its first chunk
-  // may be another's; that it got a chunk shows that it is not.
+  // Takes chunks of the loop until none is left. The values that it reads before its first chunk
+  // may be another loop's; getting a chunk shows that they are not.
   void work(int t, uint32_t loop) {
     const ChunkCall call = call_.load(std::memory_order_relaxed);
     void* const context = context_.load(std::memory_order_relaxed);

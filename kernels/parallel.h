@@ -6,37 +6,39 @@
 
 namespace accrue {
 
-// Every loop of the CPU's kernels that is worth more than one thread runs here. Work is cut into
-// chunks by the work alone, never by the number of threads, so that results have the same bits on
-// any number of them. The calling thread takes chunks until none is left, then waits for those
-// alone that another thread has begun: a thread that the machine does not run delays nobody.
+// Every loop of the CPU's kernels that is worth more than one thread runs here. The amount of work
+// alone decides how it is cut into chunks, never the number of threads, so that results have the
+// same bits on any number of them. The calling thread takes chunks until none is left, then waits
+// only for those that another thread has begun: a thread that the machine does not run delays
+// nobody.
 
-// Elements touched in a chunk, which take some microseconds, so that threads end a loop nearly
-// together; and in a loop that is worth a second thread.
+// parallel_grain: elements touched in a chunk, which take some microseconds, so that threads end a
+// loop nearly together. parallel_least: elements touched in a loop that is worth a second thread.
 inline constexpr int64_t parallel_grain = 8192, parallel_least = 32768;
 
 inline constexpr int most_threads = 1024;
 
-// The threads that share the work, the calling one among them: fewer than asked for once the system
-// has refused to start one.
+// The number of threads that share the work, the calling one included. It is less than asked for if
+// the system has refused to start one.
 int thread_count();
-// 0 takes one for each CPU that the process may use (core/cpus.h). Not while a loop runs. Throws
-// Error if count is negative or above most_threads.
+// Sets the number of threads; 0 takes one for each CPU that the process may use (core/cpus.h). Do
+// not call this while a loop runs. Throws Error if count is negative or above most_threads.
 void set_thread_count(int count);
 
-// For threads that work for others: signals are then delivered to those that expect them.
+// Blocks signals in the calling thread. A thread that works for others calls this, so that signals
+// are delivered to threads that expect them.
 void block_signals();
 
 // A chunk of a loop, run by one of its threads: call(context, chunk, slot), slot < slots.
 using ChunkCall = void (*)(void* context, int64_t chunk, int slot);
 
-// Calls for every chunk in [0, chunks), in any order and on at most `slots` threads, each of which
-// has a slot of its own. Within a chunk, or beside another loop, on the calling thread alone.
-// Rethrows what a call throws, once none runs any more.
+// Makes the call for every chunk in [0, chunks), in any order and on at most `slots` threads, each
+// of which has a slot of its own. Within a chunk, or beside another loop, it uses the calling
+// thread alone. Once all calls have ended, it rethrows what one of them threw.
 void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context);
 
-// As run_chunks, with body(chunk, slot): for loops whose chunks need scratch, which has room for
-// `slots`.
+// As run_chunks, with body(chunk, slot). For loops whose chunks need scratch, of which there is
+// room for `slots`.
 template <class Body>
 void parallel_chunks(int64_t chunks, int slots, Body&& body) {
   const auto call = [](void* context, int64_t chunk, int slot) {

@@ -12,9 +12,9 @@ namespace accrue {
 // the number of pixels, so that the loss is a mean over the samples, the same for every split of a
 // window into micro-batches. PyTorch's CrossEntropyLoss(weight) divides by the sum of the pixels'
 // weights instead, which differs from micro-batch to micro-batch.
-// Backward: dx[n, c, p] = dloss/(N H W) * w[t] * (softmax(x_p)[c] - [c = t]); else as
-// cross_entropy() in what it keeps, its seed, its digits and labels out of range.
-// Throws Error as that does, and for weights that are not as above.
+// Backward: dx[n, c, p] = dloss/(N H W) * w[t] * (softmax(x_p)[c] - [c = t]); it keeps tensors,
+// takes a seed, keeps digits and treats labels out of range as cross_entropy() does.
+// Throws Error as cross_entropy() does, and for weights that are not as above.
 Tensor pixel_cross_entropy(const Tensor& x, const Tensor& labels,
                            std::span<const double> class_weights = {});
 

@@ -11,9 +11,10 @@ namespace accrue {
 
 // Activations: y = f(x), element by element, for x of any shape.
 //
-// A formula is written once for every device: its name, what its op keeps, f(x), and slope_at() the
-// kept x or y, which is f'(x). A new one goes into AnyPointwise and gets an op below, a layer in
-// layers/layers.h and a row in tests/kernels/pointwise.cpp; the kernels follow from it.
+// A formula is written once for every device. It has a name, says what its op keeps, and computes
+// f(x), and f'(x) as slope_at() the kept x or y. To add one, put it into AnyPointwise and write an
+// op below, a layer in layers/layers.h and a row in tests/kernels/pointwise.cpp; the kernels follow
+// from it.
 namespace formula {
 
 enum class Keeps { x, y };
@@ -47,7 +48,7 @@ struct LeakyRelu {
   }
 };
 
-// 1 / (1 + exp(-x)), by the exponential of -|x|, which does not overflow.
+// 1 / (1 + exp(-x)), computed from exp(-|x|), which does not overflow.
 struct Sigmoid {
   static constexpr std::string_view name = "sigmoid";
   static constexpr Keeps keeps = Keeps::y;
@@ -76,8 +77,8 @@ struct Tanh {
   }
 };
 
-// x * Phi(x), Phi the standard normal distribution (Hendrycks & Gimpel 2016, exact). By erfc, which
-// keeps its digits where Phi is small. Minus infinity gives NaN, as in PyTorch.
+// x * Phi(x), Phi the standard normal distribution (Hendrycks & Gimpel 2016, exact). Computed by
+// erfc, which keeps its digits where Phi is small. Minus infinity gives NaN, as in PyTorch.
 struct Gelu {
   static constexpr std::string_view name = "gelu";
   static constexpr Keeps keeps = Keeps::x;
@@ -116,8 +117,8 @@ using AnyPointwise = std::variant<Relu, LeakyRelu, Gelu, Sigmoid, Tanh, Silu>;
 
 }  // namespace formula
 
-// y = f(x). Backward: dx = dy * f'(x), over dy where it can. Keeps what the formula says. A formula
-// that keeps y writes it over x when it is handed the last reference (relu(std::move(x))).
+// y = f(x). Backward: dx = dy * f'(x), over dy where it can. Keeps x or y, as the formula says. A
+// formula that keeps y writes it over x when it is handed the last reference (relu(std::move(x))).
 Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
 
 inline Tensor relu(Tensor x) { return pointwise(std::move(x), formula::Relu{}); }

@@ -13,12 +13,12 @@ struct Pool2dShape {
 
 // y[n, c, h, w] = max (or mean) over 0 <= i, j < kernel of
 //   x[n, c, h * stride + i - padding, w * stride + j - padding],
-// where that is a pixel of x [N, C, H, W]: what a window has beyond the image takes no part in it.
+// where that is a pixel of x [N, C, H, W]: places beyond the image take no part.
 // y [N, C, GH, GW] with GH = (H + 2 padding - kernel) / stride + 1 rounded down, GW likewise.
-// With Activation::relu, y = max(that, 0), a NaN stays one, and where y is 0 nothing goes back.
-// Since both are monotone it is also the maximum of what relu makes of x, for a kernel^2-th of the
-// work. Backward, max: dy goes to the window's winner, the first of equal ones in row order; a NaN
-// wins. Keeps one byte per output, the winner's position i * kernel + j, and neither x nor y.
+// With Activation::relu, y = max(that, 0), a NaN stays one, and where y is 0 no gradient goes back.
+// Since both are monotone, y is also the maximum of relu(x), for a kernel^2-th of relu's work.
+// Backward, max: dy goes to the window's winner, the first of equal ones in row order; a NaN wins.
+// Keeps one byte per output, the winner's position i * kernel + j, and neither x nor y.
 // Backward, mean: dx[n, c, h, w] = 1 / kernel^2 * the sum of dy over the windows that hold it.
 // Keeps nothing.
 // Throws Error unless x has four dimensions, 1 <= kernel <= H + 2 padding and W + 2 padding,
@@ -29,7 +29,7 @@ Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
 
 // y[n, c, 0, 0] = mean over h, w of x[n, c, h, w], x [N, C, H, W], y [N, C, 1, 1].
 // Backward: dx[n, c, h, w] = dy[n, c, 0, 0] / (H W). Keeps nothing.
-// Throws Error unless x has four dimensions, H and W above 0.
+// Throws Error unless x has four dimensions and H and W are above 0.
 Tensor global_avg_pool2d(const Tensor& x);
 
 }  // namespace accrue

@@ -12,12 +12,12 @@ namespace accrue {
 //   dv[n, c, j] = sum_i a[n, i, j] * dy[n, c, i]
 //   ds[n, i, j] = a[n, i, j] * (sum_c dy[n, c, i] * v[n, c, j] - t[n, i]) / sqrt(D)
 //   dk[n, d, j] = sum_i ds[n, i, j] * q[n, d, i]      dq[n, d, i] = sum_j ds[n, i, j] * k[n, d, j]
-// Keeps q, k, v, y and L [N, P], but nothing of P * P elements: backward computes a again, block by
+// Keeps q, k, v, y and L [N, P], but nothing of P * P elements: backward recomputes a, block by
 // block (Dao et al., "FlashAttention", 2022).
-// Scratch grows with P and not with its square: on the cpu blocks of R = max(16, 2^17 / P) rows of
-// the matrices [P, P], which take about (R * (P + D + C)) elements in the forward, and
+// Scratch grows with P and not with its square. On the cpu it holds blocks of R = max(16, 2^17 / P)
+// rows of the matrices [P, P]: about R * (P + D + C) elements in the forward,
 // R * (2 * P + D + 2 * C) + D * P in backward, and in 16 bits (D + C) * P more, all in the type of
-// the sums; on cuda t [N, P] in backward.
+// the sums. On cuda it is t [N, P] in backward.
 // q, k and v may be one tensor. Throws Error unless the shapes and dtypes agree.
 Tensor self_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 

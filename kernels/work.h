@@ -19,10 +19,10 @@ double bytes_of(const Scalar&) {
   return 0;
 }
 
-// Calls a kernel's arguments its work: without a word from the kernel it has no products, and reads
-// or writes each view once and each target of a gradient once, or twice with beta 1. A kernel of
-// products, or one that touches its arguments more or less often, specialises this beside its
-// declaration. Weights, images and sums that stay in a cache count like those that do not.
+// The work of a kernel, derived from its arguments. By default it has no products, and touches each
+// view once and each target of a gradient once, or twice with beta 1. A kernel of products, or one
+// that touches its arguments more or less often, specialises this beside its declaration. Weights,
+// images and sums that stay in a cache count like those that do not.
 template <auto Kernel>
 struct WorkOf {
   template <class... Args>

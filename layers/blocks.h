@@ -15,7 +15,7 @@ std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels);
 // convolutions without bias, each with a norm:
 //   y = relu(norm_n(conv_n(... relu(norm_1(conv_1(x))))) + shortcut(x))
 // x [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. One of the convolutions has the
-// stride. The shortcut is x itself, or, where in != out or stride != 1, a norm of a 1x1 convolution
+// stride. The shortcut is x itself if in == out and stride == 1, else a norm of a 1x1 convolution
 // of that stride.
 // Parameters are named as in torchvision: conv1, bn1, conv2, bn2 (also where the norms are
 // GroupNorms), ..., downsample.0, downsample.1.
@@ -26,7 +26,7 @@ class ResidualBlock : public Module {
 
  protected:
   ResidualBlock(NormKind norm, InitScheme init) : norm_(norm), init_(init) {}
-  // Called by a constructor for each convolution, then for the shortcut.
+  // Constructors call these for each convolution, then for the shortcut.
   void add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride);
   void add_shortcut(int64_t in, int64_t out, int64_t stride);
 
@@ -48,20 +48,20 @@ class BasicBlock : public ResidualBlock {
              InitScheme init = InitScheme::kaiming);
 };
 
-// 1x1, 3x3 and 1x1, of out / 4, out / 4 and out channels. The 3x3 has the stride, as in
-// torchvision, where He et al. have it in the first.
+// Three convolutions of 1x1, 3x3 and 1x1, with out / 4, out / 4 and out channels. The 3x3 has the
+// stride, as in torchvision; in He et al. the first has it.
 class Bottleneck : public ResidualBlock {
  public:
   Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm,
              InitScheme init = InitScheme::kaiming);
 };
 
-// Twice a 3x3 convolution without bias, GroupNorm and relu; [N, in, H, W] to [N, out, H, W].
+// A 3x3 convolution without bias, GroupNorm and relu, twice; [N, in, H, W] to [N, out, H, W].
 // Parameters are named as in the nn.Sequential of these six layers: 0, 1, 3, 4.
 class DoubleConv : public Sequential {
  public:
   DoubleConv(int64_t in, int64_t out, InitScheme init = InitScheme::kaiming);
-  // The parts of half 0 or 1: forward(x) is both halves, each normalize(convolve(x)).
+  // The two parts of half 0 or 1. forward(x) runs both halves, each of them normalize(convolve(x)).
   Tensor convolve(size_t half, Tensor x, const Pass& pass) const {
     return forward(std::move(x), pass, 2 * half, 2 * half + 1);
   }

@@ -20,8 +20,8 @@ struct Init {
   // The distribution of PyTorch's nn.Linear and nn.Conv2d, of weights and biases alike:
   // U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
   static Init lecun_uniform(int64_t fan_in);
-  // N(0, 2/fan), which keeps the variance through relu (He et al. 2015): that of the activations
-  // with fan_in, that of their gradients with fan_out.
+  // N(0, 2/fan), which keeps the variance through relu (He et al. 2015): with fan_in that of the
+  // activations, with fan_out that of their gradients.
   static Init kaiming_normal(int64_t fan);
   // U(-a, a) with a = sqrt(6/(fan_in + fan_out)) (Glorot & Bengio 2010).
   static Init xavier_uniform(int64_t fan_in, int64_t fan_out);
@@ -31,7 +31,8 @@ struct Init {
   void fill(std::span<T> values, uint64_t seed, uint64_t stream) const;
 };
 
-// How a model's weight matrices and filters are drawn; biases and norms keep their own rule.
+// The rule for drawing a model's weight matrices and filters; biases and norms keep their own
+// rules.
 enum class InitScheme { kaiming, kaiming_fan_out, xavier, lecun, normal };
 
 // The Init of a weight with these fans: kaiming_normal of fan_in or fan_out, xavier_uniform,

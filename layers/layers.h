@@ -13,23 +13,25 @@
 
 namespace accrue {
 
-// Layers: parameters and a short forward. The formulas, shapes and errors are those of the op each
-// one includes; parameter names and shapes are PyTorch's.
+// Layers: parameters and a short forward. A layer's formulas, shapes and errors are those of the op
+// that it calls; parameter names and shapes are PyTorch's.
 
-// Says if a layer adds a learned bias; a norm that follows would take it away again.
+// Says if a layer adds a learned bias. It is of no use before a norm, which would take it away
+// again.
 enum class Bias { none, learned };
 
-// How a layer makes the weight that it multiplies by of its parameter: takes it as it is, or
-// divides it by its largest singular value (kernels/spectral_norm.h).
+// How a layer derives the weight that it multiplies by from its parameter: none takes the parameter
+// as it is, spectral divides it by its largest singular value (kernels/spectral_norm.h).
 enum class WeightNorm { none, spectral };
 
-// A layer with such a weight. Its names are those of torch.nn.utils.spectral_norm: the parameter is
-// weight_orig, with buffers weight_u and weight_v, which only begin_step() moves, by one power
-// iteration: a forward is the same for all micro-batches of a window, and in evaluation.
+// A layer with such a weight. With a spectral norm its names are those of
+// torch.nn.utils.spectral_norm: the parameter is weight_orig, and the buffers are weight_u and
+// weight_v. Only begin_step() changes these, by one power iteration, so that a forward is the same
+// for all micro-batches of a window, and in evaluation.
 class Weighted : public Module {
  protected:
   Weighted(const Shape& shape, Init init, WeightNorm norm);
-  // The weight that the layer multiplies by: normalised, if it is to be.
+  // The weight that the layer multiplies by, normalised if it has a WeightNorm.
   Tensor weight() const;
   std::string describe_norm() const;
   void on_begin_step() const override;
@@ -63,7 +65,7 @@ class Conv2d : public Weighted {
          InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned,
          WeightNorm norm = WeightNorm::none);
   Tensor forward(Tensor x, const Pass&) const override;
-  // As of the concatenation of the parts' channels, which nobody makes.
+  // forward() of the concatenation of the parts' channels, without making that tensor.
   Tensor joined(const std::vector<Tensor>& parts, const Pass& pass) const;
   std::string describe() const override;
   int64_t products(const Shape& x, const Shape& y) const override;
@@ -125,15 +127,15 @@ class GroupNorm : public Norm {
   Activation activation_;
 };
 
-// Without scale and shift, as PyTorch's default.
+// It has no scale and shift, like PyTorch's by default.
 class InstanceNorm : public Module {
  public:
   Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }
   std::string describe() const override { return "instance norm"; }
 };
 
-// Its statistics are those of the micro-batch, so training depends on the split. If it is fixed
-// (place()), they are the running ones, which then stay, as in evaluation.
+// The statistics are those of the micro-batch, so training depends on the split. A fixed BatchNorm
+// (place()) uses the running ones and leaves them as they are, as in evaluation.
 class BatchNorm : public Norm {
  public:
   explicit BatchNorm(int64_t channels);
@@ -145,7 +147,8 @@ class BatchNorm : public Norm {
 };
 
 // kernels/dropout.h, keyed by the pass; the identity in evaluation. `layer` tells the dropouts of
-// one model apart. Takes no place in the numbering: the same weights load with and without it.
+// one model apart. It takes no place in the numbering, so the same weights load with and without
+// it.
 class Dropout : public Module {
  public:
   explicit Dropout(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}

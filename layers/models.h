@@ -15,11 +15,11 @@ namespace accrue {
 //   mlp_small  784-256-10
 //   cnn        two of (3x3 convolution, 2x2 max-pool, relu), 16 and 32 channels, then 1568-128-10;
 //              H and W at least 4
-//   cnn_gn     the same with GroupNorm after each convolution
-//   cnn_bn     the same with BatchNorm, whose statistics are the micro-batch's
+//   cnn_gn     cnn with GroupNorm after each convolution
+//   cnn_bn     cnn with BatchNorm, whose statistics are the micro-batch's
 //   resnet     ResNet-20 (He et al. 2016, section 4.2) with GroupNorm: make_resnet() with three
 //              stages of 16, 32 and 64 channels, three blocks each
-//   resnet_bn  the same with BatchNorm
+//   resnet_bn  resnet with BatchNorm
 //   resnet18, resnet34, resnet50
 //              those of torchvision, for photographs: make_torchvision_resnet()
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7, or with
@@ -44,12 +44,12 @@ enum class ModelKind {
   zi2zi
 };
 
-// By the names used on the command line.
+// The models by their names on the command line.
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
 
-// The answer of a model: the class of an image, as logits [N, classes]; those of its pixels, as
-// logits [N, classes, H, W]; or an image of its size, in another style.
+// The answer of a model: the class of an image, as logits [N, classes]; the classes of its pixels,
+// as logits [N, classes, H, W]; or an image of the same size, in another style.
 enum class Task { classification, segmentation, drawing };
 Task task_of(ModelKind kind);
 
@@ -64,11 +64,11 @@ struct ModelOptions {
   Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
 
-// A model for the sizes above, unet for one class, zi2zi for one style of images 64x64,
-// torchvision's for ImageNet: a thousand classes of images [3, 224, 224].
+// Options for the sizes above; unet has one class, zi2zi one style and images of 64x64, and
+// torchvision's models are for ImageNet: a thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);
 
-// Those of the two networks of zi2zi, as the others here say.
+// The options of zi2zi's two networks: options.zi2zi, completed from the other fields.
 Zi2ziOptions zi2zi_options(const ModelOptions& options);
 
 // Throws Error for options out of range and for images that are too small for the model.
@@ -80,8 +80,8 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
                                      InitScheme init = InitScheme::kaiming);
 
 // A residual network: 3x3 convolution from in_channels to channels[0], norm and relu; for each
-// entry of `channels` a stage of BasicBlocks, the first of which halves the image (but in the first
-// stage); global average pool; linear. Throws Error unless there are a stage and a block.
+// entry of `channels` a stage of BasicBlocks, the first of which halves the image (except in the
+// first stage); global average pool; linear. Throws Error unless there are a stage and a block.
 std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
                                         NormKind norm, double dropout = 0,
                                         InitScheme init = InitScheme::kaiming,
@@ -90,7 +90,7 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
 // torchvision's resnet18, resnet34 or resnet50 (He et al. 2016, table 1): a 7x7 convolution of
 // stride 2, BatchNorm, relu, a 3x3 max-pool of stride 2; four stages of BasicBlocks with 64, 128,
 // 256 and 512 channels, or of Bottlenecks with four times as many, the first of which halves the
-// image (but in the first stage); global average pool; linear. `width` is a factor on the 64.
+// image (except in the first stage); global average pool; linear. `width` is a factor on the 64.
 // Parameters and buffers are named as torchvision's: conv1, bn1, layer1.0.conv1, ..., fc. With
 // InitScheme::kaiming they are drawn as its own: filters from N(0, 2/fan_out), fc as nn.Linear.
 std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options);

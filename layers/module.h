@@ -20,7 +20,7 @@ struct Parameter {
   bool fixed = false;  // never trained: place() was told so
 };
 
-// State that is not learned, likewise.
+// State that is not learned, declared and stored like a parameter.
 struct Buffer {
   Shape shape;
   Init init;
@@ -28,7 +28,7 @@ struct Buffer {
 };
 
 // The activations that a forward keeps for backward; others are computed again (core/autograd.h,
-// recompute()). Results are the same, for less memory and up to one forward more.
+// recompute()). Results are the same. It saves memory and costs up to one more forward.
 enum class Recompute {
   none,  // every activation
   sqrt,  // the inputs of about sqrt(n) of its n blocks
@@ -37,7 +37,8 @@ enum class Recompute {
 
 class Module;
 
-// The purpose of one forward pass. Explicit, so that a pass can be repeated with the same result.
+// The purpose of one forward pass. It is explicit, so that a pass can be repeated with the same
+// result.
 struct Pass {
   enum class Mode { train, eval } mode = Mode::train;
   // The key of dropout: its masks depend on the sample, not on the micro-batch.
@@ -45,7 +46,7 @@ struct Pass {
   int64_t epoch = 0;
   Tensor samples{};  // i32 [N]: the dataset index of each row
   Recompute recompute = Recompute::none;
-  // If set, told of every module that has run, a module's parts before itself.
+  // If set, called for every module after it has run, for a module's parts before itself.
   std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 
   bool training() const { return mode == Mode::train; }
@@ -61,28 +62,28 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // x by value: a layer that is handed the last reference may write over it.
+  // x comes by value: a layer that is handed the last reference may write over it.
   virtual Tensor forward(Tensor x, const Pass& pass) const = 0;
-  // forward(), in the memory scope of the pass and of this module.
+  // Runs forward() in the memory scope of the pass and of this module.
   Tensor operator()(Tensor x, const Pass& pass = {}) const;
 
-  // Called once before the first micro-batch of each optimizer step: brings what is constant within
-  // a window up to date, such as spectral norm's u and v by one power iteration, in module buffers,
-  // so that a window that is taken back takes this back, too. Visits this module and its children.
-  // place() calls it, too, `settling_steps` times.
+  // Updates state that is constant within a window, such as spectral norm's u and v by one power
+  // iteration. Called once before the first micro-batch of each optimizer step. The state must lie
+  // in module buffers, so that taking a window back takes this back, too. Visits this module and
+  // its children. place() also calls it, `settling_steps` times.
   void begin_step() const;
-  // As PyTorch does with spectral norm.
+  // PyTorch's spectral norm begins with as many power iterations.
   static constexpr int settling_steps = 15;
 
-  // One line for people: "linear 784 -> 512 + relu".
+  // A line for people to read: "linear 784 -> 512 + relu".
   virtual std::string describe() const = 0;
-  // The places this layer takes in PyTorch's nn.Sequential numbering: 2 when an activation is
-  // fused, so that the names of the parameters agree; 0 for dropout.
+  // The number of places that this layer takes in PyTorch's nn.Sequential numbering: 2 if it has a
+  // fused activation, so that the names of the parameters agree; 0 for dropout.
   virtual int places() const { return 1; }
-  // Multiplications of the layer's own matrix product or convolution from x to y; 0 for what is
-  // none, or is made of parts.
+  // The number of multiplications in the layer's own matrix product or convolution from x to y; 0
+  // for other layers, and for those that are made of parts.
   virtual int64_t products(const Shape& /*x*/, const Shape& /*y*/) const { return 0; }
-  // True if a training pass differs from epoch to epoch, as dropout's does; by default, if a
+  // True if a training pass differs from epoch to epoch, as dropout's does. By default true if a
   // child's does.
   virtual bool is_random() const;
 
@@ -92,12 +93,13 @@ class Module {
   // of declaration, by its full name.
   void visit_parameters(const ParameterVisitor& visit, const std::string& prefix = "");
   void visit_buffers(const BufferVisitor& visit, const std::string& prefix = "");
-  // From now on the memory of this module goes by its place in the model and, unless it has
-  // children, its line: "3 conv 3x3 16 -> 32, stride 1, padding 1", "layer1.0". place() does it.
+  // Labels the memory of this module from now on by its place in the model and, unless it has
+  // children, its describe(): "3 conv 3x3 16 -> 32, stride 1, padding 1", "layer1.0". place() calls
+  // this.
   void label_memory(const std::string& place = "");
 
  protected:
-  // Constructors declare their members by the name PyTorch gives them.
+  // Constructors declare their members by the names that PyTorch gives them.
   void declare(std::string name, Parameter& parameter) {
     parameters_.emplace_back(std::move(name), &parameter);
   }
@@ -105,8 +107,8 @@ class Module {
     buffers_.emplace_back(std::move(name), &buffer);
   }
   void declare(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
-  // body(), which takes x from outside, as operator() runs forward(): in the memory scope of the
-  // pass and of this module, and observed.
+  // Runs body() as operator() runs forward(): in the memory scope of the pass and of this module,
+  // and observed. x is the shape of body()'s input.
   Tensor run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const;
   // The part of begin_step() that belongs to this module alone.
   virtual void on_begin_step() const {}
@@ -118,25 +120,26 @@ class Module {
   Label label_;
 };
 
-// Returns a new model without storage, of the same layers each time.
+// Returns a new model without storage, with the same layers each time.
 using ModelFactory = std::function<std::unique_ptr<Module>()>;
 
 // Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
 // (seed, p), so the weights do not depend on the device; buffers likewise, from streams of their
-// own. What else sets values must round_copies() after it. Parameters of the layers in `freeze` are
-// fixed (core/parameters.h). Throws Error if the model is placed already, for a name in `freeze`
-// that is none, and if all would be fixed; and OutOfMemory.
+// own. Any other code that sets values must call round_copies() afterwards. Parameters of the
+// layers in `freeze` are fixed (core/parameters.h). Throws Error if the model is placed already,
+// for a name in `freeze` that is none, and if all would be fixed; and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
                  GradientStorage storage = GradientStorage::arena,
                  const std::vector<std::string>& freeze = {});
-// The name in `freeze` of everything but the layer of the last parameters, the head; others are
-// whole names, or all that comes before a dot: "layer1", "layer1.0.bn2", "layer1.0.bn2.weight".
+// The name in `freeze` for everything but the head, which is the layer of the last parameters.
+// Other names there are whole names, or all that comes before a dot: "layer1", "layer1.0.bn2",
+// "layer1.0.bn2.weight".
 inline constexpr std::string_view backbone = "backbone";
 
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
-// names of their own. A block, for Recompute, is a layer with weights and those without that follow
-// it.
+// names of their own. A block, for Recompute, is a layer with weights together with the layers
+// without weights that follow it.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -151,7 +154,7 @@ class Sequential : public Module {
   void append(std::unique_ptr<Module> layer);
   void append(std::string name, std::unique_ptr<Module> layer);
   Tensor forward(Tensor x, const Pass& pass) const override;
-  // The layers' lines, by number or name.
+  // The descriptions of the layers, a line each, by number or name.
   std::string describe() const override;
 
  protected:

@@ -16,28 +16,29 @@ namespace accrue {
 // encoder_i and decoder_i are DoubleConvs to channels[i], pool is 2x2 max-pooling, up_i a
 // transposed 2x2 convolution of stride 2, [a, b] the concatenation of channels, which the decoder's
 // first convolution takes in parts, head a 1x1 convolution. x [N, in_channels, H, W], y [N,
-// out_channels, H, W]. Where H or W is no multiple of 2 to the number of levels less 1, x is filled
-// up with zeros at the bottom and on the right, to the next one, and y cut to x: zeros are also
-// what 3x3 convolutions see around an image, and GroupNorm counts them, for each image alike.
+// out_channels, H, W]. Where H or W is not a multiple of 2^(levels - 1), x is padded with zeros at
+// the bottom and on the right to the next multiple, and y is cut to x's size. Zeros are also what
+// 3x3 convolutions see around an image; GroupNorm counts them, for each image alike.
 // Parameters are named as in a PyTorch module with the nn.ModuleLists encoder, up and decoder, and
 // head: encoder.0.0.weight, up.0.weight, decoder.0.0.weight, head.weight, ... Recompute::all drops
-// what happens inside each encoder and decoder, and computes one half of such a block again at a
-// time; sqrt drops also everything between the finest two, and is then as all.
+// the activations inside each encoder and decoder, and recomputes one half of such a block at a
+// time; sqrt also drops everything between the finest encoder and decoder, and recomputes that as
+// all does.
 class UNet : public Module {
  public:
-  // channels: multiples of 8 (GroupNorm's groups), a level each, the finest first. Dropout stands
-  // before the head.
+  // `channels` has a multiple of 8 (GroupNorm's groups) for each level, the finest first. Dropout
+  // comes before the head.
   explicit UNet(std::span<const int64_t> channels, double dropout = 0,
                 InitScheme init = InitScheme::kaiming, int64_t in_channels = 1,
                 int64_t out_channels = 1);
   Tensor forward(Tensor x, const Pass& pass) const override;
-  // The parts' lines, by name.
+  // The descriptions of the parts, a line each, by name.
   std::string describe() const override;
 
  private:
-  // Backward begins with the decoder of the outermost level, which is therefore not worth dropping.
+  // The outermost level that is recomputed keeps its decoder, because backward begins with that.
   enum class Position { inside, outermost };
-  // All that happens between the input of level i and its output, which has channels[i].
+  // Everything from the input of level i to its output, which has channels[i].
   Tensor level(size_t i, Tensor x, const Pass& pass, Position position) const;
 
   std::vector<std::unique_ptr<DoubleConv>> encoder_, decoder_;

@@ -9,17 +9,18 @@
 namespace accrue {
 
 // The networks of zi2zi (github.com/kaonashi-tyc/zi2zi): a generator draws a character of one font
-// in the style of others, and a discriminator tells its drawings from theirs. As in the PyTorch
-// port github.com/max32002/zi2zi-pytorch, whose default is ours, and with the choices of the one it
-// is made of, github.com/EuphoriaYan/zi2zi-pytorch.
+// in the style of others, and a discriminator tells its drawings from theirs. They follow the
+// PyTorch port github.com/max32002/zi2zi-pytorch, whose defaults are also the ones here, with the
+// choices of the port it is based on, github.com/EuphoriaYan/zi2zi-pytorch.
 
-// How a decoder doubles the height and width: a 3x3 convolution to four times the channels and
-// pixel_shuffle, or a transposed 4x4 convolution of stride 2.
+// How a decoder doubles height and width: by a 3x3 convolution to four times the channels and
+// pixel_shuffle, or by a transposed 4x4 convolution of stride 2.
 enum class Upsampling { pixel_shuffle, transposed };
-// How a decoder takes in what the encoder of its level was given: y = x + decoded, or [x, decoded].
+// How a decoder's output is joined with x, the input of its level's encoder: x + decoded, or the
+// channels [x, decoded].
 enum class Skip { add, concat };
-// The features that a drawing shall share with its source, or the source with its target: those of
-// the coarsest level, or these and those of level 4.
+// The features in which a drawing is to agree with its source, or the source with its target: those
+// of the coarsest level, or these and those of level 4.
 enum class Features { coarsest, two_levels };
 
 struct Zi2ziOptions {
@@ -74,15 +75,15 @@ class Zi2ziDecoder : public Module {
 // the finest decoder have no norm; decoders 4 to L-2 have dropout; encoders 2 and 3 have
 // self-attention, if it is wanted. With instance norm every convolution has a bias, with batch norm
 // only the finest decoder's.
-// Images [N, channels, size, size], in [-1, 1]. Recompute::all drops what happens inside each
-// encoder and decoder but the finest; sqrt likewise.
+// Images [N, channels, size, size], in [-1, 1]. Recompute::all and sqrt drop the activations inside
+// each encoder and decoder except the finest.
 // Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
 class Zi2ziGenerator : public Module {
  public:
   // Throws Error for options out of range, and for a size that is not divisible by 8.
   explicit Zi2ziGenerator(const Zi2ziOptions& options);
 
-  // Images after all encoders: x_i and e_{L-1}.
+  // The results of all encoders: x_i and e_{L-1}.
   struct Encoded {
     std::vector<Tensor> inputs;  // x_1, ..., x_{L-1}
     Tensor coarsest;
@@ -90,10 +91,10 @@ class Zi2ziGenerator : public Module {
   Encoded encode(const Tensor& x, const Pass& pass) const;
   // The drawings in these styles, i32 [N].
   Tensor draw(const Encoded& encoded, const Tensor& styles, const Pass& pass) const;
-  // Those with rows of the embedding, or what lies between some, [N, embedding].
+  // The drawings with these rows of the embedding, or points between rows, [N, embedding].
   Tensor draw_with(const Encoded& encoded, const Tensor& style, const Pass& pass) const;
-  // [N, C, h, w] with h and w of the coarsest level: e_{L-1}, or, for two levels, [e_{L-1}, x_5],
-  // x_5 resized to these, where L > 5.
+  // Returns [N, C, h, w] with h and w of the coarsest level: e_{L-1}, or for two levels and L > 5,
+  // [e_{L-1}, x_5] with x_5 resized to h x w.
   Tensor features(const Encoded& encoded, Features features) const;
 
   // The drawings in the first style.
@@ -124,8 +125,8 @@ class Zi2ziDiscriminator : public Module {
   };
   Judgement judge(const Tensor& sources, const Tensor& glyphs, const Pass& pass) const;
 
-  // The weight of the generator's wish to deceive, [1] of the parameters' dtype: a module buffer,
-  // so that a window that is taken back takes back what it has become.
+  // The weight of the generator's adversarial loss, [1] of the parameters' dtype. It is a module
+  // buffer, so that taking a window back also takes back its change.
   const Tensor& adversarial_weight() const { return adversarial_weight_.tensor; }
 
   // Logits [N, 1] that source and glyph, [N, 2 * channels, size, size], are a real pair.

@@ -18,20 +18,20 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // A step is begun once, then made for each range of the parameters, by the learning rate and the
-  // scale that are in the window's state (kernels/step/window_state.h); neither does anything if
-  // that says skipped. `gradient` is that of the range.
+  // Call begin_step() once for each step, then step() for each range of the parameters. They use
+  // the learning rate and the scale in the window's state (kernels/step/window_state.h), and do
+  // nothing if the state says that the window is skipped. `gradient` is that of the range.
   virtual void begin_step(const View& state);
   virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
 
-  // True if the moments can be the accumulator (kernels/step/optimizer_step.h, adam_fold()): then
-  // each gradient is folded in as it comes, and the step needs none.
+  // True if the moments can be the accumulator (kernels/step/optimizer_step.h, adam_fold()). fold()
+  // then adds each gradient to them as it comes, and step_folded() needs none.
   virtual bool folds() const { return false; }
   virtual void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
   virtual void step_folded(Parameters::Range range, const View& state);
 
   Parameters& parameters() const { return parameters_; }
-  // Optimizer steps taken: Adam's t. Waits for the device.
+  // The number of optimizer steps taken, Adam's t. Waits for the device.
   int64_t steps() const { return is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
   // The flat state by name ("m", "v", "momentum"), for tests and checkpoints.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
@@ -39,11 +39,11 @@ class Optimizer {
   void add_state(StateDict& dict, const std::string& prefix) const;
 
  protected:
-  // Zeros; the name is the memory's.
+  // Returns zeros; `name` labels their memory.
   Tensor new_state(std::string_view name) const;
 
   Parameters& parameters_;
-  Tensor progress_;  // f64 [3]: the steps taken, and what adam_begin() makes of them
+  Tensor progress_;  // f64 [3]: the steps taken, and the numbers that adam_begin() derives
   Tensor steps_;     // the first of these
 };
 
@@ -65,12 +65,12 @@ double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size
 
 // Factories throw Error for hyper-parameters out of range and OutOfMemory for their state.
 std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options = {});
-// Weight decay decoupled from the gradient; PyTorch's default for it is 0.01.
+// Adam with weight decay decoupled from the gradient; PyTorch's default for the decay is 0.01.
 std::unique_ptr<Optimizer> adamw(Parameters& parameters,
                                  const AdamOptions& options = {.weight_decay = 0.01});
 std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options = {});
-// Its updates are larger than Adam's: it wants about a third to a tenth of Adam's lr (1e-4 is
-// usual) and as many times the weight decay.
+// Lion's updates are larger than Adam's: it needs about a third to a tenth of Adam's lr (1e-4 is
+// usual) and correspondingly more weight decay, three to ten times as much.
 std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options = {});
 
 }  // namespace accrue

@@ -7,9 +7,10 @@
 
 namespace accrue {
 
-// Processes that share the micro-batches of every window, numbered from 0: to a window, a rank is
-// nothing but more micro-batches. An implementation moves bytes between them; what is added, and in
-// which order, is decided here, so that all ranks have the same bits, and the same in every run.
+// Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank is
+// nothing but more micro-batches. An implementation moves bytes between them; this class decides
+// what is added and in which order, so that all ranks have the same bits, and the same in every
+// run.
 //
 // Call every function here on all ranks, in the same order; each call waits for the others.
 class Ranks {
@@ -18,13 +19,14 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int count() const = 0;
 
-  // Of what sum() and mean() use: u8, on the cpu. What is larger goes through it in pieces.
+  // The size of the scratch for sum() and mean(), u8 on the cpu. A larger x goes through it in
+  // pieces.
   static constexpr size_t scratch_bytes = size_t{1} << 20;
 
   // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64, cpu.
   void sum(View x, View scratch);
-  // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights: exactly what
-  // the ranks have where they agree. A rank of weight 0 has no say. f32 or f64, cpu.
+  // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights. Where the
+  // ranks agree, this is exactly their value. A rank of weight 0 has no influence. f32 or f64, cpu.
   void mean(View x, double weight, View scratch);
   // Each rank's `own`, in their order.
   template <class T>
@@ -33,9 +35,9 @@ class Ranks {
     gather(all.data(), &own, sizeof(T));
     return all;
   }
-  // Overwrites the `bytes` at `data` by those of rank 0.
+  // Overwrites the `bytes` bytes at `data` with those of rank 0.
   void copy_from_first(void* data, size_t bytes);
-  // True if any rank says so.
+  // True if `own` is true on any rank.
   bool any(bool own);
 
   // all[r] = own_r, `bytes` of each.

@@ -38,7 +38,7 @@ class Schedule {
   Schedule(ScheduleOptions options);
 
   double lr(int64_t step) const;
-  // Plateau: one observation of a metric that should fall (the epoch's mean loss).
+  // For plateau: takes one observation of a metric that should fall (the epoch's mean loss).
   void observe(double metric);
   // The part that observe() changes.
   void add_state(StateDict& dict);

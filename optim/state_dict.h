@@ -10,8 +10,9 @@
 
 namespace accrue {
 
-// Holds all that goes from one window to the next, by name and by reference: a checkpoint reads it,
-// and resuming writes it. Whoever carries one thing more adds one line where it lives.
+// Holds all state that goes from one window to the next, by name and by reference: a checkpoint
+// reads it, and resuming writes it. A class with more such state adds it in its own add_state() or
+// state_dict().
 struct StateDict {
   std::vector<std::pair<std::string, Tensor>> tensors;  // on their device
   std::vector<std::pair<std::string, std::variant<int64_t*, double*>>> numbers;

@@ -16,8 +16,8 @@
 
 namespace accrue {
 
-// A loss, and numbers beside it that a report is to have, such as the terms that it is a sum of:
-// scalars that are means over the same samples, at most eight.
+// A loss, and at most eight numbers beside it for the report, such as the terms that it is a sum
+// of: scalars that are means over the same samples.
 struct Loss {
   Tensor value;
   std::vector<Tensor> terms{};
@@ -51,91 +51,92 @@ struct StepReport {
 //
 // takes the step of one batch of all the window's samples:
 //   gradient = sum_i n_i * dloss_i / sum_i n_i
-// computed as: backward's seed is loss_scale * n_i / N, added up by the backward kernels
-// themselves, and the step multiplies once by N / N_actual / loss_scale * clip. A short last window
-// (N_actual < N) is therefore exact.
+// It is computed in this way: backward's seed is loss_scale * n_i / N, the backward kernels
+// themselves add up, and the step multiplies once by N / N_actual / loss_scale * clip. A short last
+// window (N_actual < N) is therefore exact.
 //
-// With several ranks (WindowOptions::ranks) the window is that of all: each calls backward() for
-// its own micro-batches, of which there may be none, with the same N, and step() adds up the ranks'
-// sums, losses and counts before anything is decided by them. So all ranks take the same step, or
-// none does. Module buffers become the ranks' mean, weighted by their samples.
+// Several ranks (WindowOptions::ranks) share the window. Each calls backward() for its own
+// micro-batches, of which there may be none, with the same N. step() adds up the ranks' sums,
+// losses and counts before it decides anything by them. So all ranks take the same step, or none
+// does. Module buffers become the ranks' mean, weighted by their samples.
 //
-// Losses, norms, step counts and what is decided by them stay on the device: nothing in a window
-// waits for it. step() does, because it returns what the step did; enqueue_step() does not, and
-// reports() has the outcomes as they arrive.
+// Losses, norms, step counts and the decisions based on them stay on the device, and nothing in a
+// window waits for it. step() waits, because it returns what the step did; enqueue_step() does not,
+// and reports() has the outcomes as they arrive.
 //
-// Load weights before making the window: it remembers the module buffers it is to restore.
+// Load weights before making the window, because it remembers the module buffers that abandon()
+// restores.
 //
-// Several optimizers share the window of one loss: each keeps its own parameters, all step
-// together, and the clipping norm is over all of them. Networks with losses of their own, as a
+// Several optimizers can share the window of one loss: each keeps its own parameters, all step
+// together, and the clipping norm is over all of them. Networks with losses of their own, such as a
 // GAN's two, have a window each (train/game.h).
 class Window {
  public:
-  // Throws Error for options out of range, no optimizer, and what the strategy does not go with:
-  // separate and fused need gradients in an arena, the others on demand and no clipping; moments
-  // needs Adam; several ranks need the cpu.
+  // Throws Error for options out of range, without an optimizer, and for options that the strategy
+  // does not allow: separate and fused need gradients in an arena, the others need them on demand
+  // and without clipping; moments needs Adam; several ranks need the cpu.
   Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOptions options);
   Window(Optimizer& optimizer, Schedule schedule, WindowOptions options)
       : Window(std::vector{&optimizer}, std::move(schedule), options) {}
 
-  // Says that this window is to have fewer samples than N. Strategy moments must know before the
-  // first micro-batch, because what it has folded cannot be rescaled; the others need not.
+  // Says that this window will have fewer samples than N. Strategy moments must know before the
+  // first micro-batch, because folded gradients cannot be rescaled; the others need not know.
   void expect(int64_t samples);
 
-  // Adds the gradient of one micro-batch, once for each: several losses are added up before. `loss`
-  // is the mean over its `samples`. Throws Error when the window would exceed N. If anything throws
-  // in here (out of memory, bad input), call abandon() before going on.
+  // Adds the gradient of one micro-batch. Call it once for each; add several losses up before.
+  // `loss` is the mean over its `samples`. Throws Error when the window would exceed N. If this
+  // throws anything (out of memory, bad input), call abandon() before going on.
   void backward(const Loss& loss, int64_t samples);
 
-  // Runs a micro-step: a forward that ends in one backward(loss, samples) on this window, and reads
-  // its input from the same tensors every time. On cuda it is then replayed as a graph. `variant`
-  // tells apart micro-steps that are not the same work for the same number of samples; that of an
-  // earlier variant is forgotten.
+  // Runs a micro-step: `work` is a forward that reads its input from the same tensors every time
+  // and ends in one backward(loss, samples) on this window. On cuda it is replayed as a graph.
+  // `variant` distinguishes micro-steps that are different work for the same number of samples; the
+  // graphs of earlier variants are forgotten.
   void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
 
   // Steps and starts the next window. A window with a non-finite loss or gradient is abandoned
-  // instead, and says so. Throws Error for a window that is empty, on all ranks if there are
-  // several.
+  // instead, and the report says so. Throws Error for a window that is empty (on all ranks, if
+  // there are several).
   StepReport step();
 
   // step() without waiting for the device, unless it is max_windows_in_flight behind.
   void enqueue_step();
-  // Steps windows over the same micro-batches together: if one is skipped, so are all. Throws Error
-  // for windows on several devices, and for a strategy that cannot take a window back.
+  // Steps several windows over the same micro-batches together: if one is skipped, all are. Throws
+  // Error for windows on several devices, and for a strategy that cannot take a window back.
   static void enqueue_together(const std::vector<Window*>& windows);
-  // For networks that other windows' forwards run, too (train/game.h): brings this window's module
-  // buffers back if the other window's step was skipped, or its last micro-batch dropped.
+  // For networks that other windows' forwards also run (train/game.h): settle_buffers_with() brings
+  // this window's module buffers back if the other window's step was skipped, keep_buffers_with()
+  // if its last micro-batch was dropped.
   void settle_buffers_with(const Window& other);
   void keep_buffers_with(const Window& other);
-  // Call this after changing module buffers before a window's first micro-batch: they are what to
-  // go back to if that is dropped.
+  // Call this after changing module buffers before a window's first micro-batch: if that is
+  // dropped, they return to these values.
   void keep_buffers();
   enum class Wait { no, yes };
-  // Returns the reports of enqueued steps, oldest first, as far as they are known; all with
-  // Wait::yes.
+  // Returns the reports of enqueued steps that have arrived, oldest first; with Wait::yes all of
+  // them.
   std::vector<StepReport> reports(Wait wait = Wait::no);
 
-  // Forgets this window: gradients fresh, module buffers (BatchNorm statistics) as the last step
-  // left them; weights, moments and counters were never touched. Throws Error if the strategy has
-  // touched them: with moments after the first micro-batch, with step_in_backward ever after the
-  // start of its backward.
+  // Forgets this window: gradients are fresh again, and module buffers (BatchNorm statistics) as
+  // the last step left them. Weights, moments and counters were not touched. Throws Error if the
+  // strategy has touched them: with moments after the first micro-batch, with step_in_backward from
+  // the start of its backward on.
   void abandon();
 
-  // True if the strategy lets a window be taken back: not once gradients are gone into the moments
-  // or the weights.
+  // True if the strategy lets a window be taken back. Strategies that put gradients into the
+  // moments or the weights do not.
   bool can_abandon() const { return !drops_gradients(options_.strategy); }
 
-  // All that is carried into the next window, beside the parameters and module buffers: steps
+  // All state that is carried into the next window, beside the parameters and module buffers: steps
   // taken, schedule and the optimizers' state ("optimizer.m"; of several "optimizer.0.m").
-  // Throws Error within a window, or while the outcome of a step is not taken by reports().
+  // Throws Error within a window, or while reports() has not returned the outcome of a step.
   StateDict state_dict();
-  // Call this after overwriting that, parameters or module buffers.
+  // Call this after overwriting that state, parameters or module buffers.
   void restored();
 
-  // The gradients by which the last step was taken, parameter by parameter: `scale * sum`. Those of
-  // a step that was skipped are as they came. Waits for the device. To be called between that step
-  // and the next window, whose backward writes over them. Throws Error for a strategy that drops
-  // gradients.
+  // The gradients of the last step, parameter by parameter: `scale * sum`. After a skipped step
+  // they are as they came. Waits for the device. Call this between that step and the next window,
+  // whose backward writes over them. Throws Error for a strategy that drops gradients.
   struct Gradient {
     std::string name;
     Tensor sum;
@@ -143,19 +144,19 @@ class Window {
   };
   std::vector<Gradient> last_gradients() const;
 
-  // Weights and their averages change places: twice, around an evaluation or saving of the
+  // Exchanges the weights and their averages. Call it before and after evaluating or saving the
   // averages. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
-  // y[0] = f(the loss of the last window that was not skipped), on the device: y f32 or f64 [1] of
-  // this device. Left as it is before the first.
+  // y[0] = f(the loss of the last window that was not skipped), on the device, with y f32 or f64
+  // [1] on this device. Before the first such window y stays as it is.
   void follow_loss(const Tensor& y, const StepFunction& f) const;
 
-  // Of all its optimizers.
+  // The parameters of all its optimizers.
   std::vector<const Parameters*> parameters() const;
   int64_t micro_batches() const { return micro_batches_; }
   int64_t samples() const { return samples_; }
-  // Optimizer steps taken, counting on those that are not reported yet.
+  // Optimizer steps taken, assuming that none of those not reported yet was skipped.
   int64_t steps() const { return taken_ + int64_t(in_flight_.size()); }
   double lr() const { return schedule_.lr(steps()); }
   Schedule& schedule() { return schedule_; }
@@ -180,17 +181,17 @@ class Window {
     size_t entry;
   };
 
-  // Recorded work is the same if it starts from the same: the number of samples, whether it
-  // writes or adds, the size of the window if gradients are shares of it, and what its caller says.
+  // The key of recorded work: the caller's variant, the number of samples, whether it writes or
+  // adds, and the size of the window if gradients are shares of it.
   struct MicroStep {
     int64_t variant, samples;
     bool writes;
     int64_t window_size;
     auto operator<=>(const MicroStep&) const = default;
   };
-  // For each parameter of each member, whether it has a gradient.
+  // For each parameter of each member, 1 if it has a gradient.
   using Claims = std::vector<char>;
-  // A step is recorded whole, or in the parts that others' decisions come between.
+  // A step is recorded whole, or in two parts if others' decisions come between them.
   enum class Part { whole, decide, apply };
 
   void check_members() const;
@@ -200,7 +201,8 @@ class Window {
   bool has_gradient(const Member& member, const Parameters::Entry& entry) const;
   void count(int64_t samples);
   bool sum_squares();
-  // Backward from loss scale * share; first adds the loss to the window's, unless samples is 0.
+  // Runs backward from loss scale * share; first adds the loss to the window's, unless samples is
+  // 0.
   void differentiate(const Tensor& loss, double share, int64_t samples, const GradHook& hook = {});
   void accumulate_separately(Member& member, double share);
   void judge(const Tensor& loss, int64_t samples);
@@ -221,7 +223,7 @@ class Window {
   void run_step(Part part);
   void finish_step();
   void step_range(Member& member, Parameters::Range range);
-  // Of a member, by the outcome in a WindowState.
+  // Settle or keep a member's module buffers by the outcome in a WindowState.
   static void settle(Member& member, View state);
   static void keep(Member& member, View state);
   void take_report();

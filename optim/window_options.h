@@ -10,9 +10,9 @@ namespace accrue {
 
 class Ranks;
 
-// How the gradients of a window's micro-batches come together.
+// The way the gradients of a window's micro-batches come together.
 enum class Strategy {
-  fused,     // backward kernels write dst = value + beta * dst into the accumulator (the default)
+  fused,     // backward kernels write dst = value + beta * dst into the accumulator (default)
   separate,  // a second gradient buffer, then the explicit kernel sum += n_i/N * g: what is
              // written by hand everywhere, and this library's own baseline
   moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
@@ -20,8 +20,8 @@ enum class Strategy {
   step_in_backward  // for windows of one micro-batch: each parameter is stepped and its gradient
                     // dropped as soon as its last op is done
 };
-// The last two need no memory for all gradients at once. They never have the whole gradient
-// either: its norm is unknown, and a window is skipped for a non-finite loss only.
+// True for the last two, which need no memory for all gradients at once. They never have the whole
+// gradient, so its norm is unknown, and only a non-finite loss skips a window.
 constexpr bool drops_gradients(Strategy strategy) {
   return strategy == Strategy::moments || strategy == Strategy::step_in_backward;
 }
@@ -32,7 +32,7 @@ constexpr GradientStorage gradient_storage(Strategy strategy) {
 
 enum class NoiseScale { off, estimate };
 
-// Says what becomes of a gradient that is not finite.
+// The reaction to a gradient that is not finite.
 enum class OnOverflow {
   skip_window,      // the window is skipped whole
   drop_micro_batch  // the micro-batch that it came of is left out, and the window is a mean over
@@ -53,14 +53,15 @@ struct WindowOptions {
   // Estimates the gradient noise scale (kernels/step/window_state.h): one more pass over the
   // gradient a window. For windows of several micro-batches and strategies that keep gradients.
   NoiseScale noise_scale = NoiseScale::off;
-  // On cuda: record micro-steps and steps once and replay them. The same bits either way.
+  // On cuda: record micro-steps and steps once and replay them. The results have the same bits
+  // either way.
   Graphs graphs = Graphs::on;
-  // The processes that the window's micro-batches are spread over (optim/ranks.h), which outlive
-  // it; null for this one alone. On the cpu, with strategies that keep gradients.
+  // The processes that share the window's micro-batches (optim/ranks.h); must outlive the window;
+  // null if there is only this one. On the cpu, with strategies that keep gradients.
   Ranks* ranks = nullptr;
 };
 
-// Throws Error for what is out of range, and for what the strategy does not go with.
+// Throws Error for options out of range, and for options that the strategy does not allow.
 void check_options(const WindowOptions& options);
 
 }  // namespace accrue

@@ -1,5 +1,5 @@
-// The end of a window that several ranks share: what was counted, then the gradient, becomes that
-// of all ranks, on each of them. What follows is the step of one (window_step.cpp).
+// The end of a window that several ranks share: each rank gets the counts, then the gradient, of
+// all ranks. Then each steps as a process alone does (window_step.cpp).
 
 #include "kernels/step/window_state.h"
 #include "optim/window.h"

@@ -96,7 +96,7 @@ const auto t = accrue::Tensor::from(std::vector<int64_t>{1, 2}, {2});' >int64.cp
 ! g++ -std=c++20 -fsyntax-only int64.cpp "${flags[@]}" 2>refused || fail "a tensor of int64_t compiles"
 expect refused 'a tensor holds float, double, .*: convert the elements'
 g++ -std=c++20 "$root/examples/train_digits.cpp" "${flags[@]}" -o by_pkg_config
-# The same program as examples/train_digits, so one run will do.
+# This is the program examples/train_digits, so one run will do.
 ./by_pkg_config | tee digits
 expect digits '^test accuracy [89][0-9]\.'
 

@@ -125,7 +125,8 @@ for place in nvidia.__path__:
 END
 }
 
-# What this machine lacks, one a line, each with what brings it. (Boost is only for the runner.)
+# Prints each thing that this machine lacks, and how to get it, on a line. (Only the runner needs
+# Boost.)
 missing() {
   local name
   have_gpu || echo "an NVIDIA GPU and its driver (nvidia-smi lists none)"
@@ -296,7 +297,7 @@ sanitizer_part() {
   once budget 120 racecheck "$sanitizer" --tool racecheck \
     --kernel-name kernel_substring=accrue "${check[@]}" "${tests[@]}"
   # Of all kernels: what an unobserved one of the libraries has written would count as never
-  # written. What the libraries read themselves is not ours to mend, hence optional.
+  # written. We cannot mend what the libraries themselves read, hence optional.
   once optional 120 initcheck "$sanitizer" --tool initcheck "${check[@]}" "${tests[@]}"
 }
 
@@ -315,7 +316,7 @@ memory_part() {
   done
 }
 
-# What was measured for other sources or on another GPU is put aside: figures must not mix.
+# Puts aside the figures of other sources or of another GPU: they must not mix.
 open_out() {
   if ! mkdir -p "$measured" || ! touch "$out/log.txt"; then fail "cannot write to $out"; fi
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \

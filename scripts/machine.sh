@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What this machine has for CUDA, and whether the tests used it; sourced by the other scripts.
+# Tells what this machine has for CUDA, and whether the tests used it. Other scripts source this.
 
 # True where CMake finds a CUDA compiler, by CUDACXX where its installer did not put it on the path.
 have_nvcc() {

@@ -53,7 +53,7 @@ def draw(rng, height, width, classes):
         label = 1 + region % (classes - 1)
         for row, begin, end in draw_region(rng, height, width):
             mask[row][begin:end] = bytes([label]) * (end - begin)
-    # What a byte of noise becomes in each channel of a class.
+    # For each class and channel, the pixel that each byte of noise becomes.
     tables = []
     for label in range(classes):
         strength = 0.2 + 0.6 * label / classes

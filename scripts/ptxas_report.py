@@ -28,8 +28,8 @@ import cubin
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Every parameter goes through their kernels: the short table has each of them.
 STEP_KERNELS = ("accumulate", "optimizer_step")
-# What a block may have, and a multiprocessor of compute capability 9.0 has. The rest of shared
-# memory on a multiprocessor is for blocks that ask for it at run time.
+# The limits of a block and of a multiprocessor of compute capability 9.0. The rest of a
+# multiprocessor's shared memory is for blocks that ask for it at run time.
 BLOCK_REGISTERS = MULTIPROCESSOR_REGISTERS = 65536
 BLOCK_SHARED, SYSTEM_SHARED, MULTIPROCESSOR_SHARED = 48 << 10, 1 << 10, 228 << 10
 WARP, MOST_WARPS, MOST_BLOCKS, PARTITIONS = 32, 64, 32, 4

@@ -47,7 +47,8 @@ class Rules(unittest.TestCase):
         narrow = ptxas_report.Kernel("accumulate", "accumulate_kernel<4, float>", 32, 256)
         self.assertEqual(list(narrow.faults()), [f"{narrow.name} has no 128-bit load"])
 
-    # What cudaOccMaxActiveBlocksPerMultiprocessor of cuda_occupancy.h says of an H100.
+    # The expected numbers are cudaOccMaxActiveBlocksPerMultiprocessor's (cuda_occupancy.h) for an
+    # H100.
     def test_blocks_of_a_multiprocessor(self):
         for registers, bounds, shared, blocks in [
                 (98, 1024, 0, 0), (98, 256, 0, 2), (32, 256, 0, 8),

@@ -128,5 +128,5 @@ MODELS = {
     "resnet": resnet20,
     "resnet-bn": lambda width=1: resnet20(width, nn.BatchNorm2d),
 }
-# What one sample looks like to the model.
+# The shape in which each model takes a sample.
 SAMPLE_SHAPES = {name: (784,) if name.startswith("mlp") else (1, 28, 28) for name in MODELS}

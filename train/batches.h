@@ -7,8 +7,8 @@
 
 namespace accrue {
 
-// How the samples of one optimizer step are cut: micro-batches of `micro`, the last of a window
-// smaller when `effective` is not a multiple.
+// How the samples of one optimizer step are cut into micro-batches of `micro`. The last one of a
+// window is smaller if `effective` is not a multiple of `micro`.
 struct Batches {
   int64_t micro = 16, effective = 64;
   int64_t accumulation_steps() const { return ceil_div(effective, micro); }

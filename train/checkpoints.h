@@ -8,39 +8,39 @@
 
 namespace accrue {
 
-// The checkpoints of a run: what is in them, when they are written, and how to go on from one.
-// Without a directory there are none, and nothing here does anything.
+// The checkpoints of a run: this class decides what is in them and when they are written, and
+// resumes from them. Without a directory there are none, and no function here does anything.
 //
-// A checkpoint holds what is carried from one window to the next, so that a run that goes on from
-// it ends, bit for bit, like one that never stopped. Parameters and module buffers are its
+// A checkpoint holds all state that is carried from one window to the next, so that a run that goes
+// on from it ends, bit for bit, like one that never stopped. Parameters and module buffers are its
 // weights.safetensors; Window::state_dict() and what the training loop adds to it are the rest.
 //
-// Several ranks have the same state between two windows. The first alone has the directory: it
-// writes for all, and sends the others what it resumes from.
+// Several ranks have the same state between two windows. Only the first has the directory: it
+// writes for all, and sends the others the state that it resumes from.
 class Checkpoints {
  public:
-  // `loop` is what the training loop carries. Throws Error for a directory that cannot be used, and
+  // `loop` is the state of the training loop. Throws Error for a directory that cannot be used, and
   // for one with checkpoints unless the run is to go on from them.
   Checkpoints(const TrainingOptions& options, const Dataset& train, Training& training,
               StateDict loop);
 
-  // If the options say so, puts everything back as the latest whole checkpoint has it. False if
-  // there is none. Throws Error, with everything as it was, for a checkpoint of another run, with
-  // each difference named.
+  // If the options say so, restores everything from the latest whole checkpoint. Returns false if
+  // there is none. For a checkpoint of another run, throws Error, which names each difference, and
+  // changes nothing.
   bool resume(Observer& observer);
 
-  // True if as many steps as lie between two checkpoints are enqueued.
+  // True if enough steps have been enqueued since the last checkpoint for another.
   bool due() const;
   // Writes a checkpoint, unless one of this step has been written or resumed from (windows skipped
-  // since are skipped again after it). Between two windows, all steps reported. Throws Error if it
-  // cannot be written, and Divergence if it holds a value that is not finite, with the earlier ones
-  // as they were.
+  // since are skipped again after it). Call this between two windows, with all steps reported.
+  // Throws Error if it cannot be written, and Divergence if it holds a value that is not finite;
+  // the earlier ones are then as they were.
   void save();
-  // Writes one beside them, in the place of the one that was the best before: DIR/best.
+  // Writes one beside them, DIR/best, in place of the best one before.
   void save_best();
 
  private:
-  // On this rank.
+  // Finds and restores a checkpoint, on this rank.
   bool find(Observer& observer);
   void write(CheckpointDirectory& directory, int64_t keep) const;
   StateDict state() const;

@@ -4,13 +4,13 @@
 
 namespace accrue {
 
-// Floating-point operations of the matrix products and convolutions of one training sample, which
-// the model sees as a tensor [1, ...] of this shape: forward 2 per weight and use, backward the
-// same for the weights and again for the input, except for the first layer's input. Everything else
-// is memory traffic.
+// Floating-point operations in the matrix products and convolutions for one training sample, a
+// tensor [1, ...] of this shape: 2 per weight and use in forward, and in backward as many for the
+// weights and as many again for the input, except for the first layer's input. Everything else is
+// memory traffic.
 double training_flops_per_sample(const ModelFactory& model, const Shape& sample);
-// Likewise of networks that train each other, in the forward and backward of every player's loss:
-// an upper estimate, as frozen weights have no gradient. Samples of the kind of `data`.
+// As above for networks that train each other, in the forward and backward of every player's loss,
+// for a sample of `data`. This is an upper estimate, since frozen weights have no gradient.
 double training_flops_per_sample(const std::vector<PlayerOptions>& players, const Dataset& data);
 
 }  // namespace accrue

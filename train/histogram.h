@@ -16,7 +16,7 @@ struct Histogram {
   std::vector<Bucket> buckets;
 };
 
-// Of scale * values[i].
+// The histogram of scale * values[i].
 Histogram histogram_of(std::span<const float> values, double scale);
 
 }  // namespace accrue

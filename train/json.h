@@ -13,7 +13,7 @@ inline nlohmann::ordered_json by_category(const Usage& usage) {
   for (Category c : all_categories) json[std::string(name(c))] = usage[c];
   return json;
 }
-// These and their sum, "total".
+// The categories and their sum, "total".
 inline nlohmann::ordered_json with_total(const Usage& usage) {
   nlohmann::ordered_json json = by_category(usage);
   json["total"] = usage.total();

@@ -6,32 +6,32 @@
 
 namespace accrue {
 
-// The memory of a run before it runs, by running it on a device without memory or arithmetic.
+// Predicts the memory of a run by running it on a device without memory or arithmetic.
 
-// Moves the data to where it is to lie for a run on `device`: there, unless it would take more than
-// a quarter of the device's memory (or of the ledger's limit); then it stays on the cpu, from where
-// it is fed.
+// Moves the data to its place for a run on `device`: to the device, unless it would take more than
+// a quarter of the device's memory (or of the ledger's limit). Then it stays on the cpu and is fed
+// from there.
 Datasets place_data(Datasets data, Device device);
-// The data on the meta devices that stand for where it lies, or would lie in a run on `device` in
-// `memory` bytes: what plans are made with.
+// The data for plans: on the meta device that stands for its place, or for its place in a run on
+// `device` in `memory` bytes.
 Datasets plan_data(const Datasets& data, Device device);
 Datasets plan_data(const Datasets& data, Device device, size_t memory);
 
-// The ledger's peak over two whole windows of a new Training, in which every player plays,
-// everything else alive included; and then over an evaluation, if the run scores other data on its
-// way.
+// The ledger's peak over two whole windows of a new Training in which every player plays, and then
+// over an evaluation if the run scores other data on its way. It includes everything else that is
+// alive.
 Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
                       const Dataset* scored = nullptr);
 
-// The peak of a run on `device`, with what of the data lies there.
+// The peak of a run on `device`, including the data that lies there.
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device);
-// As above, for data that is on the meta devices already (plan_data()). Takes time for the sizes of
-// micro-batches that differ, not for their number.
+// As above, for data that is on the meta devices already (plan_data()). Its time grows with the
+// number of different sizes of micro-batches, not with the number of micro-batches.
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
                    const Dataset* scored = nullptr);
 
-// The allocation that reaches planned_peak() (`requested`), and the largest of those that are alive
-// beside it.
+// The allocation that reaches planned_peak() (`requested`), and the largest of those alive beside
+// it.
 MemoryShortage deciding_allocation(const TrainingOptions& options, const Dataset& planned,
                                    Device device, const Dataset* scored = nullptr);
 

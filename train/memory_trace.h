@@ -10,9 +10,9 @@ namespace accrue {
 // (docs/memory.md has the format).
 class MemoryTrace {
  public:
-  // Starts to record. `about` is a JSON object with what is known of the run.
+  // Starts to record. `about` is a JSON object that describes the run.
   MemoryTrace(int64_t windows, Device device, std::string about = "{}");
-  // Ends the recording and returns it as JSON; `more` is added to what is known.
+  // Ends the recording and returns it as JSON; `more` is added to `about`.
   std::string text(const std::string& more = "{}");
 
  private:

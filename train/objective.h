@@ -12,7 +12,7 @@
 
 namespace accrue {
 
-// How well a model does on a data set.
+// The score of a model on a data set.
 struct Score {
   struct Metric {
     std::string name;  // "accuracy"
@@ -23,7 +23,7 @@ struct Score {
   double loss = 0;  // mean over the samples
   int64_t samples = 0;
   std::vector<Metric> metrics{};
-  std::string text{};  // the metrics in words; without, their names and values
+  std::string text{};  // the metrics in words; if empty, their names and values are used
 
   // Throws Error if there is no such metric.
   double operator[](std::string_view metric) const;
@@ -31,11 +31,10 @@ struct Score {
   std::string describe() const;
 };
 
-// The purpose of a training: the fields of a sample that a model sees and is to answer, the cost of
-// its answer, and its score. Everything else, from the data set to the memory that is predicted,
-// goes by the fields of the data set, whatever they are. An objective of one's own overrides
-// name(), targets() and loss(), and where there is more to say than the loss sums(), add_score()
-// and score().
+// The purpose of a training: the fields of a sample that a model sees, those that it is to answer,
+// the cost of its answer, and its score. Everything else, from the data set to the predicted
+// memory, works with any fields of a data set. To write an objective, override name(), targets()
+// and loss(), and for a score with more than the loss also sums(), add_score() and score().
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -50,8 +49,8 @@ class Objective {
   // The cost of the model's answer, a mean over the samples: a scalar.
   virtual Tensor loss(const Tensor& answer, const Samples& samples) const = 0;
 
-  // A score is made of sums over all samples, f64 [sums()] on the model's device: for each
-  // micro-batch add_score() adds its part. By default the one sum is that of the loss.
+  // A score is made of sums over all samples, f64 [sums()] on the model's device: add_score() adds
+  // the part of a micro-batch. By default there is one sum, that of the loss.
   virtual int64_t sums() const { return 1; }
   virtual void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const;
   virtual Score score(std::span<const double> sums, const Dataset& data) const;
@@ -60,20 +59,20 @@ class Objective {
   void check_data(const Dataset& data) const;
 
  protected:
-  // Adds a mean over so many samples to sums f64 [1], where they are, without waiting.
+  // Adds samples * mean to sums f64 [1], on their device, without waiting for it.
   static void add_mean(const Tensor& sums, const Tensor& mean, int64_t samples);
-  // Adds as many values to the sums, wherever they are. Waits for the device.
+  // Adds a value to each of the sums, on any device. Waits for the device.
   static void add_to(const Tensor& sums, std::initializer_list<double> values);
 };
 
 using ObjectivePtr = std::shared_ptr<const Objective>;
 
-// Classes: cross-entropy of logits [N, classes] against labels, and accuracy.
+// For classes: cross-entropy of logits [N, classes] against labels, and accuracy.
 ObjectivePtr classification(std::string input = "images", std::string labels = "labels");
-// Numbers [N, ...]: the mean squared error of answers of their shape, and its root.
+// For numbers [N, ...]: the mean squared error of answers of their shape, and its root.
 ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
-// That of a data set with labels, with masks (segmentation(), train/segmentation.h), or of glyphs
-// (glyph_drawing(), train/zi2zi.h). Throws Error for any other.
+// The objective for a data set with labels, with masks (segmentation(), train/segmentation.h), or
+// of glyphs (glyph_drawing(), train/zi2zi.h). Throws Error for any other data set.
 ObjectivePtr objective_of(const Dataset& data);
 
 }  // namespace accrue

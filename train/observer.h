@@ -45,12 +45,12 @@ class Observer {
   virtual void on_step(const WindowReport&) {}
   // Other data was scored after a window of an epoch.
   virtual void on_score(int64_t /*epoch*/, int64_t /*windows*/, const Score&, bool /*is_best*/) {}
-  // All windows so far are told, and a checkpoint is written next, if the run has any: on its way
-  // and at its end.
+  // All windows so far have been told. The run writes a checkpoint next, if it has any; it does so
+  // on its way and at its end.
   virtual void on_checkpoint() {}
 };
 
-// Tells several, in this order.
+// Tells several observers, in this order.
 class Observers : public Observer {
  public:
   explicit Observers(std::vector<Observer*> observers) : observers_(std::move(observers)) {}

@@ -30,33 +30,34 @@ struct Freedom {
 Freedom no_freedom(const TrainingOptions& options);
 Freedom any_freedom();
 
-// At least one alternative; where all are refused there is no plan.
+// The result of planning. It has at least one alternative; if all are refused there is no plan.
 struct Plan {
   size_t memory;
-  // For each strategy and recompute the largest micro-batch that fits; where none does, the one
-  // that needs least. Also the whole batch at once, fused and without recomputing. Those that fit
-  // first, cheapest first.
+  // For each strategy and recompute, the largest micro-batch that fits, or if none does, the one
+  // that needs the least memory. Also the whole batch at once, fused and without recomputing. Those
+  // that fit come first, cheapest first.
   std::vector<Alternative> alternatives;
-  // For each strategy and recompute the micro-batch that needs least.
+  // For each strategy and recompute, the micro-batch that needs the least memory.
   std::vector<Alternative> frugal;
-  // "strategy moments: ...": what cannot be combined with the other options, and why.
+  // Choices that cannot be combined with the other options, and why: "strategy moments: ...".
   std::vector<std::string> refused;
 
-  // The cheapest that fits, of those the one with the largest micro-batch; null if none does.
-  // `moments` is another optimizer, recommended only if nothing else may be chosen.
+  // The cheapest alternative that fits, of equals the one with the largest micro-batch; null if
+  // none fits. `moments` is another optimizer, so it is recommended only if nothing else may be
+  // chosen.
   const Alternative* recommended() const;
   // The alternative that needs the least memory; of equals the cheapest.
   const Alternative& smallest() const;
 
  private:
-  // Those that may be recommended.
+  // The alternatives that may be recommended.
   static std::vector<const Alternative*> candidates(const std::vector<Alternative>& all);
 };
 
 // Plans the windows of options.batches.effective samples in `memory` bytes of `device` by running
-// them on its meta device, beside the data that lies there (plan_data()). Every answer was run: the
-// micro-batch fits, and one with a sample more does not. The device itself is not needed. Throws
-// Error for options that contradict themselves or the data.
+// them on its meta device, beside the data that lies there (plan_data()). Every answer comes from
+// such a run: the micro-batch fits, and one with a sample more does not. The device itself is not
+// needed. Throws Error for options that contradict themselves or the data.
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
                   size_t memory, const Freedom& freedom);
 

@@ -29,15 +29,16 @@ class Networks {
 struct PlayerOptions {
   std::string name;
   ModelFactory model;  // called anew for every prediction of memory
-  // The mean loss over a micro-batch, by what the networks answer in this pass. Called on meta
-  // devices, too, and on cuda recorded and replayed, so it may use the values of no tensor.
+  // The mean loss over a micro-batch, from the networks' answers in this pass. It is also called on
+  // meta devices, and on cuda it is recorded and replayed, so it must not read the values of a
+  // tensor.
   std::function<Loss(const Networks&, const Samples&, const Pass&)> loss;
   StepOptions step{};
-  // Of Player: plays in every so many windows, so many times.
+  // As in Player.
   int64_t every = 1, times = 1;
   std::vector<std::string> terms{};  // of Player
-  // Of Player, with the networks and windows of all. As the loss, it may use the values of no
-  // tensor.
+  // As in Player, with the networks and windows of all players. Like the loss, it must not read the
+  // values of a tensor.
   std::function<void(const Networks&, const Game&)> begin{};
 };
 

@@ -13,7 +13,7 @@ size_t peak_resident_bytes();
 
 // This process's command line, as it could be typed again.
 std::string command_line();
-// A word as a shell takes it, in quotes if it needs them.
+// A word as a shell reads it, in quotes if it needs them.
 std::string shell_word(const std::string& word);
 
 // "2026-11-21 20:15 UTC"

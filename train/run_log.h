@@ -12,8 +12,8 @@ namespace accrue {
 
 struct RunLogOptions {
   // The file of JSON lines: one for each window, with its loss, learning rate, gradient norm and
-  // peak memory, and the scores at the end; of networks that train each other one for each of them,
-  // with the player's name. Empty: none.
+  // peak memory, and the scores at the end. Networks that train each other have a line each, with
+  // the player's name. Empty: none.
   std::string json;
   // A directory for TensorBoard and `accrue report`. Empty: none.
   //   events.out.tfevents.*  scalars named after the keys of a JSON line ("train/loss",
@@ -28,13 +28,13 @@ struct RunLogOptions {
   // Empty: none.
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
   int64_t histograms_every = 0;  // optimizer steps between the gradients' histograms; 0: none
-  bool continued = false;        // a run that goes on: its files are continued
-  // The process's memory before the run's data was there, from which its growth is counted.
+  bool continued = false;        // the run goes on, and its files are continued
+  // The process's memory before the run's data was there; the growth is counted from it.
   size_t resident_before = 0;
 };
 
-// Writes down a run. What has been told stays readable when the process is killed; the JSON file by
-// itself only up to the last checkpoint.
+// Writes down a run. If the process is killed, its files are readable up to the last event told,
+// except that the JSON file on its own is complete only up to the last checkpoint.
 class RunLog : public Observer {
  public:
   // Throws Error for files that cannot be opened, a directory that cannot be made or written to or
@@ -49,11 +49,11 @@ class RunLog : public Observer {
   // Throws Error if the JSON file could not be written completely.
   void on_checkpoint() override;
 
-  // A picture of the run after so many windows, for TensorBoard.
+  // Adds a picture of the run after `window` windows, for TensorBoard.
   void image(int64_t window, const std::string& tag, const GrayImage& image);
-  // The scores on the test data, of the weights and of their average.
+  // Writes the scores on the test data, of the weights and of their average.
   void score(const Score& test, const std::optional<Score>& of_average);
-  // Writes summary.json: a JSON object as text, after when the run began and ended.
+  // Writes summary.json: when the run began and ended, then `summary`, a JSON object as text.
   void finish(const std::string& summary);
 
  private:
@@ -62,9 +62,8 @@ class RunLog : public Observer {
 };
 
 // Cuts a file of JSON lines back to those of a run's first `windows` windows, for a run that goes
-// on from there. A last line that was cut short when the run ended, and scores, are left out.
-// Returns the number of the last window that it has a line of: less than asked for, if lines are
-// not there.
+// on from there. It leaves out scores, and a last line that was cut short when the run ended.
+// Returns the number of the last window that has a line: less than asked for if lines are missing.
 int64_t keep_logged_windows(const std::string& path, int64_t windows);
 
 }  // namespace accrue

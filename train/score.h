@@ -7,14 +7,14 @@
 
 namespace accrue {
 
-// The score of a model that computes in `dtype` on `device` over a data set, in eval mode, in
-// pieces of `micro_batch`, by an objective or by that of the data set (objective_of()).
+// Scores a model that computes in `dtype` on `device` over a data set, in eval mode, in pieces of
+// `micro_batch`, by an objective or by that of the data set (objective_of()).
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
                int64_t micro_batch, DType dtype, Device device);
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
-// The sums that it is made of, on the device: evaluate() without the end.
+// The sums that the score is computed from, on the device: evaluate() without its last step.
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device);
 

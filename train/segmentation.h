@@ -8,25 +8,25 @@
 
 namespace accrue {
 
-// The cost of masks: bce (bce_with_logits(), kernels/losses.h) where each plane of logits says if
-// something is there, cross_entropy (kernels/pixel_cross_entropy.h) where each pixel has one class;
-// dice (dice_loss(), kernels/dice_loss.h) of both.
+// The cost of masks: bce (bce_with_logits(), kernels/losses.h) if each plane of logits says whether
+// something is there, cross_entropy (kernels/pixel_cross_entropy.h) if each pixel has one class,
+// dice (dice_loss(), kernels/dice_loss.h) for both.
 enum class MaskLoss { bce, cross_entropy, dice };
 const std::map<std::string, MaskLoss>& mask_loss_names();
 
 struct SegmentationOptions {
-  std::vector<MaskLoss> losses{};       // their sum; without, the one that fits the masks
+  std::vector<MaskLoss> losses{};       // summed; if none, bce or cross_entropy, as fits the masks
   std::vector<double> class_weights{};  // of cross_entropy and dice: one for each class, or none
 };
 
-// Masks [N, K, H, W], a plane for each of K classes that a pixel can have or not, or classes
+// For masks [N, K, H, W], a plane for each of K classes that a pixel can have or not, or classes
 // [N, 1, H, W], of which each pixel has one. The score is the loss, and Dice and IoU of each class
-// (kernels/mask_score.h) over all pixels of all images, 1 where there is neither answer nor mask,
-// and of several classes their means.
+// (kernels/mask_score.h) over all pixels of all images, 1 if there is neither answer nor mask, and
+// with several classes also their means.
 // Throws Error for losses that do not fit the masks, and for weights with bce or of another number
 // than the classes.
 ObjectivePtr segmentation(const Field& masks, SegmentationOptions options = {});
-// Of one plane.
+// For masks of one plane.
 ObjectivePtr segmentation();
 
 }  // namespace accrue

@@ -10,9 +10,9 @@
 
 namespace accrue {
 
-// Settings: the fields of a struct of options by name, with what a person must know of them. A
-// table of them (settings_of(TrainingOptions&), train/training_options.h) is all that a program
-// needs to read its options, to explain them, to pass them on and to write them down.
+// Settings: the fields of a struct of options by name, with their explanations for people. A table
+// of them (settings_of(TrainingOptions&), train/training_options.h) is all that a program needs to
+// read its options, to explain them, to pass them on and to write them down.
 
 // The numbers that a setting takes.
 struct Range {
@@ -27,16 +27,16 @@ struct Range {
 inline constexpr Range positive{.low = 0, .without_low = true};
 inline constexpr Range not_negative{.low = 0};
 
-// Says whether a run with another value is another run, which cannot go on from this one's
-// checkpoint, or the same run, which may be rounded or stopped elsewhere.
+// `result`: a run with another value is another run, which cannot go on from this one's checkpoint.
+// `no_result`: it is the same run, which may be rounded or stopped elsewhere.
 enum class Decides { result, no_result };
 
 struct About {
   std::string name;  // "clip-norm"
   Decides decides;
   std::string help;
-  std::string takes{};                    // "FILE"; without: what the field's type and range say
-  std::string unset{};                    // what holds if it is not set: "0.999; for lion 0.99"
+  std::string takes{};                    // "FILE"; if empty, the field's type and range say it
+  std::string unset{};                    // the effect of not setting it: "0.999; for lion 0.99"
   Range range{};                          // of a number
   std::map<std::string, double> words{};  // that stand for a number: {"auto", ...}
   std::string alias{};                    // another name
@@ -49,22 +49,22 @@ struct Setting {
   About about;
   std::string group;  // the heading that it stands under
   bool is_flag = false, is_list = false;
-  // The value as text that set() takes; empty if it is not set, "yes" or "no" of a flag.
+  // The value as text that set() takes; empty if it is not set; "yes" or "no" for a flag.
   std::function<std::string()> text{};
-  // Throws Error for what the setting does not take, with what it takes.
+  // Throws Error, which says what the setting takes, for any other text.
   std::function<void(const std::string&)> set{};
 };
 
 // A table of settings. The struct whose fields it names must outlive it.
 class Settings {
  public:
-  // The heading of those that are added next.
+  // Sets the heading of the settings that are added next.
   Settings& group(std::string heading);
-  // A number (double, int64_t, uint64_t) or a string, one that may be absent (std::optional), or a
-  // list of them (std::vector), written with commas.
+  // Adds a number (double, int64_t, uint64_t) or a string, one that may be absent (std::optional),
+  // or a list of them (std::vector), written with commas.
   template <class T>
   Settings& add(T& field, About about);
-  // One of several values by its name, in letters of either case.
+  // Adds a choice of several values by their names, in letters of either case.
   template <class Enum>
   Settings& add(Enum& field, const std::map<std::string, Enum>& names, About about) {
     std::map<std::string, int> values;
@@ -73,7 +73,7 @@ class Settings {
                       [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
                       std::move(about));
   }
-  // Likewise, or none of them.
+  // As above, for a choice that may be absent.
   template <class Enum>
   Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names, About about) {
     std::map<std::string, int> values;
@@ -82,17 +82,17 @@ class Settings {
                       [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
                       std::move(about));
   }
-  // Said or not: the field is `on` if it is said.
+  // Adds a flag: the field becomes `on` if the flag is given.
   Settings& add_flag(bool& field, bool on, About about);
   Settings& append(const Settings& others);
 
-  // Throws Error if there is none of this name, with the one that may be meant.
+  // Throws Error, with the name that may be meant, if there is no setting of this name.
   const Setting& at(const std::string& name) const;
   bool has(const std::string& name) const;
-  // False if another setting makes that one do nothing.
+  // False if another setting makes this one do nothing.
   bool has_effect(const Setting& setting) const;
-  // Those of these groups, without those of these names, only those: in the order of the table.
-  // They throw Error for a group or name that is not there.
+  // The settings in these groups, without these names, or with only these names, in the order of
+  // the table. They throw Error for a group or name that is not there.
   Settings in(std::initializer_list<std::string> groups) const;
   Settings without(std::initializer_list<std::string> names) const;
   Settings only(std::initializer_list<std::string> names) const;

@@ -9,17 +9,17 @@
 
 namespace accrue {
 
-// Ends a run that has stopped making progress: after `max_skipped` windows in a row that were
-// skipped although no smaller loss scale would have saved them, or while it fell to no less than
-// half, and with OnOverflowChoice::stop at the first overflow.
+// Ends a run that has stopped making progress: after `max_skipped` windows in a row were skipped
+// that no smaller loss scale would have saved, or while the scale did not fall to half, and with
+// OnOverflowChoice::stop at the first overflow.
 class SkippedWindows {
  public:
-  // Of one of the players.
+  // Watches one of the players.
   SkippedWindows(Training& training, const TrainingOptions& options, const Dataset& data,
                  const Player& player);
 
-  // The reports in the order of the windows. Throws Divergence, which names the first parameter
-  // or the first sample of the window that is not finite.
+  // Takes the reports in the order of the windows. Throws Divergence, which names the first
+  // parameter or the first sample of the window that is not finite.
   void see(const WindowReport& report);
   // The part that see() changes.
   void add_state(StateDict& dict);
@@ -28,7 +28,7 @@ class SkippedWindows {
   // Says which part of the window is not finite: "0.weight is not finite", "the first sample with
   // such a result is number 17 of digits".
   std::string culprit(int64_t window) const;
-  // Says what to do about it, and by what.
+  // Says why the run ends and what to do about it.
   std::string reason(int64_t window) const;
   std::string whose() const;
 
@@ -38,8 +38,8 @@ class SkippedWindows {
   const Player& player_;
   const bool dynamic_scale_;
   int64_t in_a_row_ = 0;
-  std::optional<WindowReport> first_, last_;  // that were finite, since this run began
-  // At which the count began; infinite after a window that was not skipped.
+  std::optional<WindowReport> first_, last_;  // the first and last finite ones since this run began
+  // The loss scale at which the count began; infinite after a window that was not skipped.
   double from_scale_ = std::numeric_limits<double>::infinity();
 };
 

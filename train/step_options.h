@@ -13,7 +13,7 @@
 namespace accrue {
 
 enum class OptimizerKind { adam, adamw, sgd, lion };
-// For StepOptions::loss_scale.
+// A value of StepOptions::loss_scale.
 inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
 
 // The names of the choices, in messages and files.
@@ -26,8 +26,8 @@ std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
   return "?";
 }
 
-// How the weights of a network step: its optimizer, learning rate and loss scale. A field has a row
-// in settings_of(), below.
+// How the weights of a network step: its optimizer, learning rate and loss scale. Its fields have
+// rows in settings_of(), below.
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::adam;
   ScheduleOptions schedule{};            // its `total` is derived
@@ -37,17 +37,17 @@ struct StepOptions {
   double momentum = 0;                   // sgd
   bool nesterov = false;                 // sgd
   std::optional<double> weight_decay{};  // without: 0, for adamw 0.01
-  // beta2_half_life: samples after which half of what beta2 decays is gone, in its place.
+  // beta2_half_life replaces beta2: the samples after which half of what beta2 decays is gone.
   std::optional<double> clip_norm{}, ema{}, beta2_half_life{};
   bool noise_scale = false;
-  // A number, or dynamic_loss_scale. Without: dynamic for fp16, whose smallest number is 6e-8,
+  // A number, or dynamic_loss_scale. If not set: dynamic for fp16, whose smallest number is 6e-8,
   // else 1.
   std::optional<double> loss_scale{};
   LossScale dynamic_scale = LossScale::dynamic();
 };
 
-// The settings of a step by name. Their table stands beside the fields, so that one place tells all
-// of a setting but what it does.
+// The settings of a step by name. Their table stands beside the fields, so that one place has
+// everything about a setting except its effect.
 inline Settings settings_of(StepOptions& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   const std::string dynamic = "dynamic: ";

@@ -11,17 +11,18 @@ enum class Stop {
   after_window,  // once the window under way has stepped
   now            // before the next micro-batch: the window under way is rolled back
 };
-// Asked before every micro-batch and after every window; it may be answered by a flag that a signal
-// handler sets.
+// A run calls this before every micro-batch and after every window. The answer may come from a flag
+// that a signal handler sets.
 using StopRequest = std::function<Stop()>;
 inline Stop never_stop() { return Stop::no; }
 
-// A run was stopped within a window, by Stop::now.
+// Thrown when Stop::now stops a run within a window.
 struct Stopped : Error {
   using Error::Error;
 };
 
-// A run has stopped making progress: losses, gradients or weights are not finite.
+// Thrown when a run has stopped making progress, because losses, gradients or weights are not
+// finite.
 struct Divergence : Error {
   using Error::Error;
 };

@@ -8,7 +8,7 @@
 
 namespace accrue {
 
-// The frame of every file of Chrome's trace events: one event a line, in one process.
+// Writes a file of Chrome's trace events: one event a line, in one process.
 class TraceEvents {
  public:
   using Json = nlohmann::ordered_json;
@@ -29,13 +29,13 @@ class TraceEvents {
          {"tid", track},
          {"args", std::move(args)}});
   }
-  // The file, with what is known of the run beside the events.
+  // The file, with `about`, which describes the run, beside the events.
   std::string text(const Json& about) const {
     return fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}\n]}}\n",
                        about.dump(), text_);
   }
 
-  // A clock of nanoseconds.
+  // Rounds to nanoseconds.
   static double rounded(double us) { return std::round(us * 1000) / 1000; }
 
  private:

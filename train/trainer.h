@@ -12,11 +12,11 @@
 
 namespace accrue {
 
-// Trains a model on a data set in windows: epochs over the data, a step a window, checkpoints on
-// the way, smaller micro-batches where memory runs out. With TrainingOptions::ranks each window is
-// shared with the trainers of other processes: call every function here on all of them. Several
-// networks that train each other (TrainingOptions::players) play each window as a Game does. Prints
-// nothing.
+// Trains a model on a data set in windows: epochs over the data, a step for each window,
+// checkpoints on the way, smaller micro-batches if memory runs out. With TrainingOptions::ranks it
+// shares each window with the trainers of other processes: call every function here on all of them.
+// Several networks that train each other (TrainingOptions::players) play each window as a Game
+// does. Prints nothing.
 //
 //   Trainer trainer(options, data.train, Device::cpu);
 //   trainer.resume(observer);
@@ -24,50 +24,53 @@ namespace accrue {
 //   trainer.evaluate(data.test).describe();
 class Trainer {
  public:
-  // The data lies on the device, or on the cpu (place_data()), and so do those that are scored on
-  // the way, for TrainingOptions::eval_every. Throws Error for options that contradict themselves,
-  // and OutOfMemory.
+  // `data` must lie on the device or on the cpu (place_data()), and so must `scored`, the data for
+  // TrainingOptions::eval_every. Throws Error for options that contradict themselves, and
+  // OutOfMemory.
   Trainer(const TrainingOptions& options, const Dataset& data, Device device,
           std::optional<Dataset> scored = std::nullopt);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Goes on from the latest checkpoint, if the options say so and there is one. Throws Error for
-  // that of another run.
+  // Goes on from the latest checkpoint, if the options say so and there is one. Throws Error for a
+  // checkpoint of another run.
   void resume(Observer& observer);
-  // Replaces the initial weights; of several networks, those of the last. One network alone keeps a
-  // head that has another number of classes in the file, and returns it (load_pretrained()).
+  // Replaces the initial weights; with several networks, those of the last. A network that trains
+  // alone keeps its head if that has another number of classes in the file, and this returns the
+  // head (load_pretrained()).
   std::optional<OtherHead> load_weights(const std::string& path);
 
-  // Trains to the end of the last epoch or until total_steps() are taken; returns earlier, after a
-  // checkpoint, if `stop` says so, on any rank. Throws Divergence if the run has stopped making
+  // Trains to the end of the last epoch or until total_steps() are taken. Returns earlier, after a
+  // checkpoint, if `stop` says so on any rank. Throws Divergence if the run has stopped making
   // progress, Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be
-  // written. After those, alternating players may be a window apart: resume() brings them together.
+  // written. After any of these, alternating players may be a window apart; resume() brings them
+  // together.
   void run(Observer& observer, const StopRequest& stop = never_stop);
 
-  // Returns the score of the weights on other data, in micro-batches as small as memory needs. Of
-  // several networks, here and below, the last one's.
+  // Returns the score of the weights on other data, in micro-batches as small as memory needs. With
+  // several networks, this and the functions below use the last one.
   Score evaluate(const Dataset& data);
-  // That of the weights' moving average, or nothing without one.
+  // Returns the score of the weights' moving average, or nothing if there is none.
   std::optional<Score> evaluate_average(const Dataset& data);
-  // Writes them (train/weights.h), with TrainingOptions::about_weights.
+  // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights.
   void save_weights(const std::string& path);
   void save_average(const std::string& path);
 
   Training& training() { return training_; }
   const TrainingOptions& options() const { return options_; }
-  // The steps of a player that plays once in every window.
+  // The number of steps of a player that plays once in every window.
   int64_t total_steps() const { return total_steps_; }
-  // Windows that have run, those before resume() and those that were skipped included.
+  // The number of windows that have run, including those before resume() and those that were
+  // skipped.
   int64_t windows() const;
-  // True if the last epoch has ended, total_steps() are taken or no score was better for too long:
-  // run() has nothing more to do.
+  // True if run() has nothing more to do: the last epoch has ended, total_steps() are taken or no
+  // score was better for too long.
   bool is_finished() const;
-  // By TrainingOptions::patience.
+  // True if TrainingOptions::patience has ended the run.
   bool has_stopped_early() const;
 
  private:
-  // A player's reports, and whether they still make progress.
+  // The account of a player's reports; `skipped` checks that they still make progress.
   struct Account {
     const Player& player;
     SkippedWindows skipped;
@@ -81,7 +84,7 @@ class Trainer {
   StateDict state();
   int64_t windows_per_epoch() const;
   void check_other_ranks() const;
-  // On one of the ranks, so that they stop together.
+  // True if `here` is true on any rank, so that they stop together.
   bool on_any(bool here) const;
   bool evaluates_now(bool epoch_ends) const;
   void score_on_the_way(Observer& observer);

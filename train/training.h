@@ -11,8 +11,8 @@
 namespace accrue {
 
 // A model with its parameters, optimizer and window, or several that train each other, and the
-// loader that feeds them, on one device. On a meta device the same object charges the same ledger
-// bytes and computes nothing.
+// loader that feeds them, on one device. On a meta device it charges the ledger the same bytes and
+// computes nothing.
 class Training {
  public:
   // Throws Error for options out of range or without a model, and OutOfMemory.
@@ -20,18 +20,18 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  // One micro-batch for each player whose turn it is: forward, loss, backward.
+  // Runs one micro-batch for each player whose turn it is: forward, loss, backward.
   void micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch);
-  // That of a training of one network.
+  // As above, for a training of one network.
   void micro_step(const MicroBatch& micro_batch, int64_t epoch) {
     micro_step(alone_, micro_batch, epoch);
   }
 
   // Forgets the turn under way and goes on with micro-batches of half the size (ceil). The loader
-  // is a new one, to be started anew; without memory for it there is none, and what remains is to
-  // halve again.
+  // is a new one and must be started anew. If there is no memory for it, there is no loader, and
+  // the caller can only halve again.
   void halve_micro_batch();
-  // Gives the loader's memory back. loader() then makes a new one, to be started anew.
+  // Gives the loader's memory back. loader() then makes a new one, which must be started anew.
   void release_loader() { loader_.reset(); }
 
   // A player for each network.
@@ -39,13 +39,13 @@ class Training {
   const Game& game() const { return *game_; }
   // The loss of a player, outside of a window.
   Tensor loss(const Player& player, const MicroBatch& micro_batch, const Pass& pass);
-  // The windows in which steps were taken: those of the player that has taken most.
+  // The number of windows with a step, of the player that has taken most.
   int64_t steps() const;
-  // All parameters and module buffers, those of several networks by "generator.0.weight".
+  // All parameters and module buffers; with several networks under names like "generator.0.weight".
   NamedTensors named_tensors() const;
   std::vector<const Parameters*> all_parameters() const;
 
-  // Of several networks the last, whose answers are scored.
+  // With several networks these return the last one's, whose answers are scored.
   const Module& model() const { return *scored().model; }
   Parameters& parameters() { return scored().parameters; }
   Optimizer& optimizer() { return *scored().optimizer; }
@@ -55,7 +55,7 @@ class Training {
   Loader& loader();
   Batches batches() const { return batches_; }
   Device device() const { return device_; }
-  // That share the windows, this one included.
+  // The number of ranks that share the windows, this one included.
   int ranks() const { return ranks_; }
 
  private:
@@ -71,7 +71,7 @@ class Training {
   void add_networks(const TrainingOptions& options);
   Network& scored() const { return *networks_.back(); }
   std::unique_ptr<Loader> make_loader() const;
-  // Tells apart micro-steps that are not the same work: with other masks, or on other memory.
+  // Distinguishes micro-steps that are different work: with other masks, or on other memory.
   int64_t variant(int64_t epoch) const;
 
   Batches batches_;
@@ -93,7 +93,8 @@ class Training {
   int64_t halved_ = 0;
 };
 
-// work(n) with the largest n of samples, samples / 2, ..., 1 (ceil) for which memory suffices.
+// Returns work(n) with the largest n of samples, samples / 2, ..., 1 (ceil) for which there is
+// enough memory.
 template <class Work>
 auto with_fewer_samples(int64_t samples, Work&& work) {
   for (;; samples = (samples + 1) / 2) try {

@@ -14,10 +14,10 @@
 
 namespace accrue {
 
-// The type that a model computes in: activations, and the factors of its products. Parameters,
-// gradients and moments are float32 throughout, and so are sums. tf32 is float32 in memory, with
-// products on the tensor cores of a GPU that round their factors to 10 fraction bits; it takes
-// effect by cuda::allow_tf32().
+// The type that a model computes in: that of activations, and of the factors of its products.
+// Parameters, gradients, moments and sums are always float32. tf32 is float32 in memory; products
+// on a GPU's tensor cores round their factors to 10 fraction bits. It takes effect through
+// cuda::allow_tf32().
 enum class Precision { fp32, tf32, bf16, fp16 };
 constexpr DType compute_dtype(Precision precision) {
   switch (precision) {
@@ -32,12 +32,12 @@ constexpr DType compute_dtype(Precision precision) {
 // The fate of a gradient that is not finite: its window is skipped, its micro-batch left out,
 // or the run ends.
 enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
-// The fate of a window that memory does not suffice for: the run fails, or the micro-batch is
-// halved and the window run again (train/window_runner.h).
+// The fate of a window for which there is not enough memory: the run fails, or the micro-batch is
+// halved and the window runs again (train/window_runner.h).
 enum class OnOom { fail, split };
 
-// Whether weights in the form that a convolution multiplies by are kept for the micro-batches of a
-// window: where making them takes a good part of its time, all, or none.
+// Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
+// of a window: those where making that form takes a good part of the time, all, or none.
 enum class Pack { where_it_pays, on, off };
 
 // The names of the choices, in messages and files.
@@ -50,36 +50,36 @@ const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
 const std::map<std::string, Order>& order_names();
 
-// For TrainingOptions::eval_every.
+// A value of TrainingOptions::eval_every.
 inline constexpr int64_t each_epoch = 0;
 
-// Where and how often a run is saved. Without a directory it is not.
+// Where and how often a run is saved. Without a directory it is not saved.
 struct CheckpointOptions {
   std::string directory{};
   int64_t every = 500;  // optimizer steps
-  int64_t keep = 3;     // how many remain
+  int64_t keep = 3;     // the number that remains
   bool resume = false;  // go on from the latest whole one, from the start if there is none
-  Metadata origin{};    // for people: how the run was started, say
+  Metadata origin{};    // for people: how the run was started, for example
 };
 
-// Everything that decides what a training run computes, beside its data. A field has a row in
-// settings_of(), below, unless another is derived from it.
+// Everything that decides what a training run computes, beside its data. A field that a user can
+// set by name has a row in settings_of(), below.
 struct TrainingOptions : StepOptions {
   ModelFactory model;  // called anew for every prediction of memory
-  // Null: that of the data set (objective_of()).
+  // If null, the data set's (objective_of()) is used.
   ObjectivePtr objective{};
   // Several networks that train each other, instead of `model` with the objective's loss: each has
-  // a loss and StepOptions of its own. The last one's answers are what the objective scores.
+  // a loss and StepOptions of its own. The objective scores the last one's answers.
   std::vector<PlayerOptions> players{};
   Order order = Order::alternating;
   Batches batches;
   Precision precision = Precision::fp32;
   Strategy strategy = Strategy::fused;
   Recompute recompute = Recompute::none;
-  Pack pack = Pack::where_it_pays;  // of windows of one micro-batch: as off
+  Pack pack = Pack::where_it_pays;  // windows of one micro-batch: always off
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
-  std::optional<int64_t> steps;       // fewer optimizer steps than the epochs have
+  std::optional<int64_t> steps;       // at most so many optimizer steps, if the epochs have more
   std::optional<double> max_minutes;  // of each run(), whose last window is completed
   bool shuffle = true;
   // Layers of the one network that are not trained, by name, or backbone (layers/module.h,
@@ -98,23 +98,23 @@ struct TrainingOptions : StepOptions {
   uint64_t seed = 1;  // of weights, order and dropout
   Graphs cuda_graphs = Graphs::on;
 
-  // The processes that share the micro-batches of each window (optim/ranks.h), each of which makes
-  // a training of the same options; null for this one alone. The first writes the checkpoints.
+  // The processes that share the micro-batches of each window (optim/ranks.h). Each makes a
+  // training of the same options, and the first writes the checkpoints. Null for this one alone.
   Ranks* ranks = nullptr;
   // The micro-batch size by which the samples of a window are dealt to the ranks: batches.micro,
   // unless memory has made that smaller on this one.
   std::optional<int64_t> dealt;
 
   CheckpointOptions checkpoints;
-  // Further settings that make two runs the same, such as the sizes of the model: a run does not go
-  // on from a checkpoint that differs in it.
+  // Further settings in which two runs must agree to be the same, such as the sizes of the model: a
+  // run does not go on from a checkpoint that differs in them.
   Metadata identity;
   // The metadata of saved weights, such as the model that they are of.
   Metadata about_weights;
-  // All of it: with accrue's version.
+  // about_weights and accrue's version.
   Metadata weights_metadata() const;
 
-  // Those of one of the players, as if it were alone; of a training without any, all of these.
+  // The options of one of the players, as if it were alone; without players, these options.
   TrainingOptions of_player(size_t player) const;
 
   // The schedule of a player, or of the one network, over the steps it takes of so many samples.
@@ -122,14 +122,14 @@ struct TrainingOptions : StepOptions {
 
   ObjectivePtr objective_for(const Dataset& data) const;
   LossScale chosen_loss_scale() const;
-  // That of beta2_half_life for this effective batch, else beta2 or the optimizer's own.
+  // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
   double chosen_beta2() const;
-  // Optimizer steps over so many samples if no window is skipped; never more are taken.
+  // The number of optimizer steps over so many samples if no window is skipped. No run takes more.
   int64_t total_steps(int64_t samples) const;
 };
 
-// The settings of a training by name. Their table stands beside the fields, so that one place tells
-// all of a setting but what it does.
+// The settings of a training by name. Their table stands beside the fields, so that one place has
+// everything about a setting except its effect.
 inline Settings settings_of(TrainingOptions& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   Settings s;

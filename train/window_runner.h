@@ -8,26 +8,27 @@
 
 namespace accrue {
 
-// A training for OnOom: with split the largest micro-batch, by halves, for which memory suffices to
-// begin with.
+// Makes a training. With OnOom::split it halves the micro-batch until there is enough memory for
+// it.
 Training make_training(const TrainingOptions& options, const Dataset& data, Device device);
 
-// Runs the windows of a training, each of the same samples and each turn as one transaction, in
-// memory that may turn out too small.
+// Runs the windows of a training in memory that may turn out too small. Windows keep their samples,
+// and each turn is one transaction.
 //
 // With OnOom::split an OutOfMemory, while a micro-batch is prepared or in its forward or backward,
-// rolls the turn back: gradients fresh, BatchNorm's statistics as they were. Then the micro-batch
-// is halved (ceil) and the same samples run again. Weights and moments are, bit for bit, those of a
-// run that uses the smaller micro-batch from that turn on. At one sample the error stands, as it
-// does with OnOom::fail. A step allocates nothing, so no error can come between window and step.
+// rolls the turn back: gradients are fresh, BatchNorm's statistics as they were. Then the
+// micro-batch is halved (ceil) and the same samples run again. Weights and moments are, bit for
+// bit, those of a run that uses the smaller micro-batch from that turn on. At one sample the error
+// is thrown, as it is with OnOom::fail. A step allocates nothing, so no error can come between
+// window and step.
 class WindowRunner {
  public:
   // Throws Error for OnOom::split with a strategy that cannot take a window back.
   WindowRunner(Training& training, const TrainingOptions& options);
 
-  // A turn (train/game.h) of window `window` of an epoch: accumulates its micro-batches; the loader
-  // goes there unless it has just had the window before. The step is the caller's. Throws what the
-  // micro-batches threw; Stopped, with the turn rolled back, if `stop` says Stop::now.
+  // Accumulates the micro-batches of a turn (train/game.h) of window `window` of an epoch. The
+  // loader goes there unless it has just had the window before. The caller takes the step. Throws
+  // what the micro-batches threw, or Stopped, with the turn rolled back, if `stop` says Stop::now.
   void micro_steps(const Game::Turn& turn, int64_t epoch, int64_t window, Observer& observer,
                    const StopRequest& stop = never_stop);
 
@@ -37,7 +38,7 @@ class WindowRunner {
 
   Training& training_;
   OnOom on_oom_;
-  // Epoch and window that the loader has next.
+  // The epoch and window that the loader has next.
   std::pair<int64_t, int64_t> next_{-1, -1};
 };
 

@@ -16,8 +16,8 @@ namespace accrue {
 // The fields of a sample: `sources` and `targets`, images [N, C, S, S] of one character, and
 // `styles` i32 [N], the target's font.
 
-// Which features shall agree (Features, layers/zi2zi.h): those of source and drawing, by their mean
-// squared difference, as in the original; or those of source and target, two levels of them, by
+// The features that must agree (Features, layers/zi2zi.h): those of source and drawing, by their
+// mean squared difference, as in the original; or those of source and target, on two levels, by
 // their mean absolute difference, as in the port.
 enum class Constancy { original, port };
 
@@ -31,22 +31,22 @@ const std::map<std::string, Constancy>& constancy_names();
 //   D:  (bce(D(s, t), 1) + bce(D(s, f), 0)) / 2 + category_weight * (cat(s, t) + cat(s, f)) / 2
 //   G:  w bce(D(s, f), 1) + l1_weight |f - t| + constancy_weight * constancy + category_weight *
 //       cat(s, f)
-// where cat(s, x) is bce of D's logits for all styles against one-hot k, a mean over N x styles,
-// and all others are means, too. Each is a mean over samples, so that a window is exact for every
-// split. w is adversarial_weight; without, it follows D's loss L over the last whole window that D
+// where cat(s, x) is bce of D's logits for all styles against one-hot k, a mean over N x styles.
+// All terms are means over samples, so that a window is exact for every split. w is
+// adversarial_weight. If that is not set, w follows D's loss L over the last whole window that D
 // has stepped by, never that of a micro-batch:
 //   L < 0.02: 0.20    < 0.08: 0.35    < 0.20: 0.50    < 5: 0.60    else 0.05
-// With alternating players that is the window under way, which D has just been through, with
-// simultaneous ones the window before. It is 0.25 before the first.
+// With alternating players that is the window under way, which D has just been through; with
+// simultaneous ones it is the window before. w is 0.25 before the first.
 struct Zi2ziLosses {
   Constancy constancy = Constancy::port;
   double l1_weight = 97, constancy_weight = 15, category_weight = 1;
   std::optional<double> adversarial_weight{};
 };
 
-// The two players, the discriminator first: in every window, the generator in every
-// `generator_every`, and there `generator_times` times. Both have `step`, but for the
-// discriminator's learning rate, if there is one.
+// The two players, the discriminator first. It plays in every window, the generator in every
+// `generator_every`-th, and there `generator_times` times. Both use `step`, except that the
+// discriminator has a learning rate of its own if `discriminator_lr` is set.
 struct Zi2ziGame {
   Zi2ziOptions networks;
   Zi2ziLosses losses;
@@ -56,8 +56,8 @@ struct Zi2ziGame {
 };
 std::vector<PlayerOptions> zi2zi_players(const Zi2ziGame& game);
 
-// Drawing: answers are glyphs in the samples' styles, scored beside the targets (GlyphScore). The
-// loss of a score is 1 - SSIM.
+// For drawing: answers are glyphs in the samples' styles, compared with the targets (GlyphScore).
+// The loss of a score is 1 - SSIM.
 ObjectivePtr glyph_drawing();
 
 }  // namespace accrue

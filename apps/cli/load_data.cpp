@@ -119,7 +119,7 @@ Datasets load_data(const Options& options) {
 
 namespace {
 
-// What a file does not say, as PyTorch's do not, is asked for or assumed with a word.
+// Asks for what a file does not say, as PyTorch's do not, or warns of what is assumed.
 void check_what_is_said(const Metadata& said, const Options& options) {
   const bool draws = task_of(options.network.kind) == Task::drawing;
   const auto is_given = [&](const char* name) { return options.given.contains(name); };

@@ -7,7 +7,7 @@ namespace accrue::app {
 
 // The packaged program is compiled for every x86-64 processor, and beside it, in
 // ../libexec/accrue/ISA/accrue, once for each of these levels, best first. (The x86-64 psABI,
-// section 3.1.1: v3 has AVX2 and FMA, v4 has AVX-512. What v2 adds, our loops do not use.)
+// section 3.1.1: v3 has AVX2 and FMA, v4 has AVX-512. Our loops do not use what v2 adds.)
 std::vector<std::string> isa_levels();
 
 // True if this processor has the instructions of the level.

@@ -45,7 +45,7 @@ std::string alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
-// What other programs call an option.
+// The option here that does what other programs call `name`; empty if none is known.
 std::string known_elsewhere(const std::string& name) {
   const std::string batch =
       "--micro-batch, the samples in memory, or --effective-batch, those of a step";

@@ -95,7 +95,7 @@ std::string config_of(Options options) {
                          .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
                               "Loss scale", "Evaluation"})
                          .without({"keep-best"});
-  // What only some data sets heed is there if it was asked for.
+  // Options that only some data sets heed are written if they were given.
   for (const char* name : {"data-dir", "hold-out", "skip-bad", "cache"})
     if (!options.given.contains(name)) written = written.without({name});
   return to_toml(written);

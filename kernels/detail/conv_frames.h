@@ -8,7 +8,7 @@
 #include "kernels/detail/conv_tiling.h"
 #include "kernels/detail/gemm_block.h"
 
-// What the three products of a convolution on the CPU share: images as their taps see them.
+// Images as a convolution's taps see them, for its three products on the CPU.
 namespace accrue::cpu {
 
 // Calls body<T, F> for a floating dtype: T is the type of its elements, F what a convolution

@@ -215,7 +215,7 @@ const typename Arithmetic<F>::Left* prepared_weights(const Scratch<T, F>& x, con
   }
 }
 
-// What all chunks of a product share.
+// The arguments that all chunks of a product share.
 template <class T, class F>
 struct Multiplication {
   const Scratch<T, F>& scratch;

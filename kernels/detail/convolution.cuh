@@ -148,8 +148,8 @@ class CudnnProduct {
   }
 
   // Deterministic algorithms that multiply and add. FFT and Winograd are deterministic, too, but
-  // their errors are not those of a sum. What the heuristics list comes first; they may know of
-  // none, for double or dilated geometry say, where there are some all the same.
+  // their errors are not those of a sum. Those that the heuristics list come first; they may know
+  // of none, for double or dilated geometry say, where there are some all the same.
   static std::vector<Choice> choices_for(const Convolution& c, const ConvolutionDescriptors& d) {
     const std::vector<cudnnMathType_t> types = math_types(c);
     const bool strict = types.front() == CUDNN_FMA_MATH;  // whatever the list says

@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(block_threads)
 //   dw[o, i] = sum_n dz[n, o] * x[n, i] + beta * dw[o, i]
 //   db[o] = sum_n dz[n, o] + beta * db[o]
 // A block has four outputs: their columns of dz, which nobody else reads or writes, and their rows
-// of dw, of which a thread has vectors. What is not wanted is null. The thread that has the first
-// column of dw writes it before db, should that be the same memory (O = I = 1).
+// of dw, of which a thread has vectors. A result that is not wanted is null. The thread that has
+// the first column of dw writes it before db, should that be the same memory (O = I = 1).
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     small_backward_kernel(W* dw, W* db, float db_beta, T* dy, const T* y, Activation activation,

@@ -107,7 +107,7 @@ void add_products(const Points<T>& sums, const Points<T>& slopes, const Points<T
   });
 }
 
-// What all groups share.
+// The arguments that all groups share.
 template <class T>
 struct Correlation {
   const CorrelateTiling<T>& tiling;

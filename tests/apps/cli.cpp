@@ -1,4 +1,4 @@
-// The program, as its users run it. What it says of memory is in cli_memory.cpp.
+// The program, as its users run it. The tests of what it says about memory are in cli_memory.cpp.
 
 #include "tests/support/cli.h"
 

@@ -18,7 +18,7 @@ TEST_CASE("the prediction on meta is the measurement, for every model and K", "[
                   std::to_string(K) + " --epochs 2 --json " + (folder / "log"));
       const auto peak = json_steps(folder / "log").back()["peak_bytes"];
       INFO(model << " K " << K << " " << peak.dump() << "\n" << text);
-      // The same bytes for every K.
+      // Every K takes the same bytes.
       if (first.empty()) first = peak.dump();
       REQUIRE(peak.dump() == first);
       // And the table's prediction, in which text rounds to 0.1 of a unit.
@@ -94,7 +94,7 @@ TEST_CASE("every tensor has the name of the layer that made it", "[cli][memory]"
 
 TEST_CASE("plan's choice runs within its memory, and one sample more does not", "[cli][memory]") {
   const Folder folder;
-  // What holds about half of an effective batch of 64.
+  // Memory for about half of an effective batch of 64.
   const std::map<std::string, std::string> memory =
       test_device() == Device::cuda
           ? std::map<std::string, std::string>{{"mlp-small", on_runner() ? "8750KB" : "7650KB"}}

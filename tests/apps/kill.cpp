@@ -21,8 +21,8 @@ using Microseconds = std::chrono::microseconds;
 
 constexpr int pairs_of_kills = sanitized ? 5 : 20;
 
-// Whether a kill falls into the write of a checkpoint is a matter of the machine: until one has,
-// more are tried, at most these.
+// It depends on the machine whether a kill falls into the write of a checkpoint: until one has,
+// more are tried, at most this many.
 constexpr int most_kills = 500;
 
 // Tells when something new appears in a directory.
@@ -71,12 +71,12 @@ struct Victim : Folder {
     fs::remove_all(directory);
     return std::chrono::duration_cast<Microseconds>(Clock::now() - start);
   }
-  // Starts a run and kills it within `longest`. Whether it was writing a checkpoint.
+  // Starts a run and kills it within `longest`. True if it was writing a checkpoint.
   bool kill(std::mt19937_64& random, const std::string& directory, Microseconds longest) const {
     Child child(resume(directory), *this / "text");
     return kill(child, random, directory, longest);
   }
-  // The same, soon after it has begun to write one.
+  // Starts a run and kills it soon after it has begun to write one. True if it was still writing.
   bool kill_while_writing(std::mt19937_64& random, const std::string& directory,
                           Microseconds longest) const {
     const Watch watch(directory);

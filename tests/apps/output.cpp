@@ -1,4 +1,4 @@
-// What the program prints, and where: standard output, files, the width of a terminal.
+// The program's output and where it goes: standard output, files, terminals of any width.
 
 #include "apps/cli/output.h"
 

@@ -24,7 +24,7 @@ bool can_run_ranks() {
 }
 
 // Open MPI wants to be told that root, in a container, is meant, and that ranks may share
-// processors. What it leaves allocated at its end is not ours to free.
+// processors. The memory that it leaves allocated at its end is not ours to free.
 Output mpirun(int ranks, const std::string& arguments) {
   return shell(
       "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "

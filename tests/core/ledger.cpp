@@ -320,7 +320,7 @@ TEST_CASE("idle host blocks go back before others are taken beside them", "[engi
   // Idle, 64 MiB would be held beside 48, though never more than 64 were in use.
   void* other = blocks.take(48 * MiB);
   REQUIRE(blocks.statistics().reserved == 48 * MiB);
-  // What fits beside it into the most that was in use, and the allowance, stays when it is idle.
+  // A block that fits beside it into the most that was in use, plus the allowance, stays when idle.
   void* small = blocks.take(16 * MiB);
   blocks.give(small, 16 * MiB);
   REQUIRE(blocks.statistics().reserved == 64 * MiB);

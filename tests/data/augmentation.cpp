@@ -55,7 +55,7 @@ TEST_CASE("images are mirrored, turned and moved", "[data]") {
     REQUIRE(augmented(image, shape, over, encoding) == Row{70, 80, 90, 40, 50, 60, 10, 20, 30});
     // Output (x, y) shows (y, -x): clockwise, in a system whose y goes down.
     REQUIRE(augmented(image, shape, quarter, encoding) == Row{70, 40, 10, 80, 50, 20, 90, 60, 30});
-    // What lies outside is black.
+    // Outside of the image all is black.
     REQUIRE(augmented(image, shape, {.across = {1, 0, 1.0 / 3}}, encoding) ==
             Row{20, 30, 0, 50, 60, 0, 80, 90, 0});
   }

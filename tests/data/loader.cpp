@@ -54,7 +54,7 @@ std::vector<int32_t> indices_of(const Tensor& x) {
   return {values.begin(), values.end()};
 }
 
-// What a loader yields from here to the end of the epoch.
+// The samples and sizes that a loader yields from here to the end of the epoch.
 struct Epoch {
   std::vector<int32_t> samples;
   std::vector<int64_t> micro_batches;  // sizes

@@ -200,7 +200,7 @@ TEST_CASE("folders of images are read as they are held", "[data]") {
   REQUIRE(load(classes, any_bytes).train.about.ends_with("decoded, held"));
   REQUIRE(load(classes, 0).train.about.ends_with("decoded, read as they are needed"));
 
-  // What identifies a run is the content of the files.
+  // The content of the files identifies a run.
   const uint32_t before = load(classes, 0).train.checksum();
   classes.write("c1/1.jpg", jpeg_file(some_planes(3, 8, 10)));
   classes.write("c1/4.jpg", jpeg_file(some_planes(3, 8, 10)));

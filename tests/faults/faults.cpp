@@ -22,7 +22,7 @@ Tensor total(const Tensor& x, Fault fault) {
   return y;
 }
 
-// What the op table says of it.
+// The op table's report on total() with this fault; empty if it finds none.
 std::string verdict(Fault fault) {
   constexpr int64_t size = 300;
   return op_failure({.name = "total",

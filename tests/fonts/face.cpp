@@ -1,4 +1,4 @@
-// What fonts draw, and where.
+// The glyphs that fonts draw, and where they place them.
 
 #include "fonts/face.h"
 

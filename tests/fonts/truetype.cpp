@@ -52,7 +52,7 @@ TrueTypeFont font_of(const std::vector<GrayImage>& drawings) {
   return font;
 }
 
-// What FreeType draws of such a font, S pixels an em.
+// Draws the glyphs of such a font by FreeType, S pixels an em.
 class Rendered {
  public:
   Rendered(const std::string& path, int64_t S) : S_(S) {

@@ -63,7 +63,7 @@ Op conv2d_op(std::string name, ConvCase k) {
           .parameters = {1, 2}};
 }
 
-// The same in parts of so many channels.
+// conv2d_op() with x given in parts of so many channels.
 Op conv2d_op_of_parts(const std::vector<int64_t>& channels, const ConvCase& k) {
   Op op = conv2d_op(fmt::format("in {} parts", channels.size()), k);
   const size_t K = channels.size();

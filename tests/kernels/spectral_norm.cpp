@@ -65,7 +65,7 @@ double norm_of(const Values& x) {
   return std::sqrt(squares);
 }
 
-// What power_iteration() does, in double.
+// power_iteration() in double.
 void iterate(Values& u, Values& v, const Values& w) {
   std::ranges::fill(v, 0);
   for (size_t i = 0; i < w.size(); ++i) v[i % v.size()] += w[i] * u[i / v.size()];

@@ -1,4 +1,4 @@
-// What a window keeps beside its step: the average of the weights and the gradient's noise scale.
+// The average of the weights and the gradient's noise scale, which a window keeps beside its step.
 
 #include "apps/cli/averages.h"
 

@@ -1,5 +1,5 @@
-// What goes wrong with gradient accumulation, where no other file guards against it:
-// docs/pitfalls.md lists every line and its test.
+// The pitfalls of gradient accumulation that no other file guards against: docs/pitfalls.md lists
+// each with its test.
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-// What a window carries to the next, put into another window, goes on with the same bits.
+// The state that a window carries to the next continues with the same bits in another window.
 
 #include "optim/state_dict.h"
 

@@ -107,8 +107,8 @@ TEST_CASE("every split of an effective batch is the same training", "[window]") 
 }
 
 // Twelve windows, more than may be under way, of which the third has an infinite sample, by
-// micro-steps that read their samples from the same place every time. What they report, and the
-// weights and moments they leave.
+// micro-steps that read their samples from the same place every time. Holds their reports, and the
+// weights and moments that they leave.
 struct InPlace {
   std::vector<StepReport> reports;
   std::vector<double> state;

@@ -1,4 +1,4 @@
-// What the pages hold. scripts/check_report.py looks at them in a browser.
+// The contents of the pages. scripts/check_report.py looks at them in a browser.
 
 #include "report/page.h"
 

@@ -64,7 +64,7 @@ TEST_CASE("a timeline is the last whole window, from its start", "[report]") {
   REQUIRE(phases[1]["start_ms"] == 1.0);
   REQUIRE(phases[1]["duration_ms"] == 1.0);
   REQUIRE(phases[1]["bytes"]["activations"] == 90);
-  // What was alive when it began.
+  // The activations alive when this phase began.
   REQUIRE(phases[2]["bytes"]["activations"] == 20);
 }
 

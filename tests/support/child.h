@@ -18,7 +18,7 @@ namespace accrue::test {
 
 class Child {
  public:
-  // What it prints goes to `output`.
+  // Its output and errors go to the file `output`.
   Child(const std::string& arguments, const std::string& output) : output_(output) {
     const std::string command =
         "exec " + program_path + " " + arguments + device_arguments() + " >'" + output + "' 2>&1";

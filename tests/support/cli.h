@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the program share: running it, and the files it reads and writes.
+// Helpers for the tests of the program: they run it, and make and read its files.
 
 #include <sys/wait.h>
 
@@ -87,7 +87,7 @@ inline const Folder& few_digits() {
   return folder;
 }
 
-// Whether training and scoring are on few_digits(), and of narrow() models.
+// True if training and scoring are to use few_digits() and narrow() models.
 inline bool computes_slowly() { return on_runner() || sanitized; }
 
 // For tests that hold at any width.

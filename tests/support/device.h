@@ -12,10 +12,11 @@ namespace accrue::test {
 Device test_device();
 void set_test_device(Device device);
 
-// Whether it is the runner's: CUDA kernels on the host, hundreds of times slower than a GPU.
+// True if the test device is the runner: CUDA kernels on the host, hundreds of times slower than a
+// GPU.
 bool on_runner();
 
-// Whether this is a build under AddressSanitizer: ten times slower.
+// True in a build under AddressSanitizer, which is ten times slower.
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool sanitized = true;
 #else

@@ -54,7 +54,7 @@ std::string with_orientation(const std::string& jpeg, int orientation, bool litt
 // Planes whose sides and channels can be told apart: no value occurs where a mirrored, turned or
 // exchanged one would have it.
 Image some_planes(int64_t channels, int64_t height, int64_t width);
-// The same as a PNG file of 8-bit gray, RGB or RGBA.
+// The image as a PNG file of 8-bit gray, RGB or RGBA.
 std::string png_of(const Image& image);
 
 }  // namespace accrue::test

@@ -58,7 +58,7 @@ Tensor make(const Values& values, const Shape& shape, DType dtype, Device device
   });
 }
 
-// What of the values is left in a 16-bit dtype; the values themselves for others.
+// The values rounded to `dtype` if it is a 16-bit one; else the values themselves.
 Values held_by(DType dtype, const Values& values) {
   if (!is_16_bit_dtype(dtype)) return values;
   return to_doubles(make(values, {static_cast<int64_t>(values.size())}, dtype, Device::cpu));
@@ -161,7 +161,8 @@ struct Result {
 
 Result run(const Op& op, const std::vector<Values>& inputs, const Values& weights,
            const Mode& mode) {
-  // What reads around an input computes a NaN; what adds to what lies around a gradient changes it.
+  // A kernel that reads around an input computes a NaN; one that adds to the elements around a
+  // gradient changes them.
   constexpr double around_input = nan, around_gradient = -77;
   ledger(mode.device).reset_peak();
   std::vector<Guarded> values, gradients;

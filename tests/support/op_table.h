@@ -18,7 +18,7 @@ struct Op {
   // inputs[0].
   std::vector<Shape> inputs;
   std::function<Tensor(const std::vector<Tensor>& inputs)> run;
-  // The same formula, written plainly in double; the result flattened.
+  // The formula of run(), written plainly in double; the result is flattened.
   std::function<Values(const std::vector<Values>& inputs)> reference;
   // Roundings on the longest path from an input to an output: the terms of the longest sum plus
   // the operations on each. The float32 result may differ from the reference by
@@ -51,7 +51,7 @@ struct Op {
 //      afterwards;
 //  10. all of it again in float16 and bfloat16, on inputs that these can hold: results within a few
 //      of their roundings, because everything between is computed in float32.
-// What failed first, and where; nothing if all holds.
+// The first failure, and where it was; nothing if all holds.
 std::optional<std::string> op_failure(const Op& op);
 void check_op(const Op& op);
 

@@ -13,7 +13,8 @@
 
 namespace accrue::test {
 
-// What the threads of run_ranks() share. If one throws, those that wait for it do, too.
+// The state that the threads of run_ranks() share. If one throws, those that wait for it throw,
+// too.
 class Meeting {
  public:
   explicit Meeting(int count) : blocks(static_cast<size_t>(count)), count_(count) {}

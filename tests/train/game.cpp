@@ -32,7 +32,7 @@ Tensor in_f64(const Tensor& tensor) {
   return Tensor::from(to_doubles(tensor), tensor.shape(), test_device());
 }
 
-// What people get wrong.
+// Mistakes that people make.
 enum class Bug { none, half_of_one_loss, zeroed_each_micro_batch };
 
 // A player's network, started with the golden file's weights.
@@ -210,7 +210,7 @@ TEST_CASE("simultaneous players step together or not at all", "[game]") {
                  g = each->g.window.reports(Window::Wait::yes);
       REQUIRE(g.at(1).skipped);
       REQUIRE(each->g.weights() == g_before);
-      // What alternates has stepped before.
+      // Of alternating players, D has stepped before G's step is skipped.
       REQUIRE(d.at(1).skipped == (each == &pair));
       REQUIRE((each->d.weights() == d_before) == (each == &pair));
       REQUIRE(d.at(1).step == (each == &pair ? 1 : 2));

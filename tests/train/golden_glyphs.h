@@ -72,8 +72,8 @@ struct GoldenGlyphs {
         all.push_back(configuration(name));
     return all;
   }
-  // What is expected of a configuration, by the names that it has there. The category losses of D
-  // are one.
+  // The numbers expected of a configuration, by their names within it. The two category losses of D
+  // are added into one.
   Played of(const Configuration& c) const {
     Played expected;
     for (const auto& [key, tensor] : tensors)

@@ -1,4 +1,4 @@
-// What accrue plan promises: its choice fits, and one sample more does not.
+// The promise of accrue plan: its choice fits, and one sample more does not.
 
 #include "train/plan.h"
 
@@ -46,7 +46,7 @@ size_t peak(Options options, int64_t micro, size_t memory) {
   return planned_peak(options.training(planned.train), planned.train, test_device()).total();
 }
 
-// Whether two windows really run in so much memory.
+// True if two windows really run in so much memory.
 bool runs(Options options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
   Ledger& device = ledger(test_device());

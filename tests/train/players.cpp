@@ -128,8 +128,8 @@ PlayersState state_of_players(Training& training) {
   return state;
 }
 
-// The same run by hand, in whole micro-batches before turn `change`, counted over all windows, and
-// halved ones from there on.
+// The end of a run by hand, in whole micro-batches before turn `change`, counted over all windows,
+// and in halved ones from there on.
 PlayersState by_hand(TrainingOptions options, size_t change = std::numeric_limits<size_t>::max()) {
   options.cuda_graphs = Graphs::off;
   const Dataset data = sketches();

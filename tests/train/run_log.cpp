@@ -1,4 +1,4 @@
-// What --log-dir leaves behind: read by our own reader, and by TensorBoard's.
+// The files that --log-dir leaves behind, read by our own reader and by TensorBoard's.
 
 #include "train/run_log.h"
 

@@ -13,7 +13,7 @@
 namespace accrue::test {
 namespace {
 
-// What a setting can be, and is not by default.
+// A valid value of the setting other than its default.
 std::string another_value(const Setting& setting) {
   const std::string& takes = setting.about.takes;
   if (setting.is_flag) return "yes";

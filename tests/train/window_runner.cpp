@@ -71,7 +71,7 @@ struct Halvings : Observer {
   std::vector<Halving>& all;
 };
 
-// What the program does.
+// Trains as the program does, through a WindowRunner.
 Run run(TrainingOptions options, int64_t micro) {
   Run result;
   options.batches.micro = micro;
@@ -96,8 +96,8 @@ Run run(TrainingOptions options, int64_t micro) {
   return result;
 }
 
-// The same run without any failure, by loaders of its own: micro-batches of `micro` up to window
-// `change` (counted over the epochs) and of `then` from there on.
+// A run without any failure, by loaders of its own: micro-batches of `micro` up to window `change`
+// (counted over the epochs) and of `then` from there on.
 State reference(const TrainingOptions& options, int64_t micro, int64_t change, int64_t then) {
   TrainingOptions plain = options;
   plain.cuda_graphs = Graphs::off;

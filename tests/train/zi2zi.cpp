@@ -15,7 +15,7 @@
 namespace accrue::test {
 namespace {
 
-// What people get wrong.
+// Mistakes that people make.
 enum class Mistake {
   none,
   weight_of_last_micro_batch,  // the adversarial weight follows its loss instead of the window's
@@ -177,7 +177,8 @@ Samples glyph_samples(const Zi2ziOptions& o, const PlayedAs& as) {
   return samples;
 }
 
-// What the golden file has of a configuration, by its names without the configuration's.
+// Plays a configuration and returns what the golden file has of it, by the names there, less the
+// configuration's prefix.
 Played play_glyphs(const Configuration& c, const Cut& cut, const PlayedAs& as = {}) {
   GlyphGame played(c, as, cut.size());
   const Samples samples = glyph_samples(c.game.networks, as);

@@ -22,8 +22,8 @@ class EventFile {
   // The text that TensorBoard shows with a tag's chart, in Markdown.
   using Describe = std::function<std::string(const std::string& tag)>;
 
-  // Begins a new file in the directory. What earlier files there hold from `first_step` on is
-  // declared void, unless it is 0.
+  // Begins a new file in the directory. It declares what earlier files there hold from `first_step`
+  // on void, unless that is 0.
   EventFile(const std::filesystem::path& directory, int64_t first_step, Describe describe = {});
 
   template <class T>

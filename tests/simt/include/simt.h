@@ -16,8 +16,8 @@ void set_device_memory(size_t bytes);
 
 // Elements of the largest tensor that cuDNN takes, 2^31 - 1 at first.
 void set_largest_tensor(size_t elements);
-// Whether cudaMemcpyAsync to or from pageable host memory returns at once or waits for the stream:
-// CUDA promises neither. By the seed, each copy does one or the other.
+// cudaMemcpyAsync to or from pageable host memory may return at once (deferred) or wait for the
+// stream: CUDA promises neither. With `either`, the seed decides for each copy.
 enum class PageableCopies { either, deferred, waiting };
 void set_pageable_copies(PageableCopies copies);
 
@@ -25,16 +25,16 @@ void set_pageable_copies(PageableCopies copies);
 size_t live_device_bytes();
 size_t live_device_blocks();
 
-// What has been given to streams, graphs under capture included, since reset_launches(): kernels of
-// the program's own, and calls of cuBLASLt and cuDNN that compute, each at least one kernel on a
-// GPU. A graph that is launched counts as one, whatever is in it.
+// The work given to streams, graphs under capture included, since reset_launches(): the program's
+// own kernels, and calls of cuBLASLt and cuDNN that compute, each at least one kernel on a GPU. A
+// graph that is launched counts as one, whatever is in it.
 struct Launches {
   int64_t kernels = 0, library_calls = 0, graphs = 0;
 };
 Launches launches();
 void reset_launches();
 
-// What the last failed kernel, copy or library call did wrong, in words; empty if none has failed.
+// The error of the last failed kernel, copy or library call, in words; empty if none has failed.
 std::string last_report();
 
 // Drops all work that has not run, captures under way, the sticky error and the report, and

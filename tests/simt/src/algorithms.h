@@ -9,7 +9,7 @@ namespace simt {
 // The shape that a convolution of x by w gives.
 Tensor output_of(const Tensor& x, const Tensor& w, const Conv& conv);
 
-// What can be said of a problem without an algorithm.
+// Judges a problem as far as that needs no algorithm.
 cudnnStatus_t judge(const Problem& p);
 
 // An algorithm and a math type; under another the algorithm fails.

@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// What work on the device did wrong; the stream's user learns of it at the next synchronisation.
+// An error of work on the device. The stream's user learns of it at the next synchronisation.
 struct Failure : std::runtime_error {
   Failure(cudaError_t code, const std::string& what) : std::runtime_error(what), code(code) {}
   cudaError_t code;

@@ -73,7 +73,7 @@ std::vector<float> widened(Arithmetic arithmetic, const T* values, size_t n) {
   return result;
 }
 
-// What a transform loses in this runner, of each element: more than any sum of floats does here.
+// The relative error of each result of a transform in this runner, above that of any sum of floats.
 constexpr double transform_error = 0x1p-10;
 
 }  // namespace

@@ -18,7 +18,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 namespace simt {
 namespace {
 
-// What the words of cublasLtMatmulAlgo_t hold; alignments as in the preference.
+// The meaning of each word of cublasLtMatmulAlgo_t; four alignments, as in the preference.
 enum AlgoWord { mark_word, workspace_word, alignment_word, split_word = alignment_word + 4 };
 constexpr uint64_t algo_mark = 0x73696d7461636372;
 
@@ -39,7 +39,7 @@ bool valid_types(const Operands& o) {
   return o.desc.scale == CUDA_R_32F && a != CUDA_R_64F && (c == a || c == CUDA_R_32F);
 }
 
-// What can be judged without pointers.
+// Judges a product as far as that needs no pointers.
 cublasStatus_t judge(const Operands& o) {
   const auto rows = [](const Layout& l, cublasOperation_t op) {
     return op == CUBLAS_OP_N ? l.rows : l.cols;

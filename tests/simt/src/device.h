@@ -116,7 +116,7 @@ cudaError_t call(Body body) {
 // `touches_device` whether any byte of them is device memory.
 bool device_block(const void* pointer, size_t bytes);
 bool touches_device(const void* pointer, size_t bytes);
-// The same as a rule for work that runs on the device: throws Failure(cudaErrorIllegalAddress).
+// For work that runs on the device: throws Failure(cudaErrorIllegalAddress) unless device_block().
 void require_device(const void* pointer, size_t bytes, const char* what);
 
 // While one exists, device memory may be touched; otherwise AddressSanitizer reports who does.

@@ -52,7 +52,7 @@ cudaError_t allocate(Blocks& blocks, void** pointer, size_t bytes) {
   return cudaSuccess;
 }
 
-// The copy as it is to run. What is pageable is read now, as CUDA stages it.
+// The copy as it is to run. Pageable memory is read now, as CUDA stages it.
 Work copy_work(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;

@@ -60,7 +60,7 @@ void forget_destroyed() {
                 [](const auto& stream) { return stream->destroyed && stream->queue.empty(); });
 }
 
-// What went wrong stays the answer to every later call.
+// Makes the error the answer to every later call, and drops all work.
 void fail_for_good(cudaError_t error, const std::string& what) {
   device().sticky = simt::report(error, what);
   drop_everything();

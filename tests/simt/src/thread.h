@@ -20,7 +20,7 @@ struct Thread {
   State state = State::not_started;
   Fiber* fiber = nullptr;
 
-  // What it waits for, where it waits.
+  // While it waits: where, and for which barrier or warp operation.
   Place place;
   Barrier barrier{};
   WarpOp op{};

@@ -118,7 +118,7 @@ void with_each_algorithm(const Library& lib, Perf last_resort, List list, Run ru
   }
 }
 
-// What can compute where nothing is listed.
+// An algorithm with a math type, to try where nothing is listed.
 template <class T, class Perf, class Algo>
 Perf last_resort(Algo algo, size_t bytes) {
   Perf perf{};

@@ -1,4 +1,4 @@
-// What kernels do wrong, and that the runner shows it.
+// Kernels with mistakes that the runner must show.
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// What kernels can do: every intrinsic against the same thing computed on the host.
+// Every intrinsic of kernels, against the same thing computed on the host.
 
 #include <algorithm>
 #include <bit>

@@ -54,7 +54,7 @@ cudaError_t launch(dim3 grid, dim3 block, void (*kernel)(Expected...), Actual...
   return cudaLaunchKernelEx(&config, kernel, args...);
 }
 
-// What `body` writes to stderr in a child process that a sanitizer ends; empty if the child
+// Returns what `body` writes to stderr in a child process that a sanitizer ends; empty if the child
 // survives.
 std::string report_of_death(const std::function<void()>& body);
 

@@ -138,7 +138,7 @@ TEST_CASE("A blocking copy does not wait for a non-blocking stream, but for the 
 
 TEST_CASE("Streams run in either order, unless an event orders them", "[simt]") {
   const FreshDevice fresh;
-  // What the second stream sees of the value 10 that the first one writes.
+  // Returns the value that the second stream reads where the first one replaces 1 by 10.
   const auto seen = [](int seed, bool ordered) {
     simt::set_seed(seed);
     const Stream first, second;
