@@ -26,7 +26,7 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 
 # Headers that only accrue's own sources use. Their declarations may differ with the flags that
 # those are compiled with.
-set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h page.h runs.h window_timeline.h fit_curves.h bf16_pair.h gemm_bf16.h gemm_block.h strict_json.h
+set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h memory_comparison.h page.h runs.h window_timeline.h fit_curves.h bf16_pair.h gemm_bf16.h gemm_block.h strict_json.h
     indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h histogram.h
     *_formulas.h *_kernels.h)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})

@@ -4,8 +4,8 @@
 
 #include "core/cuda.h"
 #include "core/limit_scope.h"
+#include "core/median.h"
 #include "kernels/linear.h"
-#include "study/median.h"
 #include "study/tensor_ops.h"
 
 namespace accrue::study {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/cuda.h"
-#include "study/median.h"
+#include "core/median.h"
 
 namespace accrue::study {
 namespace {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/autograd.h"
+#include "data/dataset.h"
 #include "data/glyph_sheet.h"
+#include "kernels/arithmetic.h"
 #include "train/training.h"
 
 namespace accrue {
@@ -43,6 +46,41 @@ std::vector<GrayImage> to_images(const Tensor& images) {
     }
   }
   return result;
+}
+
+std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
+                                                 const Samples& samples, Device device,
+                                                 int32_t from, int32_t to, int64_t steps) {
+  const NoGrad no_grad;
+  const Pass pass = Pass::eval();
+  const auto embedded = [&](int32_t style) {
+    const std::vector<int32_t> indices(static_cast<size_t>(samples.size()), style);
+    return network.style()(Tensor::from(indices, {samples.size()}, device), pass);
+  };
+  const Tensor a = embedded(from), b = embedded(to);
+  const auto encoded = network.encode(samples["sources"].to(device), pass);
+  std::vector<std::vector<GrayImage>> rows;
+  for (int64_t i = 0; i < steps; ++i) {
+    const double t = double(i) / double(steps - 1);
+    const Tensor style = add(scale(a, 1 - t), scale(b, t));
+    rows.push_back(to_images(network.draw_with(encoded, style, pass)));
+  }
+  return rows;
+}
+
+Samples glyph_samples(const std::vector<GrayImage>& images, int32_t style, DType dtype) {
+  const auto N = static_cast<int64_t>(images.size()), S = images.front().height;
+  const Tensor sources = Tensor::empty({N, 1, S, S}, DType::u8, Device::cpu, Category::data);
+  uint8_t* to = sources.span<uint8_t>().data();
+  for (const GrayImage& image : images) to = std::ranges::copy(image.pixels, to).out;
+  const std::vector<int32_t> styles(images.size(), style);
+  Dataset data{"glyphs", "a font"};
+  data.fields.push_back({"sources", sources, Encoding::pixel});
+  data.fields.push_back(
+      {"styles", Tensor::from(styles, {N}, Device::cpu), Encoding::index, int64_t(style) + 1});
+  std::vector<int32_t> all(images.size());
+  std::iota(all.begin(), all.end(), 0);
+  return gather(data, all, dtype);
 }
 
 GrayImage sheet_of(const Samples& samples, const Tensor& drawn) {

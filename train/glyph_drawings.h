@@ -16,6 +16,15 @@ Tensor draw_glyphs(const Zi2ziGenerator& network, const Samples& samples, Device
 // Converts images [N, 1, S, S] of pixels from -1 to 1, of any device and floating dtype, to bytes.
 std::vector<GrayImage> to_images(const Tensor& images);
 
+// Draws the samples' sources in `steps` styles evenly spaced from one to the other, both included:
+// a row of images for each step.
+std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
+                                                 const Samples& samples, Device device,
+                                                 int32_t from, int32_t to, int64_t steps);
+
+// Images of S x S pixels as sources to be drawn in a style, gathered in `dtype`.
+Samples glyph_samples(const std::vector<GrayImage>& images, int32_t style, DType dtype);
+
 // Sources, drawings and targets, one below the other (data/glyph_sheet.h).
 GrayImage sheet_of(const Samples& samples, const Tensor& drawn);
 

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
-#include "apps/bench/memory_row.h"
 #include "apps/bench/memory_runs.h"
 #include "apps/cli/environment.h"
 #include "apps/cli/output.h"
 #include "data/atomic_file.h"
 #include "kernels/parallel.h"
+#include "report/memory_comparison.h"
 #include "report/page.h"
 #include "report/report.h"
 #include "train/weights.h"
@@ -17,11 +17,21 @@
 namespace accrue::app {
 namespace {
 
+std::string names_of_ways() {
+  std::string names;
+  for (const Way& way : all_ways()) names += (names.empty() ? "" : ", ") + way.name;
+  return names;
+}
+
 std::vector<Way> chosen_ways(const Options& options, const BenchMemoryOptions& bench,
                              const MemoryRuns& runs) {
   const bool fp32 = options.precision == Precision::fp32;
   std::vector<Way> ways;
-  for (const std::string& name : bench.ways) ways.push_back(find_way(name));
+  for (const std::string& name : bench.ways) {
+    const Way* way = find_way(name);
+    check(way, "--ways has '{}': expected some of {}", name, names_of_ways());
+    ways.push_back(*way);
+  }
   const bool has_pytorch = runs.pytorch_is_installed();
   if (!ways.empty()) {
     check(has_pytorch || std::ranges::none_of(ways, &Way::is_pytorch),
@@ -95,6 +105,35 @@ void measure(std::vector<MemoryRows>& groups, int64_t rounds, const MemoryRuns& 
   }
 }
 
+void print(const MemoryRows& rows) {
+  // The categories stand where there is room for them, and the words in a line of their own where
+  // there is not.
+  constexpr size_t wide_columns = 170;
+  const bool wide = terminal_columns() >= wide_columns;
+  fmt::print("{:<16} {:>6} {:>4}", "way", "micro", "K");
+  if (wide)
+    for (Category c : all_categories) fmt::print(" {:>11}", name(c));
+  fmt::print(" {:>11} {:>11} {:>10} {:>9}{}\n", "total", "RSS growth", "us/sample", "max |dw|",
+             wide ? "  against one batch at once" : "");
+  for (const MemoryRow& row : rows) {
+    fmt::print("{:<16} {:>6} {:>4}", row.way.name, row.batches.micro,
+               row.batches.accumulation_steps());
+    if (wide)
+      for (Category c : all_categories)
+        fmt::print(" {:>11}",
+                   row.way.is_pytorch() && c != Category::data ? "?" : format_bytes(row.peak[c]));
+    std::string words = verdict(row, rows);
+    if (!wide)
+      for (size_t end; (end = words.find("; ")) != std::string::npos;)
+        words.replace(end, 2, "\n    ");
+    fmt::print(" {:>11} {:>11} {:>10.1f} {:>9}{}{}\n", format_bytes(row.total_bytes()),
+               format_bytes(row.rss_growth_bytes), row.median_us(),
+               row.weight_difference ? fmt::format("{:.2g}", *row.weight_difference) : "-",
+               wide ? "  " : "\n    ", words);
+  }
+  if (!wide) fmt::print("(--json and --csv have each category)\n");
+}
+
 void check_options(const BenchMemoryOptions& bench) {
   const int64_t largest = std::ranges::max(bench.effective_batches);
   for (const int64_t micro_batch : bench.micro_batches)
@@ -126,8 +165,6 @@ nlohmann::ordered_json timelines(const MemoryRows& rows, const MemoryRuns& runs)
 
 Settings settings_of(BenchMemoryOptions& bench, Options& options) {
   constexpr Decides no_result = Decides::no_result;
-  std::string ways;
-  for (const Way& way : all_ways()) ways += (ways.empty() ? "" : ", ") + way.name;
   Settings s;
   s.group("Options")
       .add(bench.effective_batches, {.name = "effective-batch",
@@ -146,7 +183,7 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
                           .excludes = "width"})
       .add(bench.ways, {.name = "ways",
                         .decides = no_result,
-                        .help = "What to compare with one batch at once: " + ways,
+                        .help = "What to compare with one batch at once: " + names_of_ways(),
                         .unset = "all there are"})
       .add(bench.python, {"python", no_result, "Interpreter that may have PyTorch", "PROGRAM"})
       .add(bench.steps, {.name = "steps",

@@ -2,8 +2,9 @@
 
 #include <filesystem>
 
-#include "apps/bench/memory_row.h"
+#include "apps/cli/options.h"
 #include "data/safetensors.h"
+#include "report/memory_comparison.h"
 
 namespace accrue::app {
 

@@ -54,6 +54,38 @@ void check_options_of_data(const Options& options) {
           option);
 }
 
+// The data set has what the model learns from.
+void check_data_for_model(const Datasets& data, const Options& options) {
+  const std::string model = name(options.network.kind), set = data.train.name;
+  if (task_of(options.network.kind) == Task::drawing) {
+    check(options.pixels == Normalization(),
+          "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
+          "expected neither option",
+          fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","), model);
+    check(
+        data.train.has("sources"),
+        "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
+        "{}: expected --data strokes, or a directory of accrue font prepare",
+        model, set, data.train.fields.front().name);
+    return;
+  }
+  const bool has_masks = data.train.has("masks");
+  check(has_masks || data.train.has("labels"),
+        "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
+        "digits, shapes, mnist, fashion, a folder of images or a directory of IDX files",
+        model, set, data.train.fields.front().name);
+  if (task_of(options.network.kind) == Task::segmentation)
+    check(has_masks,
+          "--model {} answers with a mask for each image, but the data set {} has labels: expected "
+          "--data shapes, or a folder of images and masks",
+          model, set);
+  if (task_of(options.network.kind) != Task::segmentation)
+    check(!has_masks,
+          "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
+          "mnist or fashion (--data shapes is for --model unet)",
+          model, set);
+}
+
 }  // namespace
 
 Datasets load_data(const Options& options) {
@@ -76,44 +108,17 @@ Datasets load_data(const Options& options) {
         options.image_size, options.data_name(), images[2], images[3]);
   data.train.augmentation = parse_augmentation(options.augment);
   if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
-  const std::string model = name(options.network.kind), set = data.train.name;
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields) {
       field.normalization = options.pixels;
       if (field.encoding == Encoding::pixel)
         check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
     }
-  if (task_of(options.network.kind) == Task::drawing) {
-    check(options.pixels == Normalization(),
-          "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
-          "expected neither option",
-          fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","), model);
-    check(
-        data.train.has("sources"),
-        "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
-        "{}: expected --data strokes, or a directory of accrue font prepare",
-        model, set, data.train.fields.front().name);
-    return data;
-  }
-  const bool has_masks = data.train.has("masks");
-  check(has_masks || data.train.has("labels"),
-        "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
-        "digits, shapes, mnist, fashion, a folder of images or a directory of IDX files",
-        model, set, data.train.fields.front().name);
-  if (task_of(options.network.kind) == Task::segmentation)
-    check(has_masks,
-          "--model {} answers with a mask for each image, but the data set {} has labels: expected "
-          "--data shapes, or a folder of images and masks",
-          model, set);
-  if (has_masks && !options.classes.empty())
+  check_data_for_model(data, options);
+  if (data.train.has("masks") && !options.classes.empty())
     for (Dataset* each : {&data.train, &data.test})
       for (Field& field : each->fields)
         if (field.name == "masks") name_classes(field, options.classes);
-  if (task_of(options.network.kind) != Task::segmentation)
-    check(!has_masks,
-          "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
-          "mnist or fashion (--data shapes is for --model unet)",
-          model, set);
   return data;
 }
 

@@ -1,7 +1,5 @@
 #include "apps/commands/predict.h"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "apps/cli/load_data.h"
@@ -11,6 +9,7 @@
 #include "data/mask_files.h"
 #include "data/new_directory.h"
 #include "layers/tiled.h"
+#include "train/class_table.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
 #include "train/training.h"
@@ -19,48 +18,6 @@ namespace accrue::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The softmax of a row of logits.
-std::vector<double> probabilities_of(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  std::vector<double> p;
-  double sum = 0;
-  for (const float logit : logits) sum += p.emplace_back(std::exp(logit - largest));
-  for (double& value : p) value /= sum;
-  return p;
-}
-
-// A cell of a CSV file (RFC 4180).
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted(1, '"');
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
-
-std::string heading(const Field& labels) {
-  std::string line = "sample,class";
-  for (int64_t k = 0; k < labels.classes; ++k)
-    line += fmt::format(",{}", cell(labels.class_name(k)));
-  return line + "\n";
-}
-
-// A line for each of the samples [begin, begin + n), of logits [n, classes].
-std::string lines_of(const Tensor& logits, int64_t begin, const Dataset& data) {
-  const Tensor host = as_f32(logits);
-  const auto classes = static_cast<size_t>(host.size(1));
-  const Field& labels = data.field("labels");
-  std::string text;
-  for (int64_t n = 0; n < host.size(0); ++n) {
-    const auto p =
-        probabilities_of(host.span<float>().subspan(static_cast<size_t>(n) * classes, classes));
-    const int64_t best = std::ranges::max_element(p) - p.begin();
-    text += fmt::format("{},{}", cell(data.sample_name(begin + n)), cell(labels.class_name(best)));
-    for (const double value : p) text += fmt::format(",{:.6g}", value);
-    text += '\n';
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -131,12 +88,12 @@ void predict(const Options& options, const PredictOptions& asked) {
                     [&](const Tensor& answer, const Samples& part, int64_t begin) {
                       if (task == Task::segmentation)
                         write_masks(answer, part, begin, data, directory, overlays);
-                      else lines += lines_of(answer, begin, data);
+                      else lines += class_table_lines(answer, begin, data);
                     });
     return lines;
   });
   if (task == Task::classification)
-    write_text_atomically(table, heading(data.field("labels")) + text);
+    write_text_atomically(table, class_table_heading(data.field("labels")) + text);
   fmt::print("{}: {} of {}\n", task == Task::classification ? table.string() : asked.out,
              counted(data.size(), task == Task::classification ? "sample" : "mask"), data.name);
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <numeric>
 #include <ranges>
 
 #include "apps/cli/output.h"
@@ -70,27 +69,6 @@ ChosenStyle style_by_number(const Zi2ziOptions& network, const std::string& aske
   return {static_cast<int32_t>(std::stoll(asked)), "style " + asked, {}, layout};
 }
 
-// A character that the font has, drawn as the network wants to see it.
-struct SourceGlyph {
-  char32_t code;
-  GrayImage image;
-};
-
-Samples samples_of(const std::vector<SourceGlyph>& glyphs, int32_t style, DType dtype) {
-  const auto N = static_cast<int64_t>(glyphs.size()), S = glyphs.front().image.height;
-  const Tensor sources = Tensor::empty({N, 1, S, S}, DType::u8, Device::cpu, Category::data);
-  uint8_t* to = sources.span<uint8_t>().data();
-  for (const SourceGlyph& glyph : glyphs) to = std::ranges::copy(glyph.image.pixels, to).out;
-  const std::vector<int32_t> styles(glyphs.size(), style);
-  Dataset data{"glyphs", "a font"};
-  data.fields.push_back({"sources", sources, Encoding::pixel});
-  data.fields.push_back(
-      {"styles", Tensor::from(styles, {N}, Device::cpu), Encoding::index, int64_t(style) + 1});
-  std::vector<int32_t> all(glyphs.size());
-  std::iota(all.begin(), all.end(), 0);
-  return gather(data, all, dtype);
-}
-
 // Draws characters and adds what came of them to a font.
 class Exporter {
  public:
@@ -105,18 +83,21 @@ class Exporter {
     if (terminal_) fmt::print(stderr, "\r\033[K");
   }
 
-  void add(fonts::TrueTypeFont& font, const std::vector<SourceGlyph>& glyphs) {
-    const Samples samples = samples_of(glyphs, style_.index, generator_.parameters.compute_dtype());
+  // The characters as the source font has them in `sources`.
+  void add(fonts::TrueTypeFont& font, const std::u32string& characters,
+           const std::vector<GrayImage>& sources) {
+    const Samples samples =
+        glyph_samples(sources, style_.index, generator_.parameters.compute_dtype());
     const Tensor drawn =
         draw_glyphs(generator_.network(), samples, generator_.device, micro_batch_);
     const std::vector<GrayImage> images = to_images(drawn);
-    for (size_t i = 0; i < glyphs.size(); ++i) {
+    for (size_t i = 0; i < characters.size(); ++i) {
       fonts::TrueTypeFont::Glyph glyph =
-          fonts::glyph_after(source_, glyphs[i].code, images[i], style_.layout);
-      if (glyph.outline.empty()) blank_ += glyphs[i].code;
+          fonts::glyph_after(source_, characters[i], images[i], style_.layout);
+      if (glyph.outline.empty()) blank_ += characters[i];
       else font.glyphs.push_back(std::move(glyph));
     }
-    done_ += glyphs.size();
+    done_ += characters.size();
     if (terminal_) fmt::print(stderr, "\r\033[K{} of {} drawn", done_, total_);
   }
   const std::u32string& blank() const { return blank_; }
@@ -150,14 +131,12 @@ ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& so
 void draw_all(Exporter& exporter, fonts::TrueTypeFont& font, const fonts::Face& source,
               const std::u32string& characters, int64_t S, fonts::GlyphLayout layout) {
   constexpr size_t at_a_time = 256;
-  std::vector<SourceGlyph> glyphs;
-  for (const char32_t code : characters) {
-    glyphs.push_back({code, source.draw(code, S, layout).value()});
-    if (glyphs.size() < at_a_time) continue;
-    exporter.add(font, glyphs);
-    glyphs.clear();
+  for (size_t begin = 0; begin < characters.size(); begin += at_a_time) {
+    const std::u32string some = characters.substr(begin, at_a_time);
+    std::vector<GrayImage> sources;
+    for (const char32_t code : some) sources.push_back(source.draw(code, S, layout).value());
+    exporter.add(font, some, sources);
   }
-  if (!glyphs.empty()) exporter.add(font, glyphs);
 }
 
 std::string in_short(const std::string& licence) {

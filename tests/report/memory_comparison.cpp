@@ -1,12 +1,11 @@
-// The words of bench memory. tests/apps/cli_memory.cpp runs the command.
+// The words of a comparison. tests/apps/cli_memory.cpp runs the command.
 
-#include "apps/bench/memory_row.h"
+#include "report/memory_comparison.h"
+
 #include "tests/support/catch.h"
 
 namespace accrue::test {
 namespace {
-
-using namespace app;
 
 MemoryRow row(const Way& way, int64_t micro_batch, size_t activations, double us) {
   MemoryRow row{1, {micro_batch, 64}, way};
@@ -21,9 +20,9 @@ MemoryRow row(const Way& way, int64_t micro_batch, size_t activations, double us
 }  // namespace
 
 TEST_CASE("the verdict says what pays", "[report]") {
-  MemoryRows rows{row(at_once(), 64, 9000, 10), row(find_way("fused"), 8, 1000, 12),
-                  row(find_way("fused"), 4, 8500, 30), row(find_way("separate"), 8, 9024, 9),
-                  row(find_way("pytorch"), 8, 0, 20)};
+  MemoryRows rows{row(at_once(), 64, 9000, 10), row(*find_way("fused"), 8, 1000, 12),
+                  row(*find_way("fused"), 4, 8500, 30), row(*find_way("separate"), 8, 9024, 9),
+                  row(*find_way("pytorch"), 8, 0, 20)};
   rows[4].rss_growth_bytes = rows[0].rss_growth_bytes / 2;
   REQUIRE(verdict(rows[0], rows) == "the baseline");
   REQUIRE(verdict(rows[1], rows) == "5.00x less memory for 1.20x the time");
@@ -31,7 +30,7 @@ TEST_CASE("the verdict says what pays", "[report]") {
   REQUIRE(verdict(rows[3], rows) == "does not pay: 24 B more memory, 0.90x the time");
   // Known from outside only, so compared from outside.
   REQUIRE(verdict(rows[4], rows) == "2.00x less memory for 2.00x the time");
-  rows.push_back(row(find_way("step-in-backward"), 64, 500, 10));
+  rows.push_back(row(*find_way("step-in-backward"), 64, 500, 10));
   REQUIRE(verdict(rows[1], rows) ==
           "5.00x less memory for 1.20x the time; step-in-backward at once needs 500 B less");
 }

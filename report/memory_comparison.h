@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/options.h"
+#include "core/memory.h"
+#include "train/batches.h"
 
-namespace accrue::app {
+namespace accrue {
 
-// A way to get from an effective batch to an optimizer step: what `bench memory` compares.
+// A way to get from an effective batch to an optimizer step: what a comparison has rows of.
 struct Way {
   enum class Split {
     never,   // one batch at once
@@ -31,9 +32,10 @@ struct Way {
 
 // The baseline: the whole effective batch at once, gradients kept.
 const Way& at_once();
-// All others, by the names of --ways. Throws Error for an unknown name.
+// All others.
 const std::vector<Way>& all_ways();
-const Way& find_way(const std::string& name);
+// The one of this name; nullptr if there is none.
+const Way* find_way(const std::string& name);
 
 // One configuration and what was measured of it.
 struct MemoryRow {
@@ -63,6 +65,5 @@ std::string verdict(const MemoryRow& row, const MemoryRows& rows);
 
 nlohmann::ordered_json to_json(const MemoryRow& row, const MemoryRows& rows);
 std::string to_csv(const std::vector<MemoryRows>& groups);
-void print(const MemoryRows& rows);
 
-}  // namespace accrue::app
+}  // namespace accrue

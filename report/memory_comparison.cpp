@@ -1,12 +1,11 @@
-#include "apps/bench/memory_row.h"
+#include "report/memory_comparison.h"
 
 #include <algorithm>
 
-#include "apps/cli/output.h"
-#include "study/median.h"
+#include "core/median.h"
 #include "train/json.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 // The bytes of a row to compare with another's: PyTorch on the CPU is only known from outside.
@@ -56,12 +55,9 @@ const std::vector<Way>& all_ways() {
   return ways;
 }
 
-const Way& find_way(const std::string& name) {
+const Way* find_way(const std::string& name) {
   const auto found = std::ranges::find(all_ways(), name, &Way::name);
-  std::string names;
-  for (const Way& way : all_ways()) names += (names.empty() ? "" : ", ") + way.name;
-  check(found != all_ways().end(), "--ways has '{}': expected some of {}", name, names);
-  return *found;
+  return found == all_ways().end() ? nullptr : &*found;
 }
 
 double MemoryRow::median_us() const { return median(us_per_sample); }
@@ -118,32 +114,4 @@ std::string to_csv(const std::vector<MemoryRows>& groups) {
   return text;
 }
 
-void print(const MemoryRows& rows) {
-  // The categories stand where there is room for them, and the words in a line of their own where
-  // there is not.
-  constexpr size_t wide_columns = 170;
-  const bool wide = terminal_columns() >= wide_columns;
-  fmt::print("{:<16} {:>6} {:>4}", "way", "micro", "K");
-  if (wide)
-    for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print(" {:>11} {:>11} {:>10} {:>9}{}\n", "total", "RSS growth", "us/sample", "max |dw|",
-             wide ? "  against one batch at once" : "");
-  for (const MemoryRow& row : rows) {
-    fmt::print("{:<16} {:>6} {:>4}", row.way.name, row.batches.micro,
-               row.batches.accumulation_steps());
-    if (wide)
-      for (Category c : all_categories)
-        fmt::print(" {:>11}",
-                   row.way.is_pytorch() && c != Category::data ? "?" : format_bytes(row.peak[c]));
-    std::string words = verdict(row, rows);
-    if (!wide)
-      for (size_t end; (end = words.find("; ")) != std::string::npos;)
-        words.replace(end, 2, "\n    ");
-    fmt::print(" {:>11} {:>11} {:>10.1f} {:>9}{}{}\n", format_bytes(row.total_bytes()),
-               format_bytes(row.rss_growth_bytes), row.median_us(),
-               number_or(row.weight_difference, "-"), wide ? "  " : "\n    ", words);
-  }
-  if (!wide) fmt::print("(--json and --csv have each category)\n");
-}
-
-}  // namespace accrue::app
+}  // namespace accrue

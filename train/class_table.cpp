@@ -1,0 +1,56 @@
+#include "train/class_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "train/training.h"
+
+namespace accrue {
+namespace {
+
+// The softmax of a row of logits.
+std::vector<double> probabilities_of(std::span<const float> logits) {
+  const double largest = *std::ranges::max_element(logits);
+  std::vector<double> p;
+  double sum = 0;
+  for (const float logit : logits) sum += p.emplace_back(std::exp(logit - largest));
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+// A cell of a CSV file (RFC 4180).
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted(1, '"');
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+std::string class_table_heading(const Field& labels) {
+  std::string line = "sample,class";
+  for (int64_t k = 0; k < labels.classes; ++k)
+    line += fmt::format(",{}", cell(labels.class_name(k)));
+  return line + "\n";
+}
+
+std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset& data) {
+  const Tensor host = as_f32(logits);
+  const auto classes = static_cast<size_t>(host.size(1));
+  const Field& labels = data.field("labels");
+  std::string text;
+  for (int64_t n = 0; n < host.size(0); ++n) {
+    const auto p =
+        probabilities_of(host.span<float>().subspan(static_cast<size_t>(n) * classes, classes));
+    const int64_t best = std::ranges::max_element(p) - p.begin();
+    text += fmt::format("{},{}", cell(data.sample_name(begin + n)), cell(labels.class_name(best)));
+    for (const double value : p) text += fmt::format(",{:.6g}", value);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace accrue

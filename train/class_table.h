@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "data/dataset.h"
+
+namespace accrue {
+
+// The table of a classifier's answers as CSV (RFC 4180): "sample,class", then a column for each
+// class with its probability.
+std::string class_table_heading(const Field& labels);
+// A line for each of the samples [begin, begin + N): its name, its most probable class, and the
+// softmax of its logits [N, C], which are of any device and floating dtype.
+std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset& data);
+
+}  // namespace accrue

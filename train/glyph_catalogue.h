@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/glyphs.h"
+#include "data/samples.h"
+
+namespace accrue {
+
+// Finds samples of glyphs by style and character. The built-in strokes are one style, and their
+// characters have numbers only.
+class GlyphCatalogue {
+ public:
+  // `directory` is that of the manifest, or names the built-in data. `data` must outlive it.
+  GlyphCatalogue(const Datasets& data, const std::string& directory);
+
+  // The number of a style; of the first for an empty name. Throws Error for an unknown one.
+  int32_t style(const std::string& name) const;
+  // All samples of the test set in a style.
+  std::vector<int32_t> held_out(int32_t style) const;
+  // The characters of a text in its order, of either split, gathered in `dtype`; spaces are left
+  // out. Throws Error for those that the data set does not have. Needs a manifest.
+  Samples find(const std::string& text, int32_t style, DType dtype) const;
+
+ private:
+  // Glyphs of a split, all in one style.
+  struct Picked {
+    const Dataset* data;
+    std::vector<int32_t> samples;
+  };
+  int64_t styles() const { return data_.test.field("styles").classes; }
+  Picked place_of(char32_t code, int32_t style) const;
+
+  const Datasets& data_;
+  std::optional<GlyphManifest> manifest_;
+};
+
+}  // namespace accrue
