@@ -63,6 +63,17 @@ View channels_of(View w, int64_t begin, int64_t size) {
   return w;
 }
 
+// Calls body(k, the channels of the part's filters in w, geometry) for each part.
+template <class Body>
+void for_each_part(const std::vector<ConvGeometry>& geometries, Body&& body) {
+  for (size_t k = 0, begin = 0; k < geometries.size(); ++k) {
+    const int64_t C = geometries[k].C;
+    body(
+        k, [=](View w) { return channels_of(w, int64_t(begin), C); }, geometries[k]);
+    begin += size_t(C);
+  }
+}
+
 // Several parts have no activation.
 Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& bias,
                 Conv2dShape shape, Activation activation) {
@@ -74,16 +85,7 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   const ConvGeometry& first = geometries[0];
   const int64_t N = parts[0].size(0);
   Tensor y = Tensor::empty({N, first.O, first.GH, first.GW}, dtype, device);
-  // Calls body(k, the channels of the part's filters in w, geometry) for each part.
-  const auto for_each_part = [geometries](auto&& body) {
-    for (size_t k = 0, begin = 0; k < geometries.size(); ++k) {
-      const int64_t C = geometries[k].C;
-      body(
-          k, [=](View w) { return channels_of(w, int64_t(begin), C); }, geometries[k]);
-      begin += size_t(C);
-    }
-  };
-  for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+  for_each_part(geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
     const View filters = filters_in(w.view());
     const Tensor packed =
         packed_weights(weight.variable(), filters, Direction::gather, geometry, N);
@@ -98,35 +100,37 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   std::vector<Edge> edges = dx_edges;
   edges.push_back(dw_edge), edges.push_back(db_edge);
   for (Tensor& part : parts) part = part.detach();
-  record("conv2d", y, edges,
-         [=, y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
-           const int64_t O = dy.size(1), cells = dy.shape().numel(2, 4);
-           if (y.defined())
-             launch<cpu::activation_backward_over, cuda::activation_backward_over>(
-                 device, dy.view(), y.view(), activation);
-           y.reset();
-           if (auto dw = claim_grad(dw_edge))
-             for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
-               launch<cpu::conv_correlate, cuda::conv_correlate>(
-                   device, GradTarget{filters_in(dw->grad), dw->beta}, dy.view(), parts[k].view(),
-                   geometry, conv_correlate_workspace(geometry, N, dtype, device).view());
-             });
-           parts.clear();
-           if (auto db = claim_grad(db_edge))
-             launch<cpu::channel_sum, cuda::channel_sum>(
-                 device, *db, dy.view(),
-                 channel_sums_scratch(1, N, O, cells, dtype, device).view());
-           for_each_part([&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
-             if (auto dx = claim_grad(dx_edges[k])) {
-               const View filters = filters_in(w.view());
-               const Tensor packed =
-                   packed_weights(dw_edge.variable(), filters, Direction::scatter, geometry, N);
-               launch<cpu::conv_scatter, cuda::conv_scatter>(
-                   device, *dx, dy.view(), ConvWeights(filters, packed), View{}, geometry,
-                   conv_scatter_workspace(geometry, N, dtype, device).view());
-             }
-           });
-         });
+  record(
+      "conv2d", y, edges,
+      [=, y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
+        const int64_t O = dy.size(1), cells = dy.shape().numel(2, 4);
+        if (y.defined())
+          launch<cpu::activation_backward_over, cuda::activation_backward_over>(
+              device, dy.view(), y.view(), activation);
+        y.reset();
+        if (auto dw = claim_grad(dw_edge))
+          for_each_part(
+              geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+                launch<cpu::conv_correlate, cuda::conv_correlate>(
+                    device, GradTarget{filters_in(dw->grad), dw->beta}, dy.view(), parts[k].view(),
+                    geometry, conv_correlate_workspace(geometry, N, dtype, device).view());
+              });
+        parts.clear();
+        if (auto db = claim_grad(db_edge))
+          launch<cpu::channel_sum, cuda::channel_sum>(
+              device, *db, dy.view(), channel_sums_scratch(1, N, O, cells, dtype, device).view());
+        for_each_part(
+            geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
+              if (auto dx = claim_grad(dx_edges[k])) {
+                const View filters = filters_in(w.view());
+                const Tensor packed =
+                    packed_weights(dw_edge.variable(), filters, Direction::scatter, geometry, N);
+                launch<cpu::conv_scatter, cuda::conv_scatter>(
+                    device, *dx, dy.view(), ConvWeights(filters, packed), View{}, geometry,
+                    conv_scatter_workspace(geometry, N, dtype, device).view());
+              }
+            });
+      });
   return y;
 }
 

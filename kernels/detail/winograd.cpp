@@ -16,6 +16,15 @@ namespace {
 using winograd::all_points, winograd::area, winograd::in_two_dimensions;
 using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points;
 
+Planes image_of(const ConvGeometry& g) { return {g.C, g.H, g.W}; }
+Planes grid_of(const ConvGeometry& g) { return {g.O, g.GH, g.GW}; }
+Planes source_of(Direction direction, const ConvGeometry& g) {
+  return direction == Direction::gather ? image_of(g) : grid_of(g);
+}
+Planes target_of(Direction direction, const ConvGeometry& g) {
+  return direction == Direction::gather ? grid_of(g) : image_of(g);
+}
+
 // Weights at the points, in panels of target channels as wide as a block of registers:
 // [panel, point, source channel, target channel].
 template <class T>
@@ -24,8 +33,8 @@ struct WeightPanels {
   int64_t sources;
 
   WeightPanels(Direction direction, const ConvGeometry& g)
-      : vectors(ceil_div(direction == Direction::gather ? g.O : g.C, lanes<T>), block_vectors),
-        sources(direction == Direction::gather ? g.C : g.O) {}
+      : vectors(ceil_div(target_of(direction, g).channels, lanes<T>), block_vectors),
+        sources(source_of(direction, g).channels) {}
   int64_t size() const { return begin(vectors.parts); }
   int64_t columns(int64_t panel) const { return vectors.size(panel) * lanes<T>; }
   int64_t begin(int64_t panel) const {
@@ -47,8 +56,8 @@ struct Tiling {
   int64_t frame, products, pixels, transposed, slots;
 
   Tiling(Direction direction, const ConvGeometry& g, int64_t N)
-      : source(direction == Direction::gather ? Planes{g.C, g.H, g.W} : Planes{g.O, g.GH, g.GW}),
-        target(direction == Direction::gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W}),
+      : source(source_of(direction, g)),
+        target(target_of(direction, g)),
         padding(direction == Direction::gather ? g.padding : winograd::taps - 1 - g.padding),
         pieces(target, N, most_tiles(source)),
         at_once(std::clamp<int64_t>(most_tiles(source) / pieces.most_tiles(), 1,
@@ -142,7 +151,7 @@ template <class T>
 void winograd_pack(T* packed, const T* w, Direction direction, const ConvGeometry& g) {
   const WeightPanels<T> panels(direction, g);
   const bool gather = direction == Direction::gather;
-  const int64_t targets = gather ? g.O : g.C;
+  const int64_t targets = target_of(direction, g).channels;
   constexpr int64_t most_sources = 16;
   const int64_t vectors = ceil_div(targets, lanes<T>);
   parallel_for(vectors, panels.sources * all_points * lanes<T>, [&](int64_t begin, int64_t end) {
@@ -227,16 +236,13 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
 
 bool winograd_pays(Direction direction, const ConvGeometry& g) {
   constexpr int64_t least_tiles = 16, weights_of_a_tile = 8192;
-  const Planes target =
-      direction == Direction::gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W};
+  const Planes target = target_of(direction, g);
   return winograd::pays(g, target) &&
          winograd::tiles_of(target) >= std::max(least_tiles, g.C * g.O / weights_of_a_tile);
 }
 bool winograd_packing_pays(Direction direction, const ConvGeometry& g, int64_t N) {
   constexpr int64_t weights_of_a_tile = 1024;
-  const bool gather = direction == Direction::gather;
-  const Planes target = gather ? Planes{g.O, g.GH, g.GW} : Planes{g.C, g.H, g.W};
-  return g.C * g.O >= weights_of_a_tile * N * winograd::tiles_of(target);
+  return g.C * g.O >= weights_of_a_tile * N * winograd::tiles_of(target_of(direction, g));
 }
 
 template <class T>
