@@ -72,20 +72,22 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   constexpr size_t wide_columns = 150;
   const bool wide = terminal_columns() >= wide_columns;
   const bool narrow = terminal_columns() < 70;
-  fmt::print("{} on {} in {}\n\n   {:>{}} {:>5} {:<10}{:<17}", name(options.network.kind),
-             name(device), format_bytes(plan.memory), narrow ? "micro" : "micro-batch",
-             narrow ? 5 : 11, "K", "recompute", "strategy");
+  const int micro_width = narrow ? 5 : 11, k_width = narrow ? 4 : 5, total_width = narrow ? 9 : 12,
+            cost_width = narrow ? 4 : 5;
+  fmt::print("{} on {} in {}\n\n   {:>{}} {:>{}} {:<10}{:<17}", name(options.network.kind),
+             name(device), format_bytes(plan.memory), narrow ? "micro" : "micro-batch", micro_width,
+             "K", k_width, "recompute", "strategy");
   if (wide)
     for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print("{:>{}} {:>4} {:>5}\n", "total", narrow ? 9 : 12, "fits", "cost");
+  fmt::print("{:>{}} {:>4} {:>{}}\n", "total", total_width, "fits", "cost", cost_width);
   for (const Alternative& a : recommended_first(plan)) {
-    fmt::print("{:<2} {:>{}} {:>5} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
-               a.batches.micro, narrow ? 5 : 11, a.batches.accumulation_steps(),
+    fmt::print("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
+               a.batches.micro, micro_width, a.batches.accumulation_steps(), k_width,
                name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
     if (wide)
       for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(a.peak[c]));
-    fmt::print("{:>{}} {:>4} {:>5.2f}\n", format_bytes(a.peak.total()), narrow ? 9 : 12,
-               a.fits ? "yes" : "no", a.relative_cost);
+    fmt::print("{:>{}} {:>4} {:>{}.2f}\n", format_bytes(a.peak.total()), total_width,
+               a.fits ? "yes" : "no", a.relative_cost, cost_width);
   }
   if (!wide) fmt::print("(--json has each category)\n");
   for (const std::string& reason : plan.refused) fmt::print("not possible: {}\n", reason);

@@ -125,6 +125,25 @@ TEST_CASE("tables of benchmarks fit 80 columns", "[output]") {
   }
 }
 
+TEST_CASE("tables follow the terminal's width", "[output]") {
+  const auto on_terminal = [](int columns, const std::string& command) {
+    const Output output = shell(
+        fmt::format("script -qec 'stty cols {}; {} {}' /dev/null", columns, program_path, command));
+    REQUIRE(output.status == 0);
+    return output.text;
+  };
+  std::istringstream plan(on_terminal(60, "plan --model mlp-small --memory 1GiB"));
+  int rows = 0;
+  for (std::string line; std::getline(plan, line) && line.find("(--json") == line.npos; ++rows) {
+    INFO(line);
+    REQUIRE(line.size() <= 61);  // with the terminal's carriage return
+  }
+  REQUIRE(rows > 4);
+  const std::string profile = "bench train --model mlp-small --seconds 0.01 --profile";
+  REQUIRE_THAT(on_terminal(120, profile), ContainsSubstring("% gemm"));
+  REQUIRE_THAT(on_terminal(80, profile), !ContainsSubstring("% gemm"));
+}
+
 TEST_CASE("shells complete commands, options and choices", "[output]") {
   const auto completed = [](const std::string& words) {
     const Output output = shell(
