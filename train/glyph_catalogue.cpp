@@ -44,6 +44,8 @@ std::vector<int32_t> GlyphCatalogue::held_out(int32_t style) const {
 }
 
 Samples GlyphCatalogue::find(const std::string& text, int32_t style, DType dtype) const {
+  check(manifest_.has_value(),
+        "the built-in strokes have no characters to find: expected a directory with a manifest");
   std::vector<Samples> found;
   std::vector<std::string> missing;
   for (const char32_t code : from_utf8(text)) {

@@ -22,7 +22,7 @@ class GlyphCatalogue {
   // All samples of the test set in a style.
   std::vector<int32_t> held_out(int32_t style) const;
   // The characters of a text in its order, of either split, gathered in `dtype`; spaces are left
-  // out. Throws Error for those that the data set does not have. Needs a manifest.
+  // out. Throws Error for those that the data set does not have, for none, and without a manifest.
   Samples find(const std::string& text, int32_t style, DType dtype) const;
 
  private:

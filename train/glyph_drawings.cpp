@@ -51,6 +51,7 @@ std::vector<GrayImage> to_images(const Tensor& images) {
 std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
                                                  const Samples& samples, Device device,
                                                  int32_t from, int32_t to, int64_t steps) {
+  check(steps >= 2, "[draw_between] {} steps: expected 2 or more, as both styles are drawn", steps);
   const NoGrad no_grad;
   const Pass pass = Pass::eval();
   const auto embedded = [&](int32_t style) {
@@ -69,6 +70,7 @@ std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
 }
 
 Samples glyph_samples(const std::vector<GrayImage>& images, int32_t style, DType dtype) {
+  check(!images.empty(), "[glyph_samples] there is no image: expected one or more");
   const auto N = static_cast<int64_t>(images.size()), S = images.front().height;
   const Tensor sources = Tensor::empty({N, 1, S, S}, DType::u8, Device::cpu, Category::data);
   uint8_t* to = sources.span<uint8_t>().data();

@@ -17,12 +17,13 @@ Tensor draw_glyphs(const Zi2ziGenerator& network, const Samples& samples, Device
 std::vector<GrayImage> to_images(const Tensor& images);
 
 // Draws the samples' sources in `steps` styles evenly spaced from one to the other, both included:
-// a row of images for each step.
+// a row of images for each step. Throws Error for fewer than 2 steps.
 std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
                                                  const Samples& samples, Device device,
                                                  int32_t from, int32_t to, int64_t steps);
 
-// Images of S x S pixels as sources to be drawn in a style, gathered in `dtype`.
+// Images of S x S pixels as sources to be drawn in a style, gathered in `dtype`. Throws Error if
+// there is none.
 Samples glyph_samples(const std::vector<GrayImage>& images, int32_t style, DType dtype);
 
 // Sources, drawings and targets, one below the other (data/glyph_sheet.h).
