@@ -30,10 +30,6 @@ std::string beaten_at_once(const MemoryRow& row, const MemoryRows& rows) {
   return "";
 }
 
-std::string number_or(const std::optional<double>& value, std::string_view otherwise) {
-  return value ? fmt::format("{:.2g}", *value) : std::string(otherwise);
-}
-
 }  // namespace
 
 const Way& at_once() {
@@ -109,7 +105,8 @@ std::string to_csv(const std::vector<MemoryRows>& groups) {
       for (Category c : all_categories) text += fmt::format(",{}", row.peak[c]);
       text +=
           fmt::format(",{},{},{},{:.3f},{}\n", row.untold_bytes, row.total_bytes(),
-                      row.rss_growth_bytes, row.median_us(), number_or(row.weight_difference, ""));
+                      row.rss_growth_bytes, row.median_us(),
+                      row.weight_difference ? fmt::format("{:.2g}", *row.weight_difference) : "");
     }
   return text;
 }

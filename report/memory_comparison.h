@@ -11,7 +11,7 @@
 
 namespace accrue {
 
-// A way to get from an effective batch to an optimizer step: what a comparison has rows of.
+// A way to get from an effective batch to an optimizer step; a comparison has rows of each.
 struct Way {
   enum class Split {
     never,   // one batch at once

@@ -1,7 +1,9 @@
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "apps/bench/commands.h"
 #include "apps/bench/memory_runs.h"
@@ -18,9 +20,7 @@ namespace accrue::app {
 namespace {
 
 std::string names_of_ways() {
-  std::string names;
-  for (const Way& way : all_ways()) names += (names.empty() ? "" : ", ") + way.name;
-  return names;
+  return fmt::format("{}", fmt::join(all_ways() | std::views::transform(&Way::name), ", "));
 }
 
 std::vector<Way> chosen_ways(const Options& options, const BenchMemoryOptions& bench,
