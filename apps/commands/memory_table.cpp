@@ -21,11 +21,13 @@ Usage measure_baseline(const TrainingOptions& options, const Datasets& data, Dev
 }  // namespace
 
 void print_memory_table(const TrainingOptions& options, Baseline run_baseline, const Datasets& data,
-                        const Usage& measured, Device device) {
+                        const Usage& measured, const Usage& beside, Device device) {
   TrainingOptions whole = options;
   whole.batches.micro = whole.batches.effective;
-  const Usage predicted = predict_peak(options, data, device);
-  const Usage baseline = predict_peak(whole, data, device);
+  Usage predicted = predict_peak(options, data, device);
+  Usage baseline = predict_peak(whole, data, device);
+  for (Usage* usage : {&predicted, &baseline})
+    for (Category c : all_categories) (*usage)[c] += beside[c];
   std::vector<std::pair<std::string, Usage>> columns{
       {"this run", measured}, {"predicted", predicted}, {"no accumulation", baseline}};
   if (run_baseline == Baseline::measured) {

@@ -200,7 +200,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
     TrainingOptions ran = asked;
     ran.batches = training.batches();
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
-                       data, peak, device);
+                       data, peak, samples ? samples->held_on(device) : Usage{}, device);
   }
   log.finish(summary(given, progress, device));
   save(options, trainer);

@@ -28,7 +28,10 @@ FontSamples::FontSamples(const Options& options, Trainer& trainer, RunLog& log,
                          const Dataset& held_out)
     : options_(options), trainer_(trainer), log_(log) {
   if (!options.sample_every) return;
+  const Usage before = ledger(Device::cpu).current();
   samples_ = first_of(held_out, compute_dtype(options.precision));
+  held_ = ledger(Device::cpu).current();
+  for (Category c : all_categories) held_[c] -= before[c];
   std::filesystem::create_directories(std::filesystem::path(options.log_dir) / "samples");
 }
 

@@ -15,6 +15,8 @@ class FontSamples : public Observer {
  public:
   // The first characters of the data set that is held out, which is on the cpu.
   FontSamples(const Options& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
+  // The memory of those characters.
+  Usage held_on(Device device) const { return device == Device::cpu ? held_ : Usage{}; }
   void on_window(const Player& player) override;
   void on_step(const WindowReport& report) override;
   void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
@@ -24,6 +26,7 @@ class FontSamples : public Observer {
   Trainer& trainer_;
   RunLog& log_;
   Samples samples_;
+  Usage held_;
   int64_t drawn_window_ = 0;
   int64_t windows_won_ = 0, blank_scores_ = 0;  // in a row
 };

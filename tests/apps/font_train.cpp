@@ -69,6 +69,7 @@ TEST_CASE("a font's training leaves sheets on its way", "[cli]") {
   const Folder folder;
   const std::string log = folder / "log";
   const Trained trained("--sample-every 3 --eval-every epoch --log-dir " + log);
+  REQUIRE_THAT(trained.text, ContainsSubstring("predicted to the byte"));
   for (const char* sheet : {"window-000003.png", "window-000006.png"}) {
     const GrayImage image = read_png(log + "/samples/" + sheet);
     REQUIRE(image.width > 8 * 32);
