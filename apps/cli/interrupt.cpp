@@ -14,7 +14,9 @@ namespace {
 // Any thread may be the one that a signal interrupts. A signal is `seen` first, and `asked` when
 // all that follows from it is done.
 std::atomic<int> seen = 0, asked = 0;
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
+std::atomic<bool> answered = true;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may not wait");
 
 void install(void (*handler)(int)) {
   struct sigaction action {};
@@ -31,6 +33,7 @@ void install(void (*handler)(int)) {
 // Nothing else may be called in a signal handler to print something.
 template <size_t n>
 void say(const char (&text)[n]) {
+  if (!answered) return;
   const int before = errno;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, n - 1);
   errno = before;
@@ -53,10 +56,11 @@ size_t handler_stack_bytes() {
 
 }  // namespace
 
-InterruptScope::InterruptScope() : stack_(handler_stack_bytes()) {
+InterruptScope::InterruptScope(Answers answers) : stack_(handler_stack_bytes()) {
   const stack_t own{.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
   sigaltstack(&own, &stack_before_);
   seen = asked = 0;
+  answered = answers == Answers::yes;
   install(ask);
 }
 InterruptScope::~InterruptScope() {

@@ -6,7 +6,10 @@
 
 namespace accrue::app {
 
-// While alive, Ctrl-C (SIGINT), SIGTERM and SIGHUP only ask, and say so on standard error. The
+// If a signal is answered by a line on standard error.
+enum class Answers { no, yes };
+
+// While alive, Ctrl-C (SIGINT), SIGTERM and SIGHUP only ask, and are answered by what they do. The
 // first: the running window is to be finished first; the second: it is to be rolled back. A third
 // ends the program at once. To be made by the thread that computes; the other threads leave signals
 // to it.
@@ -15,7 +18,7 @@ namespace accrue::app {
 // left a corrupted heap in 11 of 450 runs; so in none of 270.
 class InterruptScope {
  public:
-  InterruptScope();
+  explicit InterruptScope(Answers answers = Answers::yes);
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;

@@ -1,8 +1,18 @@
 #include <mpi.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/cli/ranks.h"
@@ -10,17 +20,118 @@
 namespace accrue::app {
 namespace {
 
+// Ends this process, and by that the launcher all ranks, unless destroyed in time: while MPI starts
+// and ends, nobody watches.
+class Alarm {
+ public:
+  // `message` is a whole line.
+  Alarm(double timeout_s, const char* message) {
+    said = message;
+    std::signal(SIGALRM, [](int) {
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, said, std::strlen(said));
+      std::_Exit(1);
+    });
+    ::alarm(static_cast<unsigned>(std::ceil(timeout_s)));
+  }
+  ~Alarm() { ::alarm(0); }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+
+ private:
+  static inline const char* said = "";
+};
+
+// Ends every rank if one gives no sign of life. Each sends one to the next rank, many times within
+// the timeout, from a thread of its own, so that a rank that computes for long is not taken for one
+// that hangs. Stop all ranks' watches together, by their destructors.
+class Watch {
+ public:
+  using Seconds = std::chrono::duration<double>;
+
+  Watch(int rank, int count, Seconds timeout, std::vector<std::string> hosts)
+      : rank_(rank), count_(count), timeout_(timeout), hosts_(std::move(hosts)) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &signs_);
+    thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+  ~Watch() {
+    thread_.request_stop();
+    thread_.join();
+    MPI_Comm_free(&signs_);
+  }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    const int next = (rank_ + 1) % count_, watched = (rank_ + count_ - 1) % count_;
+    const Seconds pause = std::min(Seconds(0.5), timeout_ / 20);
+    char sign = 0, own_sign = 0;
+    MPI_Request coming = MPI_REQUEST_NULL, going = MPI_REQUEST_NULL;
+    MPI_Irecv(&sign, 1, MPI_CHAR, watched, 0, signs_, &coming);
+    Seconds silence{0};
+    auto before = std::chrono::steady_clock::now();
+    while (!stop.stop_requested()) {
+      if (done(going)) MPI_Isend(&own_sign, 1, MPI_CHAR, next, 0, signs_, &going);
+      while (done(coming)) {
+        silence = Seconds(0);
+        MPI_Irecv(&sign, 1, MPI_CHAR, watched, 0, signs_, &coming);
+      }
+      std::this_thread::sleep_for(pause);
+      const auto now = std::chrono::steady_clock::now();
+      // If all ranks were suspended, none was silent meanwhile.
+      silence += std::min(Seconds(now - before), 4 * pause);
+      before = now;
+      if (silence > timeout_) give_up(watched);
+    }
+    MPI_Cancel(&coming);
+    MPI_Wait(&coming, MPI_STATUS_IGNORE);
+    if (!done(going)) MPI_Request_free(&going);
+  }
+
+  static bool done(MPI_Request& request) {
+    int flag = 0;
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    return flag != 0;
+  }
+
+  [[noreturn]] void give_up(int watched) const {
+    fmt::print(stderr,
+               "accrue: error: rank {} of {}, on {}, has given no sign of life for {:g} s "
+               "(--rank-timeout): all ranks end\n",
+               watched, count_, hosts_[static_cast<size_t>(watched)], timeout_.count());
+    std::fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    std::_Exit(1);
+  }
+
+  const int rank_, count_;
+  const Seconds timeout_;
+  const std::vector<std::string> hosts_;
+  MPI_Comm signs_ = MPI_COMM_NULL;
+  std::jthread thread_;
+};
+
 // Data movement alone: sums of MPI's own may differ between ranks.
 class World : public MpiRanks {
  public:
-  World() {
+  explicit World(double timeout_s) : timeout_s_(timeout_s) {
+    const Alarm alarm(timeout_s,
+                      "accrue: error: MPI has not started within --rank-timeout: a rank is "
+                      "missing\n");
     int level = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &count_);
+    std::vector<std::string> hosts = all_hosts();
+    if (level == MPI_THREAD_MULTIPLE)
+      watch_.emplace(rank_, count_, Watch::Seconds(timeout_s), std::move(hosts));
   }
   // Not after abort().
-  ~World() override { MPI_Finalize(); }
+  ~World() override {
+    MPI_Barrier(MPI_COMM_WORLD);  // no rank is silent before all have ended
+    const Alarm alarm(timeout_s_,
+                      "accrue: error: MPI has not ended within --rank-timeout: a rank hangs\n");
+    watch_.reset();
+    MPI_Finalize();
+  }
 
   int rank() const override { return rank_; }
   int count() const override { return count_; }
@@ -61,13 +172,24 @@ class World : public MpiRanks {
   }
 
  private:
+  std::vector<std::string> all_hosts() {
+    using Name = std::array<char, 64>;
+    Name own{};
+    host_name().copy(own.data(), own.size() - 1);
+    std::vector<std::string> hosts;
+    for (const Name& name : all_of(own)) hosts.emplace_back(name.data());
+    return hosts;
+  }
+
+  const double timeout_s_;
   int rank_ = 0, count_ = 1;
+  std::optional<Watch> watch_;
 };
 
 }  // namespace
 
-std::unique_ptr<MpiRanks> start_mpi() {
-  auto world = std::make_unique<World>();
+std::unique_ptr<MpiRanks> start_mpi(double timeout_s) {
+  auto world = std::make_unique<World>(timeout_s);
   check(
       world->count() == launched().count,
       "the launcher has started {} ranks, but MPI knows {}: expected the launcher of the MPI that "

@@ -63,6 +63,7 @@ struct Options : TrainingOptions {
   DeviceChoice device = DeviceChoice::automatic;
   int64_t threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
+  double rank_timeout_s = 30;
   std::string init, save, json, memory_trace;
   int64_t memory_trace_windows = 2;
   std::string profile;
@@ -198,6 +199,12 @@ inline Settings settings_of(Options& o) {
             .help = "Samples per optimizer step; --accum is derived, the remainder exact",
             .range = positive});
   s.append(settings_of(static_cast<TrainingOptions&>(o)));
+  s.group("Several processes")
+      .add(o.rank_timeout_s, {.name = "rank-timeout",
+                              .decides = no_result,
+                              .help = "End all ranks if one has given no sign of life for so long",
+                              .takes = "SECONDS",
+                              .range = {1, 86400}});
   s.group("Output")
       .add(o.save, {"save", no_result, "Write the weights at the end; PyTorch's names and layout",
                     "FILE.safetensors"})

@@ -22,11 +22,6 @@ int number_in(const char* variable, int otherwise) {
   return number;
 }
 
-std::string host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
-}
-
 void check_for_ranks(const Options& options) {
   check(!options.measure_baseline,
         "--measure-baseline runs this program again as one process: expected not to be one of "
@@ -41,6 +36,7 @@ void write_nothing(Options& options) {
   for (std::string* file :
        {&options.json, &options.log_dir, &options.save, &options.profile, &options.memory_trace})
     file->clear();
+  options.sample_every.reset();
 }
 
 }  // namespace
@@ -59,9 +55,14 @@ Launched launched() {
   return {};
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+}
+
 void with_ranks(Options& options, const std::function<void()>& work) {
   if (launched().count == 1) return work();
-  const std::unique_ptr<MpiRanks> ranks = start_mpi();
+  const std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
   try {
     check_for_ranks(options);
     options.ranks = ranks.get();
@@ -74,7 +75,7 @@ void with_ranks(Options& options, const std::function<void()>& work) {
   } catch (const std::exception& error) {
     std::fflush(stdout);
     fmt::print(stderr, "accrue: error: rank {} of {}, on {}: {}\n", ranks->rank(), ranks->count(),
-               host(), error.what());
+               host_name(), error.what());
     std::fflush(stderr);
     ranks->abort(1);
   }

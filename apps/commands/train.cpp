@@ -181,13 +181,14 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
 
   Window& window = trainer.training().window();
   const int64_t steps_before = window.steps();
-  const InterruptScope interrupts;
+  const bool is_first = !options.ranks || options.ranks->rank() == 0;
+  const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);
   const auto profile = options.profile.empty()
                            ? nullptr
                            : std::make_unique<Profile>(device, options.profile_windows);
   std::vector<Observer*> all{&progress, &log};
   std::optional<FontSamples> samples;
-  if (draws) all.push_back(&samples.emplace(options, trainer, log, held_out));
+  if (draws && is_first) all.push_back(&samples.emplace(options, trainer, log, held_out));
   Observers observers(all);
   trainer.run(observers, asked_to_stop);
   progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
