@@ -43,8 +43,8 @@ void write_to_standard_output(const Setting& setting) {
 void refuse_ranks(const std::string& command) {
   if (launched().count == 1) return;
   if (launched().rank > 0) throw CLI::Success();
-  fail("{} is one process, but was started as {} ranks: expected train, or no mpirun", command,
-       launched().count);
+  fail("{} is one process, but was started as {} ranks: expected train or eval, or no mpirun",
+       command, launched().count);
 }
 
 // A command that has these settings as its options.
@@ -58,7 +58,8 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
   const auto quiet = std::make_shared<bool>(false);
   command->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
   command->final_callback([=, &options] {
-    if (name != "train") refuse_ranks(name);
+    constexpr std::array shared{"train", "eval"};
+    if (std::ranges::find(shared, name) == shared.end()) refuse_ranks(name);
     options.given = given_settings(*command, settings);
     options = with_options_of_weights(options);
     check_effects(*command, settings);
@@ -98,8 +99,13 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
     });
   });
   add_command(app, "eval", "Loss and accuracy of saved weights",
-              of_model.without({"augment"}).append(evaluation_settings(options)), options, [&] {
-                with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+              of_model.without({"augment"})
+                  .append(evaluation_settings(options))
+                  .append(all.only({"rank-timeout"})),
+              options, [&] {
+                with_ranks(options, [&] {
+                  with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+                });
               });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",

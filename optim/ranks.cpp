@@ -75,4 +75,11 @@ bool Ranks::any(bool own) {
   return std::ranges::any_of(all_of(char(own)), [](char said) { return said != 0; });
 }
 
+void Ranks::add_up(std::span<double> x) {
+  std::vector<double> all(x.size() * static_cast<size_t>(count()));
+  gather(all.data(), x.data(), x.size_bytes());
+  std::ranges::fill(x, 0);
+  for (size_t i = 0; i < all.size(); ++i) x[i % x.size()] += all[i];
+}
+
 }  // namespace accrue

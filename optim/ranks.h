@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "core/view.h"
@@ -39,6 +40,8 @@ class Ranks {
   void copy_from_first(void* data, size_t bytes);
   // True if `own` is true on any rank.
   bool any(bool own);
+  // x[i] = sum_r x_r[i], added by ascending rank: for a few numbers.
+  void add_up(std::span<double> x);
 
   // all[r] = own_r, `bytes` of each.
   virtual void gather(void* all, const void* own, size_t bytes) = 0;

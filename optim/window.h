@@ -105,8 +105,9 @@ class Window {
   // Error for windows on several devices, and for a strategy that cannot take a window back.
   static void enqueue_together(const std::vector<Window*>& windows);
   // For networks that other windows' forwards also run (train/game.h): settle_buffers_with() brings
-  // this window's module buffers back if the other window's step was skipped, keep_buffers_with()
-  // if its last micro-batch was dropped.
+  // this window's module buffers back if the other window's step was skipped, and makes them the
+  // mean over the ranks that share it; keep_buffers_with() brings them back if its last micro-batch
+  // was dropped.
   void settle_buffers_with(const Window& other);
   void keep_buffers_with(const Window& other);
   // Call this after changing module buffers before a window's first micro-batch: if that is
@@ -217,6 +218,7 @@ class Window {
   void tell_device(int64_t samples);
   void prepare_step();
   void add_other_ranks();
+  void add_buffers(double weight);
   void add_counts();
   void unite_claims();
   void add_gradients();
@@ -248,6 +250,7 @@ class Window {
   int64_t micro_batches_ = 0, samples_ = 0, first_samples_ = 0, taken_ = 0;
   int64_t expected_samples_ = 0;  // of this window
   size_t terms_ = 0;              // that its losses have
+  double kept_samples_ = 0;       // of this rank, in the last window
   bool planned_ = false;          // this window's step
   bool touched_ = false;          // weights, moments or step counts, in this window
 };

@@ -19,13 +19,17 @@ struct Counted {
 
 void Window::add_other_ranks() {
   const WindowState& state = *window_state(state_.view());
-  const double kept = micro_batches_ > 0 ? double(samples_ - state.dropped_samples) : 0;
+  kept_samples_ = micro_batches_ > 0 ? double(samples_ - state.dropped_samples) : 0;
   add_counts();
   unite_claims();
   add_gradients();
+  add_buffers(kept_samples_);
+}
+
+void Window::add_buffers(double weight) {
   for (Member& member : members_)
     if (const Tensor& buffers = member.parameters().buffers(); buffers.numel() > 0)
-      ranks_->mean(buffers.view(), kept, ranks_scratch_.view());
+      ranks_->mean(buffers.view(), weight, ranks_scratch_.view());
 }
 
 // The noise scale compares the window with the first micro-batch of the first rank that has one.

@@ -139,6 +139,7 @@ void Window::settle(Member& member, View state) {
 
 void Window::settle_buffers_with(const Window& other) {
   const MemoryScope scope(Phase::step);
+  if (ranks_ && !is_meta(device_)) add_buffers(other.kept_samples_);
   for (Member& member : members_) settle(member, other.state_.view());
 }
 

@@ -7,18 +7,25 @@ namespace accrue {
 namespace {
 
 void for_each_part(const Module& model, const Objective& objective, const Dataset& data,
-                   int64_t micro_batch, DType dtype, Device device,
+                   int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
                    const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
   objective.check_data(data);
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
   const int64_t size = std::min(micro_batch, data.size());
-  Loader loader(data, {.effective_batch_size = size,
-                       .micro_batch_size = size,
-                       .shuffle = Shuffle::off,
-                       .device = device,
-                       .dtype = dtype,
-                       .prefetch = Prefetch::off});
+  LoaderOptions options{.effective_batch_size = size,
+                        .micro_batch_size = size,
+                        .shuffle = Shuffle::off,
+                        .device = device,
+                        .dtype = dtype,
+                        .prefetch = Prefetch::off};
+  if (ranks && ranks->count() > 1) {  // one window of all samples, dealt one by one
+    options.effective_batch_size = data.size();
+    options.rank = ranks->rank();
+    options.ranks = ranks->count();
+    options.dealt = 1;
+  }
+  Loader loader(data, options);
   loader.start_epoch(0);
   while (const MicroBatch* part = loader.next())
     visit(objective.answer(model, *part, Pass::eval()), *part);
@@ -31,7 +38,7 @@ void for_each_answer(
     DType dtype, Device device,
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit) {
   int64_t begin = 0;
-  for_each_part(model, objective, data, micro_batch, dtype, device,
+  for_each_part(model, objective, data, micro_batch, dtype, device, nullptr,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   visit(answer, part, begin);
                   begin += part.size();
@@ -39,10 +46,10 @@ void for_each_answer(
 }
 
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device) {
+                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
-  for_each_part(model, objective, data, micro_batch, dtype, device,
+  for_each_part(model, objective, data, micro_batch, dtype, device, ranks,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   objective.add_score(sums, answer, part);
                 });
@@ -50,10 +57,11 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
 }
 
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
-               int64_t micro_batch, DType dtype, Device device) {
+               int64_t micro_batch, DType dtype, Device device, Ranks* ranks) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
-  const Tensor sums = sum_scores(model, objective, data, micro_batch, dtype, device);
+  const Tensor sums = sum_scores(model, objective, data, micro_batch, dtype, device, ranks);
   const Tensor result = sums.to(Device::cpu, Category::workspace);
+  if (ranks) ranks->add_up(result.span<double>());
   return objective.score(result.span<double>(), data);
 }
 

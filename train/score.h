@@ -3,20 +3,22 @@
 #include <functional>
 
 #include "layers/module.h"
+#include "optim/ranks.h"
 #include "train/objective.h"
 
 namespace accrue {
 
 // Scores a model that computes in `dtype` on `device` over a data set, in eval mode, in pieces of
-// `micro_batch`, by an objective or by that of the data set (objective_of()).
+// `micro_batch`, by an objective or by that of the data set (objective_of()). Several `ranks` share
+// the samples, whatever the size of their pieces, and all return the score of all.
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
-               int64_t micro_batch, DType dtype, Device device);
+               int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr);
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
-// The sums that the score is computed from, on the device: evaluate() without its last step.
+// The sums that the score is computed from, on the device: those of this rank's samples.
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device);
+                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks = nullptr);
 
 // Calls visit(answer, part, begin) with the model's answer to `part`, the samples from `begin` on,
 // for piece after piece of a data set in its own order, in eval mode.

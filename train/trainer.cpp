@@ -135,7 +135,8 @@ bool Trainer::evaluates_now(bool epoch_ends) const {
 void Trainer::score_on_the_way(Observer& observer) {
   const Score score = with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), *scored_, samples,
-                            training_.parameters().compute_dtype(), training_.device());
+                            training_.parameters().compute_dtype(), training_.device(),
+                            options_.ranks);
   });
   const bool is_best = score.loss < best_loss_;
   if (is_best) best_loss_ = score.loss;
@@ -169,7 +170,8 @@ Score Trainer::evaluate(const Dataset& data) {
   training_.release_loader();
   return with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), data, samples,
-                            training_.parameters().compute_dtype(), training_.device());
+                            training_.parameters().compute_dtype(), training_.device(),
+                            options_.ranks);
   });
 }
 

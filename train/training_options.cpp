@@ -132,10 +132,6 @@ void check_players(const TrainingOptions& o) {
 }  // namespace
 
 void check_options(const TrainingOptions& o) {
-  check(!o.ranks || o.ranks->count() == 1 || o.players.empty(),
-        "networks that train each other share their windows with no other rank yet: expected one "
-        "rank, got {}",
-        o.ranks ? o.ranks->count() : 1);
   if (!o.players.empty()) check_players(o);
   else
     check(o.model != nullptr,

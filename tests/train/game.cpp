@@ -14,6 +14,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/paths.h"
+#include "tests/support/thread_ranks.h"
 
 namespace accrue::test {
 namespace {
@@ -42,12 +43,13 @@ struct Network {
   std::unique_ptr<Optimizer> optimizer;
   Window window;
 
-  Network(const Golden& golden, const std::string& name, std::span<const int64_t> sizes, double lr)
+  Network(const Golden& golden, const std::string& name, std::span<const int64_t> sizes, double lr,
+          Ranks* ranks)
       : model(make_mlp(sizes)),
         parameters(place(*model, DType::f64, test_device(), 0)),
         optimizer(adam(parameters, {.eps = 1e-3})),
         window(*optimizer, ScheduleOptions{.base = lr},
-               {.effective_batch_size = samples_of_a_window}) {
+               {.effective_batch_size = samples_of_a_window, .ranks = ranks}) {
     for (const auto& entry : parameters.entries())
       entry.tensor.copy_from(in_f64(golden.at("init." + name + "." + entry.name)));
   }
@@ -61,13 +63,13 @@ struct Network {
   }
 };
 
-Game::MicroBatches cut(const Samples& whole, const Sizes& sizes) {
+// Of several ranks, rank r has the r-th, (r + R)-th, ... micro-batch.
+Game::MicroBatches cut(const Samples& whole, const Sizes& sizes, const Ranks* ranks = nullptr) {
   return [=](const std::function<void(const Samples&)>& visit) {
+    const size_t r = ranks ? size_t(ranks->rank()) : 0, R = ranks ? size_t(ranks->count()) : 1;
     int64_t begin = 0;
-    for (const int64_t n : sizes) {
-      visit(whole.slice(begin, begin + n));
-      begin += n;
-    }
+    for (size_t i = 0; i < sizes.size(); begin += sizes[i++])
+      if (i % R == r) visit(whole.slice(begin, begin + sizes[i]));
   };
 }
 
@@ -85,13 +87,15 @@ struct Pair {
   static constexpr std::array<int64_t, 3> d_sizes{5, 8, 1}, g_sizes{6, 8, 5};
   Golden golden = read_golden();
   Samples samples{{{"inputs", in_f64(golden.at("input"))}, {"real", in_f64(golden.at("real"))}}};
-  Network d{golden, "D", d_sizes, 1e-2}, g{golden, "G", g_sizes, 4e-3};
+  Ranks* ranks;
+  Network d{golden, "D", d_sizes, 1e-2, ranks}, g{golden, "G", g_sizes, 4e-3, ranks};
   Bug bug;
   double poison = 0;  // on top of the generator's loss
   Game game;
 
-  explicit Pair(Rules rules, Bug planted = Bug::none)
-      : bug(planted),
+  explicit Pair(Rules rules, Bug planted = Bug::none, Ranks* sharing = nullptr)
+      : ranks(sharing),
+        bug(planted),
         game({{"D", d.window, [this](const Samples& s) { return d_loss(s); }},
               {"G", g.window, [this](const Samples& s) { return g_loss(s); }, rules.every,
                rules.times}},
@@ -101,7 +105,7 @@ struct Pair {
     return samples.slice(w * samples_of_a_window, (w + 1) * samples_of_a_window);
   }
   // One window, cut.
-  void play(int64_t w, const Sizes& sizes) { game.play(cut(window(w), sizes)); }
+  void play(int64_t w, const Sizes& sizes) { game.play(cut(window(w), sizes, ranks)); }
 
   // The mean cost of taking images for real ones, or not.
   Tensor verdict(const Tensor& images, double is_real) const {
@@ -132,44 +136,57 @@ double difference(const std::vector<double>& actual, const std::vector<double>& 
   return far / largest;
 }
 
-// Of losses, norms, gradients and weights of both players over all windows, to those of `expected`.
-double difference_to_pytorch(Rules rules, const Sizes& sizes, Bug bug, Rules expected) {
-  Pair pair(rules, bug);
-  struct Seen {
-    std::vector<double> loss, norm, gradient;
-  };
-  std::map<std::string, Seen> seen;
+// What a player leaves behind: a number for each of its windows, and more at the end.
+struct Trace {
+  std::vector<double> loss, norm, gradient, weights;
+  bool whole = true;  // every window had all samples
+};
+using Traces = std::map<std::string, Trace>;
+
+Traces play_all(Rules rules, const Sizes& sizes, Bug bug, Ranks* ranks = nullptr) {
+  Pair pair(rules, bug, ranks);
+  Traces traces;
   for (int64_t w = 0; w < windows_played; ++w) {
     pair.play(w, sizes);
     for (Network* player : {&pair.d, &pair.g}) {
-      Seen& of = seen[player == &pair.d ? "D" : "G"];
+      Trace& of = traces[player == &pair.d ? "D" : "G"];
       const auto reports = player->window.reports(Window::Wait::yes);
       for (const StepReport& report : reports) {
-        REQUIRE(report.samples == samples_of_a_window);
+        of.whole = of.whole && report.samples == samples_of_a_window;
         of.loss.push_back(report.loss);
         of.norm.push_back(report.grad_norm);
       }
+      of.weights = player->weights();
       if (reports.empty()) continue;
       for (const Window::Gradient& gradient : player->window.last_gradients())
         for (const double sum : to_doubles(gradient.sum))
           of.gradient.push_back(sum * gradient.scale);
     }
   }
+  return traces;
+}
+
+// Of losses, norms, gradients and weights of both players over all windows, to those of `expected`.
+double difference_to_pytorch(const Traces& traces, Rules rules, Rules expected) {
+  const Golden golden = read_golden();
   double largest = 0;
-  for (const auto& [name, of] : seen) {
+  for (const auto& [name, of] : traces) {
+    REQUIRE(of.whole);
     const std::string prefix = expected.name() + "." + name + ".";
-    const Network& player = name == "D" ? pair.d : pair.g;
     const auto compare = [&, &name = name](const std::string& key,
                                            const std::vector<double>& values) {
       CAPTURE(name, key);
-      largest = std::max(largest, difference(values, to_doubles(pair.golden.at(prefix + key))));
+      largest = std::max(largest, difference(values, to_doubles(golden.at(prefix + key))));
     };
     compare("loss", of.loss);
     compare("norm", of.norm);
-    compare("final", player.weights());
+    compare("final", of.weights);
     if (rules.times == 1) compare("gradient", of.gradient);  // a window's last one is known
   }
   return largest;
+}
+double difference_to_pytorch(Rules rules, const Sizes& sizes, Bug bug, Rules expected) {
+  return difference_to_pytorch(play_all(rules, sizes, bug), rules, expected);
 }
 
 const std::vector<Sizes> all_sizes{{64}, Sizes(2, 32), {24, 24, 16}, Sizes(64, 1)};
@@ -184,6 +201,24 @@ TEST_CASE("both networks of a game take PyTorch's steps, however a window is cut
       CAPTURE(rules.name(), sizes.size());
       REQUIRE(difference_to_pytorch(rules, sizes, Bug::none, rules) < 1e-12);
     }
+}
+
+// Threads stand for the processes.
+TEST_CASE("ranks that share a game's windows take PyTorch's steps", "[game]") {
+  if (test_device() != Device::cpu) return;  // where several ranks are
+  for (const Rules rules : {Rules{}, Rules{.times = 2}, Rules{Order::simultaneous, 3}})
+    for (const Sizes& sizes : {Sizes{64}, Sizes{24, 24, 16}, Sizes(8, 8)})
+      for (const int R : {2, 3}) {
+        CAPTURE(rules.name(), sizes.size(), R);
+        std::vector<Traces> all(static_cast<size_t>(R));
+        run_ranks(R, [&](Ranks& ranks) {
+          all[size_t(ranks.rank())] = play_all(rules, sizes, Bug::none, &ranks);
+        });
+        for (const Traces& traces : all)
+          for (const char* player : {"D", "G"})
+            REQUIRE(traces.at(player).weights == all[0].at(player).weights);
+        REQUIRE(difference_to_pytorch(all[0], rules, rules) < 1e-12);
+      }
 }
 
 TEST_CASE("the bugs of hand-written games are noticed", "[game]") {

@@ -110,6 +110,33 @@ TEST_CASE("ranks of other settings are refused", "[ranks]") {
                 "expected the same settings and data on all");
 }
 
+TEST_CASE("ranks share what is scored, and all have the score of one", "[ranks]") {
+  for (const int64_t test_size : {int64_t{10}, int64_t{3}, int64_t{2}}) {
+    const auto score_of = [&](Ranks* ranks, int64_t micro) {
+      Training training(options_of_ranks(nullptr, micro), few_digits_of_ranks(), Device::cpu);
+      const Dataset scored =
+          make_digits(Split::test, {.train_size = samples, .test_size = test_size});
+      return evaluate(training.model(), training.objective(), scored, micro, DType::f32,
+                      Device::cpu, ranks);
+    };
+    const Score one = score_of(nullptr, 4);
+    for (const int R : {1, 2, 3, 4}) {
+      INFO(test_size << " samples, " << R << " ranks");
+      std::vector<Score> all(static_cast<size_t>(R));
+      run_ranks(R, [&](Ranks& ranks) {
+        // In pieces of their own sizes.
+        all[size_t(ranks.rank())] = score_of(&ranks, 1 + ranks.rank());
+      });
+      for (const Score& score : all) {
+        REQUIRE(score.loss == all[0].loss);
+        REQUIRE(score.describe() == all[0].describe());
+      }
+      REQUIRE(all[0].samples == test_size);
+      REQUIRE(all[0].loss == Approx(one.loss).epsilon(1e-6));
+    }
+  }
+}
+
 // Where memory has made the micro-batches of one rank smaller.
 TEST_CASE("ranks may have micro-batches of their own sizes", "[ranks]") {
   const Trained one = train_rank(nullptr, 8);
