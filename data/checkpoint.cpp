@@ -121,7 +121,7 @@ void write_checkpoint(const fs::path& directory, const CheckpointRecord& record,
   Metadata about_weights = weights.texts;
   about_weights["format"] = "pt";
   write_safetensors(directory / checkpoint_weights, weights.tensors, about_weights);
-  write_safetensors(directory / checkpoint_state, state.tensors, state.texts);
+  write_safetensors(directory / checkpoint_state, state.tensors, state.texts, state.fill);
   json content{{"format", "accrue checkpoint"}, {"version", format_version},
                {"counters", json::object()},    {"decisive", record.decisive},
                {"rounding", record.rounding},   {"origin", record.origin},

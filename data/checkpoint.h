@@ -28,10 +28,12 @@ inline constexpr const char* checkpoint_weights = "weights.safetensors";
 inline constexpr const char* checkpoint_state = "state.safetensors";
 inline constexpr const char* checkpoint_record = "checkpoint.json";
 
-// Tensors on the cpu, and the metadata of their file.
+// Tensors on the cpu, the metadata of their file, and what sets the elements of those on the meta
+// device instead (write_safetensors()).
 struct CheckpointTensors {
   NamedTensors tensors;
   Metadata texts;
+  UsePiece fill{};
 };
 
 // Writes the three files, each synchronised with the disk, into an existing directory. Throws Error

@@ -66,11 +66,28 @@ std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
 
 }  // namespace
 
+namespace {
+
+// Calls use(first, piece) with new tensors for the elements of one, in order.
+template <class Use>
+void for_each_piece(const Shape& shape, DType dtype, Use&& use) {
+  constexpr int64_t piece_bytes = 64 << 10;
+  const int64_t whole = shape.numel(), most = piece_bytes / int64_t(size_of(dtype));
+  for (int64_t first = 0; first < whole; first += most)
+    use(first,
+        Tensor::empty({std::min(most, whole - first)}, dtype, Device::cpu, Category::workspace));
+}
+
+}  // namespace
+
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata) {
+                       const Metadata& metadata, const UsePiece& fill) {
   NamedTensors sorted = tensors;
+  const auto is_elsewhere = [&](const Tensor& tensor) {
+    return fill && tensor.device() == Device::meta;
+  };
   for (const auto& [name, tensor] : sorted)
-    check(tensor.defined() && tensor.device() == Device::cpu,
+    check(tensor.defined() && (tensor.device() == Device::cpu || is_elsewhere(tensor)),
           "cannot save tensor '{}' to '{}': it has no elements on the cpu", name, path.string());
   std::ranges::stable_sort(sorted, std::greater(),
                            [](const auto& entry) { return size_of(entry.second.dtype()); });
@@ -79,7 +96,14 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(std::as_bytes(std::span(header)));
-  for (const auto& [name, tensor] : sorted) file.write(bytes_of(tensor));
+  for (const auto& [name, tensor] : sorted)
+    if (!is_elsewhere(tensor)) file.write(bytes_of(tensor));
+    else
+      for_each_piece(tensor.shape(), tensor.dtype(),
+                     [&, &name = name](int64_t first, const Tensor& piece) {
+                       fill(name, first, piece);
+                       file.write(bytes_of(piece));
+                     });
   file.commit();
 }
 
@@ -98,7 +122,7 @@ class Reader {
   explicit Reader(const std::filesystem::path& path) : file_(path) {}
 
   NamedTensors read(Category category, Metadata* metadata, const Wanted& wanted);
-  void read_into(const NamedTensors& tensors);
+  void read_into(const NamedTensors& tensors, const UsePiece& use);
   SafetensorsHeader read_header_alone(const Wanted& wanted);
   void read_pieces(const Wanted& wanted, const UsePiece& use);
 
@@ -114,6 +138,7 @@ class Reader {
   // The wanted tensors, in the order of their data.
   std::vector<Entry> entries(const json& header, const Wanted& wanted) const;
   void read_elements(const Entry& entry, const Tensor& to);
+  void read_pieces_of(const Entry& entry, const UsePiece& use);
   Metadata read_metadata(const json& header) const;
   // Its place among the data alone.
   Entry place(const std::string& name, const json& value) const;
@@ -276,22 +301,20 @@ SafetensorsHeader Reader::read_header_alone(const Wanted& wanted) {
   return result;
 }
 
-void Reader::read_pieces(const Wanted& wanted, const UsePiece& use) {
-  constexpr int64_t piece_bytes = 64 << 10;
-  for (const Entry& e : entries(read_header(), wanted)) {
-    const int64_t whole = e.shape.numel(), most = piece_bytes / int64_t(size_of(e.dtype));
-    file_.skip(e.begin - position_);
-    position_ = e.end;
-    for (int64_t first = 0; first < whole; first += most) {
-      const int64_t n = std::min(most, whole - first);
-      const Tensor piece = Tensor::empty({n}, e.dtype, Device::cpu, Category::workspace);
-      require(file_.read(bytes_of(piece)) == piece.bytes(), "the file shrank while it was read");
-      use(e.name, first, piece);
-    }
-  }
+void Reader::read_pieces_of(const Entry& entry, const UsePiece& use) {
+  file_.skip(entry.begin - position_);
+  position_ = entry.end;
+  for_each_piece(entry.shape, entry.dtype, [&](int64_t first, const Tensor& piece) {
+    require(file_.read(bytes_of(piece)) == piece.bytes(), "the file shrank while it was read");
+    use(entry.name, first, piece);
+  });
 }
 
-void Reader::read_into(const NamedTensors& tensors) {
+void Reader::read_pieces(const Wanted& wanted, const UsePiece& use) {
+  for (const Entry& e : entries(read_header(), wanted)) read_pieces_of(e, use);
+}
+
+void Reader::read_into(const NamedTensors& tensors, const UsePiece& use) {
   const std::map<std::string, Tensor> to(tensors.begin(), tensors.end());
   const std::vector<Entry> found = entries(read_header(), {});
   std::string problems;
@@ -313,6 +336,8 @@ void Reader::read_into(const NamedTensors& tensors) {
     const Tensor& destination = to.at(e.name);
     if (destination.device() == Device::cpu) {
       read_elements(e, destination);
+    } else if (use && destination.device() == Device::meta) {
+      read_pieces_of(e, use);
     } else {
       const Tensor staged = Tensor::empty(e.shape, e.dtype, Device::cpu, Category::data);
       read_elements(e, staged);
@@ -328,8 +353,9 @@ NamedTensors read_safetensors(const std::filesystem::path& path, Category catego
   return Reader(path).read(category, metadata, wanted);
 }
 
-void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors) {
-  Reader(path).read_into(tensors);
+void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const UsePiece& use) {
+  Reader(path).read_into(tensors, use);
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, const Wanted& wanted) {

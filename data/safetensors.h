@@ -20,12 +20,17 @@ using Metadata = std::map<std::string, std::string>;
 // then the elements, little-endian and row-major; the offsets cover them without hole or overlap.
 // dtypes: F32, F64, F16, BF16, I32, U8.
 
+// Uses or sets some elements of a tensor: `piece` [n] on the cpu, of the tensor's dtype, has those
+// from `first` on, and at most 64 KiB of them.
+using UsePiece = std::function<void(const std::string& name, int64_t first, const Tensor& piece)>;
+
 // Writes atomically (data/atomic_file.h). The elements start at a multiple of 8 and tensors of
-// wider elements come first, so that every tensor is aligned for its dtype. Throws Error for a
-// tensor that is not on the CPU, for a name that is empty, taken or not UTF-8, and when the file
+// wider elements come first, so that every tensor is aligned for its dtype. A tensor on the meta
+// device stands for elements that `fill` sets, piece after piece. Throws Error for a tensor that is
+// on another device than these, for a name that is empty, taken or not UTF-8, and when the file
 // cannot be written.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata = {});
+                       const Metadata& metadata = {}, const UsePiece& fill = {});
 
 // True for the names of the tensors that are wanted; the others may be of any dtype.
 using Wanted = std::function<bool(const std::string& name)>;
@@ -53,15 +58,15 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
 // The metadata of a file with tensors of any types.
 Metadata read_safetensors_metadata(const std::filesystem::path& path);
 
-// Calls `use` with the elements of every wanted tensor, piece by piece: `piece` [n] on the cpu, of
-// the tensor's dtype, has those from `first` on, and at most 64 KiB of them.
-using UsePiece = std::function<void(const std::string& name, int64_t first, const Tensor& piece)>;
+// Calls `use` with the elements of every wanted tensor, piece after piece.
 void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
                              const UsePiece& use);
 
 // Reads the elements of exactly these tensors into them, on whichever device they are; this takes
-// no other memory for one on the cpu. Throws Error as above, and, naming every difference, if
-// names, shapes or dtypes differ, before any element has changed.
-void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors);
+// no other memory for one on the cpu. Those of a tensor on the meta device go to `use`, piece after
+// piece. Throws Error as above, and, naming every difference, if names, shapes or dtypes differ,
+// before any element has changed.
+void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const UsePiece& use = {});
 
 }  // namespace accrue

@@ -25,8 +25,8 @@ Weights weights_of(const Parameters& parameters, Parameters::Range range) {
 
 class Adam : public Optimizer {
  public:
-  Adam(Parameters& parameters, const AdamOptions& options, WeightDecay decay)
-      : Optimizer(parameters),
+  Adam(Parameters& parameters, const AdamOptions& options, WeightDecay decay, Owned owned)
+      : Optimizer(parameters, owned),
         scalars_{options.beta1, options.beta2, options.eps, options.weight_decay, decay},
         m_(new_state("adam m")),
         v_(new_state("adam v")) {
@@ -44,17 +44,17 @@ class Adam : public Optimizer {
 
   void begin_step(const View& state) override { adam_begin(progress_.view(), state, scalars_); }
   void step(Parameters::Range range, const View& gradient, const View& state) override {
-    adam_step(weights_of(parameters_, range), range_of(m_, range), range_of(v_, range), gradient,
+    adam_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range), gradient,
               progress_.view(), state, scalars_);
   }
 
   bool folds() const override { return true; }
   void fold(Parameters::Range range, const View& gradient, const FoldScalars& fold) override {
-    adam_fold(range_of(m_, range), range_of(v_, range), range_of(parameters_.values(), range),
+    adam_fold(state_of(m_, range), state_of(v_, range), range_of(parameters_.values(), range),
               gradient, fold, scalars_);
   }
   void step_folded(Parameters::Range range, const View& state) override {
-    adam_folded_step(weights_of(parameters_, range), range_of(m_, range), range_of(v_, range),
+    adam_folded_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range),
                      progress_.view(), state, scalars_);
   }
 
@@ -65,8 +65,8 @@ class Adam : public Optimizer {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(Parameters& parameters, const SgdOptions& options)
-      : Optimizer(parameters), options_(options) {
+  Sgd(Parameters& parameters, const SgdOptions& options, Owned owned)
+      : Optimizer(parameters, owned), options_(options) {
     check_in("momentum", options.momentum, 0, 1);
     check_in("weight decay", options.weight_decay, 0, 1e9);
     check(!options.nesterov || options.momentum > 0, "nesterov needs a momentum above 0");
@@ -81,7 +81,7 @@ class Sgd : public Optimizer {
     const Momentum kind = !u_.defined()       ? Momentum::none
                           : options_.nesterov ? Momentum::nesterov
                                               : Momentum::heavy_ball;
-    sgd_step(weights_of(parameters_, range), u_.defined() ? range_of(u_, range) : View{}, gradient,
+    sgd_step(weights_of(parameters_, range), u_.defined() ? state_of(u_, range) : View{}, gradient,
              state,
              {.momentum = options_.momentum, .weight_decay = options_.weight_decay, .kind = kind});
   }
@@ -93,8 +93,8 @@ class Sgd : public Optimizer {
 
 class Lion : public Optimizer {
  public:
-  Lion(Parameters& parameters, const LionOptions& options)
-      : Optimizer(parameters),
+  Lion(Parameters& parameters, const LionOptions& options, Owned owned)
+      : Optimizer(parameters, owned),
         scalars_{options.beta1, options.beta2, options.weight_decay},
         m_(new_state("lion m")) {
     check_in("beta1", options.beta1, 0, 1);
@@ -104,7 +104,7 @@ class Lion : public Optimizer {
   std::vector<std::pair<std::string, Tensor>> state() const override { return {{"m", m_}}; }
 
   void step(Parameters::Range range, const View& gradient, const View& state) override {
-    optimizer_step(weights_of(parameters_, range), {range_of(m_, range)}, gradient, {}, state,
+    optimizer_step(weights_of(parameters_, range), {state_of(m_, range)}, gradient, {}, state,
                    scalars_);
   }
 
@@ -115,8 +115,9 @@ class Lion : public Optimizer {
 
 }  // namespace
 
-Optimizer::Optimizer(Parameters& parameters)
+Optimizer::Optimizer(Parameters& parameters, Owned owned)
     : parameters_(parameters),
+      owned_(owned.value_or(Parameters::Range{0, parameters.values().numel()})),
       progress_(
           Tensor::full({3}, 0, DType::f64, parameters.values().device(), Category::optimizer)),
       steps_(progress_.slice(0, 1)) {}
@@ -132,13 +133,21 @@ void Optimizer::step_folded(Parameters::Range, const View&) {
 
 void Optimizer::add_state(StateDict& dict, const std::string& prefix) const {
   dict.tensors.emplace_back(prefix + "steps", steps_);
-  for (const auto& [name, tensor] : state()) dict.tensors.emplace_back(prefix + name, tensor);
+  for (const auto& [name, tensor] : state()) {
+    dict.tensors.emplace_back(prefix + name, tensor);
+    if (!owns_all()) dict.sharded[prefix + name] = parameters_.values().numel();
+  }
 }
 
 Tensor Optimizer::new_state(std::string_view name) const {
   const MemoryScope scope{Label(name)};
   const Tensor& values = parameters_.values();
-  return Tensor::full(values.shape(), 0, values.dtype(), values.device(), Category::optimizer);
+  return Tensor::full({owned_.end - owned_.begin}, 0, values.dtype(), values.device(),
+                      Category::optimizer);
+}
+
+View Optimizer::state_of(const Tensor& state, Parameters::Range range) const {
+  return state.slice(range.begin - owned_.begin, range.end - owned_.begin).view();
 }
 
 double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size) {
@@ -147,17 +156,17 @@ double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size
   return std::exp2(-double(effective_batch_size) / half_life_samples);
 }
 
-std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options) {
-  return std::make_unique<Adam>(parameters, options, WeightDecay::l2);
+std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options, Owned owned) {
+  return std::make_unique<Adam>(parameters, options, WeightDecay::l2, owned);
 }
-std::unique_ptr<Optimizer> adamw(Parameters& parameters, const AdamOptions& options) {
-  return std::make_unique<Adam>(parameters, options, WeightDecay::decoupled);
+std::unique_ptr<Optimizer> adamw(Parameters& parameters, const AdamOptions& options, Owned owned) {
+  return std::make_unique<Adam>(parameters, options, WeightDecay::decoupled, owned);
 }
-std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options) {
-  return std::make_unique<Sgd>(parameters, options);
+std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options, Owned owned) {
+  return std::make_unique<Sgd>(parameters, options, owned);
 }
-std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options) {
-  return std::make_unique<Lion>(parameters, options);
+std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options, Owned owned) {
+  return std::make_unique<Lion>(parameters, options, owned);
 }
 
 }  // namespace accrue

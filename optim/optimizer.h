@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,17 +11,21 @@
 
 namespace accrue {
 
-// Updates the values of one Parameters arena from flat gradients, fused over whole ranges.
+// Updates the values of one Parameters arena from flat gradients, fused over whole ranges. Where
+// several ranks share its work, an optimizer owns some elements of the arena: it has state for
+// these, and steps no others.
 class Optimizer {
  public:
-  explicit Optimizer(Parameters& parameters);
+  // Owns all elements, unless they are given.
+  explicit Optimizer(Parameters& parameters, std::optional<Parameters::Range> owned = {});
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Call begin_step() once for each step, then step() for each range of the parameters. They use
   // the learning rate and the scale in the window's state (kernels/step/window_state.h), and do
-  // nothing if the state says that the window is skipped. `gradient` is that of the range.
+  // nothing if the state says that the window is skipped. `gradient` is that of the range, which is
+  // within owned().
   virtual void begin_step(const View& state);
   virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
 
@@ -31,18 +36,23 @@ class Optimizer {
   virtual void step_folded(Parameters::Range range, const View& state);
 
   Parameters& parameters() const { return parameters_; }
+  Parameters::Range owned() const { return owned_; }
+  bool owns_all() const { return owned_.end - owned_.begin == parameters_.values().numel(); }
   // The number of optimizer steps taken, Adam's t. Waits for the device.
   int64_t steps() const { return is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
-  // The flat state by name ("m", "v", "momentum"), for tests and checkpoints.
+  // The flat state of what it owns by name ("m", "v", "momentum"), for tests and checkpoints.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
   // Adds state() and the count of steps, each name after `prefix`.
   void add_state(StateDict& dict, const std::string& prefix) const;
 
  protected:
-  // Returns zeros; `name` labels their memory.
+  // Returns zeros for what it owns; `name` labels their memory.
   Tensor new_state(std::string_view name) const;
+  // The part of such state that belongs to a range of the parameters.
+  View state_of(const Tensor& state, Parameters::Range range) const;
 
   Parameters& parameters_;
+  Parameters::Range owned_;
   Tensor progress_;  // f64 [3]: the steps taken, and the numbers that adam_begin() derives
   Tensor steps_;     // the first of these
 };
@@ -63,14 +73,20 @@ struct LionOptions {
 // unless half_life is positive.
 double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size);
 
-// Factories throw Error for hyper-parameters out of range and OutOfMemory for their state.
-std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options = {});
+// Factories throw Error for hyper-parameters out of range and OutOfMemory for their state. They own
+// all elements of the parameters, or those of `owned`.
+using Owned = std::optional<Parameters::Range>;
+std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options = {},
+                                Owned owned = {});
 // Adam with weight decay decoupled from the gradient; PyTorch's default for the decay is 0.01.
 std::unique_ptr<Optimizer> adamw(Parameters& parameters,
-                                 const AdamOptions& options = {.weight_decay = 0.01});
-std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options = {});
+                                 const AdamOptions& options = {.weight_decay = 0.01},
+                                 Owned owned = {});
+std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options = {},
+                               Owned owned = {});
 // Lion's updates are larger than Adam's: it needs about a third to a tenth of Adam's lr (1e-4 is
 // usual) and correspondingly more weight decay, three to ten times as much.
-std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options = {});
+std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options = {},
+                                Owned owned = {});
 
 }  // namespace accrue

@@ -8,40 +8,105 @@
 
 namespace accrue {
 
-// Of a piece of x, rank r gets the r-th block from everyone, combines the blocks and sends the
-// result to everyone: each element crosses the network twice, whatever the number of ranks.
-// add(values, R, stride): one element of all ranks into one.
-template <class T, class Add>
-void Ranks::combine(View x, View scratch, Add add) {
-  const int64_t R = count();
-  const int64_t room = int64_t(scratch_bytes) / 2 / int64_t(sizeof(T));
-  const int64_t most = room / R / 16 * 16;  // elements of a block, on a cache line
-  check(most > 0, "{} ranks: expected at most {}", R, room / 16);
-  T *const mine = reinterpret_cast<T*>(scratch.as<uint8_t>()), *const theirs = mine + room;
-  for (int64_t begin = 0; begin < x.numel(); begin += R * most) {
-    const int64_t n = std::min(R * most, x.numel() - begin);
-    const int64_t block = ceil_div(n, R);
-    T* const piece = x.as<T>() + begin;
-    std::copy_n(piece, n, mine);
-    std::fill(mine + n, mine + R * block, T(0));
-    exchange(theirs, mine, static_cast<size_t>(block) * sizeof(T));
-    parallel_for(block, R, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) theirs[i] = static_cast<T>(add(theirs + i, block));
-    });
-    gather(mine, theirs, static_cast<size_t>(block) * sizeof(T));
-    std::copy_n(mine, n, piece);
-  }
+int64_t Shards::size() const { return round_up(ceil_div(elements, int64_t(count)), int64_t(16)); }
+
+Parameters::Range Shards::of(int rank) const {
+  return {std::min(rank * size(), elements), std::min((rank + 1) * size(), elements)};
 }
 
-void Ranks::sum(View x, View scratch) {
+namespace {
+
+// x, of which each rank has a shard, as blocks of all shards that fit into half of the scratch: the
+// n elements from `first` on of every shard, one rank's after another.
+template <class T>
+class Blocks {
+ public:
+  Blocks(View x, View scratch, int count) : x_(x.as<T>()), shards_{x.numel(), count} {
+    const int64_t room = int64_t(Ranks::scratch_bytes) / 2 / int64_t(sizeof(T));
+    most_ = room / count / 16 * 16;
+    check(most_ > 0, "{} ranks: expected at most {}", count, room / 16);
+    mine = reinterpret_cast<T*>(scratch.as<uint8_t>());
+    theirs = mine + room;
+  }
+
+  // The halves of the scratch.
+  T *mine, *theirs;
+
+  // Calls use(n) for block after block.
+  template <class Use>
+  void for_each(Use&& use) {
+    for (first_ = 0; first_ < shards_.size(); first_ += most_)
+      use(std::min(most_, shards_.size() - first_));
+  }
+  // This block of x to the n elements at `to`, with zeros after the end of the shard, and back.
+  void copy_to(T* to, int64_t n, int rank) const {
+    const auto [begin, end] = range(n, rank);
+    std::fill(std::copy(x_ + begin, x_ + end, to), to + n, T(0));
+  }
+  void copy_from(const T* from, int64_t n, int rank) const {
+    const auto [begin, end] = range(n, rank);
+    std::copy_n(from, end - begin, x_ + begin);
+  }
+  void all_from(const T* from, int64_t n) const {
+    for (int r = 0; r < shards_.count; ++r) copy_from(from + r * n, n, r);
+  }
+
+ private:
+  Parameters::Range range(int64_t n, int rank) const {
+    const auto [begin, end] = shards_.of(rank);
+    return {std::min(begin + first_, end), std::min(begin + first_ + n, end)};
+  }
+
+  T* const x_;
+  const Shards shards_;
+  int64_t most_ = 0, first_ = 0;
+};
+
+}  // namespace
+
+// Each rank gets everyone's blocks of its shard, combines them and, if they are for everyone, sends
+// them the result: each element crosses the network twice, whatever the number of ranks.
+// add(values, stride): one element of all ranks into one.
+template <class T, class Add>
+void Ranks::combine(View x, View scratch, To to, Add add) {
+  const int R = count();
+  Blocks<T> blocks(x, scratch, R);
+  blocks.for_each([&](int64_t n) {
+    T *const mine = blocks.mine, *const theirs = blocks.theirs;
+    for (int r = 0; r < R; ++r) blocks.copy_to(mine + r * n, n, r);
+    const auto bytes = static_cast<size_t>(n) * sizeof(T);
+    exchange(theirs, mine, bytes);
+    parallel_for(n, R, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) theirs[i] = static_cast<T>(add(theirs + i, n));
+    });
+    if (to == To::owner) return blocks.copy_from(theirs, n, rank());
+    gather(mine, theirs, bytes);
+    blocks.all_from(mine, n);
+  });
+}
+
+void Ranks::share_shards(View x, View scratch) {
   dispatch_wide(x.dtype, [&]<class T>() {
-    combine<T>(x, scratch, [R = count()](const T* values, int64_t stride) {
+    Blocks<T> blocks(x, scratch, count());
+    blocks.for_each([&](int64_t n) {
+      blocks.copy_to(blocks.theirs, n, rank());
+      gather(blocks.mine, blocks.theirs, static_cast<size_t>(n) * sizeof(T));
+      blocks.all_from(blocks.mine, n);
+    });
+  });
+}
+
+void Ranks::sum(View x, View scratch, To to) {
+  dispatch_wide(x.dtype, [&]<class T>() {
+    combine<T>(x, scratch, to, [R = count()](const T* values, int64_t stride) {
       double sum = double(values[0]);
       for (int r = 1; r < R; ++r) sum += double(values[r * stride]);
       return sum;
     });
   });
 }
+void Ranks::sum(View x, View scratch) { sum(x, scratch, To::everyone); }
+void Ranks::sum_own_shard(View x, View scratch) { sum(x, scratch, To::owner); }
 
 void Ranks::mean(View x, double weight, View scratch) {
   std::vector<double> weights = all_of(weight);
@@ -49,7 +114,7 @@ void Ranks::mean(View x, double weight, View scratch) {
   for (const double w : weights) total += w;
   for (double& w : weights) w = total > 0 ? w / total : 0;
   dispatch_wide(x.dtype, [&]<class T>() {
-    combine<T>(x, scratch, [&weights](const T* values, int64_t stride) {
+    combine<T>(x, scratch, To::everyone, [&weights](const T* values, int64_t stride) {
       const double first = double(values[0]);
       double mean = first;
       for (size_t r = 1; r < weights.size(); ++r)
@@ -57,18 +122,6 @@ void Ranks::mean(View x, double weight, View scratch) {
       return mean;
     });
   });
-}
-
-// By gather(), which sends each rank's bytes: for what is done once a run.
-void Ranks::copy_from_first(void* data, size_t bytes) {
-  constexpr size_t most = size_t{1} << 16;
-  std::vector<std::byte> all(std::min(bytes, most) * static_cast<size_t>(count()));
-  auto* const own = static_cast<std::byte*>(data);
-  for (size_t begin = 0; begin < bytes; begin += most) {
-    const size_t n = std::min(most, bytes - begin);
-    gather(all.data(), own + begin, n);
-    std::copy_n(all.begin(), n, own + begin);
-  }
 }
 
 bool Ranks::any(bool own) {

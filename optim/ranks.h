@@ -4,9 +4,19 @@
 #include <span>
 #include <vector>
 
-#include "core/view.h"
+#include "core/parameters.h"
 
 namespace accrue {
+
+// The shares in which ranks hold a flat tensor: one range after another, each of the same whole
+// number of cache lines, except that the last ones may be short or empty.
+struct Shards {
+  int64_t elements;  // of the tensor
+  int count;         // of the ranks
+
+  int64_t size() const;
+  Parameters::Range of(int rank) const;
+};
 
 // Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank is
 // nothing but more micro-batches. An implementation moves bytes between them; this class decides
@@ -26,6 +36,10 @@ class Ranks {
 
   // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64, cpu.
   void sum(View x, View scratch);
+  // The same bits in this rank's shard of x; its other elements stay as they are.
+  void sum_own_shard(View x, View scratch);
+  // Overwrites every shard of x with that of the rank whose it is. f32 or f64, cpu.
+  void share_shards(View x, View scratch);
   // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights. Where the
   // ranks agree, this is exactly their value. A rank of weight 0 has no influence. f32 or f64, cpu.
   void mean(View x, double weight, View scratch);
@@ -36,8 +50,6 @@ class Ranks {
     gather(all.data(), &own, sizeof(T));
     return all;
   }
-  // Overwrites the `bytes` bytes at `data` with those of rank 0.
-  void copy_from_first(void* data, size_t bytes);
   // True if `own` is true on any rank.
   bool any(bool own);
   // x[i] = sum_r x_r[i], added by ascending rank: for a few numbers.
@@ -45,14 +57,18 @@ class Ranks {
 
   // all[r] = own_r, `bytes` of each.
   virtual void gather(void* all, const void* own, size_t bytes) = 0;
+  // Overwrites the `bytes` bytes at `data` with those of rank `from`.
+  virtual void broadcast(void* data, size_t bytes, int from) = 0;
 
  protected:
   // received[s] = sent_s[r] on rank r, `bytes` of each.
   virtual void exchange(void* received, const void* sent, size_t bytes) = 0;
 
  private:
+  enum class To { owner, everyone };
+  void sum(View x, View scratch, To to);
   template <class T, class Add>
-  void combine(View x, View scratch, Add add);
+  void combine(View x, View scratch, To to, Add add);
 };
 
 }  // namespace accrue

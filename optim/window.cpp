@@ -52,8 +52,9 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
     if (options.ema_decay) {
       const MemoryScope named("average of the weights");
       const Tensor& values = parameters.values();
+      const auto [begin, end] = optimizer->owned();
       member.average =
-          Tensor::full(values.shape(), 0, values.dtype(), values.device(), Category::optimizer);
+          Tensor::full({end - begin}, 0, values.dtype(), values.device(), Category::optimizer);
     }
     const Tensor& buffers = parameters.buffers();
     const auto like_buffers = [&] {
@@ -85,6 +86,13 @@ void Window::check_members() const {
           drops ? "in an arena" : "on demand");
     check(options_.strategy != Strategy::moments || member.optimizer->folds(),
           "strategy moments folds gradients into Adam's moments: expected adam or adamw");
+    if (is_meta(device_) || member.optimizer->owns_all()) continue;
+    const auto [begin, end] = shard(member);
+    const auto [owned_begin, owned_end] = member.optimizer->owned();
+    check(begin == owned_begin && end == owned_end,
+          "an optimizer owns the elements {} to {} of the parameters: expected all, or this rank's "
+          "shard, {} to {}",
+          owned_begin, owned_end, begin, end);
   }
 }
 
@@ -139,7 +147,7 @@ void Window::backward(const Loss& all, int64_t samples) {
       break;
   }
   if (options_.noise_scale == NoiseScale::estimate && micro_batches_ == 0) {
-    if (!sum_squares()) norm_partials_.fill(0);
+    sum_squares(SquaresOf::own_gradient);
     take_first_norm(state_.view(), norm_partials_.view());
   }
   count(samples);
@@ -328,8 +336,10 @@ StateDict Window::state_dict() {
     const std::string prefix =
         members_.size() == 1 ? "optimizer." : fmt::format("optimizer.{}.", i);
     members_[i].optimizer->add_state(dict, prefix);
-    if (members_[i].average.defined())
-      dict.tensors.emplace_back(prefix + "average", members_[i].average);
+    if (!members_[i].average.defined()) continue;
+    dict.tensors.emplace_back(prefix + "average", members_[i].average);
+    if (!members_[i].optimizer->owns_all())
+      dict.sharded[prefix + "average"] = members_[i].parameters().values().numel();
   }
   return dict;
 }
@@ -343,6 +353,9 @@ std::vector<Window::Gradient> Window::last_gradients() const {
   check(!drops_gradients(options_.strategy) && !is_meta(device_) && steps() > 0,
         "there are no gradients of a last step: expected a step before, and a strategy that keeps "
         "them");
+  for (const Member& member : members_)
+    check(member.optimizer->owns_all(),
+          "each rank has the gradients of its shard alone: expected optimizers that own all");
   const Tensor state = device_ == Device::cpu ? state_ : state_.to(Device::cpu);
   const double scale = window_state(state.view())->outcome.grad_scale;
   std::vector<Gradient> gradients;
@@ -357,9 +370,13 @@ std::vector<Window::Gradient> Window::last_gradients() const {
 void Window::exchange_averages() {
   check(options_.ema_decay && steps() > 0,
         "the weights have no average: expected an ema_decay and an optimizer step before it");
-  for (Member& member : members_)
-    exchange(member.parameters().values().view(), member.average.view());
-  for (const Member& member : members_) round_copies(member.parameters());
+  for (Member& member : members_) {
+    const auto [begin, end] = member.optimizer->owned();
+    if (begin < end)
+      exchange(member.parameters().values().slice(begin, end).view(), member.average.view());
+    if (member.optimizer->owns_all()) round_copies(member.parameters());
+    else share_values(member);
+  }
 }
 
 std::vector<const Parameters*> Window::parameters() const {

@@ -58,7 +58,10 @@ struct StepReport {
 // Several ranks (WindowOptions::ranks) share the window. Each calls backward() for its own
 // micro-batches, of which there may be none, with the same N. step() adds up the ranks' sums,
 // losses and counts before it decides anything by them. So all ranks take the same step, or none
-// does. Module buffers become the ranks' mean, weighted by their samples.
+// does. Module buffers become the ranks' mean, weighted by their samples. If each rank's optimizers
+// own its shard of the parameters (ZeRO's stage 1; Rajbhandari et al. 2020, arXiv 1910.02054), a
+// rank gets the sums of this shard alone, steps it, keeps its average, and sends its new weights to
+// all: the same traffic, and the same bits.
 //
 // Losses, norms, step counts and the decisions based on them stay on the device, and nothing in a
 // window waits for it. step() waits, because it returns what the step did; enqueue_step() does not,
@@ -137,7 +140,8 @@ class Window {
 
   // The gradients of the last step, parameter by parameter: `scale * sum`. After a skipped step
   // they are as they came. Waits for the device. Call this between that step and the next window,
-  // whose backward writes over them. Throws Error for a strategy that drops gradients.
+  // whose backward writes over them. Throws Error for a strategy that drops gradients, and for
+  // optimizers that own a shard.
   struct Gradient {
     std::string name;
     Tensor sum;
@@ -146,7 +150,7 @@ class Window {
   std::vector<Gradient> last_gradients() const;
 
   // Exchanges the weights and their averages. Call it before and after evaluating or saving the
-  // averages. Throws Error without an ema_decay, or before the first step.
+  // averages, on all ranks. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
   // y[0] = f(the loss of the last window that was not skipped), on the device, with y f32 or f64
@@ -166,7 +170,7 @@ class Window {
   struct Member {
     Optimizer* optimizer;
     Tensor sum;                 // separate: the accumulator
-    Tensor average;             // of the weights, if wanted
+    Tensor average;             // of the weights that the optimizer owns, if wanted
     Tensor buffers_before;      // module buffers at the start of the window
     Tensor buffers_kept;        // drop_micro_batch: as the last kept micro-batch left them
     std::vector<char> claimed;  // not fused: parameters that any micro-batch reached
@@ -201,7 +205,9 @@ class Window {
   }
   bool has_gradient(const Member& member, const Parameters::Entry& entry) const;
   void count(int64_t samples);
-  bool sum_squares();
+  // Of the gradient that this rank has accumulated, or of its shard of all ranks' sum.
+  enum class SquaresOf { own_gradient, own_shard };
+  bool sum_squares(SquaresOf of);
   // Runs backward from loss scale * share; first adds the loss to the window's, unless samples is
   // 0.
   void differentiate(const Tensor& loss, double share, int64_t samples, const GradHook& hook = {});
@@ -220,6 +226,9 @@ class Window {
   void add_other_ranks();
   void add_buffers(double weight);
   void add_counts();
+  void add_norms();
+  Parameters::Range shard(const Member& member) const;
+  void share_values(const Member& member);
   void unite_claims();
   void add_gradients();
   void run_step(Part part);

@@ -1,6 +1,7 @@
 // The end of a window that several ranks share: each rank gets the counts, then the gradient, of
 // all ranks. Then each steps as a process alone does (window_step.cpp).
 
+#include "kernels/step/round_copies.h"
 #include "kernels/step/window_state.h"
 #include "optim/window.h"
 
@@ -87,8 +88,27 @@ void Window::unite_claims() {
 
 void Window::add_gradients() {
   for (const Member& member : members_)
-    for (const auto [begin, end] : stepped_ranges(member))
-      ranks_->sum(accumulator(member).slice(begin, end).view(), ranks_scratch_.view());
+    if (!member.optimizer->owns_all())
+      ranks_->sum_own_shard(accumulator(member).view(), ranks_scratch_.view());
+    else
+      for (const auto [begin, end] : stepped_ranges(member))
+        ranks_->sum(accumulator(member).slice(begin, end).view(), ranks_scratch_.view());
+}
+
+// Each rank's squares are of its shard, whoever steps what.
+void Window::add_norms() {
+  double sum = 0;
+  for (const double part : norm_partials_.span<double>()) sum += part;
+  ranks_->add_up({&sum, 1});
+  norm_partials_.fill(0);
+  norm_partials_.span<double>()[0] = sum;
+}
+
+// After a rank has changed its own shard of them alone.
+void Window::share_values(const Member& member) {
+  if (member.optimizer->owns_all() || is_meta(device_)) return;
+  ranks_->share_shards(member.parameters().values().view(), ranks_scratch_.view());
+  round_copies(member.parameters());
 }
 
 }  // namespace accrue

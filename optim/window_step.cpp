@@ -1,6 +1,7 @@
 // The end of a window: what its gradients are by now decides on the device whether it steps, by how
 // much, and what is reported. Its micro-batches are in window.cpp.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -98,16 +99,34 @@ void Window::begin_steps() {
   for (Member& member : members_) member.optimizer->begin_step(state_.view());
 }
 
-// The accumulated gradient's, into norm_partials_. True if there is any to be stepped by.
-bool Window::sum_squares() {
+namespace {
+
+Parameters::Range common(Parameters::Range a, Parameters::Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+}  // namespace
+
+Parameters::Range Window::shard(const Member& member) const {
+  const int64_t elements = member.parameters().values().numel();
+  return ranks_ ? Shards{elements, ranks_->count()}.of(ranks_->rank())
+                : Parameters::Range{0, elements};
+}
+
+// Into norm_partials_. True if there is any gradient to be stepped by, on any rank.
+bool Window::sum_squares(SquaresOf of) {
   bool any = false;
+  float beta = 0;
   for (const Member& member : members_)
-    for (const auto [begin, end] : stepped_ranges(member)) {
-      if (!drops_gradients(options_.strategy))
-        squared_norm({norm_partials_.view(), any ? 1.0f : 0.0f},
-                     accumulator(member).slice(begin, end).view());
+    for (const Parameters::Range range : stepped_ranges(member)) {
       any = true;
+      if (drops_gradients(options_.strategy)) continue;
+      const auto [begin, end] = of == SquaresOf::own_shard ? common(range, shard(member)) : range;
+      if (begin >= end) continue;
+      squared_norm({norm_partials_.view(), beta}, accumulator(member).slice(begin, end).view());
+      beta = 1;
     }
+  if (beta == 0) norm_partials_.fill(0);
   return any;
 }
 
@@ -115,17 +134,24 @@ bool Window::sum_squares() {
 void Window::run_step(Part part) {
   const bool begun = options_.strategy == Strategy::step_in_backward;
   if (part != Part::apply) {
-    check(sum_squares(), "step() of a window in which no parameter received a gradient");
+    check(sum_squares(SquaresOf::own_shard),
+          "step() of a window in which no parameter received a gradient");
+    if (ranks_ && !is_meta(device_)) add_norms();
     if (!begun) decide();
   }
   if (part == Part::decide) return;
   const View state = state_.view();
   if (!begun) begin_steps();
   for (Member& member : members_) {
-    for (const Parameters::Range range : stepped_ranges(member)) step_range(member, range);
-    if (member.average.defined())
-      average_weights(member.average.view(), member.parameters().values().view(), state,
+    const Parameters::Range owned = member.optimizer->owned();
+    for (const Parameters::Range reached : stepped_ranges(member))
+      if (const auto range = common(reached, owned); range.begin < range.end)
+        step_range(member, range);
+    if (member.average.defined() && member.average.numel() > 0)
+      average_weights(member.average.view(),
+                      member.parameters().values().slice(owned.begin, owned.end).view(), state,
                       *options_.ema_decay);
+    share_values(member);
     settle(member, state);
   }
 }

@@ -7,6 +7,7 @@
 #include "train/run_identity.h"
 #include "train/stop.h"
 #include "train/weights.h"
+#include "train/whole_state.h"
 
 namespace accrue {
 namespace {
@@ -81,69 +82,66 @@ CheckpointRecord Checkpoints::record(const StateDict& state) const {
 }
 
 bool Checkpoints::due() const {
-  return directory_ && training_.steps() / options_.every > saved_ / options_.every;
+  return !options_.directory.empty() &&
+         training_.steps() / options_.every > saved_ / options_.every;
 }
 
 void Checkpoints::save() {
   const int64_t steps = training_.steps();
-  if (!directory_ || steps == saved_) return;
-  write(*directory_, options_.keep);
+  if (options_.directory.empty() || steps == saved_) return;
+  write(directory_, options_.keep);
   saved_ = steps;
 }
 
-void Checkpoints::save_best() {
-  if (best_) write(*best_, 1);
+void Checkpoints::save_best() { write(best_, 1); }
+
+void Checkpoints::check_finite(const NamedTensors& tensors) const {
+  const std::string bad = first_not_finite(tensors);
+  if (!bad.empty())
+    throw Divergence(fmt::format(
+        "no checkpoint of step {} was written, because {}; those before it remain: lower the "
+        "learning rate, or clip the gradient's norm",
+        training_.steps(), bad));
 }
 
-void Checkpoints::write(CheckpointDirectory& directory, int64_t keep) const {
-  const int64_t steps = training_.steps();
+void Checkpoints::write(std::optional<CheckpointDirectory>& directory, int64_t keep) const {
   const StateDict all = state();
+  const WholeState whole(all, ranks_);
+  check_finite(whole.own());
+  if (!directory) return whole.follow();
   const CheckpointTensors weights{on_cpu(training_.named_tensors()), about_weights_};
-  const CheckpointTensors tensors{on_cpu(all.tensors), {{"arena", arena_map(training_)}}};
-  for (const CheckpointTensors* part : {&weights, &tensors}) {
-    const std::string bad = first_not_finite(part->tensors);
-    if (!bad.empty())
-      throw Divergence(fmt::format(
-          "no checkpoint of step {} was written, because {}; those before it remain: lower the "
-          "learning rate, or clip the gradient's norm",
-          steps, bad));
-  }
-  directory.add(steps, keep, [&](const std::filesystem::path& to) {
+  NamedTensors held = on_cpu(all.tensors);
+  check_finite(weights.tensors);
+  check_finite(held);
+  if (whole.is_sharded()) held = whole.tensors();
+  const CheckpointTensors tensors{std::move(held),
+                                  {{"arena", arena_map(training_)}},
+                                  [&](const auto&... piece) { whole.fill(piece...); }};
+  directory->add(training_.steps(), keep, [&](const std::filesystem::path& to) {
     write_checkpoint(to, record(all), weights, tensors);
   });
+  whole.end();
 }
 
 bool Checkpoints::resume(Observer& observer) {
-  const bool found = find(observer);
-  if (!ranks_ || !ranks_->any(found)) return found;
-  const StateDict all = state();
-  for (const NamedTensors& part : {all.tensors, training_.named_tensors()})
-    for (const auto& [name, tensor] : part)
-      ranks_->copy_from_first(tensor.view().data, size_t(tensor.numel()) * size_of(tensor.dtype()));
-  for (const auto& [name, number] : all.numbers)
-    std::visit([&](auto* value) { ranks_->copy_from_first(value, sizeof *value); }, number);
+  const auto found = find(observer);
+  if (!(ranks_ ? ranks_->any(found.has_value()) : found.has_value())) return false;
+  restore(found);
   training_.game().restored();
   saved_ = training_.steps();
+  if (found)
+    observer.on_resume(found->directory,
+                       differences(found->record.rounding, rounding_of(training_)));
   return true;
 }
 
-bool Checkpoints::find(Observer& observer) {
-  if (!directory_ || !options_.resume) return false;
-  const auto found = directory_->latest(
+std::optional<CheckpointDirectory::Found> Checkpoints::find(Observer& observer) {
+  if (!directory_ || !options_.resume) return std::nullopt;
+  auto found = directory_->latest(
       [&](const std::string& reason) { observer.on_damaged_checkpoint(reason); });
-  if (!found) {
-    observer.on_no_checkpoint(directory_->path());
-    return false;
-  }
-  check_same_run(*found);
-  try {
-    restore(*found);
-  } catch (const Error& error) {
-    fail("cannot resume from '{}': {}", found->directory.string(), error.what());
-  }
-  saved_ = training_.steps();
-  observer.on_resume(found->directory, differences(found->record.rounding, rounding_of(training_)));
-  return true;
+  if (found) check_same_run(*found);
+  else observer.on_no_checkpoint(directory_->path());
+  return found;
 }
 
 void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) const {
@@ -154,12 +152,27 @@ void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) c
         checkpoint.directory.string(), other);
 }
 
-void Checkpoints::restore(const CheckpointDirectory::Found& checkpoint) {
+// The first rank reads, and sends the others what it reads.
+void Checkpoints::restore(const std::optional<CheckpointDirectory::Found>& found) {
   const StateDict all = state();
-  set_numbers(all, checkpoint.record.counters);
-  read_safetensors_into(checkpoint.directory / checkpoint_state, all.tensors);
-  read_safetensors_into(checkpoint.directory / checkpoint_weights, training_.named_tensors());
-  training_.game().restored();
+  const WholeState whole(all, ranks_);
+  const NamedTensors weights = training_.named_tensors();
+  if (found) try {
+      set_numbers(all, found->record.counters);
+      read_safetensors_into(found->directory / checkpoint_state, whole.tensors(),
+                            [&](const auto&... piece) { whole.use(piece...); });
+      read_safetensors_into(found->directory / checkpoint_weights, weights);
+    } catch (const Error& error) {
+      fail("cannot resume from '{}': {}", found->directory.string(), error.what());
+    }
+  if (!ranks_) return;
+  if (found) whole.end();
+  else whole.follow();
+  for (const NamedTensors& part : {all.tensors, weights})
+    for (const auto& [name, tensor] : part)
+      if (!all.sharded.contains(name)) ranks_->broadcast(tensor.view().data, tensor.bytes(), 0);
+  for (const auto& [name, number] : all.numbers)
+    std::visit([&](auto* value) { ranks_->broadcast(value, sizeof *value, 0); }, number);
 }
 
 }  // namespace accrue

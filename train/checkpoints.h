@@ -15,8 +15,9 @@ namespace accrue {
 // on from it ends, bit for bit, like one that never stopped. Parameters and module buffers are its
 // weights.safetensors; Window::state_dict() and what the training loop adds to it are the rest.
 //
-// Several ranks have the same state between two windows. Only the first has the directory: it
-// writes for all, and sends the others the state that it resumes from.
+// Several ranks have the same state between two windows, or each its shard of some of it, which a
+// checkpoint holds whole. Only the first has the directory: it writes for all, and sends the others
+// the state that it resumes from. So resume(), save() and save_best() are for all ranks together.
 class Checkpoints {
  public:
   // `loop` is the state of the training loop. Throws Error for a directory that cannot be used, and
@@ -40,13 +41,14 @@ class Checkpoints {
   void save_best();
 
  private:
-  // Finds and restores a checkpoint, on this rank.
-  bool find(Observer& observer);
-  void write(CheckpointDirectory& directory, int64_t keep) const;
+  // The first rank's; nothing on others.
+  std::optional<CheckpointDirectory::Found> find(Observer& observer);
+  void check_finite(const NamedTensors& tensors) const;
+  void write(std::optional<CheckpointDirectory>& directory, int64_t keep) const;
   StateDict state() const;
   CheckpointRecord record(const StateDict& state) const;
   void check_same_run(const CheckpointDirectory::Found& checkpoint) const;
-  void restore(const CheckpointDirectory::Found& checkpoint);
+  void restore(const std::optional<CheckpointDirectory::Found>& found);
 
   Training& training_;
   const StateDict loop_;

@@ -147,6 +147,7 @@ StateDict Game::state_dict() {
     StateDict own = player.window.state_dict();
     for (auto& [name, tensor] : own.tensors) dict.tensors.emplace_back(player.named(name), tensor);
     for (auto& [name, number] : own.numbers) dict.numbers.emplace_back(player.named(name), number);
+    for (auto& [name, elements] : own.sharded) dict.sharded[player.named(name)] = elements;
   }
   return dict;
 }

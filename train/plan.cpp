@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 
+#include "core/ceil_div.h"
+#include "optim/ranks.h"
 #include "train/relative_cost.h"
 #include "train/training.h"
 
@@ -38,6 +40,11 @@ int64_t largest_that_fits(int64_t whole, const std::function<bool(int64_t)>& fit
   return fitting;
 }
 
+// With which every rank has a share of a window.
+int64_t largest_micro_batch(const TrainingOptions& options) {
+  return ceil_div(options.batches.effective, int64_t(options.ranks ? options.ranks->count() : 1));
+}
+
 // The windows of one strategy and recompute.
 class Candidate {
  public:
@@ -46,7 +53,7 @@ class Candidate {
 
   // Throws Error for what cannot be combined.
   Alternative best() {
-    const int64_t whole = options_.batches.effective;
+    const int64_t whole = largest_micro_batch(options_);
     peak(whole);
     // A strategy without accumulation throws for less.
     try {
@@ -61,7 +68,7 @@ class Candidate {
 
   // With the micro-batch that needs least, of those that were run.
   Alternative frugal() {
-    int64_t least = options_.batches.effective;
+    int64_t least = peaks_.rbegin()->first;
     for (const auto& [micro, peak] : peaks_)
       if (peak.total() < peaks_.at(least).total()) least = micro;
     return alternative(least);
@@ -152,9 +159,10 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
         Candidate candidate(varied, planned, device, memory);
         plan.alternatives.push_back(candidate.best());
         plan.frugal.push_back(candidate.frugal());
-        const bool whole = plan.alternatives.back().batches.micro == options.batches.effective;
-        if (strategy == Strategy::fused && recompute == Recompute::none && !whole)
-          plan.alternatives.push_back(candidate.alternative(options.batches.effective));
+        const int64_t whole = largest_micro_batch(options);
+        if (strategy == Strategy::fused && recompute == Recompute::none &&
+            plan.alternatives.back().batches.micro != whole)
+          plan.alternatives.push_back(candidate.alternative(whole));
       } catch (const Error& error) {
         const std::string reason =
             fmt::format("strategy {}: {}", name_in(strategy_names(), strategy), error.what());

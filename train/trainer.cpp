@@ -184,7 +184,8 @@ std::optional<Score> Trainer::evaluate_average(const Dataset& data) {
 }
 
 void Trainer::save_weights(const std::string& path) {
-  accrue::save_weights(path, training_.parameters(), options_.weights_metadata());
+  if (options_.is_first_rank())
+    accrue::save_weights(path, training_.parameters(), options_.weights_metadata());
 }
 
 void Trainer::save_average(const std::string& path) {

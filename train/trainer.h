@@ -52,7 +52,8 @@ class Trainer {
   Score evaluate(const Dataset& data);
   // Returns the score of the weights' moving average, or nothing if there is none.
   std::optional<Score> evaluate_average(const Dataset& data);
-  // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights.
+  // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights; of
+  // several ranks the first writes.
   void save_weights(const std::string& path);
   void save_average(const std::string& path);
 

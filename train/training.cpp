@@ -9,17 +9,25 @@
 namespace accrue {
 namespace {
 
+// The elements that this rank's optimizer owns. A plan is the first rank's, which owns most.
+Owned owned_of(const TrainingOptions& o, const Tensor& values) {
+  if (!o.shard_optimizer || !o.ranks) return {};
+  return Shards{values.numel(), o.ranks->count()}.of(is_meta(values.device()) ? 0
+                                                                              : o.ranks->rank());
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& parameters) {
+  const Owned owned = owned_of(o, parameters.values());
   const double beta2 = o.chosen_beta2();
   const double decay = o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
   const AdamOptions adam_options{o.beta1, beta2, o.eps, decay};
   switch (o.optimizer) {
-    case OptimizerKind::adam: return adam(parameters, adam_options);
-    case OptimizerKind::adamw: return adamw(parameters, adam_options);
-    case OptimizerKind::lion: return lion(parameters, {o.beta1, beta2, decay});
+    case OptimizerKind::adam: return adam(parameters, adam_options, owned);
+    case OptimizerKind::adamw: return adamw(parameters, adam_options, owned);
+    case OptimizerKind::lion: return lion(parameters, {o.beta1, beta2, decay}, owned);
     case OptimizerKind::sgd: break;
   }
-  return sgd(parameters, {o.momentum, decay, o.nesterov});
+  return sgd(parameters, {o.momentum, decay, o.nesterov}, owned);
 }
 
 WindowOptions window_options(const TrainingOptions& o) {

@@ -69,6 +69,8 @@ std::string Batches::describe() const {
   return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
 }
 
+bool TrainingOptions::is_first_rank() const { return !ranks || ranks->rank() == 0; }
+
 Metadata TrainingOptions::weights_metadata() const {
   Metadata all = about_weights;
   all["accrue"] = version();

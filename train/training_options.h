@@ -104,6 +104,11 @@ struct TrainingOptions : StepOptions {
   // The micro-batch size by which the samples of a window are dealt to the ranks: batches.micro,
   // unless memory has made that smaller on this one.
   std::optional<int64_t> dealt;
+  // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
+  // parameters alone (optim/window.h).
+  bool shard_optimizer = false;
+  // True if this process writes, for all ranks.
+  bool is_first_rank() const;
 
   CheckpointOptions checkpoints;
   // Further settings in which two runs must agree to be the same, such as the sizes of the model: a
@@ -183,6 +188,11 @@ inline Settings settings_of(TrainingOptions& o) {
                       "Leave these layers as they are, without gradients, and their BatchNorms as "
                       "in evaluation: conv1,layer1.0, or backbone for all but the last",
                       "NAME,..."});
+  s.group("Several processes")
+      .add_flag(o.shard_optimizer, true,
+                {"shard-optimizer", no_result,
+                 "Each rank keeps the optimizer's state of its share of the parameters, steps them "
+                 "and sends them to the others: ZeRO's stage 1, with the same bits"});
   s.append(settings_of(static_cast<StepOptions&>(o)))
       .group("Loss scale")
       .add(o.on_overflow, on_overflow_names(),

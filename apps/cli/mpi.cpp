@@ -141,6 +141,13 @@ class World : public MpiRanks {
     MPI_Allgather(own, n, MPI_BYTE, all, n, MPI_BYTE, MPI_COMM_WORLD);
   }
 
+  void broadcast(void* data, size_t bytes, int from) override {
+    constexpr size_t most = size_t{1} << 30;  // MPI counts in int
+    for (size_t begin = 0; begin < bytes; begin += most)
+      MPI_Bcast(static_cast<std::byte*>(data) + begin,
+                static_cast<int>(std::min(most, bytes - begin)), MPI_BYTE, from, MPI_COMM_WORLD);
+  }
+
   int sharing_processors() override {
     MPI_Comm here = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here);

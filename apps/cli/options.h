@@ -63,7 +63,7 @@ struct Options : TrainingOptions {
   DeviceChoice device = DeviceChoice::automatic;
   int64_t threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
-  double rank_timeout_s = 30;
+  int64_t rank_timeout_s = 30;
   std::string init, save, json, memory_trace;
   int64_t memory_trace_windows = 2;
   std::string profile;

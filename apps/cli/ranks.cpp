@@ -26,15 +26,18 @@ void check_for_ranks(const Options& options) {
   check(!options.measure_baseline,
         "--measure-baseline runs this program again as one process: expected not to be one of "
         "several ranks");
+  check(!options.shard_optimizer || !options.log_histograms,
+        "--log-histograms are of whole gradients, of which each rank has a part with "
+        "--shard-optimizer: expected one of the two");
   check(wanted_device(options) == Device::cpu,
         "several ranks train on the cpu: expected --device cpu");
 }
 
-// For all ranks but the first, which alone writes.
+// For all ranks but the first, which alone writes. (They share in the weights that it saves.)
 void write_nothing(Options& options) {
   silence_standard_output();
   for (std::string* file :
-       {&options.json, &options.log_dir, &options.save, &options.profile, &options.memory_trace})
+       {&options.json, &options.log_dir, &options.profile, &options.memory_trace})
     file->clear();
   options.sample_every.reset();
 }
@@ -62,7 +65,7 @@ std::string host_name() {
 
 void with_ranks(Options& options, const std::function<void()>& work) {
   if (launched().count == 1) return work();
-  const std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
+  const std::unique_ptr<MpiRanks> ranks = start_mpi(double(options.rank_timeout_s));
   try {
     check_for_ranks(options);
     options.ranks = ranks.get();

@@ -41,14 +41,33 @@ std::vector<std::reference_wrapper<const Alternative>> recommended_first(const P
   return all;
 }
 
+// Ranks to plan for: a plan computes nothing, so they never meet.
+class PlannedRanks : public Ranks {
+ public:
+  explicit PlannedRanks(int64_t count) : count_(int(count)) {}
+  int rank() const override { return 0; }
+  int count() const override { return count_; }
+  void gather(void*, const void*, size_t) override { never(); }
+  void broadcast(void*, size_t, int) override { never(); }
+
+ protected:
+  void exchange(void*, const void*, size_t) override { never(); }
+
+ private:
+  [[noreturn]] static void never() { fail("ranks of a plan exchange nothing"); }
+  const int count_;
+};
+
 // The command for a training in this way, within the memory that was planned for.
 std::string command_to_train(const Alternative& a, Options options) {
+  std::string command = options.ranks
+                            ? fmt::format("mpirun -n {} accrue train", options.ranks->count())
+                            : "accrue train";
   options.micro_batch = a.batches.micro;
   options.effective_batch = a.batches.effective;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
   options.json.clear();
-  std::string command = "accrue train";
   for (const std::string& argument : arguments_of(options))
     command += fmt::format(" {}", shell_word(argument));
   return command;
@@ -74,9 +93,11 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   const bool narrow = terminal_columns() < 70;
   const int micro_width = narrow ? 5 : 11, k_width = narrow ? 4 : 5, total_width = narrow ? 9 : 12,
             cost_width = narrow ? 4 : 5;
-  fmt::print("{} on {} in {}\n\n   {:>{}} {:>{}} {:<10}{:<17}", name(options.network.kind),
-             name(device), format_bytes(plan.memory), narrow ? "micro" : "micro-batch", micro_width,
-             "K", k_width, "recompute", "strategy");
+  const std::string each =
+      options.ranks ? fmt::format(" for each of {} ranks", options.ranks->count()) : "";
+  fmt::print("{} on {} in {}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", name(options.network.kind),
+             name(device), format_bytes(plan.memory), each, narrow ? "micro" : "micro-batch",
+             micro_width, "K", k_width, "recompute", "strategy");
   if (wide)
     for (Category c : all_categories) fmt::print(" {:>11}", name(c));
   fmt::print("{:>{}} {:>4} {:>{}}\n", "total", total_width, "fits", "cost", cost_width);
@@ -138,6 +159,13 @@ Settings settings_of(PlanOptions& asked, Options& options) {
   Settings s;
   s.group("Machine").add(asked.memory,
                          {"memory", Decides::no_result, "What a run may use", "4GiB"});
+  s.group("Several processes")
+      .add(asked.ranks,
+           {.name = "ranks",
+            .decides = Decides::no_result,
+            .help = "Plan for so many ranks of mpirun: the memory is that of the first, which "
+                    "needs most",
+            .range = {1, 1e6}});
   s.group("Output").add(options.json, {"json", Decides::no_result, "Write the plan", "FILE"});
   return s;
 }
@@ -147,6 +175,10 @@ void plan(Options options, const PlanOptions& asked) {
   options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
+  check(asked.ranks == 1 || device == Device::cpu,
+        "several ranks train on the cpu: expected --device cpu, or --ranks 1");
+  PlannedRanks ranks(asked.ranks);
+  if (asked.ranks > 1) options.ranks = &ranks;
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);
   Freedom freedom = any_freedom();

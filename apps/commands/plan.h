@@ -9,6 +9,7 @@ namespace accrue::app {
 // what each costs.
 struct PlanOptions {
   std::string memory;
+  int64_t ranks = 1;
 };
 Settings settings_of(PlanOptions& asked, Options& options);
 // Throws Error if nothing fits: what is missing, and the nearest that would fit.

@@ -155,7 +155,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train);
-  check_outputs(options);
+  if (asked.is_first_rank()) check_outputs(options);
 
   Trainer trainer(asked, data.train, device, data.test);
   const Training& training = trainer.training();
@@ -181,7 +181,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
 
   Window& window = trainer.training().window();
   const int64_t steps_before = window.steps();
-  const bool is_first = !options.ranks || options.ranks->rank() == 0;
+  const bool is_first = asked.is_first_rank();
   const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);
   const auto profile = options.profile.empty()
                            ? nullptr

@@ -104,6 +104,39 @@ TEST_CASE("ranks of the program resume from the first one's checkpoints", "[.][m
   REQUIRE(file_bytes(rest) == file_bytes(whole));
 }
 
+TEST_CASE("ranks that share the optimizer's state need what was planned for each", "[.][mpi]") {
+  if (!can_run_ranks()) return;
+  const Folder folder;
+  const std::string model =
+      "--device cpu --model cnn --optimizer adamw --ema 0.99 --effective-batch 48 " + few();
+  const auto optimizer_bytes = [&](const std::string& name, const std::string& more) {
+    const std::string log = folder / (name + ".jsonl"), plan = folder / (name + ".plan");
+    const std::string weights = folder / (name + ".safetensors");
+    const Output output =
+        mpirun(3, "train " + model + more + " --micro-batch 16 --steps 3 --save " + weights +
+                      " --log-dir " + (folder / name));
+    INFO(output.text);
+    REQUIRE(output.status == 0);
+    REQUIRE_THAT(output.text, ContainsSubstring("predicted to the byte"));
+    const auto peak =
+        nlohmann::json::parse(file_bytes(folder / name + "/summary.json"))["peak_bytes"];
+    alone("plan " + model + more +
+          "--memory 1GiB --ranks 3 --strategy fused --recompute none --json " + plan);
+    // A rank's whole share at once.
+    const auto planned = nlohmann::json::parse(file_bytes(plan))["recommended"];
+    REQUIRE(planned["micro_batch"] == 16);
+    REQUIRE(planned["peak_bytes"] == peak["total"]);
+    return peak["optimizer"].get<size_t>();
+  };
+  const size_t whole = optimizer_bytes("whole", ""),
+               shard = optimizer_bytes("shard", "--shard-optimizer ");
+  // Three tensors, m, v and the average, and Adam's three numbers.
+  REQUIRE(shard <= (whole - 64) / 3 + 3 * 64 + 64);
+  REQUIRE(file_bytes(folder / "whole.safetensors") == file_bytes(folder / "shard.safetensors"));
+  REQUIRE(file_bytes(folder / "whole.ema.safetensors") ==
+          file_bytes(folder / "shard.ema.safetensors"));
+}
+
 TEST_CASE("ranks of the program share what eval scores", "[.][mpi]") {
   if (!can_run_ranks()) return;
   const Folder folder;

@@ -41,11 +41,11 @@ Tensor scratch() {
 
 // A run in micro-batches of m, of which rank r takes the r-th, (r + R)-th, ... `infinite`: the
 // window that has an infinite sample, in its last micro-batch.
-RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options,
-                     int infinite = -1) {
+RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options, int infinite = -1,
+                     bool sharded = false) {
   options.effective_batch_size = N;
   options.ranks = ranks;
-  Learner learner(dtype, options);
+  Learner learner(dtype, options, sharded);
   const int64_t r = ranks ? ranks->rank() : 0, R = ranks ? ranks->count() : 1;
   RankOutcome outcome;
   for (int w = 0; w < windows; ++w) {
@@ -77,6 +77,25 @@ RankOutcome run_all(int R, DType dtype, int64_t m, const WindowOptions& options,
   });
   for (const RankOutcome& outcome : outcomes) REQUIRE(outcome == outcomes.front());
   return outcomes.front();
+}
+
+// A run in which each rank has the moments and averages of its own shard, found to have the bits of
+// one in which all have all.
+void require_same_bits_sharded(int R, DType dtype, int64_t m, const WindowOptions& options,
+                               int infinite = -1) {
+  const RankOutcome whole = run_all(R, dtype, m, options, infinite);
+  std::vector<RankOutcome> outcomes(static_cast<size_t>(R));
+  run_ranks(R, [&](Ranks& ranks) {
+    outcomes[size_t(ranks.rank())] = run_rank(&ranks, dtype, m, options, infinite, true);
+  });
+  std::vector<double> moments;
+  for (RankOutcome& outcome : outcomes) {
+    REQUIRE(outcome.m.size() <= whole.m.size() / size_t(R) + 16);
+    moments.insert(moments.end(), outcome.m.begin(), outcome.m.end());
+    outcome.m = whole.m;
+    REQUIRE(outcome == whole);
+  }
+  REQUIRE(moments == whole.m);
 }
 
 // N terms and the chains of sums over the widths round by u times the running value each, as in
@@ -132,6 +151,38 @@ TEST_CASE("ranks add up their values in order, in pieces, and all have the same 
     }
 }
 
+TEST_CASE("ranks add up their own shards, and share them, as they add up the whole", "[ranks]") {
+  for (const int R : {1, 2, 3, 4})
+    for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{40}, int64_t{70001}, int64_t{300007}}) {
+      INFO(R << " ranks, " << n << " values");
+      std::vector<std::vector<double>> sums(static_cast<size_t>(R)), shares = sums, own = sums;
+      run_ranks(R, [&](Ranks& ranks) {
+        const auto r = static_cast<size_t>(ranks.rank());
+        const Tensor x = Tensor::empty({n}, DType::f32, Device::cpu, Category::workspace);
+        const auto fill = [&] {
+          for (int64_t i = 0; i < n; ++i)
+            x.span<float>()[size_t(i)] = float(std::sin(double(i * 3 + ranks.rank())));
+        };
+        const Tensor room = scratch();
+        fill();
+        own[r] = to_doubles(x);
+        ranks.sum(x.view(), room.view());
+        sums[r] = to_doubles(x);
+        fill();
+        ranks.sum_own_shard(x.view(), room.view());
+        const auto [begin, end] = Shards{n, R}.of(ranks.rank());
+        for (int64_t i = 0; i < n; ++i) own[r][size_t(i)] -= x.span<float>()[size_t(i)];
+        for (int64_t i = begin; i < end; ++i) own[r][size_t(i)] = 0;
+        ranks.share_shards(x.view(), room.view());
+        shares[r] = to_doubles(x);
+      });
+      for (size_t r = 0; r < size_t(R); ++r) {
+        REQUIRE(shares[r] == sums[0]);
+        REQUIRE(std::ranges::all_of(own[r], [](double changed) { return changed == 0; }));
+      }
+    }
+}
+
 TEST_CASE("a mean over ranks that agree changes no bit", "[ranks]") {
   bool same = true;
   run_ranks(3, [&](Ranks& ranks) {
@@ -168,6 +219,19 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
             }
           }
       }
+}
+
+TEST_CASE("ranks that own a shard each take the same steps, to the bit", "[ranks]") {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const Strategy strategy : {Strategy::fused, Strategy::separate})
+      for (const std::optional<double> clip : {std::optional<double>{}, {0.1}})
+        for (const int R : {1, 2, 3, 4}) {
+          INFO(name(dtype) << ", " << R << " ranks");
+          require_same_bits_sharded(R, dtype, 16,
+                                    {.strategy = strategy, .clip_norm = clip, .ema_decay = 0.9});
+        }
+  require_same_bits_sharded(3, DType::f32, 5, {.loss_scale = LossScale::dynamic()}, 2);
+  require_same_bits_sharded(3, DType::f32, 5, {.noise_scale = NoiseScale::estimate});
 }
 
 TEST_CASE("ranks have the same bits in every run", "[ranks]") {
@@ -301,6 +365,11 @@ TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
   };
   REQUIRE_ERROR(window(Strategy::moments), "over several ranks");
   REQUIRE_ERROR(window(Strategy::step_in_backward), "over several ranks");
+  // A shard of three, though there are two ranks.
+  const auto third =
+      adam(learner.parameters, {}, Shards{learner.parameters.values().numel(), 3}.of(0));
+  REQUIRE_ERROR(Window(*third, ScheduleOptions{}, {.effective_batch_size = N, .ranks = &ranks}),
+                "expected all, or this rank's shard");
   REQUIRE_ERROR(run_ranks(2,
                           [](Ranks& both) {
                             Learner empty(DType::f32, {.effective_batch_size = N, .ranks = &both});

@@ -32,11 +32,16 @@ struct Learner {
   // eps is larger than Adam's default so that the bound below can be derived: a gradient error d
   // moves a weight by at most lr/eps * d per step.
   static constexpr double lr = 1e-3, eps = 1e-3;
-  explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N})
+  // `sharded`: the optimizer owns this rank's shard.
+  explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N},
+                   bool sharded = false)
       : parameters(place(*model, dtype, test_device(), 3)),
-        optimizer(adam(parameters, {.eps = eps})),
+        optimizer(adam(parameters, {.eps = eps}, sharded ? own_shard(*options.ranks) : Owned())),
         window(*optimizer, ScheduleOptions{.base = lr}, options) {}
 
+  Parameters::Range own_shard(const Ranks& ranks) const {
+    return Shards{parameters.values().numel(), ranks.count()}.of(ranks.rank());
+  }
   Tensor loss(const Batch& batch, int64_t begin, int64_t end) const {
     return cross_entropy((*model)(batch.x.slice(begin, end)), batch.labels.slice(begin, end));
   }

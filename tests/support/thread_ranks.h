@@ -56,6 +56,12 @@ class ThreadRank : public Ranks {
   int count() const override { return static_cast<int>(meeting_.blocks.size()); }
 
   void gather(void* all, const void* own, size_t bytes) override { share(all, own, bytes, 0); }
+  void broadcast(void* data, size_t bytes, int from) override {
+    meeting_.blocks[static_cast<size_t>(rank_)] = static_cast<const char*>(data);
+    meeting_.wait();
+    if (rank_ != from) std::memcpy(data, meeting_.blocks[static_cast<size_t>(from)], bytes);
+    meeting_.wait();
+  }
 
  protected:
   void exchange(void* received, const void* sent, size_t bytes) override {

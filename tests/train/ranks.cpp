@@ -5,6 +5,7 @@
 #include "data/digits.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
+#include "tests/support/cli.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_ranks.h"
@@ -102,6 +103,67 @@ TEST_CASE("ranks stop together and resume with the same bits, or as another numb
     REQUIRE(rest.reports.size() == 3);
     if (R == 3) REQUIRE(rest.weights == whole.weights);
     else REQUIRE(largest_difference(rest.weights, whole.weights) <= most_apart);
+  }
+}
+
+// With state of every kind, and 16-bit copies of the weights.
+TEST_CASE(
+    "a training whose optimizer is sharded has the bits and the checkpoints of one whose is not",
+    "[ranks]") {
+  struct Run {
+    std::vector<double> weights, average;
+    size_t reports = 0;
+  };
+  const auto run = [](int R, bool sharded, const std::string& directory, size_t stop_after) {
+    std::vector<Run> all(static_cast<size_t>(R));
+    run_ranks(R, [&](Ranks& ranks) {
+      TrainingOptions options = options_of_ranks(&ranks, 5, directory);
+      options.optimizer = OptimizerKind::adamw;
+      options.schedule.base = 1e-2;
+      options.precision = Precision::bf16;
+      options.ema = 0.9;
+      options.clip_norm = 0.5;
+      options.shard_optimizer = sharded;
+      Trainer trainer(options, few_digits_of_ranks(), Device::cpu);
+      Seen seen;
+      trainer.resume(seen);
+      trainer.run(
+          seen, [&] { return seen.reports.size() >= stop_after ? Stop::after_window : Stop::no; });
+      Run& own = all[size_t(ranks.rank())];
+      Training& training = trainer.training();
+      own.weights = to_doubles(training.parameters().values());
+      training.window().exchange_averages();
+      own.average = to_doubles(training.parameters().values());
+      own.reports = seen.reports.size();
+    });
+    for (const Run& one : all) {
+      REQUIRE(one.weights == all[0].weights);
+      REQUIRE(one.average == all[0].average);
+    }
+    return all[0];
+  };
+  const TemporaryDirectory whole_folder;
+  const Run whole = run(3, false, whole_folder.path().string(), 5);
+  const Run undisturbed = run(3, false, {}, 1000);
+  const auto state_in = [](const TemporaryDirectory& folder) {
+    return file_bytes((folder.path() / "step-00000005/state.safetensors").string());
+  };
+  for (const int R : {3, 2, 1}) {
+    const TemporaryDirectory folder;
+    const Run sharded = run(3, true, folder.path().string(), 5);
+    REQUIRE(sharded.weights == whole.weights);
+    REQUIRE(sharded.average == whole.average);
+    REQUIRE(state_in(folder) == state_in(whole_folder));
+    INFO("resumed by " << R);
+    const TemporaryDirectory copy;
+    std::filesystem::copy(folder.path(), copy.path(), std::filesystem::copy_options::recursive);
+    const Run rest = run(R, true, folder.path().string(), 1000),
+              other = run(R, false, copy.path().string(), 1000);
+    REQUIRE(rest.reports == 3);
+    REQUIRE(rest.weights == other.weights);
+    REQUIRE(rest.average == other.average);
+    if (R == 3) REQUIRE(rest.weights == undisturbed.weights);
+    if (R == 3) REQUIRE(rest.average == undisturbed.average);
   }
 }
 

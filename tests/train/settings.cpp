@@ -22,7 +22,7 @@ std::string another_value(const Setting& setting) {
     return first == setting.text() ? takes.substr(takes.rfind('|') + 1) : first;
   }
   const bool is_integer = takes.starts_with("INTEGER") || takes == "STEPS" || takes == "WINDOWS" ||
-                          takes.starts_with("N|");
+                          takes == "SECONDS" || takes.starts_with("N|");
   return is_integer ? "7" : "0.0005";
 }
 
