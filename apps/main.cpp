@@ -43,8 +43,10 @@ void write_to_standard_output(const Setting& setting) {
 void refuse_ranks(const std::string& command) {
   if (launched().count == 1) return;
   if (launched().rank > 0) throw CLI::Success();
-  fail("{} is one process, but was started as {} ranks: expected train or eval, or no mpirun",
-       command, launched().count);
+  fail(
+      "{} is one process, but was started as {} ranks: expected train, eval or bench train, or no "
+      "mpirun",
+      command, launched().count);
 }
 
 // A command that has these settings as its options.
@@ -162,9 +164,10 @@ CLI::App& add_bench_commands(CLI::App& app, Asked& asked, const Settings& all) {
   add_command(*bench, "train", "Samples per second",
               Settings(of_model)
                   .append(all.in({"Batches"}).without({"on-oom"}))
-                  .append(all.in({"Optimizer", "Loss scale"}))
+                  .append(all.in({"Optimizer", "Loss scale", "Several processes"}))
                   .append(settings_of(asked.bench_train, options)),
-              options, [&] { bench_train(options, asked.bench_train); });
+              options,
+              [&] { with_ranks(options, [&] { bench_train(options, asked.bench_train); }); });
   add_command(*bench, "memory", "Peak memory with and without accumulation",
               Settings(of_model)
                   .append(all.only({"optimizer", "lr"}))

@@ -9,9 +9,11 @@
 #include "core/cuda.h"
 #include "core/median.h"
 #include "kernels/parallel.h"
+#include "optim/ranks.h"
 #include "study/machine_rates.h"
 #include "train/flops.h"
 #include "train/memory_prediction.h"
+#include "train/process.h"
 #include "train/profile_json.h"
 #include "train/profile_report.h"
 #include "train/training.h"
@@ -31,31 +33,54 @@ void wait_for(Device device) {
   if (device == Device::cuda) cuda::synchronize();
 }
 
-// One window, starting the next epoch where one ends.
-void run_window(Training& training, int64_t& epoch) {
-  for (;;) {
-    const MicroBatch* micro_batch = training.loader().next();
-    if (!micro_batch) {
-      training.loader().start_epoch(++epoch);
-      continue;
-    }
-    training.micro_step(*micro_batch, epoch);
-    if (!micro_batch->ends_window) continue;
-    training.window().enqueue_step();
-    training.window().reports();
-    return;
+// The windows of a training, one after the other. If several ranks share them, all run as many.
+class Windows {
+ public:
+  Windows(Training& training, Ranks* ranks) : training_(training), ranks_(ranks) {
+    training_.loader().start_epoch(0);
   }
-}
 
-// Runs so many windows; the seconds that one of them took. On cuda windows are enqueued faster than
-// they run: timed together, they are what they cost.
-double seconds_of_window(Training& training, int64_t& epoch, int together) {
-  return seconds_of([&] {
-           for (int i = 0; i < together; ++i) run_window(training, epoch);
-           wait_for(training.device());
-         }) /
-         together;
-}
+  void run() {
+    Loader& loader = training_.loader();
+    if (window_ == loader.windows_per_epoch()) {
+      loader.start_epoch(++epoch_);
+      window_ = 0;
+    }
+    for (bool ends = !loader.has_share(window_++); !ends;) {
+      const MicroBatch* micro_batch = loader.next();
+      training_.micro_step(*micro_batch, epoch_);
+      ends = micro_batch->ends_window;
+    }
+    training_.window().enqueue_step();
+    training_.window().reports();
+  }
+
+  // Runs so many; the seconds that one of them took. On cuda windows are enqueued faster than they
+  // run: timed together, they are what they cost.
+  double seconds(int together) {
+    return seconds_of([&] {
+             for (int i = 0; i < together; ++i) run();
+             wait_for(training_.device());
+           }) /
+           together;
+  }
+
+  // Calls work() until the time is over on any rank.
+  template <class Work>
+  void run_for(double seconds, Work&& work) {
+    const auto start = Clock::now();
+    const auto over = [&] {
+      return std::chrono::duration<double>(Clock::now() - start).count() >= seconds;
+    };
+    do work();
+    while (!(ranks_ ? ranks_->any(over()) : over()));
+  }
+
+ private:
+  Training& training_;
+  Ranks* const ranks_;
+  int64_t epoch_ = 0, window_ = 0;
+};
 
 // The cost of timing every kernel (on cuda, without graphs): a window's time with and without.
 void print_cost(const Profile& profile, double seconds_without) {
@@ -65,11 +90,9 @@ void print_cost(const Profile& profile, double seconds_without) {
 }
 
 // More windows, each kernel of which is timed.
-std::unique_ptr<Profile> profile_windows(Training& training, int64_t& epoch, double seconds) {
-  auto profile = std::make_unique<Profile>(training.device(), 0);
-  const auto start = Clock::now();
-  do run_window(training, epoch);
-  while (std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+std::unique_ptr<Profile> profile_windows(Windows& windows, Device device, double seconds) {
+  auto profile = std::make_unique<Profile>(device, 0);
+  windows.run_for(seconds, [&] { windows.run(); });
   profile->stop();
   return profile;
 }
@@ -103,25 +126,24 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
       "model; accrue train says how many samples a second it took",
       name(options.network.kind), trained.players.size());
   const Batches batches = trained.batches;
+  const size_t resident_before = resident_bytes();
   Training training(trained, data.train, device);
   const study::GemmProbe probe(device);
 
-  int64_t epoch = 0;
-  training.loader().start_epoch(epoch);
-  for (int i = 0; i < 3; ++i) run_window(training, epoch), probe.flops_per_s();
+  Windows windows(training, trained.ranks);
+  for (int i = 0; i < 3; ++i) windows.run(), probe.flops_per_s();
 
   std::vector<double> window_seconds, gemm_rates;
-  const auto start = Clock::now();
-  while (std::chrono::duration<double>(Clock::now() - start).count() < bench.seconds) {
+  windows.run_for(bench.seconds, [&] {
     const int together = device == Device::cuda ? 20 : 1;
-    for (int i = 0; i < 20; i += together)
-      window_seconds.push_back(seconds_of_window(training, epoch, together));
+    for (int i = 0; i < 20; i += together) window_seconds.push_back(windows.seconds(together));
     gemm_rates.push_back(probe.flops_per_s());
-  }
+  });
   const double samples_per_s = double(batches.effective) / median(window_seconds);
   const double flops =
       training_flops_per_sample(trained.model, data.train["images"].shape().with(0, 1));
-  const double gemm_rate = median(gemm_rates);
+  double gemm_rate = median(gemm_rates);
+  if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;
   fmt::print("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", name(options.network.kind),
              batches.describe(), samples_per_s, name(device), window_seconds.size(),
@@ -134,14 +156,16 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
                                 {"micro_batch", batches.micro},
                                 {"effective_batch", batches.effective},
                                 {"device", name(device)},
+                                {"ranks", training.ranks()},
                                 {"threads", thread_count()},
                                 {"samples_per_s", samples_per_s},
                                 {"windows", window_seconds.size()},
+                                {"peak_rss_growth_bytes", peak_resident_bytes() - resident_before},
                                 {"flops_per_sample", flops},
                                 {"gemm_flops_per_s", gemm_rate},
                                 {"share_of_gemm_rate", share}};
   if (bench.profile) {
-    const auto profile = profile_windows(training, epoch, bench.seconds);
+    const auto profile = profile_windows(windows, device, bench.seconds);
     const MachineRates rates{gemm_rate, study::copy_bytes_per_s(device)};
     fmt::print("\n{}", profile_table(*profile, rates, terminal_columns()));
     print_cost(*profile, median(window_seconds));

@@ -209,7 +209,7 @@ TEST_CASE("what goes wrong under mpirun is said and ends all ranks", "[.][mpi]")
   fails(ranked_training + few() + "--measure-baseline", "--measure-baseline");
   // Before MPI has started one rank speaks for all.
   REQUIRE(times_in(fails("train --nonsense", "--nonsense"), "--nonsense") == 1);
-  fails("info --model mlp-small", "expected train or eval, or no mpirun");
+  fails("info --model mlp-small", "expected train, eval or bench train, or no mpirun");
 }
 
 }  // namespace accrue::test
