@@ -10,7 +10,7 @@ the one before's (0.25 in the first window). Spectral norm's power iteration, u 
 in turn (v from u, then u from v), runs at the beginning of each window and nowhere else: G sees the
 stepped weights through the same u and v.
 
-The configurations, with one channel, ngf = ndf = 4, embedding 8 and instance norm in all of them:
+The configurations, with one channel, ngf = ndf = 4 and embedding 8 in all of them:
 
     name             size  styles  order         up             skip    attention,  constancy  head
                                                                         spectral               scale
@@ -18,6 +18,11 @@ The configurations, with one channel, ngf = ndf = 4, embedding 8 and instance no
     32.simultaneous  32    5       simultaneous  transposed     concat  yes         tf         1
     64.alternating   64    3       alternating   pixel-shuffle  add     yes         port       1
     64.simultaneous  64    1       simultaneous  pixel-shuffle  add     no          port       48
+    32.batch         32    2       alternating   transposed     add     no          port       1
+
+The last has batch norm, the others instance norm. Batch norm couples the samples of a batch, so
+only windows of one batch of 8 can agree with it. Its running statistics move with every forward:
+G's also when D is trained, and D's also when G is.
 
 A head scale of 48 starts D with losses around 5, where lambda_adv changes: a program that takes it
 from a micro-batch, or from the wrong window, differs. The file's metadata has each configuration
@@ -45,6 +50,7 @@ streams.
                                            then, of D.binary.weight and D.category.weight, times
                                            the configuration's head scale
     G.encoder.I.attention.gamma            0.5
+    the weight of a batch norm             1 + x("P.W", k) * 0.1
     any other parameter of one dimension   x("P.W", k) * 0.1
     u of D's layer L (conv.0 ... category) x("D.L.u", k), k < outputs, divided by its norm
     source, target [80, 1, size, size]     x("source", k) and x("target", k)
@@ -60,6 +66,7 @@ Window w has the samples 8 w to 8 w + 7. The file holds for each configuration C
     C.gradient.P.W                            the gradient in the first window
     C.final.P.W                               the value after the last window
     C.final.D.L.u                             the vector u after the last window, if spectral
+    C.final.P.N.running_mean, running_var     of batch norm N after the last window
 
 where a tensor of more than 64 elements is stored as a summary, a tensor [5]: four projections
 
@@ -102,18 +109,21 @@ SPLITS = ((1,) * 8, (2,) * 4, (3, 3, 2))
 CONFIGURATIONS = {
     "32.alternating": {"size": 32, "styles": 2, "order": "alternating", "up": "pixel-shuffle",
                        "skip": "add", "attention": False, "spectral": False,
-                       "constancy": "port", "head_scale": 48},
+                       "constancy": "port", "head_scale": 48, "norm": "instance"},
     "32.simultaneous": {"size": 32, "styles": 5, "order": "simultaneous", "up": "transposed",
                         "skip": "concat", "attention": True, "spectral": True,
-                        "constancy": "tf", "head_scale": 1},
+                        "constancy": "tf", "head_scale": 1, "norm": "instance"},
     "64.alternating": {"size": 64, "styles": 3, "order": "alternating", "up": "pixel-shuffle",
                        "skip": "add", "attention": True, "spectral": True,
-                       "constancy": "port", "head_scale": 1},
+                       "constancy": "port", "head_scale": 1, "norm": "instance"},
     "64.simultaneous": {"size": 64, "styles": 1, "order": "simultaneous", "up": "pixel-shuffle",
                         "skip": "add", "attention": False, "spectral": False,
-                        "constancy": "port", "head_scale": 48},
+                        "constancy": "port", "head_scale": 48, "norm": "instance"},
+    "32.batch": {"size": 32, "styles": 2, "order": "alternating", "up": "transposed",
+                 "skip": "add", "attention": False, "spectral": False,
+                 "constancy": "port", "head_scale": 1, "norm": "batch"},
 }
-COMMON = {"channels": 1, "ngf": 4, "ndf": 4, "embedding": 8, "norm": "instance"}
+COMMON = {"channels": 1, "ngf": 4, "ndf": 4, "embedding": 8}
 MASK = 2**64 - 1
 
 
@@ -139,7 +149,7 @@ class Players:
 
     def __init__(self, configuration):
         c = self.configuration = configuration
-        both = {"channels": COMMON["channels"], "norm": COMMON["norm"]}
+        both = {"channels": COMMON["channels"], "norm": c["norm"]}
         self.nets = {
             "G": zi2zi.Generator(c["size"], c["styles"], ngf=COMMON["ngf"], dropout=0,
                                  embedding=COMMON["embedding"], up=c["up"], skip=c["skip"],
@@ -154,6 +164,8 @@ class Players:
                     p.copy_(stream(name, *p.shape) * scale * (c["head_scale"] if head else 1))
                 else:
                     p.copy_(stream(name, *p.shape) * 0.1)
+                    if name.endswith("weight"):  # of a norm
+                        p.add_(1)
                     if name.endswith("gamma"):
                         p.fill_(0.5)
         vectors = self.nets["D"].vectors
@@ -167,6 +179,12 @@ class Players:
     def parameters(self):
         return {f"{player}.{name}": p for player, net in self.nets.items()
                 for name, p in net.named_parameters()}
+
+    def running(self):
+        """The running statistics of batch norms."""
+        return {f"{player}.{name}": buffer for player, net in self.nets.items()
+                for name, buffer in net.named_buffers()
+                if name.endswith(("running_mean", "running_var"))}
 
     def vanishing(self):
         """Names of parameters that what follows undoes."""
@@ -243,6 +261,7 @@ def train(configuration, sizes):
     tensors.update({f"gradient.{name}": gradient for name, gradient in gradients.items()})
     tensors.update({f"final.{name}": p.detach() for name, p in players.parameters().items()})
     tensors.update({f"final.D.{name}.u": u for name, (u, _) in players.nets["D"].vectors.items()})
+    tensors.update({f"final.{name}": buffer for name, buffer in players.running().items()})
     return tensors
 
 
@@ -317,6 +336,8 @@ def check(path):
 def check_accumulation():
     good = True
     for name, configuration in CONFIGURATIONS.items():
+        if configuration["norm"] == "batch":
+            continue
         whole, vanishing = train(configuration, SAMPLES), Players(configuration).vanishing()
         for sizes in SPLITS:
             good = report(f"{name}: micro-batches of {'+'.join(map(str, sizes))}",

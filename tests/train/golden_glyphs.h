@@ -13,6 +13,7 @@
 #include "kernels/arithmetic.h"
 #include "tests/support/device.h"
 #include "tests/support/paths.h"
+#include "train/training_options.h"
 #include "train/zi2zi.h"
 
 namespace accrue::test {
@@ -30,6 +31,9 @@ struct Configuration {
   Order order;
   double head_scale;
   std::set<std::string> vanishing;  // parameters that what follows undoes
+
+  // Batch norm couples the samples of a micro-batch.
+  bool depends_on_cut() const { return game.networks.norm == NormKind::batch; }
 };
 
 inline Configuration configuration_of(const std::string& name, const Metadata& file) {
@@ -68,7 +72,8 @@ struct GoldenGlyphs {
   std::vector<Configuration> configurations() const {
     std::vector<Configuration> all{configuration("32.simultaneous")};
     if (!on_runner())
-      for (const std::string name : {"32.alternating", "64.alternating", "64.simultaneous"})
+      for (const std::string name :
+           {"32.alternating", "64.alternating", "64.simultaneous", "32.batch"})
         all.push_back(configuration(name));
     return all;
   }
