@@ -6,6 +6,7 @@
 #include "train/zi2zi.h"
 
 #include <cmath>
+#include <list>
 #include <map>
 
 #include "tests/support/catch.h"
@@ -29,16 +30,16 @@ struct PlayedAs {
   DType dtype = DType::f64;
   Mistake mistake = Mistake::none;
   int64_t windows = glyph_windows;
-  // Each initial value and pixel is moved by at most this share of itself, by other shares in each
-  // direction.
+  // Each value that a window starts from, and each pixel, is moved by at most this share of itself,
+  // and the other way where it is negative; by other shares for each seed.
   double disturbance = 0;
-  int direction = 0;
+  int seed = 0;
 };
 
-// The values of a stream, each moved by at most a share of itself.
+// Values, each moved by at most a share of itself.
 Series disturbed(Series values, const std::string& name, const PlayedAs& as) {
   if (as.disturbance == 0) return values;
-  const Series by = stream(fmt::format("{}.{}", as.direction, name), int64_t(values.size()));
+  const Series by = stream(fmt::format("{}.{}", as.seed, name), int64_t(values.size()));
   for (size_t k = 0; k < values.size(); ++k) values[k] *= 1 + as.disturbance * by[k];
   return values;
 }
@@ -77,6 +78,38 @@ struct GlyphNetwork {
       for (double& value : values) value /= std::sqrt(squares);
       u.copy_from(tensor_of(values, u.shape(), as.dtype));
     }
+    window.restored();
+  }
+
+  // Takes over all that another game's network of this player carries from window to window.
+  void continue_from(GlyphNetwork& other, const PlayedAs& as) {
+    const auto copy = [&](const Tensor& from, const Tensor& to, const std::string& name) {
+      const Series values = disturbed(to_doubles(from), prefix + name, as);
+      to.copy_from(tensor_of(values, to.shape(), as.dtype));
+    };
+    const auto& entries = other.parameters.entries();
+    const auto& buffers = other.parameters.buffer_entries();
+    for (size_t i = 0; i < entries.size(); ++i)
+      copy(entries[i].tensor, parameters.entries()[i].tensor, entries[i].name);
+    for (size_t i = 0; i < buffers.size(); ++i)
+      copy(buffers[i].tensor, parameters.buffer_entries()[i].tensor, buffers[i].name);
+    const StateDict from = other.window.state_dict(), to = window.state_dict();
+    for (size_t t = 0; t < from.tensors.size(); ++t) {
+      const auto& [name, tensor] = from.tensors[t];
+      const Tensor& own = to.tensors[t].second;
+      if (name != "optimizer.m" && name != "optimizer.v") {
+        own.copy_from(tensor);
+        continue;
+      }
+      for (size_t i = 0; i < entries.size(); ++i) {  // an arena has gaps, which depend on the dtype
+        const auto [begin, end] = entries[i].range();
+        const auto [own_begin, own_end] = parameters.entries()[i].range();
+        copy(tensor.slice(begin, end), own.slice(own_begin, own_end), name + entries[i].name);
+      }
+    }
+    for (size_t i = 0; i < from.numbers.size(); ++i)
+      std::visit([&](auto* value) { *std::get<decltype(value)>(to.numbers[i].second) = *value; },
+                 from.numbers[i].second);
     window.restored();
   }
 
@@ -186,45 +219,63 @@ Samples glyph_samples(const Zi2ziOptions& o, const PlayedAs& as) {
   return samples;
 }
 
-// Plays a configuration and returns what the golden file has of it, by the names there, less the
+// Plays a window and returns what the golden file has of it, by the names there, less the
 // configuration's prefix.
-Played play_glyphs(const Configuration& c, const Cut& cut, const PlayedAs& as = {}) {
-  GlyphGame played(c, as, cut.size());
-  const Samples samples = glyph_samples(c.game.networks, as);
+Played play_window(GlyphGame& played, const Samples& samples, const Cut& cut, int64_t w) {
   Played seen;
-  for (int64_t w = 0; w < as.windows; ++w) {
-    played.game->play([&](const std::function<void(const Samples&)>& visit) {
-      int64_t begin = w * glyphs_of_a_window;
-      for (const int64_t n : cut) {
-        visit(samples.slice(begin, begin + n));
-        begin += n;
-      }
-    });
-    for (size_t i = 0; i < 2; ++i) {
-      GlyphNetwork& network = i == 0 ? played.d : played.g;
-      const StepReport report = network.window.reports(Window::Wait::yes).at(0);
-      REQUIRE_FALSE(report.skipped);
-      seen[network.prefix + "loss"].push_back(report.loss);
-      seen[network.prefix + "norm"].push_back(report.grad_norm);
-      const auto& terms = played.options[i].terms;
-      REQUIRE(terms.size() == report.terms.size());
-      for (size_t t = 0; t < terms.size(); ++t)
-        seen[terms[t] == "adversarial_weight" ? "lambda_adv" : network.prefix + terms[t]].push_back(
-            report.terms[t]);
-      if (w > 0) continue;
-      for (const Window::Gradient& gradient : network.window.last_gradients()) {
-        Series values = to_doubles(gradient.sum);
-        for (double& value : values) value *= gradient.scale;
-        seen["gradient." + network.golden_name(gradient.name)] = values;
-      }
+  played.game->play([&](const std::function<void(const Samples&)>& visit) {
+    int64_t begin = w * glyphs_of_a_window;
+    for (const int64_t n : cut) {
+      visit(samples.slice(begin, begin + n));
+      begin += n;
+    }
+  });
+  for (size_t i = 0; i < 2; ++i) {
+    GlyphNetwork& network = i == 0 ? played.d : played.g;
+    const StepReport report = network.window.reports(Window::Wait::yes).at(0);
+    REQUIRE_FALSE(report.skipped);
+    seen[network.prefix + "loss"] = {report.loss};
+    seen[network.prefix + "norm"] = {report.grad_norm};
+    const auto& terms = played.options[i].terms;
+    REQUIRE(terms.size() == report.terms.size());
+    for (size_t t = 0; t < terms.size(); ++t)
+      seen[terms[t] == "adversarial_weight" ? "lambda_adv" : network.prefix + terms[t]] = {
+          report.terms[t]};
+    for (const Window::Gradient& gradient : network.window.last_gradients()) {
+      Series values = to_doubles(gradient.sum);
+      for (double& value : values) value *= gradient.scale;
+      seen["gradient." + network.golden_name(gradient.name)] = values;
     }
   }
+  return seen;
+}
+
+// Adds what a game has come to.
+void add_final(Played& seen, const GlyphGame& played) {
   for (const GlyphNetwork* network : {&played.d, &played.g}) {
     for (const auto& entry : network->parameters.entries())
       seen["final." + network->golden_name(entry.name)] = to_doubles(entry.tensor);
     for (const auto& [name, u] : network->vectors()) seen["final." + name] = to_doubles(u);
     for (const auto& [name, s] : network->statistics()) seen["final." + name] = to_doubles(s);
   }
+}
+
+std::string kind_of(const std::string& key) {
+  for (const std::string kind : {"gradient", "final"})
+    if (key.starts_with(kind + ".")) return kind;
+  return "window";
+}
+
+// Plays a configuration: of every window what it reports, the first one's gradients, the final
+// values.
+Played play_glyphs(const Configuration& c, const Cut& cut, const PlayedAs& as = {}) {
+  GlyphGame played(c, as, cut.size());
+  const Samples samples = glyph_samples(c.game.networks, as);
+  Played seen = play_window(played, samples, cut, 0);
+  for (int64_t w = 1; w < as.windows; ++w)
+    for (const auto& [key, values] : play_window(played, samples, cut, w))
+      if (kind_of(key) == "window") seen[key].push_back(values.front());
+  add_final(seen, played);
   return seen;
 }
 
@@ -248,12 +299,6 @@ double largest_of(const Series& values) {
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::abs(value));
   return largest;
-}
-
-std::string kind_of(const std::string& key) {
-  for (const std::string kind : {"gradient", "final"})
-    if (key.starts_with(kind + ".")) return kind;
-  return "window";
 }
 
 // The largest difference of each kind (of what a window reports, of gradients, of final values),
@@ -308,6 +353,28 @@ Played summarised(Played played) {
   return played;
 }
 
+// A game that takes over another's state before each window, so that a window shows what that
+// window adds, and not what ten have grown it to.
+struct Follower {
+  PlayedAs as;
+  Cut cut;
+  GlyphGame game;
+  Samples samples;
+
+  Follower(const Configuration& c, const Cut& cut_, const PlayedAs& how)
+      : as(how),
+        cut(cut_),
+        game(c, how, cut.size()),
+        samples(glyph_samples(c.game.networks, how)) {}
+  Played play(GlyphGame& leader, int64_t w) {
+    game.d.continue_from(leader.d, as);
+    game.g.continue_from(leader.g, as);
+    Played seen = play_window(game, samples, cut, w);
+    add_final(seen, game);
+    return seen;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("zi2zi's networks take PyTorch's steps, however a window is cut", "[zi2zi]") {
@@ -358,26 +425,47 @@ TEST_CASE("the mistakes of zi2zi's training loops are noticed", "[zi2zi]") {
   }
 }
 
-// Of one window: in later ones a relu may go the other way, whose input is within rounding of 0,
-// in float64 as well if the initial values are moved by 2^-24 of themselves.
 TEST_CASE("zi2zi in float32 is as far from float64 as rounding takes it", "[zi2zi]") {
   const GoldenGlyphs golden;
   // Each product and sum is that of values which are moved by some 2^-24, sums of n products by
-  // about sqrt(n) times as much: the longest, of 5x5 pixels of 32 channels, 28 times.
-  constexpr double steps = 28, unit = 0x1p-24;
+  // about sqrt(n) times as much: the longest, of 5x5 pixels of 32 channels, 28 times. In float64,
+  // values are moved by as much, in two directions and in the opposite ones: that takes the input
+  // of a relu, or the difference in an L1 loss, to both sides of a 0 that is as near as rounding.
+  constexpr double unit = 0x1p-24, share = 28 * unit;
   if (on_runner() && sanitized) return;  // half a minute
   for (const Configuration& c : golden.configurations()) {
-    const Played exact = play_glyphs(c, {8}, {.windows = 1});
-    Far bound = difference(play_glyphs(c, {8}, {.windows = 1, .disturbance = unit}), exact, c);
-    for (auto& [kind, far] : bound) far *= steps;
-    bound["vanishing gradient"] = steps * unit;
-    bound.erase(
-        "final");  // Adam's first step is the sign of a gradient, be it as small as rounding
-    bound.erase("vanishing final");
-    for (const Cut& cut : all_cuts(c)) {
-      CAPTURE(c.name, cut.size());
-      const Played played = play_glyphs(c, cut, {.dtype = DType::f32, .windows = 1});
-      require_within(bound, difference(played, exact, c));
+    GlyphGame exact(c, {}, 1);
+    const Samples samples = glyph_samples(c.game.networks, {});
+    std::list<Follower> moved, rounded;
+    for (const int seed : {0, 1})
+      for (const double disturbance : {share, -share})
+        moved.emplace_back(c, Cut{8}, PlayedAs{.disturbance = disturbance, .seed = seed});
+    for (const Cut& cut : all_cuts(c)) rounded.emplace_back(c, cut, PlayedAs{.dtype = DType::f32});
+    Configuration mistaken = c;  // by a thousandth, which must be noticed in every window
+    mistaken.game.losses.l1_weight *= 1.001;
+    Follower wrong(mistaken, {8}, {.dtype = DType::f32});
+    for (int64_t w = 0; w < on_this_device().windows; ++w) {
+      CAPTURE(c.name, w);
+      const auto play = [&](std::list<Follower>& all) {
+        std::vector<Played> played;
+        for (Follower& follower : all) played.push_back(follower.play(exact, w));
+        return played;
+      };
+      const auto of_moved = play(moved), of_rounded = play(rounded);
+      const Played of_wrong = wrong.play(exact, w);
+      Played truth = play_window(exact, samples, {8}, w);
+      add_final(truth, exact);
+      Far bound;
+      for (const Played& played : of_moved)
+        for (const auto& [kind, far] : difference(played, truth, c))
+          bound[kind] = std::max(bound[kind], far);
+      // The gradient of a bias is the sum over 8 samples of S/2 x S/2 pixels at most.
+      bound["vanishing gradient"] = std::sqrt(8.0) * double(c.game.networks.size) / 2 * unit;
+      bound.erase("vanishing final");
+      // Adam's first step is the sign of a gradient, be it as small as rounding.
+      if (w == 0) bound.erase("final");
+      for (const Played& played : of_rounded) require_within(bound, difference(played, truth, c));
+      REQUIRE(difference(of_wrong, truth, c).at("window") > bound.at("window"));
     }
   }
 }
