@@ -40,7 +40,11 @@ class Module;
 // The purpose of one forward pass. It is explicit, so that a pass can be repeated with the same
 // result.
 struct Pass {
-  enum class Mode { train, eval } mode = Mode::train;
+  enum class Mode {
+    train,
+    eval,
+    vary  // as eval, but with dropout: another answer for another key
+  } mode = Mode::train;
   // The key of dropout: its masks depend on the sample, not on the micro-batch.
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -50,6 +54,7 @@ struct Pass {
   std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 
   bool training() const { return mode == Mode::train; }
+  bool drops_out() const { return mode != Mode::eval; }
   static Pass eval() { return {.mode = Mode::eval}; }
 };
 

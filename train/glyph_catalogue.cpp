@@ -36,29 +36,37 @@ int32_t GlyphCatalogue::style(const std::string& name) const {
   return 0;
 }
 
-std::vector<int32_t> GlyphCatalogue::held_out(int32_t style) const {
+GlyphCatalogue::Glyphs GlyphCatalogue::held_out(int32_t style, DType dtype) const {
   const int64_t count = data_.test.size() / styles();
-  std::vector<int32_t> samples(static_cast<size_t>(count));
-  std::iota(samples.begin(), samples.end(), static_cast<int32_t>(style * count));
-  return samples;
+  std::vector<int32_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Glyphs all{gather(data_.test, style * count, (style + 1) * count, dtype), numbers};
+  if (manifest_) std::ranges::copy(manifest_->characters_of(Split::test), all.characters.begin());
+  return all;
 }
 
-Samples GlyphCatalogue::find(const std::string& text, int32_t style, DType dtype) const {
+GlyphCatalogue::Glyphs GlyphCatalogue::find(const std::string& text, int32_t style,
+                                            DType dtype) const {
   check(manifest_.has_value(),
         "the built-in strokes have no characters to find: expected a directory with a manifest");
   std::vector<Samples> found;
+  std::vector<int32_t> characters;
   std::vector<std::string> missing;
   for (const char32_t code : from_utf8(text)) {
     const Picked one = place_of(code, style);
-    if (one.data) found.push_back(gather(*one.data, one.samples, dtype));
-    else if (code != U' ' && code != U'\n') missing.push_back(to_utf8(code));
+    if (one.data) {
+      found.push_back(gather(*one.data, one.samples, dtype));
+      characters.push_back(static_cast<int32_t>(code));
+    } else if (code != U' ' && code != U'\n') {
+      missing.push_back(to_utf8(code));
+    }
   }
   check(missing.empty(),
         "{} not among the {} characters of the data set: expected others, or a directory prepared "
         "with them",
         fmt::join(missing, " "), manifest_->characters.size());
   check(!found.empty(), "there are no characters to draw in '{}': expected some", text);
-  return joined(found);
+  return {joined(found), characters};
 }
 
 GlyphCatalogue::Picked GlyphCatalogue::place_of(char32_t code, int32_t style) const {

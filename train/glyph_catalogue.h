@@ -19,11 +19,17 @@ class GlyphCatalogue {
 
   // The number of a style; of the first for an empty name. Throws Error for an unknown one.
   int32_t style(const std::string& name) const;
-  // All samples of the test set in a style.
-  std::vector<int32_t> held_out(int32_t style) const;
-  // The characters of a text in its order, of either split, gathered in `dtype`; spaces are left
-  // out. Throws Error for those that the data set does not have, for none, and without a manifest.
-  Samples find(const std::string& text, int32_t style, DType dtype) const;
+  struct Glyphs {
+    Samples samples;  // gathered in the dtype that is asked for
+    // What tells each character from the others, in every style: its code point, or the number of
+    // strokes.
+    std::vector<int32_t> characters;
+  };
+  // All of the test set in a style.
+  Glyphs held_out(int32_t style, DType dtype) const;
+  // The characters of a text in its order, of either split; spaces are left out. Throws Error for
+  // those that the data set does not have, for none, and without a manifest.
+  Glyphs find(const std::string& text, int32_t style, DType dtype) const;
 
  private:
   // Glyphs of a split, all in one style.

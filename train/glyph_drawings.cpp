@@ -11,18 +11,35 @@
 #include "train/training.h"
 
 namespace accrue {
+namespace {
+
+// For samples [begin, end) of `count`.
+Pass drawing_pass(const std::optional<Variation>& variation, int64_t count, int64_t begin,
+                  int64_t end, Device device) {
+  if (!variation) return Pass::eval();
+  const std::vector<int32_t>& glyphs = variation->glyphs;
+  check(int64_t(glyphs.size()) == count,
+        "a variation with numbers for {} of {} glyphs: expected one for each", glyphs.size(),
+        count);
+  const std::vector<int32_t> part(glyphs.begin() + begin, glyphs.begin() + end);
+  return {.mode = Pass::Mode::vary,
+          .seed = variation->seed,
+          .samples = Tensor::from(part, {end - begin}, device)};
+}
+
+}  // namespace
 
 Tensor draw_glyphs(const Zi2ziGenerator& network, const Samples& samples, Device device,
-                   int64_t most) {
+                   int64_t most, const std::optional<Variation>& variation) {
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "drawings");
-  const Pass pass = Pass::eval();
   const Tensor drawn =
       Tensor::empty(samples["sources"].shape(), DType::f32, Device::cpu, Category::data);
   const auto draw_in_parts = [&](int64_t size) {
     for (int64_t begin = 0; begin < samples.size(); begin += size) {
       const int64_t end = std::min(begin + size, samples.size());
       const Samples part = samples.slice(begin, end);
+      const Pass pass = drawing_pass(variation, samples.size(), begin, end, device);
       const auto encoded = network.encode(part["sources"].to(device), pass);
       const Tensor y = network.draw(encoded, part["styles"].to(device), pass);
       drawn.slice(begin, end).copy_from(as_f32(y));
@@ -50,10 +67,11 @@ std::vector<GrayImage> to_images(const Tensor& images) {
 
 std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
                                                  const Samples& samples, Device device,
-                                                 int32_t from, int32_t to, int64_t steps) {
+                                                 int32_t from, int32_t to, int64_t steps,
+                                                 const std::optional<Variation>& variation) {
   check(steps >= 2, "[draw_between] {} steps: expected 2 or more, as both styles are drawn", steps);
   const NoGrad no_grad;
-  const Pass pass = Pass::eval();
+  const Pass pass = drawing_pass(variation, samples.size(), 0, samples.size(), device);
   const auto embedded = [&](int32_t style) {
     const std::vector<int32_t> indices(static_cast<size_t>(samples.size()), style);
     return network.style()(Tensor::from(indices, {samples.size()}, device), pass);

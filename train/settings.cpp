@@ -147,6 +147,7 @@ template Settings& Settings::add(uint64_t&, About);
 template Settings& Settings::add(std::string&, About);
 template Settings& Settings::add(std::optional<double>&, About);
 template Settings& Settings::add(std::optional<int64_t>&, About);
+template Settings& Settings::add(std::optional<uint64_t>&, About);
 template Settings& Settings::add(std::vector<double>&, About);
 template Settings& Settings::add(std::vector<int64_t>&, About);
 template Settings& Settings::add(std::vector<std::string>&, About);

@@ -35,8 +35,9 @@ const std::map<std::string, CacheChoice>& cache_names();
 inline constexpr std::array settings_of_weights{"model",     "width",         "depth",      "mean",
                                                 "std",       "norm",          "upsampling", "skip",
                                                 "embedding", "self-attention"};
-// Those that decide how it is scored. Weights are saved with them, too, and may be given otherwise.
-inline constexpr std::array settings_of_scores{"loss", "class-weights"};
+// Those that decide how it is scored, or drawn with. Weights are saved with them, too, and may be
+// given otherwise.
+inline constexpr std::array settings_of_scores{"loss", "class-weights", "g-dropout"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
 // settings_of(), below.

@@ -34,6 +34,10 @@ Settings settings_of(FontDrawOptions& asked, Options& options) {
                          .help = "From one to the other, both included",
                          .range = {2, 1000},
                          .needs = "between"})
+      .add(asked.dropout_seed, {.name = "dropout-seed",
+                                .decides = no_result,
+                                .help = "Draw with dropout: each seed gives another variation",
+                                .unset = "no dropout"})
       .add(asked.out, {"out", no_result, "The sheet", "FILE.png"});
   return s;
 }
@@ -52,15 +56,22 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
   const bool between = !asked.between.empty();
   const int32_t style = catalogue.style(between ? asked.between[0] : asked.style);
   const DType dtype = generator.parameters.compute_dtype();
-  const Samples samples = asked.all ? gather(generator.data.test, catalogue.held_out(style), dtype)
-                                    : catalogue.find(asked.text, style, dtype);
+  const auto [samples, characters] =
+      asked.all ? catalogue.held_out(style, dtype) : catalogue.find(asked.text, style, dtype);
   const Zi2ziGenerator& network = generator.network();
+  std::optional<Variation> variation;
+  if (asked.dropout_seed) {
+    check(network.is_random(),
+          "--dropout-seed: the network has no dropout to draw with: expected one of images of 64 "
+          "pixels or more, trained with --g-dropout above 0");
+    variation = {*asked.dropout_seed, characters};
+  }
   const GrayImage image =
-      between
-          ? glyph_sheet(draw_between(network, samples, generator.device, style,
-                                     catalogue.style(asked.between[1]), asked.steps),
-                        samples.size())
-          : sheet_of(samples, draw_glyphs(network, samples, generator.device, options.micro_batch));
+      between ? glyph_sheet(draw_between(network, samples, generator.device, style,
+                                         catalogue.style(asked.between[1]), asked.steps, variation),
+                            samples.size())
+              : sheet_of(samples, draw_glyphs(network, samples, generator.device,
+                                              options.micro_batch, variation));
   write_png(asked.out, image);
   fmt::print("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
              image.height);

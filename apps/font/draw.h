@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@ struct FontDrawOptions {
   std::string style;                 // empty: the first
   std::vector<std::string> between;  // two styles
   int64_t steps = 8;                 // from one to the other, both included
+  std::optional<uint64_t> dropout_seed;
   std::string out = "sheet.png";
 };
 Settings settings_of(FontDrawOptions& asked, Options& options);

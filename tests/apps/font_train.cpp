@@ -1,6 +1,7 @@
 // accrue font train, draw and score, on a few glyphs.
 
 #include "data/png.h"
+#include "data/safetensors.h"
 #include "tests/support/cli.h"
 
 namespace accrue::test {
@@ -10,8 +11,8 @@ struct Trained : Folder {
   std::string data = *this / "glyphs", weights = *this / "generator.safetensors";
   std::string text;
 
-  explicit Trained(const std::string& more = "") {
-    write_glyph_data(data);
+  explicit Trained(const std::string& more = "", int64_t side = 32) {
+    write_glyph_data(data, side);
     text =
         succeed("font train --width 0.125 --micro-batch 2 --effective-batch 6 --epochs 2 --data " +
                 data + " --save " + weights + " " + more);
@@ -65,6 +66,30 @@ TEST_CASE("a font is trained, drawn and scored", "[cli]") {
                ContainsSubstring("test SSIM"));
 }
 
+TEST_CASE("a font is drawn with dropout, which depends on the seed and the character", "[cli]") {
+  const Trained trained("--steps 2 --g-dropout 0.3", 64);
+  REQUIRE(read_safetensors_metadata(trained.weights).at("g-dropout") == "0.3");
+  const auto draw = [&](const std::string& options) {
+    const std::string sheet = trained / "sheet.png";
+    succeed("font draw --out " + sheet + " --weights " + trained.weights + " --data " +
+            trained.data + " " + options);
+    return read_png(sheet);
+  };
+  const auto varied = draw("--all --dropout-seed 7 --micro-batch 1 --threads 1").pixels;
+  REQUIRE(draw("--all --dropout-seed 7 --micro-batch 4 --threads 2").pixels == varied);
+  REQUIRE(draw("--all --dropout-seed 8").pixels != varied);
+  REQUIRE(draw("--all").pixels != varied);
+  const GrayImage alone = draw("--text 丁 --dropout-seed 7");
+  const GrayImage among = draw("--text 丁一丁 --dropout-seed 7");
+  REQUIRE(among.height == alone.height);
+  for (int64_t y = 0; y < alone.height; ++y)
+    for (int64_t x = 0; x < alone.width; ++x)
+      for (const int64_t left : {int64_t{0}, among.width - alone.width})
+        REQUIRE(among.at(y, left + x) == alone.at(y, x));
+  const std::string between = "--text 一丁 --between brush,pen --steps 3 ";
+  REQUIRE(draw(between + "--dropout-seed 7").pixels != draw(between).pixels);
+}
+
 TEST_CASE("a font's training leaves sheets on its way", "[cli]") {
   const Folder folder;
   const std::string log = folder / "log";
@@ -92,6 +117,7 @@ TEST_CASE("what cannot be drawn is refused", "[cli]") {
   refuse("font draw --all --between brush " + with, "--between has 1 style: expected two");
   refuse("font draw " + with, "expected --text TEXT or --all");
   refuse("font draw --text 一 --weights " + trained.weights, "expected --all instead of --text");
+  refuse("font draw --all --dropout-seed 1 " + with, "has no dropout to draw with");
   refuse("font train --data digits --steps 1", "but the data set digits has images");
   refuse("train --model cnn --data strokes --steps 1", "strokes");
   refuse("font train --mean 0 --data " + trained.data, "draws pixels from -1 to 1");

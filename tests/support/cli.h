@@ -150,8 +150,8 @@ inline void write_idx_data(const Folder& folder) {
 
 // Glyphs of 32x32 pixels, as accrue font prepare would write them: 12 to train with in each of two
 // styles, brush and pen, and 4 that are held out.
-inline void write_glyph_data(const std::string& directory) {
-  constexpr int64_t train = 12, test = 4, side = 32;
+inline void write_glyph_data(const std::string& directory, int64_t side = 32) {
+  constexpr int64_t train = 12, test = 4;
   const Dataset strokes = make_strokes(Split::train, {.train_size = train + test, .side = side});
   GlyphManifest manifest{
       .size = side, .layout = "strokes", .styles = {{.name = "brush"}, {.name = "pen"}}};

@@ -12,6 +12,7 @@
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_scope.h"
+#include "train/glyph_drawings.h"
 #include "train/memory_prediction.h"
 #include "train/trainer.h"
 #include "train/zi2zi.h"
@@ -341,6 +342,34 @@ TEST_CASE("zi2zi draws each glyph with the same bits, whatever is drawn beside i
   for (const auto& [begin, end] : {std::pair{0, 1}, {1, 2}, {1, 4}, {3, 5}, {4, 5}})
     REQUIRE(to_doubles(draw(begin, end, Pass::eval())) == to_doubles(together.slice(begin, end)));
   REQUIRE(to_doubles(together.slice(0, 1)) != to_doubles(together.slice(1, 2)));
+}
+
+TEST_CASE("zi2zi varies each glyph by a seed, whatever is drawn beside it", "[zi2zi]") {
+  if (on_runner()) return;  // 64 pixels take long, and dropout has its own tests
+  for (const NormKind norm : {NormKind::instance, NormKind::batch}) {
+    Zi2ziGenerator G({.size = 64, .width = 2, .norm = norm});
+    const Parameters parameters = place(G, DType::f32, test_device(), 1);
+    const Samples samples = gather(strokes(64).to(Device::cpu), 0, 5);
+    const auto buffers = to_doubles(parameters.buffers());
+    const auto draw = [&](int64_t begin, int64_t end, int64_t most, uint64_t seed) {
+      Variation variation{.seed = seed};
+      for (int64_t i = begin; i < end; ++i) variation.glyphs.push_back(int32_t(100 + i));
+      return to_doubles(draw_glyphs(G, samples.slice(begin, end), test_device(), most, variation));
+    };
+    const auto all = draw(0, 5, 5, 7);
+    REQUIRE(all != to_doubles(draw_glyphs(G, samples, test_device(), 5)));
+    REQUIRE(all != draw(0, 5, 5, 8));
+    for (const int64_t most : {1, 2, 4}) REQUIRE(draw(0, 5, most, 7) == all);
+    for (const int threads : {1, 3}) {
+      const ThreadScope scope(threads);
+      REQUIRE(draw(0, 5, 3, 7) == all);
+    }
+    const auto glyph = draw(3, 4, 1, 7);
+    REQUIRE(std::equal(glyph.begin(), glyph.end(), all.begin() + 3 * int64_t(glyph.size())));
+    REQUIRE(to_doubles(parameters.buffers()) == buffers);
+    REQUIRE_ERROR(draw_glyphs(G, samples, test_device(), 5, Variation{.seed = 1, .glyphs = {1}}),
+                  "numbers for 1 of 5 glyphs");
+  }
 }
 
 TEST_CASE("zi2zi's networks are as large as the port's", "[zi2zi]") {
