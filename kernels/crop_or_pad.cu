@@ -12,13 +12,13 @@ struct Plane {
 // A warp has a row, so that it finds its place once and reads and writes contiguously.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
-    shift_kernel(T* target, const T* source, int64_t rows, Plane to, Plane from, int64_t shift) {
+    shift_kernel(T* target, const T* source, int64_t rows, Plane to, Plane from, Shift shift) {
   const int lane = threadIdx.x % warp_threads;
   for (int64_t row = first_item() / warp_threads; row < rows; row += item_stride() / warp_threads) {
-    const int64_t plane = row / to.H, h = row % to.H + shift;
+    const int64_t plane = row / to.H, h = row % to.H + shift.rows;
     const bool inside = h >= 0 && h < from.H;
     for (int64_t column = lane; column < to.W; column += warp_threads) {
-      const int64_t w = column + shift;
+      const int64_t w = column + shift.columns;
       const bool seen = inside && w >= 0 && w < from.W;
       store(target[row * to.W + column],
             seen ? widen(source[(plane * from.H + h) * from.W + w]) : Wide<T>(0),
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void copy_shifted(GradTarget target, View source, int64_t shift) {
+void copy_shifted(GradTarget target, View source, Shift shift) {
   const Shape &to = target.grad.shape, &from = source.shape;
   const int64_t rows = to.numel(0, 3);
   dispatch_floating(source.dtype, [&]<class T>() {

@@ -11,4 +11,10 @@ namespace accrue {
 // Throws Error unless x has four dimensions and H and W are above 0.
 Tensor crop_or_pad(const Tensor& x, int64_t H, int64_t W);
 
+// The part of the images x [N, C, h, w] from row `top` and column `left` on, [N, C, H, W]:
+//   y[n, c, i, j] = x[n, c, top + i, left + j]
+// Backward: dx is dy there and zero around it. Keeps nothing.
+// Throws Error unless x has four dimensions and the part lies within it and is not empty.
+Tensor crop(const Tensor& x, int64_t top, int64_t left, int64_t H, int64_t W);
+
 }  // namespace accrue

@@ -326,13 +326,18 @@ int64_t channels(std::string_view op, const Tensor& x) {
   return x.size(1);
 }
 
-Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, const Tensor& gamma,
-                        const Tensor& beta, double eps, Activation activation = Activation::none) {
+// `groups` of the channels of each sample.
+Grouping groups_of_channels(std::string_view op, const Tensor& x, int64_t groups) {
   const int64_t C = channels(op, x), S = x.shape().numel(2, x.shape().rank());
   check(groups > 0 && C % groups == 0, "[{}] {} groups of the {} channels of x {} are not equal",
         op, groups, C, x.shape());
-  check_operands(op, x, gamma, beta, C);
-  const Grouping at{x.size(0), C, S, C / groups, Grouping::Over::sample};
+  return {x.size(0), C, S, C / groups, Grouping::Over::sample};
+}
+
+Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, const Tensor& gamma,
+                        const Tensor& beta, double eps, Activation activation = Activation::none) {
+  const Grouping at = groups_of_channels(op, x, groups);
+  check_operands(op, x, gamma, beta, at.C);
   return normalize(op, x, gamma, beta, at, measure(op, x, at, eps), activation);
 }
 
@@ -350,6 +355,28 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation, double eps) {
   return norm_of_channels("group_norm", x, groups, gamma, beta, eps, activation);
+}
+
+GroupMoments group_moments(const Tensor& x, int64_t groups, double eps) {
+  const Grouping at = groups_of_channels("group_moments", x, groups);
+  check_same("group_moments", {&x});
+  Moments moments = measure("group_moments", x, at, eps);
+  return {std::move(moments.mean), std::move(moments.rstd)};
+}
+
+Tensor group_norm(const Tensor& x, const GroupMoments& moments, const Tensor& gamma,
+                  const Tensor& beta, Activation activation) {
+  const int64_t C = channels("group_norm", x), N = x.size(0);
+  check_operands("group_norm", x, gamma, beta, C);
+  check_same("group_norm", {&moments.mean, &moments.rstd});
+  check_wide("group_norm", x, moments.mean);
+  const Shape& shape = moments.mean.shape();
+  check(shape == moments.rstd.shape() && shape.rank() == 1 && N > 0 && shape[0] % N == 0,
+        "[group_norm] x {} by means {} and deviations {}: expected as many for each sample",
+        x.shape(), shape, moments.rstd.shape());
+  const Grouping at = groups_of_channels("group_norm", x, shape[0] / N);
+  return normalize("group_norm", x, gamma, beta, at, {moments.mean, moments.rstd, Source::constant},
+                   activation);
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {

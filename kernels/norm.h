@@ -24,6 +24,17 @@ namespace accrue {
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation = Activation::none, double eps = 1e-5);
+
+// The moments of group_norm's groups, [N * groups] each, in wide() of x's type.
+struct GroupMoments {
+  Tensor mean, rstd;
+};
+GroupMoments group_moments(const Tensor& x, int64_t groups, double eps = 1e-5);
+// group_norm by given moments, such as those of images of which x is a part. They are constants:
+// dx[i] = rstd * gamma * dz[i].
+Tensor group_norm(const Tensor& x, const GroupMoments& moments, const Tensor& gamma,
+                  const Tensor& beta, Activation activation = Activation::none);
+
 Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {},
                      double eps = 1e-5);
 

@@ -70,7 +70,7 @@ DoubleConv::DoubleConv(int64_t in, int64_t out, InitScheme init) : in_(in), out_
   for (const int64_t channels : {in, out}) {
     const auto& conv = add<Conv2d>(channels, out, 3, Conv2dShape{.padding = 1}, init, Bias::none);
     if (!first_) first_ = &conv;
-    add<GroupNorm>(groups, out, Activation::relu);
+    norms_.push_back(&add<GroupNorm>(groups, out, Activation::relu));
   }
 }
 

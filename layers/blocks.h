@@ -72,11 +72,13 @@ class DoubleConv : public Sequential {
   Tensor normalize(size_t half, Tensor x, const Pass& pass) const {
     return forward(std::move(x), pass, 2 * half + 1, 2 * half + 2);
   }
+  const GroupNorm& norm(size_t half) const { return *norms_.at(half); }
   std::string describe() const override;
 
  private:
   int64_t in_, out_;
   const Conv2d* first_ = nullptr;
+  std::vector<const GroupNorm*> norms_;  // of each half
 };
 
 }  // namespace accrue

@@ -149,6 +149,11 @@ Tensor GroupNorm::forward(Tensor x, const Pass&) const {
   return group_norm(x, groups_, weight_.tensor, bias_.tensor, activation_);
 }
 
+Tensor GroupNorm::normalize(const Tensor& x, const GroupMoments& moments, const Pass& pass) const {
+  return run(x.shape(), pass,
+             [&] { return group_norm(x, moments, weight_.tensor, bias_.tensor, activation_); });
+}
+
 std::string GroupNorm::describe() const {
   return fmt::format("group norm, {} groups of {} channels{}", groups_, weight_.shape[0] / groups_,
                      describe_activation(activation_));

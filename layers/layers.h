@@ -119,6 +119,9 @@ class GroupNorm : public Norm {
   GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none)
       : Norm(channels), groups_(groups), activation_(activation) {}
   Tensor forward(Tensor x, const Pass&) const override;
+  // forward() in two parts: the moments of x, and the answer by moments of x or of other images.
+  GroupMoments moments(const Tensor& x) const { return group_moments(x, groups_); }
+  Tensor normalize(const Tensor& x, const GroupMoments& moments, const Pass& pass) const;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
 

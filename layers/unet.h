@@ -35,6 +35,13 @@ class UNet : public Module {
   // The descriptions of the parts, a line each, by name.
   std::string describe() const override;
 
+  // The parts, for those who run them in another way.
+  size_t levels() const { return encoder_.size(); }
+  const DoubleConv& encoder(size_t level) const { return *encoder_.at(level); }
+  const DoubleConv& decoder(size_t level) const { return *decoder_.at(level); }
+  const ConvTranspose2d& up(size_t level) const { return *up_.at(level); }
+  const Conv2d& head() const { return head_; }
+
  private:
   // The outermost level that is recomputed keeps its decoder, because backward begins with that.
   enum class Position { inside, outermost };

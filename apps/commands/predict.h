@@ -8,14 +8,14 @@ namespace accrue::app {
 // `accrue predict`: what the network of saved weights answers to each sample of a data set. Of
 // classes it writes predictions.csv, a line a sample: its name, the most probable class, and the
 // probability of each class. Of masks it writes PNG files (data/mask_files.h), in
-// tiles if that is asked for (layers/tiled.h). A folder's images have their paths within it for
-// names, and classes their folders' names; elsewhere both are numbers.
+// tiles if that is asked for (layers/tiled_unet.h, or with an overlap layers/tiled.h). A folder's
+// images have their paths within it for names, and classes their folders' names; elsewhere both are
+// numbers.
 struct PredictOptions {
   std::string out;  // a directory
   Split split = Split::test;
   bool overlays = false;
-  std::optional<int64_t> tile;  // pixels, likewise the overlap
-  int64_t overlap = 64;
+  std::optional<int64_t> tile, overlap;  // pixels
 };
 Settings settings_of(PredictOptions& asked, Options& options);
 void predict(const Options& options, const PredictOptions& asked);

@@ -63,13 +63,13 @@ struct Operand {
     if (!copy.data) return;
     if (filter_step > 0) copy_filters({copy, 0}, copy.shape.numel(1, 4), given, filter_step);
     else if (is_whole()) copy_elements({copy, 0}, given);
-    else copy_shifted({copy, 0}, given, -shift);
+    else copy_shifted({copy, 0}, given, {-shift, -shift});
   }
   // given = copy + beta * given
   void store(float beta) const {
     if (filter_step > 0) copy_filters({given, beta}, filter_step, copy, copy.shape.numel(1, 4));
     else if (is_whole()) copy_elements({given, beta}, copy);
-    else copy_shifted({given, beta}, copy, shift);
+    else copy_shifted({given, beta}, copy, {shift, shift});
   }
 };
 

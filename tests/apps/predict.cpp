@@ -1,13 +1,17 @@
 // accrue predict, by what accrue eval says of the same weights.
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 
+#include "core/random.h"
 #include "data/dataset.h"
 #include "data/png.h"
 #include "tests/support/cli.h"
+#include "tests/support/image_files.h"
 
 namespace accrue::test {
 namespace {
@@ -115,6 +119,54 @@ TEST_CASE("an overlay is the image with half of the mask's colour", "[cli]") {
   REQUIRE(inside > 0);
 }
 
+TEST_CASE("masks in tiles are those of the whole images", "[cli]") {
+  if (computes_slowly()) {
+    WARN("left out: two trainings and nine passes over 70x101 pixels take minutes here");
+    return;
+  }
+  const Folder folder, answers;
+  // Bright on the left, so that no tile looks like the image.
+  constexpr int64_t height = 70, width = 101;
+  for (int i = 0; i < 8; ++i) {
+    Image image = some_planes(1, height, width), mask = image;
+    RandomStream random(static_cast<uint64_t>(i));
+    for (size_t p = 0; p < mask.pixels.size(); ++p) {
+      const size_t y = p / width, x = p % width;
+      mask.pixels[p] = (x / 7 + y / 9) % 2 ? 255 : 0;
+      image.pixels[p] =
+          static_cast<uint8_t>(x < width / 2 ? random.uniform(120, 180) : random.uniform(0, 40));
+      if (mask.pixels[p]) image.pixels[p] = static_cast<uint8_t>(image.pixels[p] + 60);
+    }
+    folder.TemporaryDirectory::write(fmt::format("images/{}.png", i), png_of(image));
+    folder.TemporaryDirectory::write(fmt::format("masks/{}.png", i), png_of(mask));
+  }
+  const std::string data = " --hold-out 0.4 --data " + folder.path().string();
+  const std::string weights = answers / "w.safetensors";
+  succeed("train --model unet --width 0.5 --micro-batch 2 --accum 2 --epochs 6 --lr 0.01 --save " +
+          weights + data);
+  const auto masks = [&](const std::string& tiles) {
+    const std::string out = answers / "masks";
+    fs::remove_all(out);
+    succeed("predict --split train --weights " + weights + data + " --out " + out + tiles);
+    std::vector<uint8_t> all;
+    for (int i = 0; i < 8; ++i)
+      if (const std::string path = out + fmt::format("/images/{}.png", i); fs::exists(path))
+        std::ranges::copy(read_mask(path).pixels, std::back_inserter(all));
+    return all;
+  };
+  const std::vector<uint8_t> whole = masks("");
+  REQUIRE(!whole.empty());
+  const auto differing = [&](const std::vector<uint8_t>& other) {
+    REQUIRE(other.size() == whole.size());
+    return std::inner_product(whole.begin(), whole.end(), other.begin(), 0, std::plus<>{},
+                              std::not_equal_to<>{});
+  };
+  // A probability within rounding of one half may fall on either side.
+  REQUIRE(differing(masks(" --tile 32")) <= 1);
+  REQUIRE(differing(masks(" --tile 64")) <= 1);
+  REQUIRE(differing(masks(" --tile 64 --overlap 32")) > 50);
+}
+
 TEST_CASE("predictions that cannot be are refused", "[output]") {
   const Folder folder;
   succeed("train --model mlp-small --steps 0 --save " + (folder / "weights"));
@@ -128,6 +180,8 @@ TEST_CASE("predictions that cannot be are refused", "[output]") {
   refuse(
       "predict --weights " + (folder / "masks") + " --tile 64 --overlap 64 --out " + (folder / "x"),
       "an overlap smaller than a tile");
+  refuse("predict --weights " + (folder / "masks") + " --overlap 64 --out " + (folder / "x"),
+         "--tile");
   succeed("font train --image-size 32 --width 0.125 --steps 0 --save " + (folder / "glyphs"));
   refuse("predict --weights " + (folder / "glyphs") + " --out " + (folder / "x"),
          "accrue font draw");

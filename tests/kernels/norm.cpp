@@ -6,6 +6,7 @@
 
 #include "core/autograd.h"
 #include "core/random.h"
+#include "kernels/arithmetic.h"
 #include "kernels/losses.h"
 #include "kernels/parallel.h"
 #include "tests/support/activation.h"
@@ -160,6 +161,30 @@ TEST_CASE("group_norm", "[ops]") {
     check_activated({3, 8}, channel_groups(3, 8, 1, 2), Affine::gamma);
     check_activated({2, 4, 3}, channel_groups(2, 4, 3, 2), Affine::none);
   }
+}
+
+TEST_CASE("group_norm by given moments", "[ops]") {
+  static const Moments given{{0.5, -1, 2, 0.25}, {1.5, 0.25, 4, 1}};
+  const auto by_given = [](const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+    Values rstd;
+    for (const double var : given.var) rstd.push_back(1 / std::sqrt(var + eps));
+    const RunningStatistics moments = running_for(x, given.mean, rstd);
+    return group_norm(x, {moments.mean, moments.var}, gamma, beta);
+  };
+  for (const Affine affine : {Affine::both, Affine::none})
+    check_op(norm_op("group_norm given", {2, 6, 5}, channel_groups(2, 6, 5, 2), affine, by_given,
+                     [](const Values&, const Layout&) { return given; }));
+}
+
+TEST_CASE("group_norm by its own moments is group_norm", "[ops]") {
+  const NoGrad no_grad;
+  const Tensor x = random_tensor({3, 8, 5, 7}, 4), gamma = random_tensor({8}, 5),
+               beta = random_tensor({8}, 6);
+  const GroupMoments moments = group_moments(x, 4);
+  REQUIRE(to_doubles(group_norm(x, moments, gamma, beta, Activation::relu)) ==
+          to_doubles(group_norm(x, 4, gamma, beta, Activation::relu)));
+  REQUIRE_ERROR(group_norm(x, {moments.mean, gamma}, gamma, beta), "as many for each sample");
+  REQUIRE_ERROR(group_norm(x.slice(0, 2), moments, gamma, beta), "6 groups of the 8 channels");
 }
 
 TEST_CASE("instance_norm", "[ops]") {
