@@ -49,6 +49,9 @@ T nearest(const T* plane, int64_t H, int64_t W, double y, double x) {
 // planes[c, y, x] = sample(planes[c], the place that (y, x) shows)
 template <class T, class Sample>
 void move_planes(std::span<T> planes, const Shape& shape, const Augmenting& by, Sample sample) {
+  if (std::ranges::equal(by.across, Augmenting{}.across) &&
+      std::ranges::equal(by.down, Augmenting{}.down))
+    return;
   const int64_t C = shape[1], H = shape[2], W = shape[3];
   const std::vector<T> before(planes.begin(), planes.end());
   T* to = planes.data();
@@ -121,10 +124,12 @@ Augmenting draw_augmenting(const Augmentation& asked, uint64_t seed, int64_t epo
   const double right = between(-room, room), below = between(-room, room);
   const double c = asked.rotate > 0 ? std::cos(angle) : 1,
                s = asked.rotate > 0 ? std::sin(angle) : 0;
-  return {.across = {flip * part * c, -vflip * part * s, right},
-          .down = {flip * part * s, vflip * part * c, below},
-          .brightness = between(1 - asked.brightness, 1 + asked.brightness),
-          .contrast = between(1 - asked.contrast, 1 + asked.contrast)};
+  Augmenting by{.across = {flip * part * c, -vflip * part * s, right},
+                .down = {flip * part * s, vflip * part * c, below},
+                .brightness = between(1 - asked.brightness, 1 + asked.brightness),
+                .contrast = between(1 - asked.contrast, 1 + asked.contrast)};
+  if (asked.crops_anywhere) by.place = {.across = between(0, 1), .down = between(0, 1)};
+  return by;
 }
 
 void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,

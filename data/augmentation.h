@@ -19,6 +19,7 @@ struct Augmentation {
   double crop = 1;        // a part of at least so much of each side, enlarged; above 0, up to 1
   double brightness = 0;  // pixels times 1 - brightness to 1 + brightness; 0 to 1
   double contrast = 0;    // likewise their distances from the image's mean
+  bool crops_anywhere = false;  // crops of fixed size (data/dataset.h) are not the images' middle
 
   bool is_any() const { return *this != Augmentation{}; }
   bool operator==(const Augmentation&) const = default;
@@ -28,12 +29,19 @@ struct Augmentation {
 // is no augmentation. Throws Error for any other text, and for numbers out of the ranges above.
 Augmentation parse_augmentation(const std::string& text);
 
+// Where in an image a crop of it lies, as a part of the room that it has: 0 at the left or at the
+// top, 1 at the other side.
+struct CropPlace {
+  double across = 0.5, down = 0.5;
+};
+
 // The changes to one sample. An output pixel at (x, y), counted from the image's centre, shows the
 // input at
 //   (across[0] x + across[1] y + across[2] W,  down[0] x + down[1] y + down[2] H)
 struct Augmenting {
   double across[3] = {1, 0, 0}, down[3] = {0, 1, 0};
   double brightness = 1, contrast = 1;
+  CropPlace place{};  // of its crop, which is what the other changes are made to
 };
 // Draws the changes to a sample, by its arguments alone.
 Augmenting draw_augmenting(const Augmentation& augmentation, uint64_t seed, int64_t epoch,

@@ -160,6 +160,22 @@ void Dataset::check_fields() const {
           accrue::name(stored_dtype(field.encoding)), size(), fields.front().name);
 }
 
+Shape Field::shape_of(int64_t n) const {
+  const Shape all = values.shape().with(0, n);
+  return crop ? all.with(2, crop->height).with(3, crop->width) : all;
+}
+
+void Dataset::crop_to(ImageSize size) {
+  for (Field& field : fields) {
+    const Shape& shape = field.values.shape();
+    if (shape.rank() != 4) continue;
+    check(size.height <= shape[2] && size.width <= shape[3],
+          "crops of {}x{} from the {} of data set '{}', which are {}x{}: expected crops no larger",
+          size.height, size.width, field.name, name, shape[2], shape[3]);
+    field.crop = size;
+  }
+}
+
 std::string Field::class_name(int64_t k) const {
   const auto i = static_cast<size_t>(k);
   if (!class_names.empty()) return class_names.at(i);
@@ -172,7 +188,7 @@ std::string Dataset::sample_name(int64_t n, int digits) const {
 
 bool Dataset::is_streamed() const {
   return augmentation.is_any() ||
-         std::ranges::any_of(fields, [](const Field& field) { return bool(field.read); });
+         std::ranges::any_of(fields, [](const Field& field) { return field.read || field.crop; });
 }
 
 Dataset Dataset::to(Device device) const {

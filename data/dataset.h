@@ -34,7 +34,10 @@ struct Field {
   std::vector<std::string> class_names{};  // if they have names; of masks, also of planes
   std::vector<uint8_t> class_values{};     // of masks' indices: the values for them in files
   ReadRow read{};                          // if they are read when they are needed
+  std::optional<ImageSize> crop{};         // of images: a model sees a part of this size
 
+  // [n, ...] for n samples as a model sees them.
+  Shape shape_of(int64_t n) const;
   // The number of classes to tell apart: those of indices, or a mask's planes.
   int64_t class_count() const { return encoding == Encoding::mask ? values.size(1) : classes; }
   // A class's name; without names its value in files, or else its number.
@@ -66,8 +69,11 @@ struct Dataset {
   // Throws Error unless there are fields, all with the types of their encodings and the same number
   // of samples.
   void check_fields() const;
+  // Makes crops of this size of all images and masks [N, C, H, W]: in training (Augment::yes) where
+  // the augmentation says, otherwise the images' middle. Throws Error if they are smaller.
+  void crop_to(ImageSize size);
   // True if its samples pass through a RowStream (data/row_stream.h), because the elements of a
-  // field are read when they are needed, or because it is augmented.
+  // field are read when they are needed, or because it is augmented or cropped.
   bool is_streamed() const;
   // Returns the data set on another device (Category::data), or itself if it is there already. On a
   // meta device this charges the ledger the same bytes and stores nothing. A streamed data set

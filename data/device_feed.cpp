@@ -43,7 +43,7 @@ DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, De
     stream_ = std::make_unique<RowStream>(dataset_, capacity, dataset.device());
   block_bytes_ = indices_.bytes();
   for (const Field& field : dataset.fields) {
-    const Shape shape = field.values.shape().with(0, capacity);
+    const Shape shape = field.shape_of(capacity);
     const size_t size = size_of(field.values.dtype());
     begins_.push_back(round_up(block_bytes_, size));
     block_bytes_ = begins_.back() + static_cast<size_t>(shape.numel()) * size;

@@ -96,7 +96,7 @@ void RowStream::read(int64_t position) {
   for (size_t f = 0; f < ring_.fields.size(); ++f) {
     const Field& field = ring_.fields[f];
     const std::span<std::byte> row = row_of(field.values, position % ring_.size());
-    read_row(row, dataset_.fields[f], sample);
+    read_row(row, dataset_.fields[f], sample, by.place);
     if (augmentation.is_any()) augment_row(row, field.encoding, field.values.shape(), by);
   }
 }

@@ -62,8 +62,8 @@ Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device dev
   Samples samples;
   for (const auto& field : dataset.fields)
     samples.fields.push_back(
-        {field.name, Tensor::empty(field.values.shape().with(0, n),
-                                   encoded_dtype(field.encoding, dtype), device, Category::data)});
+        {field.name, Tensor::empty(field.shape_of(n), encoded_dtype(field.encoding, dtype), device,
+                                   Category::data)});
   return samples;
 }
 
@@ -71,8 +71,8 @@ Dataset empty_rows(const Dataset& dataset, int64_t n, Device device) {
   Dataset rows{dataset.name, dataset.source, dataset.fields};
   for (Field& field : rows.fields) {
     field.read = nullptr;
-    field.values = Tensor::empty(field.values.shape().with(0, n), field.values.dtype(), device,
-                                 Category::data);
+    field.values = Tensor::empty(field.shape_of(n), field.values.dtype(), device, Category::data);
+    field.crop.reset();
   }
   return rows;
 }
@@ -80,7 +80,7 @@ Dataset empty_rows(const Dataset& dataset, int64_t n, Device device) {
 size_t bytes_of_sample(const Dataset& dataset) {
   size_t bytes = 0;
   for (const Field& field : dataset.fields)
-    bytes += field.values.bytes() / static_cast<size_t>(field.values.size(0));
+    bytes += static_cast<size_t>(field.shape_of(1).numel()) * size_of(field.values.dtype());
   return bytes;
 }
 
@@ -89,7 +89,34 @@ std::span<std::byte> row_of(const Tensor& values, int64_t n) {
   return {static_cast<std::byte*>(values.view().data) + static_cast<size_t>(n) * bytes, bytes};
 }
 
-void read_row(std::span<std::byte> row, const Field& field, int64_t sample) {
+namespace {
+
+// Copies a crop of an image [C, H, W] of the field.
+void copy_crop(std::span<std::byte> row, std::span<const std::byte> image, const Field& field,
+               CropPlace place) {
+  const Shape &from = field.values.shape(), to = field.shape_of(1);
+  const auto begin_of = [](int64_t room, double part) {
+    return std::min(static_cast<int64_t>(part * double(room + 1)), room);
+  };
+  const int64_t top = begin_of(from[2] - to[2], place.down),
+                left = begin_of(from[3] - to[3], place.across);
+  const auto element = static_cast<int64_t>(size_of(field.values.dtype()));
+  std::byte* out = row.data();
+  for (int64_t c = 0; c < to[1]; ++c)
+    for (int64_t y = 0; y < to[2]; ++y)
+      out = std::copy_n(image.data() + ((c * from[2] + top + y) * from[3] + left) * element,
+                        to[3] * element, out);
+}
+
+}  // namespace
+
+void read_row(std::span<std::byte> row, const Field& field, int64_t sample, CropPlace place) {
+  if (field.crop) {
+    if (!field.read) return copy_crop(row, row_of(field.values, sample), field, place);
+    std::vector<std::byte> image(field.values.bytes() / static_cast<size_t>(field.values.size(0)));
+    field.read(image, sample);
+    return copy_crop(row, image, field, place);
+  }
   if (field.read) field.read(row, sample);
   else std::ranges::copy(row_of(field.values, sample), row.begin());
 }

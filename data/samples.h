@@ -51,8 +51,9 @@ template <class T>
 std::span<T> elements_of(std::span<std::byte> row) {
   return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
 }
-// Copies or reads a sample's elements into `row`. Throws Error as the field's read does.
-void read_row(std::span<std::byte> row, const Field& field, int64_t sample);
+// Copies or reads a sample's elements, or those of its crop, into `row`. Throws Error as the
+// field's read does.
+void read_row(std::span<std::byte> row, const Field& field, int64_t sample, CropPlace place = {});
 
 // Makes sample k of `out` sample samples[k] of the data set, in tensors that exist. Throws Error
 // when a sample or one of its indices is out of range. A streamed data set is read sample by

@@ -53,7 +53,7 @@ double count_flops(TrainingOptions options, const Dataset& data) {
 double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
   if (!options.players.empty()) return training_flops_per_sample(options.players, data);
   const std::string input = options.objective_for(data)->input();
-  return training_flops_per_sample(options.model, data[input].shape().with(0, 1));
+  return training_flops_per_sample(options.model, data.field(input).shape_of(1));
 }
 
 }  // namespace

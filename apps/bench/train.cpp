@@ -141,7 +141,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   });
   const double samples_per_s = double(batches.effective) / median(window_seconds);
   const double flops =
-      training_flops_per_sample(trained.model, data.train["images"].shape().with(0, 1));
+      training_flops_per_sample(trained.model, data.train.field("images").shape_of(1));
   double gemm_rate = median(gemm_rates);
   if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;

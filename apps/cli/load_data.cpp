@@ -88,9 +88,26 @@ void check_data_for_model(const Datasets& data, const Options& options) {
 
 }  // namespace
 
-Datasets load_data(const Options& options) {
+namespace {
+
+void crop(Datasets& data, ImageSize size, const Options& options, DataUse use) {
+  const Task task = task_of(options.network.kind);
+  check(task != Task::drawing, "--crop {}: a glyph is drawn as a whole; expected no --crop",
+        options.crop);
+  const bool is_trained = use == DataUse::training, sees_whole = task == Task::segmentation;
+  check(is_trained || !sees_whole || !options.given.contains("crop"),
+        "--crop {}: masks are scored and predicted on whole images; expected no --crop",
+        options.crop);
+  if (is_trained || !sees_whole) data.train.crop_to(size);
+  data.train.augmentation.crops_anywhere = is_trained;
+  if (!sees_whole) data.test.crop_to(size);
+}
+
+}  // namespace
+
+Datasets load_data(const Options& options, DataUse use) {
   check_options_of_data(options);
-  const std::optional<ImageSize> size = options.size_of_images();
+  const std::optional<ImageSize> size = options.size_of_images(), crops = options.size_of_crops();
   const bool is_strokes = options.data_name() == "strokes";
   check(!size || !is_strokes || size->height == size->width,
         "--image-size {}: the strokes of --data strokes are as high as wide", options.image_size);
@@ -115,6 +132,7 @@ Datasets load_data(const Options& options) {
         check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
     }
   check_data_for_model(data, options);
+  if (crops) crop(data, *crops, options, use);
   if (data.train.has("masks") && !options.classes.empty())
     for (Dataset* each : {&data.train, &data.test})
       for (Field& field : each->fields)
@@ -164,9 +182,17 @@ Options with_options_of_weights(const Options& options) {
       settings.at(name).set(found->second);
   if (const auto image = numbers_of(said, "image"); image.size() == 3) {
     result.network.image = {image[0], image[1], image[2]};
-    // The built-in strokes and a folder's images can be of any size.
+    const auto said_of = [&](const char* name) {
+      const auto found = said.find(name);
+      return found == said.end() ? std::string() : found->second;
+    };
+    const std::string crop = said_of("crop");
+    if (!options.given.contains("crop")) result.crop = crop;
+    // The built-in strokes and a folder's images can be of any size. That of a crop is not that of
+    // the image.
     if (!options.given.contains("image-size"))
-      result.image_size = fmt::format("{}x{}", image[1], image[2]);
+      result.image_size =
+          crop.empty() ? fmt::format("{}x{}", image[1], image[2]) : said_of("image-size");
   }
   if (const auto classes = numbers_of(said, "classes"); classes.size() == 1)
     result.network.classes = classes[0];

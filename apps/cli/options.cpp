@@ -60,23 +60,32 @@ std::string Options::data_name() const {
   return "digits";
 }
 
-std::optional<ImageSize> Options::size_of_images() const {
-  if (image_size.empty()) return std::nullopt;
+namespace {
+
+// Of --option N or HxW.
+std::optional<ImageSize> size_of(const std::string& text, const char* option) {
+  if (text.empty()) return std::nullopt;
   constexpr int64_t most = 1 << 14;
-  const size_t cross = std::min(image_size.find('x'), image_size.size());
+  const size_t cross = std::min(text.find('x'), text.size());
   const auto number = [&](size_t begin, size_t end) {
     int64_t value = 0;
-    const char* const last = image_size.data() + end;
-    const auto [stop, error] = std::from_chars(image_size.data() + begin, last, value);
+    const char* const last = text.data() + end;
+    const auto [stop, error] = std::from_chars(text.data() + begin, last, value);
     check(error == std::errc() && stop == last && 1 <= value && value <= most,
-          "--image-size {}: expected a number of 1 to {} pixels, or HEIGHTxWIDTH", image_size,
-          most);
+          "--{} {}: expected a number of 1 to {} pixels, or HEIGHTxWIDTH", option, text, most);
     return value;
   };
   const int64_t height = number(0, cross);
-  if (cross == image_size.size()) return ImageSize{height, height};
-  return ImageSize{height, number(cross + 1, image_size.size())};
+  if (cross == text.size()) return ImageSize{height, height};
+  return ImageSize{height, number(cross + 1, text.size())};
 }
+
+}  // namespace
+
+std::optional<ImageSize> Options::size_of_images() const {
+  return size_of(image_size, "image-size");
+}
+std::optional<ImageSize> Options::size_of_crops() const { return size_of(crop, "crop"); }
 
 Batches Options::batches_of(int64_t samples) const {
   check(micro_batch != auto_micro_batch,
@@ -135,7 +144,7 @@ ObjectivePtr Options::objective_on(const Dataset& data) const {
 
 ModelOptions Options::model_for(const Dataset& data) const {
   const bool draws = task_of(network.kind) == Task::drawing;
-  const Shape& images = data[draws ? "sources" : "images"].shape();
+  const Shape images = data.field(draws ? "sources" : "images").shape_of(1);
   ModelOptions model = network;
   model.image = {images[1], images[2], images[3]};
   for (const char* classes : {"labels", "masks", "styles"})
@@ -166,6 +175,10 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   std::ranges::for_each(settings_of_weights, tell);
   std::ranges::for_each(settings_of_scores, tell);
   result.about_weights["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
+  if (!crop.empty()) {
+    result.about_weights["crop"] = crop;
+    if (!image_size.empty()) result.about_weights["image-size"] = image_size;
+  }
   result.about_weights["classes"] = fmt::format("{}", model.classes);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;

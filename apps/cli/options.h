@@ -46,6 +46,7 @@ struct Options : TrainingOptions {
   Zi2ziGame zi2zi;  // but for its networks and steps
   static constexpr int64_t default_strokes = 64;
   std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
+  std::string crop;        // likewise; empty: whole images
   double hold_out = 0.1;
   bool skip_bad = false;
   std::string augment;  // data/augmentation.h
@@ -77,8 +78,9 @@ struct Options : TrainingOptions {
 
   // The data set's: that of --data, else shapes for a model of masks and digits for one of labels.
   std::string data_name() const;
-  // --image-size; nothing if it is not set. Throws Error for anything but N and HxW.
+  // --image-size and --crop; nothing if they are not set. Throw Error for anything but N and HxW.
   std::optional<ImageSize> size_of_images() const;
+  std::optional<ImageSize> size_of_crops() const;
   // By --cache.
   size_t most_held_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
@@ -141,6 +143,12 @@ inline Settings settings_of(Options& o) {
             "Height and width that the images of a folder are brought to, or of the built-in "
             "strokes: 32, 64, 128 or 256",
             "N|HxW", "64 of strokes; of a folder, what all its images have"})
+      .add(o.crop,
+           {"crop", result,
+            "Train on a part of this height and width of each image and its mask, another one each "
+            "time; for images of one size, or after --image-size. Classes are scored and predicted "
+            "by the images' middle, masks on whole images",
+            "N|HxW", "whole images"})
       .append(settings_of_folder(o))
       .append(settings_of_masks(o))
       .add(o.augment,

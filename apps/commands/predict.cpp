@@ -75,7 +75,7 @@ void predict(const Options& options, const PredictOptions& asked) {
         "{} holds weights of a network that draws glyphs: expected a model that answers with "
         "classes or masks; glyphs are drawn by accrue font draw",
         options.init);
-  const Datasets both = place_data(load_data(options), device);
+  const Datasets both = place_data(load_data(options, DataUse::answers), device);
   const Dataset& data = asked.split == Split::test ? both.test : both.train;
   check(task == Task::segmentation || (!asked.overlays && !asked.tile),
         "--{}: {} holds weights of a network that answers with classes, not with masks: expected "

@@ -140,6 +140,76 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
          "--classes has no effect with --model mlp-small");
 }
 
+TEST_CASE("a folder of images is trained on by crops", "[cli]") {
+  const Folder folder, output;
+  write_classes(folder);
+  const std::string data = " --hold-out 0.3 --data " + folder.path().string();
+  const std::string saved = output / "w.safetensors", run = output / "run";
+  const std::string train = "train --model cnn --width 0.25 --lr 0.01 --micro-batch 4 --crop 9x12" +
+                            data + " --image-size 18x16";
+  REQUIRE_THAT(succeed(train + " --epochs 8 --save " + saved + " --checkpoint-dir " + run),
+               ContainsSubstring("predicted to the byte"));
+  const Metadata said = read_safetensors_metadata(saved);
+  REQUIRE(said.at("image") == "3x9x12");
+  REQUIRE(said.at("crop") == "9x12");
+  REQUIRE(said.at("image-size") == "18x16");
+  // The file says how images become what the network sees.
+  const std::string scored = succeed("eval --split test --init " + saved + data);
+  REQUIRE_THAT(scored, ContainsSubstring("accuracy 100.00 %"));
+  REQUIRE(scored ==
+          succeed("eval --split test --image-size 18x16 --crop 9x12 --init " + saved + data));
+  REQUIRE(scored !=
+          succeed("eval --split test --image-size 9x12 --crop 9x12 --init " + saved + data));
+  succeed("predict --weights " + saved + data + " --out " + (output / "answers"));
+  // Another crop is another run.
+  refuse("train --resume --model cnn --width 0.25 --lr 0.01 --micro-batch 4 --image-size 18x16" +
+             std::string(" --crop 9x11 --epochs 9 --checkpoint-dir ") + run + data,
+         "crop");
+  REQUIRE_THAT(succeed("plan --model cnn --effective-batch 8 --memory 16MiB --image-size 18x16 "
+                       "--crop 9x12" +
+                       data),
+               ContainsSubstring("--crop 9x12"));
+  refuse("train --model cnn --image-size 18x16 --crop 19x16" + data,
+         "which are 18x16: expected crops no larger");
+  refuse("train --model cnn --crop 9y" + data, "--crop 9y: expected a number");
+  refuse("train --model cnn --crop 9" + data, "--image-size HEIGHTxWIDTH");
+  refuse("font train --crop 9", "a glyph is drawn as a whole");
+}
+
+TEST_CASE("masks are learned from crops and drawn whole", "[cli]") {
+  const Folder folder, output;
+  for (int i = 0; i < 12; ++i) {
+    Image image = some_planes(1, 24, 32), mask = image;
+    for (size_t p = 0; p < mask.pixels.size(); ++p) {
+      mask.pixels[p] = p % 32 / 8 % 2 ? 255 : 0;
+      image.pixels[p] = static_cast<uint8_t>(mask.pixels[p] ? 200 : i);
+    }
+    folder.TemporaryDirectory::write(fmt::format("images/{}.png", i), png_of(image));
+    folder.TemporaryDirectory::write(fmt::format("masks/{}.png", i), png_of(mask));
+  }
+  const std::string data = " --hold-out 0.4 --data " + folder.path().string();
+  const std::string weights = output / "w.safetensors";
+  const std::string train =
+      "train --model unet --width 0.5 --micro-batch 2 --accum 2 --crop 8x16 --lr 0.01 --save " +
+      weights + data + (computes_slowly() ? " --epochs 1" : " --epochs 30");
+  succeed(train + " --json " + (output / "log"));
+  const double dice = json_lines(output / "log").back()["test"]["dice"];
+  if (!computes_slowly()) REQUIRE(dice > 0.9);
+  REQUIRE(read_safetensors_metadata(weights).at("image") == "1x8x16");
+  // Of the whole images, in the training's own score, too.
+  succeed("eval --split test --init " + weights + data + " --json " + (output / "score"));
+  REQUIRE(nlohmann::json::parse(file_bytes(output / "score"))["test"]["dice"] == dice);
+  succeed("predict --split train --weights " + weights + data + " --out " + (output / "masks"));
+  int drawn = 0;
+  for (int i = 0; i < 12; ++i)
+    if (const std::string path = output / fmt::format("masks/images/{}.png", i); fs::exists(path)) {
+      REQUIRE(read_mask(path).size() == ImageSize{24, 32});
+      ++drawn;
+    }
+  REQUIRE(drawn > 0);
+  refuse("eval --crop 8x16 --init " + weights + data, "on whole images; expected no --crop");
+}
+
 TEST_CASE("colours are normalized each by its own mean and deviation", "[cli]") {
   const Folder folder;
   write_classes(folder);

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "data/loader.h"
+#include "data/samples.h"
 #include "data/shapes.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -35,9 +38,13 @@ std::map<int32_t, std::vector<double>> seen(const Dataset& data, LoaderOptions o
   while (const MicroBatch* part = loader.next()) {
     const Tensor indices = on_host(part->indices);
     for (int64_t k = 0; k < part->size(); ++k)
-      for (const char* field : {"images", "masks"})
-        for (const double value : to_doubles(on_host((*part)[field]).slice(k, k + 1)))
-          all[indices.span<int32_t>()[static_cast<size_t>(k)]].push_back(value);
+      for (const char* field : {"images", "masks"}) {
+        const Tensor row = on_host((*part)[field]).slice(k, k + 1);
+        auto& values = all[indices.span<int32_t>()[static_cast<size_t>(k)]];
+        if (row.dtype() == DType::i32)
+          std::ranges::copy(row.span<int32_t>(), std::back_inserter(values));
+        else std::ranges::copy(to_doubles(row), std::back_inserter(values));
+      }
   }
   return all;
 }
@@ -141,6 +148,85 @@ TEST_CASE("neither split nor threads nor resumption change what is augmented", "
           REQUIRE(again.size() == size_t(60 - 20 * window));
           for (const auto& [sample, pixels] : again) REQUIRE(pixels == first.at(sample));
         }
+}
+
+TEST_CASE("crops lie anywhere in training and in the middle elsewhere", "[data]") {
+  // A pixel's value tells its place, a mask's class, too.
+  constexpr int64_t N = 60, H = 9, W = 12, h = 4, w = 7;
+  std::vector<uint8_t> pixels;
+  std::vector<int32_t> classes;
+  for (int64_t i = 0; i < N * H * W; ++i) {
+    pixels.push_back(static_cast<uint8_t>(i % (H * W)));
+    classes.push_back(static_cast<int32_t>(i % (H * W)));
+  }
+  Dataset data{"places", "a test"};
+  data.fields = {{.name = "images",
+                  .values = Tensor::from(pixels, {N, 1, H, W}),
+                  .encoding = Encoding::pixel,
+                  .normalization = {.mean = {0}, .std = {1.0 / 255}}},
+                 {.name = "masks",
+                  .values = Tensor::from(classes, {N, 1, H, W}),
+                  .encoding = Encoding::index,
+                  .classes = H * W}};
+  data.crop_to({h, w});
+  data.augmentation.crops_anywhere = true;
+  REQUIRE(data.field("images").shape_of(3) == Shape{3, 1, h, w});
+  REQUIRE(data.is_streamed());
+
+  const auto place_of = [&](const std::vector<double>& both) {
+    const auto first = static_cast<int64_t>(both.front() + 0.5);
+    for (int64_t i = 0; i < h * w; ++i) {
+      const double expected = double(first + i / w * W + i % w);
+      REQUIRE(both[static_cast<size_t>(i)] == Approx(expected).margin(1e-3));
+      REQUIRE(both[static_cast<size_t>(h * w + i)] == expected);  // of the mask
+    }
+    return std::pair{first / W, first % W};
+  };
+  for (const auto& [sample, both] : seen(data, {.micro_batch_size = 7}, 0))
+    REQUIRE(place_of(both) == std::pair<int64_t, int64_t>{(H - h + 1) / 2, (W - w + 1) / 2});
+  std::map<int64_t, int> tops, lefts;
+  const LoaderOptions training{.micro_batch_size = 7, .augment = Augment::yes};
+  const auto epoch = seen(data, training, 0);
+  for (const auto& [sample, both] : epoch) {
+    const auto [top, left] = place_of(both);
+    ++tops[top], ++lefts[left];
+  }
+  REQUIRE((tops.size() == H - h + 1 && tops.begin()->first == 0));
+  REQUIRE((lefts.size() == W - w + 1 && lefts.begin()->first == 0));
+  REQUIRE(epoch != seen(data, training, 1));
+  // Read on demand, by other threads and in other micro-batches, they are the same.
+  for (Field& field : data.fields) {
+    const Tensor held = std::exchange(
+        field.values,
+        Tensor::without_elements(field.values.shape(), field.values.dtype(), Device::cpu));
+    field.read = [held](std::span<std::byte> row, int64_t n) {
+      std::ranges::copy(row_of(held, n), row.begin());
+    };
+  }
+  const ThreadScope use(3);
+  REQUIRE(seen(data, {.micro_batch_size = 20, .augment = Augment::yes}, 0) == epoch);
+  const auto rest = seen(data, training, 0, 1);
+  REQUIRE(rest.size() == N - 20);
+  for (const auto& [sample, both] : rest) REQUIRE(both == epoch.at(sample));
+  REQUIRE_ERROR(data.crop_to({h, W + 1}), "crops of 4x13 from the images of data set 'places'");
+}
+
+TEST_CASE("crops are augmented like images", "[data]") {
+  Dataset data = make_shapes(Split::test, {.test_size = 20});
+  data.crop_to({10, 16});
+  data.augmentation.crops_anywhere = true;
+  const LoaderOptions training{.micro_batch_size = 7, .augment = Augment::yes};
+  const auto crops = seen(data, training, 0);
+  data.augmentation.flip = true;
+  int same = 0, mirrored = 0;
+  for (const auto& [sample, pixels] : seen(data, training, 0)) {
+    std::vector<double> turned = crops.at(sample);
+    for (auto row = turned.begin(); row != turned.end(); row += 16) std::reverse(row, row + 16);
+    same += pixels == crops.at(sample);
+    mirrored += pixels == turned;
+  }
+  REQUIRE(same + mirrored >= 20);
+  REQUIRE((same > 0 && mirrored > 0));
 }
 
 TEST_CASE("augmentations are named", "[data]") {
