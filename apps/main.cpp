@@ -149,7 +149,7 @@ void add_report_command(CLI::App& app, Asked& asked) {
 
 CLI::App& add_data_commands(CLI::App& app, Asked& asked) {
   CLI::App* data = app.add_subcommand("data", "Look at a data set")->require_subcommand(1);
-  add_command(*data, "check", "Find the bad files in a folder of images",
+  add_command(*data, "check", "Find the bad files of a data set of images",
               settings_of(asked.data_check), asked.options, [&] { check_data(asked.data_check); })
       ->add_option("directory", asked.data_check.directory, "The folder")
       ->type_name("DIR")

@@ -18,7 +18,7 @@ fs::path cifar_batch(const fs::path& directory, int64_t number) {
 
 int64_t images_in(const InputFile& file) {
   constexpr uint64_t record = cifar_pixels + 1;
-  check(file.size() % record == 0,
+  check(file.size() > 0 && file.size() % record == 0,
         "'{}' has {} bytes, expected a multiple of {}: a class and {} pixels of each image",
         file.path().string(), file.size(), record, cifar_pixels);
   return static_cast<int64_t>(file.size() / record);
@@ -60,14 +60,20 @@ bool holds_cifar10(const fs::path& directory) {
   return fs::exists(cifar_batch(directory, 1), ignored);
 }
 
-Datasets load_cifar10(const fs::path& directory) {
+std::vector<fs::path> cifar10_batches(const fs::path& directory) {
   std::vector<fs::path> batches;
   std::error_code ignored;
   for (int64_t number = 1; number <= most_batches; ++number)
     if (const fs::path path = cifar_batch(directory, number); fs::exists(path, ignored))
       batches.push_back(path);
-  return {load_batches(directory, batches, Split::train),
-          load_batches(directory, {directory / "test_batch.bin"}, Split::test)};
+  return batches;
+}
+
+fs::path cifar10_test_batch(const fs::path& directory) { return directory / "test_batch.bin"; }
+
+Datasets load_cifar10(const fs::path& directory) {
+  return {load_batches(directory, cifar10_batches(directory), Split::train),
+          load_batches(directory, {cifar10_test_batch(directory)}, Split::test)};
 }
 
 Dataset read_cifar10_batch(const fs::path& path) {

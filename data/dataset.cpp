@@ -87,6 +87,11 @@ Datasets load_both(const fs::path& directory, const std::string& name) {
 
 }  // namespace
 
+fs::path find_mnist_file(const fs::path& directory, Split split, const std::string& what) {
+  return require_file(directory, fmt::format("{}-{}", prefix(split), what),
+                      what == "images" ? "idx3-ubyte" : "idx1-ubyte");
+}
+
 bool holds_mnist(const fs::path& directory) {
   return first_existing(spellings(directory, "train-images", "idx3-ubyte")).has_value();
 }
@@ -94,9 +99,8 @@ bool holds_mnist(const fs::path& directory) {
 Dataset load_mnist(const fs::path& directory, Split split) {
   constexpr int64_t classes = 10;
   const MemoryScope scope(split == Split::train ? "training data" : "test data");
-  const std::string stem = prefix(split);
-  const fs::path images_path = require_file(directory, stem + "-images", "idx3-ubyte");
-  const fs::path labels_path = require_file(directory, stem + "-labels", "idx1-ubyte");
+  const fs::path images_path = find_mnist_file(directory, split, "images");
+  const fs::path labels_path = find_mnist_file(directory, split, "labels");
   Dataset dataset{directory.string(), directory.string()};
   dataset.fields = {{"images", read_idx_images(images_path), Encoding::pixel},
                     {"labels", read_idx_labels(labels_path, classes), Encoding::index, classes}};

@@ -126,6 +126,11 @@ Datasets find_dataset(const std::string& name, const std::filesystem::path& data
 // True if there is a file by the name of MNIST's training images.
 bool holds_mnist(const std::filesystem::path& directory);
 
+// One of the four files of MNIST: `what` is images or labels. Throws Error, with the names that it
+// may have, if there is none.
+std::filesystem::path find_mnist_file(const std::filesystem::path& directory, Split split,
+                                      const std::string& what);
+
 // MNIST or a set in its format (Fashion-MNIST, KMNIST) from a directory with
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;
 // also spelt train-images.idx3-ubyte, and with .gz. 10 classes. Throws Error when a file is missing

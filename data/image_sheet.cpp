@@ -1,6 +1,8 @@
 #include "data/image_sheet.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "data/mask_colours.h"
@@ -75,11 +77,10 @@ void augment(SampleImages& sample, const Augmenting& by) {
   change(sample.mask, Encoding::mask);
 }
 
-}  // namespace
-
-PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
-                     const Augmentation& augmentation) {
-  const std::vector<std::vector<size_t>> lines = lines_of(folder, found);
+// The sheet of these samples, by their numbers; read() gets one.
+template <class Read>
+PngImage draw_sheet(const std::vector<std::vector<size_t>>& lines, const Augmentation& augmentation,
+                    std::span<const int> mask_values, Read&& read) {
   constexpr int64_t step = thumb + gap;
   PngImage sheet{.height = static_cast<int64_t>(lines.size()) * step + gap,
                  .width = thumbs_in_line * step + gap,
@@ -89,13 +90,49 @@ PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
   for (size_t l = 0; l < lines.size(); ++l)
     for (size_t n = 0; n < lines[l].size(); ++n) {
       const size_t i = lines[l][n];
-      SampleImages sample = read_sample(folder, folder.samples[i]);
+      SampleImages sample = read(i);
       if (augmentation.is_any())
         augment(sample, draw_augmenting(augmentation, 0, 0, static_cast<int64_t>(i)));
       paste(sheet, gap + static_cast<int64_t>(l) * step, gap + static_cast<int64_t>(n) * step,
-            sample, found.mask_values);
+            sample, mask_values);
     }
   return sheet;
+}
+
+SampleImages sample_of(const Dataset& data, int64_t n) {
+  const Tensor& images = data["images"];
+  const auto pixels = images.slice(n, n + 1).span<uint8_t>();
+  return {.image = {.channels = images.size(1),
+                    .height = images.size(2),
+                    .width = images.size(3),
+                    .pixels = {pixels.begin(), pixels.end()}},
+          .mask = {}};
+}
+
+}  // namespace
+
+PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
+                     const Augmentation& augmentation) {
+  return draw_sheet(lines_of(folder, found), augmentation, found.mask_values,
+                    [&](size_t i) { return read_sample(folder, folder.samples[i]); });
+}
+
+PngImage image_sheet(const PackedImages& found, const Augmentation& augmentation) {
+  check(!found.parts.empty(), "there is no good image for a sheet");
+  std::vector<std::vector<size_t>> lines(
+      std::min<size_t>(static_cast<size_t>(found.classes()), most_class_lines));
+  std::vector<std::pair<const Dataset*, int64_t>> samples;
+  for (const auto& [split, data] : found.parts) {
+    const auto labels = data["labels"].span<int32_t>();
+    for (int64_t n = 0; n < data.size(); ++n) {
+      const auto label = static_cast<size_t>(labels[static_cast<size_t>(n)]);
+      if (label < lines.size() && lines[label].size() < thumbs_in_line)
+        lines[label].push_back(samples.size());
+      samples.emplace_back(&data, n);
+    }
+  }
+  return draw_sheet(lines, augmentation, {},
+                    [&](size_t i) { return sample_of(*samples[i].first, samples[i].second); });
 }
 
 }  // namespace accrue

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "data/image_folder.h"
+#include "data/packed_images.h"
 #include "data/png.h"
 
 namespace accrue {
@@ -11,5 +12,7 @@ namespace accrue {
 // pixels. Throws Error as read_sample() does, and if there are no good images.
 PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
                      const Augmentation& augmentation);
+// The same of images that are there already, those for training before those for the test.
+PngImage image_sheet(const PackedImages& found, const Augmentation& augmentation);
 
 }  // namespace accrue

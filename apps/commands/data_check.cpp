@@ -10,9 +10,20 @@
 #include "data/atomic_file.h"
 #include "data/image_folder.h"
 #include "data/image_sheet.h"
+#include "data/packed_images.h"
 
 namespace accrue::app {
 namespace {
+
+// Each class with its numbers of images for training and for the test.
+void print_table(const std::vector<std::string>& classes,
+                 const std::vector<std::array<int64_t, 2>>& counts) {
+  size_t widest = 5;
+  for (const std::string& name : classes) widest = std::max(widest, name.size());
+  fmt::print("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
+  for (size_t k = 0; k < counts.size(); ++k)
+    fmt::print("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
+}
 
 // Of each class, or of each label of run lengths, how many good images there are.
 void print_counts(const ImageFolder& folder, const ImageSurvey& found) {
@@ -32,11 +43,38 @@ void print_counts(const ImageFolder& folder, const ImageSurvey& found) {
         count(static_cast<size_t>(label - folder.classes.begin()), sample.split);
     }
   }
-  size_t widest = 5;
-  for (const std::string& name : folder.classes) widest = std::max(widest, name.size());
-  fmt::print("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
-  for (size_t k = 0; k < counts.size(); ++k)
-    fmt::print("  {:<{}} {:>8} {:>8}\n", folder.classes[k], widest, counts[k][0], counts[k][1]);
+  print_table(folder.classes, counts);
+}
+
+void print_packed(const std::string& directory, const PackedImages& found) {
+  std::string about;
+  if (!found.parts.empty()) {
+    const Shape& images = found.parts.front().data["images"].shape();
+    about =
+        fmt::format(", {} classes, {}", found.classes(), width_by_height({images[2], images[3]}));
+  }
+  fmt::print("{}: {}, {} for training and {} for the test{}\n", directory,
+             found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
+             counted(found.count(Split::train), "image"), found.count(Split::test), about);
+  std::vector<std::string> classes;
+  std::vector<std::array<int64_t, 2>> counts;
+  for (int64_t k = 0; k < found.classes(); ++k) {
+    classes.push_back(found.parts.front().data.field("labels").class_name(k));
+    counts.push_back({found.count(k, Split::train), found.count(k, Split::test)});
+  }
+  if (!classes.empty()) print_table(classes, counts);
+}
+
+// What is bad, and a sheet of what is not.
+template <class DrawSheet>
+void finish(const DataCheckOptions& asked, const std::vector<BadFile>& all_bad, DrawSheet&& draw) {
+  for (const BadFile& bad : all_bad) fmt::print("bad: {}\n", bad.describe());
+  if (!asked.sheet.empty()) {
+    write_text_atomically(asked.sheet, encode_png(draw(parse_augmentation(asked.augment))));
+    fmt::print("wrote {}\n", asked.sheet);
+  }
+  check(all_bad.empty(), "'{}' has {}", asked.directory,
+        counted(static_cast<int64_t>(all_bad.size()), "bad file"));
 }
 
 }  // namespace
@@ -61,24 +99,27 @@ Settings settings_of(DataCheckOptions& asked) {
 
 void check_data(const DataCheckOptions& asked) {
   if (!asked.sheet.empty()) check_writable(asked.sheet);
-  const Augmentation augmentation = parse_augmentation(asked.augment);
+  parse_augmentation(asked.augment);  // an error in it comes before the work
+  if (const auto packed = find_packed_images(asked.directory)) {
+    print_packed(asked.directory, *packed);
+    return finish(asked, packed->bad, [&](const Augmentation& augmentation) {
+      return image_sheet(*packed, augmentation);
+    });
+  }
   const std::optional<ImageFolder> folder = find_images(asked.directory, asked.hold_out);
-  check(folder.has_value(),
-        "'{}' is no folder of images: expected folders of images for each class, images/ and "
-        "masks/, x.png beside x_mask.png, or a CSV of run lengths",
-        asked.directory);
+  check(
+      folder.has_value(),
+      "'{}' is no folder of images: expected folders of images for each class, images/ and "
+      "masks/, x.png beside x_mask.png, a CSV of run lengths, CIFAR-10's binary files or IDX files",
+      asked.directory);
   const ImageSurvey found = survey(*folder, Look::pixels);
   fmt::print("{}: {}\n", asked.directory, describe(*folder, found));
   print_counts(*folder, found);
   if (!found.mask_values.empty())
     fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
-  for (const BadFile& bad : found.bad) fmt::print("bad: {}\n", bad.describe());
-  if (!asked.sheet.empty()) {
-    write_text_atomically(asked.sheet, encode_png(image_sheet(*folder, found, augmentation)));
-    fmt::print("wrote {}\n", asked.sheet);
-  }
-  check(found.bad.empty(), "'{}' has {}", asked.directory,
-        counted(static_cast<int64_t>(found.bad.size()), "bad file"));
+  finish(asked, found.bad, [&](const Augmentation& augmentation) {
+    return image_sheet(*folder, found, augmentation);
+  });
 }
 
 }  // namespace accrue::app
