@@ -7,8 +7,8 @@
 Both train the same layers with Adam, in windows of K micro-batches a rank. PyTorch runs on gloo,
 with no_sync() for all micro-batches but the last and gradient_as_bucket_view; its samples are
 tensors in memory. Prints a Markdown table: the time of a window, the part of it that does not grow
-with K (the reduction and the step), the growth of a rank's resident memory while it trains, and
-accrue as one process with as many threads. The interpreter needs torch; accrue needs mpirun.
+with K (the reduction and the step), the most resident memory of a rank and, in brackets, its growth
+by the training, and accrue as one process with as many threads. The interpreter needs torch; accrue needs mpirun.
 """
 
 import argparse
@@ -72,7 +72,8 @@ def torch_rank(rank, request, port, answers):
         durations.append((time.perf_counter() - start) / 5)
         going.fill_(time.perf_counter() - begin < request["seconds"])
         distributed.broadcast(going, 0)
-    answers.put((statistics.median(durations[1:] or durations), resident_mb() - before))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    answers.put((statistics.median(durations[1:] or durations), peak, resident_mb() - before))
     distributed.destroy_process_group()
 
 
@@ -87,8 +88,7 @@ def torch_process(request):
     answers = multiprocessing.get_context("spawn").SimpleQueue()
     multiprocessing.spawn(torch_rank, (request, port, answers), request["ranks"])
     all_of = [answers.get() for _ in range(request["ranks"])]
-    print(json.dumps({"torch": torch.__version__, "seconds": max(a for a, _ in all_of),
-                      "mb": max(b for _, b in all_of)}))
+    print(json.dumps({"torch": torch.__version__, "of_ranks": [max(x) for x in zip(*all_of)]}))
 
 
 def run(command):
@@ -104,12 +104,11 @@ def measure_torch(options, K):
     request = {"ranks": options.ranks, "K": K, "micro_batch": options.micro_batch,
                "model": options.model, "seconds": options.seconds}
     output = run([options.python, __file__, "--torch", json.dumps(request)])
-    answer = json.loads(output.splitlines()[-1])
-    return answer["seconds"], answer["mb"]
+    return json.loads(output.splitlines()[-1])["of_ranks"]
 
 
 def measure_accrue(options, K, ranks, threads):
-    """Seconds a window and megabytes of a rank."""
+    """Seconds a window; megabytes of a rank, in all and by training."""
     effective = options.ranks * K * options.micro_batch
     with tempfile.TemporaryDirectory() as scratch:
         report = pathlib.Path(scratch) / "bench.json"
@@ -119,7 +118,8 @@ def measure_accrue(options, K, ranks, threads):
              str(options.micro_batch), "--effective-batch", str(effective), "--seconds",
              str(options.seconds), "--json", str(report)])
         answer = json.loads(report.read_text())
-    return effective / answer["samples_per_s"], answer["peak_rss_growth_bytes"] / 1e6
+    return [effective / answer["samples_per_s"], answer["peak_rss_bytes"] / 1e6,
+            answer["peak_rss_growth_bytes"] / 1e6]
 
 
 def intercept(seconds_by_k):
@@ -156,11 +156,14 @@ def main():
                   for _ in range(options.rounds)]
         for way in ways:
             seconds[way][K] = statistics.median(r[way][0] for r in rounds)
-        megabytes = {way: statistics.median(r[way][1] for r in rounds) for way in ways}
+        whole, growth = ({way: statistics.median(r[way][i] for r in rounds) for way in ways}
+                         for i in (1, 2))
         ratio = statistics.median(r["PyTorch"][0] / r["accrue"][0] for r in rounds)
         print(f"| {K} | {1e3 * seconds['accrue'][K]:.1f} | {1e3 * seconds['PyTorch'][K]:.1f} |"
-              f" {ratio:.2f} | {megabytes['accrue']:.1f} | {megabytes['PyTorch']:.1f} |"
-              f" {megabytes['accrue'] / megabytes['PyTorch']:.2f} |"
+              f" {ratio:.2f} | {whole['accrue']:.0f} ({growth['accrue']:.1f}) |"
+              f" {whole['PyTorch']:.0f} ({growth['PyTorch']:.1f}) |"
+              f" {whole['accrue'] / whole['PyTorch']:.2f}"
+              f" ({growth['accrue'] / growth['PyTorch']:.2f}) |"
               f" {1e3 * seconds['one process'][K]:.1f} |", flush=True)
     print("\nnot growing with K, ms a window: " + ", ".join(
         f"{way} {1e3 * intercept(by_k):.2f}" for way, by_k in seconds.items()))

@@ -160,6 +160,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
                                 {"threads", thread_count()},
                                 {"samples_per_s", samples_per_s},
                                 {"windows", window_seconds.size()},
+                                {"peak_rss_bytes", peak_resident_bytes()},
                                 {"peak_rss_growth_bytes", peak_resident_bytes() - resident_before},
                                 {"flops_per_sample", flops},
                                 {"gemm_flops_per_s", gemm_rate},
