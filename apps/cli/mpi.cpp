@@ -210,7 +210,9 @@ std::string describe_mpi() {
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   text.resize(static_cast<size_t>(length));
-  return text.substr(0, text.find_first_of(",\n"));
+  text.resize(std::min(text.size(), text.find_first_of(",\n")));
+  std::ranges::replace(text, '\t', ' ');  // of MPICH
+  return text;
 }
 
 }  // namespace accrue::app

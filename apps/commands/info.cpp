@@ -4,6 +4,7 @@
 
 #include "apps/cli/averages.h"
 #include "apps/cli/environment.h"
+#include "apps/cli/load_data.h"
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
@@ -34,6 +35,16 @@ std::string to_json(const Options& options, const Module& model, const Parameter
   return json.dump(2) + "\n";
 }
 
+// For the data, which is read only if the command says which.
+ModelOptions shown_network(const Options& options) {
+  for (const char* of_data : {"data", "image-size", "crop"})
+    if (options.given.contains(of_data)) return options.model_for(load_data(options).train);
+  ModelOptions network = options.network;
+  network.image = default_model(network.kind).image;
+  network.classes = default_model(network.kind).classes;
+  return network;
+}
+
 }  // namespace
 
 void info(const Options& options) {
@@ -41,9 +52,7 @@ void info(const Options& options) {
   fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\n\n",
              version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
              cuda::describe_device(), describe_mpi());
-  ModelOptions network = options.network;
-  network.image = default_model(network.kind).image;
-  network.classes = default_model(network.kind).classes;
+  const ModelOptions network = shown_network(options);
   const ModelFactory new_model = model_factory(network);
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);

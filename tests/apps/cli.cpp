@@ -84,6 +84,9 @@ TEST_CASE("info describes every model", "[output]") {
   REQUIRE_THAT(succeed("info --model mlp"), ContainsSubstring("567434 parameters"));
   REQUIRE_THAT(succeed("info --model mlp-small"), ContainsSubstring("203530 parameters"));
   REQUIRE_THAT(succeed("info --model cnn"), ContainsSubstring("0.weight"));
+  // For the images that are asked for: a level more at twice the size.
+  REQUIRE_THAT(succeed("info --model zi2zi --width 0.125 --image-size 128"),
+               ContainsSubstring("encoder.6") && !ContainsSubstring("encoder.7"));
   REQUIRE_THAT(succeed("info --model cnn-gn"), ContainsSubstring("group norm"));
   REQUIRE_THAT(succeed("info --model cnn-bn"), ContainsSubstring("running_mean"));
   // He et al. 2016 count 0.27 million for three input channels and shortcuts without parameters.
