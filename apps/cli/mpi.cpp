@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -25,13 +24,13 @@ namespace {
 class Alarm {
  public:
   // `message` is a whole line.
-  Alarm(double timeout_s, const char* message) {
+  Alarm(int64_t timeout_s, const char* message) {
     said = message;
     std::signal(SIGALRM, [](int) {
       [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, said, std::strlen(said));
       std::_Exit(1);
     });
-    ::alarm(static_cast<unsigned>(std::ceil(timeout_s)));
+    ::alarm(static_cast<unsigned>(timeout_s));
   }
   ~Alarm() { ::alarm(0); }
   Alarm(const Alarm&) = delete;
@@ -112,7 +111,7 @@ class Watch {
 // Data movement alone: sums of MPI's own may differ between ranks.
 class World : public MpiRanks {
  public:
-  explicit World(double timeout_s) : timeout_s_(timeout_s) {
+  explicit World(int64_t timeout_s) : timeout_s_(timeout_s) {
     const Alarm alarm(timeout_s,
                       "accrue: error: MPI has not started within --rank-timeout: a rank is "
                       "missing\n");
@@ -122,7 +121,7 @@ class World : public MpiRanks {
     MPI_Comm_size(MPI_COMM_WORLD, &count_);
     std::vector<std::string> hosts = all_hosts();
     if (level == MPI_THREAD_MULTIPLE)
-      watch_.emplace(rank_, count_, Watch::Seconds(timeout_s), std::move(hosts));
+      watch_.emplace(rank_, count_, Watch::Seconds(double(timeout_s)), std::move(hosts));
   }
   // Not after abort().
   ~World() override {
@@ -188,14 +187,14 @@ class World : public MpiRanks {
     return hosts;
   }
 
-  const double timeout_s_;
+  const int64_t timeout_s_;
   int rank_ = 0, count_ = 1;
   std::optional<Watch> watch_;
 };
 
 }  // namespace
 
-std::unique_ptr<MpiRanks> start_mpi(double timeout_s) {
+std::unique_ptr<MpiRanks> start_mpi(int64_t timeout_s) {
   auto world = std::make_unique<World>(timeout_s);
   check(
       world->count() == launched().count,

@@ -65,7 +65,7 @@ std::string host_name() {
 
 void with_ranks(Options& options, const std::function<void()>& work) {
   if (launched().count == 1) return work();
-  const std::unique_ptr<MpiRanks> ranks = start_mpi(double(options.rank_timeout_s));
+  const std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
   try {
     check_for_ranks(options);
     options.ranks = ranks.get();

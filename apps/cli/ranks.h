@@ -30,7 +30,7 @@ std::string host_name();
 // Starts MPI. From then on all ranks end, and one says why, if a rank gives no sign of life for so
 // long: if it is stopped, or its machine or the network fails. Throws Error if the program is built
 // without MPI, or MPI knows another number of ranks than the launcher.
-std::unique_ptr<MpiRanks> start_mpi(double timeout_s);
+std::unique_ptr<MpiRanks> start_mpi(int64_t timeout_s);
 // "Open MPI v4.1.4", or why there is none. Starts nothing.
 std::string describe_mpi();
 

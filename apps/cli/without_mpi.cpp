@@ -2,7 +2,7 @@
 
 namespace accrue::app {
 
-std::unique_ptr<MpiRanks> start_mpi(double) {
+std::unique_ptr<MpiRanks> start_mpi(int64_t) {
   fail(
       "this program is built without MPI, but started as rank {} of {}: expected one process, or "
       "a program built where libopenmpi-dev or libmpich-dev is installed",

@@ -183,15 +183,15 @@ TEST_CASE("ranks of the program train a font as one does", "[.][mpi]") {
 TEST_CASE("ranks end when one of them hangs", "[.][mpi]") {
   if (!can_run_ranks()) return;
   // Rank 1 stops itself while it trains.
-  const Output output = mpirun(3, ranked_training + few() + "--rank-timeout 2 --epochs 100000",
-                               "sh -c '[ $OMPI_COMM_WORLD_RANK$PMI_RANK = 1 ] && (sleep 2; kill "
+  const Output output = mpirun(3, ranked_training + few() + "--rank-timeout 5 --epochs 100000",
+                               "sh -c '[ $OMPI_COMM_WORLD_RANK$PMI_RANK = 1 ] && (sleep 4; kill "
                                "-STOP $$) & exec \"$@\"' -- ");
   INFO(output.text);
   REQUIRE(output.status != 0);
   REQUIRE(output.status != 124);
   REQUIRE_THAT(output.text, ContainsSubstring("step "));
   REQUIRE(times_in(output.text, "rank 1 of 3, on ") == 1);
-  REQUIRE_THAT(output.text, ContainsSubstring("no sign of life for 2 s (--rank-timeout)"));
+  REQUIRE_THAT(output.text, ContainsSubstring("no sign of life for 5 s (--rank-timeout)"));
 }
 
 TEST_CASE("what goes wrong under mpirun is said and ends all ranks", "[.][mpi]") {
