@@ -64,10 +64,6 @@ std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 // Calls use(first, piece) with new tensors for the elements of one, in order.
 template <class Use>
 void for_each_piece(const Shape& shape, DType dtype, Use&& use) {

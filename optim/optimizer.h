@@ -11,13 +11,15 @@
 
 namespace accrue {
 
+// The elements of a flat arena that an optimizer owns; all, if they are not given.
+using Owned = std::optional<Parameters::Range>;
+
 // Updates the values of one Parameters arena from flat gradients, fused over whole ranges. Where
 // several ranks share its work, an optimizer owns some elements of the arena: it has state for
 // these, and steps no others.
 class Optimizer {
  public:
-  // Owns all elements, unless they are given.
-  explicit Optimizer(Parameters& parameters, std::optional<Parameters::Range> owned = {});
+  explicit Optimizer(Parameters& parameters, Owned owned = {});
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -73,9 +75,7 @@ struct LionOptions {
 // unless half_life is positive.
 double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size);
 
-// Factories throw Error for hyper-parameters out of range and OutOfMemory for their state. They own
-// all elements of the parameters, or those of `owned`.
-using Owned = std::optional<Parameters::Range>;
+// Factories throw Error for hyper-parameters out of range and OutOfMemory for their state.
 std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options = {},
                                 Owned owned = {});
 // Adam with weight decay decoupled from the gradient; PyTorch's default for the decay is 0.01.

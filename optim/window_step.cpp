@@ -11,6 +11,13 @@
 #include "optim/window.h"
 
 namespace accrue {
+namespace {
+
+Parameters::Range common(Parameters::Range a, Parameters::Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+}  // namespace
 
 StepReport Window::step() {
   enqueue_step();
@@ -98,14 +105,6 @@ void Window::decide() { decide_step(state_.view(), norm_partials_.view()); }
 void Window::begin_steps() {
   for (Member& member : members_) member.optimizer->begin_step(state_.view());
 }
-
-namespace {
-
-Parameters::Range common(Parameters::Range a, Parameters::Range b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
-}  // namespace
 
 Parameters::Range Window::shard(const Member& member) const {
   const int64_t elements = member.parameters().values().numel();

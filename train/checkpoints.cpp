@@ -42,7 +42,8 @@ void set_numbers(const StateDict& state, const std::map<std::string, Count>& cou
     if (!numbers.contains(name)) problems += fmt::format("\n  {} is not known", name);
   check(problems.empty(), "its counters are not those of this program:{}", problems);
   for (const auto& [name, number] : numbers)
-    std::visit([&](auto* to) { *to = std::get<std::decay_t<decltype(*to)>>(counters.at(name)); },
+    std::visit([&, &name = name](
+                   auto* to) { *to = std::get<std::decay_t<decltype(*to)>>(counters.at(name)); },
                number);
 }
 

@@ -6,10 +6,10 @@
 
 namespace accrue::app {
 
-// If a signal is answered by a line on standard error.
+// Whether a signal is answered by a line on standard error, which says what it does.
 enum class Answers { no, yes };
 
-// While alive, Ctrl-C (SIGINT), SIGTERM and SIGHUP only ask, and are answered by what they do. The
+// While alive, Ctrl-C (SIGINT), SIGTERM and SIGHUP only ask. The
 // first: the running window is to be finished first; the second: it is to be rolled back. A third
 // ends the program at once. To be made by the thread that computes; the other threads leave signals
 // to it.

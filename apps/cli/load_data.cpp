@@ -86,10 +86,6 @@ void check_data_for_model(const Datasets& data, const Options& options) {
           model, set);
 }
 
-}  // namespace
-
-namespace {
-
 void crop(Datasets& data, ImageSize size, const Options& options, DataUse use) {
   const Task task = task_of(options.network.kind);
   check(task != Task::drawing, "--crop {}: a glyph is drawn as a whole; expected no --crop",
