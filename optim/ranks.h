@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -30,9 +31,11 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int count() const = 0;
 
-  // The size of the scratch for sum() and mean(), u8 on the cpu. A larger x goes through it in
-  // pieces.
-  static constexpr size_t scratch_bytes = size_t{1} << 20;
+  // The size of the scratch for the functions below, u8 on the cpu. A larger x goes through it in
+  // pieces, in messages of at least 16 KiB: for less, a network takes as long.
+  size_t scratch_bytes() const {
+    return std::max(size_t{1} << 20, static_cast<size_t>(count()) << 15);
+  }
 
   // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64, cpu.
   void sum(View x, View scratch);

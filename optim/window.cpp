@@ -39,7 +39,8 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
           "several ranks add up their gradients on the cpu: expected that device, got {}",
           name(device_));
     const MemoryScope scope("exchange between ranks");
-    ranks_scratch_ = Tensor::empty({Ranks::scratch_bytes}, DType::u8, device_, Category::workspace);
+    ranks_scratch_ =
+        Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8, device_, Category::workspace);
   }
   for (Optimizer* optimizer : optimizers) {
     const Parameters& parameters = optimizer->parameters();
@@ -71,8 +72,10 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
   if (drops_gradients(options.strategy)) {
     norm_partials_.fill(0);
     for (Member& member : members_)
-      for (const Parameters::Entry& entry : member.parameters().entries())
-        owners_[entry.tensor.variable().get()] = {&member, member.number(entry)};
+      for (const Parameters::Entry& entry : member.parameters().entries()) {
+        numbers_[entry.tensor.variable().get()] = owners_.size();
+        owners_.push_back({&member, member.number(entry)});
+      }
   }
   remember_buffers();
   start_next();
@@ -86,6 +89,9 @@ void Window::check_members() const {
           drops ? "in an arena" : "on demand");
     check(options_.strategy != Strategy::moments || member.optimizer->folds(),
           "strategy moments folds gradients into Adam's moments: expected adam or adamw");
+    check(options_.strategy != Strategy::moments || member.optimizer->owns_all(),
+          "strategy moments folds gradients into Adam's moments, of which an optimizer that owns a "
+          "shard has too few: expected one that owns all, or another strategy");
     if (is_meta(device_) || member.optimizer->owns_all()) continue;
     const auto [begin, end] = shard(member);
     const auto [owned_begin, owned_end] = member.optimizer->owned();
@@ -138,13 +144,12 @@ void Window::backward(const Loss& all, int64_t samples) {
       check(micro_batches_ == 0,
             "strategy step-in-backward steps during the backward of a window's only micro-batch: "
             "expected 1 micro-batch, or another strategy");
-      tell_device(samples);
-      touched_ = true;
       add_loss(state_.view(), loss.view(), samples, 0);  // what the step is decided by
-      decide();
-      begin_steps();
+      count(samples);
+      decide_before_backward();
       differentiate(loss, share, 0, dropping_hook());
-      break;
+      if (has_others()) await_completed(Completed::all);
+      return;
   }
   if (options_.noise_scale == NoiseScale::estimate && micro_batches_ == 0) {
     sum_squares(SquaresOf::own_gradient);
@@ -188,7 +193,7 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   const auto stale = [&](const MicroStep& other) { return other.variant < variant; };
   micro_steps_.forget_if(stale);
   std::erase_if(claims_after_, [&](const auto& known) { return stale(known.first); });
-  if (options_.strategy == Strategy::step_in_backward) tell_device(samples);
+  if (options_.strategy == Strategy::step_in_backward && !ranks_) tell_device(samples);
   const int64_t before = micro_batches_;
   if (micro_steps_.run(key, work)) {
     check(micro_batches_ == before + 1,
@@ -270,21 +275,29 @@ GradHook Window::dropping_hook() {
   const bool folds = options_.strategy == Strategy::moments;
   GradHook hook{folds ? GradHook::When::kernel : GradHook::When::op, {}};
   hook.complete = [this, folds](Variable& leaf) {
-    const auto owner = owners_.find(&leaf);
-    if (owner == owners_.end()) return;
-    const auto [member, number] = owner->second;
-    const Parameters::Range range = member->parameters().entries()[number].range();
-    char& claimed = member->claimed[number];
-    if (folds)
-      member->optimizer->fold(range, leaf.grad.view(),
-                              {.scale = 1 / options_.loss_scale.initial, .first = claimed == 0});
-    else member->optimizer->step(range, leaf.grad.view(), state_.view());
-    claimed = 1;
+    const auto number = numbers_.find(&leaf);
+    if (number == numbers_.end()) return;
+    const Owner& parameter = owners_[number->second];
+    if (folds) {
+      fold(parameter, leaf.grad.view(), 1 / options_.loss_scale.initial);
+    } else {
+      if (has_others()) await_completed(Completed(number->second));
+      step_in_backward(parameter, leaf.grad);
+    }
+    parameter.claimed() = 1;
     leaf.grad.reset();
     leaf.fresh = true;
     touched_ = true;
   };
   return hook;
+}
+
+// The first rank counts what the moments were before the window.
+void Window::fold(const Owner& parameter, const View& gradient, double scale) {
+  const Earlier at_first = ranks_ && ranks_->rank() > 0 ? Earlier::drop : Earlier::decay;
+  parameter.member->optimizer->fold(
+      parameter.range(), gradient,
+      {.scale = scale, .earlier = parameter.claimed() ? Earlier::keep : at_first});
 }
 
 std::vector<Parameters::Range> Window::stepped_ranges(const Member& member) const {

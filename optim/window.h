@@ -58,10 +58,12 @@ struct StepReport {
 // Several ranks (WindowOptions::ranks) share the window. Each calls backward() for its own
 // micro-batches, of which there may be none, with the same N. step() adds up the ranks' sums,
 // losses and counts before it decides anything by them. So all ranks take the same step, or none
-// does. Module buffers become the ranks' mean, weighted by their samples. If each rank's optimizers
-// own its shard of the parameters (ZeRO's stage 1; Rajbhandari et al. 2020, arXiv 1910.02054), a
-// rank gets the sums of this shard alone, steps it, keeps its average, and sends its new weights to
-// all: the same traffic, and the same bits.
+// does. Module buffers become the ranks' mean, weighted by their samples. Strategy moments adds up
+// the moments, which the first rank alone has decayed; with step_in_backward each rank has at most
+// one micro-batch of a window, and each gradient is added up as soon as it is complete. If each
+// rank's optimizers own its shard of the parameters (ZeRO's stage 1; Rajbhandari et al. 2020, arXiv
+// 1910.02054), a rank gets the sums of this shard alone, steps it, keeps its average, and sends its
+// new weights to all: the same traffic, and the same bits.
 //
 // Losses, norms, step counts and the decisions based on them stay on the device, and nothing in a
 // window waits for it. step() waits, because it returns what the step did; enqueue_step() does not,
@@ -77,7 +79,8 @@ class Window {
  public:
   // Throws Error for options out of range, without an optimizer, and for options that the strategy
   // does not allow: separate and fused need gradients in an arena, the others need them on demand
-  // and without clipping; moments needs Adam; several ranks need the cpu.
+  // and without clipping; moments needs Adam, which owns all parameters; several ranks need the
+  // cpu.
   Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOptions options);
   Window(Optimizer& optimizer, Schedule schedule, WindowOptions options)
       : Window(std::vector{&optimizer}, std::move(schedule), options) {}
@@ -180,10 +183,13 @@ class Window {
       return static_cast<size_t>(&entry - parameters().entries().data());
     }
   };
-  // A parameter, by its variable.
+  // A parameter.
   struct Owner {
     Member* member;
     size_t entry;
+
+    Parameters::Range range() const { return member->parameters().entries()[entry].range(); }
+    char& claimed() const { return member->claimed[entry]; }
   };
 
   // The key of recorded work: the caller's variant, the number of samples, whether it writes or
@@ -196,6 +202,15 @@ class Window {
   };
   // For each parameter of each member, 1 if it has a gradient.
   using Claims = std::vector<char>;
+  // What ranks tell each other of a window.
+  struct Counts {
+    int64_t micro_batches, samples, expected_samples, first_samples, dropped_samples;
+    size_t terms;
+    double loss_sum, first_squares;
+    std::array<double, max_loss_terms> term_sums;
+  };
+  // The number of a parameter whose gradient is complete, or what a rank says instead.
+  enum class Completed : int64_t { all = -1, waiting = -2 };
   // A step is recorded whole, or in two parts if others' decisions come between them.
   enum class Part { whole, decide, apply };
 
@@ -216,6 +231,9 @@ class Window {
   void add_terms(const Loss& loss, int64_t samples);
   // moments, step_in_backward
   GradHook dropping_hook();
+  void fold(const Owner& parameter, const View& gradient, double scale);
+  void step_in_backward(const Owner& parameter, const Tensor& gradient);
+  void decide_before_backward();
   void decide();
   void begin_steps();
   std::vector<Parameters::Range> stepped_ranges(const Member& member) const;
@@ -225,12 +243,16 @@ class Window {
   void prepare_step();
   void add_other_ranks();
   void add_buffers(double weight);
-  void add_counts();
+  Counts add_counts();
+  Completed await_completed(Completed own);
+  void step_with_others();
   void add_norms();
   Parameters::Range shard(const Member& member) const;
   void share_values(const Member& member);
+  bool has_others() const { return ranks_ && !is_meta(device_); }
   void unite_claims();
   void add_gradients();
+  void add_moments();
   void run_step(Part part);
   void finish_step();
   void step_range(Member& member, Parameters::Range range);
@@ -252,7 +274,9 @@ class Window {
   Replays<MicroStep> micro_steps_;
   Replays<std::pair<Part, Claims>> steps_;
   std::map<MicroStep, Claims> claims_after_;
-  std::unordered_map<const Variable*, Owner> owners_;  // moments, step_in_backward
+  // moments, step_in_backward: all parameters, and the number of each by its variable.
+  std::vector<Owner> owners_;
+  std::unordered_map<const Variable*, size_t> numbers_;
   Readback outcomes_;
   std::deque<StepReport> in_flight_;  // what the host knows of them
   std::vector<StepReport> reports_;
@@ -260,6 +284,7 @@ class Window {
   int64_t expected_samples_ = 0;  // of this window
   size_t terms_ = 0;              // that its losses have
   double kept_samples_ = 0;       // of this rank, in the last window
+  Counts counts_{};               // of all ranks, once added up
   bool planned_ = false;          // this window's step
   bool touched_ = false;          // weights, moments or step counts, in this window
 };

@@ -51,10 +51,6 @@ void check_options(const WindowOptions& options) {
       "strategy {} uses up each gradient before the window's are known to be finite, so no window "
       "can be skipped for an overflow: expected a constant loss scale, or another strategy",
       name);
-  check(!drops || !options.ranks,
-        "strategy {} never has the whole gradient, so there is none to add up over several ranks: "
-        "expected fused or separate, or one rank",
-        name);
   const bool dropping = options.on_overflow == OnOverflow::drop_micro_batch;
   check(!dropping || options.strategy == Strategy::separate,
         "to drop a micro-batch its gradient must lie apart from the sum until it is judged: "

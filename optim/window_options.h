@@ -17,8 +17,8 @@ enum class Strategy {
              // written by hand everywhere, and this library's own baseline
   moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
              // complete: another optimizer (AdamA, kernels/step/optimizer_step.h)
-  step_in_backward  // for windows of one micro-batch: each parameter is stepped and its gradient
-                    // dropped as soon as its last op is done
+  step_in_backward  // for windows of one micro-batch a rank: each parameter is stepped and its
+                    // gradient dropped as soon as its last op is done
 };
 // True for the last two, which need no memory for all gradients at once. They never have the whole
 // gradient, so its norm is unknown, and only a non-finite loss skips a window.
@@ -57,7 +57,7 @@ struct WindowOptions {
   // either way.
   Graphs graphs = Graphs::on;
   // The processes that share the window's micro-batches (optim/ranks.h); must outlive the window;
-  // null if there is only this one. On the cpu, with strategies that keep gradients.
+  // null if there is only this one. On the cpu.
   Ranks* ranks = nullptr;
 };
 

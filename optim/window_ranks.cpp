@@ -1,29 +1,28 @@
-// The end of a window that several ranks share: each rank gets the counts, then the gradient, of
-// all ranks. Then each steps as a process alone does (window_step.cpp).
+// What ranks that share a window add up: the counts of all ranks, then what their micro-batches
+// came to, the gradient or the moments. Then each steps as a process alone does (window_step.cpp).
 
 #include "kernels/step/round_copies.h"
 #include "kernels/step/window_state.h"
 #include "optim/window.h"
 
 namespace accrue {
-namespace {
-
-// The counts of a rank in a window.
-struct Counted {
-  int64_t micro_batches, samples, first_samples, dropped_samples;
-  size_t terms;
-  double loss_sum, first_squares;
-  std::array<double, max_loss_terms> term_sums;
-};
-
-}  // namespace
 
 void Window::add_other_ranks() {
   const WindowState& state = *window_state(state_.view());
   kept_samples_ = micro_batches_ > 0 ? double(samples_ - state.dropped_samples) : 0;
-  add_counts();
-  unite_claims();
-  add_gradients();
+  const bool decided = options_.strategy == Strategy::step_in_backward;
+  if (!decided) counts_ = add_counts();
+  else if (micro_batches_ == 0) step_with_others();
+  micro_batches_ = counts_.micro_batches;
+  samples_ = counts_.samples;
+  expected_samples_ = counts_.expected_samples;
+  first_samples_ = counts_.first_samples;
+  terms_ = counts_.terms;
+  if (!decided) {
+    unite_claims();
+    if (options_.strategy == Strategy::moments) add_moments();
+    else add_gradients();
+  }
   add_buffers(kept_samples_);
 }
 
@@ -34,15 +33,16 @@ void Window::add_buffers(double weight) {
 }
 
 // The noise scale compares the window with the first micro-batch of the first rank that has one.
-void Window::add_counts() {
+Window::Counts Window::add_counts() {
   WindowState& state = *window_state(state_.view());
-  const std::vector<Counted> ranks =
-      ranks_->all_of(Counted{micro_batches_, samples_, first_samples_, state.dropped_samples,
-                             terms_, state.loss_sum, state.first_squares, state.term_sums});
-  Counted all{};
-  for (const Counted& rank : ranks) {
+  const std::vector<Counts> ranks = ranks_->all_of(
+      Counts{micro_batches_, samples_, expected_samples_, first_samples_, state.dropped_samples,
+             terms_, state.loss_sum, state.first_squares, state.term_sums});
+  Counts all{};
+  for (const Counts& rank : ranks) {
     if (rank.micro_batches == 0) continue;  // the rest is of the window before
     if (all.micro_batches == 0) {
+      all.expected_samples = rank.expected_samples;
       all.first_samples = rank.first_samples;
       all.first_squares = rank.first_squares;
       all.terms = rank.terms;
@@ -51,27 +51,59 @@ void Window::add_counts() {
         rank.terms == all.terms,
         "the losses of one rank have {} numbers beside them, those of another {}: expected as many",
         rank.terms, all.terms);
+    check(rank.expected_samples == all.expected_samples,
+          "one rank expects a window of {} samples, another of {}: expected the same on all",
+          all.expected_samples, rank.expected_samples);
     all.micro_batches += rank.micro_batches;
     all.samples += rank.samples;
     all.dropped_samples += rank.dropped_samples;
     all.loss_sum += rank.loss_sum;
     for (size_t i = 0; i < all.terms; ++i) all.term_sums[i] += rank.term_sums[i];
   }
-  check(all.samples <= expected_samples_,
+  check(all.samples <= all.expected_samples,
         "a window of {} samples has {} of all ranks: expected their shares of one window",
-        expected_samples_, all.samples);
-  micro_batches_ = all.micro_batches;
-  samples_ = all.samples;
-  first_samples_ = all.first_samples;
-  terms_ = all.terms;
+        all.expected_samples, all.samples);
   state.dropped_samples = all.dropped_samples;
   state.loss_sum = all.loss_sum;
   state.first_squares = all.first_squares;
   state.term_sums = all.term_sums;
+  return all;
+}
+
+// What the ranks that are in backward have completed: each says its own, and those without a
+// micro-batch wait for it.
+Window::Completed Window::await_completed(Completed own) {
+  Completed completed = Completed::waiting;
+  for (const Completed said : ranks_->all_of(own)) {
+    if (said == Completed::waiting) continue;
+    check(completed == Completed::waiting || said == completed,
+          "strategy step-in-backward adds up each gradient over the ranks as it is completed, but "
+          "their backward passes complete different ones: expected the same operations on all "
+          "ranks, or another strategy");
+    completed = said;
+  }
+  return completed;
+}
+
+// step_in_backward, on a rank without a micro-batch: the others' gradients, as they complete them.
+void Window::step_with_others() {
+  decide_before_backward();
+  for (;;) {
+    const Completed completed = await_completed(Completed::waiting);
+    if (completed == Completed::all || completed == Completed::waiting) return;
+    const Owner& parameter = owners_[size_t(completed)];
+    const auto [begin, end] = parameter.range();
+    const Tensor& values = parameter.member->parameters().values();
+    step_in_backward(parameter,
+                     Tensor::full({end - begin}, 0, values.dtype(), device_, Category::gradients));
+    parameter.claimed() = 1;
+    touched_ = true;
+  }
 }
 
 // A parameter that only other ranks' micro-batches have reached holds the gradient of an earlier
-// window here: it becomes 0.
+// window here: it becomes 0. Moments take in a gradient of 0 (and l2's share of it, on the first
+// rank).
 void Window::unite_claims() {
   const Claims own = claims();
   const size_t n = own.size();
@@ -80,9 +112,13 @@ void Window::unite_claims() {
   for (size_t i = 0; i < all.size(); ++i) any[i % n] |= all[i];
   auto was = own.begin();
   auto is = any.begin();
-  for (const Member& member : members_)
-    for (const Parameters::Entry& entry : member.parameters().entries())
-      if (*is++ > *was++) accumulator(member).slice(entry.range().begin, entry.range().end).fill(0);
+  for (Member& member : members_)
+    for (const Parameters::Entry& entry : member.parameters().entries()) {
+      if (*is++ <= *was++) continue;
+      if (options_.strategy == Strategy::moments)
+        fold({&member, member.number(entry)}, entry.tensor.view(), 0);  // 0 times anything
+      else accumulator(member).slice(entry.range().begin, entry.range().end).fill(0);
+    }
   set_claims(any);
 }
 
@@ -93,6 +129,14 @@ void Window::add_gradients() {
     else
       for (const auto [begin, end] : stepped_ranges(member))
         ranks_->sum(accumulator(member).slice(begin, end).view(), ranks_scratch_.view());
+}
+
+void Window::add_moments() {
+  touched_ = true;
+  for (const Member& member : members_)
+    for (const auto& [name, moment] : member.optimizer->state())
+      for (const auto [begin, end] : stepped_ranges(member))
+        ranks_->sum(moment.slice(begin, end).view(), ranks_scratch_.view());
 }
 
 // Each rank's squares are of its shard, whoever steps what.

@@ -62,7 +62,7 @@ void Window::enqueue_together(const std::vector<Window*>& windows) {
 }
 
 void Window::prepare_step() {
-  if (ranks_ && !is_meta(device_)) add_other_ranks();
+  if (has_others()) add_other_ranks();
   check(samples_ > 0, "step() of a window without micro-batches");
   check(options_.strategy != Strategy::moments || samples_ == expected_samples_,
         "step() of a window of {} samples, whose gradients were folded as shares of {}: expect() "
@@ -97,6 +97,24 @@ void Window::tell_device(int64_t samples) {
       .scale_hysteresis = options_.loss_scale.hysteresis};
   for (size_t i = 0; i < plan.lr.size(); ++i) plan.lr[i] = schedule_.lr(taken_ + int64_t(i));
   plan_step(state_.view(), plan);
+}
+
+// step_in_backward: what it steps by must be known before.
+void Window::decide_before_backward() {
+  if (has_others()) counts_ = add_counts();
+  tell_device(has_others() ? counts_.samples : samples_);
+  decide();
+  begin_steps();
+}
+
+void Window::step_in_backward(const Owner& parameter, const Tensor& gradient) {
+  const auto [first, last] = parameter.range();
+  const Tensor flat = gradient.reshape({last - first});
+  if (has_others()) ranks_->sum(flat.view(), ranks_scratch_.view());
+  Optimizer& optimizer = *parameter.member->optimizer;
+  const auto [begin, end] = common({first, last}, optimizer.owned());
+  if (begin < end)
+    optimizer.step({begin, end}, flat.slice(begin - first, end - first).view(), state_.view());
 }
 
 // By the loss and what is known of the gradient.
@@ -135,7 +153,7 @@ void Window::run_step(Part part) {
   if (part != Part::apply) {
     check(sum_squares(SquaresOf::own_shard),
           "step() of a window in which no parameter received a gradient");
-    if (ranks_ && !is_meta(device_)) add_norms();
+    if (has_others()) add_norms();
     if (!begun) decide();
   }
   if (part == Part::decide) return;
@@ -164,7 +182,7 @@ void Window::settle(Member& member, View state) {
 
 void Window::settle_buffers_with(const Window& other) {
   const MemoryScope scope(Phase::step);
-  if (ranks_ && !is_meta(device_)) add_buffers(other.kept_samples_);
+  if (has_others()) add_buffers(other.kept_samples_);
   for (Member& member : members_) settle(member, other.state_.view());
 }
 

@@ -63,7 +63,8 @@ Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device 
 }
 
 // Micro-batches of one size need the same memory however many there are: a window of two of them
-// and of what remains stands for any. So does another for the short window that ends an epoch.
+// and of what remains stands for any. So does another for the short window that ends an epoch. With
+// step_in_backward a window has one on each rank.
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
                    const Dataset* scored) {
   check_options(options);
@@ -73,11 +74,12 @@ Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Devic
     return peak_of_windows(shorter, planned, meta_of(device), scored);
   };
   const int64_t m = options.batches.micro, E = options.batches.effective, N = planned.size();
-  Usage peak = peak_of({m, std::min(E, 2 * m + E % m)});
-  const int64_t rest = N % E % m;
+  const bool alone = options.strategy == Strategy::step_in_backward;
+  Usage peak = peak_of({m, alone ? m : std::min(E, 2 * m + E % m)});
+  const int64_t rest = alone && N % E >= m ? 0 : N % E % m;
   const bool ends_epoch = options.total_steps(N) >= ceil_div(N, E);
-  if (rest > 0 && rest != E % m && ends_epoch) {
-    const Usage last = peak_of(m < E ? Batches{m, m + rest} : Batches{rest, rest});
+  if (rest > 0 && (alone || rest != E % m) && ends_epoch) {
+    const Usage last = peak_of(m < E && !alone ? Batches{m, m + rest} : Batches{rest, rest});
     if (last.total() > peak.total()) peak = last;
   }
   return peak;

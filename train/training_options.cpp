@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "optim/ranks.h"
 #include "train/build.h"
 
@@ -143,10 +144,15 @@ void check_options(const TrainingOptions& o) {
         "micro-batches of {} samples for an effective batch of {}: expected at least 1, and no "
         "more than the effective batch",
         micro, effective);
-  check(o.strategy != Strategy::step_in_backward || micro == effective,
+  const int64_t ranks = o.ranks ? o.ranks->count() : 1;
+  const int64_t least = ceil_div(effective, ranks);
+  check(o.strategy != Strategy::step_in_backward || micro >= least,
         "step-in-backward steps during the backward of a single micro-batch, but the effective "
-        "batch is {}: expected micro-batches of {}, or strategy moments or fused",
-        o.batches.describe(), effective);
+        "batch is {}{}: expected micro-batches of {}, or strategy moments or fused",
+        o.batches.describe(), ranks > 1 ? fmt::format(" on {} ranks", ranks) : "", least);
+  check(o.strategy != Strategy::moments || !o.shard_optimizer,
+        "strategy moments adds up in the optimizer's state, so every rank needs all of it: "
+        "expected no shards, or another strategy");
 }
 
 }  // namespace accrue

@@ -244,8 +244,9 @@ inline Settings settings_of(TrainingOptions& o) {
   return s;
 }
 
-// Throws Error unless 1 <= micro <= effective, for accumulation with step_in_backward, without a
-// model, and for players that do not go together.
+// Throws Error unless 1 <= micro <= effective, for several micro-batches a rank with
+// step_in_backward, for moments with a sharded optimizer, without a model, and for players that do
+// not go together.
 void check_options(const TrainingOptions& options);
 
 }  // namespace accrue

@@ -35,7 +35,7 @@ template <class T>
 struct AdamMoments {
   T keep1, keep2, rest1, rest2, scale, l2;
 
-  // adam_step()'s, and adam_fold()'s of a window's first micro-batch.
+  // adam_step()'s, and adam_fold()'s of a window's first micro-batch, which decays the moments.
   HOST_DEVICE AdamMoments(const AdamScalars& s, double grad_scale)
       : keep1(T(s.beta1)),
         keep2(T(s.beta2)),
@@ -45,7 +45,9 @@ struct AdamMoments {
         l2(T(s.decay == WeightDecay::l2 ? s.weight_decay : 0)) {}
   HOST_DEVICE AdamMoments(const AdamScalars& s, const FoldScalars& fold)
       : AdamMoments(s, fold.scale) {
-    if (!fold.first) keep1 = keep2 = 1, l2 = 0;
+    if (fold.earlier == Earlier::decay) return;
+    keep1 = keep2 = T(fold.earlier == Earlier::keep ? 1 : 0);
+    l2 = 0;
   }
 
   HOST_DEVICE void operator()(T& m, T& v, T w, T gradient) const {

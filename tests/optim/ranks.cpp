@@ -15,7 +15,7 @@ namespace accrue::test {
 namespace {
 
 struct RankOutcome {
-  std::vector<double> weights, average, m, buffers;
+  std::vector<double> weights, average, m, v, buffers;
   std::vector<StepReport> reports;
   bool operator==(const RankOutcome& other) const {
     const auto same_number = [](double a, double b) {
@@ -26,7 +26,7 @@ struct RankOutcome {
              a.skipped == b.skipped && a.samples == b.samples &&
              a.micro_batches == b.micro_batches && a.loss_scale == b.loss_scale;
     };
-    return weights == other.weights && average == other.average && m == other.m &&
+    return weights == other.weights && average == other.average && m == other.m && v == other.v &&
            buffers == other.buffers && std::ranges::equal(reports, other.reports, same);
   }
 };
@@ -35,8 +35,9 @@ constexpr int windows = 6;
 // The last window is short: fewer micro-batches than ranks, for some.
 int64_t samples_of(int window) { return window == windows - 1 ? 17 : N; }
 
-Tensor scratch() {
-  return Tensor::empty({Ranks::scratch_bytes}, DType::u8, Device::cpu, Category::workspace);
+Tensor scratch_of(const Ranks& ranks) {
+  return Tensor::empty({int64_t(ranks.scratch_bytes())}, DType::u8, Device::cpu,
+                       Category::workspace);
 }
 
 // A run in micro-batches of m, of which rank r takes the r-th, (r + R)-th, ... `infinite`: the
@@ -52,6 +53,8 @@ RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options
     Batch batch = random_batch(N, dtype, 100 + static_cast<uint64_t>(w));
     const int64_t n = samples_of(w);
     if (w == infinite) batch.x.slice(n - 1, n).fill(std::numeric_limits<double>::infinity());
+    const bool takes_part = r * m < n;
+    if (takes_part) learner.window.expect(n);
     for (int64_t i = 0; i * m < n; ++i)
       if (i % R == r) {
         const int64_t end = std::min((i + 1) * m, n);
@@ -61,6 +64,7 @@ RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options
   }
   outcome.weights = to_doubles(learner.parameters.values());
   outcome.m = to_doubles(learner.optimizer->state()[0].second);
+  outcome.v = to_doubles(learner.optimizer->state()[1].second);
   if (options.ema_decay) {
     learner.window.exchange_averages();
     outcome.average = to_doubles(learner.parameters.values());
@@ -88,14 +92,22 @@ void require_same_bits_sharded(int R, DType dtype, int64_t m, const WindowOption
   run_ranks(R, [&](Ranks& ranks) {
     outcomes[size_t(ranks.rank())] = run_rank(&ranks, dtype, m, options, infinite, true);
   });
-  std::vector<double> moments;
+  std::vector<double> m_of_all, v_of_all;
+  const auto take = [&](std::vector<double>& shard, std::vector<double>& all) {
+    REQUIRE(shard.size() <= whole.m.size() / size_t(R) + 16);
+    all.insert(all.end(), shard.begin(), shard.end());
+    shard.clear();
+  };
+  RankOutcome expected = whole;
+  expected.m.clear();
+  expected.v.clear();
   for (RankOutcome& outcome : outcomes) {
-    REQUIRE(outcome.m.size() <= whole.m.size() / size_t(R) + 16);
-    moments.insert(moments.end(), outcome.m.begin(), outcome.m.end());
-    outcome.m = whole.m;
-    REQUIRE(outcome == whole);
+    take(outcome.m, m_of_all);
+    take(outcome.v, v_of_all);
+    REQUIRE(outcome == expected);
   }
-  REQUIRE(moments == whole.m);
+  REQUIRE(m_of_all == whole.m);
+  REQUIRE(v_of_all == whole.v);
 }
 
 // N terms and the chains of sums over the widths round by u times the running value each, as in
@@ -112,7 +124,8 @@ double bound(DType dtype) {
 }  // namespace
 
 TEST_CASE("ranks add up their values in order, in pieces, and all have the same bits", "[ranks]") {
-  for (const int R : {1, 2, 3, 4})
+  // 40 ranks have a larger scratch.
+  for (const int R : {1, 2, 3, 4, 40})
     for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{70001}, int64_t{300007}}) {
       INFO(R << " ranks, " << n << " values");
       std::vector<std::vector<double>> sums(static_cast<size_t>(R)), means = sums;
@@ -126,7 +139,7 @@ TEST_CASE("ranks add up their values in order, in pieces, and all have the same 
           for (int64_t i = 0; i < n; ++i) x.span<float>()[size_t(i)] = value(ranks.rank(), i);
         };
         fill();
-        const Tensor room = scratch();
+        const Tensor room = scratch_of(ranks);
         ranks.sum(x.view(), room.view());
         sums[r] = to_doubles(x);
         fill();
@@ -163,7 +176,7 @@ TEST_CASE("ranks add up their own shards, and share them, as they add up the who
           for (int64_t i = 0; i < n; ++i)
             x.span<float>()[size_t(i)] = float(std::sin(double(i * 3 + ranks.rank())));
         };
-        const Tensor room = scratch();
+        const Tensor room = scratch_of(ranks);
         fill();
         own[r] = to_doubles(x);
         ranks.sum(x.view(), room.view());
@@ -188,7 +201,7 @@ TEST_CASE("a mean over ranks that agree changes no bit", "[ranks]") {
   run_ranks(3, [&](Ranks& ranks) {
     const Tensor x = Tensor::full({1000}, 0.1, DType::f32, Device::cpu, Category::workspace);
     const std::vector<double> before = to_doubles(x);
-    ranks.mean(x.view(), 1 + ranks.rank(), scratch().view());
+    ranks.mean(x.view(), 1 + ranks.rank(), scratch_of(ranks).view());
     if (ranks.rank() == 0) same = to_doubles(x) == before;
   });
   REQUIRE(same);
@@ -219,6 +232,55 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
             }
           }
       }
+}
+
+// AdamA's result depends on the micro-batches, not on the ranks that have them.
+TEST_CASE("ranks that fold gradients into moments are one that folds all of them", "[ranks]") {
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const int64_t m : {64, 24, 16, 5}) {
+      const WindowOptions options{.strategy = Strategy::moments, .ema_decay = 0.9};
+      const RankOutcome one = run_rank(nullptr, dtype, m, options);
+      for (const int R : {1, 2, 3, 4}) {
+        INFO(name(dtype) << ", " << R << " ranks, micro-batches of " << m);
+        const RankOutcome all = run_all(R, dtype, m, options);
+        const double most = dtype == DType::f64 ? 1e-12 : bound(dtype);
+        REQUIRE(largest_difference(one.weights, all.weights) <= most);
+        REQUIRE(largest_difference(one.average, all.average) <= most);
+        REQUIRE(largest_difference(one.m, all.m) <= most);
+        REQUIRE(largest_difference(one.v, all.v) <= most);
+        for (size_t i = 0; i < windows; ++i) {
+          REQUIRE(all.reports[i].samples == samples_of(int(i)));
+          REQUIRE(std::abs(all.reports[i].loss - one.reports[i].loss) <= most);
+        }
+      }
+    }
+}
+
+TEST_CASE("ranks that step in backward, one micro-batch each, take the steps of one", "[ranks]") {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const WindowOptions options{.strategy = Strategy::step_in_backward, .ema_decay = 0.9};
+    const RankOutcome whole = run_rank(nullptr, dtype, N, options);
+    // The last window has one micro-batch or two.
+    for (const int R : {1, 2, 3, 4}) {
+      INFO(name(dtype) << ", " << R << " ranks");
+      const int64_t m = (N + R - 1) / R;
+      const RankOutcome parts = run_all(R, dtype, m, options);
+      const double most = dtype == DType::f64 ? 1e-12 : bound(dtype);
+      REQUIRE(largest_difference(whole.weights, parts.weights) <= most);
+      REQUIRE(largest_difference(whole.average, parts.average) <= most);
+      REQUIRE(largest_difference(whole.m, parts.m) <= most);
+      REQUIRE(largest_difference(whole.v, parts.v) <= most);
+      for (size_t i = 0; i < windows; ++i) {
+        REQUIRE(parts.reports[i].samples == samples_of(int(i)));
+        REQUIRE(std::abs(parts.reports[i].loss - whole.reports[i].loss) <= most);
+      }
+      require_same_bits_sharded(R, dtype, m, options);
+      // A loss that is not finite on one rank: none has stepped.
+      const RankOutcome skipped = run_all(R, dtype, m, options, 2);
+      REQUIRE(skipped.reports[2].skipped);
+      REQUIRE(skipped.reports.back().step == windows - 1);
+    }
+  }
 }
 
 TEST_CASE("ranks that own a shard each take the same steps, to the bit", "[ranks]") {
@@ -281,17 +343,19 @@ TEST_CASE("ranks estimate the noise scale by the first micro-batch, as one does"
   }
 }
 
-// A branch that rank 1's micro-batches alone reach: rank 0's gradient of it is of another window.
+// A branch that rank 1's micro-batches alone reach: rank 0's gradient of it is of another window,
+// and its moments of the window before.
 TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gradient",
           "[ranks]") {
-  const auto run = [](Ranks* ranks) {
+  const auto run = [](Ranks* ranks, Strategy strategy, bool decoupled) {
     Sequential model;
     model.add<Linear>(3, 2);
     model.add<Linear>(3, 2);
-    Parameters parameters = place(model, DType::f64, Device::cpu, 5);
-    const auto optimizer = sgd(parameters, {});
+    Parameters parameters = place(model, DType::f64, Device::cpu, 5, gradient_storage(strategy));
+    const AdamOptions options{.eps = 1e-3, .weight_decay = 0.1};
+    const auto optimizer = decoupled ? adamw(parameters, options) : adam(parameters, options);
     Window window(*optimizer, ScheduleOptions{.base = 0.1},
-                  {.effective_batch_size = 4, .ranks = ranks});
+                  {.effective_batch_size = 4, .strategy = strategy, .ranks = ranks});
     const Batch batch = test::random_batch({4, 3}, 2, 9);
     for (int w = 0; w < 3; ++w)
       for (int half = 0; half < 2; ++half) {
@@ -315,11 +379,20 @@ TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gr
       }
     return to_doubles(parameters.values());
   };
-  const std::vector<double> one = run(nullptr);
-  std::vector<std::vector<double>> all(2);
-  run_ranks(2, [&](Ranks& ranks) { all[size_t(ranks.rank())] = run(&ranks); });
-  REQUIRE(all[0] == all[1]);
-  REQUIRE(largest_difference(one, all[0]) <= 1e-12);
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments})
+    for (const bool decoupled : {false, true}) {
+      const std::vector<double> one = run(nullptr, strategy, decoupled);
+      std::vector<std::vector<double>> all(2);
+      run_ranks(
+          2, [&](Ranks& ranks) { all[size_t(ranks.rank())] = run(&ranks, strategy, decoupled); });
+      REQUIRE(all[0] == all[1]);
+      // AdamA squares the first gradient with l2's share of it: here the first rank's, which is 0.
+      if (strategy != Strategy::moments || decoupled)
+        REQUIRE(largest_difference(one, all[0]) <= 1e-12);
+    }
+  // Each would step by a gradient that the other does not complete.
+  REQUIRE_ERROR(run_ranks(2, [&](Ranks& ranks) { run(&ranks, Strategy::step_in_backward, true); }),
+                "complete different ones");
 }
 
 // Of 3 micro-batches rank 0 has two and rank 1 one: its statistics count a third.
@@ -359,17 +432,15 @@ TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
   Meeting meeting(2);
   ThreadRank ranks(meeting, 0);
   Learner learner(DType::f32);
-  const auto window = [&](Strategy strategy) {
-    return Window(*learner.optimizer, ScheduleOptions{},
-                  {.effective_batch_size = N, .strategy = strategy, .ranks = &ranks});
-  };
-  REQUIRE_ERROR(window(Strategy::moments), "over several ranks");
-  REQUIRE_ERROR(window(Strategy::step_in_backward), "over several ranks");
   // A shard of three, though there are two ranks.
   const auto third =
       adam(learner.parameters, {}, Shards{learner.parameters.values().numel(), 3}.of(0));
   REQUIRE_ERROR(Window(*third, ScheduleOptions{}, {.effective_batch_size = N, .ranks = &ranks}),
                 "expected all, or this rank's shard");
+  REQUIRE_ERROR(
+      Learner(DType::f32,
+              {.effective_batch_size = N, .strategy = Strategy::moments, .ranks = &ranks}, true),
+      "expected one that owns all");
   REQUIRE_ERROR(run_ranks(2,
                           [](Ranks& both) {
                             Learner empty(DType::f32, {.effective_batch_size = N, .ranks = &both});

@@ -35,7 +35,7 @@ struct Learner {
   // `sharded`: the optimizer owns this rank's shard.
   explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N},
                    bool sharded = false)
-      : parameters(place(*model, dtype, test_device(), 3)),
+      : parameters(place(*model, dtype, test_device(), 3, gradient_storage(options.strategy))),
         optimizer(adam(parameters, {.eps = eps}, sharded ? own_shard(*options.ranks) : Owned())),
         window(*optimizer, ScheduleOptions{.base = lr}, options) {}
 
