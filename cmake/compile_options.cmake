@@ -40,6 +40,15 @@ if(TARGET accrue_cuda_libraries)
   target_compile_definitions(accrue_cuda_libraries INTERFACE ACCRUE_WITH_CUDA)
 endif()
 
+# accrue_compile_sooner(TARGET): for sources that do no arithmetic worth optimising.
+function(accrue_compile_sooner target)
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+  endif()
+endfunction()
+
 # accrue_cuda_sources(sources...): has the runner's build take .cu sources for C++.
 function(accrue_cuda_sources)
   if(ACCRUE_SIMT)

@@ -243,7 +243,7 @@ run_tests() {
   once required "$2" "$1" ctest --test-dir "$folder" --no-tests=error --tests-regex "$3" \
     --timeout "$2" --output-on-failure --output-junit "$report/junit.xml" "${@:4}"
   once required 20 "$1 ran on the GPU" \
-    bash -c "source scripts/machine.sh; device_tests_are run '$report'"
+    bash -c "source scripts/machine.sh; device_tests_ran '$report'"
 }
 
 # Those of the command line start a process for every line they try.
