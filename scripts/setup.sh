@@ -14,9 +14,10 @@ readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
 # and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
 # files. A compiler's cache: the builds of a run share what is the same in them. fontTools, which reads
-# what font export writes. Open MPI, for train as several ranks.
+# what font export writes. Open MPI, for train as several ranks, and MPICH, to compare with it.
 readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
-                        clang libclang-rt-dev ccache python3-fonttools libopenmpi-dev openmpi-bin)
+                        clang libclang-rt-dev ccache python3-fonttools libopenmpi-dev openmpi-bin
+                        libmpich-dev mpich)
 
 usage() {
   cat <<END
@@ -24,7 +25,7 @@ Usage: scripts/setup.sh [--dry-run] [--tests] [--fonts]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
   --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer, ccache,
-             fontTools, Open MPI
+             fontTools, Open MPI, MPICH
   --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }

@@ -194,6 +194,11 @@ if step "build (release)" build build/release release; then
   fi
   step "documents" scripts/check_docs.py build/release/apps/accrue
   step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
+  if missing=$(scripts/check_mpich.sh --available); then
+    step "ranks of MPICH" scripts/check_mpich.sh build/release
+  else
+    skip "ranks of MPICH: $missing"
+  fi
   if command -v doxygen >/dev/null; then
     step "C++ documentation" cmake --build build/release --target docs
   else

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the program with MPICH, beside a build with Open MPI, and has two ranks of each train a
+# little: MPI only moves bytes, so the weights must have the same bits.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+# shellcheck source=scripts/machine.sh
+source scripts/machine.sh
+usage() {
+  echo "Usage: scripts/check_mpich.sh BUILD_FOLDER" >&2
+  echo "       scripts/check_mpich.sh --available   says what is missing, and fails if anything is" >&2
+  exit 2
+}
+[[ $# -eq 1 ]] || usage
+if [[ $1 == --available ]]; then
+  for tool in mpirun.openmpi mpicxx.mpich mpiexec.mpich; do
+    command -v "$tool" >/dev/null || { echo "no $tool"; exit 1; }
+  done
+  exit
+fi
+
+folder=build/mpich
+mapfile -t launchers < <(ccache_options)
+cmake -B "$folder" --preset release -DMPI_CXX_COMPILER=mpicxx.mpich -DACCRUE_WERROR=ON \
+  -DACCRUE_TESTS=OFF -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >/dev/null
+cmake --build "$folder" --parallel "$(nproc)" --target accrue
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+training=(train --data digits --model mlp-small --effective-batch 96 --micro-batch 16 --steps 20)
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+  timeout 300 mpirun.openmpi -n 2 "$root/$1/apps/accrue" "${training[@]}" --threads 1 \
+  --save "$scratch/openmpi"
+timeout 300 mpiexec.mpich -n 2 "$root/$folder/apps/accrue" "${training[@]}" --threads 1 \
+  --save "$scratch/mpich" | tee "$scratch/said"
+grep -q '^ranks: 2' "$scratch/said"
+cmp "$scratch/openmpi" "$scratch/mpich"
+"$folder/apps/accrue" info --model mlp-small | grep MPICH
