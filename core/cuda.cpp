@@ -47,9 +47,11 @@ void record_event(void* event) {
              "record an event");
 }
 
+int chosen_device = 0;
+
 cudaStream_t stream_of_device() {
   require_device();
-  check_call(cudaSetDevice(0), "choose device 0");
+  check_call(cudaSetDevice(chosen_device), fmt::format("choose device {}", chosen_device));
   cudaStream_t stream = nullptr;
   check_call(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream");
   return stream;
@@ -79,7 +81,8 @@ void check_call(cudnnStatus_t status, std::string_view what, std::source_locatio
 }
 
 Context::Context() : stream_(stream_of_device()), graphs_(stream_) {
-  check_call(cudaGetDeviceProperties(&properties_, 0), "ask what device 0 is");
+  check_call(cudaGetDeviceProperties(&properties_, chosen_device),
+             fmt::format("ask what device {} is", chosen_device));
 }
 
 int64_t Context::resident_blocks(const void* kernel) {
@@ -139,6 +142,13 @@ std::string describe_device() {
       format_bytes(device.totalGlobalMem), version(runtime), version(driver), cublasLtGetVersion(),
       cudnnGetVersion());
 }
+
+int device_count() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+void use_device(int number) { chosen_device = number; }
 
 size_t total_memory() { return context().properties().totalGlobalMem; }
 

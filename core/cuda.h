@@ -24,6 +24,11 @@ inline void require_device() {
 // "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
 std::string describe_device();
 
+// How many devices this machine has, or CUDA_VISIBLE_DEVICES leaves.
+int device_count();
+// Chooses one of them, instead of the first. Call this before anything uses the device.
+void use_device(int number);
+
 // The bytes of the device's memory, whoever uses it.
 size_t total_memory();
 // The bytes that the driver has left, plus those that the cache of blocks holds without using them.

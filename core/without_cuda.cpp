@@ -9,6 +9,9 @@ std::string unavailable_reason() {
 
 std::string describe_device() { return "none: " + unavailable_reason(); }
 
+int device_count() { return 0; }
+void use_device(int) {}
+
 size_t total_memory() { return 0; }
 size_t free_memory() { return 0; }
 

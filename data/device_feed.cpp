@@ -62,10 +62,8 @@ DeviceFeed::DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, De
   }
 }
 
-void DeviceFeed::start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle, int64_t begin) {
-  if (is_meta(device_)) return;
-  epoch_order(order_, seed, epoch, shuffle);
-  if (stream_) stream_->start(order_, begin, seed, epoch);
+void DeviceFeed::start_epoch(int64_t n, uint64_t seed, int64_t epoch, int64_t begin) {
+  if (stream_) stream_->start(order().first(size_t(n)), begin, seed, epoch);
   if (resident()) order_there_.copy_from(Tensor::from(order_, order_there_.shape()));
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/cuda.h"
@@ -22,8 +23,10 @@ class DeviceFeed {
   // they can be launched together with the work between them.
   DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device, Graphs graphs);
 
-  // Sets the order of an epoch (epoch_order()), and the place in it where micro-batches begin.
-  void start_epoch(uint64_t seed, int64_t epoch, Shuffle shuffle, int64_t begin);
+  // The order of an epoch's samples, to be filled before it starts.
+  std::span<int32_t> order() { return order_; }
+  // Starts an epoch of the first n samples of order(), with the place where micro-batches begin.
+  void start_epoch(int64_t n, uint64_t seed, int64_t epoch, int64_t begin);
   // Puts samples [begin, end) of the order into `out`, valid until the next call.
   void put(MicroBatch& out, int64_t begin, int64_t end);
   // Time spent waiting for streamed samples, since construction.

@@ -35,9 +35,6 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   check(0 <= options.rank && options.rank < options.ranks && options.dealt >= 0,
         "rank {} of {}, dealt micro-batches of {}: expected a rank below their number",
         options.rank, options.ranks, options.dealt);
-  check(options.ranks == 1 || !plans_for_cuda(options.device),
-        "several ranks share a window on the cpu: expected that device, got {}",
-        name(options.device));
   return options;
 }
 
@@ -144,13 +141,13 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   changed_.wait(lock, [&] { return !preparing_; });
   // The thread now sleeps until groups_ is set again: everything it reads may change.
   const int64_t begin = window(first_window).begin;
-  if (options_.device == Device::cpu) {
-    const std::span<int32_t> order = order_.span<int32_t>();
+  if (!is_meta(options_.device)) {
+    const std::span<int32_t> order = feed_ ? feed_->order() : order_.span<int32_t>();
     epoch_order(order, options_.seed, epoch, options_.shuffle);
     if (options_.ranks > 1) keep_own(order);
     if (stream_) stream_->start(order.first(size_t(own_samples_)), begin, options_.seed, epoch);
+    if (feed_) feed_->start_epoch(own_samples_, options_.seed, epoch, begin);
   }
-  if (feed_) feed_->start_epoch(options_.seed, epoch, options_.shuffle, begin);
   first_window_ = first_window;
   position_ = 0;
   const int64_t K = micro_batches_per_window();

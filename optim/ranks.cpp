@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ceil_div.h"
+#include "core/cuda.h"
 #include "core/error.h"
 #include "kernels/parallel.h"
 
@@ -16,12 +17,27 @@ Parameters::Range Shards::of(int rank) const {
 
 namespace {
 
+// Copy n values to the host, or from it.
+template <class T>
+void copy_to_host(Device device, T* to, const T* from, int64_t n) {
+  const auto bytes = static_cast<size_t>(n) * sizeof(T);
+  if (device != Device::cuda) std::copy_n(from, n, to);
+  else if (n > 0) cuda::copy_to_host(to, from, bytes);
+}
+template <class T>
+void copy_from_host(Device device, T* to, const T* from, int64_t n) {
+  const auto bytes = static_cast<size_t>(n) * sizeof(T);
+  if (device != Device::cuda) std::copy_n(from, n, to);
+  else if (n > 0) cuda::copy_to_device(to, from, bytes);
+}
+
 // x, of which each rank has a shard, as blocks of all shards that fit into half of the scratch: the
 // n elements from `first` on of every shard, one rank's after another.
 template <class T>
 class Blocks {
  public:
-  Blocks(View x, View scratch, int count) : x_(x.as<T>()), shards_{x.numel(), count} {
+  Blocks(View x, View scratch, int count)
+      : x_(x.as<T>()), device_(x.device), shards_{x.numel(), count} {
     const int64_t room = scratch.numel() / 2 / int64_t(sizeof(T));
     most_ = room / count / 16 * 16;
     mine = reinterpret_cast<T*>(scratch.as<uint8_t>());
@@ -40,11 +56,12 @@ class Blocks {
   // This block of x to the n elements at `to`, with zeros after the end of the shard, and back.
   void copy_to(T* to, int64_t n, int rank) const {
     const auto [begin, end] = range(n, rank);
-    std::fill(std::copy(x_ + begin, x_ + end, to), to + n, T(0));
+    copy_to_host(device_, to, x_ + begin, end - begin);
+    std::fill(to + (end - begin), to + n, T(0));
   }
   void copy_from(const T* from, int64_t n, int rank) const {
     const auto [begin, end] = range(n, rank);
-    std::copy_n(from, end - begin, x_ + begin);
+    copy_from_host(device_, x_ + begin, from, end - begin);
   }
   void all_from(const T* from, int64_t n) const {
     for (int r = 0; r < shards_.count; ++r) copy_from(from + r * n, n, r);
@@ -57,6 +74,7 @@ class Blocks {
   }
 
   T* const x_;
+  const Device device_;
   const Shards shards_;
   int64_t most_ = 0, first_ = 0;
 };
@@ -121,6 +139,12 @@ void Ranks::mean(View x, double weight, View scratch) {
       return mean;
     });
   });
+}
+
+void Ranks::broadcast(const Tensor& x, int from) {
+  const Tensor here = x.device() == Device::cuda ? x.to(Device::cpu, Category::workspace) : x;
+  broadcast(here.view().data, here.bytes(), from);
+  if (x.device() == Device::cuda) x.copy_from(here);
 }
 
 bool Ranks::any(bool own) {

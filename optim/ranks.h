@@ -32,19 +32,20 @@ class Ranks {
   virtual int count() const = 0;
 
   // The size of the scratch for the functions below, u8 on the cpu. A larger x goes through it in
-  // pieces, in messages of at least 16 KiB: for less, a network takes as long.
+  // pieces, in messages of at least 16 KiB: for less, a network takes as long. x on cuda is copied
+  // to it and back.
   size_t scratch_bytes() const {
     return std::max(size_t{1} << 20, static_cast<size_t>(count()) << 15);
   }
 
-  // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64, cpu.
+  // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64.
   void sum(View x, View scratch);
   // The same bits in this rank's shard of x; its other elements stay as they are.
   void sum_own_shard(View x, View scratch);
-  // Overwrites every shard of x with that of the rank whose it is. f32 or f64, cpu.
+  // Overwrites every shard of x with that of the rank whose it is. f32 or f64.
   void share_shards(View x, View scratch);
   // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights. Where the
-  // ranks agree, this is exactly their value. A rank of weight 0 has no influence. f32 or f64, cpu.
+  // ranks agree, this is exactly their value. A rank of weight 0 has no influence. f32 or f64.
   void mean(View x, double weight, View scratch);
   // Each rank's `own`, in their order.
   template <class T>
@@ -60,6 +61,8 @@ class Ranks {
 
   // all[r] = own_r, `bytes` of each.
   virtual void gather(void* all, const void* own, size_t bytes) = 0;
+  // Overwrites x, on any device, with that of rank `from`.
+  void broadcast(const Tensor& x, int from);
   // Overwrites the `bytes` bytes at `data` with those of rank `from`.
   virtual void broadcast(void* data, size_t bytes, int from) = 0;
 

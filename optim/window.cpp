@@ -30,17 +30,18 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
       state_(make_window_state(device_, options.loss_scale.initial)),
       norm_partials_(Tensor::empty({norm_partials}, DType::f64, device_, Category::workspace)),
       ranks_(options.ranks && options.ranks->count() > 1 ? options.ranks : nullptr),
-      micro_steps_(device_, options.graphs),
-      steps_(device_, options.graphs),
+      // What ranks exchange goes through the host.
+      micro_steps_(device_, ranks_ && options.strategy == Strategy::step_in_backward
+                                ? Graphs::off
+                                : options.graphs),
+      steps_(device_, ranks_ ? Graphs::off : options.graphs),
       outcomes_(device_, sizeof(StepOutcome), max_windows_in_flight) {
   check_options(options);
   if (ranks_) {
-    check(device_ == Device::cpu || device_ == Device::meta,
-          "several ranks add up their gradients on the cpu: expected that device, got {}",
-          name(device_));
+    const Device host = is_meta(device_) ? Device::meta : Device::cpu;
     const MemoryScope scope("exchange between ranks");
     ranks_scratch_ =
-        Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8, device_, Category::workspace);
+        Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8, host, Category::workspace);
   }
   for (Optimizer* optimizer : optimizers) {
     const Parameters& parameters = optimizer->parameters();

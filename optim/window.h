@@ -79,8 +79,7 @@ class Window {
  public:
   // Throws Error for options out of range, without an optimizer, and for options that the strategy
   // does not allow: separate and fused need gradients in an arena, the others need them on demand
-  // and without clipping; moments needs Adam, which owns all parameters; several ranks need the
-  // cpu.
+  // and without clipping; moments needs Adam, which owns all parameters.
   Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOptions options);
   Window(Optimizer& optimizer, Schedule schedule, WindowOptions options)
       : Window(std::vector{&optimizer}, std::move(schedule), options) {}
@@ -247,6 +246,8 @@ class Window {
   Completed await_completed(Completed own);
   void step_with_others();
   void add_norms();
+  // The WindowState, or a copy of it on the cpu.
+  Tensor state_on_host() const;
   Parameters::Range shard(const Member& member) const;
   void share_values(const Member& member);
   bool has_others() const { return ranks_ && !is_meta(device_); }

@@ -57,7 +57,7 @@ struct WindowOptions {
   // either way.
   Graphs graphs = Graphs::on;
   // The processes that share the window's micro-batches (optim/ranks.h); must outlive the window;
-  // null if there is only this one. On the cpu.
+  // null if there is only this one.
   Ranks* ranks = nullptr;
 };
 

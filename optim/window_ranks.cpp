@@ -8,8 +8,9 @@
 namespace accrue {
 
 void Window::add_other_ranks() {
-  const WindowState& state = *window_state(state_.view());
-  kept_samples_ = micro_batches_ > 0 ? double(samples_ - state.dropped_samples) : 0;
+  const Tensor state = state_on_host();
+  kept_samples_ =
+      micro_batches_ > 0 ? double(samples_ - window_state(state.view())->dropped_samples) : 0;
   const bool decided = options_.strategy == Strategy::step_in_backward;
   if (!decided) counts_ = add_counts();
   else if (micro_batches_ == 0) step_with_others();
@@ -34,7 +35,8 @@ void Window::add_buffers(double weight) {
 
 // The noise scale compares the window with the first micro-batch of the first rank that has one.
 Window::Counts Window::add_counts() {
-  WindowState& state = *window_state(state_.view());
+  const Tensor on_host = state_on_host();
+  WindowState& state = *window_state(on_host.view());
   const std::vector<Counts> ranks = ranks_->all_of(
       Counts{micro_batches_, samples_, expected_samples_, first_samples_, state.dropped_samples,
              terms_, state.loss_sum, state.first_squares, state.term_sums});
@@ -67,6 +69,7 @@ Window::Counts Window::add_counts() {
   state.loss_sum = all.loss_sum;
   state.first_squares = all.first_squares;
   state.term_sums = all.term_sums;
+  if (device_ == Device::cuda) state_.copy_from(on_host);
   return all;
 }
 
@@ -140,12 +143,10 @@ void Window::add_moments() {
 }
 
 // Each rank's squares are of its shard, whoever steps what.
-void Window::add_norms() {
-  double sum = 0;
-  for (const double part : norm_partials_.span<double>()) sum += part;
-  ranks_->add_up({&sum, 1});
-  norm_partials_.fill(0);
-  norm_partials_.span<double>()[0] = sum;
+void Window::add_norms() { ranks_->sum(norm_partials_.view(), ranks_scratch_.view()); }
+
+Tensor Window::state_on_host() const {
+  return device_ == Device::cuda ? state_.to(Device::cpu, Category::workspace) : state_;
 }
 
 // After a rank has changed its own shard of them alone.

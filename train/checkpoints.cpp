@@ -108,13 +108,13 @@ void Checkpoints::check_finite(const NamedTensors& tensors) const {
 void Checkpoints::write(std::optional<CheckpointDirectory>& directory, int64_t keep) const {
   const StateDict all = state();
   const WholeState whole(all, ranks_);
-  check_finite(whole.own());
+  check_finite(on_cpu(whole.own()));
   if (!directory) return whole.follow();
   const CheckpointTensors weights{on_cpu(training_.named_tensors()), about_weights_};
   NamedTensors held = on_cpu(all.tensors);
   check_finite(weights.tensors);
   check_finite(held);
-  if (whole.is_sharded()) held = whole.tensors();
+  if (whole.is_sharded()) held = on_cpu(whole.tensors());
   const CheckpointTensors tensors{std::move(held),
                                   {{"arena", arena_map(training_)}},
                                   [&](const auto&... piece) { whole.fill(piece...); }};
@@ -171,7 +171,7 @@ void Checkpoints::restore(const std::optional<CheckpointDirectory::Found>& found
   else whole.follow();
   for (const NamedTensors& part : {all.tensors, weights})
     for (const auto& [name, tensor] : part)
-      if (!all.sharded.contains(name)) ranks_->broadcast(tensor.view().data, tensor.bytes(), 0);
+      if (!all.sharded.contains(name)) ranks_->broadcast(tensor, 0);
   for (const auto& [name, number] : all.numbers)
     std::visit([&](auto* value) { ranks_->broadcast(value, sizeof *value, 0); }, number);
 }

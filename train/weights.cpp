@@ -21,7 +21,7 @@ NamedTensors named_tensors(const Parameters& parameters) {
 
 NamedTensors on_cpu(NamedTensors tensors) {
   for (auto& [name, tensor] : tensors)
-    if (tensor.device() != Device::cpu) tensor = tensor.to(Device::cpu);
+    if (tensor.device() == Device::cuda) tensor = tensor.to(Device::cpu);
   return tensors;
 }
 

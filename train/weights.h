@@ -10,7 +10,7 @@ namespace accrue {
 
 // Parameters and module buffers, by their PyTorch names.
 NamedTensors named_tensors(const Parameters& parameters);
-// The tensors, with those on other devices copied to the cpu.
+// The tensors, with those on cuda copied to the cpu.
 NamedTensors on_cpu(NamedTensors tensors);
 
 // The largest absolute difference of two models' tensors, both f32. Throws Error unless they agree

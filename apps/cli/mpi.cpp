@@ -147,9 +147,16 @@ class World : public MpiRanks {
                 static_cast<int>(std::min(most, bytes - begin)), MPI_BYTE, from, MPI_COMM_WORLD);
   }
 
+  int number_here() override {
+    MPI_Comm here = this_machine();
+    int number = 0;
+    MPI_Comm_rank(here, &number);
+    MPI_Comm_free(&here);
+    return number;
+  }
+
   int sharing_processors() override {
-    MPI_Comm here = MPI_COMM_NULL;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here);
+    MPI_Comm here = this_machine();
     int ranks = 1;
     MPI_Comm_size(here, &ranks);
     cpu_set_t own;
@@ -178,6 +185,13 @@ class World : public MpiRanks {
   }
 
  private:
+  // The ranks on it; to be freed.
+  MPI_Comm this_machine() const {
+    MPI_Comm here = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here);
+    return here;
+  }
+
   std::vector<std::string> all_hosts() {
     using Name = std::array<char, 64>;
     Name own{};

@@ -10,6 +10,7 @@
 
 #include "apps/cli/output.h"
 #include "core/cpus.h"
+#include "core/cuda.h"
 
 namespace accrue::app {
 namespace {
@@ -29,8 +30,6 @@ void check_for_ranks(const Options& options) {
   check(!options.shard_optimizer || !options.log_histograms,
         "--log-histograms are of whole gradients, of which each rank has a part with "
         "--shard-optimizer: expected one of the two");
-  check(wanted_device(options) == Device::cpu,
-        "several ranks train on the cpu: expected --device cpu");
 }
 
 // For all ranks but the first, which alone writes. (They share in the weights that it saves.)
@@ -71,8 +70,13 @@ void with_ranks(Options& options, const std::function<void()>& work) {
     options.ranks = ranks.get();
     const int sharing = ranks->sharing_processors();
     if (options.threads == 0) options.threads = std::max(1, available_cpus() / sharing);
+    // One process a GPU, if there are as many.
+    const int gpus = wanted_device(options) == Device::cuda ? cuda::device_count() : 0;
+    if (gpus > 0) cuda::use_device(ranks->number_here() % gpus);
     if (ranks->rank() > 0) write_nothing(options);
-    else fmt::print("ranks: {}, {} each\n", ranks->count(), counted(options.threads, "thread"));
+    else
+      fmt::print("ranks: {}, {} each{}\n", ranks->count(), counted(options.threads, "thread"),
+                 gpus > 0 ? fmt::format(", {} on this machine", counted(gpus, "GPU")) : "");
     work();
     options.ranks = nullptr;
   } catch (const std::exception& error) {

@@ -20,6 +20,8 @@ class MpiRanks : public Ranks {
  public:
   // Of those that share a processor with this rank, itself included.
   virtual int sharing_processors() = 0;
+  // This rank's number among those on its machine.
+  virtual int number_here() = 0;
   // Ends every rank with this exit status.
   [[noreturn]] virtual void abort(int status) = 0;
 };

@@ -175,8 +175,6 @@ void plan(Options options, const PlanOptions& asked) {
   options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
-  check(asked.ranks == 1 || device == Device::cpu,
-        "several ranks train on the cpu: expected --device cpu, or --ranks 1");
   PlannedRanks ranks(asked.ranks);
   if (asked.ranks > 1) options.ranks = &ranks;
   const size_t memory = parse_bytes(asked.memory);

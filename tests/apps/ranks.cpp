@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "core/cuda.h"
 #include "tests/support/child.h"
 #include "tests/support/cli.h"
 
@@ -156,6 +157,46 @@ TEST_CASE("ranks that share the optimizer's state need what was planned for each
   REQUIRE(file_bytes(folder / "whole.safetensors") == file_bytes(folder / "shard.safetensors"));
   REQUIRE(file_bytes(folder / "whole.ema.safetensors") ==
           file_bytes(folder / "shard.ema.safetensors"));
+}
+
+TEST_CASE("ranks of the program train on a GPU, which they may share, as one does",
+          "[.][mpi-cuda]") {
+  if (!can_run_ranks()) return;
+  if (!cuda::unavailable_reason().empty()) {
+    std::cout << "SKIPPED: " << cuda::unavailable_reason() << '\n';
+    return;
+  }
+  const Folder folder;
+  const std::string training =
+      "train --device cuda --model mlp-small --effective-batch 48 --lr 0.01 --ema 0.9 " + few();
+  const auto same = [&](const std::string& one, const std::string& ranked) {
+    INFO(one << " | " << ranked);
+    const std::string by_one = folder / "one.safetensors", by_ranks = folder / "two.safetensors",
+                      again = folder / "again.safetensors", directory = folder / "checkpoints";
+    alone(training + "--steps 3 " + one + " --save " + by_one);
+    const auto ranks = [&](const std::string& more) {
+      const Output output = mpirun(2, training + ranked + more);
+      INFO(output.text);
+      REQUIRE(output.status == 0);
+      REQUIRE_THAT(output.text, ContainsSubstring("1 thread each, "));
+      REQUIRE_THAT(output.text, ContainsSubstring("predicted to the byte"));
+    };
+    ranks(" --steps 3 --save " + by_ranks);
+    // Three steps, as in the test on the cpu.
+    REQUIRE(largest_difference(by_one, by_ranks) <= 3 * 0.01 * 884 * 0x1p-24);
+    ranks(" --steps 2 --resume --checkpoint-dir " + directory);
+    ranks(" --steps 3 --resume --checkpoint-dir " + directory + " --save " + again);
+    REQUIRE(file_bytes(again) == file_bytes(by_ranks));
+    REQUIRE(file_bytes(folder / "again.ema.safetensors") ==
+            file_bytes(folder / "two.ema.safetensors"));
+    fs::remove_all(directory);
+  };
+  const std::string adam = "--optimizer adam --eps 1e-3 ", sgd = "--optimizer sgd ",
+                    in_parts = "--micro-batch 16 ";
+  same(sgd + in_parts, sgd + in_parts);
+  same(adam + in_parts, adam + in_parts + "--shard-optimizer");
+  same(adam + in_parts + "--strategy moments", adam + in_parts + "--strategy moments");
+  same(adam + "--micro-batch 48", adam + "--micro-batch 24 --strategy step-in-backward");
 }
 
 TEST_CASE("ranks of the program share what eval scores", "[.][mpi]") {
