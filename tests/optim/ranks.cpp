@@ -121,6 +121,18 @@ double bound(DType dtype) {
   return 2 * windows * terms * u;
 }
 
+void require_close(const RankOutcome& one, const RankOutcome& all, DType dtype) {
+  const double most = dtype == DType::f64 ? 1e-12 : bound(dtype);
+  REQUIRE(largest_difference(one.weights, all.weights) <= most);
+  REQUIRE(largest_difference(one.average, all.average) <= most);
+  REQUIRE(largest_difference(one.m, all.m) <= most);
+  REQUIRE(largest_difference(one.v, all.v) <= most);
+  for (size_t i = 0; i < windows; ++i) {
+    REQUIRE(all.reports[i].samples == samples_of(int(i)));
+    REQUIRE(std::abs(all.reports[i].loss - one.reports[i].loss) <= most);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("ranks add up their values in order, in pieces, and all have the same bits", "[ranks]") {
@@ -243,15 +255,7 @@ TEST_CASE("ranks that fold gradients into moments are one that folds all of them
       for (const int R : {1, 2, 3, 4}) {
         INFO(name(dtype) << ", " << R << " ranks, micro-batches of " << m);
         const RankOutcome all = run_all(R, dtype, m, options);
-        const double most = dtype == DType::f64 ? 1e-12 : bound(dtype);
-        REQUIRE(largest_difference(one.weights, all.weights) <= most);
-        REQUIRE(largest_difference(one.average, all.average) <= most);
-        REQUIRE(largest_difference(one.m, all.m) <= most);
-        REQUIRE(largest_difference(one.v, all.v) <= most);
-        for (size_t i = 0; i < windows; ++i) {
-          REQUIRE(all.reports[i].samples == samples_of(int(i)));
-          REQUIRE(std::abs(all.reports[i].loss - one.reports[i].loss) <= most);
-        }
+        require_close(one, all, dtype);
       }
     }
 }
@@ -265,15 +269,7 @@ TEST_CASE("ranks that step in backward, one micro-batch each, take the steps of 
       INFO(name(dtype) << ", " << R << " ranks");
       const int64_t m = (N + R - 1) / R;
       const RankOutcome parts = run_all(R, dtype, m, options);
-      const double most = dtype == DType::f64 ? 1e-12 : bound(dtype);
-      REQUIRE(largest_difference(whole.weights, parts.weights) <= most);
-      REQUIRE(largest_difference(whole.average, parts.average) <= most);
-      REQUIRE(largest_difference(whole.m, parts.m) <= most);
-      REQUIRE(largest_difference(whole.v, parts.v) <= most);
-      for (size_t i = 0; i < windows; ++i) {
-        REQUIRE(parts.reports[i].samples == samples_of(int(i)));
-        REQUIRE(std::abs(parts.reports[i].loss - whole.reports[i].loss) <= most);
-      }
+      require_close(whole, parts, dtype);
       require_same_bits_sharded(R, dtype, m, options);
       // A loss that is not finite on one rank: none has stepped.
       const RankOutcome skipped = run_all(R, dtype, m, options, 2);
