@@ -1,262 +1,189 @@
 #include "fonts/outline.h"
 
+#include <potracelib.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
-#include <numbers>
+#include <complex>
+#include <memory>
 
-#include "fonts/fit_curves.h"
+#include "core/error.h"
 
 namespace accrue::fonts {
 namespace {
 
-constexpr double middle_gray = 127.5;
-constexpr double least_area = 1;    // of a contour, in pixels
-constexpr double least_fitted = 8;  // pixels around: of smaller dots all points are kept
-constexpr double fit_tolerance = 0.08;
-// Pixels blunt a corner this far along the outline; beyond, up to the reach, its sides show.
-constexpr double blunt_length = 1.1, side_reach = 2.5;
-constexpr double corner_reach = 2;
-constexpr double corner_angle = 0.3 * std::numbers::pi;
+constexpr int64_t enlargement = 8;
+// Around the image, in its pixels: a pixel of paper is traced, and two more are interpolated from.
+constexpr int64_t traced_paper = 1, paper = traced_paper + 2;
 
-// The gray at the centres of pixels, y upwards, with white paper around.
-class Grays {
+// The ink of pixels from 0 to 1, bent so that the interpolation between a pixel on an edge and its
+// neighbour of plain ink or paper is 1/2 where the edge is. An edge that inks the part v <= 1/2 of
+// a pixel is 1/2 + v from the centre of the inked neighbour. There the line from 1 to g is 1/2 if
+// g = 2 v / (1 + 2 v). More ink than 1/2 is as much less paper.
+class Ink {
  public:
-  explicit Grays(const GrayImage& image) : image_(image) {}
-  double at(int64_t x, int64_t y) const {
-    const bool inside = x >= 0 && y >= 0 && x < image_.width && y < image_.height;
-    return inside ? image_.at(image_.height - 1 - y, x) : 255;
-  }
-
- private:
-  const GrayImage& image_;
-};
-
-// Between the pixel (x, y) and its right or upper neighbour: where the outline crosses.
-struct Crossing {
-  Point place;
-  int64_t next;  // along the outline, ink on the right
-};
-using Crossings = std::map<int64_t, Crossing>;
-
-// A square between the centres of four pixels. Counterclockwise from its lower left (x, y), corner
-// i has side i to the next one.
-class PixelSquare {
- public:
-  PixelSquare(const Grays& grays, int64_t x, int64_t y) : x_(x), y_(y) {
-    for (size_t i = 0; i < 4; ++i) gray_[i] = grays.at(x + right[i], y + up[i]);
-  }
-  bool ink(int i) const { return gray_[static_cast<size_t>(i % 4)] < middle_gray; }
-  bool is_inked_on_average() const {
-    return gray_[0] + gray_[1] + gray_[2] + gray_[3] < 4 * middle_gray;
-  }
-  // Likewise for the square on its other side.
-  int64_t side(int i, int64_t width) const {
-    const auto k = static_cast<size_t>(i % 4);
-    const size_t l = (k + 1) % 4;
-    const int64_t x = x_ + std::min(right[k], right[l]), y = y_ + std::min(up[k], up[l]);
-    return 2 * ((y + 1) * (width + 2) + x + 1) + i % 2;
-  }
-  // Where the outline crosses it.
-  Point place(int i) const {
-    const auto k = static_cast<size_t>(i % 4);
-    const size_t l = (k + 1) % 4;
-    // A straight edge of any direction that is anti-aliased, and inks these two alone of the row or
-    // column, is this far from the centre of the darker.
-    const double from_darker = 1.5 - (gray_[k] + gray_[l]) / 255;
-    const double t = gray_[k] < gray_[l] ? from_darker : 1 - from_darker;
-    const auto between = [&](int64_t a, int64_t b) { return double(a) + t * double(b - a); };
-    return {double(x_) + 0.5 + between(right[k], right[l]),
-            double(y_) + 0.5 + between(up[k], up[l])};
-  }
-
- private:
-  static constexpr std::array<int64_t, 4> right{0, 1, 1, 0}, up{0, 0, 1, 1};
-
-  int64_t x_, y_;
-  std::array<double, 4> gray_{};
-};
-
-Crossings crossings_of(const GrayImage& image) {
-  const Grays grays(image);
-  Crossings crossings;
-  for (int64_t y = -1; y < image.height; ++y)
-    for (int64_t x = -1; x < image.width; ++x) {
-      const PixelSquare square(grays, x, y);
-      for (int i = 0; i < 4; ++i) {
-        if (square.ink(i) || !square.ink(i + 1)) continue;
-        // The outline enters here. It goes around this ink; or, where two corners of ink lie across
-        // and the gray between them says that they are joined, around the white corner.
-        const bool saddle = square.ink(i + 3) && !square.ink(i + 2);
-        int out = i + 1;
-        if (saddle && square.is_inked_on_average()) out = i + 3;
-        else
-          while (!square.ink(out) || square.ink(out + 1)) ++out;
-        crossings[square.side(i, image.width)] = {square.place(i), square.side(out, image.width)};
+  explicit Ink(const GrayImage& image)
+      : width_(image.width + 2 * paper),
+        ink_(static_cast<size_t>(width_ * (image.height + 2 * paper))) {
+    for (int64_t y = 0; y < image.height; ++y)
+      for (int64_t x = 0; x < image.width; ++x) {
+        const float v = 1 - static_cast<float>(image.at(y, x)) / 255, less = std::min(v, 1 - v);
+        const float bent = 2 * less / (1 + 2 * less);
+        ink_[place(x + paper, image.height - 1 - y + paper)] = v < 0.5F ? bent : 1 - bent;
       }
-    }
-  return crossings;
-}
-
-std::vector<std::vector<Point>> polygons_of(const GrayImage& image) {
-  constexpr double same = 1e-6;  // pixels
-  Crossings crossings = crossings_of(image);
-  std::vector<std::vector<Point>> polygons;
-  while (!crossings.empty()) {
-    std::vector<Point> polygon;
-    int64_t next = 0;
-    for (auto at = crossings.begin(); at != crossings.end(); at = crossings.find(next)) {
-      const Point place = at->second.place;
-      if (polygon.empty() || length(place - polygon.back()) > same) polygon.push_back(place);
-      next = at->second.next;
-      crossings.erase(at);
-    }
-    while (polygon.size() > 1 && length(polygon.front() - polygon.back()) <= same)
-      polygon.pop_back();
-    if (polygon.size() >= 3) polygons.push_back(std::move(polygon));
   }
-  return polygons;
-}
-
-double area_of(const std::vector<Point>& polygon) {
-  double twice = 0;
-  for (size_t i = 0; i < polygon.size(); ++i) {
-    const Point a = polygon[i], b = polygon[(i + 1) % polygon.size()];
-    twice += cross(a, b);
-  }
-  return std::abs(twice) / 2;
-}
-
-// A closed polygon, by positions along it: lengths from its first point.
-class ClosedPath {
- public:
-  explicit ClosedPath(const std::vector<Point>& points)
-      : points_(points), begin_(points.size() + 1) {
-    for (size_t i = 0; i < points.size(); ++i)
-      begin_[i + 1] = begin_[i] + length(point(i + 1) - point(i));
-  }
-  double total() const { return begin_.back(); }
-  // Points are counted on, around and around.
-  Point point(size_t i) const { return points_[i % points_.size()]; }
-  double position(size_t i) const {
-    return begin_[i % points_.size()] + total() * static_cast<double>(i / points_.size());
-  }
-  // The first point behind a position from 0 on.
-  size_t after(double position) const {
-    const double rounds = std::floor(position / total());
-    const auto next = std::ranges::upper_bound(begin_, position - rounds * total());
-    return static_cast<size_t>(next - begin_.begin()) +
-           points_.size() * static_cast<size_t>(rounds);
-  }
-  // The point that far along.
-  Point at(double position) const {
-    position -= std::floor(position / total()) * total();
-    const auto next = std::ranges::upper_bound(begin_, position);
-    const size_t i = std::min(static_cast<size_t>(next - begin_.begin()), points_.size()) - 1;
-    const double step = begin_[i + 1] - begin_[i];
-    const double t = step > 0 ? (position - begin_[i]) / step : 0;
-    return (1 - t) * point(i) + t * point(i + 1);
-  }
+  int64_t width() const { return width_; }
+  // From the lower left corner of the paper.
+  float at(int64_t x, int64_t y) const { return ink_[place(x, y)]; }
 
  private:
-  const std::vector<Point>& points_;
-  std::vector<double> begin_;
+  size_t place(int64_t x, int64_t y) const { return static_cast<size_t>(y * width_ + x); }
+
+  int64_t width_;
+  std::vector<float> ink_;
 };
 
-double turn_at(const ClosedPath& path, double position, double reach) {
-  const Point here = path.at(position);
-  const Point before = here - path.at(position - reach), after = path.at(position + reach) - here;
-  return std::abs(std::atan2(cross(before, after), dot(before, after)));
+// The four pixels, across or upwards, that a pixel of the enlarged image is interpolated from.
+struct Neighbours {
+  int64_t first;
+  std::array<float, 4> weights;
+};
+
+// By cubic convolution (Keys, "Cubic convolution interpolation for digital image processing",
+// 1981).
+Neighbours neighbours_of(int64_t enlarged) {
+  const float place = (static_cast<float>(enlarged) + 0.5F) / enlargement + 0.5F;
+  const float first = std::floor(place), t = place - first, s = 1 - t;
+  return {static_cast<int64_t>(first),
+          {-t * s * s / 2, s * (2 + 2 * t - 3 * t * t) / 2, t * (2 + 2 * s - 3 * s * s) / 2,
+           -t * t * s / 2}};
 }
 
-// Where the outline turns more than anywhere within reach, and so much that it is a corner.
-std::vector<double> corners_of(const ClosedPath& path, double reach) {
-  const auto n = static_cast<size_t>(std::ceil(path.total() / 0.2));
-  const double step = path.total() / static_cast<double>(n);
-  std::vector<double> turn(n);
-  for (size_t i = 0; i < n; ++i) turn[i] = turn_at(path, static_cast<double>(i) * step, reach);
-  const auto near = std::min(static_cast<size_t>(reach / step), (n - 1) / 2);
-  std::vector<double> corners;
-  for (size_t i = 0; i < n; ++i) {
-    bool most = turn[i] > corner_angle;
-    for (size_t k = 1; most && k <= near; ++k)
-      most = turn[(i + k) % n] < turn[i] && turn[(i + n - k) % n] <= turn[i];
-    if (most) corners.push_back(static_cast<double>(i) * step);
+// Black and white, as potrace takes it: from below upwards.
+class Bitmap {
+ public:
+  Bitmap(int64_t width, int64_t height)
+      : words_((width + word_bits - 1) / word_bits),
+        bits_(static_cast<size_t>(words_ * height)),
+        bitmap_{static_cast<int>(width), static_cast<int>(height), static_cast<int>(words_),
+                bits_.data()} {}
+  Bitmap(const Bitmap&) = delete;
+  Bitmap& operator=(const Bitmap&) = delete;
+
+  int64_t width() const { return bitmap_.w; }
+  int64_t height() const { return bitmap_.h; }
+  void blacken(int64_t x, int64_t y) {
+    bits_[static_cast<size_t>(y * words_ + x / word_bits)] |= potrace_word{1}
+                                                              << (word_bits - 1 - x % word_bits);
   }
-  return corners;
-}
+  const potrace_bitmap_t* get() const { return &bitmap_; }
 
-// Where the sides of a corner would meet that pixels have blunted; they are that long. The place on
-// the outline itself where they meet nowhere near.
-Point sharpened(const ClosedPath& path, double corner, double before, double after) {
-  const auto from = [&](double length) { return std::min(blunt_length, length / 3); };
-  const auto to = [&](double length) { return std::min(side_reach, length / 2); };
-  const Point here = path.at(corner);
-  const Point a = path.at(corner - from(before)), u = a - path.at(corner - to(before));
-  const Point b = path.at(corner + from(after)), v = b - path.at(corner + to(after));
-  const double sine = cross(u, v);
-  if (std::abs(sine) < 0.3 * length(u) * length(v)) return here;
-  const Point meeting = a + (cross(b - a, v) / sine) * u;
-  return length(meeting - here) < 1 ? meeting : here;
-}
+ private:
+  static constexpr int64_t word_bits = 8 * sizeof(potrace_word);
 
-// The points between two positions, and at their ends those that are given.
-std::vector<Point> stretch(const ClosedPath& path, double begin, double end, Point first,
-                           Point last) {
-  std::vector<Point> points{first};
-  for (size_t i = path.after(begin); path.position(i) < end; ++i) points.push_back(path.point(i));
-  points.push_back(last);
-  return points;
-}
+  int64_t words_;  // of a row
+  std::vector<potrace_word> bits_;
+  potrace_bitmap_t bitmap_;
+};
 
-void append_smooth(Contour& contour, const ClosedPath& path) {
-  const double reach = std::min(side_reach, path.total() / 8);
-  const Point start = path.at(0), along = unit(path.at(reach) - path.at(-reach));
-  contour.push_back({start.x, start.y, true});
-  fit_curves(contour, stretch(path, 0, path.total(), start, start), along, -1 * along,
-             fit_tolerance);
-}
-
-Contour contour_of(const std::vector<Point>& polygon) {
-  const ClosedPath path(polygon);
-  Contour contour;
-  if (path.total() < least_fitted) {
-    for (const Point p : polygon) contour.push_back({p.x, p.y, true});
-    return contour;
-  }
-  const std::vector<double> corners = corners_of(path, std::min(corner_reach, path.total() / 8));
-  const size_t n = corners.size();
-  if (n == 0) {
-    append_smooth(contour, path);
-  } else {
-    std::vector<double> side(n);  // from each corner to the next
-    for (size_t k = 0; k < n; ++k)
-      side[k] = k + 1 < n ? corners[k + 1] - corners[k] : corners[0] + path.total() - corners[k];
-    std::vector<Point> place(n);
-    for (size_t k = 0; k < n; ++k)
-      place[k] = sharpened(path, corners[k], side[(k + n - 1) % n], side[k]);
-    contour.push_back({place[0].x, place[0].y, true});
-    for (size_t k = 0; k < n; ++k) {
-      const double begin = corners[k], end = begin + side[k];
-      const double blunt = std::min(blunt_length, side[k] / 3);
-      const double reach = std::min(side_reach, side[k] / 2);
-      const Point first = place[k], last = place[(k + 1) % n];
-      fit_curves(contour, stretch(path, begin + blunt, end - blunt, first, last),
-                 unit(path.at(begin + reach) - first), unit(path.at(end - reach) - last),
-                 fit_tolerance);
+void enlarge(Bitmap& bitmap, const Ink& ink) {
+  std::vector<Neighbours> across;
+  for (int64_t x = 0; x < bitmap.width(); ++x) across.push_back(neighbours_of(x));
+  std::vector<float> row(static_cast<size_t>(ink.width()));
+  for (int64_t y = 0; y < bitmap.height(); ++y) {
+    const auto [first, weights] = neighbours_of(y);
+    for (size_t x = 0; x < row.size(); ++x) {
+      row[x] = 0;
+      for (int64_t i = 0; i < 4; ++i)
+        row[x] += weights[static_cast<size_t>(i)] * ink.at(static_cast<int64_t>(x), first + i);
+    }
+    for (int64_t x = 0; x < bitmap.width(); ++x) {
+      const auto& [left, shares] = across[static_cast<size_t>(x)];
+      float sum = 0;
+      for (size_t i = 0; i < 4; ++i) sum += shares[i] * row[static_cast<size_t>(left) + i];
+      if (sum > 0.5F) bitmap.blacken(x, y);
     }
   }
-  contour.pop_back();  // is the first again
+}
+
+using State = std::unique_ptr<potrace_state_t, decltype(&potrace_state_free)>;
+
+State traced(const Bitmap& bitmap) {
+  const std::unique_ptr<potrace_param_t, decltype(&potrace_param_free)> parameters(
+      potrace_param_default(), potrace_param_free);
+  check(parameters != nullptr, "potrace cannot start: no memory");
+  parameters->turdsize = enlargement * enlargement - 1;
+  parameters->turnpolicy = POTRACE_TURNPOLICY_WHITE;  // ink that touches by corners is apart
+  State state(potrace_trace(parameters.get(), bitmap.get()), potrace_state_free);
+  check(state && state->status == POTRACE_STATUS_OK,
+        "potrace cannot trace a bitmap of {} x {}: no memory", bitmap.width(), bitmap.height());
+  return state;
+}
+
+using Point = std::complex<double>;
+
+Point in_image(potrace_dpoint_t p) {
+  return Point(p.x, p.y) / double(enlargement) - Point(traced_paper, traced_paper);
+}
+
+void append(Contour& contour, Point p, bool on_curve) {
+  contour.push_back({p.real(), p.imag(), on_curve});
+}
+
+// Quadratic curves that are nowhere farther than the tolerance from the cubic one. Cut into n equal
+// parts, each has an error of sqrt(3) / 36 |c3 - 3 c2 + 3 c1 - c0| / n^3.
+void append_cubic(Contour& contour, Point c0, Point c1, Point c2, Point c3) {
+  constexpr double tolerance = 0.05;  // pixels
+  const double error = std::sqrt(3.0) / 36 * std::abs(c3 - 3.0 * c2 + 3.0 * c1 - c0);
+  const int n = std::max(1, static_cast<int>(std::ceil(std::cbrt(error / tolerance))));
+  const auto at = [&](double t) {
+    const double s = 1 - t;
+    return s * s * s * c0 + 3 * s * s * t * c1 + 3 * s * t * t * c2 + t * t * t * c3;
+  };
+  const auto derivative = [&](double t) {
+    const double s = 1 - t;
+    return 3 * s * s * (c1 - c0) + 6 * s * t * (c2 - c1) + 3 * t * t * (c3 - c2);
+  };
+  for (int i = 0; i < n; ++i) {
+    const double t0 = double(i) / n, t1 = double(i + 1) / n;
+    // (3 (p1 + p2) - p0 - p3) / 4 of the part, whose p1 = p0 + p0' / 3 and p2 = p3 - p3' / 3
+    append(contour, (at(t0) + at(t1)) / 2.0 + (t1 - t0) / 4 * (derivative(t0) - derivative(t1)),
+           false);
+    append(contour, at(t1), true);
+  }
+}
+
+Contour contour_of(const potrace_curve_t& curve) {
+  Contour contour;
+  Point at = in_image(curve.c[curve.n - 1][2]);
+  for (int i = 0; i < curve.n; ++i) {
+    const auto& c = curve.c[i];
+    const Point end = in_image(c[2]);
+    if (curve.tag[i] == POTRACE_CURVETO) {
+      append_cubic(contour, at, in_image(c[0]), in_image(c[1]), end);
+    } else {
+      append(contour, in_image(c[1]), true);
+      append(contour, end, true);
+    }
+    at = end;
+  }
+  std::ranges::reverse(contour);  // potrace has ink on the left
   return contour;
 }
 
 }  // namespace
 
+void require_potrace() {}
+
 std::vector<Contour> trace(const GrayImage& image) {
+  Bitmap bitmap(enlargement * (image.width + 2 * traced_paper),
+                enlargement * (image.height + 2 * traced_paper));
+  enlarge(bitmap, Ink(image));
+  const State state = traced(bitmap);
   std::vector<Contour> contours;
-  for (const std::vector<Point>& polygon : polygons_of(image))
-    if (area_of(polygon) >= least_area) contours.push_back(contour_of(polygon));
+  for (const potrace_path_t* path = state->plist; path; path = path->next)
+    contours.push_back(contour_of(path->curve));
   return contours;
 }
 

@@ -15,14 +15,18 @@ struct OutlinePoint {
 };
 using Contour = std::vector<OutlinePoint>;
 
+// Throws Error, with what to install, if accrue was built without potrace, which trace() needs.
+void require_potrace();
+
 // The outlines of all that is darker than the middle gray, in pixels from the lower left corner of
 // the image, with ink on their right: clockwise around ink, counterclockwise around a hole.
-// Anti-aliased edges are found to a tenth of a pixel; shapes smaller than a pixel are left out.
+// Anti-aliased edges are found to about a tenth of a pixel; shapes smaller than a pixel are left
+// out. Throws Error if memory runs out, and as require_potrace() does.
 //
-// From pixel to pixel the outline passes between ink and paper, at the place that their grays give
-// (as in marching squares: Lorensen and Cline, "Marching cubes", SIGGRAPH 1987). Then corners,
-// which pixels blunt, are found and sharpened, and curves are fitted between them
-// (fonts/fit_curves.h).
+// The image is enlarged eight times, so that the middle gray lies where the grays have the edge,
+// and made black and white, as potrace's own mkbitmap does it. Potrace (Selinger, "Potrace: a
+// polygon-based tracing algorithm", 2003) finds the outlines of that. Its cubic curves become
+// quadratic ones within a twentieth of a pixel.
 std::vector<Contour> trace(const GrayImage& image);
 
 }  // namespace accrue::fonts

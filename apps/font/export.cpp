@@ -169,6 +169,7 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
 }
 
 void export_font(const Options& given, const FontExportOptions& asked) {
+  fonts::require_potrace();
   check_writable(asked.out);
   const fonts::Face source(asked.font);
   std::u32string characters, missing;
