@@ -120,6 +120,7 @@ bool Game::plays(const Player& player, const Turn& turn) const {
 }
 
 void Game::step(const Turn& turn) {
+  const MemoryScope scope(Phase::step);  // one, whatever is in it
   if (turn.size() == 1) {
     turn.front()->window.enqueue_step();
   } else {

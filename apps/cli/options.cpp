@@ -152,6 +152,11 @@ ModelOptions Options::model_for(const Dataset& data) const {
   return model;
 }
 
+int64_t Options::turns_of_a_window() const {
+  const bool alternates = network.kind == ModelKind::zi2zi && order == Order::alternating;
+  return alternates ? 1 + zi2zi.generator_times : 1;
+}
+
 TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {
   TrainingOptions result = *this;
   result.batches = chosen;

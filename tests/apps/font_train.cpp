@@ -21,6 +21,16 @@ struct Trained : Folder {
 
 }  // namespace
 
+TEST_CASE("a trace of a font's training has the turns of both networks", "[cli]") {
+  const Folder folder;
+  const Trained trained("--steps 2 --memory-trace-windows 1 --memory-trace " + (folder / "trace"));
+  REQUIRE_THAT(trained.text, ContainsSubstring("recorded the memory of 1 window"));
+  const auto trace = nlohmann::json::parse(read_file(folder / "trace"));
+  const auto steps = std::ranges::count_if(
+      trace["traceEvents"], [](const auto& event) { return event["name"] == "step"; });
+  REQUIRE(steps == 2);
+}
+
 TEST_CASE("a font is trained, drawn and scored", "[cli]") {
   const Folder folder;
   const Trained trained("--log-every 1 --json " + (folder / "log.json"));
