@@ -31,7 +31,7 @@ struct Buffer {
 // recompute()). Results are the same. It saves memory and costs up to one more forward.
 enum class Recompute {
   none,  // every activation
-  sqrt,  // the inputs of about sqrt(n) of its n blocks
+  sqrt,  // the inputs of about sqrt(n) of its n blocks; of nested ones, for two more forwards
   all    // the input of every block
 };
 

@@ -51,11 +51,23 @@ std::string describe_list(std::string_view name, const auto& modules) {
   return text;
 }
 
-// A level, of which backward may have to compute the inside again. The finest are not worth it:
-// what they keep is their input and output.
-Tensor run_level(const Segment& level, Tensor x, const Pass& pass, bool finest) {
+// norm(level(x)), of which backward may have to compute the level again, and the norm from it.
+// Without a norm that is not worth it: what the level keeps is its input.
+Tensor run_level(const Segment& level, const std::unique_ptr<Module>& norm, Tensor x,
+                 const Pass& pass) {
   const std::vector<Tensor> in{std::move(x)};
-  return pass.recompute == Recompute::none || finest ? level(in) : recompute(level, in);
+  if (!norm) return level(in);
+  const LastOp last = [norm = norm.get(), pass](Tensor h) { return (*norm)(std::move(h), pass); };
+  return pass.recompute == Recompute::none ? last(level(in)) : recompute(level, in, last);
+}
+
+// Several levels, of which backward may have to compute everything again, level by level.
+using Levels = std::function<Tensor(const std::vector<Tensor>& inputs, const Pass& pass)>;
+Tensor run_levels(const Levels& levels, const std::vector<Tensor>& inputs, const Pass& pass) {
+  if (pass.recompute != Recompute::sqrt) return levels(inputs, pass);
+  Pass inner = pass;
+  inner.recompute = Recompute::all;
+  return recompute([=](const std::vector<Tensor>& in) { return levels(in, inner); }, inputs);
 }
 
 std::string and_more(const std::unique_ptr<Module>& module) {
@@ -74,10 +86,14 @@ Zi2ziEncoder::Zi2ziEncoder(const Zi2ziOptions& options, int64_t in, int64_t out,
 }
 
 Tensor Zi2ziEncoder::forward(Tensor x, const Pass& pass) const {
-  Tensor y = conv_(std::move(x), pass);
-  if (norm_) y = (*norm_)(std::move(y), pass);
-  if (attention_) y = (*attention_)(std::move(y), pass);
-  return y;
+  const Segment convolve = [this, pass](const std::vector<Tensor>& in) {
+    return conv_(in[0], pass);
+  };
+  if (!attention_) return run_level(convolve, norm_, std::move(x), pass);
+  const Segment all = [=, this](const std::vector<Tensor>& in) {
+    return (*attention_)((*norm_)(convolve(in), pass), pass);
+  };
+  return pass.recompute == Recompute::none ? all({std::move(x)}) : recompute(all, {std::move(x)});
 }
 
 std::string Zi2ziEncoder::describe() const {
@@ -102,11 +118,14 @@ Zi2ziDecoder::Zi2ziDecoder(const Zi2ziOptions& options, int64_t in, int64_t out,
 }
 
 Tensor Zi2ziDecoder::forward(Tensor x, const Pass& pass) const {
-  Tensor y = (*conv_)(relu(std::move(x)), pass);
-  if (upsampling_ == Upsampling::pixel_shuffle) y = pixel_shuffle(y, 2);
-  if (norm_) y = (*norm_)(std::move(y), pass);
-  if (dropout_) y = (*dropout_)(std::move(y), pass);
-  return y;
+  x = relu(std::move(x));
+  const Segment up = [this, pass, label = MemoryScope::label()](const std::vector<Tensor>& in) {
+    const MemoryScope scope(label);
+    const Tensor y = (*conv_)(in[0], pass);
+    return upsampling_ == Upsampling::pixel_shuffle ? pixel_shuffle(y, 2) : y;
+  };
+  const Tensor y = run_level(up, norm_, std::move(x), pass);
+  return dropout_ ? (*dropout_)(y, pass) : y;
 }
 
 std::string Zi2ziDecoder::describe() const {
@@ -144,10 +163,7 @@ Zi2ziGenerator::Encoded Zi2ziGenerator::encode(const Tensor& x, const Pass& pass
   Encoded result;
   Tensor level = x;
   for (size_t i = 0; i < encoder_.size(); ++i) {
-    const Segment encode = [this, i, pass](const std::vector<Tensor>& in) {
-      return (*encoder_[i])(in[0], pass);
-    };
-    Tensor e = run_level(encode, std::move(level), pass, i == 0);
+    Tensor e = (*encoder_[i])(std::move(level), pass);
     if (i + 1 == encoder_.size()) result.coarsest = std::move(e);
     else result.inputs.push_back(level = leaky_relu(std::move(e), slope));
   }
@@ -162,14 +178,19 @@ Tensor Zi2ziGenerator::draw_with(const Encoded& encoded, const Tensor& style,
                                  const Pass& pass) const {
   const int64_t side = encoded.coarsest.size(2);
   const Tensor pixel = style.reshape({style.size(0), options_.embedding, 1, 1});
-  Tensor d = concat({encoded.coarsest, side == 1 ? pixel : upsample_nearest(pixel, side)}, 1);
+  std::vector<Tensor> inputs = encoded.inputs;
+  inputs.push_back(
+      concat({encoded.coarsest, side == 1 ? pixel : upsample_nearest(pixel, side)}, 1));
+  return run_levels([this](const auto& in, const Pass& inner) { return decode(in, inner); }, inputs,
+                    pass);
+}
+
+Tensor Zi2ziGenerator::decode(const std::vector<Tensor>& inputs, const Pass& pass) const {
+  Tensor d = inputs.back();
   for (size_t i = decoder_.size(); i-- > 0;) {
-    const Segment decode = [this, i, pass](const std::vector<Tensor>& in) {
-      return (*decoder_[i])(in[0], pass);
-    };
-    d = run_level(decode, std::move(d), pass, i == 0);
+    d = (*decoder_[i])(std::move(d), pass);
     if (i == 0) break;
-    const Tensor& x = encoded.inputs[i - 1];
+    const Tensor& x = inputs[i - 1];
     d = options_.skip == Skip::add ? add(std::move(d), x) : concat({x, d}, 1);
   }
   return tanh(std::move(d));
@@ -181,6 +202,14 @@ Tensor Zi2ziGenerator::features(const Encoded& encoded, Features features) const
   if (features == Features::coarsest || encoded.inputs.size() <= second) return coarsest;
   return concat(
       {coarsest, resize_nearest(encoded.inputs[second], coarsest.size(2), coarsest.size(3))}, 1);
+}
+
+Tensor Zi2ziGenerator::features_of(const Tensor& x, Features which, const Pass& pass) const {
+  return run_levels(
+      [this, which](const auto& in, const Pass& inner) {
+        return features(encode(in[0], inner), which);
+      },
+      {x}, pass);
 }
 
 Tensor Zi2ziGenerator::forward(Tensor x, const Pass& pass) const {
@@ -218,8 +247,10 @@ Zi2ziDiscriminator::Zi2ziDiscriminator(const Zi2ziOptions& options)
 
 Tensor Zi2ziDiscriminator::convolve(Tensor x, const Pass& pass) const {
   for (size_t i = 0; i < conv_.size(); ++i) {
-    x = (*conv_[i])(std::move(x), pass);
-    if (norm_[i]) x = (*norm_[i])(std::move(x), pass);
+    const Segment convolve = [this, i, pass](const std::vector<Tensor>& in) {
+      return (*conv_[i])(in[0], pass);
+    };
+    x = run_level(convolve, norm_[i], std::move(x), pass);
     if (i + 1 < conv_.size()) x = leaky_relu(std::move(x), slope);
   }
   return x;
@@ -227,7 +258,9 @@ Tensor Zi2ziDiscriminator::convolve(Tensor x, const Pass& pass) const {
 
 Zi2ziDiscriminator::Judgement Zi2ziDiscriminator::judge(const Tensor& sources, const Tensor& glyphs,
                                                         const Pass& pass) const {
-  const Tensor features = convolve(concat({sources, glyphs}, 1), pass);
+  const Tensor features = run_levels(
+      [this](const auto& in, const Pass& inner) { return convolve(concat(in, 1), inner); },
+      {sources, glyphs}, pass);
   return {(*binary_)(features, pass), (*category_)(features, pass)};
 }
 

@@ -76,7 +76,8 @@ class Zi2ziDecoder : public Module {
 // self-attention, if it is wanted. With instance norm every convolution has a bias, with batch norm
 // only the finest decoder's.
 // Images [N, channels, size, size], in [-1, 1]. Recompute::all and sqrt drop the activations inside
-// each encoder and decoder except the finest.
+// each encoder and decoder that has a norm; sqrt also drops everything between the encoders'
+// results and the drawing, and everything that features_of() computes.
 // Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
 class Zi2ziGenerator : public Module {
  public:
@@ -96,6 +97,8 @@ class Zi2ziGenerator : public Module {
   // Returns [N, C, h, w] with h and w of the coarsest level: e_{L-1}, or for two levels and L > 5,
   // [e_{L-1}, x_5] with x_5 resized to h x w.
   Tensor features(const Encoded& encoded, Features features) const;
+  // features(encode(x)), for images of which nothing else is wanted.
+  Tensor features_of(const Tensor& x, Features features, const Pass& pass) const;
 
   // The drawings in the first style.
   Tensor forward(Tensor x, const Pass& pass) const override;
@@ -104,6 +107,9 @@ class Zi2ziGenerator : public Module {
   const Embedding& style() const { return style_; }
 
  private:
+  // The drawing, from x_1, ..., x_{L-1} and the coarsest decoder's input.
+  Tensor decode(const std::vector<Tensor>& inputs, const Pass& pass) const;
+
   Zi2ziOptions options_;
   std::vector<std::unique_ptr<Zi2ziEncoder>> encoder_;
   std::vector<std::unique_ptr<Zi2ziDecoder>> decoder_;
@@ -113,6 +119,8 @@ class Zi2ziGenerator : public Module {
 // Five 5x5 convolutions over source and glyph [N, 2 * channels, size, size], to width, 2 width and
 // 4 width channels with stride 2, to 8 width and to 1 with stride 1; leaky relu of 0.2 after all
 // but the last, norms before it in the second to fourth. Then a linear layer for each judgement.
+// Recompute::all drops the activations inside the convolutions that have norms; for a judgement,
+// sqrt also drops everything before the linear layers.
 // Parameters: conv.0 to conv.4, norm.1 to norm.3, binary, category.
 class Zi2ziDiscriminator : public Module {
  public:

@@ -47,29 +47,32 @@ Loss discriminator_loss(const Zi2ziLosses& losses, const Networks& networks, con
           {of_real.detach(), of_fake.detach(), category.detach()}};
 }
 
-// G's encoder is to find the same features in what it is given and in what it is to draw, or in
-// what it has drawn.
-Tensor constancy_loss(Constancy constancy, const Zi2ziGenerator& G,
-                      const Zi2ziGenerator::Encoded& source, const Tensor& drawn,
-                      const Tensor& targets, const Pass& pass) {
-  const bool port = constancy == Constancy::port;
-  const Features which = port ? Features::two_levels : Features::coarsest;
-  const auto other = G.encode(port ? targets : drawn, pass);
-  const Tensor difference = add(scale(G.features(other, which), -1), G.features(source, which));
-  return port ? l1_loss(difference, zeros_like(difference))
-              : mse_loss(difference, zeros_like(difference));
+// How far the features that G's encoder finds in the source are from those that it is to find.
+Tensor constancy_loss(Constancy constancy, const Tensor& found, const Tensor& wanted) {
+  const Tensor difference = add(scale(wanted, -1), found);
+  return constancy == Constancy::port ? l1_loss(difference, zeros_like(difference))
+                                      : mse_loss(difference, zeros_like(difference));
 }
 
 Loss generator_loss(const Zi2ziLosses& losses, const Networks& networks, const Samples& s,
                     const Pass& pass) {
   const Zi2ziDiscriminator& D = discriminator(networks);
   const Zi2ziGenerator& G = generator(networks);
+  const bool port = losses.constancy == Constancy::port;
+  const Features which = port ? Features::two_levels : Features::coarsest;
+  // The targets' features first: backward, which goes the other way, comes to them last, when it
+  // has released all else. But the running statistics of a batch norm see them second, as the
+  // port's do.
+  const bool first = port && G.options().norm != NormKind::batch;
+  Tensor wanted;
+  if (first) wanted = G.features_of(s["targets"], which, pass);
   const auto source = G.encode(s["sources"], pass);
   const Tensor drawn = G.draw(source, s["styles"], pass);
+  if (!first) wanted = G.features_of(port ? s["targets"] : drawn, which, pass);
   const auto fake = D.judge(s["sources"], drawn, pass);
   const Tensor adversarial = bce_with_logits(fake.is_real, 1.0);
   const Tensor l1 = l1_loss(drawn, s["targets"]);
-  const Tensor constancy = constancy_loss(losses.constancy, G, source, drawn, s["targets"], pass);
+  const Tensor constancy = constancy_loss(losses.constancy, G.features(source, which), wanted);
   const Tensor category = category_loss(fake.style, s["styles"]);
   const Tensor adversarial_weight = D.adversarial_weight();
   return {

@@ -174,8 +174,9 @@ TEST_CASE("a turn of zi2zi's generator without enough memory is run again in hal
     REQUIRE(end - begin > 100);
     const GlyphState expected = by_turns(options, data, failing);
     if (!on_runner()) REQUIRE(expected != by_turns(options, data, failing + 1));
-    for (int64_t allocation = begin + 1; allocation <= end;
-         allocation += (end - begin) / (on_runner() ? 1 : 5)) {
+    const int64_t places = on_runner() ? 1 : 5;
+    for (int64_t i = 0; i < places; ++i) {
+      const int64_t allocation = begin + 1 + i * (end - begin) / places;
       CAPTURE(int(order), allocation, begin, end);
       const AllocationFailure failure(allocation);
       Trainer trainer(options, data, test_device());
@@ -243,6 +244,40 @@ TEST_CASE("zi2zi has the same bits on any number of threads", "[zi2zi]") {
     states.push_back(trained(glyph_options(Order::alternating), data));
     REQUIRE(states.back() == states.front());
   }
+}
+
+TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]") {
+  const Dataset data = strokes();
+  for (const NormKind norm : {NormKind::instance, NormKind::batch})
+    for (const Constancy constancy : {Constancy::port, Constancy::original}) {
+      Zi2ziGame game = small_game();
+      game.networks.norm = norm;
+      game.losses.constancy = constancy;
+      if (norm == NormKind::batch) game.networks.skip = Skip::concat;
+      if (on_runner() && (norm == NormKind::batch) == (constancy == Constancy::port)) continue;
+      TrainingOptions options = glyph_options(Order::alternating, game);
+      const GlyphState kept = trained(options, data);
+      for (const Recompute recompute : {Recompute::sqrt, Recompute::all}) {
+        options.recompute = recompute;
+        REQUIRE(trained(options, data) == kept);
+      }
+    }
+}
+
+// Of a window in one micro-batch, whose activations decide.
+TEST_CASE("recomputing zi2zi saves more the more is recomputed", "[zi2zi][plan]") {
+  Zi2ziGame game = small_game();
+  game.networks.width = 8;
+  TrainingOptions options = glyph_options(Order::alternating, game);
+  options.batches = {glyphs_of_a_step, glyphs_of_a_step};
+  const Dataset data = strokes();
+  const auto activations = [&](Recompute recompute) {
+    options.recompute = recompute;
+    return double(predict_peak(options, {data, data}, test_device())[Category::activations]);
+  };
+  const double none = activations(Recompute::none), all = activations(Recompute::all);
+  REQUIRE(all < 0.85 * none);
+  REQUIRE(activations(Recompute::sqrt) < 0.7 * all);
 }
 
 TEST_CASE("the memory of zi2zi is predicted to the byte", "[zi2zi][plan]") {
