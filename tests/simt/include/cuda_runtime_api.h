@@ -98,6 +98,9 @@ struct cudaDeviceProp {
   int maxThreadsPerMultiProcessor;
   size_t sharedMemPerMultiprocessor;
   int managedMemory;
+  int pciBusID;
+  int pciDeviceID;
+  int pciDomainID;
 };
 
 struct cudaFuncAttributes {

@@ -21,6 +21,10 @@ void set_largest_tensor(size_t elements);
 enum class PageableCopies { either, deferred, waiting };
 void set_pageable_copies(PageableCopies copies);
 
+// How long NCCL's work waits for other processes before it is reported as what would wait for ever;
+// two minutes at first.
+void set_nccl_patience(double seconds);
+
 // Bytes (and blocks) that cudaMalloc has handed out and cudaFree has not taken back.
 size_t live_device_bytes();
 size_t live_device_blocks();

@@ -1,7 +1,10 @@
 #include "device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 namespace simt {
@@ -90,6 +93,11 @@ void set_pageable_copies(PageableCopies copies) {
   device().pageable_copies = copies;
 }
 
+void set_nccl_patience(double seconds) {
+  const std::scoped_lock lock(device().mutex);
+  device().nccl_patience_s = seconds;
+}
+
 size_t live_device_bytes() {
   const std::scoped_lock lock(device().mutex);
   return device().memory_live;
@@ -123,6 +131,7 @@ void reset() {
   d.random = Random(Device::default_seed);
   d.memory_total = Device::default_memory;
   d.pageable_copies = PageableCopies::either;
+  d.nccl_patience_s = Device::default_nccl_patience_s;
   d.sticky = last_error = report(cudaSuccess, {});
 }
 
@@ -200,6 +209,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int ordinal) {
     prop->l2CacheSize = 1 << 20;
     prop->maxThreadsPerMultiProcessor = 2048;
     prop->sharedMemPerMultiprocessor = 228 << 10;
+    // Each process has a device of its own, unless its environment says which.
+    const char* const address = std::getenv("SIMT_DEVICE");
+    prop->pciDomainID = address != nullptr ? std::atoi(address) : getpid();
     return cudaSuccess;
   });
 }

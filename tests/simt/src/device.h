@@ -30,6 +30,8 @@ struct Queued {
   Work work;
   std::shared_ptr<const Record> after = nullptr;  // must be done before
   std::shared_ptr<Record> completes = nullptr;    // is done after
+  // For work with other processes: whether these have come so far; false is asked again.
+  std::function<bool()> met = nullptr;
 };
 
 struct Capture {
@@ -73,6 +75,7 @@ namespace simt {
 struct Device {
   static constexpr uint64_t default_seed = 1;
   static constexpr size_t default_memory = size_t(1) << 30;
+  static constexpr double default_nccl_patience_s = 120;
 
   std::mutex mutex;
   Random random{default_seed};
@@ -83,6 +86,7 @@ struct Device {
   std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
   size_t memory_total = default_memory, memory_live = 0;
   PageableCopies pageable_copies = PageableCopies::either;
+  double nccl_patience_s = default_nccl_patience_s;
 
   uint64_t submitted = 0;
   Launches launches;
@@ -132,6 +136,12 @@ struct DeviceAccess {
 CUstream_st* find_stream(cudaStream_t handle);
 // Queues the work, or adds it to the graph that the stream captures.
 cudaError_t submit(cudaStream_t stream, Work work);
+// Queues work that is over only when other processes have come to theirs: `begin` runs in its turn,
+// and `end` once met() holds. Refused in a capture.
+cudaError_t submit_meeting(cudaStream_t stream, Work begin, std::function<bool()> met, Work end);
+// A device computes while its host waits for something else, and work with other processes depends
+// on it: runs what can be run, if such work is queued.
+void progress();
 // Forgets all queued work. The records in it count as done, so that nothing waits for them for
 // ever.
 void drop_everything();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "device.h"
 #include "thread.h"
@@ -37,22 +38,25 @@ bool in_turn(const CUstream_st& stream) {
 bool runnable(const CUstream_st& stream) {
   if (stream.queue.empty()) return false;
   const Queued& next = stream.queue.front();
-  return in_turn(stream) && (next.after == nullptr || next.after->done);
+  return in_turn(stream) && (next.after == nullptr || next.after->done) &&
+         (next.met == nullptr || next.met());
 }
 
-// One piece of work of one stream, both by lot among what may run. There always is one: what is
-// older than all the rest waits for nothing.
-void run_one() {
+// One piece of work of one stream, both by lot among what may run. False if there is none: what is
+// older than all the rest waits for nothing but other processes.
+bool run_one() {
   Device& d = device();
   std::vector<CUstream_st*> streams;
   for_each_stream([&](CUstream_st& stream) {
     if (runnable(stream)) streams.push_back(&stream);
   });
+  if (streams.empty()) return false;
   CUstream_st& stream = *streams[d.random.below(streams.size())];
   const Queued next = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (next.work) next.work();
   if (next.completes) *next.completes = {true, std::chrono::steady_clock::now()};
+  return true;
 }
 
 void forget_destroyed() {
@@ -66,12 +70,12 @@ void fail_for_good(cudaError_t error, const std::string& what) {
   drop_everything();
 }
 
-template <class Done>
-cudaError_t run_until(Done done) {
-  if (done()) return cudaSuccess;
+// run() is what calls run_one().
+template <class Run>
+cudaError_t on_device(Run run) {
   const DeviceAccess access;
   try {
-    while (!done()) run_one();
+    run();
   } catch (const Failure& failure) {
     fail_for_good(failure.code, failure.what());
   } catch (...) {
@@ -80,6 +84,15 @@ cudaError_t run_until(Done done) {
   }
   forget_destroyed();
   return device().sticky;
+}
+
+template <class Done>
+cudaError_t run_until(Done done) {
+  if (done()) return cudaSuccess;
+  return on_device([&] {
+    while (!done())
+      if (!run_one()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  });
 }
 
 // How many pieces of work are queued in all streams.
@@ -141,6 +154,30 @@ cudaError_t submit(cudaStream_t handle, Work work) {
   if (stream->capture->invalidated) return cudaErrorStreamCaptureInvalidated;
   stream->capture->nodes.push_back(std::move(work));
   return cudaSuccess;
+}
+
+cudaError_t submit_meeting(cudaStream_t handle, Work begin, std::function<bool()> met, Work end) {
+  CUstream_st* stream = find_stream(handle);
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = refuse_in_capture(*stream)) return error;
+  if (const cudaError_t error = queue(*stream, {.work = std::move(begin)})) return error;
+  return queue(*stream, {.work = std::move(end), .met = std::move(met)});
+}
+
+void progress() {
+  const std::scoped_lock lock(device().mutex);
+  const auto has_meeting = [] {
+    bool any = false;
+    for_each_stream([&](const CUstream_st& stream) {
+      any = any || std::ranges::any_of(stream.queue, [](const Queued& q) { return bool(q.met); });
+    });
+    return any;
+  };
+  if (!has_meeting()) return;
+  on_device([&] {
+    while (has_meeting() && run_one()) {
+    }
+  });
 }
 
 void drop_everything() {
