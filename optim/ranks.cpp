@@ -5,14 +5,27 @@
 #include "core/ceil_div.h"
 #include "core/cuda.h"
 #include "core/error.h"
-#include "kernels/parallel.h"
+#include "kernels/step/combine_ranks.h"
 
 namespace accrue {
 
 int64_t Shards::size() const { return round_up(ceil_div(elements, int64_t(count)), int64_t(16)); }
 
-Parameters::Range Shards::of(int rank) const {
-  return {std::min(rank * size(), elements), std::min((rank + 1) * size(), elements)};
+Parameters::Range Shards::of(int rank) const { return part_of(rank, 0, size()); }
+
+Parameters::Range Shards::part_of(int rank, int64_t first, int64_t n) const {
+  const int64_t shard_end = std::min((rank + 1) * size(), elements);
+  const int64_t begin = std::min(rank * size() + first, shard_end);
+  return {begin, std::min(begin + n, shard_end)};
+}
+
+Device Ranks::scratch_device(Device device) const {
+  if (reaches(plans_for_cuda(device) ? Device::cuda : Device::cpu)) return device;
+  return is_meta(device) ? Device::meta : Device::cpu;
+}
+
+void Ranks::exchange_blocks(Device, std::span<const Block>, std::span<const Block>) {
+  fail("these ranks exchange nothing but through the host");
 }
 
 namespace {
@@ -31,8 +44,8 @@ void copy_from_host(Device device, T* to, const T* from, int64_t n) {
   else if (n > 0) cuda::copy_to_device(to, from, bytes);
 }
 
-// x, of which each rank has a shard, as blocks of all shards that fit into half of the scratch: the
-// n elements from `first` on of every shard, one rank's after another.
+// x, of which each rank has a shard, block after block: some elements of every shard, one rank's
+// after another, as many as fit into half of the scratch.
 template <class T>
 class Blocks {
  public:
@@ -42,103 +55,152 @@ class Blocks {
     most_ = room / count / 16 * 16;
     mine = reinterpret_cast<T*>(scratch.as<uint8_t>());
     theirs = mine + room;
+    n = std::min(most_, shards_.size());
   }
 
   // The halves of the scratch.
   T *mine, *theirs;
 
-  // Calls use(n) for block after block.
-  template <class Use>
-  void for_each(Use&& use) {
-    for (first_ = 0; first_ < shards_.size(); first_ += most_)
-      use(std::min(most_, shards_.size() - first_));
+  // The elements that this block has of each shard; 0 after the last block.
+  int64_t n;
+
+  void next() {
+    first_ += most_;
+    n = std::clamp(shards_.size() - first_, int64_t(0), most_);
   }
   // This block of x to the n elements at `to`, with zeros after the end of the shard, and back.
-  void copy_to(T* to, int64_t n, int rank) const {
-    const auto [begin, end] = range(n, rank);
+  void copy_to(T* to, int rank) const {
+    const auto [begin, end] = shards_.part_of(rank, first_, n);
     copy_to_host(device_, to, x_ + begin, end - begin);
     std::fill(to + (end - begin), to + n, T(0));
   }
-  void copy_from(const T* from, int64_t n, int rank) const {
-    const auto [begin, end] = range(n, rank);
+  void copy_from(const T* from, int rank) const {
+    const auto [begin, end] = shards_.part_of(rank, first_, n);
     copy_from_host(device_, x_ + begin, from, end - begin);
   }
-  void all_from(const T* from, int64_t n) const {
-    for (int r = 0; r < shards_.count; ++r) copy_from(from + r * n, n, r);
+  void all_from(const T* from) const {
+    for (int r = 0; r < shards_.count; ++r) copy_from(from + r * n, r);
   }
 
  private:
-  Parameters::Range range(int64_t n, int rank) const {
-    const auto [begin, end] = shards_.of(rank);
-    return {std::min(begin + first_, end), std::min(begin + first_ + n, end)};
-  }
-
   T* const x_;
   const Device device_;
   const Shards shards_;
   int64_t most_ = 0, first_ = 0;
 };
 
+// A range of a flat view.
+View part(const View& x, Parameters::Range range) {
+  return {static_cast<std::byte*>(x.data) + range.begin * int64_t(size_of(x.dtype)),
+          {range.end - range.begin},
+          x.dtype,
+          x.device};
+}
+std::span<std::byte> bytes_in(const View& x) {
+  return {static_cast<std::byte*>(x.data), static_cast<size_t>(x.numel()) * size_of(x.dtype)};
+}
+
+// A row of x [R, n] from each rank into y; weights are those of a mean, or none.
+void combine_rows(const View& y, const View& x, const View& weights) {
+  if (weights.data) mean_ranks(y, x, weights);
+  else sum_ranks(y, x);
+}
+
 }  // namespace
 
 // Each rank gets everyone's blocks of its shard, combines them and, if they are for everyone, sends
 // them the result: each element crosses the network twice, whatever the number of ranks.
-// add(values, stride): one element of all ranks into one.
-template <class T, class Add>
-void Ranks::combine(View x, View scratch, To to, Add add) {
+template <class T>
+void Ranks::combine_on_host(View x, View scratch, To to, View weights) {
   const int R = count();
-  Blocks<T> blocks(x, scratch, R);
-  blocks.for_each([&](int64_t n) {
+  for (Blocks<T> blocks(x, scratch, R); blocks.n > 0; blocks.next()) {
+    const int64_t n = blocks.n;
     T *const mine = blocks.mine, *const theirs = blocks.theirs;
-    for (int r = 0; r < R; ++r) blocks.copy_to(mine + r * n, n, r);
+    for (int r = 0; r < R; ++r) blocks.copy_to(mine + r * n, r);
     const auto bytes = static_cast<size_t>(n) * sizeof(T);
     exchange(theirs, mine, bytes);
-    parallel_for(n, R, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) theirs[i] = static_cast<T>(add(theirs + i, n));
-    });
-    if (to == To::owner) return blocks.copy_from(theirs, n, rank());
-    gather(mine, theirs, bytes);
-    blocks.all_from(mine, n);
-  });
+    combine_rows({theirs, {n}, x.dtype}, {theirs, {R, n}, x.dtype}, weights);
+    if (to == To::owner) {
+      blocks.copy_from(theirs, rank());
+    } else {
+      gather(mine, theirs, bytes);
+      blocks.all_from(mine);
+    }
+  }
+}
+
+// The same, where blocks need no copy on their way: they go from everyone's x to the scratch of the
+// rank whose shard they are of, which combines them into its x.
+void Ranks::combine_in_place(View x, View scratch, View weights) {
+  const int R = count();
+  const Shards shards{x.numel(), R};
+  const int64_t most = scratch.numel() / int64_t(size_of(x.dtype)) / R / 16 * 16;
+  std::vector<Block> sent, received;
+  for (int64_t first = 0; first < shards.size(); first += most) {
+    const View own = part(x, shards.part_of(rank(), first, most));
+    const View rows{scratch.data, {R, own.numel()}, x.dtype, x.device};
+    sent.clear();
+    received.clear();
+    for (int r = 0; r < R; ++r) {
+      sent.push_back(bytes_in(part(x, shards.part_of(r, first, most))));
+      received.push_back(bytes_in(part(rows, {r * own.numel(), (r + 1) * own.numel()})));
+    }
+    exchange_blocks(x.device, received, sent);
+    combine_rows(own, rows, weights);
+  }
+}
+
+void Ranks::share_in_place(View x) {
+  const Shards shards{x.numel(), count()};
+  std::vector<Block> sent, received;
+  for (int r = 0; r < count(); ++r) {
+    sent.push_back(bytes_in(part(x, shards.of(rank()))));
+    received.push_back(bytes_in(part(x, shards.of(r))));
+  }
+  exchange_blocks(x.device, received, sent);
+}
+
+void Ranks::combine(View x, View scratch, To to, std::span<const double> weights) {
+  check(scratch.device == scratch_device(x.device),
+        "the scratch of ranks is on {}, but {} is exchanged through {}", name(scratch.device),
+        name(x.device), name(scratch_device(x.device)));
+  const View on_host{const_cast<double*>(weights.data()), {count()}, DType::f64};
+  if (!reaches(x.device)) {
+    dispatch_wide(x.dtype, [&]<class T>() { combine_on_host<T>(x, scratch, to, on_host); });
+    return;
+  }
+  if (weights.empty()) {
+    combine_in_place(x, scratch, {});
+  } else {  // at the scratch's end
+    const auto bytes = round_up(int64_t(weights.size_bytes()), int64_t(64));
+    const int64_t rest = scratch.numel() - bytes;
+    const View there{part(scratch, {rest, scratch.numel()}).data, {count()}, DType::f64, x.device};
+    copy_from_host(x.device, there.as<double>(), weights.data(), count());
+    combine_in_place(x, part(scratch, {0, rest}), there);
+  }
+  if (to == To::everyone) share_in_place(x);
 }
 
 void Ranks::share_shards(View x, View scratch) {
+  if (reaches(x.device)) return share_in_place(x);
   dispatch_wide(x.dtype, [&]<class T>() {
-    Blocks<T> blocks(x, scratch, count());
-    blocks.for_each([&](int64_t n) {
-      blocks.copy_to(blocks.theirs, n, rank());
-      gather(blocks.mine, blocks.theirs, static_cast<size_t>(n) * sizeof(T));
-      blocks.all_from(blocks.mine, n);
-    });
+    for (Blocks<T> blocks(x, scratch, count()); blocks.n > 0; blocks.next()) {
+      blocks.copy_to(blocks.theirs, rank());
+      gather(blocks.mine, blocks.theirs, static_cast<size_t>(blocks.n) * sizeof(T));
+      blocks.all_from(blocks.mine);
+    }
   });
 }
 
-void Ranks::sum(View x, View scratch, To to) {
-  dispatch_wide(x.dtype, [&]<class T>() {
-    combine<T>(x, scratch, to, [R = count()](const T* values, int64_t stride) {
-      double sum = double(values[0]);
-      for (int r = 1; r < R; ++r) sum += double(values[r * stride]);
-      return sum;
-    });
-  });
-}
-void Ranks::sum(View x, View scratch) { sum(x, scratch, To::everyone); }
-void Ranks::sum_own_shard(View x, View scratch) { sum(x, scratch, To::owner); }
+void Ranks::sum(View x, View scratch) { combine(x, scratch, To::everyone, {}); }
+void Ranks::sum_own_shard(View x, View scratch) { combine(x, scratch, To::owner, {}); }
 
 void Ranks::mean(View x, double weight, View scratch) {
   std::vector<double> weights = all_of(weight);
   double total = 0;
   for (const double w : weights) total += w;
   for (double& w : weights) w = total > 0 ? w / total : 0;
-  dispatch_wide(x.dtype, [&]<class T>() {
-    combine<T>(x, scratch, To::everyone, [&weights](const T* values, int64_t stride) {
-      const double first = double(values[0]);
-      double mean = first;
-      for (size_t r = 1; r < weights.size(); ++r)
-        if (weights[r] > 0) mean += weights[r] * (double(values[int64_t(r) * stride]) - first);
-      return mean;
-    });
-  });
+  combine(x, scratch, To::everyone, weights);
 }
 
 void Ranks::broadcast(const Tensor& x, int from) {

@@ -17,12 +17,14 @@ struct Shards {
 
   int64_t size() const;
   Parameters::Range of(int rank) const;
+  // At most n elements of a shard, from its `first` on.
+  Parameters::Range part_of(int rank, int64_t first, int64_t n) const;
 };
 
 // Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank is
 // nothing but more micro-batches. An implementation moves bytes between them; this class decides
 // what is added and in which order, so that all ranks have the same bits, and the same in every
-// run.
+// run, whichever way the bytes take.
 //
 // Call every function here on all ranks, in the same order; each call waits for the others.
 class Ranks {
@@ -31,12 +33,18 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int count() const = 0;
 
-  // The size of the scratch for the functions below, u8 on the cpu. A larger x goes through it in
-  // pieces, in messages of at least 16 KiB: for less, a network takes as long. x on cuda is copied
-  // to it and back.
+  // True if exchange_blocks() moves what lies in the memory of this device, cpu or cuda; the same
+  // on all ranks. If not, x passes through the host.
+  virtual bool reaches(Device) const { return false; }
+
+  // The size of the scratch for the functions below, u8. A larger x goes through it in pieces, in
+  // messages of at least 16 KiB: for less, a network takes as long.
   size_t scratch_bytes() const {
     return std::max(size_t{1} << 20, static_cast<size_t>(count()) << 15);
   }
+  // Where the scratch for an x on `device` must lie: there if the ranks reach it, else on the host;
+  // on a meta device, where it would be charged.
+  Device scratch_device(Device device) const;
 
   // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64.
   void sum(View x, View scratch);
@@ -69,12 +77,20 @@ class Ranks {
  protected:
   // received[s] = sent_s[r] on rank r, `bytes` of each.
   virtual void exchange(void* received, const void* sent, size_t bytes) = 0;
+  // received[s] = sent_s[r] on rank r, blocks of any sizes, also none, in the memory of a device
+  // that the ranks reach. On cuda this is enqueued on the stream. Blocks that are received overlap
+  // no others, but a rank's own may be received where it is.
+  using Block = std::span<std::byte>;
+  virtual void exchange_blocks(Device device, std::span<const Block> received,
+                               std::span<const Block> sent);
 
  private:
   enum class To { owner, everyone };
-  void sum(View x, View scratch, To to);
-  template <class T, class Add>
-  void combine(View x, View scratch, To to, Add add);
+  void combine(View x, View scratch, To to, std::span<const double> weights);
+  template <class T>
+  void combine_on_host(View x, View scratch, To to, View weights);
+  void combine_in_place(View x, View scratch, View weights);
+  void share_in_place(View x);
 };
 
 }  // namespace accrue

@@ -30,7 +30,7 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
       state_(make_window_state(device_, options.loss_scale.initial)),
       norm_partials_(Tensor::empty({norm_partials}, DType::f64, device_, Category::workspace)),
       ranks_(options.ranks && options.ranks->count() > 1 ? options.ranks : nullptr),
-      // What ranks exchange goes through the host.
+      // What ranks exchange is not recorded: the host takes part in it.
       micro_steps_(device_, ranks_ && options.strategy == Strategy::step_in_backward
                                 ? Graphs::off
                                 : options.graphs),
@@ -38,10 +38,9 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
       outcomes_(device_, sizeof(StepOutcome), max_windows_in_flight) {
   check_options(options);
   if (ranks_) {
-    const Device host = is_meta(device_) ? Device::meta : Device::cpu;
     const MemoryScope scope("exchange between ranks");
-    ranks_scratch_ =
-        Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8, host, Category::workspace);
+    ranks_scratch_ = Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8,
+                                   ranks_->scratch_device(device_), Category::workspace);
   }
   for (Optimizer* optimizer : optimizers) {
     const Parameters& parameters = optimizer->parameters();

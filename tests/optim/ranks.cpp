@@ -208,6 +208,79 @@ TEST_CASE("ranks add up their own shards, and share them, as they add up the who
     }
 }
 
+// On the device under test, in pieces of a few thousand values.
+TEST_CASE("ranks add up in place what they add up through the host, to the bit", "[device-ranks]") {
+  struct Combined {
+    std::vector<double> sum, shard, shared, mean;
+    bool operator==(const Combined&) const = default;
+  };
+  const auto combine = [](int R, int64_t n, DType dtype, Way way) {
+    std::vector<Combined> all(static_cast<size_t>(R));
+    const auto work = [&](Ranks& ranks) {
+      Combined& own = all[static_cast<size_t>(ranks.rank())];
+      const Tensor values = Tensor::empty({n}, dtype, Device::cpu, Category::workspace);
+      dispatch_wide(dtype, [&]<class T>() {
+        for (int64_t i = 0; i < n; ++i)
+          values.span<T>()[size_t(i)] = T(std::sin(double(i * 7 + ranks.rank())) *
+                                          std::exp2(double((i + ranks.rank()) % 30)));
+      });
+      const Tensor x = values.to(test_device(), Category::workspace);
+      const Device there = ranks.scratch_device(test_device());
+      check(there == (way == Way::in_place ? test_device() : Device::cpu), "the wrong place");
+      const Tensor room = Tensor::empty({int64_t{64} << 10}, DType::u8, there, Category::workspace);
+      ranks.sum(x.view(), room.view());
+      own.sum = to_doubles(x);
+      x.copy_from(values);
+      ranks.sum_own_shard(x.view(), room.view());
+      own.shard = to_doubles(x);
+      ranks.share_shards(x.view(), room.view());
+      own.shared = to_doubles(x);
+      x.copy_from(values);
+      ranks.mean(x.view(), ranks.rank() == 1 ? 0 : 2 + ranks.rank(), room.view());
+      own.mean = to_doubles(x);
+    };
+    run_ranks(R, work, way);
+    return all;
+  };
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int R : {1, 2, 3, 4, 40})
+      for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{40}, int64_t{30011}}) {
+        INFO(R << " ranks, " << n << " values in " << name(dtype));
+        const auto in_place = combine(R, n, dtype, Way::in_place);
+        REQUIRE(in_place == combine(R, n, dtype, Way::through_host));
+        REQUIRE(in_place[0].shared == in_place[0].sum);
+      }
+}
+
+TEST_CASE("windows of ranks that exchange in place take the same steps, to the bit",
+          "[device-ranks]") {
+  const auto run = [](Way way, int64_t m, const WindowOptions& options, bool sharded) {
+    std::vector<RankOutcome> all(3);
+    run_ranks(
+        3,
+        [&](Ranks& ranks) {
+          all[size_t(ranks.rank())] =
+              run_rank(&ranks, DType::f32, m, options, options.clip_norm ? 2 : -1, sharded);
+        },
+        way);
+    return all;
+  };
+  struct Case {
+    int64_t m;
+    WindowOptions options;
+  };
+  for (const auto& [m, options] :
+       {Case{16, {.clip_norm = 0.1, .ema_decay = 0.9}}, Case{16, {.strategy = Strategy::separate}},
+        Case{22, {.strategy = Strategy::moments}},
+        Case{22, {.strategy = Strategy::step_in_backward, .ema_decay = 0.9}}})
+    for (const bool sharded : {false, true}) {
+      if (sharded && options.strategy == Strategy::moments) continue;
+      INFO("strategy " << int(options.strategy) << ", sharded " << sharded);
+      REQUIRE(run(Way::in_place, m, options, sharded) ==
+              run(Way::through_host, m, options, sharded));
+    }
+}
+
 TEST_CASE("a mean over ranks that agree changes no bit", "[ranks]") {
   bool same = true;
   run_ranks(3, [&](Ranks& ranks) {
