@@ -118,7 +118,7 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
               of_model.without({"memory-limit"})
                   .append(of_batches.without({"micro-batch", "accum"}))
                   .append(of_optimizer)
-                  .append(all.only({"shard-optimizer"}))
+                  .append(all.only({"shard-optimizer", "rank-exchange"}))
                   .append(settings_of(asked.plan, options)),
               options, [&] { plan(options, asked.plan); })
       ->get_option("--memory")

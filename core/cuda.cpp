@@ -150,6 +150,12 @@ int device_count() {
 
 void use_device(int number) { chosen_device = number; }
 
+std::string device_address() {
+  const cudaDeviceProp& device = context().properties();
+  return fmt::format("{:04x}:{:02x}:{:02x}", device.pciDomainID, device.pciBusID,
+                     device.pciDeviceID);
+}
+
 size_t total_memory() { return context().properties().totalGlobalMem; }
 
 size_t free_memory() {

@@ -29,6 +29,9 @@ int device_count();
 // Chooses one of them, instead of the first. Call this before anything uses the device.
 void use_device(int number);
 
+// Where on its machine the device is, "0000:3b:00": the same for processes that share it.
+std::string device_address();
+
 // The bytes of the device's memory, whoever uses it.
 size_t total_memory();
 // The bytes that the driver has left, plus those that the cache of blocks holds without using them.

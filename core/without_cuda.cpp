@@ -12,6 +12,8 @@ std::string describe_device() { return "none: " + unavailable_reason(); }
 int device_count() { return 0; }
 void use_device(int) {}
 
+std::string device_address() { return {}; }
+
 size_t total_memory() { return 0; }
 size_t free_memory() { return 0; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/cli/nccl.h"
 #include "apps/cli/ranks.h"
 
 namespace accrue::app {
@@ -40,15 +42,25 @@ class Alarm {
   static inline const char* said = "";
 };
 
-// Ends every rank if one gives no sign of life. Each sends one to the next rank, many times within
-// the timeout, from a thread of its own, so that a rank that computes for long is not taken for one
-// that hangs. Stop all ranks' watches together, by their destructors.
+// MPI may run what is to be run at exit, some of which waits for a device that itself waits for
+// another rank. It is not given long for that.
+[[noreturn]] void end_all_ranks(int status) {
+  const Alarm alarm(5, "");
+  MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+// Ends every rank if one gives no sign of life, or NCCL fails. Each sends one to the next rank,
+// many times within the timeout, from a thread of its own, so that a rank that computes for long is
+// not taken for one that hangs. Stop all ranks' watches together, by their destructors.
 class Watch {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  Watch(int rank, int count, Seconds timeout, std::vector<std::string> hosts)
-      : rank_(rank), count_(count), timeout_(timeout), hosts_(std::move(hosts)) {
+  // `gpus`: those of all ranks, once they are connected.
+  Watch(int rank, int count, Seconds timeout, std::vector<std::string> hosts,
+        const std::atomic<const ConnectedGpus*>& gpus)
+      : rank_(rank), count_(count), timeout_(timeout), hosts_(std::move(hosts)), gpus_(gpus) {
     MPI_Comm_dup(MPI_COMM_WORLD, &signs_);
     thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   }
@@ -78,7 +90,12 @@ class Watch {
       // If all ranks were suspended, none was silent meanwhile.
       silence += std::min(Seconds(now - before), 4 * pause);
       before = now;
-      if (silence > timeout_) give_up(watched);
+      if (silence > timeout_)
+        give_up(watched, fmt::format("has given no sign of life for {:g} s (--rank-timeout)",
+                                     timeout_.count()));
+      const ConnectedGpus* const gpus = gpus_.load();
+      if (const std::string failure = gpus ? gpus->failure() : ""; !failure.empty())
+        give_up(rank_, fmt::format("says that NCCL failed to exchange between GPUs: {}", failure));
     }
     MPI_Cancel(&coming);
     MPI_Wait(&coming, MPI_STATUS_IGNORE);
@@ -91,19 +108,17 @@ class Watch {
     return flag != 0;
   }
 
-  [[noreturn]] void give_up(int watched) const {
-    fmt::print(stderr,
-               "accrue: error: rank {} of {}, on {}, has given no sign of life for {:g} s "
-               "(--rank-timeout): all ranks end\n",
-               watched, count_, hosts_[static_cast<size_t>(watched)], timeout_.count());
+  [[noreturn]] void give_up(int rank, const std::string& why) const {
+    fmt::print(stderr, "accrue: error: rank {} of {}, on {}, {}: all ranks end\n", rank, count_,
+               hosts_[static_cast<size_t>(rank)], why);
     std::fflush(stderr);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    std::_Exit(1);
+    end_all_ranks(1);
   }
 
   const int rank_, count_;
   const Seconds timeout_;
   const std::vector<std::string> hosts_;
+  const std::atomic<const ConnectedGpus*>& gpus_;
   MPI_Comm signs_ = MPI_COMM_NULL;
   std::jthread thread_;
 };
@@ -121,7 +136,8 @@ class World : public MpiRanks {
     MPI_Comm_size(MPI_COMM_WORLD, &count_);
     std::vector<std::string> hosts = all_hosts();
     if (level == MPI_THREAD_MULTIPLE)
-      watch_.emplace(rank_, count_, Watch::Seconds(double(timeout_s)), std::move(hosts));
+      watch_.emplace(rank_, count_, Watch::Seconds(double(timeout_s)), std::move(hosts),
+                     connected_);
   }
   // Not after abort().
   ~World() override {
@@ -129,6 +145,7 @@ class World : public MpiRanks {
     const Alarm alarm(timeout_s_,
                       "accrue: error: MPI has not ended within --rank-timeout: a rank hangs\n");
     watch_.reset();
+    gpus_.reset();
     MPI_Finalize();
   }
 
@@ -173,15 +190,24 @@ class World : public MpiRanks {
     return std::max(1, static_cast<int>(sharing));
   }
 
-  void abort(int status) override {
-    MPI_Abort(MPI_COMM_WORLD, status);
-    std::_Exit(status);
-  }
+  void reach_gpus() override { reaches_gpus_ = true; }
+  bool reaches(Device device) const override { return reaches_gpus_ && device == Device::cuda; }
+
+  void abort(int status) override { end_all_ranks(status); }
 
  protected:
   void exchange(void* received, const void* sent, size_t bytes) override {
     const int n = static_cast<int>(bytes);
     MPI_Alltoall(sent, n, MPI_BYTE, received, n, MPI_BYTE, MPI_COMM_WORLD);
+  }
+
+  void exchange_blocks(Device, std::span<const Block> received,
+                       std::span<const Block> sent) override {
+    if (!gpus_) {
+      gpus_ = connect_gpus(*this);
+      connected_ = gpus_.get();
+    }
+    gpus_->exchange(received, sent);
   }
 
  private:
@@ -203,6 +229,9 @@ class World : public MpiRanks {
 
   const int64_t timeout_s_;
   int rank_ = 0, count_ = 1;
+  bool reaches_gpus_ = false;
+  std::unique_ptr<ConnectedGpus> gpus_;
+  std::atomic<const ConnectedGpus*> connected_ = nullptr;
   std::optional<Watch> watch_;
 };
 

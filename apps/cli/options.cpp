@@ -25,6 +25,12 @@ const std::map<std::string, InitScheme>& init_scheme_names() {
   return names;
 }
 
+const std::map<std::string, RankExchange>& rank_exchange_names() {
+  static const std::map<std::string, RankExchange> names{{"auto", RankExchange::automatic},
+                                                         {"host", RankExchange::host}};
+  return names;
+}
+
 const std::map<std::string, DeviceChoice>& device_names() {
   static const std::map<std::string, DeviceChoice> names{
       {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};

@@ -18,6 +18,8 @@ namespace accrue::app {
 // The parts of a data set that are evaluated.
 enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
+// The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
+enum class RankExchange { automatic, host };
 // If the decoded images of a folder are kept in memory.
 enum class CacheChoice { automatic, yes, no };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
@@ -28,6 +30,7 @@ inline constexpr int64_t default_effective_batch = 64;
 // The names of choices on the command line, beside model_names() and those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, DeviceChoice>& device_names();
+const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
 const std::map<std::string, CacheChoice>& cache_names();
 
@@ -66,6 +69,7 @@ struct Options : TrainingOptions {
   int64_t threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
   int64_t rank_timeout_s = 30;
+  RankExchange rank_exchange = RankExchange::automatic;
   std::string init, save, json, memory_trace;
   int64_t memory_trace_windows = 2;
   std::string profile;
@@ -215,7 +219,11 @@ inline Settings settings_of(Options& o) {
                               .decides = no_result,
                               .help = "End all ranks if one has given no sign of life for so long",
                               .takes = "SECONDS",
-                              .range = {1, 86400}});
+                              .range = {1, 86400}})
+      .add(o.rank_exchange, rank_exchange_names(),
+           {"rank-exchange", no_result,
+            "How GPUs exchange what they add up; auto: by NCCL where it is built in and each rank "
+            "has a GPU of its own, else through the host"});
   s.group("Output")
       .add(o.save, {"save", no_result, "Write the weights at the end; PyTorch's names and layout",
                     "FILE.safetensors"})

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
@@ -39,6 +41,17 @@ void write_nothing(Options& options) {
        {&options.json, &options.log_dir, &options.profile, &options.memory_trace})
     file->clear();
   options.sample_every.reset();
+}
+
+// True if each rank has a GPU, and no two have the same one, which NCCL refuses.
+bool have_own_gpus(Ranks& ranks, bool has_gpu) {
+  using Name = std::array<char, 320>;
+  Name own{};
+  if (has_gpu)
+    fmt::format("{} {}", host_name(), cuda::device_address()).copy(own.data(), own.size() - 1);
+  std::vector<Name> all = ranks.all_of(own);
+  std::ranges::sort(all);
+  return all.front().front() != '\0' && std::ranges::adjacent_find(all) == all.end();
 }
 
 }  // namespace
@@ -73,10 +86,15 @@ void with_ranks(Options& options, const std::function<void()>& work) {
     // One process a GPU, if there are as many.
     const int gpus = wanted_device(options) == Device::cuda ? cuda::device_count() : 0;
     if (gpus > 0) cuda::use_device(ranks->number_here() % gpus);
+    const bool by_nccl = built_with_nccl() && options.rank_exchange == RankExchange::automatic &&
+                         have_own_gpus(*ranks, gpus > 0);
+    if (by_nccl) ranks->reach_gpus();
     if (ranks->rank() > 0) write_nothing(options);
     else
       fmt::print("ranks: {}, {} each{}\n", ranks->count(), counted(options.threads, "thread"),
-                 gpus > 0 ? fmt::format(", {} on this machine", counted(gpus, "GPU")) : "");
+                 gpus > 0 ? fmt::format(", {} on this machine, exchange {}", counted(gpus, "GPU"),
+                                        by_nccl ? "by NCCL " + describe_nccl() : "through the host")
+                          : "");
     work();
     options.ranks = nullptr;
   } catch (const std::exception& error) {

@@ -22,6 +22,8 @@ class MpiRanks : public Ranks {
   virtual int sharing_processors() = 0;
   // This rank's number among those on its machine.
   virtual int number_here() = 0;
+  // From now on GPUs exchange by NCCL (apps/cli/nccl.h), which connects them at the first exchange.
+  virtual void reach_gpus() = 0;
   // Ends every rank with this exit status.
   [[noreturn]] virtual void abort(int status) = 0;
 };

@@ -5,6 +5,7 @@
 #include "apps/cli/averages.h"
 #include "apps/cli/environment.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
@@ -24,6 +25,7 @@ std::string to_json(const Options& options, const Module& model, const Parameter
                               {"matrix_products", matrix_products()},
                               {"cuda", cuda::unavailable_reason().empty()},
                               {"mpi", describe_mpi()},
+                              {"nccl", describe_nccl()},
                               {"model", name(options.network.kind)},
                               {"description", model.describe()},
                               {"parameters", parameters.count()},
@@ -49,9 +51,10 @@ ModelOptions shown_network(const Options& options) {
 
 void info(const Options& options) {
   apply_threads(options);
-  fmt::print("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\n\n",
-             version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
-             cuda::describe_device(), describe_mpi());
+  fmt::print(
+      "accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n\n",
+      version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
+      cuda::describe_device(), describe_mpi(), describe_nccl());
   const ModelOptions network = shown_network(options);
   const ModelFactory new_model = model_factory(network);
   const auto model = new_model();

@@ -41,12 +41,14 @@ std::vector<std::reference_wrapper<const Alternative>> recommended_first(const P
   return all;
 }
 
-// Ranks to plan for: a plan computes nothing, so they never meet.
+// Ranks to plan for, each on a device of its own: a plan computes nothing, so they never meet.
 class PlannedRanks : public Ranks {
  public:
-  explicit PlannedRanks(int64_t count) : count_(int(count)) {}
+  PlannedRanks(int64_t count, RankExchange exchange)
+      : count_(int(count)), by_nccl_(exchange == RankExchange::automatic && built_with_nccl()) {}
   int rank() const override { return 0; }
   int count() const override { return count_; }
+  bool reaches(Device device) const override { return by_nccl_ && device == Device::cuda; }
   void gather(void*, const void*, size_t) override { never(); }
   void broadcast(void*, size_t, int) override { never(); }
 
@@ -56,6 +58,7 @@ class PlannedRanks : public Ranks {
  private:
   [[noreturn]] static void never() { fail("ranks of a plan exchange nothing"); }
   const int count_;
+  const bool by_nccl_;
 };
 
 // The command for a training in this way, within the memory that was planned for.
@@ -175,7 +178,7 @@ void plan(Options options, const PlanOptions& asked) {
   options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
-  PlannedRanks ranks(asked.ranks);
+  PlannedRanks ranks(asked.ranks, options.rank_exchange);
   if (asked.ranks > 1) options.ranks = &ranks;
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);

@@ -49,6 +49,14 @@ std::string alone(const std::string& arguments) {
   return output.text;
 }
 
+// A wrapper by which rank 1 stops itself.
+std::string hanging_rank(int after_s) {
+  return fmt::format(
+      "sh -c '[ $OMPI_COMM_WORLD_RANK$PMI_RANK = 1 ] && (sleep {}; kill -STOP $$) & exec \"$@\"' "
+      "-- ",
+      after_s);
+}
+
 size_t times_in(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
@@ -159,31 +167,50 @@ TEST_CASE("ranks that share the optimizer's state need what was planned for each
           file_bytes(folder / "shard.ema.safetensors"));
 }
 
-TEST_CASE("ranks of the program train on a GPU, which they may share, as one does",
-          "[.][mpi-cuda]") {
-  if (!can_run_ranks()) return;
-  if (!cuda::unavailable_reason().empty()) {
-    std::cout << "SKIPPED: " << cuda::unavailable_reason() << '\n';
-    return;
-  }
+namespace {
+
+bool can_run_ranks_on_gpus() {
+  if (!can_run_ranks()) return false;
+  if (cuda::unavailable_reason().empty()) return true;
+  std::cout << "SKIPPED: " << cuda::unavailable_reason() << '\n';
+  return false;
+}
+
+// Where each process has a GPU of its own.
+bool program_is_on_runner() {
+  return succeed("info --model mlp-small").find("SIMT runner") != std::string::npos;
+}
+
+const std::string cuda_training =
+    "train --device cuda --model mlp-small --effective-batch 48 --lr 0.01 --ema 0.9 ";
+
+}  // namespace
+
+// By NCCL where each rank has a GPU of its own, as in the runner, and through the host.
+TEST_CASE("ranks of the program train on GPUs as one does", "[.][mpi-cuda]") {
+  if (!can_run_ranks_on_gpus()) return;
   const Folder folder;
-  const std::string training =
-      "train --device cuda --model mlp-small --effective-batch 48 --lr 0.01 --ema 0.9 " + few();
+  const std::string training = cuda_training + few();
   const auto same = [&](const std::string& one, const std::string& ranked) {
     INFO(one << " | " << ranked);
     const std::string by_one = folder / "one.safetensors", by_ranks = folder / "two.safetensors",
-                      again = folder / "again.safetensors", directory = folder / "checkpoints";
+                      by_host = folder / "host.safetensors", again = folder / "again.safetensors",
+                      directory = folder / "checkpoints";
     alone(training + "--steps 3 " + one + " --save " + by_one);
     const auto ranks = [&](const std::string& more) {
       const Output output = mpirun(2, training + ranked + more);
       INFO(output.text);
       REQUIRE(output.status == 0);
-      REQUIRE_THAT(output.text, ContainsSubstring(" on this machine"));
       REQUIRE_THAT(output.text, ContainsSubstring("predicted to the byte"));
+      return output.text;
     };
-    ranks(" --steps 3 --save " + by_ranks);
+    const std::string text = ranks(" --steps 3 --save " + by_ranks);
+    if (program_is_on_runner()) REQUIRE_THAT(text, ContainsSubstring("exchange by NCCL 2"));
     // Three steps, as in the test on the cpu.
     REQUIRE(largest_difference(by_one, by_ranks) <= 3 * 0.01 * 884 * 0x1p-24);
+    REQUIRE_THAT(ranks(" --steps 3 --rank-exchange host --save " + by_host),
+                 ContainsSubstring("exchange through the host"));
+    REQUIRE(file_bytes(by_host) == file_bytes(by_ranks));
     ranks(" --steps 2 --resume --checkpoint-dir " + directory);
     ranks(" --steps 3 --resume --checkpoint-dir " + directory + " --save " + again);
     REQUIRE(file_bytes(again) == file_bytes(by_ranks));
@@ -197,6 +224,55 @@ TEST_CASE("ranks of the program train on a GPU, which they may share, as one doe
   same(adam + in_parts, adam + in_parts + "--shard-optimizer");
   same(adam + in_parts + "--strategy moments", adam + in_parts + "--strategy moments");
   same(adam + "--micro-batch 48", adam + "--micro-batch 24 --strategy step-in-backward");
+}
+
+TEST_CASE("ranks that share a GPU exchange through the host", "[.][mpi-cuda]") {
+  if (!can_run_ranks_on_gpus()) return;
+  const Output output =
+      mpirun(2, cuda_training + few() + "--optimizer sgd --micro-batch 16 --steps 1",
+             "env SIMT_DEVICE=7 CUDA_VISIBLE_DEVICES=0 ");
+  INFO(output.text);
+  REQUIRE(output.status == 0);
+  REQUIRE_THAT(output.text, ContainsSubstring("exchange through the host"));
+}
+
+TEST_CASE("ranks on GPUs need what was planned for each", "[.][mpi-cuda]") {
+  if (!can_run_ranks_on_gpus()) return;
+  const Folder folder;
+  const std::string model =
+      "--device cuda --model mlp-small --optimizer adamw --effective-batch 48 " + few();
+  for (const std::string exchange : {"auto", "host"}) {
+    INFO(exchange);
+    const std::string plan = folder / "plan", log = folder / exchange;
+    const std::string by = " --rank-exchange " + exchange;
+    const Output output =
+        mpirun(3, "train " + model + by + " --micro-batch 16 --steps 3 --log-dir " + log);
+    INFO(output.text);
+    REQUIRE(output.status == 0);
+    alone("plan " + model + by +
+          " --memory 1GiB --ranks 3 --strategy fused --recompute none --json " + plan);
+    const auto planned = nlohmann::json::parse(file_bytes(plan))["recommended"];
+    REQUIRE(planned["micro_batch"] == 16);
+    const bool by_nccl = output.text.find("exchange by NCCL") != std::string::npos;
+    REQUIRE((by_nccl || exchange == "host" || !program_is_on_runner()));
+    if (by_nccl == (exchange == "auto"))  // a plan is for as many GPUs as ranks
+      REQUIRE(planned["peak_bytes"] ==
+              nlohmann::json::parse(file_bytes(log + "/summary.json"))["peak_bytes"]["total"]);
+  }
+}
+
+// Rank 1 stops itself: the others' GPUs wait for its.
+TEST_CASE("ranks on GPUs end when one of them hangs", "[.][mpi-cuda]") {
+  if (!can_run_ranks_on_gpus()) return;
+  const Output output = mpirun(
+      3, cuda_training + few() + "--micro-batch 16 --rank-timeout 5 --log-every 1 --epochs 100000",
+      hanging_rank(8));
+  INFO(output.text);
+  REQUIRE(output.status != 0);
+  REQUIRE(output.status != 124);
+  REQUIRE_THAT(output.text, ContainsSubstring("step "));
+  REQUIRE(times_in(output.text, "rank 1 of 3, on ") == 1);
+  REQUIRE_THAT(output.text, ContainsSubstring("no sign of life for 5 s (--rank-timeout)"));
 }
 
 TEST_CASE("ranks of the program share what eval scores", "[.][mpi]") {
@@ -245,9 +321,8 @@ TEST_CASE("ranks of the program train a font as one does", "[.][mpi]") {
 TEST_CASE("ranks end when one of them hangs", "[.][mpi]") {
   if (!can_run_ranks()) return;
   // Rank 1 stops itself while it trains.
-  const Output output = mpirun(3, ranked_training + few() + "--rank-timeout 5 --epochs 100000",
-                               "sh -c '[ $OMPI_COMM_WORLD_RANK$PMI_RANK = 1 ] && (sleep 4; kill "
-                               "-STOP $$) & exec \"$@\"' -- ");
+  const Output output =
+      mpirun(3, ranked_training + few() + "--rank-timeout 5 --epochs 100000", hanging_rank(4));
   INFO(output.text);
   REQUIRE(output.status != 0);
   REQUIRE(output.status != 124);

@@ -282,9 +282,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+// Waits for nobody.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
-  const std::scoped_lock lock(device().mutex);
-  *error = device().sticky == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  const std::unique_lock lock(device().mutex, std::try_to_lock);
+  const bool failed = lock.owns_lock() && device().sticky != cudaSuccess;
+  *error = failed ? ncclUnhandledCudaError : ncclSuccess;
   return ncclSuccess;
 }
 
