@@ -264,20 +264,21 @@ TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]")
     }
 }
 
-// Of a window in one micro-batch, whose activations decide.
+// Of a window in one micro-batch, whose activations decide. Nothing is computed.
 TEST_CASE("recomputing zi2zi saves more the more is recomputed", "[zi2zi][plan]") {
   Zi2ziGame game = small_game();
+  game.networks.size = 64;
   game.networks.width = 8;
   TrainingOptions options = glyph_options(Order::alternating, game);
   options.batches = {glyphs_of_a_step, glyphs_of_a_step};
-  const Dataset data = strokes();
+  const Dataset data = strokes(game.networks.size);
   const auto activations = [&](Recompute recompute) {
     options.recompute = recompute;
     return double(predict_peak(options, {data, data}, test_device())[Category::activations]);
   };
   const double none = activations(Recompute::none), all = activations(Recompute::all);
   REQUIRE(all < 0.85 * none);
-  REQUIRE(activations(Recompute::sqrt) < 0.7 * all);
+  REQUIRE(activations(Recompute::sqrt) < 0.75 * all);
 }
 
 TEST_CASE("the memory of zi2zi is predicted to the byte", "[zi2zi][plan]") {
