@@ -41,8 +41,8 @@ Json allocation(const Timeline::Change& change) {
 
 }  // namespace
 
-MemoryTrace::MemoryTrace(int64_t windows, int64_t turns, Device device, std::string about)
-    : about_(std::move(about)), windows_(windows), timeline_(device, windows * turns) {}
+MemoryTrace::MemoryTrace(int64_t windows, int64_t steps, Device device, std::string about)
+    : about_(std::move(about)), windows_(windows), timeline_(device, steps) {}
 
 std::string MemoryTrace::text(const std::string& more) {
   timeline_.stop();

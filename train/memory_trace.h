@@ -10,9 +10,9 @@ namespace accrue {
 // (docs/memory.md has the format).
 class MemoryTrace {
  public:
-  // Starts to record windows of so many turns, each of which ends with a step (train/game.h; a
-  // network alone has one). `about` is a JSON object that describes the run.
-  MemoryTrace(int64_t windows, int64_t turns, Device device, std::string about = "{}");
+  // Starts to record so many windows, which have so many steps: one for each turn (train/game.h).
+  // `about` is a JSON object that describes the run.
+  MemoryTrace(int64_t windows, int64_t steps, Device device, std::string about = "{}");
   // Ends the recording and returns it as JSON; `more` is added to `about`.
   std::string text(const std::string& more = "{}");
 

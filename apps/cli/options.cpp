@@ -158,9 +158,10 @@ ModelOptions Options::model_for(const Dataset& data) const {
   return model;
 }
 
-int64_t Options::turns_of_a_window() const {
+int64_t Options::steps_in(int64_t windows) const {
   const bool alternates = network.kind == ModelKind::zi2zi && order == Order::alternating;
-  return alternates ? 1 + zi2zi.generator_times : 1;
+  if (!alternates) return windows;
+  return windows + windows / zi2zi.generator_every * zi2zi.generator_times;
 }
 
 TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {

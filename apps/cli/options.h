@@ -85,8 +85,8 @@ struct Options : TrainingOptions {
   // --image-size and --crop; nothing if they are not set. Throw Error for anything but N and HxW.
   std::optional<ImageSize> size_of_images() const;
   std::optional<ImageSize> size_of_crops() const;
-  // Of networks that train each other, in a window in which all play; of one network, its step.
-  int64_t turns_of_a_window() const;
+  // The steps in the first so many windows: one in each, and of alternating networks one a turn.
+  int64_t steps_in(int64_t windows) const;
   // By --cache.
   size_t most_held_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for

@@ -183,10 +183,10 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   const int64_t steps_before = window.steps();
   const bool is_first = asked.is_first_rank();
   const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);
-  const auto profile = options.profile.empty()
-                           ? nullptr
-                           : std::make_unique<Profile>(
-                                 device, options.profile_windows * options.turns_of_a_window());
+  const auto profile =
+      options.profile.empty()
+          ? nullptr
+          : std::make_unique<Profile>(device, options.steps_in(options.profile_windows));
   std::vector<Observer*> all{&progress, &log};
   std::optional<FontSamples> samples;
   if (draws && is_first) all.push_back(&samples.emplace(options, trainer, log, held_out));
@@ -228,8 +228,8 @@ void train(const Options& options) {
   std::optional<MemoryTrace> trace;
   check_output(options.memory_trace);
   if (!options.memory_trace.empty())
-    trace.emplace(options.memory_trace_windows, options.turns_of_a_window(), device,
-                  about_run(options, std::nullopt, device).dump());
+    trace.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
+                  device, about_run(options, std::nullopt, device).dump());
   try {
     train_with_advice(device, options, trace);
   } catch (...) {

@@ -22,13 +22,17 @@ struct Trained : Folder {
 }  // namespace
 
 TEST_CASE("a trace of a font's training has the turns of both networks", "[cli]") {
-  const Folder folder;
-  const Trained trained("--steps 2 --memory-trace-windows 1 --memory-trace " + (folder / "trace"));
-  REQUIRE_THAT(trained.text, ContainsSubstring("recorded the memory of 1 window"));
-  const auto trace = nlohmann::json::parse(read_file(folder / "trace"));
-  const auto steps = std::ranges::count_if(
-      trace["traceEvents"], [](const auto& event) { return event["name"] == "step"; });
-  REQUIRE(steps == 2);
+  const auto recorded_steps = [](const std::string& with) {
+    const Folder folder;
+    const Trained trained("--memory-trace " + (folder / "trace") + " " + with);
+    REQUIRE_THAT(trained.text, ContainsSubstring("recorded the memory of"));
+    const auto trace = nlohmann::json::parse(read_file(folder / "trace"));
+    return std::ranges::count_if(trace["traceEvents"],
+                                 [](const auto& event) { return event["name"] == "step"; });
+  };
+  REQUIRE(recorded_steps("--memory-trace-windows 1") == 2);
+  // In the third window the generator plays for the first time, and twice.
+  REQUIRE(recorded_steps("--memory-trace-windows 3 --n-critic 3 --g-steps 2") == 5);
 }
 
 TEST_CASE("a font is trained, drawn and scored", "[cli]") {

@@ -48,7 +48,7 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
   options.model = model_factory({.kind = ModelKind::cnn_bn});
   options.cuda_graphs = Graphs::off;
   options.batches = {2, 5};
-  MemoryTrace recording(2, 1, test_device(), "{\"model\": \"cnn-bn\", \"batches\": \"unknown\"}");
+  MemoryTrace recording(2, 2, test_device(), "{\"model\": \"cnn-bn\", \"batches\": \"unknown\"}");
   const Dataset data = make_digits(Split::train, {.train_size = 10}).to(test_device());
   Training training(options, data, test_device());
   ledger(test_device()).reset_peak();
