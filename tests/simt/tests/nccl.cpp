@@ -92,17 +92,26 @@ TEST_CASE("A group of NCCL exchanges when every rank's stream has come to it", "
   }));
 }
 
-// Rank 1 comes to the exchange only after rank 0's stream could have run: it does not wait for it.
+// Rank 1 comes to the exchange only when rank 0, which does not wait for it, has seen the garbage.
 TEST_CASE("What NCCL receives is garbage until it has come", "[simt]") {
-  REQUIRE(all_ranks(2, [](const Rank& r) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(all_ranks(2, [&](const Rank& r) {
     const float* const from = device_floats({1, 2});
     float* const to = device_floats({0, 0});
-    if (r.rank == 1) usleep(300000);
+    char byte = 0;
+    if (r.rank == 1 && read(ends[0], &byte, 1) != 1) return false;
     if (!exchange(r, from, to)) return false;
     if (r.rank == 0) {
-      usleep(100000);  // The stream has begun; it is another one that reads.
-      for (const float value : on_host(to, 2))
-        if (!std::isnan(value)) return false;
+      const auto is_garbage = [&] {
+        const std::vector<float> values = on_host(to, 2);
+        return std::isnan(values[0]) && std::isnan(values[1]);
+      };
+      for (int tries = 0; !is_garbage(); ++tries) {
+        if (tries == 30000) return false;
+        usleep(1000);  // until the stream has begun; it is another one that reads
+      }
+      if (write(ends[1], &byte, 1) != 1) return false;
     }
     return cudaStreamSynchronize(r.stream) == cudaSuccess && on_host(to, 2)[1] == float(r.rank + 1);
   }));
