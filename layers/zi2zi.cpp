@@ -124,8 +124,8 @@ Tensor Zi2ziDecoder::forward(Tensor x, const Pass& pass) const {
     const Tensor y = (*conv_)(in[0], pass);
     return upsampling_ == Upsampling::pixel_shuffle ? pixel_shuffle(y, 2) : y;
   };
-  const Tensor y = run_level(up, norm_, std::move(x), pass);
-  return dropout_ ? (*dropout_)(y, pass) : y;
+  Tensor y = run_level(up, norm_, std::move(x), pass);
+  return dropout_ ? (*dropout_)(std::move(y), pass) : y;
 }
 
 std::string Zi2ziDecoder::describe() const {
