@@ -4,6 +4,7 @@
 
 #include "apps/cli/environment.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
 #include "train/json.h"
 #include "train/process.h"

@@ -1,5 +1,6 @@
 // The program and memory: what it predicts, plans, measures, and does when there is too little.
 
+#include <set>
 #include <thread>
 
 #include "tests/support/cli.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/ceil_div.h"
 #include "core/random.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/autograd.h"
 #include "core/random.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
