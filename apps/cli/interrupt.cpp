@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <initializer_list>
 
 namespace accrue::app {
@@ -15,8 +17,22 @@ namespace {
 // all that follows from it is done.
 std::atomic<int> seen = 0, asked = 0;
 std::atomic<bool> answered = true;
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+std::atomic<int64_t> first_ns = 0;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+                  std::atomic<int64_t>::is_always_lock_free,
               "a signal handler may not wait");
+
+int64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// A job's time limit: Slurm sends SIGTERM to its step and to the job, a few ms later. Nobody who
+// wants to roll a window back is so fast with kill.
+bool repeats_the_first(int signal) {
+  return signal == SIGTERM && seen > 0 && now_ns() - first_ns < 1'000'000'000;
+}
 
 void install(void (*handler)(int)) {
   struct sigaction action {};
@@ -39,14 +55,23 @@ void say(const char (&text)[n]) {
   errno = before;
 }
 
-void ask(int) {
+void ask(int signal) {
+  if (repeats_the_first(signal)) return;
   const int times = ++seen;
+  if (times == 1) first_ns = now_ns();
   if (times == 1) say("\ninterrupted: this window is finished first; once more to roll it back\n");
   if (times == 2) {
     say("\ninterrupted twice: this window is rolled back after the micro-batch under way\n");
     install(SIG_DFL);
   }
   ++asked;
+}
+
+// After a run that was interrupted.
+void end(int signal) {
+  if (repeats_the_first(signal)) return;
+  install(SIG_DFL);
+  ::raise(signal);
 }
 
 size_t handler_stack_bytes() {
@@ -64,7 +89,7 @@ InterruptScope::InterruptScope(Answers answers) : stack_(handler_stack_bytes()) 
   install(ask);
 }
 InterruptScope::~InterruptScope() {
-  install(SIG_DFL);
+  install(interrupted() && !interrupted_twice() ? end : SIG_DFL);
   sigaltstack(&stack_before_, nullptr);
 }
 bool interrupted() { return asked >= 1; }

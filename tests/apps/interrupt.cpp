@@ -52,6 +52,7 @@ TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
       REQUIRE(!app::interrupted());
       REQUIRE((handled_on_its_own_stack(SIGINT) && handled_on_its_own_stack(SIGTERM)));
       signal_while_loading(loader, times % 2 == 0 ? SIGINT : SIGTERM, app::interrupted);
+      ::kill(::getpid(), SIGTERM);  // Slurm's second
       REQUIRE(!app::interrupted_twice());
       REQUIRE(!handled_by_default(SIGINT));
       signal_while_loading(loader, SIGINT, app::interrupted_twice);
@@ -60,6 +61,13 @@ TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
     }
     REQUIRE(handled_by_default(SIGINT));
   }
+  {
+    const app::InterruptScope scope;
+    signal_while_loading(loader, SIGTERM, app::interrupted);
+  }
+  ::raise(SIGTERM);  // Slurm's second, while what was trained is written
+  const app::InterruptScope scope;
+  REQUIRE(!app::interrupted());
 }
 
 }  // namespace accrue::test
