@@ -67,8 +67,7 @@ std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
 // Calls use(first, piece) with new tensors for the elements of one, in order.
 template <class Use>
 void for_each_piece(const Shape& shape, DType dtype, Use&& use) {
-  constexpr int64_t piece_bytes = 64 << 10;
-  const int64_t whole = shape.numel(), most = piece_bytes / int64_t(size_of(dtype));
+  const int64_t whole = shape.numel(), most = int64_t(piece_bytes / size_of(dtype));
   for (int64_t first = 0; first < whole; first += most)
     use(first,
         Tensor::empty({std::min(most, whole - first)}, dtype, Device::cpu, Category::workspace));

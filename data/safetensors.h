@@ -22,6 +22,7 @@ using Metadata = std::map<std::string, std::string>;
 
 // Uses or sets some elements of a tensor: `piece` [n] on the cpu, of the tensor's dtype, has those
 // from `first` on, and at most 64 KiB of them.
+inline constexpr size_t piece_bytes = 64 << 10;
 using UsePiece = std::function<void(const std::string& name, int64_t first, const Tensor& piece)>;
 
 // Writes atomically (data/atomic_file.h). The elements start at a multiple of 8 and tensors of

@@ -4,6 +4,7 @@
 
 #include "core/cuda.h"
 #include "core/limit_scope.h"
+#include "data/safetensors.h"
 #include "train/score.h"
 #include "train/training.h"
 
@@ -54,6 +55,10 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
   if (options.eval_every && scored)
     sum_scores(training.model(), training.objective(), *scored, options.batches.micro,
                training.parameters().compute_dtype(), device);
+  if (!options.checkpoints.directory.empty() && !plans_for_cuda(device))
+    for (const auto& [name, elements] : training.game().state_dict().sharded)
+      Tensor::empty({std::min(elements, int64_t(piece_bytes / sizeof(float)))}, DType::f32, device,
+                    Category::workspace);  // a checkpoint's (train/whole_state.h)
   return ledger(device).peak();
 }
 
