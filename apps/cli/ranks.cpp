@@ -76,7 +76,16 @@ std::string host_name() {
 }
 
 void with_ranks(Options& options, const std::function<void()>& work) {
-  if (launched().count == 1) return work();
+  if (launched().count == 1) {
+    // Slurm's step of several tasks that say nothing of each other.
+    if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)
+      fmt::print(
+          stderr,
+          "warning: Slurm runs this {} times, each as one process: for ranks of one training "
+          "use srun --mpi=pmix, or pmi2\n",
+          tasks);
+    return work();
+  }
   const std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
   try {
     check_for_ranks(options);
