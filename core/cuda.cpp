@@ -49,12 +49,16 @@ void record_event(void* event) {
 
 int chosen_device = 0;
 
-cudaStream_t stream_of_device() {
-  require_device();
-  check_call(cudaSetDevice(chosen_device), fmt::format("choose device {}", chosen_device));
+cudaStream_t make_stream() {
   cudaStream_t stream = nullptr;
   check_call(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream");
   return stream;
+}
+
+cudaStream_t stream_of_device() {
+  require_device();
+  check_call(cudaSetDevice(chosen_device), fmt::format("choose device {}", chosen_device));
+  return make_stream();
 }
 
 void free_segment(void* segment) {
@@ -256,6 +260,36 @@ double Moment::seconds_since(const Moment& earlier) const {
              "tell the time between two events");
   return ms * 1e-3;
 }
+
+namespace {
+
+// `later` goes on when what `earlier` has got so far is done.
+void order(cudaStream_t earlier, cudaStream_t later, void* event) {
+  check_call(cudaEventRecord(static_cast<cudaEvent_t>(event), earlier), "record an event");
+  check_call(cudaStreamWaitEvent(later, static_cast<cudaEvent_t>(event), 0),
+             "have a stream wait for an event");
+}
+
+}  // namespace
+
+SideStream::SideStream()
+    : stream_(make_stream()),
+      begin_(make_event(cudaEventDisableTiming)),
+      end_(make_event(cudaEventDisableTiming)) {}
+
+SideStream::~SideStream() {
+  cudaEventDestroy(static_cast<cudaEvent_t>(begin_));
+  cudaEventDestroy(static_cast<cudaEvent_t>(end_));
+  cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+}
+
+void SideStream::run(const std::function<void()>& work) {
+  order(context().stream(), static_cast<cudaStream_t>(stream_), begin_);
+  const Context::Diverted diverted(context(), static_cast<cudaStream_t>(stream_));
+  work();
+}
+
+void SideStream::join() { order(static_cast<cudaStream_t>(stream_), context().stream(), end_); }
 
 Graph::Graph(const std::function<void()>& work) : recorded_(new RecordedGraph{}) {
   const BlockCache::Recording recording(blocks());

@@ -118,6 +118,24 @@ class Stopwatch {
   Moment start_, stop_;
 };
 
+// A second stream, for work that goes on beside what the stream has next.
+class SideStream {
+ public:
+  SideStream();
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+  // What work() enqueues goes to the side stream, and comes after all that the stream has got so
+  // far. It may use only kernels and copies of this library and of NCCL's.
+  void run(const std::function<void()>& work);
+  // What the stream gets from now on comes after all that the side stream has got.
+  void join();
+
+ private:
+  void* stream_ = nullptr;                  // cudaStream_t
+  void *begin_ = nullptr, *end_ = nullptr;  // cudaEvent_t
+};
+
 struct RecordedGraph;  // core/graph_queue.h
 
 // Work that is recorded once and replayed at the cost of a single launch, or less: graphs that

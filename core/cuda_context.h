@@ -39,8 +39,19 @@ class Context {
   // first.
   cudaStream_t stream() {
     graphs_.flush();
-    return stream_;
+    return diverted_ ? diverted_ : stream_;
   }
+  // While it lives, work is enqueued on another stream (but for the libraries' on their handles).
+  class Diverted {
+   public:
+    Diverted(Context& context, cudaStream_t to) : context_(context) { context.diverted_ = to; }
+    ~Diverted() { context_.diverted_ = nullptr; }
+    Diverted(const Diverted&) = delete;
+    Diverted& operator=(const Diverted&) = delete;
+
+   private:
+    Context& context_;
+  };
   GraphQueue& graphs() { return graphs_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
@@ -57,6 +68,7 @@ class Context {
 
  private:
   cudaStream_t stream_;
+  cudaStream_t diverted_ = nullptr;
   GraphQueue graphs_;
   cudaDeviceProp properties_{};
   cublasLtHandle_t cublas_lt_ = nullptr;

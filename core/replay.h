@@ -10,6 +10,7 @@
 namespace accrue {
 
 enum class Graphs { off, on };
+enum class Replay { no, yes };
 
 // Runs and replays work that, for a given key, enqueues the same kernels on the same memory every
 // time. On cuda it is run the first time, recorded as a CUDA graph the second time and replayed
@@ -30,9 +31,14 @@ class Replays {
   Replays(const Replays&) = delete;
   Replays& operator=(const Replays&) = delete;
 
-  // Returns true if it called work().
-  bool run(const Key& key, const std::function<void()>& work) {
+  // Returns true if it called work(). With Replay::no it neither records nor replays.
+  bool run(const Key& key, const std::function<void()>& work, Replay replay = Replay::yes) {
     if (!on_ || Profile::current()) {
+      work();
+      return true;
+    }
+    if (replay == Replay::no) {
+      const InPool pool(pool_);
       work();
       return true;
     }

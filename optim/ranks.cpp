@@ -24,10 +24,6 @@ Device Ranks::scratch_device(Device device) const {
   return is_meta(device) ? Device::meta : Device::cpu;
 }
 
-void Ranks::exchange_blocks(Device, std::span<const Block>, std::span<const Block>) {
-  fail("these ranks exchange nothing but through the host");
-}
-
 namespace {
 
 // Copy n values to the host, or from it.
@@ -100,6 +96,20 @@ std::span<std::byte> bytes_in(const View& x) {
   return {static_cast<std::byte*>(x.data), static_cast<size_t>(x.numel()) * size_of(x.dtype)};
 }
 
+// Those of x [R, n].
+std::vector<std::span<std::byte>> rows_of(const View& x) {
+  const int64_t R = x.shape[0], n = x.numel() / R;
+  std::vector<std::span<std::byte>> rows;
+  for (int64_t r = 0; r < R; ++r) rows.push_back(bytes_in(part(x, {r * n, (r + 1) * n})));
+  return rows;
+}
+
+std::vector<std::span<std::byte>> shards_of(const View& x, const Shards& shards) {
+  std::vector<std::span<std::byte>> all;
+  for (int r = 0; r < shards.count; ++r) all.push_back(bytes_in(part(x, shards.of(r))));
+  return all;
+}
+
 // A row of x [R, n] from each rank into y; weights are those of a mean, or none.
 void combine_rows(const View& y, const View& x, const View& weights) {
   if (weights.data) mean_ranks(y, x, weights);
@@ -117,13 +127,12 @@ void Ranks::combine_on_host(View x, View scratch, To to, View weights) {
     const int64_t n = blocks.n;
     T *const mine = blocks.mine, *const theirs = blocks.theirs;
     for (int r = 0; r < R; ++r) blocks.copy_to(mine + r * n, r);
-    const auto bytes = static_cast<size_t>(n) * sizeof(T);
-    exchange(theirs, mine, bytes);
+    exchange(Device::cpu, rows_of({theirs, {R, n}, x.dtype}), rows_of({mine, {R, n}, x.dtype}));
     combine_rows({theirs, {n}, x.dtype}, {theirs, {R, n}, x.dtype}, weights);
     if (to == To::owner) {
       blocks.copy_from(theirs, rank());
     } else {
-      gather(mine, theirs, bytes);
+      gather(mine, theirs, static_cast<size_t>(n) * sizeof(T));
       blocks.all_from(mine);
     }
   }
@@ -135,29 +144,29 @@ void Ranks::combine_in_place(View x, View scratch, View weights) {
   const int R = count();
   const Shards shards{x.numel(), R};
   const int64_t most = scratch.numel() / int64_t(size_of(x.dtype)) / R / 16 * 16;
-  std::vector<Block> sent, received;
+  std::vector<Block> sent;
   for (int64_t first = 0; first < shards.size(); first += most) {
     const View own = part(x, shards.part_of(rank(), first, most));
     const View rows{scratch.data, {R, own.numel()}, x.dtype, x.device};
     sent.clear();
-    received.clear();
-    for (int r = 0; r < R; ++r) {
-      sent.push_back(bytes_in(part(x, shards.part_of(r, first, most))));
-      received.push_back(bytes_in(part(rows, {r * own.numel(), (r + 1) * own.numel()})));
-    }
-    exchange_blocks(x.device, received, sent);
+    for (int r = 0; r < R; ++r) sent.push_back(bytes_in(part(x, shards.part_of(r, first, most))));
+    exchange(x.device, rows_of(rows), sent);
     combine_rows(own, rows, weights);
   }
 }
 
+// On the host in messages that are sent at once, not when the receiver asks for them
+// (apps/cli/mpi.cpp).
 void Ranks::share_in_place(View x) {
   const Shards shards{x.numel(), count()};
-  std::vector<Block> sent, received;
-  for (int r = 0; r < count(); ++r) {
-    sent.push_back(bytes_in(part(x, shards.of(rank()))));
-    received.push_back(bytes_in(part(x, shards.of(r))));
+  const int64_t most =
+      x.device == Device::cpu ? (512 << 10) / int64_t(size_of(x.dtype)) : shards.size();
+  for (int64_t first = 0; first < shards.size(); first += most) {
+    std::vector<Block> all;
+    for (int r = 0; r < count(); ++r)
+      all.push_back(bytes_in(part(x, shards.part_of(r, first, most))));
+    exchange(x.device, all, std::vector(all.size(), all[size_t(rank())]));
   }
-  exchange_blocks(x.device, received, sent);
 }
 
 void Ranks::combine(View x, View scratch, To to, std::span<const double> weights) {
@@ -192,7 +201,11 @@ void Ranks::share_shards(View x, View scratch) {
   });
 }
 
-void Ranks::sum(View x, View scratch) { combine(x, scratch, To::everyone, {}); }
+void Ranks::sum(View x, View scratch) {
+  if (x.device == Device::cpu && reaches(x.device))
+    GradualSum(*this, x, {{0, x.numel()}}, scratch).finish();
+  else combine(x, scratch, To::everyone, {});
+}
 void Ranks::sum_own_shard(View x, View scratch) { combine(x, scratch, To::owner, {}); }
 
 void Ranks::mean(View x, double weight, View scratch) {
@@ -201,6 +214,11 @@ void Ranks::mean(View x, double weight, View scratch) {
   for (const double w : weights) total += w;
   for (double& w : weights) w = total > 0 ? w / total : 0;
   combine(x, scratch, To::everyone, weights);
+}
+
+cuda::SideStream& Ranks::side_stream() {
+  if (!side_stream_) side_stream_ = std::make_unique<cuda::SideStream>();
+  return *side_stream_;
 }
 
 void Ranks::broadcast(const Tensor& x, int from) {
@@ -218,6 +236,90 @@ void Ranks::add_up(std::span<double> x) {
   gather(all.data(), x.data(), x.size_bytes());
   std::ranges::fill(x, 0);
   for (size_t i = 0; i < all.size(); ++i) x[i % x.size()] += all[i];
+}
+
+namespace {
+
+constexpr int64_t pieces_wanted = 8;
+
+// Of a gradual sum: a few pieces at least, so that most are exchanged before the end, but of no
+// less than 16 KiB a rank, and no more than the scratch holds.
+int64_t piece_elements(const View& x, const View& scratch, int count) {
+  const auto size = int64_t(size_of(x.dtype));
+  const int64_t most = scratch.numel() / size, least = std::min(most, count * (16 << 10) / size);
+  const int64_t step = int64_t{16} * count;  // whole cache lines for each rank
+  return std::max(step, std::clamp(x.numel() / pieces_wanted, least, most) / step * step);
+}
+
+}  // namespace
+
+GradualSum::GradualSum(Ranks& ranks, View x, std::vector<Parameters::Range> ranges, View scratch)
+    : ranks_(ranks),
+      x_(x),
+      scratch_(scratch),
+      ranges_(std::move(ranges)),
+      most_(piece_elements(x, scratch, ranks.count())),
+      complete_from_(x.numel()) {
+  check(ranks.reaches(x.device) && scratch.device == x.device,
+        "a gradual sum on {} with its scratch on {}: expected one device that the ranks reach",
+        name(x.device), name(scratch.device));
+}
+
+void GradualSum::complete_from(int64_t begin) {
+  complete_from_ = std::min(complete_from_, begin);
+  go_on(Ranks::Wait::no);
+}
+
+void GradualSum::finish() {
+  complete_from_ = 0;
+  go_on(Ranks::Wait::yes);
+  if (x_.device == Device::cuda) ranks_.side_stream().join();
+}
+
+void GradualSum::go_on(Ranks::Wait wait) {
+  if (x_.device == Device::cuda) ranks_.side_stream().run([&] { advance(wait); });
+  else advance(wait);
+}
+
+// The sums of a piece are on their way to all while the next one's terms are.
+void GradualSum::advance(Ranks::Wait wait) {
+  while (ranks_.exchanged(wait)) {
+    const bool shares = piece_.has_value();
+    if (shares) add_and_share();
+    if (takes_next_piece()) begin_to_add();
+    else if (!shares) return;
+  }
+}
+
+bool GradualSum::takes_next_piece() {
+  piece_.reset();
+  if (ranges_.empty()) return false;
+  auto& [begin, end] = ranges_.back();
+  const Parameters::Range piece{std::max(begin, end - most_), end};
+  if (piece.begin < complete_from_) return false;
+  piece_ = piece;
+  end = piece.begin;
+  if (begin == end) ranges_.pop_back();
+  return true;
+}
+
+// The scratch gets everyone's elements of this rank's shard of the piece.
+void GradualSum::begin_to_add() {
+  const View x = part(x_, *piece_);
+  const Shards shards{x.numel(), ranks_.count()};
+  const auto [begin, end] = shards.of(ranks_.rank());
+  ranks_.begin_exchange(x.device,
+                        rows_of({scratch_.data, {ranks_.count(), end - begin}, x.dtype, x.device}),
+                        shards_of(x, shards));
+}
+
+void GradualSum::add_and_share() {
+  const View x = part(x_, *piece_);
+  const Shards shards{x.numel(), ranks_.count()};
+  const View own = part(x, shards.of(ranks_.rank()));
+  sum_ranks(own, {scratch_.data, {ranks_.count(), own.numel()}, x.dtype, x.device});
+  const auto all = shards_of(x, shards);
+  ranks_.begin_exchange(x.device, all, std::vector(all.size(), bytes_in(own)));
 }
 
 }  // namespace accrue

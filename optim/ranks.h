@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "core/cuda.h"
 #include "core/parameters.h"
 
 namespace accrue {
@@ -33,9 +36,9 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int count() const = 0;
 
-  // True if exchange_blocks() moves what lies in the memory of this device, cpu or cuda; the same
-  // on all ranks. If not, x passes through the host.
-  virtual bool reaches(Device) const { return false; }
+  // True if exchange() moves what lies in the memory of this device, cpu or cuda; the same on all
+  // ranks. If not, x passes through the host.
+  virtual bool reaches(Device device) const { return device == Device::cpu; }
 
   // The size of the scratch for the functions below, u8. A larger x goes through it in pieces, in
   // messages of at least 16 KiB: for less, a network takes as long.
@@ -75,14 +78,17 @@ class Ranks {
   virtual void broadcast(void* data, size_t bytes, int from) = 0;
 
  protected:
-  // received[s] = sent_s[r] on rank r, `bytes` of each.
-  virtual void exchange(void* received, const void* sent, size_t bytes) = 0;
-  // received[s] = sent_s[r] on rank r, blocks of any sizes, also none, in the memory of a device
-  // that the ranks reach. On cuda this is enqueued on the stream. Blocks that are received overlap
-  // no others, but a rank's own may be received where it is.
+  // Begins to exchange blocks: received[s] = sent_s[r] on rank r, of any sizes, also none, in the
+  // memory of the host or of a device that the ranks reach. Until that is done, blocks that are
+  // sent must not change, and those that are received must not be used. They overlap no others, but
+  // a rank's own may be received where it is. On cuda this is enqueued on the stream.
   using Block = std::span<std::byte>;
-  virtual void exchange_blocks(Device device, std::span<const Block> received,
-                               std::span<const Block> sent);
+  virtual void begin_exchange(Device device, std::span<const Block> received,
+                              std::span<const Block> sent) = 0;
+  // True if all exchanges that were begun are done (on cuda: enqueued). They may make no progress
+  // but in this call.
+  enum class Wait { no, yes };
+  virtual bool exchanged(Wait wait) = 0;
 
  private:
   enum class To { owner, everyone };
@@ -91,6 +97,45 @@ class Ranks {
   void combine_on_host(View x, View scratch, To to, View weights);
   void combine_in_place(View x, View scratch, View weights);
   void share_in_place(View x);
+  void exchange(Device device, std::span<const Block> received, std::span<const Block> sent) {
+    begin_exchange(device, received, sent);
+    exchanged(Wait::yes);
+  }
+  // For what is exchanged while the stream does something else; made when first asked for.
+  cuda::SideStream& side_stream();
+  friend class GradualSum;
+
+  std::unique_ptr<cuda::SideStream> side_stream_;
+};
+
+// Ranks::sum() of a flat tensor that becomes complete from its end to its beginning, as gradients
+// do in backward: what is complete is exchanged meanwhile, on cuda beside the stream. The sums are
+// the same bits. On a device that the ranks reach.
+class GradualSum {
+ public:
+  // Of the elements in these ascending ranges; the same on all ranks.
+  GradualSum(Ranks& ranks, View x, std::vector<Parameters::Range> ranges, View scratch);
+
+  // Says that this rank's elements from `begin` on are complete. Goes on with what is under way and
+  // begins with what can be begun; does not wait.
+  void complete_from(int64_t begin);
+  // Says that all are, and waits for the sums.
+  void finish();
+
+ private:
+  void go_on(Ranks::Wait wait);
+  void advance(Ranks::Wait wait);
+  bool takes_next_piece();
+  void begin_to_add();
+  void add_and_share();
+
+  Ranks& ranks_;
+  const View x_, scratch_;
+  std::vector<Parameters::Range> ranges_;  // not begun
+  const int64_t most_;                     // elements of a piece
+  int64_t complete_from_;
+  // The one under way, of which each rank adds up a shard.
+  std::optional<Parameters::Range> piece_;
 };
 
 }  // namespace accrue

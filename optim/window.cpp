@@ -69,14 +69,12 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
     members_.push_back(std::move(member));
   }
   check_members();
-  if (drops_gradients(options.strategy)) {
-    norm_partials_.fill(0);
-    for (Member& member : members_)
-      for (const Parameters::Entry& entry : member.parameters().entries()) {
-        numbers_[entry.tensor.variable().get()] = owners_.size();
-        owners_.push_back({&member, member.number(entry)});
-      }
-  }
+  if (drops_gradients(options.strategy)) norm_partials_.fill(0);
+  for (Member& member : members_)
+    for (const Parameters::Entry& entry : member.parameters().entries()) {
+      numbers_[entry.tensor.variable().get()] = owners_.size();
+      owners_.push_back({&member, member.number(entry)});
+    }
   remember_buffers();
   start_next();
 }
@@ -120,6 +118,8 @@ void Window::backward(const Loss& all, int64_t samples) {
   check(samples_ + samples <= expected_samples_,
         "a window of {} samples already has {}: {} more do not fit; step() first",
         expected_samples_, samples_, samples);
+  check(!gradient_sum_,
+        "a micro-batch after the one that expect_last() announced: expected step() after that");
   const MemoryScope scope(Phase::backward);
   const bool dropping = options_.on_overflow == OnOverflow::drop_micro_batch;
   // judge() adds the loss of a micro-batch that may be dropped.
@@ -127,7 +127,7 @@ void Window::backward(const Loss& all, int64_t samples) {
   const double share = double(samples) / double(options_.effective_batch_size);
   if (!dropping) add_terms(all, samples);
   switch (options_.strategy) {
-    case Strategy::fused: differentiate(loss, share, counted); break;
+    case Strategy::fused: differentiate(loss, share, counted, exchanging_hook()); break;
     case Strategy::separate:
       for (Member& member : members_) member.parameters().zero_grad();
       differentiate(loss, 1, counted);
@@ -195,7 +195,9 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   std::erase_if(claims_after_, [&](const auto& known) { return stale(known.first); });
   if (options_.strategy == Strategy::step_in_backward && !ranks_) tell_device(samples);
   const int64_t before = micro_batches_;
-  if (micro_steps_.run(key, work)) {
+  // What its hook enqueues is not recorded.
+  const auto replay = last_is_next_ && adds_gradually() ? Replay::no : Replay::yes;
+  if (micro_steps_.run(key, work, replay)) {
     check(micro_batches_ == before + 1,
           "a micro-step called backward() {} times: expected once, with its losses added up",
           micro_batches_ - before);
@@ -292,6 +294,27 @@ GradHook Window::dropping_hook() {
   return hook;
 }
 
+// In the last micro-batch each gradient, once complete, is that of all, and so are all those after
+// it in the arena that are complete, too.
+GradHook Window::exchanging_hook() {
+  const bool first_is_compared =
+      options_.noise_scale == NoiseScale::estimate && micro_batches_ == 0;
+  if (!last_is_next_ || !adds_gradually() || first_is_compared) return {};
+  gradient_sum_.emplace(gradual_sum());
+  GradHook hook{GradHook::When::kernel, {}};
+  std::vector<char> complete;
+  for (const Owner& owner : owners_) complete.push_back(owner.parameter().frozen());
+  hook.complete = [this, complete = std::move(complete),
+                   n = owners_.size()](Variable& leaf) mutable {
+    const auto number = numbers_.find(&leaf);
+    if (number == numbers_.end()) return;
+    complete[number->second] = 1;
+    while (n > 0 && complete[n - 1]) --n;
+    if (n < owners_.size()) gradient_sum_->complete_from(owners_[n].range().begin);
+  };
+  return hook;
+}
+
 // The first rank counts what the moments were before the window.
 void Window::fold(const Owner& parameter, const View& gradient, double scale) {
   const Earlier at_first = ranks_ && ranks_->rank() > 0 ? Earlier::drop : Earlier::decay;
@@ -324,7 +347,7 @@ void Window::set_claims(const Claims& claims) {
 }
 
 void Window::abandon() {
-  const bool touched = std::exchange(touched_, false);
+  const bool touched = std::exchange(touched_, false), exchanged = gradient_sum_.has_value();
   for (Member& member : members_)
     if (member.buffers_before.defined()) {
       member.parameters().buffers().copy_from(member.buffers_before);
@@ -334,6 +357,9 @@ void Window::abandon() {
   check(!touched,
         "a window whose gradients went into moments or weights already cannot be abandoned: use "
         "strategy fused or separate");
+  check(!exchanged,
+        "a window whose gradients other ranks have added up already cannot be abandoned: leave out "
+        "expect_last()");
 }
 
 StateDict Window::state_dict() {
@@ -412,7 +438,8 @@ void Window::start_next() {
   }
   micro_batches_ = samples_ = first_samples_ = 0;
   expected_samples_ = options_.effective_batch_size;
-  planned_ = touched_ = false;
+  planned_ = touched_ = last_is_next_ = false;
+  gradient_sum_.reset();
 }
 
 }  // namespace accrue

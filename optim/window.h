@@ -87,6 +87,10 @@ class Window {
   // Says that this window will have fewer samples than N. Strategy moments must know before the
   // first micro-batch, because folded gradients cannot be rescaled; the others need not know.
   void expect(int64_t samples);
+  // Says that the next micro-batch is this rank's last of the window. With Overlap::on, what its
+  // backward completes is then added up over the ranks while it goes on, and the window can no
+  // longer be abandoned. Some ranks may say so and others not.
+  void expect_last() { last_is_next_ = true; }
 
   // Adds the gradient of one micro-batch. Call it once for each; add several losses up before.
   // `loss` is the mean over its `samples`. Throws Error when the window would exceed N. If this
@@ -126,7 +130,7 @@ class Window {
   // Forgets this window: gradients are fresh again, and module buffers (BatchNorm statistics) as
   // the last step left them. Weights, moments and counters were not touched. Throws Error if the
   // strategy has touched them: with moments after the first micro-batch, with step_in_backward from
-  // the start of its backward on.
+  // the start of its backward on, with expect_last() from the start of the last one's on.
   void abandon();
 
   // True if the strategy lets a window be taken back. Strategies that put gradients into the
@@ -187,7 +191,8 @@ class Window {
     Member* member;
     size_t entry;
 
-    Parameters::Range range() const { return member->parameters().entries()[entry].range(); }
+    const Parameters::Entry& parameter() const { return member->parameters().entries()[entry]; }
+    Parameters::Range range() const { return parameter().range(); }
     char& claimed() const { return member->claimed[entry]; }
   };
 
@@ -230,6 +235,7 @@ class Window {
   void add_terms(const Loss& loss, int64_t samples);
   // moments, step_in_backward
   GradHook dropping_hook();
+  GradHook exchanging_hook();
   void fold(const Owner& parameter, const View& gradient, double scale);
   void step_in_backward(const Owner& parameter, const Tensor& gradient);
   void decide_before_backward();
@@ -251,6 +257,8 @@ class Window {
   Parameters::Range shard(const Member& member) const;
   void share_values(const Member& member);
   bool has_others() const { return ranks_ && !is_meta(device_); }
+  bool adds_gradually() const;
+  GradualSum gradual_sum() const;
   void unite_claims();
   void add_gradients();
   void add_moments();
@@ -275,7 +283,7 @@ class Window {
   Replays<MicroStep> micro_steps_;
   Replays<std::pair<Part, Claims>> steps_;
   std::map<MicroStep, Claims> claims_after_;
-  // moments, step_in_backward: all parameters, and the number of each by its variable.
+  // For hooks: all parameters, and the number of each by its variable.
   std::vector<Owner> owners_;
   std::unordered_map<const Variable*, size_t> numbers_;
   Readback outcomes_;
@@ -284,10 +292,13 @@ class Window {
   int64_t micro_batches_ = 0, samples_ = 0, first_samples_ = 0, taken_ = 0;
   int64_t expected_samples_ = 0;  // of this window
   size_t terms_ = 0;              // that its losses have
-  double kept_samples_ = 0;       // of this rank, in the last window
-  Counts counts_{};               // of all ranks, once added up
-  bool planned_ = false;          // this window's step
-  bool touched_ = false;          // weights, moments or step counts, in this window
+  bool last_is_next_ = false;
+  // Of the gradients, from when on this rank has completed some.
+  std::optional<GradualSum> gradient_sum_;
+  double kept_samples_ = 0;  // of this rank, in the last window
+  Counts counts_{};          // of all ranks, once added up
+  bool planned_ = false;     // this window's step
+  bool touched_ = false;     // weights, moments or step counts, in this window
 };
 
 }  // namespace accrue

@@ -51,6 +51,10 @@ void check_options(const WindowOptions& options) {
       "strategy {} uses up each gradient before the window's are known to be finite, so no window "
       "can be skipped for an overflow: expected a constant loss scale, or another strategy",
       name);
+  check(
+      options.overlap == Overlap::off || options.strategy == Strategy::fused,
+      "only strategy fused has final gradients during the last backward of a window: expected it, "
+      "or no exchange meanwhile");
   const bool dropping = options.on_overflow == OnOverflow::drop_micro_batch;
   check(!dropping || options.strategy == Strategy::separate,
         "to drop a micro-batch its gradient must lie apart from the sum until it is judged: "

@@ -32,6 +32,10 @@ constexpr GradientStorage gradient_storage(Strategy strategy) {
 
 enum class NoiseScale { off, estimate };
 
+// When ranks exchange gradients: after the last backward of a window, or while it goes on. The
+// results have the same bits either way.
+enum class Overlap { off, on };
+
 // The reaction to a gradient that is not finite.
 enum class OnOverflow {
   skip_window,      // the window is skipped whole
@@ -59,6 +63,9 @@ struct WindowOptions {
   // The processes that share the window's micro-batches (optim/ranks.h); must outlive the window;
   // null if there is only this one.
   Ranks* ranks = nullptr;
+  // The same on all ranks. For strategy fused; it has no effect where the ranks do not reach the
+  // device (optim/ranks.h), own shards, or have several optimizers. See Window::expect_last().
+  Overlap overlap = Overlap::off;
 };
 
 // Throws Error for options out of range, and for options that the strategy does not allow.

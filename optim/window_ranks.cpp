@@ -125,7 +125,25 @@ void Window::unite_claims() {
   set_claims(any);
 }
 
+// Each of the trained gradients in one sum, whichever of them this window's micro-batches reach,
+// because the ranks begin before they know.
+bool Window::adds_gradually() const {
+  return has_others() && options_.overlap == Overlap::on && ranks_->reaches(device_) &&
+         members_.size() == 1 && members_.front().optimizer->owns_all();
+}
+
+GradualSum Window::gradual_sum() const {
+  const Parameters& parameters = members_.front().parameters();
+  return {*ranks_, parameters.gradients().view(),
+          parameters.ranges([](const Parameters::Entry& entry) { return !entry.frozen(); }),
+          ranks_scratch_.view()};
+}
+
 void Window::add_gradients() {
+  if (adds_gradually()) {
+    if (!gradient_sum_) gradient_sum_.emplace(gradual_sum());
+    return gradient_sum_->finish();
+  }
   for (const Member& member : members_)
     if (!member.optimizer->owns_all())
       ranks_->sum_own_shard(accumulator(member).view(), ranks_scratch_.view());

@@ -30,7 +30,7 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& 
   return sgd(parameters, {o.momentum, decay, o.nesterov}, owned);
 }
 
-WindowOptions window_options(const TrainingOptions& o) {
+WindowOptions window_options(const TrainingOptions& o, Device device) {
   return {.effective_batch_size = o.batches.effective,
           .strategy = o.strategy,
           .clip_norm = o.clip_norm,
@@ -41,7 +41,8 @@ WindowOptions window_options(const TrainingOptions& o) {
           .ema_decay = o.ema,
           .noise_scale = o.noise_scale ? NoiseScale::estimate : NoiseScale::off,
           .graphs = o.cuda_graphs,
-          .ranks = o.ranks};
+          .ranks = o.ranks,
+          .overlap = o.chosen_overlap(device)};
 }
 
 void keep_packed(const TrainingOptions& o, const Parameters& parameters) {
@@ -84,7 +85,7 @@ Training::Network::Network(const TrainingOptions& own, Device device, uint64_t s
       parameters(place(*model, accrue::compute_dtype(own.precision), device, seed,
                        gradient_storage(own.strategy), own.freeze)),
       optimizer(make_optimizer(own, parameters)),
-      window(*optimizer, schedule, window_options(own)) {
+      window(*optimizer, schedule, window_options(own, device)) {
   keep_packed(own, parameters);
 }
 
@@ -153,6 +154,8 @@ void Training::micro_step(const Game::Turn& turn, const MicroBatch& micro_batch,
   pass_ = &pass;
   for (const Player* player : turn)
     if (player->window.micro_batches() == 0) player->window.expect(micro_batch.window_size);
+  // Players that step together are exchanged one after the other.
+  if (micro_batch.ends_window && turn.size() == 1) turn.front()->window.expect_last();
   game_->micro_step(turn, micro_batch, variant(epoch));
 }
 

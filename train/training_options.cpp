@@ -52,6 +52,12 @@ const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
   return names;
 }
 
+const std::map<std::string, RankOverlap>& rank_overlap_names() {
+  static const std::map<std::string, RankOverlap> names{
+      {"auto", RankOverlap::automatic}, {"on", RankOverlap::on}, {"off", RankOverlap::off}};
+  return names;
+}
+
 const std::map<std::string, Graphs>& graphs_names() {
   static const std::map<std::string, Graphs> names{{"on", Graphs::on}, {"off", Graphs::off}};
   return names;
@@ -92,6 +98,21 @@ ScheduleOptions TrainingOptions::schedule_of(size_t player, int64_t samples) con
   own.total = total_steps(samples);
   if (!players.empty()) own.total = own.total / players[player].every * players[player].times;
   return own;
+}
+
+namespace {
+
+// A window that others have the gradients of cannot be repeated.
+bool can_overlap(const TrainingOptions& o) {
+  return o.on_oom == OnOom::fail && o.strategy == Strategy::fused && !o.shard_optimizer;
+}
+
+}  // namespace
+
+Overlap TrainingOptions::chosen_overlap(Device device) const {
+  const bool wanted = rank_overlap == RankOverlap::on ||
+                      (rank_overlap == RankOverlap::automatic && device == Device::cpu);
+  return wanted && can_overlap(*this) ? Overlap::on : Overlap::off;
 }
 
 ObjectivePtr TrainingOptions::objective_for(const Dataset& data) const {
@@ -150,6 +171,10 @@ void check_options(const TrainingOptions& o) {
         "step-in-backward steps during the backward of a single micro-batch, but the effective "
         "batch is {}{}: expected micro-batches of {}, or strategy moments or fused",
         o.batches.describe(), ranks > 1 ? fmt::format(" on {} ranks", ranks) : "", least);
+  check(o.rank_overlap != RankOverlap::on || can_overlap(o),
+        "to exchange gradients during the last backward of a window, it must not be repeated, "
+        "gradients must be accumulated, and ranks must own all of the optimizer: expected no "
+        "overlap, or on-oom fail, strategy fused and no shards");
   check(o.strategy != Strategy::moments || !o.shard_optimizer,
         "strategy moments adds up in the optimizer's state, so every rank needs all of it: "
         "expected no shards, or another strategy");

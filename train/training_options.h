@@ -36,6 +36,9 @@ enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // halved and the window runs again (train/window_runner.h).
 enum class OnOom { fail, split };
 
+// If ranks exchange gradients while the last backward of a window goes on (optim/window_options.h).
+enum class RankOverlap { automatic, on, off };
+
 // Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
 // of a window: those where making that form takes a good part of the time, all, or none.
 enum class Pack { where_it_pays, on, off };
@@ -48,6 +51,7 @@ const std::map<std::string, OnOom>& on_oom_names();
 const std::map<std::string, OnOverflowChoice>& on_overflow_names();
 const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
+const std::map<std::string, RankOverlap>& rank_overlap_names();
 const std::map<std::string, Order>& order_names();
 
 // A value of TrainingOptions::eval_every.
@@ -107,6 +111,8 @@ struct TrainingOptions : StepOptions {
   // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
   // parameters alone (optim/window.h).
   bool shard_optimizer = false;
+  // automatic: on where it is known to pay, on the CPU, if the other options allow it.
+  RankOverlap rank_overlap = RankOverlap::automatic;
   // True if this process writes, for all ranks.
   bool is_first_rank() const;
 
@@ -127,6 +133,7 @@ struct TrainingOptions : StepOptions {
 
   ObjectivePtr objective_for(const Dataset& data) const;
   LossScale chosen_loss_scale() const;
+  Overlap chosen_overlap(Device device) const;
   // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
   double chosen_beta2() const;
   // The number of optimizer steps over so many samples if no window is skipped. No run takes more.
@@ -192,7 +199,11 @@ inline Settings settings_of(TrainingOptions& o) {
       .add_flag(o.shard_optimizer, true,
                 {"shard-optimizer", no_result,
                  "Each rank keeps the optimizer's state of its share of the parameters, steps them "
-                 "and sends them to the others: ZeRO's stage 1, with the same bits"});
+                 "and sends them to the others: ZeRO's stage 1, with the same bits"})
+      .add(o.rank_overlap, rank_overlap_names(),
+           {"rank-overlap", no_result,
+            "Exchange gradients while the last backward of a window goes on, with the same bits; "
+            "auto: on the CPU, with strategy fused, whole optimizers and without on-oom split"});
   s.append(settings_of(static_cast<StepOptions&>(o)))
       .group("Loss scale")
       .add(o.on_overflow, on_overflow_names(),

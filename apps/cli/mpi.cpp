@@ -134,6 +134,7 @@ class World : public MpiRanks {
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &count_);
+    MPI_Comm_dup(MPI_COMM_WORLD, &exchanges_);
     std::vector<std::string> hosts = all_hosts();
     if (level == MPI_THREAD_MULTIPLE)
       watch_.emplace(rank_, count_, Watch::Seconds(double(timeout_s)), std::move(hosts),
@@ -146,6 +147,7 @@ class World : public MpiRanks {
                       "accrue: error: MPI has not ended within --rank-timeout: a rank hangs\n");
     watch_.reset();
     gpus_.reset();
+    MPI_Comm_free(&exchanges_);
     MPI_Finalize();
   }
 
@@ -158,10 +160,10 @@ class World : public MpiRanks {
   }
 
   void broadcast(void* data, size_t bytes, int from) override {
-    constexpr size_t most = size_t{1} << 30;  // MPI counts in int
-    for (size_t begin = 0; begin < bytes; begin += most)
+    for (size_t begin = 0; begin < bytes; begin += most_bytes)
       MPI_Bcast(static_cast<std::byte*>(data) + begin,
-                static_cast<int>(std::min(most, bytes - begin)), MPI_BYTE, from, MPI_COMM_WORLD);
+                static_cast<int>(std::min(most_bytes, bytes - begin)), MPI_BYTE, from,
+                MPI_COMM_WORLD);
   }
 
   int number_here() override {
@@ -191,26 +193,54 @@ class World : public MpiRanks {
   }
 
   void reach_gpus() override { reaches_gpus_ = true; }
-  bool reaches(Device device) const override { return reaches_gpus_ && device == Device::cuda; }
+  bool reaches(Device device) const override { return reaches_gpus_ || device == Device::cpu; }
 
   void abort(int status) override { end_all_ranks(status); }
 
  protected:
-  void exchange(void* received, const void* sent, size_t bytes) override {
-    const int n = static_cast<int>(bytes);
-    MPI_Alltoall(sent, n, MPI_BYTE, received, n, MPI_BYTE, MPI_COMM_WORLD);
-  }
-
-  void exchange_blocks(Device, std::span<const Block> received,
-                       std::span<const Block> sent) override {
-    if (!gpus_) {
-      gpus_ = connect_gpus(*this);
-      connected_ = gpus_.get();
+  void begin_exchange(Device device, std::span<const Block> received,
+                      std::span<const Block> sent) override {
+    if (device == Device::cuda) {
+      if (!gpus_) {
+        gpus_ = connect_gpus(*this);
+        connected_ = gpus_.get();
+      }
+      return gpus_->exchange(received, sent);
     }
-    gpus_->exchange(received, sent);
+    const auto own = static_cast<size_t>(rank_);
+    if (sent[own].data() != received[own].data())
+      std::ranges::copy(sent[own], received[own].data());
+    for (int r = 0; r < count_; ++r)
+      if (r != rank_)
+        in_messages(received[static_cast<size_t>(r)], [&](Block part, MPI_Request& request) {
+          MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, r, 0, exchanges_,
+                    &request);
+        });
+    for (int r = 0; r < count_; ++r)
+      if (r != rank_)
+        in_messages(sent[static_cast<size_t>(r)], [&](Block part, MPI_Request& request) {
+          MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, r, 0, exchanges_,
+                    &request);
+        });
+  }
+  bool exchanged(Wait wait) override {
+    int done = 1;
+    const int n = static_cast<int>(requests_.size());
+    if (wait == Wait::yes) MPI_Waitall(n, requests_.data(), MPI_STATUSES_IGNORE);
+    else MPI_Testall(n, requests_.data(), &done, MPI_STATUSES_IGNORE);
+    if (done != 0) requests_.clear();
+    return done != 0;
   }
 
  private:
+  static constexpr size_t most_bytes = size_t{1} << 30;  // of a message: MPI counts in int
+
+  template <class Begin>
+  void in_messages(Block block, Begin&& begin) {
+    for (; !block.empty(); block = block.subspan(std::min(most_bytes, block.size())))
+      begin(block.first(std::min(most_bytes, block.size())), requests_.emplace_back());
+  }
+
   // The ranks on it; to be freed.
   MPI_Comm this_machine() const {
     MPI_Comm here = MPI_COMM_NULL;
@@ -229,6 +259,9 @@ class World : public MpiRanks {
 
   const int64_t timeout_s_;
   int rank_ = 0, count_ = 1;
+  // Apart from everything else, which may come while exchanges are under way.
+  MPI_Comm exchanges_ = MPI_COMM_NULL;
+  std::vector<MPI_Request> requests_;  // of exchanges
   bool reaches_gpus_ = false;
   std::unique_ptr<ConnectedGpus> gpus_;
   std::atomic<const ConnectedGpus*> connected_ = nullptr;

@@ -49,12 +49,13 @@ class PlannedRanks : public Ranks {
       : count_(int(count)), by_nccl_(exchange == RankExchange::automatic && built_with_nccl()) {}
   int rank() const override { return 0; }
   int count() const override { return count_; }
-  bool reaches(Device device) const override { return by_nccl_ && device == Device::cuda; }
+  bool reaches(Device device) const override { return by_nccl_ || device == Device::cpu; }
   void gather(void*, const void*, size_t) override { never(); }
   void broadcast(void*, size_t, int) override { never(); }
 
  protected:
-  void exchange(void*, const void*, size_t) override { never(); }
+  void begin_exchange(Device, std::span<const Block>, std::span<const Block>) override { never(); }
+  bool exchanged(Wait) override { never(); }
 
  private:
   [[noreturn]] static void never() { fail("ranks of a plan exchange nothing"); }

@@ -281,6 +281,120 @@ TEST_CASE("windows of ranks that exchange in place take the same steps, to the b
     }
 }
 
+TEST_CASE("a gradual sum has the bits of a sum, whenever each rank completes what", "[ranks]") {
+  constexpr int64_t n = 30011;
+  const std::vector<Parameters::Range> ranges{{16, 40}, {40, 9000}, {12000, 12001}, {12016, n}};
+  for (const int R : {1, 2, 3, 4, 40}) {
+    INFO(R << " ranks");
+    std::vector<std::vector<double>> sums(static_cast<size_t>(R)), gradual = sums;
+    run_ranks(
+        R,
+        [&](Ranks& ranks) {
+          const int r = ranks.rank();
+          const auto value = [&](int64_t i) {
+            return float(std::sin(double(i * 7 + r)) * std::exp2(double((i + r) % 30)));
+          };
+          const Tensor x = Tensor::empty({n}, DType::f32, Device::cpu, Category::workspace);
+          const std::span<float> values = x.span<float>();
+          const Tensor room =
+              Tensor::empty({int64_t{16} << 10}, DType::u8, Device::cpu, Category::workspace);
+          for (int64_t i = 0; i < n; ++i) values[size_t(i)] = value(i);
+          const std::vector<double> own = to_doubles(x);
+          ranks.sum(x.view(), room.view());
+          sums[size_t(r)] = own;
+          for (const auto [begin, end] : ranges)
+            for (int64_t i = begin; i < end; ++i) sums[size_t(r)][size_t(i)] = values[size_t(i)];
+          // What is not complete yet is no number.
+          x.fill(std::numeric_limits<double>::quiet_NaN());
+          GradualSum sum(ranks, x.view(), ranges, room.view());
+          int64_t begin = n;
+          const auto complete = [&](int64_t to) {
+            for (; begin > to; --begin) values[size_t(begin - 1)] = value(begin - 1);
+          };
+          // The second rank completes all at once.
+          while (r != 1 && begin > 100) {
+            complete(std::max(int64_t{100}, begin - 1 - (begin * (r + 3)) % 1500));
+            sum.complete_from(begin);
+          }
+          complete(0);
+          sum.finish();
+          gradual[size_t(r)] = to_doubles(x);
+        },
+        Way::in_place);
+    for (size_t r = 0; r < size_t(R); ++r) REQUIRE(gradual[r] == sums[r]);
+  }
+}
+
+// Large enough for several pieces, the first of which has a layer and a half. The last window's
+// micro-batches do not reach the first layer.
+TEST_CASE("windows whose ranks exchange in the last backward take the same steps, to the bit",
+          "[ranks]") {
+  static constexpr int64_t width = 160;
+  struct Case {
+    std::string_view what;
+    std::vector<std::vector<int>> shares;  // of four micro-batches
+    bool freezes = false;
+    NoiseScale noise_scale = NoiseScale::off;
+  };
+  const auto run = [](Ranks& ranks, const Case& c, Overlap overlap) {
+    Sequential model;
+    for (int layer = 0; layer < 4; ++layer) model.add<Linear>(width, layer < 3 ? width : 8);
+    Parameters parameters = place(model, DType::f32, Device::cpu, 5);
+    if (c.freezes) parameters.freeze("1.");
+    const auto optimizer = adam(parameters, {});
+    Window window(*optimizer, ScheduleOptions{.base = 0.01},
+                  {.effective_batch_size = 8,
+                   .clip_norm = 0.5,
+                   .noise_scale = c.noise_scale,
+                   .ranks = &ranks,
+                   .overlap = overlap});
+    const auto& entries = parameters.entries();
+    const Batch batch = test::random_batch({8, width}, 5, 9, DType::f32);
+    int early = 0;
+    for (int w = 0; w < 3; ++w) {
+      const std::vector<int>& own = c.shares[size_t(ranks.rank())];
+      for (const int i : own) {
+        Tensor y = batch.x.slice(2 * i, 2 * i + 2);
+        for (size_t layer = w == 2 ? 1 : 0; layer < 4; ++layer)
+          y = linear(y, entries[2 * layer].tensor, entries[2 * layer + 1].tensor);
+        const Tensor loss = cross_entropy(y, batch.labels.slice(2 * i, 2 * i + 2));
+        const int before = dynamic_cast<const ThreadRank&>(ranks).begun();
+        if (i == own.back()) window.expect_last();
+        window.backward(loss, 2);
+        early += dynamic_cast<const ThreadRank&>(ranks).begun() - before;
+      }
+      window.step();
+    }
+    RankOutcome outcome;
+    outcome.weights = to_doubles(parameters.values());
+    outcome.m = to_doubles(optimizer->state()[0].second);
+    outcome.reports = window.reports();
+    return std::pair{outcome, early};
+  };
+  for (const Case& c : {Case{"even", {{0, 1}, {2, 3}}}, Case{"uneven", {{0, 1, 2}, {3}, {}}},
+                        Case{"frozen", {{0}, {1}, {2}, {3}}, true},
+                        Case{"noise scale", {{0, 1, 2}, {3}}, false, NoiseScale::estimate}}) {
+    INFO(c.what);
+    std::vector<std::pair<RankOutcome, int>> with(c.shares.size()), without = with;
+    for (const Overlap overlap : {Overlap::off, Overlap::on})
+      run_ranks(
+          int(c.shares.size()),
+          [&](Ranks& ranks) {
+            (overlap == Overlap::on ? with : without)[size_t(ranks.rank())] =
+                run(ranks, c, overlap);
+          },
+          Way::in_place);
+    for (size_t r = 0; r < with.size(); ++r) {
+      INFO("rank " << r);
+      REQUIRE(with[r].first == without[0].first);
+      REQUIRE(without[r].second == 0);
+      // Whose first micro-batch is its last compares that before it adds.
+      const size_t first_to_be_compared = c.noise_scale == NoiseScale::estimate ? 2 : 1;
+      REQUIRE((with[r].second > 0) == (c.shares[r].size() >= first_to_be_compared));
+    }
+  }
+}
+
 TEST_CASE("a mean over ranks that agree changes no bit", "[ranks]") {
   bool same = true;
   run_ranks(3, [&](Ranks& ranks) {
@@ -516,6 +630,29 @@ TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
                             empty.window.step();
                           }),
                 "without micro-batches");
+  REQUIRE_ERROR(
+      check_options(WindowOptions{.strategy = Strategy::separate, .overlap = Overlap::on}),
+      "only strategy fused");
+  // Other ranks have its gradients.
+  const auto announced = [](const std::function<void(Learner&, const Batch&)>& then) {
+    run_ranks(
+        2,
+        [&](Ranks& both) {
+          Learner learner(DType::f32,
+                          {.effective_batch_size = N, .ranks = &both, .overlap = Overlap::on});
+          const Batch batch = random_batch(N, DType::f32, 1);
+          learner.window.expect_last();
+          learner.window.backward(learner.loss(batch, 0, 8), 8);
+          then(learner, batch);
+        },
+        Way::in_place);
+  };
+  REQUIRE_ERROR(announced([](Learner& learner, const Batch&) { learner.window.abandon(); }),
+                "leave out expect_last()");
+  REQUIRE_ERROR(announced([](Learner& learner, const Batch& batch) {
+                  learner.window.backward(learner.loss(batch, 8, 16), 8);
+                }),
+                "the one that expect_last() announced");
 }
 
 }  // namespace accrue::test

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -46,6 +51,46 @@ class Meeting {
     changed_.notify_all();
   }
 
+  // A block on its way. Until it is taken, the receiver's is poisoned and the sender's must not
+  // change.
+  struct Message {
+    std::span<const std::byte> block;
+    std::vector<std::byte> as_sent;  // of the host
+  };
+  void send(int from, int to, Message message) {
+    const std::lock_guard lock(mutex_);
+    under_way_[{from, to}].push_back(std::move(message));
+    changed_.notify_all();
+  }
+  // Takes the oldest message by take(message), if there is one.
+  template <class Take>
+  bool receive(int from, int to, Take&& take) {
+    const std::lock_guard lock(mutex_);
+    auto& messages = under_way_[{from, to}];
+    if (messages.empty()) return false;
+    take(messages.front());
+    messages.pop_front();
+    changed_.notify_all();
+    return true;
+  }
+  // True if all that a rank has sent is taken.
+  bool all_taken(int from) {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(under_way_, [&](const auto& route) {
+      return route.first.first != from || route.second.empty();
+    });
+  }
+  // Until anything changes, or for a moment.
+  void wait_for_messages() {
+    end_turn();
+    {
+      std::unique_lock lock(mutex_);
+      if (!broken_) changed_.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    begin_turn();
+    check(!broken_, "another rank has failed");
+  }
+
  private:
   void meet() {
     std::unique_lock lock(mutex_);
@@ -65,7 +110,8 @@ class Meeting {
   std::condition_variable changed_;
   int here_ = 0;
   int64_t round_ = 0;
-  bool broken_ = false;
+  std::atomic<bool> broken_ = false;
+  std::map<std::pair<int, int>, std::deque<Message>> under_way_;  // by sender and receiver
 };
 
 // The way of what ranks add up: as MPI's bytes, or as NCCL's.
@@ -79,6 +125,8 @@ class ThreadRank : public Ranks {
   int rank() const override { return rank_; }
   int count() const override { return static_cast<int>(meeting_.blocks.size()); }
   bool reaches(Device) const override { return way_ == Way::in_place; }
+  // Exchanges so far.
+  int begun() const { return begun_; }
 
   void gather(void* all, const void* own, size_t bytes) override { share(all, own, bytes, 0); }
   void broadcast(void* data, size_t bytes, int from) override {
@@ -89,25 +137,61 @@ class ThreadRank : public Ranks {
   }
 
  protected:
-  void exchange(void* received, const void* sent, size_t bytes) override {
-    share(received, sent, bytes, bytes * static_cast<size_t>(rank_));
-  }
-  void exchange_blocks(Device device, std::span<const Block> received,
-                       std::span<const Block> sent) override {
-    meeting_.blocks[static_cast<size_t>(rank_)] = &sent;
-    meeting_.wait();
-    for (size_t r = 0; r < received.size(); ++r) {
-      const auto& theirs = *static_cast<const std::span<const Block>*>(meeting_.blocks[r]);
-      const Block from = theirs[static_cast<size_t>(rank_)], to = received[r];
-      check(from.size() == to.size(), "{} bytes sent, {} expected", from.size(), to.size());
-      if (from.empty() || from.data() == to.data()) continue;
-      if (device == Device::cuda) cuda::copy_on_device(to.data(), from.data(), from.size());
-      else std::memcpy(to.data(), from.data(), from.size());
+  void begin_exchange(Device device, std::span<const Block> received,
+                      std::span<const Block> sent) override {
+    const auto own = static_cast<size_t>(rank_);
+    if (received[own].data() != sent[own].data()) copy(device, received[own], sent[own]);
+    for (int r = 0; r < count(); ++r) {
+      if (r == rank_) continue;
+      const Block to = received[static_cast<size_t>(r)], from = sent[static_cast<size_t>(r)];
+      if (device == Device::cpu) std::ranges::fill(to, std::byte{0xff});
+      expected_.push_back({device, r, to});
+      Meeting::Message message{from, {}};
+      if (device == Device::cpu) message.as_sent.assign(from.begin(), from.end());
+      meeting_.send(rank_, r, std::move(message));
     }
-    meeting_.wait();
+    not_before_ = 2;
+    ++begun_;
+  }
+  // Late: not at the first two questions, unless the rank waits.
+  bool exchanged(Wait wait) override {
+    if (wait == Wait::no && not_before_-- > 0) return false;
+    while (!receive_all() || !meeting_.all_taken(rank_)) {
+      if (wait == Wait::no) return false;
+      meeting_.wait_for_messages();
+    }
+    return true;
   }
 
  private:
+  struct Expected {
+    Device device;
+    int from;
+    Block to;
+  };
+
+  static void copy(Device device, Block to, std::span<const std::byte> from) {
+    check(from.size() == to.size(), "{} bytes sent, {} expected", from.size(), to.size());
+    if (from.empty()) return;
+    if (device == Device::cuda) cuda::copy_on_device(to.data(), from.data(), from.size());
+    else std::memcpy(to.data(), from.data(), from.size());
+  }
+
+  bool receive_all() {
+    while (!expected_.empty()) {
+      const Expected next = expected_.front();
+      const auto take = [&](const Meeting::Message& message) {
+        check(next.device != Device::cpu || std::ranges::equal(message.block, message.as_sent),
+              "a block was changed while it was being sent");
+        copy(next.device, next.to, message.block);
+      };
+      const bool received = meeting_.receive(next.from, rank_, take);
+      if (!received) return false;
+      expected_.pop_front();
+    }
+    return true;
+  }
+
   void share(void* to, const void* from, size_t bytes, size_t offset) {
     meeting_.blocks[static_cast<size_t>(rank_)] = from;
     meeting_.wait();
@@ -120,6 +204,8 @@ class ThreadRank : public Ranks {
   Meeting& meeting_;
   const int rank_;
   const Way way_;
+  std::deque<Expected> expected_;
+  int not_before_ = 0, begun_ = 0;
 };
 
 // Runs work(ranks) as each of `count` ranks at once, and rethrows what one throws. Catch's
