@@ -109,7 +109,8 @@ class Watch {
   }
 
   [[noreturn]] void give_up(int rank, const std::string& why) const {
-    fmt::print(stderr, "accrue: error: rank {} of {}, on {}, {}: all ranks end\n", rank, count_,
+    // The line under way may not have ended.
+    fmt::print(stderr, "\naccrue: error: rank {} of {}, on {}, {}: all ranks end\n", rank, count_,
                hosts_[static_cast<size_t>(rank)], why);
     std::fflush(stderr);
     end_all_ranks(1);
@@ -130,6 +131,9 @@ class World : public MpiRanks {
     const Alarm alarm(timeout_s,
                       "accrue: error: MPI has not started within --rank-timeout: a rank is "
                       "missing\n");
+    // Open MPI holds larger messages over TCP back until they are asked for, behind what the
+    // connection carries already: that halves the rate of two ranks that send to each other.
+    ::setenv("OMPI_MCA_btl_tcp_eager_limit", "1048576", 0);
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
