@@ -3,12 +3,15 @@
 
     scripts/bench_ranks_pytorch.py                      two ranks of one thread, K = 1, 4 and 16
     scripts/bench_ranks_pytorch.py --ranks 2 --model resnet --micro-batch 8
+    scripts/network.sh up 2 1gbit && scripts/bench_ranks_pytorch.py --network --model resnet
+                                                        one rank on each of two machines
 
 Both train the same layers with Adam, in windows of K micro-batches a rank. PyTorch runs on gloo,
 with no_sync() for all micro-batches but the last and gradient_as_bucket_view; its samples are
 tensors in memory. Prints a Markdown table: the time of a window, the part of it that does not grow
 with K (the reduction and the step), the most resident memory of a rank and, in brackets, its growth
-by the training, and accrue as one process with as many threads. The interpreter needs torch; accrue needs mpirun.
+by the training, and accrue as one process with as many threads. The interpreter needs torch; accrue
+needs mpirun.
 """
 
 import argparse
@@ -25,6 +28,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+NETWORK = str(ROOT / "scripts/network.sh")
 
 
 def resident_mb():
@@ -32,8 +36,8 @@ def resident_mb():
     return pages * resource.getpagesize() / 1e6
 
 
-def torch_rank(rank, request, port, answers):
-    """One rank of PyTorch's; puts its median seconds a window and megabytes into the queue."""
+def torch_rank(request):
+    """One rank of PyTorch's; prints its median seconds a window and megabytes as JSON."""
     import torch
     from torch import distributed
     from torch.nn.functional import cross_entropy
@@ -42,8 +46,7 @@ def torch_rank(rank, request, port, answers):
     from reference_models import MODELS, SAMPLE_SHAPES
 
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=request["ranks"])
+    distributed.init_process_group("gloo", rank=request["rank"], world_size=request["ranks"])
     K, size = request["K"], request["micro_batch"]
     # Loads code, which is no memory of the training.
     warm_up = DistributedDataParallel(torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU()))
@@ -73,50 +76,59 @@ def torch_rank(rank, request, port, answers):
         going.fill_(time.perf_counter() - begin < request["seconds"])
         distributed.broadcast(going, 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    answers.put((statistics.median(durations[1:] or durations), peak, resident_mb() - before))
+    print(json.dumps([statistics.median(durations[1:] or durations), peak, resident_mb() - before]))
     distributed.destroy_process_group()
 
 
-def torch_process(request):
-    """Starts the ranks; prints the slowest and the largest as a line of JSON."""
-    import torch
-    from torch import multiprocessing
+def start(command, **environment):
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                       OMP_NUM_THREADS="1", **environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment)
 
+
+def output_of(process):
+    output, errors = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(process.args)} failed:\n{output}{errors}")
+    return output
+
+
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    answers = multiprocessing.get_context("spawn").SimpleQueue()
-    multiprocessing.spawn(torch_rank, (request, port, answers), request["ranks"])
-    all_of = [answers.get() for _ in range(request["ranks"])]
-    print(json.dumps({"torch": torch.__version__, "of_ranks": [max(x) for x in zip(*all_of)]}))
-
-
-def run(command):
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                       OMP_NUM_THREADS="1")
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
+        return probe.getsockname()[1]
 
 
 def measure_torch(options, K):
+    """The slowest and the largest of its ranks."""
     request = {"ranks": options.ranks, "K": K, "micro_batch": options.micro_batch,
                "model": options.model, "seconds": options.seconds}
-    output = run([options.python, __file__, "--torch", json.dumps(request)])
-    return json.loads(output.splitlines()[-1])["of_ranks"]
+    port = str(free_port())
+    ranks = []
+    for rank in range(options.ranks):
+        command = [options.python, str(pathlib.Path(__file__).resolve()), "--torch",
+                   json.dumps(dict(request, rank=rank))]
+        if options.network:
+            ranks.append(start([NETWORK, "in", f"m{rank + 1}", *command], MASTER_ADDR="10.77.0.1",
+                               MASTER_PORT=port, GLOO_SOCKET_IFNAME="eth0"))
+        else:
+            ranks.append(start(command, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+    answers = [json.loads(output_of(rank).splitlines()[-1]) for rank in ranks]
+    return [max(figures) for figures in zip(*answers)]
 
 
 def measure_accrue(options, K, ranks, threads):
     """Seconds a window; megabytes of a rank, in all and by training."""
     effective = options.ranks * K * options.micro_batch
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:  # which machines share
         report = pathlib.Path(scratch) / "bench.json"
-        command = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
-        run([*command, options.program, "bench", "train", "--model", options.model, "--device",
-             "cpu", "--optimizer", "adam", "--threads", str(threads), "--micro-batch",
-             str(options.micro_batch), "--effective-batch", str(effective), "--seconds",
-             str(options.seconds), "--json", str(report)])
+        launcher = [NETWORK, "mpirun"] if options.network else ["mpirun"]
+        command = [*launcher, "-n", str(ranks)] if ranks > 1 else []
+        output_of(start([*command, options.program, "bench", "train", "--model", options.model,
+                         "--device", "cpu", "--optimizer", "adam", "--threads", str(threads),
+                         "--micro-batch", str(options.micro_batch), "--effective-batch",
+                         str(effective), "--seconds", str(options.seconds), "--json", str(report)]))
         answer = json.loads(report.read_text())
     return [effective / answer["samples_per_s"], answer["peak_rss_bytes"] / 1e6,
             answer["peak_rss_growth_bytes"] / 1e6]
@@ -138,10 +150,12 @@ def main():
     parser.add_argument("--micro-batch", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--network", action="store_true",
+                        help="a rank on each machine of scripts/network.sh, which is up")
     parser.add_argument("--torch", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.torch:
-        return torch_process(json.loads(options.torch))
+        return torch_rank(json.loads(options.torch))
 
     ways = {"accrue": lambda K: measure_accrue(options, K, options.ranks, 1),
             "PyTorch": lambda K: measure_torch(options, K),
