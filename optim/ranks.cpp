@@ -156,11 +156,11 @@ void Ranks::combine_in_place(View x, View scratch, View weights) {
 }
 
 // On the host in messages that are sent at once, not when the receiver asks for them
-// (apps/cli/mpi.cpp).
+// (apps/cli/mpi.cpp), and never more of them than MPI may keep for a receiver that is late.
 void Ranks::share_in_place(View x) {
   const Shards shards{x.numel(), count()};
-  const int64_t most =
-      x.device == Device::cpu ? (512 << 10) / int64_t(size_of(x.dtype)) : shards.size();
+  const int64_t at_once = int64_t(scratch_bytes() / size_of(x.dtype)) / count() / 16 * 16;
+  const int64_t most = x.device == Device::cpu ? at_once : shards.size();
   for (int64_t first = 0; first < shards.size(); first += most) {
     std::vector<Block> all;
     for (int r = 0; r < count(); ++r)
