@@ -156,7 +156,7 @@ void Ranks::combine_in_place(View x, View scratch, View weights) {
 }
 
 // On the host in messages that are sent at once, not when the receiver asks for them
-// (apps/cli/mpi.cpp), and never more of them than MPI may keep for a receiver that is late.
+// (apps/cli/mpi.cpp): so few that MPI keeps a scratch's worth at most for a receiver that is late.
 void Ranks::share_in_place(View x) {
   const Shards shards{x.numel(), count()};
   const int64_t at_once = int64_t(scratch_bytes() / size_of(x.dtype)) / count() / 16 * 16;
