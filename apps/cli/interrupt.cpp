@@ -57,8 +57,8 @@ void say(const char (&text)[n]) {
 
 void ask(int signal) {
   if (repeats_the_first(signal)) return;
+  if (seen == 0) first_ns = now_ns();  // before anybody sees that it was
   const int times = ++seen;
-  if (times == 1) first_ns = now_ns();
   if (times == 1) say("\ninterrupted: this window is finished first; once more to roll it back\n");
   if (times == 2) {
     say("\ninterrupted twice: this window is rolled back after the micro-batch under way\n");
