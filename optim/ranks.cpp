@@ -104,10 +104,16 @@ std::vector<std::span<std::byte>> rows_of(const View& x) {
   return rows;
 }
 
+// At most n elements of each shard of x, from its `first` on; and all of each.
+std::vector<std::span<std::byte>> parts_of_shards(const View& x, const Shards& shards,
+                                                  int64_t first, int64_t n) {
+  std::vector<std::span<std::byte>> parts;
+  for (int r = 0; r < shards.count; ++r)
+    parts.push_back(bytes_in(part(x, shards.part_of(r, first, n))));
+  return parts;
+}
 std::vector<std::span<std::byte>> shards_of(const View& x, const Shards& shards) {
-  std::vector<std::span<std::byte>> all;
-  for (int r = 0; r < shards.count; ++r) all.push_back(bytes_in(part(x, shards.of(r))));
-  return all;
+  return parts_of_shards(x, shards, 0, shards.size());
 }
 
 // A row of x [R, n] from each rank into y; weights are those of a mean, or none.
@@ -144,13 +150,10 @@ void Ranks::combine_in_place(View x, View scratch, View weights) {
   const int R = count();
   const Shards shards{x.numel(), R};
   const int64_t most = scratch.numel() / int64_t(size_of(x.dtype)) / R / 16 * 16;
-  std::vector<Block> sent;
   for (int64_t first = 0; first < shards.size(); first += most) {
     const View own = part(x, shards.part_of(rank(), first, most));
     const View rows{scratch.data, {R, own.numel()}, x.dtype, x.device};
-    sent.clear();
-    for (int r = 0; r < R; ++r) sent.push_back(bytes_in(part(x, shards.part_of(r, first, most))));
-    exchange(x.device, rows_of(rows), sent);
+    exchange(x.device, rows_of(rows), parts_of_shards(x, shards, first, most));
     combine_rows(own, rows, weights);
   }
 }
@@ -162,9 +165,7 @@ void Ranks::share_in_place(View x) {
   const int64_t at_once = int64_t(scratch_bytes() / size_of(x.dtype)) / count() / 16 * 16;
   const int64_t most = x.device == Device::cpu ? at_once : shards.size();
   for (int64_t first = 0; first < shards.size(); first += most) {
-    std::vector<Block> all;
-    for (int r = 0; r < count(); ++r)
-      all.push_back(bytes_in(part(x, shards.part_of(r, first, most))));
+    const auto all = parts_of_shards(x, shards, first, most);
     exchange(x.device, all, std::vector(all.size(), all[size_t(rank())]));
   }
 }
