@@ -44,8 +44,9 @@ LEARNING_RATE = 1e-3
 class Configuration:
     """MODEL[@WIDTH]:MxK, a model trained by K micro-batches of M samples."""
 
-    def __init__(self, text):
+    def __init__(self, text, precision="fp32"):
         self.text = text
+        self.precision = precision
         name, split = text.split(":")
         self.model, _, width = name.partition("@")
         self.width = float(width or 1)
@@ -158,6 +159,7 @@ def torch_process(request):
     if request["device"] == "cuda":
         import torch_cuda
 
+        configuration.precision = request["precision"]
         answer["variants"] = torch_cuda.measure_all(configuration, request["seconds"],
                                                     SAMPLES_IN_MEMORY)
     elif request["memory"]:
@@ -206,6 +208,7 @@ class Accrue:
                 "--width", f"{configuration.width:g}",
                 "--micro-batch", str(configuration.micro_batch), "--accum",
                 str(configuration.accum), "--optimizer", "adam",
+                "--precision", self.options.precision,
                 "--device", self.options.device, "--threads", str(self.options.threads)]
 
     def speed(self, configuration, *arguments):
@@ -216,6 +219,7 @@ class Accrue:
         """Bytes without the data."""
         report = report_of([str(self.options.program), "bench", "memory",
                             "--model", configuration.model, "--device", self.options.device,
+                            "--precision", self.options.precision,
                             "--effective-batch", str(configuration.effective_batch),
                             "--micro-batches", str(configuration.micro_batch),
                             "--ways", "fused", "--rounds", "1"])
@@ -236,7 +240,8 @@ class PyTorch:
     def process(self, configuration):
         request = {"configuration": configuration.text, "threads": self.options.threads,
                    "seconds": self.options.seconds, "memory": self.options.memory,
-                   "device": self.options.device, "data": str(self.options.data)}
+                   "device": self.options.device, "data": str(self.options.data),
+                   "precision": self.options.precision}
         output, peak_bytes = run([self.python, __file__, "--torch-process", json.dumps(request)],
                                  self.options.threads)
         answer = json.loads(output.splitlines()[-1])
@@ -307,11 +312,12 @@ def measure_cuda(configuration, options):
             if "samples_per_s" in figure:
                 way["samples_per_s"].append(figure.pop("samples_per_s"))
             way.update(figure)
-    return {"configuration": configuration.text, "ways": ways}, pytorch.name
+    text = configuration.text + (f" {options.precision}" if options.precision != "fp32" else "")
+    return {"configuration": text, "ways": ways}, pytorch.name
 
 
 def cuda_rows(result):
-    configuration, ways = Configuration(result["configuration"]), result["ways"]
+    configuration, ways = Configuration(result["configuration"].split()[0]), result["ways"]
     own = statistics.median(ways["accrue"]["samples_per_s"])
     for name, way in ways.items():
         cells = [configuration.model, configuration.split, name]
@@ -353,6 +359,8 @@ def main():
                              f" with --memory: {' '.join(MEMORY_CONFIGURATIONS)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures, with --device cuda")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32",
+                        help="with --device cuda; PyTorch's bf16 is autocast")
     parser.add_argument("--memory", action="store_true", help="compare peak memory, not speed")
     parser.add_argument("--python", action="append", metavar="PYTHON",
                         help="an interpreter that has torch; may be given again")

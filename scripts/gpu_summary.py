@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Puts together what scripts/gpu_check.sh measured: summary.md, a page, and results.json.
 
-    scripts/gpu_summary.py MEASURED OUT_DIR [PART...]
+    scripts/gpu_summary.py MEASURED OUT_DIR
 
-PARTs are those that are still to come. Exits with 1 if there are any, or a required step failed. A
-target that is missed is told, and fails nothing.
+Exits with 1 if a required step failed or was not reached. A target that is missed is told, and fails
+nothing.
 """
 
 import json
@@ -125,12 +125,72 @@ def number(value, pattern):
 
 
 def step_lines(steps):
-    """One row a step, the many short ones that passed counted together."""
-    shown = [step for step in steps
-             if step["status"] != "passed" or not step["step"].startswith("bench train")]
-    rows = [[step["step"], step["status"], step["seconds"], step["need"]] for step in shown]
-    hidden = len(steps) - len(shown)
-    return rows + ([[f"{hidden} of bench train", "passed", "", "required"]] if hidden else [])
+    """One row a step; those of the many short ones that passed or were not reached are counted
+    together."""
+    rows, together = [], {}
+    for step in steps:
+        kind = " ".join(step["step"].split()[:2])
+        if step["status"] == "left" or step["status"] == "passed" and kind == "bench train":
+            together.setdefault((kind, step["status"]), []).append(step)
+        else:
+            rows.append([step["step"], step["status"], step["seconds"], step["need"],
+                         step.get("note", "")])
+    for (kind, status), those in together.items():
+        rows.append([kind, f"{len(those)} {status}", sum(step["seconds"] for step in those),
+                     those[0]["need"], those[0].get("note", "")])
+    return rows
+
+
+def case_rows(results):
+    """The tests that did not pass, and the line that says why."""
+    for stem, figures in results.items():
+        for case in figures["cases"] if stem.startswith("cases-") else []:
+            if case["status"] in ("failed", "stopped"):
+                lines = [line.strip() for line in case["output"].splitlines() if line.strip()]
+                told = [line for line in lines if "error:" in line or "FAILED:" in line
+                        or "ERROR SUMMARY" in line or "========= " in line and " at " in line]
+                yield [stem.removeprefix("cases-"), case["tag"], case["name"], case["status"],
+                       (told or lines[-1:] or [""])[0].replace("|", "/")[:120]]
+
+
+def convolution_rows(results):
+    """By model and precision: how often each algorithm and math type was chosen, by direction, and
+    what of it had no room."""
+    for stem, figures in results.items():
+        if not stem.startswith("convolutions-"):
+            continue
+        chosen = {}
+        for each in figures.get("convolutions", []):
+            key = (each["product"], each["algorithm"], each["math"], each["dtype"])
+            row = chosen.setdefault(key, {"count": 0, "shapes": 0, "ms": 0.0, "workspace": 0, "parts": 1,
+                                          "padded": 0})
+            row["shapes"] += 1
+            row["count"] += each["count"]
+            row["ms"] += (each["ms"] or 0) * each["count"]
+            row["workspace"] = max(row["workspace"], each["workspace_bytes"])
+            row["parts"] = max(row["parts"], each["parts"])
+            row["padded"] += each["padded"]
+        for key, row in sorted(chosen.items()):
+            yield [stem.removeprefix("convolutions-"), *key, row["shapes"], row["count"],
+                   f"{row['ms']:.3f}", f"{row['workspace'] / 1e6:.1f}", row["parts"], row["padded"]]
+
+
+def profile_rows(results, most=12):
+    """The kernels that take the most time, by the profiler."""
+    for stem, figures in results.items():
+        if stem.startswith("ncu-"):
+            total = sum(kernel["us"] for kernel in figures["kernels"])
+            for kernel in figures["kernels"][:most]:
+                yield [stem.removeprefix("ncu-"), kernel["name"][:60], kernel["launches"],
+                       f"{kernel['us'] / kernel['launches']:.2f}", f"{kernel['us'] / total:.1%}",
+                       f"{kernel['bytes'] / kernel['us'] / 1e3:.0f}" if kernel["us"] else ""]
+
+
+def precision_rows(results):
+    for stem, figures in results.items():
+        if stem.startswith(("train-resnet50-", "train-resnet-bn")):
+            yield [stem.removeprefix("train-"), f"{figures['samples_per_s']:,.0f}",
+                   f"{1e3 * figures['effective_batch'] / figures['samples_per_s']:.2f}"]
 
 
 def train_rows(results):
@@ -173,17 +233,15 @@ def pytorch_rows(results):
                      for key in ("peak_allocated_bytes", "peak_reserved_bytes"))]
 
 
-def verdict(results, to_come):
+def verdict(results):
     failed = failures(results)
-    text = f"FAILED: {', '.join(failed)}." if failed else "No required step failed."
-    if to_come:
-        text += f" Still to come: {', '.join(to_come)}; the same command goes on with them."
-    return text
+    return f"FAILED: {', '.join(failed)}." if failed else "No required step failed."
 
 
-def summary(results, to_come=()):
+def summary(results):
     tables = [
-        ("Steps", ["step", "status", "s", ""], step_lines(results["steps"])),
+        ("Steps", ["step", "status", "s", "", ""], step_lines(results["steps"])),
+        ("Tests that did not pass", ["step", "tag", "test", "", "why"], case_rows(results)),
         ("Targets", ["target", "aim", "measured", ""],
          [[each.name, each.aim, number(each.figure, "{:.3g}"), each.verdict]
           for each in targets(results)]),
@@ -191,13 +249,19 @@ def summary(results, to_come=()):
          kernel_rows(results)),
         ("Training", ["model", "micro-batch x K", "samples/s", "without graphs", "us a window",
                       "without graphs"], train_rows(results)),
+        ("Training, ResNets", ["model", "samples/s", "ms a window"], precision_rows(results)),
+        ("Time per kernel, by the profiler", ["model", "kernel", "launches", "us", "of all", "GB/s"],
+         profile_rows(results)),
+        ("Convolutions, 32 images", ["model", "product", "algorithm", "math", "type", "shapes", "calls",
+                                     "ms", "workspace MB", "parts", "padded"],
+         convolution_rows(results)),
         ("Memory, MB, effective batch 128 (mlp, cnn) and 256",
          ["model", "way", "micro-batch x K", "activations", "workspace", "peak without data",
           "us/sample", "max abs dw"],
          memory_rows(results)),
         ("Beside PyTorch", ["model", "way", "samples/s", "peak MB allocated", "reserved"],
          pytorch_rows(results))]
-    text = f"# GPU check\n\n{verdict(results, to_come)}\n\n{results['gpu']}\n"
+    text = f"# GPU check\n\n{verdict(results)}\n\n{results['gpu']}\n"
     if "pytorch" in results:
         text += f"\n{results['pytorch']['torch']}\n"
     for title, heads, rows in tables:
@@ -209,7 +273,8 @@ def summary(results, to_come=()):
 
 def failures(results):
     return [step["step"] for step in results["steps"]
-            if step["status"] == "failed" and step["need"] != "optional"]
+            if step["status"] in ("failed", "left") and step["need"] == "required"
+            or step["status"] == "failed" and step["need"] == "budget"]
 
 
 def write(file, text):
@@ -218,14 +283,14 @@ def write(file, text):
     part.replace(file)
 
 
-def main(measured, out, *to_come):
+def main(measured, out):
     results = read_measured(pathlib.Path(measured))
     write(pathlib.Path(out) / "results.json", json.dumps(results, indent=1) + "\n")
-    write(pathlib.Path(out) / "summary.md", summary(results, to_come))
-    return bool(failures(results) or to_come) or not results["steps"]
+    write(pathlib.Path(out) / "summary.md", summary(results))
+    return bool(failures(results)) or not results["steps"]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
     sys.exit(main(*sys.argv[1:]))

@@ -118,6 +118,12 @@ def unet(width=1):
     return UNet(scaled(STAGES, width))
 
 
+def resnet50():
+    from torchvision import models  # which only those who ask for it need
+
+    return models.resnet50()
+
+
 # The classifiers, by the names and with the width of accrue's.
 MODELS = {
     "mlp": lambda width=1: mlp(784, *scaled((512, 256, 128), width), 10),
@@ -127,6 +133,8 @@ MODELS = {
     "cnn-bn": lambda width=1: wide_cnn(width, nn.BatchNorm2d),
     "resnet": resnet20,
     "resnet-bn": lambda width=1: resnet20(width, nn.BatchNorm2d),
+    "resnet50": lambda width=1: resnet50(),
 }
 # The shape in which each model takes a sample.
 SAMPLE_SHAPES = {name: (784,) if name.startswith("mlp") else (1, 28, 28) for name in MODELS}
+SAMPLE_SHAPES["resnet50"] = (3, 224, 224)

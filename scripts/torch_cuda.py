@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import math
 import statistics
 import time
 
@@ -10,17 +11,23 @@ from reference_models import MODELS, SAMPLE_SHAPES
 from torch.nn import functional
 
 VARIANTS = ("eager", "fused Adam", "compiled")
+# torch.compile takes a minute for these.
+LARGE_VARIANTS = ("eager", "fused Adam, channels last")
 WINDOWS_TOGETHER = 20  # between two synchronisations, as accrue measures itself
 LEARNING_RATE = 1e-3
 
 
 class Training:
-    """eager: Adam as it is by default; fused Adam: in one kernel; compiled: that, and the
-    micro-step by torch.compile(mode="reduce-overhead"), which replays CUDA graphs."""
+    """eager: Adam as it is by default; fused Adam: in one kernel; channels last: with the images in
+    NHWC; compiled: that, and the micro-step by torch.compile(mode="reduce-overhead"), which replays
+    CUDA graphs."""
 
     def __init__(self, configuration, variant):
         torch.manual_seed(1)
         self.model = MODELS[configuration.model]().to("cuda")
+        self.autocast = configuration.precision == "bf16"
+        if variant.endswith("channels last"):
+            self.model = self.model.to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LEARNING_RATE,
                                           fused=True if variant != "eager" else None)
         self.accum = configuration.accum
@@ -29,7 +36,8 @@ class Training:
             else self.scaled_loss
 
     def scaled_loss(self, x, y):
-        return functional.cross_entropy(self.model(x), y) / self.accum
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.autocast):
+            return functional.cross_entropy(self.model(x), y) / self.accum
 
     def zero_grad_modes(self):
         # A graph's outputs are overwritten by its next replay: gradients must not be those.
@@ -67,11 +75,15 @@ def median_window_seconds(seconds, step):
 
 def measure(configuration, variant, seconds, samples):
     """Samples per second and peak memory without the samples; the better zero_grad counts."""
-    # As accrue computes: float32 throughout, not tensor cores' shorter TF32.
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    # As accrue computes: float32 throughout, not tensor cores' shorter TF32, unless it is asked for.
+    tf32 = configuration.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     size = configuration.effective_batch
-    count = max(1, samples // size) * size
-    x = torch.randn(count, *SAMPLE_SHAPES[configuration.model], device="cuda")
+    sample_shape = SAMPLE_SHAPES[configuration.model]
+    count = max(1, min(samples, (1 << 28) // math.prod(sample_shape)) // size) * size
+    x = torch.randn(count, *sample_shape, device="cuda")
+    if variant.endswith("channels last"):
+        x = x.to(memory_format=torch.channels_last)
     y = torch.randint(10, (count,), device="cuda")
     windows = itertools.cycle([
         list(zip(x[rows].split(configuration.micro_batch), y[rows].split(configuration.micro_batch)))
@@ -94,7 +106,7 @@ def measure(configuration, variant, seconds, samples):
 def measure_all(configuration, seconds, samples):
     """By variant; one that fails (no compiler for torch.compile, say) is an error text."""
     figures = {}
-    for variant in VARIANTS:
+    for variant in LARGE_VARIANTS if configuration.model == "resnet50" else VARIANTS:
         try:
             figures[variant] = measure(configuration, variant, seconds, samples)
         except Exception as error:  # pylint: disable=broad-except

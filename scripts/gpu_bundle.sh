@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds the program and its tests for GPUs of compute capability 9.0 (H100, H200) on a machine that
+# has none, into a folder that is carried to one where nothing can be installed. There the libraries of
+# CUDA come with PyTorch; scripts/gpu_check.sh --bundle DIR finds them.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly root
+# The oldest C library that the bundle must start with is that of Debian 12, and what a submission to
+# such a machine may weigh is often bounded.
+readonly glibc_needed=2.36 most_bytes=$((60 << 20))
+# shellcheck source=scripts/machine.sh
+source "$root/scripts/machine.sh"
+
+usage() {
+  cat <<END
+Usage: scripts/gpu_bundle.sh [DIR]
+Builds accrue and accrue_tests for sm_90 and x86-64-v3, without what a GPU check has no use for (MPI,
+NCCL, oneDNN, protobuf, FreeType, potrace), stripped, with the few shared libraries beside them.
+  DIR   the bundle's folder, emptied first (default: build/gpu-bundle)
+END
+}
+
+fail() { echo "gpu_bundle: error: $*" >&2; exit 1; }
+
+case ${1:-} in
+  -h | --help) usage; exit ;;
+  -*) usage >&2; fail "unknown option '$1'" ;;
+esac
+bundle=$(realpath --canonicalize-missing "${1:-$root/build/gpu-bundle}")
+folder=$root/build/cuda-bundle
+cd "$root"
+have_nvcc || fail "no nvcc here: install the CUDA toolkit, 12 or newer, or name it by CUDACXX"
+
+mapfile -t options < <(ccache_options)
+# shellcheck disable=SC2016  # $ORIGIN is the loader's
+cmake -B "$folder" --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_UNITY_BUILD=ON \
+  -DACCRUE_NATIVE=OFF -DACCRUE_ISA=x86-64-v3 -DACCRUE_TESTS=ON \
+  -DACCRUE_{ONEDNN,MPI,NCCL,PROTOBUF,POTRACE}=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Freetype=ON \
+  -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON '-DCMAKE_INSTALL_RPATH=$ORIGIN/lib' \
+  "${options[@]}" >/dev/null
+cmake --build "$folder" --parallel "$(nproc)" --target accrue accrue_tests
+
+rm -rf "$bundle"
+mkdir -p "$bundle/lib"
+for program in apps/accrue tests/accrue_tests; do
+  install --strip "$folder/$program" "$bundle"
+done
+# Neither the C library, which must be the machine's own, nor CUDA's, which come with PyTorch.
+ldd "$folder/apps/accrue" "$folder/tests/accrue_tests" | awk '$2 == "=>" {print $1, $3}' | sort -u |
+  while read -r name path; do
+    case $name in
+      libc.so* | libm.so* | libdl.so* | librt.so* | libpthread.so* | ld-linux*) ;;
+      libcu* | libnv*) echo "$name" ;;
+      *) install --mode=644 --strip "$path" "$bundle/lib/$name" ;;
+    esac
+  done >"$bundle/libraries-of-cuda.txt"
+
+newest=$(objdump -T "$bundle"/accrue* "$bundle"/lib/* |
+  sed -n 's/.*GLIBC_\([0-9][0-9.]*\).*/\1/p' | sort --version-sort --unique | tail -n 1)
+[[ $(printf '%s\n' "$newest" $glibc_needed | sort --version-sort | tail -n 1) == "$glibc_needed" ]] ||
+  fail "the bundle needs GLIBC $newest; build it on Debian 12, which has $glibc_needed"
+bytes=$(du --summarize --bytes "$bundle" | cut -f 1)
+[[ $bytes -le $most_bytes ]] || fail "the bundle has $bytes bytes; at most $most_bytes were meant to be"
+echo "gpu_bundle: $((bytes / 1000000)) MB in $bundle, GLIBC $newest or newer, and of CUDA:" \
+  "$(paste --serial --delimiters ' ' "$bundle/libraries-of-cuda.txt")"

@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+"""The checks of scripts/gpu_check.sh, which calls this with a program and its tests.
+
+Each step has a limit of time, and all together have one: what no longer fits is not begun and counts
+as not reached. After every step OUT_DIR has a new summary.md, results.json and log.txt; what they are
+made from stays in build/gpu-measured. With --failed, only what failed in an earlier call is repeated,
+with launches that wait for their end and under memcheck.
+"""
+
+import argparse
+import concurrent.futures
+import csv
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import gpu_summary
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Tests of what a device computes, by tag, the most telling first; a test belongs to the first that
+# it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
+FIRST = ("ops",)
+TOGETHER = ("window", "engine", "golden", "study", "precision", "strategies", "pitfalls", "recompute",
+            "spectral", "random", "models", "game", "zi2zi", "freeze", "plan", "trainer", "checkpoint")
+ALONE = ("faults", "oom", "device-ranks")
+MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
+PRECISIONS = ("fp32", "tf32", "bf16")
+SPLITS = ("32x4", "8x16", "128x1", "1x32", "32x1", "32x8")
+ROOM = 4  # seconds kept for the summary
+
+
+def tail(text, lines=25):
+    return "\n".join(text.splitlines()[-lines:])
+
+
+class Check:
+    """Runs steps within the time and writes down what came of them."""
+
+    def __init__(self, options, measured):
+        self.options, self.measured = options, measured
+        self.deadline = time.monotonic() + options.seconds - ROOM
+        shutil.rmtree(self.measured, ignore_errors=True)
+        self.measured.mkdir(parents=True)
+        self.log = open(self.measured / "log.txt", "w", encoding="utf-8")
+        self.environment = {**os.environ, "ACCRUE_TEST_PROGRAM": str(options.program),
+                            "ACCRUE_TEST_SOURCES": str(ROOT)}
+
+    def left(self):
+        return self.deadline - time.monotonic()
+
+    def run(self, command, limit, environment=None):
+        """Status (None: stopped by the limit), output and seconds of a command."""
+        start = time.monotonic()
+        process = subprocess.Popen(
+            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", cwd=ROOT, start_new_session=True,
+            env={**self.environment, **(environment or {})})
+        try:
+            output = process.communicate(timeout=max(0.1, min(limit, self.left())))[0]
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            output, status = process.communicate()[0], None
+        return status, output, time.monotonic() - start
+
+    def write(self, heading, text):
+        print(f"\n=== {heading}\n{text.rstrip()}", file=self.log, flush=True)
+
+    def record(self, name, status, seconds, need, note=""):
+        print(f"{status:8s} {seconds:4.0f} s  {name}{': ' + note if note else ''}", flush=True)
+        line = {"step": name, "status": status, "seconds": round(seconds), "need": need}
+        with open(self.measured / "steps.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(line | ({"note": note} if note else {})) + "\n")
+        self.summarize()
+
+    def summarize(self):
+        status = gpu_summary.main(self.measured, self.options.out)
+        shutil.copy(self.measured / "log.txt", self.options.out)
+        return status
+
+    def step(self, need, limit, name, command, environment=None):
+        """One command. need: required; optional (its failure is told but fails nothing); or budget
+        (required, but being stopped by the limit is no failure). Returns its output."""
+        if self.left() < 2:
+            self.record(name, "left", 0, need, "no time was left")
+            return ""
+        status, output, seconds = self.run(command, limit, environment)
+        self.write(f"{name}: {' '.join(map(str, command))}", output)
+        if status is None:
+            self.record(name, "stopped" if need == "budget" else "failed", seconds, need,
+                        f"stopped after {seconds:.0f} s")
+        else:
+            self.record(name, "failed" if status else "passed", seconds, need,
+                        tail(output, 1) if status else "")
+            if status:
+                print(tail(output, 12))
+        return output
+
+    # What is run.
+
+    def names_of(self, specification):
+        """Of the tests that it selects."""
+        for arguments in (["--list-test-names-only"], ["--list-tests", "--verbosity", "quiet"]):
+            output = self.run([self.options.tests, *arguments, specification], 30)[1]
+            names = [line.strip() for line in output.splitlines() if line.strip()]
+            if names and not names[0].startswith(("Error", "Unrecognised", "error")):
+                return [name for name in names if not name.startswith("Switching to")]
+        return []
+
+    def cases(self, tags):
+        """Those of the first tag, of the second and not the first, and so on."""
+        listed, seen = [], set()
+        for tag in tags:
+            new = [name for name in self.names_of(f"[{tag}]~[.]") if name not in seen]
+            seen.update(new)
+            listed += [(tag, name) for name in new]
+        return listed
+
+    def test_command(self, name):
+        pattern = re.sub(r"([\\,\[\]\"])", r"\\\1", name)
+        return [self.options.tests, "--device", "cuda", pattern]
+
+    def run_case(self, name, limit, prefix=(), environment=None):
+        status, output, seconds = self.run([*prefix, *self.test_command(name)], limit, environment)
+        if status is None:
+            result = "stopped"
+        elif status or re.search(r"^SKIPPED:|No test(s| cases) (ran|matched)", output, re.M):
+            result = "failed"
+        else:
+            result = "passed"
+        return {"name": name, "status": result, "seconds": round(seconds, 2),
+                "output": "" if result == "passed" else tail(output, 40)}
+
+    def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None):
+        """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left for
+        is 'left'."""
+        start, over = time.monotonic(), time.monotonic() + min(limit, max(0, self.left()))
+
+        def one(case):
+            tag, name = case
+            left = over - time.monotonic()
+            if left < 0.5:
+                return {"tag": tag, "name": name, "status": "left", "seconds": 0, "output": ""}
+            return {"tag": tag, **self.run_case(name, left, prefix, environment)}
+
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            results = list(pool.map(one, cases))
+        stem = title.replace(" ", "-")
+        (self.measured / f"cases-{stem}.json").write_text(json.dumps({"cases": results}, indent=1))
+        counts = {status: sum(result["status"] == status for result in results)
+                  for status in ("passed", "failed", "stopped", "left")}
+        for result in results:
+            if result["status"] in ("failed", "stopped"):
+                self.write(f"{title}: {result['status']}: {result['name']}", result["output"])
+                print(f"    {result['status']}: [{result['tag']}] {result['name']}")
+        note = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        late = counts["stopped"] + counts["left"]
+        status = "passed"
+        if counts["failed"] or not results or late and need != "budget":
+            status = "failed"
+        elif late:
+            status = "stopped"
+        self.record(title, status, time.monotonic() - start, need, note or "no tests")
+        return results
+
+    # The steps, in order.
+
+    def machine(self):
+        commands = [["nvidia-smi"], ["nvcc", "--version"], [self.options.python, "-c", (
+            "import torch; print('PyTorch', torch.__version__, torch.version.cuda,"
+            " torch.backends.cudnn.version())")]]
+        if self.options.runner:
+            commands, gpu = [], "the runner in place of a GPU"
+        else:
+            gpu = self.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total",
+                            "--format=csv,noheader"], 20)[1]
+        (self.measured / "gpu.txt").write_text(gpu)
+        for command in commands:
+            try:
+                self.write(" ".join(command[:2]), self.run(command, 20)[1])
+            except OSError as error:
+                self.write(" ".join(command[:2]), str(error))
+        self.step("required", 30, "the program and the device",
+                  [self.options.program, "info", "--device", "cuda", "--model", "mlp"])
+
+    def sanitizer_works(self):
+        """Whether compute-sanitizer takes this device: virtual ones may refuse."""
+        if not self.options.sanitizer:
+            return False
+        first = self.names_of("[ops]")[:1]
+        if not first:
+            return False
+        output = self.step("optional", 40, "compute-sanitizer takes the device",
+                           [self.options.sanitizer, "--tool", "memcheck", *self.test_command(first[0])])
+        return "ERROR SUMMARY: 0 errors" in output
+
+    def convolutions(self):
+        """Which algorithms cuDNN's heuristics gave, for every shape of the models."""
+        start, failures = time.monotonic(), []
+        jobs = [(model, precision) for model in MODELS for precision in PRECISIONS]
+
+        def one(job):
+            model, precision = job
+            return job, self.run([self.options.program, "info", "--device", "cuda", "--model", model,
+                                  "--precision", precision, "--micro-batch", "32", "--quiet", "--json",
+                                  self.measured / f"convolutions-{model}-{precision}.json"], 25)
+
+        with concurrent.futures.ThreadPoolExecutor(self.options.workers) as pool:
+            for job, (status, output, _) in pool.map(one, jobs):
+                self.write(f"convolutions of {job[0]}, {job[1]}", output)
+                if status != 0:
+                    failures.append("-".join(job))
+        self.record("convolutions", "failed" if failures else "passed", time.monotonic() - start,
+                    "required", ", ".join(failures))
+
+    def warm_up_pytorch(self):
+        """torch.compile needs minutes of a processor, which the tests leave free."""
+        requests = [{"configuration": text, "threads": 4, "seconds": 0.1, "memory": False,
+                     "device": "cuda", "data": "", "precision": "fp32"} for text in ("mlp:32x4", "cnn:32x4")]
+        return [subprocess.Popen(["nice", self.options.python, "scripts/bench_pytorch.py",
+                                  "--torch-process", json.dumps(request)], cwd=ROOT,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, start_new_session=True)
+                for request in requests]
+
+    def bench_train(self):
+        """The splits that users ask for, windows of 1 and of 8 micro-batches of 32, and a ResNet-50 of
+        224 x 224 pixels in each precision."""
+        def bench(name, *arguments, seconds=0.6):
+            self.step("required", 40, f"bench train {name}", [
+                self.options.program, "bench", "train", "--device", "cuda", "--seconds",
+                0.1 if self.options.runner else seconds, *arguments,
+                "--json", self.measured / f"train-{name.replace(' ', '-')}.json"])
+
+        def split(text):
+            return ["--micro-batch", text.split("x")[0], "--accum", text.split("x")[1]]
+
+        for text in SPLITS[:1] if self.options.runner else SPLITS:
+            for model in ("mlp", "cnn"):
+                for graphs in ("on", "off"):
+                    bench(f"{model} {text} {graphs}", "--model", model, *split(text),
+                          "--cuda-graphs", graphs)
+        if self.options.runner:
+            return
+        bench("resnet-bn 32x4 on", "--model", "resnet-bn", *split("32x4"))
+        for precision in ("bf16", "fp32", "tf32"):
+            bench(f"resnet50 32x2 {precision}", "--model", "resnet50", *split("32x2"), "--precision",
+                  precision, seconds=2)
+
+    def bench_kernels(self):
+        small = ["--size", "1MiB"] if self.options.runner else []
+        self.step("required", 60, "bench kernels", [
+            self.options.program, "bench", "kernels", "--device", "cuda", "--seconds", 6, *small,
+            "--json", self.measured / "kernels.json"])
+
+    def bench_memory(self):
+        for model, batch, micro_batches, ways in (
+                ("mlp", 128, "32", "fused"), ("cnn", 128, "32", "fused"),
+                ("unet", 256, "8,32", "fused,recompute-all,moments"),
+                ("resnet", 256, "8,32", "fused,recompute-all,moments")):
+            if self.options.runner and model != "mlp":
+                continue
+            self.step("required", 60, f"bench memory {model}", [
+                self.options.program, "bench", "memory", "--device", "cuda", "--model", model,
+                "--effective-batch", batch, "--micro-batches", micro_batches, "--ways", ways,
+                "--steps", 3, "--rounds", 1, "--json", self.measured / f"memory-{model}.json"])
+
+    def beside_pytorch(self):
+        for configuration in ("mlp:32x4", "cnn:32x4"):
+            self.step("optional", 60, f"beside PyTorch, {configuration}", [
+                self.options.python, "scripts/bench_pytorch.py", "--device", "cuda", "--program",
+                self.options.program, "--rounds", 2, "--seconds", 1, "--json",
+                self.measured / f"pytorch-{configuration.replace(':', '-')}.json", configuration])
+        for precision in PRECISIONS:
+            self.step("optional", 60, f"beside PyTorch, resnet50 32x2, {precision}", [
+                self.options.python, "scripts/bench_pytorch.py", "--device", "cuda", "--program",
+                self.options.program, "--rounds", 1, "--seconds", 1.5, "--precision", precision,
+                "--json", self.measured / f"pytorch-resnet50-{precision}.json", "resnet50:32x2"])
+
+    def time_per_kernel(self):
+        """By the profiler, of two windows without graphs: where the device's time goes."""
+        profiler = shutil.which("ncu") or next(
+            map(str, pathlib.Path("/usr/local").glob("cuda*/bin/ncu")), None)
+        if not profiler:
+            self.record("time per kernel", "skipped", 0, "optional", "no ncu here")
+            return
+        for model in ("mlp", "cnn", "resnet-bn"):
+            output = self.step("optional", 40, f"time per kernel, {model}", [
+                profiler, "--clock-control", "none", "--csv", "--metrics",
+                "gpu__time_duration.sum,dram__bytes.sum", "--launch-skip", 60, "--launch-count", 240,
+                self.options.program, "train", "--device", "cuda", "--model", model,
+                "--data", "digits", "--micro-batch", 32, "--accum", 4, "--steps", 8,
+                "--cuda-graphs", "off"])
+            kernels = kernels_of(output)
+            if kernels:
+                (self.measured / f"ncu-{model}.json").write_text(json.dumps({"kernels": kernels}))
+
+    def sanitize(self, tool, limit, ops):
+        """Of our own kernels: instrumenting the libraries' is slow and tells nothing about these.
+        Calls that fail are tested for: a failing one is no finding. The shortest tests first, so that
+        most of them end in time."""
+        ops = sorted(ops, key=lambda result: result["seconds"])
+        self.run_cases(tool, "budget", limit, [(result["tag"], result["name"]) for result in ops],
+                       self.options.workers, prefix=(
+                           self.options.sanitizer, "--tool", tool, "--error-exitcode", "9",
+                           "--print-limit", "10", "--report-api-errors", "no",
+                           "--kernel-name", "kernel_substring=accrue"))
+
+    def everything(self):
+        options = self.options
+        self.machine()
+        memcheck = not options.runner and self.sanitizer_works()
+        few = 3 if options.runner else None  # to try the script, not the kernels
+        ops = self.run_cases("ops", "required", 75, self.cases(FIRST)[:few], options.workers)
+        self.convolutions()
+        warming = [] if options.runner or not self.has_torch() else self.warm_up_pytorch()
+        others = [case for case in self.cases(FIRST + TOGETHER) if case[0] not in FIRST]
+        alone = self.cases(ALONE)
+        self.run_cases("tests", "required", 90,
+                       [case for case in others if case not in alone][:few], options.workers)
+        self.run_cases("tests alone", "required", 30, alone[:few], 1)
+        self.bench_kernels()
+        self.bench_train()
+        if options.runner:
+            self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
+        elif not self.has_torch():
+            self.record("beside PyTorch", "skipped", 0, "optional", "no PyTorch that can use the GPU")
+        else:
+            for process in warming:
+                process.wait(timeout=max(1, self.left()))
+            self.beside_pytorch()
+        self.bench_memory()
+        if options.runner:
+            self.record("time per kernel", "skipped", 0, "optional", "the runner is no GPU")
+        else:
+            self.time_per_kernel()
+        if memcheck:
+            self.sanitize("memcheck", 60, ops)
+            self.sanitize("racecheck", 40, ops)
+        else:
+            self.record("memcheck, racecheck", "skipped", 0, "optional",
+                        "no compute-sanitizer that takes this device")
+
+    def again(self, results):
+        """What failed in an earlier call."""
+        self.machine()
+        cases = [(case["tag"], case["name"]) for key, value in results.items()
+                 if key in ("cases-ops", "cases-tests", "cases-tests-alone", "cases-memcheck",
+                            "cases-racecheck")
+                 for case in value["cases"] if case["status"] != "passed"]
+        cases = list(dict.fromkeys(cases))
+        if cases:
+            blocking = {"CUDA_LAUNCH_BLOCKING": "1"}
+            self.run_cases("tests", "required", 150, cases, 2, environment=blocking)
+            if self.options.sanitizer and not self.options.runner:
+                self.run_cases("memcheck", "budget", 150, cases, 4, prefix=(
+                    self.options.sanitizer, "--tool", "memcheck", "--error-exitcode", "9",
+                    "--print-limit", "10", "--report-api-errors", "no"))
+        steps = {step["step"] for step in results["steps"] if step["status"] in ("failed", "left")}
+        for begin, step in (("convolutions", self.convolutions), ("bench kernels", self.bench_kernels),
+                            ("bench train", self.bench_train), ("bench memory", self.bench_memory),
+                            ("beside PyTorch", self.beside_pytorch),
+                            ("time per kernel", self.time_per_kernel)):
+            if any(name.startswith(begin) for name in steps):
+                step()
+
+    def has_torch(self):
+        return self.run([self.options.python, "-c",
+                         "import torch, sys; sys.exit(not torch.cuda.is_available())"], 60)[0] == 0
+
+
+def kernels_of(output):
+    """By name: launches, microseconds and bytes of device memory, from ncu's --csv."""
+    lines = [line for line in output.splitlines() if line.startswith('"')]
+    kernels = {}
+    for row in csv.DictReader(lines):
+        name = re.sub(r"\(.*", "", row["Kernel Name"])
+        kernel = kernels.setdefault(name, {"name": name, "launches": 0, "us": 0.0, "bytes": 0.0})
+        value = float(row["Metric Value"].replace(",", ""))
+        unit = row["Metric Unit"]
+        if row["Metric Name"].startswith("gpu__time"):
+            kernel["launches"] += 1
+            kernel["us"] += value * {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3,
+                                     "msecond": 1e3}.get(unit, 1)
+        else:
+            kernel["bytes"] += value * {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}.get(unit, 1)
+    return sorted(kernels.values(), key=lambda kernel: -kernel["us"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--tests", type=pathlib.Path, required=True)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--sanitizer", default="", help="compute-sanitizer")
+    parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("--failed", type=pathlib.Path, help="results.json of an earlier call")
+    parser.add_argument("--runner", action="store_true", help="the tests' runner is the device")
+    parser.add_argument("--workers", type=int, help="tests at once",
+                        default=max(1, min(8, len(os.sched_getaffinity(0)) // 2)))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    results = json.loads(options.failed.read_text()) if options.failed else None
+    # Not in OUT_DIR, which may be emptied between two calls.
+    check = Check(options, ROOT / "build" / "gpu-measured")
+    try:
+        check.again(results) if results else check.everything()
+    finally:
+        status = check.summarize()
+        print((options.out / "summary.md").read_text())
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
