@@ -208,8 +208,13 @@ class Accrue:
                 "--width", f"{configuration.width:g}",
                 "--micro-batch", str(configuration.micro_batch), "--accum",
                 str(configuration.accum), "--optimizer", "adam",
-                "--precision", self.options.precision,
+                "--precision", self.options.precision, *self.data_of(configuration),
                 "--device", self.options.device, "--threads", str(self.options.threads)]
+
+    def data_of(self, configuration):
+        """Networks that take photographs are trained on the user's; digits do for the others."""
+        photographs = configuration.model == "resnet50"
+        return ["--data", str(self.options.data)] if photographs else []
 
     def speed(self, configuration, *arguments):
         return report_of(self.command(configuration, "bench", "train") +
@@ -219,7 +224,7 @@ class Accrue:
         """Bytes without the data."""
         report = report_of([str(self.options.program), "bench", "memory",
                             "--model", configuration.model, "--device", self.options.device,
-                            "--precision", self.options.precision,
+                            "--precision", self.options.precision, *self.data_of(configuration),
                             "--effective-batch", str(configuration.effective_batch),
                             "--micro-batches", str(configuration.micro_batch),
                             "--ways", "fused", "--rounds", "1"])
@@ -367,7 +372,7 @@ def main():
     parser.add_argument("--program", type=pathlib.Path,
                         default=ROOT / "build" / "release" / "apps" / "accrue")
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "mnist",
-                        help="directory of IDX files, for --memory")
+                        help="directory of IDX files, for --memory, or of images, for resnet50")
     parser.add_argument("--threads", type=int, default=threads)
     parser.add_argument("--busy", type=int, default=0, metavar="N",
                         help="measure beside N programs that never wait")

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # Builds the program and its tests for GPUs of compute capability 9.0 (H100, H200) on a machine that
-# has none, into a folder that is carried to one where nothing can be installed. There the libraries of
-# CUDA come with PyTorch; scripts/gpu_check.sh --bundle DIR finds them.
+# has none, into an archive that is carried to one where nothing can be installed. There the libraries
+# of CUDA come with PyTorch; scripts/gpu_check.sh --bundle FILE finds them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
-# The oldest C library that the bundle must start with is that of Debian 12, and what a submission to
-# such a machine may weigh is often bounded.
+# The oldest C library that the bundle must start with is that of Debian 12. What may be carried to such
+# a machine is often bounded.
 readonly glibc_needed=2.36 most_bytes=$((60 << 20))
 # shellcheck source=scripts/machine.sh
 source "$root/scripts/machine.sh"
 
 usage() {
   cat <<END
-Usage: scripts/gpu_bundle.sh [DIR]
+Usage: scripts/gpu_bundle.sh [FILE]
 Builds accrue and accrue_tests for sm_90 and x86-64-v3, without what a GPU check has no use for (MPI,
 NCCL, oneDNN, protobuf, FreeType, potrace), stripped, with the few shared libraries beside them.
-  DIR   the bundle's folder, emptied first (default: build/gpu-bundle)
+  FILE   the archive (default: build/gpu-bundle.tar.gz)
 END
 }
 
@@ -27,8 +27,8 @@ case ${1:-} in
   -h | --help) usage; exit ;;
   -*) usage >&2; fail "unknown option '$1'" ;;
 esac
-bundle=$(realpath --canonicalize-missing "${1:-$root/build/gpu-bundle}")
-folder=$root/build/cuda-bundle
+archive=$(realpath --canonicalize-missing "${1:-$root/build/gpu-bundle.tar.gz}")
+folder=$root/build/cuda-bundle bundle=$root/build/gpu-bundle
 cd "$root"
 have_nvcc || fail "no nvcc here: install the CUDA toolkit, 12 or newer, or name it by CUDACXX"
 
@@ -60,7 +60,8 @@ newest=$(objdump -T "$bundle"/accrue* "$bundle"/lib/* |
   sed -n 's/.*GLIBC_\([0-9][0-9.]*\).*/\1/p' | sort --version-sort --unique | tail -n 1)
 [[ $(printf '%s\n' "$newest" $glibc_needed | sort --version-sort | tail -n 1) == "$glibc_needed" ]] ||
   fail "the bundle needs GLIBC $newest; build it on Debian 12, which has $glibc_needed"
-bytes=$(du --summarize --bytes "$bundle" | cut -f 1)
-[[ $bytes -le $most_bytes ]] || fail "the bundle has $bytes bytes; at most $most_bytes were meant to be"
-echo "gpu_bundle: $((bytes / 1000000)) MB in $bundle, GLIBC $newest or newer, and of CUDA:" \
+tar --create --gzip --file "$archive" --directory "$bundle" .
+bytes=$(stat --format %s "$archive")
+[[ $bytes -le $most_bytes ]] || fail "$archive has $bytes bytes; at most $most_bytes were meant to be"
+echo "gpu_bundle: $((bytes / 1000000)) MB in $archive, for GLIBC $newest or newer; of CUDA it needs" \
   "$(paste --serial --delimiters ' ' "$bundle/libraries-of-cuda.txt")"

@@ -13,7 +13,7 @@ usage() {
 Usage: scripts/gpu_check.sh OUT_DIR [options] [-- options of scripts/gpu_check.py]
 Runs every check that needs a GPU, the most useful first, and ends in time; OUT_DIR then has summary.md
 (a page), results.json and log.txt. Exits with 1 if a required check failed.
-  --bundle DIR   program and tests that scripts/gpu_bundle.sh built on another machine; without it, or
+  --bundle FILE  program and tests that scripts/gpu_bundle.sh built on another machine; without it, or
                  where they do not start, both are built here for the machine's GPU
   --prefix DIR   where the libraries to build with are (see scripts/vendor_headers.sh), as DIR/usr
   --python PROG  the Python that has PyTorch, beside which accrue is timed (default: python3)
@@ -216,9 +216,12 @@ if [[ -n $runner ]]; then
     fail "no program and tests in $runner: cmake --preset simt-release, and build it"
   options+=(--runner)
 elif [[ -n $bundle ]]; then
+  unpacked=$root/build/gpu-bundle
+  mkdir -p "$unpacked" && tar --extract --file "$bundle" --directory "$unpacked" ||
+    fail "cannot unpack $bundle"
   add_libraries_of_cuda
-  if starts "$bundle/accrue" --version && starts "$bundle/accrue_tests" --list-tags; then
-    program=$bundle/accrue tests=$bundle/accrue_tests
+  if starts "$unpacked/accrue" --version && starts "$unpacked/accrue_tests" --list-tags; then
+    program=$unpacked/accrue tests=$unpacked/accrue_tests
   else
     echo "gpu_check: the bundle does not start here; building instead"
   fi

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -30,8 +31,9 @@ TOOLS = {
     "cmake": """
         if [[ $1 == --version ]]; then echo "cmake version 3.25.1"; exit; fi
         [[ ! -e $MACHINE/no-build ]] || { echo "no such thing"; exit 1; }
+        bundle=bundle; [[ ! -e $MACHINE/working ]] || bundle=working
         [[ $1 != --build ]] || for program in apps/accrue tests/accrue_tests; do
-          install -D "$MACHINE/bundle/${program#*/}" "build/gpu/$program"
+          install -D "$MACHINE/${bundle}/${program#*/}" "build/gpu/$program"
         done""",
     "compute-sanitizer": """
         while [[ $1 == --* ]]; do shift 2; done
@@ -104,7 +106,10 @@ class GpuCheck(unittest.TestCase):
         return process.stdout, process.returncode
 
     def check_bundle(self, *arguments):
-        return self.check("--bundle", self.machine / "bundle", *arguments)
+        archive = self.machine / "bundle.tar.gz"
+        with tarfile.open(archive, "w:gz") as file:
+            file.add(self.machine / "bundle", ".")
+        return self.check("--bundle", archive, *arguments)
 
     def calls(self):
         return (self.machine / "calls.txt").read_text().splitlines()
@@ -158,9 +163,9 @@ class GpuCheck(unittest.TestCase):
         self.assertIn(f"-DCUDA_cublasLt_LIBRARY={package}/lib/libcublasLt.so.13", configure)
 
     def test_a_bundle_that_does_not_start_is_built_anew(self):
-        shutil.copytree(self.machine / "bundle", self.machine / "other")
-        write_script(self.machine / "other" / "accrue", "exit 127")
-        output, status = self.check("--bundle", self.machine / "other")
+        shutil.copytree(self.machine / "bundle", self.machine / "working")
+        write_script(self.machine / "bundle" / "accrue", "exit 127")
+        output, status = self.check_bundle()
         self.assertEqual(status, 0, output)
         self.assertIn("does not start", output)
         self.assertTrue(any(call.startswith("cmake --build") for call in self.calls()))
