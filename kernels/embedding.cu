@@ -1,4 +1,3 @@
-#include <bit>
 #include <limits>
 
 #include "kernels/detail/elementwise.cuh"
@@ -61,7 +60,7 @@ __global__ void __launch_bounds__(block_threads)
              found &= found - 1) {
           named = true;
           if (!owns) continue;
-          const int64_t row = begin + k + std::countr_zero(found);
+          const int64_t row = begin + k + __ffs(static_cast<int>(found)) - 1;
           const auto add = reinterpret_cast<const Vector<T, width>*>(dy)[row * parts + part];
           for (int w = 0; w < width; ++w) sum.values[w] += add.values[w];
         }

@@ -7,6 +7,7 @@
 
 fonts/, train/ and report/ do not print to the terminal, parse the command line or name its options.
 A quoted include names a file of this project by its path from the root, and that file exists.
+CUDA sources count bits by the device's own functions.
 tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
 """
 
@@ -34,6 +35,9 @@ RUNNER = pathlib.Path("tests", "simt")
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
+# They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and compiles
+# something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
+HOST_BITS = re.compile(r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
 
 
@@ -58,6 +62,11 @@ def program_error(part, line):
     return f"{part} must not print, parse the command line or name its options"
 
 
+def device_error(path, line):
+    used = HOST_BITS.search(line.split("//")[0]) if path.suffix in (".cu", ".cuh") else None
+    return used and f"{used.group()} is the host's: a GPU has __ffs, __clz and __popc"
+
+
 def runner_error(line):
     found = INCLUDE.match(line)
     if found and found.group(2).split("/")[0] in {*PARTS, "apps"}:
@@ -78,7 +87,8 @@ def errors(root):
             if path.suffix in SOURCES and path.is_relative_to(root / RUNNER):
                 check = runner_error
             elif path.suffix in SOURCES:
-                check = lambda line: include_error(root, part, line) or program_error(part, line)
+                check = lambda line: (include_error(root, part, line) or program_error(part, line)
+                                      or device_error(path, line))
             elif path.name == "CMakeLists.txt":
                 check = lambda line: link_error(part, line)
             else:

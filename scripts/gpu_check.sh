@@ -220,7 +220,7 @@ elif [[ -n $bundle ]]; then
   mkdir -p "$unpacked" && tar --extract --file "$bundle" --directory "$unpacked" ||
     fail "cannot unpack $bundle"
   add_libraries_of_cuda
-  if starts "$unpacked/accrue" --version && starts "$unpacked/accrue_tests" --list-tags; then
+  if starts "$unpacked/accrue" --version && starts "$unpacked/accrue_tests" --help; then
     program=$unpacked/accrue tests=$unpacked/accrue_tests
   else
     echo "gpu_check: the bundle does not start here; building instead"

@@ -61,7 +61,8 @@ void ask(int signal) {
   const int times = ++seen;
   if (times == 1) say("\ninterrupted: this window is finished first; once more to roll it back\n");
   if (times == 2) {
-    say("\ninterrupted twice: this window is rolled back after the micro-batch under way\n");
+    say("\ninterrupted twice: this window is rolled back, unless its last micro-batch is under "
+        "way\n");
     install(SIG_DFL);
   }
   ++asked;

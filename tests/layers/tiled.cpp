@@ -95,7 +95,9 @@ TEST_CASE("a U-Net in tiles answers in float32 and takes little memory", "[model
   };
   std::vector<double> whole, tiled;
   const size_t most = peak_of(unet, whole), least = peak_of(TiledUNet(unet, 32), tiled);
-  REQUIRE(largest_difference(whole, tiled) < 1e-5);
+  // Tiles and whole images may go through different algorithms. Each of the two rounds in 11
+  // convolutions sums of at most 9 x 64 products of numbers around 1, by sqrt(576) units.
+  REQUIRE(largest_difference(whole, tiled) < 2 * 11 * 24 * 0x1p-24);
   INFO(least << " of " << most);
   if (!on_runner()) REQUIRE(2 * least < most);
 }

@@ -236,7 +236,8 @@ TEST_CASE("a device that is full while a micro-step is recorded splits, and lose
   for (size_t i = 0; i < 3; ++i) before += counts.micro_batches[i];
   REQUIRE(counts.micro_batches[3] > 2);
   REQUIRE(counts.micro_batches[6] == 0);  // replayed
-  const size_t free = cuda::free_memory();
+  cuda::blocks().release_cached();
+  const Reserve at_first = cuda::blocks().statistics();
   cuda::deallocate(cuda::allocate(size_t{1} << 20));  // cached: what could be returned
   const AllocationFailure failure(before + counts.micro_batches[3] / 2, Failing::on_full_device);
   const Run run = test::run(options, m);
@@ -246,7 +247,10 @@ TEST_CASE("a device that is full while a micro-step is recorded splits, and lose
   REQUIRE(run.halvings.size() == 1);
   REQUIRE(run.halvings[0].window == 1);
   REQUIRE(run.state == reference(options, m, 1, half));
-  REQUIRE(cuda::free_memory() == free);
+  // Not the device's free memory: the driver keeps some of it for graphs.
+  REQUIRE(cuda::blocks().statistics().allocated == at_first.allocated);
+  cuda::blocks().release_cached();
+  REQUIRE(cuda::blocks().statistics().reserved == at_first.reserved);
 }
 
 TEST_CASE("a failure in the first window leaves a run of the smaller micro-batch", "[oom]") {
@@ -298,7 +302,9 @@ TEST_CASE("allocations that fail at random places", "[oom]") {
                                           halving.epoch * windows_per_epoch + halving.window,
                                           half));
   }
-  if (!on_runner()) REQUIRE(outcomes.size() >= 3);
+  // An error, or a split in any of three windows. On a GPU the last of them only replay what was
+  // recorded, which allocates nothing.
+  if (!on_runner()) REQUIRE(outcomes.size() >= (test_device() == Device::cuda ? 2 : 3));
 }
 
 TEST_CASE("memory that never suffices ends in an error, at one sample", "[oom]") {

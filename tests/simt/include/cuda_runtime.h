@@ -97,6 +97,11 @@ inline void __syncwarp(unsigned mask = ~0u, simt::Place place = simt::Place::cur
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
+// Bits -------------------------------------------------------------------------------------------
+
+// The place of the lowest bit that is set, counted from 1; 0 if none is.
+inline int __ffs(int x) { return __builtin_ffs(x); }
+
 // Votes and shuffles -----------------------------------------------------------------------------
 
 // The runner promises no convergence: code that needs more than its own lane here is wrong on a GPU
