@@ -27,8 +27,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Tests of what a device computes, by tag, the most telling first; a test belongs to the first that
 # it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
 FIRST = ("ops",)
-TOGETHER = ("window", "engine", "golden", "study", "precision", "strategies", "pitfalls", "recompute",
-            "spectral", "random", "models", "game", "zi2zi", "freeze", "plan", "trainer", "checkpoint")
+TOGETHER = ("checkpoint", "zi2zi", "plan",  # which have the longest
+            "window", "engine", "golden", "study", "precision", "strategies", "pitfalls", "recompute",
+            "spectral", "random", "models", "game", "freeze", "trainer")
 ALONE = ("faults", "oom", "device-ranks")
 MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -104,6 +105,9 @@ class Check:
     def step(self, need, limit, name, command, environment=None):
         """One command. need: required; optional (its failure is told but fails nothing); or budget
         (required, but being stopped by the limit is no failure). Returns its output."""
+        if re.search(self.options.skip, name):
+            self.record(name, "skipped", 0, need)
+            return ""
         if self.left() < 2:
             self.record(name, "left", 0, need, "no time was left")
             return ""
@@ -157,6 +161,9 @@ class Check:
     def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None):
         """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left for
         is 'left'."""
+        if re.search(self.options.skip, title):
+            self.record(title, "skipped", 0, need)
+            return []
         start, over = time.monotonic(), time.monotonic() + min(limit, max(0, self.left()))
 
         def one(case):
@@ -294,12 +301,15 @@ class Check:
                 "--steps", 3, "--rounds", 1, "--json", self.measured / f"memory-{model}.json"])
 
     def beside_pytorch(self):
+        self.resnet50_beside_pytorch()
         for configuration in ("mlp:32x4", "cnn:32x4"):
-            self.step("optional", 60, f"beside PyTorch, {configuration}", [
+            self.step("optional", 80, f"beside PyTorch, {configuration}", [
                 self.options.python, "scripts/bench_pytorch.py", "--device", "cuda", "--program",
-                self.options.program, "--rounds", 2, "--seconds", 1, "--json",
+                self.options.program, "--rounds", 1, "--seconds", 1.5, "--json",
                 self.measured / f"pytorch-{configuration.replace(':', '-')}.json", configuration])
-        for precision in PRECISIONS:
+
+    def resnet50_beside_pytorch(self):
+        for precision in reversed(PRECISIONS):
             self.step("optional", 60, f"beside PyTorch, resnet50 32x2, {precision}", [
                 self.options.python, "scripts/bench_pytorch.py", "--device", "cuda", "--program",
                 self.options.program, "--rounds", 1, "--seconds", 1.5, "--precision", precision,
@@ -342,33 +352,37 @@ class Check:
         few = 3 if options.runner else None  # to try the script, not the kernels
         ops = self.run_cases("ops", "required", 75, self.cases(FIRST)[:few], options.workers)
         self.convolutions()
-        warming = [] if options.runner or not self.has_torch() else self.warm_up_pytorch()
+        idle = options.runner or re.search(options.skip, "beside PyTorch") or not self.has_torch()
+        warming = [] if idle else self.warm_up_pytorch()
         others = [case for case in self.cases(FIRST + TOGETHER) if case[0] not in FIRST]
         alone = self.cases(ALONE)
         self.run_cases("tests", "required", 90,
                        [case for case in others if case not in alone][:few], options.workers)
         self.run_cases("tests alone", "required", 30, alone[:few], 1)
-        self.bench_kernels()
         self.bench_train()
-        if options.runner:
-            self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
-        elif not self.has_torch():
-            self.record("beside PyTorch", "skipped", 0, "optional", "no PyTorch that can use the GPU")
-        else:
-            for process in warming:
-                process.wait(timeout=max(1, self.left()))
-            self.beside_pytorch()
-        self.bench_memory()
         if options.runner:
             self.record("time per kernel", "skipped", 0, "optional", "the runner is no GPU")
         else:
             self.time_per_kernel()
+        self.bench_kernels()
+        self.bench_memory()
         if memcheck:
             self.sanitize("memcheck", 60, ops)
             self.sanitize("racecheck", 40, ops)
         else:
             self.record("memcheck, racecheck", "skipped", 0, "optional",
                         "no compute-sanitizer that takes this device")
+        if options.runner:
+            self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
+        elif not self.has_torch():
+            self.record("beside PyTorch", "skipped", 0, "optional", "no PyTorch that can use the GPU")
+        else:
+            for process in warming:
+                try:
+                    process.wait(timeout=max(1, min(30, self.left())))
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, 9)
+            self.beside_pytorch()
 
     def again(self, results):
         """What failed in an earlier call."""
@@ -425,6 +439,7 @@ def main():
     parser.add_argument("--sanitizer", default="", help="compute-sanitizer")
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--failed", type=pathlib.Path, help="results.json of an earlier call")
+    parser.add_argument("--skip", default="(?!)", metavar="REGEX", help="steps to leave out, by name")
     parser.add_argument("--runner", action="store_true", help="the tests' runner is the device")
     parser.add_argument("--workers", type=int, help="tests at once",
                         default=max(1, min(8, len(os.sched_getaffinity(0)) // 2)))

@@ -199,6 +199,12 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.check_bundle()[1], 1)
         self.assertIn("| tests | window | a window | failed |", self.summary())
 
+    def test_steps_are_left_out_by_name(self):
+        output, status = self.check_bundle("--", "--skip", "bench|^tests$")
+        self.assertEqual(status, 0, output)
+        self.assertIn("| tests | skipped |", self.summary())
+        self.assertFalse(any("bench train" in call or "a window" in call for call in self.calls()))
+
     def test_what_no_longer_fits_is_not_begun(self):
         output, status = self.check_bundle("--seconds", "1")
         self.assertEqual(status, 1, output)
@@ -211,7 +217,7 @@ class Units(unittest.TestCase):
     def test_what_hangs_is_stopped_and_holds_up_no_other(self):
         with tempfile.TemporaryDirectory() as folder:
             options = argparse.Namespace(seconds=60, out=pathlib.Path(folder), program="true",
-                                         tests="sleep", workers=2)
+                                         tests="sleep", workers=2, skip="(?!)")
             check = gpu_check.Check(options, pathlib.Path(folder) / "measured")
             start = time.monotonic()
             status, _, seconds = check.run(["bash", "-c", "sleep 50 & sleep 50"], 0.2)
