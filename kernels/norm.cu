@@ -97,22 +97,25 @@ template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     moments_kernel(W* mean, W* rstd, const T* x, Layout in, int64_t groups, int64_t elements,
                    double eps, RunningPointers<W> running) {
-  const auto* vectors = reinterpret_cast<const Vector<T, width>*>(x);
+  // Copied before its elements are read: that makes one load of it, not `width`.
+  using Values = Vector<T, width>;
+  const auto* vectors = reinterpret_cast<const Values*>(x);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     // 1. Each thread sums its vectors, the team the threads' sums.
     RunningSum<W> sum;
     for (Walk<team> at(in, g); at.inside(); at.next()) {
+      const Values values = vectors[at.vector()];
       W of_vector = 0;
-      for (const T value : vectors[at.vector()].values) of_vector += value;
+      for (const T value : values.values) of_vector += value;
       sum.add(of_vector);
     }
     const W center = team_sum<team>(sum.total()) / static_cast<W>(elements);
     // 2. Sum the squared distances from the mean in the same way.
     RunningSum<W> squares;
     for (Walk<team> at(in, g); at.inside(); at.next()) {
+      const Values values = vectors[at.vector()];
       W of_vector = 0;
-      for (const T value : vectors[at.vector()].values)
-        of_vector += (value - center) * (value - center);
+      for (const T value : values.values) of_vector += (value - center) * (value - center);
       squares.add(of_vector);
     }
     const W deviations = team_sum<team>(squares.total());
