@@ -61,7 +61,8 @@ struct Half {
   }
 };
 
-// The upper half of a float: 8 exponent bits, 7 fraction bits. A NaN stays one.
+// The upper half of a float: 8 exponent bits, 7 fraction bits. A NaN stays one, on a GPU always
+// 0x7fff.
 struct BFloat16 {
   uint16_t bits;
 
@@ -72,10 +73,16 @@ struct BFloat16 {
 
  private:
   [[gnu::always_inline]] static constexpr uint16_t narrow(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint16_t rounded;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+    return rounded;
+#else
     const auto bits = std::bit_cast<uint32_t>(x);
     const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     const uint32_t is_nan = 0u - static_cast<uint32_t>((bits & 0x7fffffffu) > 0x7f800000u);
     return static_cast<uint16_t>((rounded & ~is_nan) | ((bits >> 16 | 0x40u) & is_nan));
+#endif
   }
 };
 

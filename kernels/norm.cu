@@ -36,44 +36,66 @@ struct Layout {
   }
 };
 
+// How a team goes through a group: its steps have the same digits in every group, so that the host
+// divides for them.
+template <int team>
+struct Path : Layout {
+  int64_t size;  // vectors of a group, in all its runs
+  int64_t gap;   // vectors of x from one run's end to the next one's start
+  int64_t step;  // vectors of x that `team` of the group span, unless k carries
+  int dk, ds;    // digits of team
+
+  Path(const Grouping& at, int width)
+      : Layout(at, width),
+        size(at.runs() * K * S),
+        gap(at.over == Grouping::Over::batch ? (G - 1) * K * S : 0),
+        step(team + team / S / K * gap),
+        dk(static_cast<int>(team / S % K)),
+        ds(static_cast<int>(team % S)) {}
+};
+
 // A thread's way through the vectors of a group: member r of a team has vectors r, r + team,
 // r + 2 team, ..., so that a warp reads contiguous memory. Vector i of the group is (n, k, s) in
-// [runs, K, S]. These digits are carried from one to the next by addition, because three divisions
-// for each vector would cost more than the arithmetic on its elements.
+// [runs, K, S]. These digits are carried from one to the next by addition, n in the place in x,
+// because divisions for each vector would cost more than the arithmetic on its elements. For each
+// group they would, too: a thread makes one Walk and takes copies of it.
 template <int team>
 struct Walk {
-  const Layout& x;
-  int64_t i, size;     // vectors of the group, in all its runs
-  int64_t n, k, s;     // digits of i
-  int64_t dn, dk, ds;  // digits of team
-  int64_t first;       // vector of x
-  int64_t channel;     // the group's first, in units of x.channels
+  const Path<team>& x;
+  int64_t i, k, s;
+  int64_t vector;   // its number in x
+  int64_t channel;  // the group's first, in units of x.channels
 
-  __device__ Walk(const Layout& x, int64_t group)
-      : x(x),
-        i(threadIdx.x % team),
-        size((x.over == Grouping::Over::batch ? x.N : 1) * x.K * x.S),
-        n(i / x.S / x.K),
-        k(i / x.S % x.K),
-        s(i % x.S),
-        dn(team / x.S / x.K),
-        dk(team / x.S % x.K),
-        ds(team % x.S),
-        first(group * x.K * x.S),
-        channel(group % x.G * x.K) {}
-
-  __device__ bool inside() const { return i < size; }
-  __device__ void next() {
-    i += team, n += dn, k += dk, s += ds;
-    if (s >= x.S) s -= x.S, ++k;
-    if (k >= x.K) k -= x.K, ++n;
+  // In a group that starts at 0.
+  __device__ explicit Walk(const Path<team>& x) : x(x) {
+    // A divisor above `team` gives what `team` gives: 32 bits suffice.
+    const unsigned r = threadIdx.x % team, S = at_most_team(x.S), K = at_most_team(x.K);
+    i = r, k = r / S % K, s = r % S;
+    vector = r + r / S / K * x.gap;
+    channel = 0;
   }
-  // The vector's number in x.
-  __device__ int64_t vector() const { return first + (n * x.G * x.K + k) * x.S + s; }
+
+  __device__ Walk in_group(int64_t group) const {
+    Walk walk = *this;
+    walk.vector += group * x.K * x.S;
+    walk.channel = x.G == 1 ? 0 : group % x.G * x.K;
+    return walk;
+  }
+  __device__ bool inside() const { return i < x.size; }
+  __device__ void next() {
+    i += team, vector += x.step, k += x.dk, s += x.ds;
+    if (s >= x.S) s -= x.S, ++k;
+    if (k >= x.K) k -= x.K, vector += x.gap;
+  }
   // The channel of its element w.
   __device__ int64_t channel_of(int w) const {
     const int64_t c = (channel + k) * x.channels;
     return x.channels == 1 ? c : c + w;
+  }
+
+ private:
+  __device__ static unsigned at_most_team(int64_t n) {
+    return n < team ? static_cast<unsigned>(n) : team;
   }
 };
 
@@ -95,24 +117,28 @@ struct RunningPointers {
 // digits. The second pass finds a small group in the cache.
 template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    moments_kernel(W* mean, W* rstd, const T* x, Layout in, int64_t groups, int64_t elements,
+    moments_kernel(W* mean, W* rstd, const T* x, Path<team> in, int64_t groups, int64_t elements,
                    double eps, RunningPointers<W> running) {
-  const auto* vectors = reinterpret_cast<const Vector<T, width>*>(x);
+  // Copied before its elements are read: that makes one load of it, not `width`.
+  using Values = Vector<T, width>;
+  const auto* vectors = reinterpret_cast<const Values*>(x);
+  const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     // 1. Each thread sums its vectors, the team the threads' sums.
     RunningSum<W> sum;
-    for (Walk<team> at(in, g); at.inside(); at.next()) {
+    for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
+      const Values values = vectors[at.vector];
       W of_vector = 0;
-      for (const T value : vectors[at.vector()].values) of_vector += value;
+      for (const T value : values.values) of_vector += value;
       sum.add(of_vector);
     }
     const W center = team_sum<team>(sum.total()) / static_cast<W>(elements);
     // 2. Sum the squared distances from the mean in the same way.
     RunningSum<W> squares;
-    for (Walk<team> at(in, g); at.inside(); at.next()) {
+    for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
+      const Values values = vectors[at.vector];
       W of_vector = 0;
-      for (const T value : vectors[at.vector()].values)
-        of_vector += (value - center) * (value - center);
+      for (const T value : values.values) of_vector += (value - center) * (value - center);
       squares.add(of_vector);
     }
     const W deviations = team_sum<team>(squares.total());
@@ -185,19 +211,20 @@ __global__ void __launch_bounds__(block_threads)
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     norm_backward_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
-                         PerChannel<W> gamma, Layout in, int64_t groups, int64_t elements,
+                         PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements,
                          Source source) {
   using Values = Vector<T, width>;
   const auto* dy_vectors = reinterpret_cast<const Values*>(dy);
   const auto* x_vectors = reinterpret_cast<const Values*>(x);
+  const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     const Standardized<W> standardized{mean[g], rstd[g]};
     W average = 0, slope = 0;
     // 1. The averages of d and of d * (x - mean).
     if (source == Source::batch) {
       RunningSum<W> sum, product;
-      for (Walk<team> at(in, g); at.inside(); at.next()) {
-        const Values dys = dy_vectors[at.vector()], xs = x_vectors[at.vector()];
+      for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
+        const Values dys = dy_vectors[at.vector], xs = x_vectors[at.vector];
         W d[width], sum_of_vector = 0, product_of_vector = 0;
         for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
         for (int w = 0; w < width; ++w) {
@@ -212,10 +239,10 @@ __global__ void __launch_bounds__(large_team, 1)
               (team_sum<team>(product.total()) / static_cast<W>(elements));
     }
     // 2. dx.
-    for (Walk<team> at(in, g); at.inside(); at.next()) {
-      const Values dys = dy_vectors[at.vector()];
-      const Values xs = source == Source::batch ? x_vectors[at.vector()] : dys;
-      Values& out = reinterpret_cast<Values*>(dx)[at.vector()];
+    for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
+      const Values dys = dy_vectors[at.vector];
+      const Values xs = source == Source::batch ? x_vectors[at.vector] : dys;
+      Values& out = reinterpret_cast<Values*>(dx)[at.vector];
       Values result;
       if constexpr (accumulate) result = out;
       W d[width];
@@ -255,8 +282,8 @@ void group_moments(View mean, View rstd, View x, Grouping at, double eps, Runnin
         with_width<T>(run_of(at), {x.data}, [&](auto width) {
           with_team(at, [&](auto team, const auto& grid) {
             enqueue(grid, moments_kernel<team.value, width.value, T>, mean.as<W>(), rstd.as<W>(),
-                    x.as<const T>(), Layout(at, width.value), at.count(), at.elements(), eps,
-                    moved);
+                    x.as<const T>(), Path<team.value>(at, width.value), at.count(), at.elements(),
+                    eps, moved);
           });
         });
       });
@@ -308,7 +335,7 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
               enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
                       dx.grad.as<T>(), dy.as<const T>(), static_cast<const T*>(x.data),
                       by.mean.as<const W>(), by.rstd.as<const W>(), PerChannel<W>(gamma, 1),
-                      Layout(at, width.value), at.count(), at.elements(), by.source);
+                      Path<team.value>(at, width.value), at.count(), at.elements(), by.source);
             });
           });
         });

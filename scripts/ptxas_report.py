@@ -8,14 +8,14 @@
 Reads it out of the objects of a build by preset cuda, which it brings up to date first; needs no
 GPU. Exits with 1 if a kernel may fail to launch (it states no __launch_bounds__, or a block of so
 many threads asks for more registers or shared memory than there are), if it keeps anything in a
-stack, as spilled registers do, or if one of those that every parameter goes through is meant to
-access 16 bytes at a time (its first template argument, the width, is above 1) and has no 128-bit
-load.
+stack, as spilled registers do, or if one is meant to access 16 bytes at a time (by its template
+argument `width`) and has no 128-bit load; no 128-bit store, if it is one of WIDE_STORES.
 """
 
 import argparse
 import collections
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -28,11 +28,37 @@ import cubin
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Every parameter goes through their kernels: the short table has each of them.
 STEP_KERNELS = ("accumulate", "optimizer_step")
+# Their vectors are those that they store. What they load is gathered from wherever it lies, one
+# element at a time, or is of 16 bits where the vector is of float.
+WIDE_STORES = ("pixel_shuffle_kernel<", "pixel_shuffle_backward_kernel<", "resize_kernel<",
+               "elementwise_kernel<4, false, float, std::identity, ")
+SIZES = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
 # The limits of a block and of a multiprocessor of compute capability 9.0. The rest of a
 # multiprocessor's shared memory is for blocks that ask for it at run time.
 BLOCK_REGISTERS = MULTIPROCESSOR_REGISTERS = 65536
 BLOCK_SHARED, SYSTEM_SHARED, MULTIPROCESSOR_SHARED = 48 << 10, 1 << 10, 228 << 10
 WARP, MOST_WARPS, MOST_BLOCKS, PARTITIONS = 32, 64, 32, 4
+
+
+def width_places(source):
+    """By the names of the kernels in a text: which template argument is their `width`."""
+    template = (r"template <((?:[^<>]|<[^<>]*>)*)>\s*__global__\s+void\s+"
+                r"(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
+    parameters = {name: re.split(r",\s*", of) for of, name in re.findall(template, source)}
+    return {name: of.index("int width") for name, of in parameters.items() if "int width" in of}
+
+
+def cuda_sources():
+    return [path for folder in ("core", "kernels", "study", "tests")
+            for path in sorted((ROOT / folder).rglob("*.cu*"))]
+
+
+@functools.cache
+def all_width_places():
+    places = {}
+    for path in cuda_sources():
+        places |= width_places(path.read_text())
+    return places
 
 
 def round_up(n, step):
@@ -69,6 +95,21 @@ class Kernel:
         by_shared = MULTIPROCESSOR_SHARED // round_up(self.shared_bytes + SYSTEM_SHARED, 128)
         return min(by_registers // warps, by_shared, MOST_WARPS // warps, MOST_BLOCKS)
 
+    @property
+    def base_name(self):
+        return self.name.split("<")[0]
+
+    @property
+    def vector_bytes(self):
+        """What a thread takes of its first type at a time; 0 if the kernel has no width above 1."""
+        place = all_width_places().get(self.base_name)
+        if place is None:
+            return 0
+        arguments = self.name.removeprefix(self.base_name + "<").removesuffix(">").split(", ")
+        width = int(arguments[place])
+        sizes = [SIZES[argument] for argument in arguments if argument in SIZES]
+        return width * (sizes or [4])[0] if width > 1 else 0
+
     def misfits(self):
         threads = self.bounds or 1024
         if self.block_registers(threads) > BLOCK_REGISTERS:
@@ -83,9 +124,9 @@ class Kernel:
         yield from self.misfits()
         if self.stack_bytes:
             yield f"{self.name} keeps {self.stack_bytes} bytes of a thread in its stack"
-        width = self.source in STEP_KERNELS and re.search(r"_kernel<(\d+),", self.name)
-        if width and int(width.group(1)) > 1 and not self.wide_loads:
-            yield f"{self.name} has no 128-bit load"
+        stores = self.name.startswith(WIDE_STORES)
+        if self.vector_bytes >= 16 and not (self.wide_stores if stores else self.wide_loads):
+            yield f"{self.name} has no 128-bit {'store' if stores else 'load'}"
 
 
 def output_of(command, **options):

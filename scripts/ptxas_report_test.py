@@ -5,10 +5,12 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
 import unittest
+from unittest import mock
 
 import ptxas_report
 
@@ -16,8 +18,8 @@ NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc", path=os.pathsep.join(
     [os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
 
 
-def kernel(**properties):
-    return ptxas_report.Kernel("made_up", "kernel", **properties)
+def kernel(name="kernel", **properties):
+    return ptxas_report.Kernel("made_up", name, **properties)
 
 
 def faults(**properties):
@@ -44,8 +46,43 @@ class Rules(unittest.TestCase):
         self.assertIn("keeps 8 bytes", faults(registers=8, bounds=32, stack_bytes=8))
 
     def test_width(self):
-        narrow = ptxas_report.Kernel("accumulate", "accumulate_kernel<4, float>", 32, 256)
-        self.assertEqual(list(narrow.faults()), [f"{narrow.name} has no 128-bit load"])
+        for name, bytes_at_a_time in [
+                ("accumulate_kernel<4, float, Half>", 16), ("accumulate_kernel<1, float, Half>", 0),
+                ("moments_kernel<32, 8, BFloat16, float>", 16),
+                ("moments_kernel<32, 1, BFloat16, float>", 0), ("find_nonfinite_kernel<4>", 16),
+                ("dropout_kernel<4, true, Half>", 8), ("fill_kernel<float>", 0)]:
+            narrow = kernel(name, registers=32, bounds=256)
+            wide = kernel(name, registers=32, bounds=256, wide_loads=1)
+            with self.subTest(name):
+                self.assertEqual(narrow.vector_bytes, bytes_at_a_time)
+                self.assertEqual(list(narrow.faults()),
+                                 [f"{name} has no 128-bit load"] if bytes_at_a_time == 16 else [])
+                self.assertEqual(list(wide.faults()), [])
+
+    def test_width_of_stores(self):
+        name = "resize_kernel<4, float>"
+        self.assertEqual(faults(name=name, registers=32, bounds=256, wide_loads=1),
+                         f"{name} has no 128-bit store")
+        self.assertEqual(faults(name=name, registers=32, bounds=256, wide_stores=1), "")
+
+    def test_place_of_the_width(self):
+        self.assertEqual(ptxas_report.width_places("""
+            template <int team, int width, class T, class W = Wide<T>>
+            __global__ void __launch_bounds__(large_team, 1)
+                moments_kernel(W* mean) {}
+            template <int width>
+            __device__ void no_kernel(float* x) {}
+            template <class T>
+            __global__ void narrow_kernel(T* x) {}
+            template <int width> __global__ void bare_kernel(T* x) {}"""),
+            {"moments_kernel": 1, "bare_kernel": 0})
+
+    def test_every_kernel_with_a_width_is_found(self):
+        sources = [path.read_text() for path in ptxas_report.cuda_sources()]
+        written = sum(len(re.findall(r"\bint width\b[^{;]*?__global__", source))
+                      for source in sources)
+        self.assertGreater(written, 0)
+        self.assertEqual(len(ptxas_report.all_width_places()), written)
 
     # The expected numbers are cudaOccMaxActiveBlocksPerMultiprocessor's (cuda_occupancy.h) for an
     # H100.
@@ -71,6 +108,23 @@ __device__ void use_many_registers(double* x) {
 __global__ void unbounded(double* x) { use_many_registers(x); }
 __global__ void __launch_bounds__(16 * 16) bounded(double* x) { use_many_registers(x); }
 __global__ void __launch_bounds__(1024) spilling(double* x) { use_many_registers(x); }
+
+struct alignas(16) Vector { unsigned short values[8]; };
+template <bool copies, int width>
+__global__ void __launch_bounds__(256) planted_sum_kernel(int* sum, const Vector* x, int n) {
+  int of_thread = 0;
+  for (int i = threadIdx.x; i < n; i += 256) {
+    if constexpr (copies) {
+      const Vector vector = x[i];
+      for (const unsigned short value : vector.values) of_thread += value;
+    } else {
+      for (const unsigned short value : x[i].values) of_thread += value;
+    }
+  }
+  sum[threadIdx.x] = of_thread;
+}
+template __global__ void planted_sum_kernel<false, 8>(int*, const Vector*, int);
+template __global__ void planted_sum_kernel<true, 8>(int*, const Vector*, int);
 """
 
 
@@ -85,6 +139,8 @@ class Planted(unittest.TestCase):
                             "planted.cu", "-o", "planted.o"], cwd=scratch, check=True)
             found = ptxas_report.kernels_in(folder / "planted.o", "planted")
         cls.planted = {kernel.name.split("(")[0]: kernel for kernel in found}
+        places = ptxas_report.width_places(PLANTED)
+        cls.enterClassContext(mock.patch.object(ptxas_report, "all_width_places", lambda: places))
 
     def test_many_registers_without_bounds(self):
         found = self.planted["unbounded"]
@@ -103,6 +159,11 @@ class Planted(unittest.TestCase):
         found = self.planted["spilling"]
         self.assertEqual((found.bounds, found.registers), (1024, 64))
         self.assertIn("in its stack", "; ".join(found.faults()))
+
+    def test_vectors_that_are_read_by_reference(self):
+        narrow = self.planted["planted_sum_kernel<false, 8>"]
+        self.assertEqual(list(narrow.faults()), [f"{narrow.name} has no 128-bit load"])
+        self.assertEqual(list(self.planted["planted_sum_kernel<true, 8>"].faults()), [])
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ __global__ void __launch_bounds__(block_threads)
   const auto is_nonfinite = [](float x) { return x - x != 0; };
   const int64_t vectors = n / width;
   bool any = false;
-  for (int64_t v = first_item(); v < vectors; v += item_stride())
-    for (const float x : reinterpret_cast<const Vector<float, width>*>(g)[v].values)
-      any |= is_nonfinite(x);
+  for (int64_t v = first_item(); v < vectors; v += item_stride()) {
+    const auto values = load_vector<width>(g, v);
+    for (const float x : values.values) any |= is_nonfinite(x);
+  }
   for (int64_t i = vectors * width + first_item(); i < n; i += item_stride())
     any |= is_nonfinite(g[i]);
   if (any) *found = 1;

@@ -1,5 +1,6 @@
 // Models that compute in 16 bits, and the loss scale that goes with float16.
 
+#include <bit>
 #include <cmath>
 
 #include "core/autograd.h"
@@ -248,6 +249,33 @@ TEST_CASE("what a loss scale does not go with", "[precision]") {
   // Neither a number of float32, nor one with an inverse.
   for (const double out_of_range : {1e-39, 1e39, std::nan("")})
     REQUIRE_ERROR(make({.loss_scale = out_of_range}), "expected from 2^-126 to 2^126");
+}
+
+// A GPU converts by an instruction. Of every upper half of a float: the values that either format
+// has, the middles between them, and the neighbours of both.
+TEST_CASE("every device rounds to 16 bits as the host does", "[precision][ops]") {
+  std::vector<float> floats;
+  for (uint32_t upper = 0; upper < 0x10000; ++upper)
+    for (const uint32_t lower : {0x0000, 0x0001, 0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x3000,
+                                 0x7fff, 0x8000, 0x8001, 0xefff, 0xf000, 0xffff})
+      floats.push_back(std::bit_cast<float>(upper << 16 | lower));
+  const auto P = static_cast<int64_t>(floats.size());
+  const auto check_type = [&]<class T>(DType dtype) {
+    const Parameters parameters({{"x", {P}}}, {}, DType::f32, dtype, test_device(),
+                                GradientStorage::on_demand);
+    parameters.values().copy_from(Tensor::from(floats, {P}));
+    round_copies(parameters);
+    const Tensor copies = on_host(parameters.copies());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < P; ++i) {
+      const T found = copies.view().as<const T>()[i], expected(floats[static_cast<size_t>(i)]);
+      if (std::isnan(float(expected)) ? !std::isnan(float(found)) : found.bits != expected.bits)
+        ++wrong;
+    }
+    REQUIRE(wrong == 0);
+  };
+  check_type.operator()<Half>(DType::f16);
+  check_type.operator()<BFloat16>(DType::bf16);
 }
 
 TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
