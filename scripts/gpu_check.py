@@ -407,8 +407,8 @@ class Check:
         steps = {step["step"] for step in results["steps"] if step["status"] in ("failed", "left")}
         for begin, step in (("convolutions", self.convolutions), ("bench kernels", self.bench_kernels),
                             ("bench train", self.bench_train), ("bench memory", self.bench_memory),
-                            ("beside PyTorch", self.beside_pytorch),
-                            ("time per kernel", self.time_per_kernel)):
+                            ("time per kernel", self.time_per_kernel),
+                            ("beside PyTorch", self.beside_pytorch)):
             if any(name.startswith(begin) for name in steps):
                 step()
 
