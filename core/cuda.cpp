@@ -48,6 +48,7 @@ void record_event(void* event) {
 }
 
 int chosen_device = 0;
+bool tf32_is_allowed = false;
 
 cudaStream_t make_stream() {
   cudaStream_t stream = nullptr;
@@ -198,7 +199,8 @@ void copy_on_device(void* to, const void* from, size_t bytes) {
              "copy on the device");
 }
 
-void allow_tf32(bool allow) { context().allow_tf32(allow); }
+void allow_tf32(bool allow) { tf32_is_allowed = allow; }
+bool allows_tf32() { return tf32_is_allowed; }
 
 void synchronize() {
   check_call(cudaStreamSynchronize(context().stream()), "finish what was enqueued");

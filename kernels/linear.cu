@@ -63,7 +63,7 @@ cudaDataType_t data_type(DType dtype) {
 // 16-bit products are summed in float.
 cublasComputeType_t compute_type(DType dtype) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
-  const bool tf32 = dtype == DType::f32 && context().allows_tf32();
+  const bool tf32 = dtype == DType::f32 && allows_tf32();
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
