@@ -36,6 +36,15 @@ Dataset planned_samples(const ModelOptions& network, int64_t N) {
   return data;
 }
 
+// A training fails of a convolution that cuDNN has no way for, but the others are of interest.
+ConvolutionChoice choice_or_none(const Convolution& convolution) {
+  try {
+    return choice_of(convolution);
+  } catch (const Error&) {
+    return {.algorithm = "none", .math = {}};
+  }
+}
+
 }  // namespace
 
 std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
@@ -49,17 +58,19 @@ std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
   Options alone = options;
   alone.accum = 1;
   alone.effective_batch.reset();
+  alone.noise_scale = false;
   const Dataset data = planned_samples(network, options.micro_batch);
   const ConvolutionTrace trace;
   peak_of_windows(alone.training(data), data, Device::meta_cuda);
   std::vector<ChosenConvolution> result;
   for (const auto& [convolution, count] : std::vector(trace.entries()))
-    result.push_back({convolution, count, choice_of(convolution)});
+    result.push_back({convolution, count, choice_or_none(convolution)});
   const auto start = Clock::now();
   for (ChosenConvolution& each : result) {
     if (std::chrono::duration<double>(Clock::now() - start).count() >= seconds_to_time) break;
+    if (each.choice.parts == 0) continue;
     each.seconds = seconds_of(each.convolution);
-    each.choice = choice_of(each.convolution);
+    each.choice = choice_or_none(each.convolution);
   }
   return result;
 }

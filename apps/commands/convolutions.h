@@ -17,8 +17,8 @@ struct ChosenConvolution {
 };
 
 // Those of the training that the options ask for, of such a network. The training is predicted and
-// not run, but each convolution is, to time it, until so many seconds are over. Throws Error unless
-// Device::cuda can be used.
+// not run, but each convolution is, to time it, until so many seconds are over. One that cuDNN has
+// no way for has the algorithm "none" and no parts. Throws Error unless Device::cuda can be used.
 std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
                                                    const ModelOptions& network,
                                                    double seconds_to_time);
