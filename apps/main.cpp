@@ -77,6 +77,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
 struct Asked {
   Options options;
   PlanOptions plan;
+  InfoOptions info;
   PredictOptions predict;
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
@@ -126,10 +127,9 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
   add_command(app, "info", "The build, the machine and a model's layers",
               Settings(of_model)
                   .append(all.in({"Optimizer"}))
-                  .append(all.only({"effective-batch"}))
-                  .append(Settings().group("Output").add(
-                      options.json, {"json", Decides::no_result, "Write all of it", "FILE"})),
-              options, [&] { info(options); });
+                  .append(all.only({"micro-batch", "effective-batch"}))
+                  .append(settings_of(asked.info, options)),
+              options, [&] { info(options, asked.info); });
 }
 
 void report_runs(const std::vector<std::string>& directories, const std::string& output) {

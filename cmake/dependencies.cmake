@@ -59,6 +59,8 @@ elseif(ACCRUE_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90 CACHE STRING
         "Compute capabilities to build for; native: this machine's")
   endif()
+  # That of CUDA::cudart: a program with nvcc's static one besides would have two runtimes.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
   # CMake 3.25, Debian 12's, gives a property to a library that CUDA 13 no longer has.
   if(NOT TARGET CUDA::nvToolsExt)

@@ -48,6 +48,7 @@ void record_event(void* event) {
 }
 
 int chosen_device = 0;
+bool tf32_is_allowed = false;
 
 cudaStream_t make_stream() {
   cudaStream_t stream = nullptr;
@@ -65,6 +66,15 @@ void free_segment(void* segment) {
   // Graphs that wait may use it; cudaFree waits for what is launched.
   context().graphs().flush_and_keep_error();
   cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
+}
+
+// True where a copy may read pageable memory itself, when the stream comes to it; others have read
+// it, into pinned memory of their own, when the call returns.
+bool reads_pageable_memory() {
+  int yes = 0;
+  check_call(cudaDeviceGetAttribute(&yes, cudaDevAttrPageableMemoryAccess, chosen_device),
+             "ask what a device can read");
+  return yes != 0;
 }
 
 }  // namespace
@@ -183,8 +193,8 @@ void* allocate(size_t bytes) {
 void deallocate(void* block) { blocks().give(block); }
 
 void copy_to_device(void* to, const void* from, size_t bytes) {
-  check_call(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context().stream()),
-             "copy to the device");
+  enqueue_copy_to_device(to, from, bytes);
+  if (reads_pageable_memory()) synchronize();
 }
 
 void copy_to_host(void* to, const void* from, size_t bytes) {
@@ -198,7 +208,8 @@ void copy_on_device(void* to, const void* from, size_t bytes) {
              "copy on the device");
 }
 
-void allow_tf32(bool allow) { context().allow_tf32(allow); }
+void allow_tf32(bool allow) { tf32_is_allowed = allow; }
+bool allows_tf32() { return tf32_is_allowed; }
 
 void synchronize() {
   check_call(cudaStreamSynchronize(context().stream()), "finish what was enqueued");
@@ -226,7 +237,8 @@ void enqueue_copy_to_host(void* host, const void* from, size_t bytes) {
 }
 
 void enqueue_copy_to_device(void* to, const void* host, size_t bytes) {
-  copy_to_device(to, host, bytes);
+  check_call(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, context().stream()),
+             "copy to the device");
 }
 
 Event::Event() : event_(make_event(cudaEventDisableTiming)) {}

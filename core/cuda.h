@@ -55,7 +55,9 @@ void synchronize();
 
 // Allows or forbids, from now on, that float32 products and convolutions round their factors to
 // TF32, with 10 fraction bits instead of 23. Tensor cores multiply those eight times as fast.
+// What is predicted for a device that is not there knows of it, too.
 void allow_tf32(bool allow);
+bool allows_tf32();
 
 // Page-locked host memory, which the device copies to and from while the host goes on. It is on the
 // cpu's ledger. The constructor throws OutOfMemory.

@@ -62,9 +62,6 @@ class Context {
   // The handle for calls that enqueue; launches waiting graphs, as stream() does. It is made when
   // first asked for, because loading cuDNN takes longer than training a small model.
   cudnnHandle_t cudnn();
-  // True if float32 products may round their factors to TF32.
-  bool allows_tf32() const { return allows_tf32_; }
-  void allow_tf32(bool allow) { allows_tf32_ = allow; }
 
  private:
   cudaStream_t stream_;
@@ -73,7 +70,6 @@ class Context {
   cudaDeviceProp properties_{};
   cublasLtHandle_t cublas_lt_ = nullptr;
   cudnnHandle_t cudnn_ = nullptr;
-  bool allows_tf32_ = false;
   std::unordered_map<const void*, int64_t> resident_blocks_;
 };
 

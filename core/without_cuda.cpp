@@ -2,6 +2,11 @@
 #include "core/error.h"
 
 namespace accrue::cuda {
+namespace {
+
+bool tf32_is_allowed = false;
+
+}  // namespace
 
 std::string unavailable_reason() {
   return "this build has no CUDA backend (configure with --preset cuda)";
@@ -22,6 +27,9 @@ BlockCache& blocks() {
   return none;
 }
 
+void allow_tf32(bool allow) { tf32_is_allowed = allow; }
+bool allows_tf32() { return tf32_is_allowed; }
+
 // Nothing below is reached: no tensor on Device::cuda can be made.
 void* allocate(size_t) {
   require_device();
@@ -33,7 +41,6 @@ void copy_to_host(void*, const void*, size_t) {}
 void copy_on_device(void*, const void*, size_t) {}
 void fill(const View&, double) {}
 void synchronize() {}
-void allow_tf32(bool) {}
 PinnedBlock::PinnedBlock(size_t bytes, Category category)
     : allocation_({static_cast<int64_t>(bytes)}, DType::u8, Device::cpu, category) {
   require_device();

@@ -1,5 +1,7 @@
 #include "kernels/linear.h"
 
+#include <algorithm>
+
 #include "kernels/backend.h"
 
 namespace accrue {
@@ -98,10 +100,14 @@ decltype(cpu::linear_backward) linear_backward;
 
 namespace {
 
-// The workspace of one product on cuda, the same for all, so that no shape needs to be known. The
-// cpu needs nothing.
-Tensor matmul_workspace(Device device) {
-  const int64_t bytes = plans_for_cuda(device) ? 4 << 20 : 0;
+// The workspace of one product on cuda: of parts in float32 of c, whose sums are split every 64
+// terms, but at most the 32 MiB that NVIDIA recommends, and 4 MiB at least. It follows from shapes,
+// so that it can be predicted, and the three products of a layer have the same. The cpu needs
+// nothing.
+Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
+  constexpr int64_t least = 4 << 20, most = 32 << 20, terms = 64;
+  const int64_t parts = M * N * K / terms * int64_t(sizeof(float));
+  const int64_t bytes = plans_for_cuda(device) ? std::clamp(parts, least, most) : 0;
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
 
@@ -109,7 +115,10 @@ Tensor matmul_workspace(Device device) {
 
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
   const Device device = c.grad.device;
-  launch<cpu::matmul, cuda::matmul>(device, c, a, b, a_op, b_op, matmul_workspace(device).view());
+  const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
+  launch<cpu::matmul, cuda::matmul>(
+      device, c, a, b, a_op, b_op,
+      matmul_workspace(c.grad.shape[0], c.grad.shape[1], K, device).view());
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
@@ -120,9 +129,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   check(!b.defined() || b.shape() == Shape{w.size(0)}, "[linear] b {} with w {}: expected b [{}]",
         b.shape(), w.shape(), w.size(0));
   Tensor y = Tensor::empty({x.size(0), w.size(0)}, x.dtype(), x.device());
-  launch<cpu::linear_forward, cuda::linear_forward>(y.device(), y.view(), x.view(), w.view(),
-                                                    b.defined() ? b.view() : View{}, activation,
-                                                    matmul_workspace(y.device()).view());
+  launch<cpu::linear_forward, cuda::linear_forward>(
+      y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation,
+      matmul_workspace(x.size(0), w.size(0), w.size(1), y.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("linear", y, {dx_edge, dw_edge, db_edge},
@@ -133,7 +142,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
              const auto [dw, db] = claim_grads(dw_edge, db_edge);
              launch<cpu::linear_backward, cuda::linear_backward>(
                  device, dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(),
-                 matmul_workspace(device).view());
+                 matmul_workspace(x.size(0), w.size(0), w.size(1), device).view());
            }
            x.reset();
            y.reset();

@@ -63,7 +63,7 @@ cudaDataType_t data_type(DType dtype) {
 // 16-bit products are summed in float.
 cublasComputeType_t compute_type(DType dtype) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
-  const bool tf32 = dtype == DType::f32 && context().allows_tf32();
+  const bool tf32 = dtype == DType::f32 && allows_tf32();
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
@@ -220,7 +220,11 @@ void linear_forward(View y, View x, View w, View b, Activation activation, View 
     return;
   }
   const GradTarget target{y, 0};
-  if (b.data && try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace, b.data)) b = {};
+  // cuBLASLt lists no types of float64 for its epilogues, and may call them invalid.
+  const bool has_epilogue = x.dtype != DType::f64;
+  if (b.data && has_epilogue &&
+      try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace, b.data))
+    b = {};
   else matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
   if (b.data) add_channel_bias(y, b, activation);
   else if (activation != Activation::none) apply(activation, y);

@@ -9,6 +9,7 @@
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
+#include "apps/commands/convolutions.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
@@ -18,21 +19,58 @@ namespace accrue::app {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+Json to_json(const ChosenConvolution& chosen) {
+  const Convolution& c = chosen.convolution;
+  const ConvGeometry& g = c.geometry;
+  return {{"product", name(c.product)},
+          {"N", c.N},
+          {"C", g.C},
+          {"H", g.H},
+          {"W", g.W},
+          {"O", g.O},
+          {"GH", g.GH},
+          {"GW", g.GW},
+          {"KH", g.KH},
+          {"KW", g.KW},
+          {"stride", g.stride},
+          {"padding", g.padding},
+          {"dilation", g.dilation},
+          {"dtype", name(c.dtype)},
+          {"count", chosen.count},
+          {"algorithm", chosen.choice.algorithm},
+          {"math", chosen.choice.math},
+          {"workspace_bytes", chosen.choice.workspace_bytes},
+          {"scratch_bytes", chosen.choice.scratch_bytes},
+          {"parts", chosen.choice.parts},
+          {"padded", chosen.choice.padded},
+          {"ms", chosen.seconds ? Json(*chosen.seconds * 1e3) : Json()}};
+}
+
 // The text's facts, for programs.
 std::string to_json(const Options& options, const Module& model, const Parameters& parameters,
-                    double flops) {
-  nlohmann::ordered_json json{{"environment", environment(wanted_device(options))},
-                              {"matrix_products", matrix_products()},
-                              {"cuda", cuda::unavailable_reason().empty()},
-                              {"mpi", describe_mpi()},
-                              {"nccl", describe_nccl()},
-                              {"model", name(options.network.kind)},
-                              {"description", model.describe()},
-                              {"parameters", parameters.count()},
-                              {"flops_per_training_sample", flops}};
+                    double flops,
+                    const std::optional<std::vector<ChosenConvolution>>& convolutions) {
+  Json json{{"environment", environment(wanted_device(options))},
+            {"matrix_products", matrix_products()},
+            {"cuda", cuda::unavailable_reason().empty()},
+            {"mpi", describe_mpi()},
+            {"nccl", describe_nccl()},
+            {"model", name(options.network.kind)},
+            {"description", model.describe()},
+            {"parameters", parameters.count()},
+            {"flops_per_training_sample", flops}};
   for (const auto& entry : parameters.entries()) {
     const auto sizes = entry.tensor.shape().sizes();
     json["tensors"][entry.name] = std::vector(sizes.begin(), sizes.end());
+  }
+  if (convolutions) {
+    json["micro_batch"] = options.micro_batch;
+    json["precision"] = name_in(precision_names(), options.precision);
+    json["convolutions"] = Json::array();
+    for (const ChosenConvolution& each : *convolutions)
+      json["convolutions"].push_back(to_json(each));
   }
   return json.dump(2) + "\n";
 }
@@ -49,7 +87,21 @@ ModelOptions shown_network(const Options& options) {
 
 }  // namespace
 
-void info(const Options& options) {
+Settings settings_of(InfoOptions& asked, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s;
+  s.group("Output")
+      .add(asked.seconds_to_time,
+           {.name = "time-convolutions",
+            .decides = no_result,
+            .help = "On cuda, also time each convolution of a micro-step, until so long is over",
+            .takes = "SECONDS",
+            .range = {0, 1e6}})
+      .add(options.json, {"json", no_result, "Write all of it", "FILE"});
+  return s;
+}
+
+void info(const Options& options, const InfoOptions& asked) {
   apply_threads(options);
   fmt::print(
       "accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n\n",
@@ -67,12 +119,17 @@ void info(const Options& options) {
     fmt::print("  {:<24} {}\n", entry.name, entry.tensor.shape());
   for (const auto& buffer : parameters.buffer_entries())
     fmt::print("  {:<24} {} (buffer)\n", buffer.name, buffer.tensor.shape());
+  std::optional<std::vector<ChosenConvolution>> convolutions;
+  if (wanted_device(options) == Device::cuda && cuda::unavailable_reason().empty()) {
+    convolutions = chosen_convolutions(options, network, asked.seconds_to_time);
+    if (!convolutions->empty()) print(*convolutions);
+  }
   fmt::print("\nlearning rate: {}\n", Schedule(options.schedule).describe());
   TrainingOptions training = options;
   training.batches.effective = options.effective_batch.value_or(default_effective_batch);
   for (const std::string& line : describe_averages(training)) fmt::print("{}\n", line);
   if (!options.json.empty())
-    write_output(options.json, to_json(options, *model, parameters, flops));
+    write_output(options.json, to_json(options, *model, parameters, flops, convolutions));
 }
 
 }  // namespace accrue::app

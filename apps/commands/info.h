@@ -4,7 +4,14 @@
 
 namespace accrue::app {
 
+struct InfoOptions {
+  double seconds_to_time = 0;  // convolutions
+};
+
+// Its settings beside those of a training.
+Settings settings_of(InfoOptions& asked, Options& options);
+
 // `accrue info`: the build, the machine, and what a model consists of.
-void info(const Options& options);
+void info(const Options& options, const InfoOptions& asked);
 
 }  // namespace accrue::app

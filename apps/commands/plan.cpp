@@ -180,6 +180,7 @@ void plan(Options options, const PlanOptions& asked) {
   options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
+  cuda::allow_tf32(options.precision == Precision::tf32 && device == Device::cuda);
   PlannedRanks ranks(asked.ranks, options.rank_exchange);
   if (asked.ranks > 1) options.ranks = &ranks;
   const size_t memory = parse_bytes(asked.memory);

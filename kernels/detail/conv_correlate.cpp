@@ -1,4 +1,5 @@
 #include "kernels/backend.h"
+#include "kernels/convolutions.h"
 #include "kernels/detail/carver.h"
 #include "kernels/detail/conv_cudnn.h"
 #include "kernels/detail/conv_frames.h"
@@ -122,9 +123,9 @@ struct DirectScratch {
 }  // namespace
 
 Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
+  ConvolutionTrace::note({ConvolutionProduct::backward_filter, g, N, dtype});
   const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
-    if (plans_for_cuda(device))
-      return cuda::workspace_bytes(g, N, dtype) + cuda::rounded_weights_bytes(g, dtype);
+    if (plans_for_cuda(device)) return cuda::correlate_workspace_bytes(g, N, dtype);
     if constexpr (!is_16_bit<T>)
       if (cpu::winograd_correlate_pays(g, N)) return cpu::winograd_correlate_bytes<T>(g, N);
     const ConvTiling tiling(Direction::gather, g, N);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cuda.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "kernels/detail/conv_geometry.h"
@@ -50,31 +51,47 @@ inline int64_t weights_bytes(const ConvGeometry& g, DType dtype) {
   return whole_parts(g.O * g.taps() * int64_t(size_of(dtype)));
 }
 
-// The weight gradient of one micro-batch, which conv_correlate() has in its workspace where
-// cuDNN computes it in 16 bits.
-inline int64_t rounded_weights_bytes(const ConvGeometry& g, DType dtype) {
-  return is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0;
+// True where tensor cores multiply. They want channels last, and in eights: cuDNN transposes
+// images, grid and weights in its workspace, and backward it has no other kernels for them.
+inline bool uses_tensor_cores(DType dtype) {
+  return is_16_bit_dtype(dtype) || (dtype == DType::f32 && allows_tf32());
 }
 
-// The bytes that cuDNN's algorithms may use. In 16 bits tensor cores want channels last, and in
-// eights, so that image, grid and weights are transposed, and one of them twice. For others as much
-// as the larger of image and grid takes: an algorithm that needs more would make the micro-batch
-// that fits into memory smaller.
-inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
-  if (!is_16_bit_dtype(dtype)) return std::max(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
+inline ConvGeometry in_eights(ConvGeometry g) {
   const auto eights = [](int64_t channels) { return (channels + 7) / 8 * 8; };
-  ConvGeometry padded = g;
-  padded.C = eights(g.C);
-  padded.O = eights(g.O);
+  g.C = eights(g.C);
+  g.O = eights(g.O);
+  return g;
+}
+
+// The bytes that cuDNN's algorithms may use. For tensor cores they are image, grid and weights,
+// transposed, and one of them twice. For others as much as the larger of image and grid takes: an
+// algorithm that needs more would make the micro-batch that fits into memory smaller.
+inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  if (!uses_tensor_cores(dtype)) return std::max(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
+  const ConvGeometry padded = in_eights(g);
   return image_bytes(padded, N, dtype) + grid_bytes(padded, N, dtype) +
          2 * weights_bytes(padded, dtype);
 }
 
+// The bytes of what a weight gradient on tensor cores is summed from. A gradient has too few tiles
+// of 128 x 128 sums to occupy a large GPU's 132 multiprocessors, twice each, so the sum over images
+// and pixels is split among blocks, each with a part in float32. Two parts at least, whatever the
+// size: the gradient in its own layout, and what is added to it.
+inline int64_t split_sum_bytes(const ConvGeometry& g, DType dtype) {
+  if (!uses_tensor_cores(dtype)) return 0;
+  constexpr int64_t blocks = 2 * 132, tile = 128 * 128;
+  const ConvGeometry padded = in_eights(g);
+  const int64_t sums = padded.O * padded.taps();
+  return whole_parts(std::max(2 * sums, blocks * std::min(sums, tile)) * int64_t(sizeof(float)));
+}
+
 // The padded image, where there is one, a copy of w, where filters lie apart, which cuDNN does not
-// know, and what the algorithm may use; enough at least to compute
-// a single image with copies of all operands, which those need that start between 16 bytes.
+// know, and what the algorithm may use, with so many bytes of split sums; enough at least to
+// compute a single image with copies of all operands, which those need that start between 16 bytes.
 // Throws Error if an image is too large for cuDNN.
-inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
+                               int64_t split_sums = 0) {
   constexpr int64_t least = 4 << 20, frugal = 1 << 20;
   const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
   const int64_t largest =
@@ -86,9 +103,20 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
         g.C, g.H, g.W, g.O, g.GH, g.GW, g.O, g.C, g.KH, g.KW, largest);
   const int64_t copies = std::max(image_bytes(g, 1, dtype), image_bytes(padded, 1, dtype)) +
                          grid_bytes(g, 1, dtype) + weights_bytes(g, dtype);
+  const int64_t of_one =
+      uses_tensor_cores(dtype)
+          ? std::max(algorithm_bytes(g, 1, dtype), algorithm_bytes(padded, 1, dtype)) + split_sums
+          : frugal;
   return (symmetric == g ? 0 : image_bytes(symmetric, N, dtype)) +
          (g.has_part_of_w() ? weights_bytes(g, dtype) : 0) +
-         std::max({least, algorithm_bytes(g, N, dtype), copies + frugal});
+         std::max({least, algorithm_bytes(symmetric, N, dtype) + split_sums, copies + of_one});
+}
+
+// For a weight gradient. One of 16 bits is there before it is widened into a sum over
+// micro-batches.
+inline int64_t correlate_workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  return workspace_bytes(g, N, dtype, split_sum_bytes(g, dtype)) +
+         (is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0);
 }
 
 }  // namespace accrue::cuda

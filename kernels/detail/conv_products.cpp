@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/backend.h"
+#include "kernels/convolutions.h"
 #include "kernels/detail/carver.h"
 #include "kernels/detail/conv_cudnn.h"
 #include "kernels/detail/conv_frames.h"
@@ -58,6 +59,9 @@ struct Scratch {
 
 Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType dtype,
                     Device device) {
+  const bool gathers = direction == Direction::gather;
+  ConvolutionTrace::note(
+      {gathers ? ConvolutionProduct::forward : ConvolutionProduct::backward_data, g, N, dtype});
   const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
     if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
     if constexpr (!is_16_bit<T>)

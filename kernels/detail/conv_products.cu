@@ -1,5 +1,8 @@
 #include <functional>
 
+#include "core/cuda.h"
+#include "core/median.h"
+#include "kernels/convolutions.h"
 #include "kernels/detail/channel_bias.cuh"
 #include "kernels/detail/conv_products.h"
 #include "kernels/detail/convolution.cuh"
@@ -92,6 +95,10 @@ class Workspace {
     if (seen == g) return operand(given, given.dtype);
     return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), g.padding};
   }
+  // What is computed with what is left.
+  CudnnConvolution convolution(const ConvGeometry& seen, int64_t N, DType dtype) const {
+    return {seen, N, dtype, static_cast<size_t>(left())};
+  }
   int64_t left() const { return scratch_.numel() - used_; }
   void* rest() const { return static_cast<std::byte*>(scratch_.data) + used_; }
 
@@ -124,8 +131,8 @@ template <class Product>
 bool try_product(const Operand& target, float beta, const Operand& left, const Operand& right,
                  const ConvGeometry& seen, Part part, const Workspace& workspace) {
   if (workspace.left() < 0) return false;
-  const Convolution c{seen, part.size(), left.given.dtype, static_cast<size_t>(workspace.left())};
-  if (!Product::is_possible(c)) return false;
+  const CudnnConvolution c = workspace.convolution(seen, part.size(), left.given.dtype);
+  if (!Product::choice(c)) return false;
   left.load();
   right.load();
   if (!Product::run(c, target.data(), target.copy.data ? 0 : beta, left.data(), right.data(),
@@ -195,5 +202,112 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
 
 // cuDNN reads weights as they lie.
 void pack_weights(View, View, Direction, const ConvGeometry&) {}
+
+namespace {
+
+struct Shapes {
+  Shape image, grid, w;
+  explicit Shapes(const Convolution& c)
+      : image{c.N, c.geometry.C, c.geometry.H, c.geometry.W},
+        grid{c.N, c.geometry.O, c.geometry.GH, c.geometry.GW},
+        w{c.geometry.O, c.geometry.C, c.geometry.KH, c.geometry.KW} {}
+};
+
+std::string name_of(cudnnConvolutionFwdAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ? "IMPLICIT_GEMM"
+                                                               : "IMPLICIT_PRECOMP_GEMM";
+}
+std::string name_of(cudnnConvolutionBwdDataAlgo_t) { return "ALGO_1"; }
+std::string name_of(cudnnConvolutionBwdFilterAlgo_t) { return "ALGO_1"; }
+
+std::string name_of(cudnnMathType_t math) {
+  switch (math) {
+    case CUDNN_TENSOR_OP_MATH: return "TENSOR_OP_MATH";
+    case CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION: return "TENSOR_OP_MATH_ALLOW_CONVERSION";
+    case CUDNN_FMA_MATH: return "FMA_MATH";
+    default: return "DEFAULT_MATH";
+  }
+}
+
+// As it is computed from operands that lie as those of layers do, and are not looked at.
+template <class Product>
+ConvolutionChoice choice_with(const Convolution& c, int64_t scratch_bytes) {
+  const ConvGeometry& g = c.geometry;
+  const Shapes shapes(c);
+  const auto view = [](const Shape& shape, DType dtype) {
+    constexpr uintptr_t aligned = 256;
+    return View{reinterpret_cast<void*>(aligned), shape, dtype, Device::cuda};
+  };
+  const DType w_dtype = c.product == ConvolutionProduct::backward_filter ? wide(c.dtype) : c.dtype;
+  ConvolutionChoice result{.scratch_bytes = scratch_bytes};
+  compute_parts({0, c.N}, g, [&](Part part, const ConvGeometry& seen) {
+    Workspace workspace(view({scratch_bytes}, DType::u8));
+    workspace.image(view(shapes.image.with(0, part.size()), c.dtype), g, seen);
+    workspace.filters(view(shapes.w, w_dtype), c.dtype, g);
+    if (workspace.left() < 0) return false;
+    const auto* choice = Product::choice(workspace.convolution(seen, part.size(), c.dtype));
+    if (!choice) return false;
+    if (result.parts++ == 0) {
+      result.algorithm = name_of(choice->algorithm);
+      result.math = name_of(choice->math);
+      result.workspace_bytes = static_cast<int64_t>(choice->bytes);
+      result.padded = seen != g;
+    }
+    return true;
+  });
+  return result;
+}
+
+Tensor workspace_for(const Convolution& c) {
+  const auto make = c.product == ConvolutionProduct::forward         ? conv_gather_workspace
+                    : c.product == ConvolutionProduct::backward_data ? conv_scatter_workspace
+                                                                     : conv_correlate_workspace;
+  return make(c.geometry, c.N, c.dtype, Device::cuda);
+}
+
+}  // namespace
+
+ConvolutionChoice choice_of(const Convolution& c) {
+  const int64_t bytes = workspace_for(c).numel();
+  switch (c.product) {
+    case ConvolutionProduct::forward: return choice_with<Gather>(c, bytes);
+    case ConvolutionProduct::backward_data: return choice_with<Scatter>(c, bytes);
+    case ConvolutionProduct::backward_filter: break;
+  }
+  return choice_with<Correlate>(c, bytes);
+}
+
+// The median of some.
+double seconds_of(const Convolution& c) {
+  const ConvGeometry& g = c.geometry;
+  const Shapes shapes(c);
+  const auto make = [&](const Shape& shape, DType dtype) {
+    return Tensor::full(shape, 0, dtype, Device::cuda);
+  };
+  const bool correlates = c.product == ConvolutionProduct::backward_filter;
+  const Tensor image = make(shapes.image, c.dtype), grid = make(shapes.grid, c.dtype),
+               all_w =
+                   make({g.O, g.filter_channels, g.KH, g.KW}, correlates ? wide(c.dtype) : c.dtype),
+               scratch = workspace_for(c);
+  View w = all_w.view();
+  w.shape = shapes.w;
+  const auto compute = [&] {
+    if (c.product == ConvolutionProduct::forward)
+      conv_gather({grid.view(), 0}, image.view(), {w, {}}, {}, Activation::none, g, scratch.view());
+    else if (correlates) conv_correlate({w, 0}, grid.view(), image.view(), g, scratch.view());
+    else conv_scatter({image.view(), 0}, grid.view(), {w, {}}, {}, g, scratch.view());
+  };
+  compute();
+  constexpr int repetitions = 5;
+  std::vector<double> seconds;
+  Stopwatch stopwatch;
+  for (int i = 0; i < repetitions; ++i) {
+    stopwatch.start();
+    compute();
+    stopwatch.stop();
+    seconds.push_back(stopwatch.seconds());
+  }
+  return median(seconds);
+}
 
 }  // namespace accrue::cuda

@@ -15,14 +15,14 @@ namespace accrue::cuda {
 
 // All that the choice depends on: the same convolution is always computed by the same algorithm,
 // hence to the same bits.
-struct Convolution {
+struct CudnnConvolution {
   ConvGeometry geometry;  // symmetric
   int64_t N;
   DType dtype;
   size_t scratch_bytes;
-  bool tf32 = context().allows_tf32();
+  bool tf32 = allows_tf32();
 
-  auto operator<=>(const Convolution&) const = default;
+  auto operator<=>(const CudnnConvolution&) const = default;
 };
 
 struct ConvolutionDescriptors {
@@ -53,7 +53,7 @@ inline bool is_supported(cudnnStatus_t status, std::string_view what) {
 
 // 16-bit products are summed in float, on tensor cores where these can; float ones are float's
 // unless TF32 will do.
-inline std::vector<cudnnMathType_t> math_types(const Convolution& c) {
+inline std::vector<cudnnMathType_t> math_types(const CudnnConvolution& c) {
   if (is_16_bit_dtype(c.dtype)) return {CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH};
   if (c.dtype == DType::f64) return {CUDNN_DEFAULT_MATH};
   if (c.tf32) return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH};
@@ -65,7 +65,7 @@ inline void set_math_type(const ConvolutionDescriptors& d, cudnnMathType_t type)
 }
 
 // nullopt if there are too many elements.
-inline std::optional<ConvolutionDescriptors> describe(const Convolution& c) {
+inline std::optional<ConvolutionDescriptors> describe(const CudnnConvolution& c) {
   const ConvGeometry& g = c.geometry;
   const auto as_int = [](int64_t size) { return static_cast<int>(size); };
   if (c.N * std::max(g.C * g.H * g.W, g.O * g.GH * g.GW) >= too_many_elements) return std::nullopt;
@@ -99,12 +99,9 @@ template <class Performance, auto list, auto ask_bytes, auto compute, auto left,
           auto target, auto... plain_algorithms>
 class CudnnProduct {
  public:
-  // True if there is an algorithm that can do with the scratch.
-  static bool is_possible(const Convolution& c) { return !prepare(c).choices.empty(); }
-
   // False, with nothing enqueued, if in the end no algorithm could. An algorithm may say only when
   // it is called that it is not supported; it is not asked again.
-  static bool run(const Convolution& c, void* out, float beta_value, const void* left_in,
+  static bool run(const CudnnConvolution& c, void* out, float beta_value, const void* left_in,
                   const void* right_in, void* scratch) {
     Prepared& prepared = prepare(c);
     for (; !prepared.choices.empty(); prepared.choices.erase(prepared.choices.begin())) {
@@ -124,33 +121,41 @@ class CudnnProduct {
     return false;
   }
 
- private:
   using Algorithm = decltype(Performance::algo);
 
   // An algorithm under another math type than it was listed with may fail or need more scratch.
   struct Choice {
     Algorithm algorithm;
     cudnnMathType_t math;
+    size_t bytes = 0;
   };
 
+  // How run() computes it, as far as is known before it has; nullptr if it cannot.
+  static const Choice* choice(const CudnnConvolution& c) {
+    const Prepared& prepared = prepare(c);
+    return prepared.choices.empty() ? nullptr : &prepared.choices.front();
+  }
+
+ private:
   struct Prepared {
     std::optional<ConvolutionDescriptors> d;
     std::vector<Choice> choices;  // the best first
   };
 
-  static bool fits(const Convolution& c, const ConvolutionDescriptors& d, const Choice& choice) {
-    size_t bytes = 0;
+  static bool fits(const CudnnConvolution& c, const ConvolutionDescriptors& d, Choice& choice) {
     set_math_type(d, choice.math);
-    return is_supported(ask_bytes(context().cudnn(), (d.*left).get(), (d.*right).get(),
-                                  d.convolution.get(), (d.*target).get(), choice.algorithm, &bytes),
-                        "tell an algorithm's workspace") &&
-           bytes <= c.scratch_bytes;
+    return is_supported(
+               ask_bytes(context().cudnn(), (d.*left).get(), (d.*right).get(), d.convolution.get(),
+                         (d.*target).get(), choice.algorithm, &choice.bytes),
+               "tell an algorithm's workspace") &&
+           choice.bytes <= c.scratch_bytes;
   }
 
   // Deterministic algorithms that multiply and add. FFT and Winograd are deterministic, too, but
   // their errors are not those of a sum. Those that the heuristics list come first; they may know
   // of none, for double or dilated geometry say, where there are some all the same.
-  static std::vector<Choice> choices_for(const Convolution& c, const ConvolutionDescriptors& d) {
+  static std::vector<Choice> choices_for(const CudnnConvolution& c,
+                                         const ConvolutionDescriptors& d) {
     const std::vector<cudnnMathType_t> types = math_types(c);
     const bool strict = types.front() == CUDNN_FMA_MATH;  // whatever the list says
     std::array<Performance, 16> found{};
@@ -167,14 +172,14 @@ class CudnnProduct {
           ((p.algo == plain_algorithms) || ...))
         choices.push_back({p.algo, strict ? CUDNN_FMA_MATH : p.mathType});
     for (const cudnnMathType_t type : types) (choices.push_back({plain_algorithms, type}), ...);
-    std::erase_if(choices, [&](const Choice& choice) { return !fits(c, d, choice); });
+    std::erase_if(choices, [&](Choice& choice) { return !fits(c, d, choice); });
     return choices;
   }
 
   // Preparing costs more than a small convolution, so it lasts as long as the process. It is never
   // destroyed, for the reason that Context is not.
-  static Prepared& prepare(const Convolution& c) {
-    static auto& all = *new std::map<Convolution, Prepared>;
+  static Prepared& prepare(const CudnnConvolution& c) {
+    static auto& all = *new std::map<CudnnConvolution, Prepared>;
     const auto [at, is_new] = all.try_emplace(c);
     Prepared& prepared = at->second;
     if (is_new) prepared.d = describe(c);

@@ -176,6 +176,32 @@ TEST_CASE("quiet is silent, and writes what it was asked for", "[output]") {
   refuse("train --quiet --model mlp-small --micro-batch 0", "--micro-batch is 0");
 }
 
+TEST_CASE("info says how convolutions are computed on cuda", "[output]") {
+  const auto asked = [](const std::string& device, const std::string& more) {
+    return nlohmann::json::parse(
+        succeed("info --quiet --model cnn --micro-batch 2 --json - --device " + device + more));
+  };
+  REQUIRE(!asked("cpu", "").contains("convolutions"));
+  if (test_device() != Device::cuda) return;
+  const auto info = asked("cuda", " --precision bf16 --time-convolutions 1000");
+  REQUIRE(info["micro_batch"] == 2);
+  REQUIRE(info["precision"] == "bf16");
+  std::vector<std::string> products;
+  for (const auto& c : info["convolutions"]) {
+    products.push_back(fmt::format("{} of {}x{}", c["product"].get<std::string>(),
+                                   c["N"].get<int>(), c["C"].get<int>()));
+    REQUIRE(c["dtype"] == "bf16");
+    REQUIRE(c["count"] == 1);
+    REQUIRE(c["parts"] == 1);
+    REQUIRE(c["workspace_bytes"] <= c["scratch_bytes"]);
+    REQUIRE(c["ms"] >= 0);
+  }
+  REQUIRE(products == std::vector<std::string>{"forward of 2x1", "forward of 2x16",
+                                               "backward filter of 2x16", "backward data of 2x16",
+                                               "backward filter of 2x1"});
+  REQUIRE(asked("cuda", "")["convolutions"][0]["ms"].is_null());
+}
+
 TEST_CASE("what is no terminal gets no escape sequences", "[output]") {
   const std::string data =
       computes_slowly() ? " --data " + few_digits().path().string() : std::string();

@@ -11,6 +11,7 @@
 #include "core/half.h"
 #include "core/random.h"
 #include "kernels/conv_transpose2d.h"
+#include "kernels/convolutions.h"
 #include "kernels/linear.h"
 #include "kernels/losses.h"
 #include "kernels/pool.h"
@@ -288,6 +289,29 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
   for (const DType dtype : {DType::f16, DType::bf16})
     REQUIRE(peak_of(128, 1, dtype) ==
             2 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
+  cuda::allow_tf32(true);
+  const size_t in_tf32 = peak_of(128, 1);
+  cuda::allow_tf32(false);
+  REQUIRE(in_tf32 == 4 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
+}
+
+// And in float32 as many parts of its sum as blocks run at once; of a large one two.
+TEST_CASE("the scratch of a weight gradient on cuda has room for its split sum", "[ops]") {
+  const auto peak_of = [](DType dtype, int64_t channels) {
+    const auto make = [&](const Shape& shape) {
+      return Tensor::full(shape, 1, dtype, Device::meta_cuda);
+    };
+    const Tensor x = make({64, channels, 16, 16});
+    const Tensor w = require_grad(make({channels, channels, 1, 1}));
+    const Tensor y = conv2d(x, w, Tensor(), {});
+    Ledger& memory = ledger(Device::meta_cuda);
+    memory.reset_peak();
+    backward(matmul(y.reshape({1, y.numel()}), make({y.numel(), 1})));
+    return memory.peak()[Category::workspace];
+  };
+  const auto operands = [](size_t C) { return 2 * (2 * 64 * C * 16 * 16 + 2 * C * C); };
+  REQUIRE(peak_of(DType::bf16, 64) == operands(64) + 264 * 64 * 64 * 4 + 2 * 64 * 64);
+  REQUIRE(peak_of(DType::bf16, 2048) == operands(2048) + 2 * 2048 * 2048 * 4 + 2 * 2048 * 2048);
 }
 
 TEST_CASE("a convolution of images that are too large for cuDNN is refused from shapes", "[ops]") {
@@ -344,21 +368,68 @@ TEST_CASE("a convolution of more images than cuDNN takes is computed in parts", 
 
 // The workspace has no room for copies of both.
 TEST_CASE("a convolution of large operands that start between 16 bytes", "[ops]") {
-  constexpr int64_t N = 2, C = 32, H = 192;
-  std::vector<float> values(N * C * H * H + 1);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7);
-  const auto behind_first = [](const std::vector<float>& all, const Shape& shape) {
-    const Tensor whole = Tensor::from(all, {static_cast<int64_t>(all.size())}, test_device());
-    return whole.slice(1, whole.numel()).reshape(shape);
+  constexpr int64_t N = 2, C = 32, H = 192, O = 4;
+  const auto check = [&]<class T>(T) {
+    CAPTURE(name(dtype_of<T>()));
+    std::vector<T> values;
+    for (int64_t i = 0; i <= N * C * H * H; ++i) values.push_back(T(float(i % 7)));
+    const auto behind_first = [](const std::vector<T>& all, const Shape& shape) {
+      const Tensor whole = Tensor::from(all, {static_cast<int64_t>(all.size())}, test_device());
+      return whole.slice(1, whole.numel()).reshape(shape);
+    };
+    const Tensor x = behind_first(values, {N, C, H, H});
+    const Tensor w = behind_first(std::vector<T>(O * C + 1, T(1)), {O, C, 1, 1});
+    const Values y = to_doubles(conv2d(x, w, Tensor(), {}));
+    Values expected(y.size());
+    for (size_t n = 0, i = 1; n < N; ++n)
+      for (size_t c = 0; c < C; ++c)
+        for (size_t p = 0; p < H * H; ++p, ++i)
+          for (size_t o = 0; o < O; ++o) expected[(n * O + o) * H * H + p] += double(values[i]);
+    REQUIRE(y == expected);
   };
-  const Tensor x = behind_first(values, {N, C, H, H});
-  const Tensor w = behind_first(std::vector<float>(C + 1, 1), {1, C, 1, 1});
-  const Values y = to_doubles(conv2d(x, w, Tensor(), {}));
-  Values expected(y.size());
-  for (size_t n = 0, i = 1; n < N; ++n)
-    for (size_t c = 0; c < C; ++c)
-      for (size_t p = 0; p < H * H; ++p, ++i) expected[n * H * H + p] += values[i];
-  REQUIRE(y == expected);
+  check(float{});
+  check(BFloat16{});
+}
+
+// Gradients of few and of many weights, of early layers, and in TF32.
+TEST_CASE("a convolution on tensor cores has room for what they need", "[ops]") {
+  if (test_device() != Device::cuda) return;
+  struct Case {
+    DType dtype;
+    int64_t N;
+    ConvGeometry geometry;
+  };
+  for (const Case& k : {Case{DType::bf16, 1, {128, 48, 48, 128, 48, 48, 1, 1, 1, 0, 1}},
+                        Case{DType::f16, 1, {512, 7, 7, 512, 7, 7, 3, 3, 1, 1, 1}},
+                        Case{DType::bf16, 4, {4, 112, 112, 64, 56, 56, 7, 7, 2, 3, 1}},
+                        Case{DType::f32, 1, {8, 260, 260, 8, 260, 260, 1, 1, 1, 0, 1}}})
+    for (const auto product : {ConvolutionProduct::forward, ConvolutionProduct::backward_data,
+                               ConvolutionProduct::backward_filter}) {
+      CAPTURE(name(k.dtype), k.geometry.C, name(product));
+      cuda::allow_tf32(true);
+      const ConvolutionChoice choice = choice_of({product, k.geometry, k.N, k.dtype});
+      cuda::allow_tf32(false);
+      REQUIRE(choice.parts == 1);
+      REQUIRE(choice.workspace_bytes <= choice.scratch_bytes);
+      if (on_runner()) REQUIRE(choice.math == "TENSOR_OP_MATH");
+    }
+}
+
+TEST_CASE("a trace notes the convolutions that are computed or predicted", "[ops]") {
+  for (const Device device : {test_device(), Device::meta, Device::meta_cuda}) {
+    const auto make = [&](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f32, device);
+    };
+    const Tensor x = require_grad(make({1, 3, 5, 5})), w = require_grad(make({4, 3, 3, 3}));
+    const ConvolutionTrace trace;
+    for (int i = 0; i < 2; ++i) backward(conv2d(conv2d(x, w, {}, {}), make({1, 4, 3, 3}), {}, {}));
+    std::vector<std::string> noted;
+    for (const auto& [c, count] : trace.entries())
+      noted.push_back(fmt::format("{} {}x of {}x{}", name(c.product), count, c.N, c.geometry.C));
+    REQUIRE(noted == std::vector<std::string>{
+                         "forward 2x of 1x3", "forward 2x of 1x4", "backward data 2x of 1x4",
+                         "backward filter 2x of 1x3", "backward data 2x of 1x3"});
+  }
 }
 
 TEST_CASE("a convolution that cuDNN cannot compute at all is refused", "[ops]") {

@@ -90,6 +90,22 @@ TEST_CASE("a product of 16-bit matrices is rounded once", "[ops]") {
   REQUIRE(to_doubles(c) == Values{2050});
 }
 
+// By what is multiplied, which is the same for all products of a layer, between bounds.
+TEST_CASE("the scratch of a matrix product on cuda is known from shapes", "[ops]") {
+  const auto peak_of = [](int64_t M, int64_t K, int64_t N) {
+    const auto make = [](const Shape& shape) {
+      return Tensor::full(shape, 1, DType::f32, Device::meta_cuda);
+    };
+    Ledger& memory = ledger(Device::meta_cuda);
+    memory.reset_peak();
+    matmul(make({M, K}), make({K, N}));
+    return memory.peak()[Category::workspace];
+  };
+  REQUIRE(peak_of(32, 784, 512) == 4 << 20);
+  REQUIRE(peak_of(256, 784, 512) == 256 * 784 * 512 / 64 * sizeof(float));
+  REQUIRE(peak_of(4096, 4096, 4096) == 32 << 20);
+}
+
 TEST_CASE("matmul", "[ops]") {
   constexpr size_t M = 4, N = 3, K = 6;
   check_op({.name = "matmul",

@@ -32,6 +32,14 @@ bool on_runner() { return under_test == Device::cuda; }
 void set_thread_order(int order) { simt::set_seed(static_cast<uint64_t>(order) + 1); }
 TensorLimit::TensorLimit(size_t elements) { simt::set_largest_tensor(elements); }
 TensorLimit::~TensorLimit() { simt::set_largest_tensor((size_t{1} << 31) - 1); }
+PageableAccess::PageableAccess() {
+  simt::set_pageable_access(true);
+  simt::set_pageable_copies(simt::PageableCopies::deferred);
+}
+PageableAccess::~PageableAccess() {
+  simt::set_pageable_access(false);
+  simt::set_pageable_copies(simt::PageableCopies::either);
+}
 int64_t launches_of(const std::function<void()>& work) {
   simt::reset_launches();
   work();
@@ -46,6 +54,8 @@ bool on_runner() { return false; }
 void set_thread_order(int) {}
 TensorLimit::TensorLimit(size_t) {}
 TensorLimit::~TensorLimit() = default;
+PageableAccess::PageableAccess() = default;
+PageableAccess::~PageableAccess() = default;
 int64_t launches_of(const std::function<void()>& work) {
   work();
   return 0;

@@ -61,4 +61,14 @@ class TensorLimit {
   TensorLimit& operator=(const TensorLimit&) = delete;
 };
 
+// While alive, the device copies from pageable memory when the stream comes to it; on the runner
+// only.
+class PageableAccess {
+ public:
+  PageableAccess();
+  ~PageableAccess();
+  PageableAccess(const PageableAccess&) = delete;
+  PageableAccess& operator=(const PageableAccess&) = delete;
+};
+
 }  // namespace accrue::test

@@ -72,7 +72,8 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerMultiProcessor = 39,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrPageableMemoryAccess = 88
 };
 
 struct cudaDeviceProp {
@@ -98,6 +99,7 @@ struct cudaDeviceProp {
   int maxThreadsPerMultiProcessor;
   size_t sharedMemPerMultiprocessor;
   int managedMemory;
+  int pageableMemoryAccess;
   int pciBusID;
   int pciDeviceID;
   int pciDomainID;

@@ -21,6 +21,10 @@ void set_largest_tensor(size_t elements);
 enum class PageableCopies { either, deferred, waiting };
 void set_pageable_copies(PageableCopies copies);
 
+// A device that reads pageable memory itself (cudaDevAttrPageableMemoryAccess) copies from there
+// when the stream comes to it, without staging.
+void set_pageable_access(bool direct);
+
 // How long NCCL's work waits for other processes before it is reported as what would wait for ever;
 // two minutes at first.
 void set_nccl_patience(double seconds);

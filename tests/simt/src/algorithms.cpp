@@ -1,5 +1,7 @@
 #include "algorithms.h"
 
+#include <algorithm>
+
 namespace simt {
 namespace {
 
@@ -13,6 +15,7 @@ template <class Algo>
 struct Kinds {
   Algo transformed, unordered, tensor, roomy, frugal;
   size_t frugal_bytes;
+  bool splits_sums = false;  // those of the tensor cores
 };
 
 constexpr Kinds<cudnnConvolutionFwdAlgo_t> forward_kinds{
@@ -27,21 +30,35 @@ constexpr Kinds<cudnnConvolutionBwdDataAlgo_t> data_kinds{
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,          CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,          1024};
 constexpr Kinds<cudnnConvolutionBwdFilterAlgo_t> filter_kinds{
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
-    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,   1024};
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED,
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+    1024,
+    true};
 
 constexpr const auto& kinds(cudnnConvolutionFwdAlgo_t) { return forward_kinds; }
 constexpr const auto& kinds(cudnnConvolutionBwdDataAlgo_t) { return data_kinds; }
 constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kinds; }
 
+size_t in_eights(int channels) { return size_t(channels + 7) / 8 * 8; }
+
 // Tensor cores want NHWC and channels in eights: images, grid and weights are transposed in the
 // workspace, and so is what becomes of one of them.
 size_t transposed_bytes(const Problem& p) {
-  const auto eights = [](int channels) { return size_t(channels + 7) / 8 * 8; };
-  const size_t C = eights(p.x.C), K = eights(p.w.N);
+  const size_t C = in_eights(p.x.C), K = in_eights(p.w.N);
   const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
   return (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
+}
+
+// The parts of a weight gradient's sum, in float: enough for 132 multiprocessors to have a tile of
+// 128 x 128 sums each, if there are 32 products for each part.
+size_t split_bytes(const Problem& p) {
+  const size_t rows = in_eights(p.w.N), columns = in_eights(p.x.C) * p.w.H * p.w.W;
+  const size_t tiles = ((rows + 127) / 128) * ((columns + 127) / 128);
+  const size_t products = size_t(p.y.N) * p.y.H * p.y.W;
+  return std::max<size_t>(1, std::min(132 / tiles, products / 32)) * rows * columns * sizeof(float);
 }
 
 }  // namespace
@@ -80,9 +97,12 @@ std::vector<Pair<Algo>> pairs_of(const Problem& p) {
   std::vector<Pair<Algo>> pairs{
       {k.transformed, math, columns, CUDNN_DETERMINISTIC, Arithmetic::transformed},
       {k.unordered, math, 0, CUDNN_NON_DETERMINISTIC}};
-  if (p.x.type != CUDNN_DATA_DOUBLE && p.x.C >= 4 && p.w.N >= 4)
-    pairs.push_back(
-        {k.tensor, CUDNN_TENSOR_OP_MATH, transposed_bytes(p), CUDNN_DETERMINISTIC, tensor});
+  if (p.x.type != CUDNN_DATA_DOUBLE && p.x.C >= 4 && p.w.N >= 4) {
+    pairs.push_back({k.tensor, CUDNN_TENSOR_OP_MATH,
+                     transposed_bytes(p) + (k.splits_sums ? split_bytes(p) : 0),
+                     CUDNN_DETERMINISTIC, tensor});
+    if (!is_float) return pairs;  // who has tensor cores has no other kernels for 16 bits
+  }
   pairs.push_back({k.roomy, math, columns});
   pairs.push_back({k.frugal, math, k.frugal_bytes});
   return pairs;

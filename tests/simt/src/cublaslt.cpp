@@ -57,6 +57,9 @@ cublasStatus_t judge(const Operands& o) {
                       o.layout_c.order == o.layout_d.order;
   if (!shapes) return CUBLAS_STATUS_INVALID_VALUE;
   if (!valid_types(o)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // The API reference lists the types of the epilogues; there is no CUDA_R_64F among them.
+  if (o.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.layout_d.type == CUDA_R_64F)
+    return CUBLAS_STATUS_INVALID_VALUE;
   // The bias runs along the rows of a column-major D.
   if (has_bias(o.desc) && o.layout_d.order == CUBLASLT_ORDER_ROW)
     return CUBLAS_STATUS_NOT_SUPPORTED;

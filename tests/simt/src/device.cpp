@@ -93,6 +93,11 @@ void set_pageable_copies(PageableCopies copies) {
   device().pageable_copies = copies;
 }
 
+void set_pageable_access(bool direct) {
+  const std::scoped_lock lock(device().mutex);
+  device().pageable_access = direct;
+}
+
 void set_nccl_patience(double seconds) {
   const std::scoped_lock lock(device().mutex);
   device().nccl_patience_s = seconds;
@@ -131,6 +136,7 @@ void reset() {
   d.random = Random(Device::default_seed);
   d.memory_total = Device::default_memory;
   d.pageable_copies = PageableCopies::either;
+  d.pageable_access = false;
   d.nccl_patience_s = Device::default_nccl_patience_s;
   d.sticky = last_error = report(cudaSuccess, {});
 }
@@ -211,6 +217,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int ordinal) {
     prop->sharedMemPerMultiprocessor = 228 << 10;
     // Each process has a device of its own, unless its environment says which.
     const char* const address = std::getenv("SIMT_DEVICE");
+    prop->pageableMemoryAccess = device().pageable_access;
     prop->pciDomainID = address != nullptr ? std::atoi(address) : getpid();
     return cudaSuccess;
   });
@@ -239,6 +246,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int ordinal)
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       *value = prop.sharedMemPerMultiprocessor;
       break;
+    case cudaDevAttrPageableMemoryAccess: *value = prop.pageableMemoryAccess; break;
     default: return remember(cudaErrorInvalidValue);
   }
   return cudaSuccess;

@@ -86,6 +86,7 @@ struct Device {
   std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
   size_t memory_total = default_memory, memory_live = 0;
   PageableCopies pageable_copies = PageableCopies::either;
+  bool pageable_access = false;
   double nccl_patience_s = default_nccl_patience_s;
 
   uint64_t submitted = 0;

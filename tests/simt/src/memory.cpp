@@ -52,11 +52,12 @@ cudaError_t allocate(Blocks& blocks, void** pointer, size_t bytes) {
   return cudaSuccess;
 }
 
-// The copy as it is to run. Pageable memory is read now, as CUDA stages it.
+// The copy as it is to run. Pageable memory is read now, as CUDA stages it, unless the device reads
+// it itself.
 Work copy_work(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  if (!from_device && !inside(device().pinned, src, bytes)) {
+  if (!from_device && !device().pageable_access && !inside(device().pinned, src, bytes)) {
     const auto* first = static_cast<const std::byte*>(src);
     return [dst, to_device, staged = std::vector<std::byte>(first, first + bytes)] {
       if (to_device) require_device(dst, staged.size(), "a copy's destination");

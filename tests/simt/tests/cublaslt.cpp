@@ -305,6 +305,11 @@ TEST_CASE("cublasLt refuses what the library refuses", "[simt]") {
           m = product(false, false, true);
           m.epilogue = CUBLASLT_EPILOGUE_RELU_BIAS;
         }) == unsupported);
+  CHECK(judged([](Matmul& m) {
+          m = product(false, false, false, CUDA_R_64F, CUDA_R_64F);
+          m.scale = CUDA_R_64F;
+          m.epilogue = CUBLASLT_EPILOGUE_BIAS;
+        }) == invalid);
 }
 
 TEST_CASE("cublasLt wants pointers as aligned as its heuristic was told", "[simt]") {

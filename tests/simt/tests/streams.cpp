@@ -77,6 +77,26 @@ TEST_CASE("A copy reads pageable memory at once and pinned memory when it runs",
   CHECK(from_pinned.read()[0] == 2);
 }
 
+TEST_CASE("A device that reads pageable memory copies from it when the copy runs", "[simt]") {
+  const FreshDevice fresh;
+  const Stream stream;
+  const auto reads_itself = [] {
+    int value = -1;
+    REQUIRE(cudaDeviceGetAttribute(&value, cudaDevAttrPageableMemoryAccess, 0) == cudaSuccess);
+    return value;
+  };
+  CHECK(reads_itself() == 0);
+  simt::set_pageable_access(true);
+  simt::set_pageable_copies(simt::PageableCopies::deferred);
+  CHECK(reads_itself() == 1);
+  Array<int> copied(1);
+  int pageable = 1;
+  REQUIRE(cudaMemcpyAsync(copied.data(), &pageable, 4, to_device, stream) == cudaSuccess);
+  pageable = 2;
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(copied.read()[0] == 2);
+}
+
 TEST_CASE("A copy to pageable memory may be over when it returns, or not", "[simt]") {
   const FreshDevice fresh;
   const Stream stream;

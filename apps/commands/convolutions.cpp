@@ -1,0 +1,94 @@
+#include "apps/commands/convolutions.h"
+
+#include <chrono>
+
+#include "core/cuda.h"
+#include "core/limit_scope.h"
+#include "train/memory_prediction.h"
+
+namespace accrue::app {
+namespace {
+
+// As many samples as a micro-batch has, which are predicted alone.
+Dataset planned_samples(const ModelOptions& network, int64_t N) {
+  const Shape& image = network.image;
+  const auto make = [](const Shape& shape, Encoding encoding) {
+    return Tensor::empty(shape, stored_dtype(encoding), Device::meta_cuda, Category::data);
+  };
+  const auto pixels = [&](const char* name) {
+    return Field{name, make({N, image[0], image[1], image[2]}, Encoding::pixel), Encoding::pixel};
+  };
+  const auto classes = [&](const char* name) {
+    return Field{name, make({N}, Encoding::index), Encoding::index, network.classes};
+  };
+  Dataset data{"planned", "shapes"};
+  switch (task_of(network.kind)) {
+    case Task::drawing:
+      data.fields = {pixels("sources"), pixels("targets"), classes("styles")};
+      break;
+    case Task::segmentation:
+      data.fields = {pixels("images"),
+                     {"masks", make({N, network.classes, image[1], image[2]}, Encoding::mask),
+                      Encoding::mask}};
+      break;
+    case Task::classification: data.fields = {pixels("images"), classes("labels")}; break;
+  }
+  return data;
+}
+
+// A training fails of a convolution that cuDNN has no way for, but the others are of interest.
+ConvolutionChoice choice_or_none(const Convolution& convolution) {
+  try {
+    return choice_of(convolution);
+  } catch (const Error&) {
+    return {.algorithm = "none", .math = {}};
+  }
+}
+
+}  // namespace
+
+std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
+                                                   const ModelOptions& network,
+                                                   double seconds_to_time) {
+  using Clock = std::chrono::steady_clock;
+  check(options.micro_batch != auto_micro_batch,
+        "--micro-batch auto: info runs nothing; expected a number");
+  cuda::require_device();
+  cuda::allow_tf32(options.precision == Precision::tf32);
+  Options alone = options;
+  alone.accum = 1;
+  alone.effective_batch.reset();
+  alone.noise_scale = false;
+  const Dataset data = planned_samples(network, options.micro_batch);
+  const ConvolutionTrace trace;
+  peak_of_windows(alone.training(data), data, Device::meta_cuda);
+  std::vector<ChosenConvolution> result;
+  for (const auto& [convolution, count] : std::vector(trace.entries()))
+    result.push_back({convolution, count, choice_or_none(convolution)});
+  const auto start = Clock::now();
+  for (ChosenConvolution& each : result) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() >= seconds_to_time) break;
+    if (each.choice.parts == 0) continue;
+    each.seconds = seconds_of(each.convolution);
+    each.choice = choice_or_none(each.convolution);
+  }
+  return result;
+}
+
+void print(const std::vector<ChosenConvolution>& convolutions) {
+  fmt::print("\n{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", "convolution", "",
+             "image and weights", "algorithm", "math", "workspace", "of scratch", "parts", "ms");
+  for (const auto& [c, count, choice, seconds] : convolutions) {
+    const ConvGeometry& g = c.geometry;
+    fmt::print("{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", name(c.product),
+               fmt::format("{}x", count),
+               fmt::format("{}x{}x{}x{} {}x{}x{}x{} /{}", c.N, g.C, g.H, g.W, g.O, g.C, g.KH, g.KW,
+                           g.stride),
+               choice.algorithm, choice.math, format_bytes(choice.workspace_bytes),
+               format_bytes(choice.scratch_bytes),
+               fmt::format("{}{}", choice.parts, choice.padded ? " padded" : ""),
+               seconds ? fmt::format("{:.3f}", *seconds * 1e3) : "");
+  }
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "apps/cli/options.h"
+#include "kernels/convolutions.h"
+
+namespace accrue::app {
+
+// A convolution of a model's micro-step on cuda, and how cuDNN computes it.
+struct ChosenConvolution {
+  Convolution convolution;
+  int64_t count;  // in a micro-step
+  ConvolutionChoice choice;
+  std::optional<double> seconds{};  // if it was timed
+};
+
+// Those of the training that the options ask for, of such a network. The training is predicted and
+// not run, but each convolution is, to time it, until so many seconds are over. One that cuDNN has
+// no way for has the algorithm "none" and no parts. Throws Error unless Device::cuda can be used.
+std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
+                                                   const ModelOptions& network,
+                                                   double seconds_to_time);
+
+void print(const std::vector<ChosenConvolution>& convolutions);
+
+}  // namespace accrue::app
