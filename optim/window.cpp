@@ -39,8 +39,12 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
   check_options(options);
   if (ranks_) {
     const MemoryScope scope("exchange between ranks");
-    ranks_scratch_ = Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8,
-                                   ranks_->scratch_device(device_), Category::workspace);
+    const Device place = ranks_->scratch_device(device_);
+    size_t bytes = 0;
+    for (const Optimizer* optimizer : optimizers)
+      bytes = std::max(bytes, optimizer->parameters().values().bytes());
+    ranks_scratch_ = Tensor::empty({int64_t(ranks_->scratch_bytes(place, bytes))}, DType::u8, place,
+                                   Category::workspace);
   }
   for (Optimizer* optimizer : optimizers) {
     const Parameters& parameters = optimizer->parameters();
