@@ -305,6 +305,7 @@ Graph::Graph(const std::function<void()>& work) : recorded_(new RecordedGraph{})
     throw;
   }
   check_call(cudaStreamEndCapture(stream, &graph), "end recording");
+  check_call(cudaGraphGetNodes(graph, nullptr, &recorded_->nodes), "count what was recorded");
   const cudaError_t status = cudaGraphInstantiate(&recorded_->executable, graph, 0);
   if (status != cudaSuccess) cudaGraphDestroy(graph);
   check_call(status, "make what was recorded executable");

@@ -8,17 +8,15 @@
 namespace accrue::cuda {
 namespace {
 
-// Of graphs launched as one. More micro-steps are several launches, each of which the device is
-// busy with for long.
-constexpr size_t longest_sequence = 64;
 // A run has a few: a window's first micro-steps and its others, and those of the short last one.
 constexpr size_t most_sequences = 32;
 
 }  // namespace
 
 void GraphQueue::add(const RecordedGraph& recorded) {
+  if (waiting_nodes_ + recorded.nodes > most_nodes) flush();
   waiting_.push_back(recorded);
-  if (waiting_.size() == longest_sequence) flush();
+  waiting_nodes_ += recorded.nodes;
 }
 
 void GraphQueue::flush() {
@@ -37,6 +35,7 @@ void GraphQueue::flush_and_keep_error() noexcept {
 void GraphQueue::launch_waiting() {
   if (waiting_.empty()) return;
   const Sequence sequence = std::exchange(waiting_, {});
+  waiting_nodes_ = 0;
   if (sequence.size() == 1) return launch(sequence.front().executable);
   if (known_.size() == most_sequences && !known_.contains(sequence))
     forget_if([](const Sequence&) { return true; });

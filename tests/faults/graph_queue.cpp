@@ -2,6 +2,9 @@
 
 #include "core/graph_queue.h"
 
+#include <memory>
+
+#include "core/cuda.h"
 #include "core/cuda_context.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -31,6 +34,30 @@ TEST_CASE("what is refused where nothing can be thrown is told of by the next fl
   REQUIRE_ERROR(queue.flush(), "CUDA failed to replay what was recorded");
   queue.flush();
   cudaGetLastError();
+}
+
+TEST_CASE("a launch has so many nodes, however many graphs they are in", "[launches]") {
+  if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
+  const Tensor x = Tensor::full({1}, 0, DType::f32, Device::cuda);
+  const auto recorded = [&](size_t nodes) {
+    return std::make_unique<cuda::Graph>([&x, nodes] {
+      for (size_t i = 0; i < nodes; ++i) x.fill(0);
+    });
+  };
+  const size_t half = cuda::GraphQueue::most_nodes / 2;
+  const auto launches = [](const cuda::Graph& graph, int times) {
+    const auto launch = [&] {
+      for (int i = 0; i < times; ++i) graph.launch();
+      cuda::synchronize();
+    };
+    launch(), launch();  // made the second time
+    return launches_of(launch);
+  };
+  REQUIRE(launches(*recorded(half), 2) == 1);
+  REQUIRE(launches(*recorded(half), 5) == 3);
+  REQUIRE(launches(*recorded(half + 1), 3) == 3);
+  REQUIRE(launches(*recorded(2 * half + 1), 2) == 2);
+  REQUIRE(launches(*recorded(1), 100) == 1);
 }
 
 }  // namespace accrue::test
