@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/cuda_context.h"
+#include "core/refused_graphs.h"
 
 namespace accrue::cuda {
 namespace {
@@ -63,12 +64,11 @@ void GraphQueue::launch(cudaGraphExec_t executable) {
   check_call(cudaGraphLaunch(executable, stream_), "replay what was recorded");
 }
 
-// Null if the device has no memory for it.
+// Null if CUDA refuses it.
 cudaGraphExec_t GraphQueue::made_of(const Sequence& sequence) {
   cudaGraph_t whole = nullptr;
-  check_call(cudaGraphCreate(&whole, 0), "make a graph of graphs");
+  cudaError_t status = cudaGraphCreate(&whole, 0);
   cudaGraphNode_t before = nullptr;
-  cudaError_t status = cudaSuccess;
   for (const RecordedGraph& recorded : sequence) {
     cudaGraphNode_t node = nullptr;
     if (status == cudaSuccess)
@@ -78,13 +78,12 @@ cudaGraphExec_t GraphQueue::made_of(const Sequence& sequence) {
   }
   cudaGraphExec_t executable = nullptr;
   if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, whole, 0);
-  cudaGraphDestroy(whole);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check_call(status, "make a graph of graphs");
-  return executable;
+  if (whole) cudaGraphDestroy(whole);
+  if (status == cudaSuccess) return executable;
+  add_refused_graph(fmt::format("CUDA failed to make a graph of graphs: {}: {}",
+                                cudaGetErrorName(status), cudaGetErrorString(status)));
+  cudaGetLastError();  // or the next check would find this one again
+  return nullptr;
 }
 
 }  // namespace accrue::cuda

@@ -45,7 +45,7 @@ class GraphQueue {
 
  private:
   using Sequence = std::vector<RecordedGraph>;
-  // Launched one by one the first time, and where the device has no memory for the whole.
+  // Launched one by one the first time, and where CUDA refuses the whole.
   struct Known {
     int64_t times = 0;
     cudaGraphExec_t executable = nullptr;

@@ -6,6 +6,7 @@
 
 #include "core/cuda.h"
 #include "core/cuda_context.h"
+#include "core/refused_graphs.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
@@ -58,6 +59,21 @@ TEST_CASE("a launch has so many nodes, however many graphs they are in", "[launc
   REQUIRE(launches(*recorded(half + 1), 3) == 3);
   REQUIRE(launches(*recorded(2 * half + 1), 2) == 2);
   REQUIRE(launches(*recorded(1), 100) == 1);
+}
+
+TEST_CASE("a graph of graphs that CUDA refuses is launched in parts", "[faults]") {
+  if (test_device() != Device::cuda) SKIP_LOUDLY("graphs need --device cuda");
+  cuda::refused_graphs();
+  cuda::GraphQueue queue(cuda::context().stream());
+  const cuda::RecordedGraph nothing;
+  for (int i = 0; i < 2; ++i) {
+    queue.add(nothing), queue.add(nothing);
+    REQUIRE_ERROR(queue.flush(), "CUDA failed to replay what was recorded");
+  }
+  const auto lines = cuda::refused_graphs();
+  REQUIRE(lines.size() == 1);
+  REQUIRE(lines.begin()->starts_with("CUDA failed to make a graph of graphs: "));
+  cudaGetLastError();
 }
 
 }  // namespace accrue::test

@@ -1,5 +1,7 @@
 #include "tests/support/device.h"
 
+#include <limits>
+
 #include "core/cuda.h"
 
 // The runner, where the CUDA sources are built for it.
@@ -32,6 +34,12 @@ bool on_runner() { return under_test == Device::cuda; }
 void set_thread_order(int order) { simt::set_seed(static_cast<uint64_t>(order) + 1); }
 TensorLimit::TensorLimit(size_t elements) { simt::set_largest_tensor(elements); }
 TensorLimit::~TensorLimit() { simt::set_largest_tensor((size_t{1} << 31) - 1); }
+RefusedRecordings::RefusedRecordings(size_t works, By by) {
+  simt::refuse_captures_from(works, by == By::call ? simt::RefusedBy::call : simt::RefusedBy::end);
+}
+RefusedRecordings::~RefusedRecordings() {
+  simt::refuse_captures_from(std::numeric_limits<size_t>::max(), simt::RefusedBy::call);
+}
 int64_t launches_of(const std::function<void()>& work) {
   simt::reset_launches();
   work();
@@ -44,6 +52,8 @@ void let_driver_give_more(bool more) {
 #else
 bool on_runner() { return false; }
 void set_thread_order(int) {}
+RefusedRecordings::RefusedRecordings(size_t, By) {}
+RefusedRecordings::~RefusedRecordings() = default;
 TensorLimit::TensorLimit(size_t) {}
 TensorLimit::~TensorLimit() = default;
 int64_t launches_of(const std::function<void()>& work) {

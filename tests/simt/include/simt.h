@@ -21,6 +21,11 @@ void set_largest_tensor(size_t elements);
 enum class PageableCopies { either, deferred, waiting };
 void set_pageable_copies(PageableCopies copies);
 
+// Captures fail from their piece of work number `works` on, counted from 0, as if that were not
+// allowed in one: the call that gives it says so, or only cudaStreamEndCapture() does.
+enum class RefusedBy { call, end };
+void refuse_captures_from(size_t works, RefusedBy by);
+
 // How long NCCL's work waits for other processes before it is reported as what would wait for ever;
 // two minutes at first.
 void set_nccl_patience(double seconds);
