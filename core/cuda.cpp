@@ -307,19 +307,22 @@ Graph::Graph(const std::function<void()>& work) : recorded_(new RecordedGraph{})
   const BlockCache::Recording recording(blocks());
   const cudaStream_t stream = context().stream();
   cudaGraph_t& graph = recorded_->graph;
-  check_call(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin recording");
+  bool recording_goes_on = false;
   try {
+    check_call(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin recording");
+    recording_goes_on = true;
     work();
+    recording_goes_on = false;
+    check_call(cudaStreamEndCapture(stream, &graph), "end recording");
+    check_call(cudaGraphGetNodes(graph, nullptr, &recorded_->nodes), "count what was recorded");
+    check_call(cudaGraphInstantiate(&recorded_->executable, graph, 0),
+               "make what was recorded executable");
   } catch (...) {
-    cudaStreamEndCapture(stream, &graph);
+    if (recording_goes_on) cudaStreamEndCapture(stream, &graph);
     if (graph) cudaGraphDestroy(graph);
-    cudaGetLastError();
+    cudaGetLastError();  // or the next check would find this one again
     throw;
   }
-  check_call(cudaStreamEndCapture(stream, &graph), "end recording");
-  const cudaError_t status = cudaGraphInstantiate(&recorded_->executable, graph, 0);
-  if (status != cudaSuccess) cudaGraphDestroy(graph);
-  check_call(status, "make what was recorded executable");
 }
 
 Graph::~Graph() {

@@ -144,7 +144,8 @@ struct RecordedGraph;  // core/graph_queue.h
 // follow one another, with nothing enqueued in between, are launched as one.
 class Graph {
  public:
-  // Records what work() enqueues, without running it. Throws what work() throws.
+  // Records what work() enqueues, without running it. Throws what work() throws, and Error if CUDA
+  // refuses the recording.
   explicit Graph(const std::function<void()>& work);
   ~Graph();
   Graph(const Graph&) = delete;

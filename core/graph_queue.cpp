@@ -4,21 +4,20 @@
 #include <utility>
 
 #include "core/cuda_context.h"
+#include "core/refused_graphs.h"
 
 namespace accrue::cuda {
 namespace {
 
-// Of graphs launched as one. More micro-steps are several launches, each of which the device is
-// busy with for long.
-constexpr size_t longest_sequence = 64;
 // A run has a few: a window's first micro-steps and its others, and those of the short last one.
 constexpr size_t most_sequences = 32;
 
 }  // namespace
 
 void GraphQueue::add(const RecordedGraph& recorded) {
+  if (waiting_nodes_ + recorded.nodes > most_nodes) flush();
   waiting_.push_back(recorded);
-  if (waiting_.size() == longest_sequence) flush();
+  waiting_nodes_ += recorded.nodes;
 }
 
 void GraphQueue::flush() {
@@ -37,6 +36,7 @@ void GraphQueue::flush_and_keep_error() noexcept {
 void GraphQueue::launch_waiting() {
   if (waiting_.empty()) return;
   const Sequence sequence = std::exchange(waiting_, {});
+  waiting_nodes_ = 0;
   if (sequence.size() == 1) return launch(sequence.front().executable);
   if (known_.size() == most_sequences && !known_.contains(sequence))
     forget_if([](const Sequence&) { return true; });
@@ -64,12 +64,11 @@ void GraphQueue::launch(cudaGraphExec_t executable) {
   check_call(cudaGraphLaunch(executable, stream_), "replay what was recorded");
 }
 
-// Null if the device has no memory for it.
+// Null if CUDA refuses it.
 cudaGraphExec_t GraphQueue::made_of(const Sequence& sequence) {
   cudaGraph_t whole = nullptr;
-  check_call(cudaGraphCreate(&whole, 0), "make a graph of graphs");
+  cudaError_t status = cudaGraphCreate(&whole, 0);
   cudaGraphNode_t before = nullptr;
-  cudaError_t status = cudaSuccess;
   for (const RecordedGraph& recorded : sequence) {
     cudaGraphNode_t node = nullptr;
     if (status == cudaSuccess)
@@ -79,13 +78,12 @@ cudaGraphExec_t GraphQueue::made_of(const Sequence& sequence) {
   }
   cudaGraphExec_t executable = nullptr;
   if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, whole, 0);
-  cudaGraphDestroy(whole);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check_call(status, "make a graph of graphs");
-  return executable;
+  if (whole) cudaGraphDestroy(whole);
+  if (status == cudaSuccess) return executable;
+  add_refused_graph(fmt::format("CUDA failed to make a graph of graphs: {}: {}",
+                                cudaGetErrorName(status), cudaGetErrorString(status)));
+  cudaGetLastError();  // or the next check would find this one again
+  return nullptr;
 }
 
 }  // namespace accrue::cuda

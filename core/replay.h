@@ -6,6 +6,7 @@
 
 #include "core/cuda.h"
 #include "core/profile.h"
+#include "core/refused_graphs.h"
 
 namespace accrue {
 
@@ -17,7 +18,8 @@ enum class Replay { no, yes };
 // from then on, which costs one launch however many kernels it has. On other devices, and with
 // Graphs::off, it is run every time. The work allocates from a pool of its own, because the replays
 // go on writing to that memory. A recording does not include the host's part of the work, and
-// nothing is recorded while a profile is being taken.
+// nothing is recorded while a profile is being taken. Work that CUDA refuses to record is run every
+// time; after the attempt, of which nothing has run on the device, it is called once more.
 template <class Key>
 class Replays {
  public:
@@ -42,19 +44,25 @@ class Replays {
       work();
       return true;
     }
-    const auto found = graphs_.find(key);
-    if (found != graphs_.end() && found->second) {
-      found->second->launch();
+    Known& known = known_[key];
+    if (known.graph) {
+      known.graph->launch();
       return false;
     }
     const InPool pool(pool_);
-    if (found == graphs_.end()) {
-      work();
-      graphs_[key] = nullptr;
-    } else {
-      found->second = std::make_unique<cuda::Graph>(work);
-      found->second->launch();
+    if (known.next == Next::record) {
+      try {
+        known.graph = std::make_unique<cuda::Graph>(work);
+      } catch (const OutOfMemory&) {
+        throw;
+      } catch (const Error& refusal) {
+        known.next = Next::run;
+        cuda::add_refused_graph(refusal.what());
+      }
     }
+    if (known.graph) known.graph->launch();
+    else work();
+    if (known.next == Next::run_first) known.next = Next::record;
     return true;
   }
 
@@ -64,7 +72,7 @@ class Replays {
   // Forgets what was recorded under keys for which stale(key) holds.
   template <class Stale>
   void forget_if(Stale&& stale) {
-    std::erase_if(graphs_, [&](const auto& entry) { return stale(entry.first); });
+    std::erase_if(known_, [&](const auto& entry) { return stale(entry.first); });
   }
 
  private:
@@ -76,9 +84,15 @@ class Replays {
     BlockCache::Pool before;
   };
 
+  enum class Next { run_first, record, run };
+  struct Known {
+    Next next = Next::run_first;  // unless it has a graph
+    std::unique_ptr<cuda::Graph> graph{};
+  };
+
   bool on_;
   BlockCache::Pool pool_ = BlockCache::common_pool;
-  std::map<Key, std::unique_ptr<cuda::Graph>> graphs_;
+  std::map<Key, Known> known_;
 };
 
 }  // namespace accrue

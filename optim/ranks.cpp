@@ -26,6 +26,19 @@ Device Ranks::scratch_device(Device device) const {
 
 namespace {
 
+size_t scratch_on_host(int count) {
+  return std::max(size_t{1} << 20, static_cast<size_t>(count) << 15);
+}
+
+}  // namespace
+
+size_t Ranks::scratch_bytes(Device place, size_t bytes) const {
+  const size_t least = scratch_on_host(count()), most = std::max(least, size_t{32} << 20);
+  return plans_for_cuda(place) ? std::clamp(bytes, least, most) : least;
+}
+
+namespace {
+
 // Copy n values to the host, or from it.
 template <class T>
 void copy_to_host(Device device, T* to, const T* from, int64_t n) {
@@ -162,7 +175,7 @@ void Ranks::combine_in_place(View x, View scratch, View weights) {
 // (apps/cli/mpi.cpp): so few that MPI keeps a scratch's worth at most for a receiver that is late.
 void Ranks::share_in_place(View x) {
   const Shards shards{x.numel(), count()};
-  const int64_t at_once = int64_t(scratch_bytes() / size_of(x.dtype)) / count() / 16 * 16;
+  const int64_t at_once = int64_t(scratch_on_host(count()) / size_of(x.dtype)) / count() / 16 * 16;
   const int64_t most = x.device == Device::cpu ? at_once : shards.size();
   for (int64_t first = 0; first < shards.size(); first += most) {
     const auto all = parts_of_shards(x, shards, first, most);

@@ -39,8 +39,12 @@ Window::Window(std::vector<Optimizer*> optimizers, Schedule schedule, WindowOpti
   check_options(options);
   if (ranks_) {
     const MemoryScope scope("exchange between ranks");
-    ranks_scratch_ = Tensor::empty({int64_t(ranks_->scratch_bytes())}, DType::u8,
-                                   ranks_->scratch_device(device_), Category::workspace);
+    const Device place = ranks_->scratch_device(device_);
+    size_t bytes = 0;
+    for (const Optimizer* optimizer : optimizers)
+      bytes = std::max(bytes, optimizer->parameters().values().bytes());
+    ranks_scratch_ = Tensor::empty({int64_t(ranks_->scratch_bytes(place, bytes))}, DType::u8, place,
+                                   Category::workspace);
   }
   for (Optimizer* optimizer : optimizers) {
     const Parameters& parameters = optimizer->parameters();
@@ -194,10 +198,25 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   micro_steps_.forget_if(stale);
   std::erase_if(claims_after_, [&](const auto& known) { return stale(known.first); });
   if (options_.strategy == Strategy::step_in_backward && !ranks_) tell_device(samples);
-  const int64_t before = micro_batches_;
+  const int64_t before = micro_batches_, samples_before = samples_;
+  const bool touched_before = touched_;
+  // It is called twice if CUDA refuses to record it.
+  std::optional<Claims> claims_before;
+  const auto work_from_start = [&] {
+    if (claims_before) {
+      micro_batches_ = before;
+      samples_ = samples_before;
+      touched_ = touched_before;
+      for (const Member& member : members_) member.parameters().zero_grad();
+      set_claims(*claims_before);
+    } else if (micro_steps_.records()) {
+      claims_before = claims();
+    }
+    work();
+  };
   // What its hook enqueues is not recorded.
   const auto replay = last_is_next_ && adds_gradually() ? Replay::no : Replay::yes;
-  if (micro_steps_.run(key, work, replay)) {
+  if (micro_steps_.run(key, work_from_start, replay)) {
     check(micro_batches_ == before + 1,
           "a micro-step called backward() {} times: expected once, with its losses added up",
           micro_batches_ - before);

@@ -39,6 +39,8 @@ class Observer {
   virtual void on_no_checkpoint(const std::filesystem::path& /*directory*/) {}
 
   virtual void on_halving(const Halving&) {}
+  // CUDA does not launch some work as one graph, so the run takes longer. One line, once each.
+  virtual void on_refused_graph(const std::string& /*line*/) {}
   // The step of a player's window is enqueued. Its gradients are there until its next window.
   virtual void on_window(const Player&) {}
   // The outcome of a window, in the order of each player's windows, up to a few windows later.
@@ -66,6 +68,9 @@ class Observers : public Observer {
   }
   void on_halving(const Halving& halving) override {
     for (Observer* o : observers_) o->on_halving(halving);
+  }
+  void on_refused_graph(const std::string& line) override {
+    for (Observer* o : observers_) o->on_refused_graph(line);
   }
   void on_window(const Player& player) override {
     for (Observer* o : observers_) o->on_window(player);

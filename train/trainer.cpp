@@ -1,7 +1,9 @@
 #include "train/trainer.h"
 
 #include <chrono>
+#include <set>
 
+#include "core/refused_graphs.h"
 #include "optim/ranks.h"
 
 namespace accrue {
@@ -94,6 +96,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   check_other_ranks();
   WindowRunner windows(training_, options_);
   ledger(training_.device()).reset_peak();
+  std::set<std::string> refused_graphs;
   const auto start = std::chrono::steady_clock::now();
   const auto out_of_time = [&] {
     const std::chrono::duration<double, std::ratio<60>> minutes =
@@ -108,6 +111,8 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
       for (const Player* player : turn) observer.on_window(*player);
     }
     training_.game().end_window();
+    for (const std::string& line : cuda::refused_graphs())
+      if (refused_graphs.insert(line).second) observer.on_refused_graph(line);
     const bool epoch_ends = ++window_in_epoch_ == windows_per_epoch();
     const bool evaluates = evaluates_now(epoch_ends);
     const bool wait =

@@ -8,6 +8,7 @@
 #include "apps/commands/memory_advice.h"
 #include "core/cuda.h"
 #include "core/median.h"
+#include "core/refused_graphs.h"
 #include "kernels/parallel.h"
 #include "optim/ranks.h"
 #include "study/machine_rates.h"
@@ -139,6 +140,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
     for (int i = 0; i < 20; i += together) window_seconds.push_back(windows.seconds(together));
     gemm_rates.push_back(probe.flops_per_s());
   });
+  for (const std::string& line : cuda::refused_graphs()) fmt::print(stderr, "warning: {}\n", line);
   const double samples_per_s = double(batches.effective) / median(window_seconds);
   const double flops =
       training_flops_per_sample(trained.model, data.train.field("images").shape_of(1));

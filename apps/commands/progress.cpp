@@ -134,6 +134,10 @@ void Progress::on_halving(const Halving& halving) {
   warn_about_batch_norm(options_, trainer_.training(), halving.after);
 }
 
+void Progress::on_refused_graph(const std::string& line) {
+  fmt::print(stderr, "{}warning: {}\n", terminal_ ? "\r\033[K" : "", line);
+}
+
 void Progress::print_overflow(const WindowReport& report) {
   const std::string what =
       !report.skipped ? counted(report.dropped_samples, "sample") + " dropped" : "window skipped";

@@ -22,6 +22,7 @@ class Progress : public Observer {
   void on_step(const WindowReport& report) override;
   void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
   void on_halving(const Halving& halving) override;
+  void on_refused_graph(const std::string& line) override;
   // Prints how long the steps took.
   void finish(bool interrupted, double waited_seconds);
   // The score on the test data, and that of the weights' average, after finish().

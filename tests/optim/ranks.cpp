@@ -37,7 +37,7 @@ constexpr int windows = 6;
 int64_t samples_of(int window) { return window == windows - 1 ? 17 : N; }
 
 Tensor scratch_of(const Ranks& ranks) {
-  return Tensor::empty({int64_t(ranks.scratch_bytes())}, DType::u8, Device::cpu,
+  return Tensor::empty({int64_t(ranks.scratch_bytes(Device::cpu, 0))}, DType::u8, Device::cpu,
                        Category::workspace);
 }
 
@@ -175,6 +175,32 @@ TEST_CASE("ranks add up their values in order, in pieces, and all have the same 
       for (const auto& of_rank : means) REQUIRE(of_rank == means[0]);
       REQUIRE(worst_mean <= 0x1p-24 * 1.01);  // rounded once to float32
     }
+}
+
+// A plan is of what a run takes.
+TEST_CASE("the scratch of ranks is as large as the arena on a GPU, up to 32 MiB", "[ranks]") {
+  constexpr size_t MiB = size_t{1} << 20;
+  for (const Way way : {Way::through_host, Way::in_place})
+    for (const Device device : {Device::meta_cuda, test_device()})
+      for (const int64_t elements : {1000, 3000000, 9000000}) {
+        if (elements > 3000000 && !is_meta(device)) continue;
+        INFO(elements << " parameters on " << name(device) << " by " << int(way));
+        Meeting meeting(2);
+        ThreadRank ranks(meeting, 0, way);
+        const auto model = make_mlp(std::array{elements, int64_t{1}});
+        Parameters parameters = place(*model, DType::f32, device, 3);
+        const auto optimizer = sgd(parameters);
+        const auto bytes_of_window = [&](Ranks* shared) {
+          const Ledger& charged = ledger(ranks.scratch_device(device));
+          const size_t before = charged.current().total();
+          const Window window(*optimizer, ScheduleOptions{},
+                              {.effective_batch_size = N, .ranks = shared});
+          return charged.current().total() - before;
+        };
+        const bool on_gpu = plans_for_cuda(device) && way == Way::in_place;
+        REQUIRE(bytes_of_window(&ranks) - bytes_of_window(nullptr) ==
+                (on_gpu ? std::clamp(parameters.values().bytes(), MiB, 32 * MiB) : MiB));
+      }
 }
 
 TEST_CASE("ranks add up their own shards, and share them, as they add up the whole", "[ranks]") {

@@ -219,6 +219,14 @@ TEST_CASE("recorded micro-steps that drop gradients give the same bits", "[strat
   };
   for (const Strategy strategy : {Strategy::moments, Strategy::step_in_backward})
     REQUIRE(state_after(strategy, Graphs::on) == state_after(strategy, Graphs::off));
+  if (!on_runner()) return;
+  cuda::refused_graphs();
+  for (const Strategy strategy : {Strategy::moments, Strategy::step_in_backward})
+    for (const auto by : {RefusedRecordings::By::call, RefusedRecordings::By::end}) {
+      const RefusedRecordings refused(9, by);
+      REQUIRE(state_after(strategy, Graphs::on) == state_after(strategy, Graphs::off));
+      REQUIRE(!cuda::refused_graphs().empty());
+    }
 }
 
 TEST_CASE("dropping strategies refuse what they cannot do", "[strategies]") {

@@ -161,6 +161,24 @@ TEST_CASE("recorded micro-steps and steps give the same bits, and reports come i
   }
 }
 
+TEST_CASE("what CUDA refuses to record is run every time, with the same bits", "[window]") {
+  if (!on_runner()) return;  // which alone refuses
+  cuda::refused_graphs();
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
+    const InPlace plain(Graphs::off, strategy);
+    for (const size_t works : {0, 2, 9})
+      for (const auto by : {RefusedRecordings::By::call, RefusedRecordings::By::end}) {
+        INFO(works << " recorded, then refused by " << int(by));
+        const RefusedRecordings refused(works, by);
+        const InPlace recorded(Graphs::on, strategy);
+        REQUIRE(recorded.state == plain.state);
+        REQUIRE(recorded.reports.size() == 12);
+        for (size_t i = 0; i < 12; ++i) REQUIRE(recorded.reports[i].samples == N);
+        REQUIRE(!cuda::refused_graphs().empty());
+      }
+  }
+}
+
 TEST_CASE("numbers beside a loss are means over the window's samples", "[window]") {
   const Batch batch = random_batch(N, DType::f64, 7);
   const auto terms_of = [&](const Split& split, std::vector<double>* by_hand) {

@@ -1,5 +1,7 @@
 #include "tests/support/device.h"
 
+#include <limits>
+
 #include "core/cuda.h"
 
 // The runner, where the CUDA sources are built for it.
@@ -40,6 +42,12 @@ PageableAccess::~PageableAccess() {
   simt::set_pageable_access(false);
   simt::set_pageable_copies(simt::PageableCopies::either);
 }
+RefusedRecordings::RefusedRecordings(size_t works, By by) {
+  simt::refuse_captures_from(works, by == By::call ? simt::RefusedBy::call : simt::RefusedBy::end);
+}
+RefusedRecordings::~RefusedRecordings() {
+  simt::refuse_captures_from(std::numeric_limits<size_t>::max(), simt::RefusedBy::call);
+}
 int64_t launches_of(const std::function<void()>& work) {
   simt::reset_launches();
   work();
@@ -52,6 +60,8 @@ void let_driver_give_more(bool more) {
 #else
 bool on_runner() { return false; }
 void set_thread_order(int) {}
+RefusedRecordings::RefusedRecordings(size_t, By) {}
+RefusedRecordings::~RefusedRecordings() = default;
 TensorLimit::TensorLimit(size_t) {}
 TensorLimit::~TensorLimit() = default;
 PageableAccess::PageableAccess() = default;

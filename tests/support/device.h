@@ -71,4 +71,15 @@ class PageableAccess {
   PageableAccess& operator=(const PageableAccess&) = delete;
 };
 
+// While one lives, CUDA refuses to record more than so many kernels and copies: the call that
+// enqueues one more fails, or the recording at its end. On the runner only.
+class RefusedRecordings {
+ public:
+  enum class By { call, end };
+  RefusedRecordings(size_t works, By by);
+  ~RefusedRecordings();
+  RefusedRecordings(const RefusedRecordings&) = delete;
+  RefusedRecordings& operator=(const RefusedRecordings&) = delete;
+};
+
 }  // namespace accrue::test

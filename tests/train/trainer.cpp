@@ -46,9 +46,10 @@ struct Diary : Observer {
   void on_step(const WindowReport& report) override {
     lines.push_back(fmt::format("{}.{}: {}", report.epoch, report.step, report.samples));
   }
+  void on_refused_graph(const std::string& line) override { refused_graphs.push_back(line); }
   void on_checkpoint() override { lines.push_back("checkpoint"); }
 
-  std::vector<std::string> lines;
+  std::vector<std::string> lines, refused_graphs;
   int64_t windows = 0;
 };
 
@@ -101,6 +102,22 @@ TEST_CASE("an observer is told of everything in order", "[window]") {
   REQUIRE(trainer.is_finished());
   REQUIRE(trainer.evaluate(data.test).samples == 10);
   REQUIRE(!trainer.evaluate_average(data.test));
+}
+
+TEST_CASE("a run whose graphs are refused says so once and ends with the same bits", "[window]") {
+  if (!on_runner()) return;  // which alone refuses
+  const Datasets data = digits();
+  Diary recorded, refused;
+  Trainer whole(options_of_run(), data.train, test_device());
+  whole.run(recorded);
+  REQUIRE(recorded.refused_graphs.empty());
+  const RefusedRecordings refuse(0, RefusedRecordings::By::end);
+  Trainer in_parts(options_of_run(), data.train, test_device());
+  in_parts.run(refused);
+  REQUIRE(refused.refused_graphs.size() == 1);
+  REQUIRE(refused.refused_graphs.front().starts_with("CUDA failed to end recording: "));
+  REQUIRE(refused.lines == recorded.lines);
+  REQUIRE(weights(in_parts) == weights(whole));
 }
 
 TEST_CASE("a run that is stopped and resumed ends with the same bits", "[window]") {

@@ -25,6 +25,11 @@ void set_pageable_copies(PageableCopies copies);
 // when the stream comes to it, without staging.
 void set_pageable_access(bool direct);
 
+// Captures fail from their piece of work number `works` on, counted from 0, as if that were not
+// allowed in one: the call that gives it says so, or only cudaStreamEndCapture() does.
+enum class RefusedBy { call, end };
+void refuse_captures_from(size_t works, RefusedBy by);
+
 // How long NCCL's work waits for other processes before it is reported as what would wait for ever;
 // two minutes at first.
 void set_nccl_patience(double seconds);

@@ -103,6 +103,12 @@ void set_nccl_patience(double seconds) {
   device().nccl_patience_s = seconds;
 }
 
+void refuse_captures_from(size_t works, RefusedBy by) {
+  const std::scoped_lock lock(device().mutex);
+  device().capture_limit = works;
+  device().capture_refused_by = by;
+}
+
 size_t live_device_bytes() {
   const std::scoped_lock lock(device().mutex);
   return device().memory_live;
@@ -138,6 +144,7 @@ void reset() {
   d.pageable_copies = PageableCopies::either;
   d.pageable_access = false;
   d.nccl_patience_s = Device::default_nccl_patience_s;
+  d.capture_limit = Device::no_capture_limit;
   d.sticky = last_error = report(cudaSuccess, {});
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,7 @@ struct Device {
   static constexpr uint64_t default_seed = 1;
   static constexpr size_t default_memory = size_t(1) << 30;
   static constexpr double default_nccl_patience_s = 120;
+  static constexpr size_t no_capture_limit = std::numeric_limits<size_t>::max();
 
   std::mutex mutex;
   Random random{default_seed};
@@ -88,6 +90,8 @@ struct Device {
   PageableCopies pageable_copies = PageableCopies::either;
   bool pageable_access = false;
   double nccl_patience_s = default_nccl_patience_s;
+  size_t capture_limit = no_capture_limit;  // pieces of work
+  RefusedBy capture_refused_by = RefusedBy::call;
 
   uint64_t submitted = 0;
   Launches launches;

@@ -97,7 +97,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
       return cudaErrorStreamCaptureWrongThread;
     }
     const auto capture = std::move(stream->capture);
-    if (capture->invalidated) return cudaErrorStreamCaptureInvalidated;
+    if (capture->invalidated || capture->nodes.size() > device().capture_limit)
+      return cudaErrorStreamCaptureInvalidated;
     *graph = new CUgraph_st;
     auto& nodes = (*graph)->nodes;
     for (Work& work : capture->nodes) {

@@ -152,6 +152,9 @@ cudaError_t submit(cudaStream_t handle, Work work) {
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (!capturing(*stream)) return queue(*stream, {.work = std::move(work)});
   if (stream->capture->invalidated) return cudaErrorStreamCaptureInvalidated;
+  const Device& d = device();
+  if (stream->capture->nodes.size() >= d.capture_limit && d.capture_refused_by == RefusedBy::call)
+    return refuse_in_capture(*stream);
   stream->capture->nodes.push_back(std::move(work));
   return cudaSuccess;
 }

@@ -265,6 +265,30 @@ TEST_CASE("A captured graph runs when launched, as often as launched", "[simt]")
   CHECK(sum.read()[0] == 42);  // ((0 + 3) * 2 + 3) * 2 and so on
 }
 
+TEST_CASE("Captures fail from a piece of work on, at once or at their end", "[simt]") {
+  const FreshDevice fresh;
+  const Stream stream;
+  Array<int> x(std::vector<int>{3});
+  cudaGraph_t graph = nullptr;
+  for (const auto by : {simt::RefusedBy::call, simt::RefusedBy::end}) {
+    const bool at_once = by == simt::RefusedBy::call;
+    simt::refuse_captures_from(1, by);
+    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(launch_on(stream, add, x.data(), x.data()) == cudaSuccess);
+    CHECK(launch_on(stream, add, x.data(), x.data()) ==
+          (at_once ? cudaErrorStreamCaptureUnsupported : cudaSuccess));
+    CHECK(launch_on(stream, add, x.data(), x.data()) ==
+          (at_once ? cudaErrorStreamCaptureInvalidated : cudaSuccess));
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    CHECK(graph == nullptr);
+    REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(launch_on(stream, add, x.data(), x.data()) == cudaSuccess);
+    REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+  }
+  CHECK(x.read()[0] == 3);
+}
+
 TEST_CASE("Graphs in a graph run once those they depend on have run", "[simt]") {
   const FreshDevice fresh;
   const Stream stream;
