@@ -35,6 +35,7 @@ MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
 PRECISIONS = ("fp32", "tf32", "bf16")
 SPLITS = ("32x4", "8x16", "128x1", "1x32", "32x1", "32x8")
 ROOM = 4  # seconds kept for the summary
+LONGEST_TEST = 60  # seconds
 
 
 def write_images(folder, classes=10, of_each=20, size=224):
@@ -171,7 +172,8 @@ class Check:
             left = over - time.monotonic()
             if left < 0.5:
                 return {"tag": tag, "name": name, "status": "left", "seconds": 0, "output": ""}
-            return {"tag": tag, **self.run_case(name, left, prefix, environment)}
+            return {"tag": tag,
+                    **self.run_case(name, min(left, LONGEST_TEST), prefix, environment)}
 
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             results = list(pool.map(one, cases))
@@ -358,7 +360,7 @@ class Check:
         few = 3 if options.runner else None  # to try the script, not the kernels
         ops = self.run_cases("ops", "required", 75, self.cases(FIRST)[:few], options.workers)
         self.convolutions()
-        idle = options.runner or re.search(options.skip, "beside PyTorch") or not self.has_torch()
+        idle = options.runner or re.search(options.skip, "beside PyTorch, mlp:32x4") or not self.has_torch()
         warming = [] if idle else self.warm_up_pytorch()
         others = [case for case in self.cases(FIRST + TOGETHER) if case[0] not in FIRST]
         alone = self.cases(ALONE)
@@ -372,12 +374,6 @@ class Check:
             self.time_per_kernel()
         self.bench_kernels()
         self.bench_memory()
-        if memcheck:
-            self.sanitize("memcheck", 60, ops)
-            self.sanitize("racecheck", 40, ops)
-        else:
-            self.record("memcheck, racecheck", "skipped", 0, "optional",
-                        "no compute-sanitizer that takes this device")
         if options.runner:
             self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
         elif not self.has_torch():
@@ -389,6 +385,12 @@ class Check:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, 9)
             self.beside_pytorch()
+        if memcheck:
+            self.sanitize("memcheck", 60, ops)
+            self.sanitize("racecheck", 40, ops)
+        else:
+            self.record("memcheck, racecheck", "skipped", 0, "optional",
+                        "no compute-sanitizer that takes this device")
 
     def again(self, results):
         """What failed in an earlier call."""
@@ -399,7 +401,12 @@ class Check:
         cases = list(dict.fromkeys(cases))
         if cases:
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"}
-            self.run_cases("tests", "required", 150, cases, 2, environment=blocking)
+            alone = [case for case in cases if case[0] in ALONE]
+            others = [case for case in cases if case not in alone]
+            for title, listed, workers in (("tests", others, self.options.workers),
+                                           ("tests alone", alone, 1)):
+                if listed:
+                    self.run_cases(title, "required", 100, listed, workers, environment=blocking)
             if self.options.sanitizer and not self.options.runner:
                 self.run_cases("memcheck", "budget", 150, cases, 4, prefix=(
                     self.options.sanitizer, "--tool", "memcheck", "--error-exitcode", "9",
