@@ -99,8 +99,8 @@ build() {
 configure() {
   local launchers
   mapfile -t launchers < <(ccache_options)
-  cmake -B "$1" --preset "${@:2}" -DACCRUE_WERROR=ON -DACCRUE_TESTS=ON -DCMAKE_UNITY_BUILD=ON \
-    "${launchers[@]}" >/dev/null
+  cmake -B "$1" --preset "${@:2}" "-DACCRUE_WERROR=$(warnings_are_errors)" -DACCRUE_TESTS=ON \
+    -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >/dev/null
 }
 
 # The program, and what only tests have for nvcc.
