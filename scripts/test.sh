@@ -166,6 +166,10 @@ else
   skip "format: it is defined by clang-format $format_version, which is not here"
 fi
 step "include directions" python3 scripts/check_includes.py
+sources=(--limit 100)
+! $thorough || sources=(--all)
+step "sources by themselves" scripts/check_syntax.py "${sources[@]}" \
+  "-DACCRUE_WERROR=$(warnings_are_errors)"
 step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
 python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
