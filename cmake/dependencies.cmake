@@ -9,7 +9,11 @@ find_package(Threads REQUIRED)
 if(ACCRUE_ONEDNN)
   find_package(oneDNN)
   if(oneDNN_FOUND)  # which shares its work among OpenMP's threads unless it is told not to
-    find_package(OpenMP REQUIRED COMPONENTS CXX)
+    find_package(OpenMP COMPONENTS CXX)
+    if(NOT OpenMP_CXX_FOUND)
+      message(STATUS "no OpenMP for this compiler (clang: libomp-dev): bfloat16 goes without oneDNN")
+      set(oneDNN_FOUND FALSE)
+    endif()
   endif()
 endif()
 # For `train --log-dir`, which writes TensorBoard's files.

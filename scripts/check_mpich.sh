@@ -22,7 +22,7 @@ fi
 
 folder=build/mpich
 mapfile -t launchers < <(ccache_options)
-cmake -B "$folder" --preset release -DMPI_CXX_COMPILER=mpicxx.mpich -DACCRUE_WERROR=ON \
+cmake -B "$folder" --preset release -DMPI_CXX_COMPILER=mpicxx.mpich \
   -DACCRUE_TESTS=OFF -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >/dev/null
 cmake --build "$folder" --parallel "$(nproc)" --target accrue
 

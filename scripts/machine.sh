@@ -22,6 +22,14 @@ ccache_options() {
   ! command -v ccache >/dev/null || printf '%s\n' -DCMAKE_{CXX,CUDA}_COMPILER_LAUNCHER=ccache
 }
 
+# ON where the compiler is the one that CI has, GCC 12. Others warn of other things, which are shown
+# and fail nobody.
+warnings_are_errors() {
+  if [[ $(echo '__GNUC__ __clang__' | "${CXX:-c++}" -E -P -x c++ -) == '12 __clang__' ]]; then echo ON
+  else echo OFF
+  fi
+}
+
 # device_tests_ran FOLDER: a test on a device that is not there would pass by doing nothing, so ctest's
 # report must call every one of them run.
 device_tests_ran() {

@@ -14,13 +14,15 @@ source scripts/machine.sh
 usage() {
   cat <<END
 Usage: scripts/test.sh [options]
-Sets up, builds with warnings as errors and runs every check; exits with 1 if one fails.
+Sets up, builds (with warnings as errors if the compiler is GCC 12, as in CI) and runs every check;
+exits with 1 if one fails.
   --no-setup  install no packages
   --no-simt   leave out the tests under the sanitizers, with the CUDA kernels run on the host
   --no-cuda   leave out the build by nvcc (which is left out where there is no nvcc)
   --no-demo   leave out the demo
   --thorough  also what is for a release: 100 kills, random configurations, PyTorch and TensorBoard
-              as judges (of ACCRUE_TEST_PYTHON or python3), a minute of fuzzing a parser
+              as judges (of ACCRUE_TEST_PYTHON or python3), a minute of fuzzing a parser, every source
+              by itself, a bare Debian 13 with its GCC and its newest Clang
 END
 }
 
@@ -99,8 +101,8 @@ build() {
 configure() {
   local launchers
   mapfile -t launchers < <(ccache_options)
-  cmake -B "$1" --preset "${@:2}" -DACCRUE_WERROR=ON -DACCRUE_TESTS=ON -DCMAKE_UNITY_BUILD=ON \
-    "${launchers[@]}" >/dev/null
+  cmake -B "$1" --preset "${@:2}" "-DACCRUE_WERROR=$(warnings_are_errors)" -DACCRUE_TESTS=ON \
+    -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >/dev/null
 }
 
 # The program, and what only tests have for nvcc.
@@ -166,6 +168,10 @@ else
   skip "format: it is defined by clang-format $format_version, which is not here"
 fi
 step "include directions" python3 scripts/check_includes.py
+sources=(--limit 100)
+! $thorough || sources=(--all)
+step "sources by themselves" scripts/check_syntax.py "${sources[@]}" \
+  "-DACCRUE_WERROR=$(warnings_are_errors)"
 step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
 python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
@@ -243,6 +249,13 @@ if step "build (tsan)" build_thread_tests; then
     build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
 fi
 
+if ! $thorough; then
+  skip "a bare Debian 13: left out without --thorough"
+elif missing=$(scripts/check_debian.sh --available); then
+  step "a bare Debian 13" scripts/check_debian.sh
+else
+  skip "a bare Debian 13: $missing"
+fi
 if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
 
 if ! $simt; then

@@ -76,8 +76,9 @@ Dataset with_brightness(const Dataset& digits) {
   const Tensor images = on_host(digits["images"]);
   std::vector<float> means;
   for (int64_t i = 0; i < images.size(0); ++i) {
+    const Tensor image = images.slice(i, i + 1);
     double sum = 0;
-    for (const uint8_t pixel : images.slice(i, i + 1).span<uint8_t>()) sum += pixel;
+    for (const uint8_t pixel : image.span<uint8_t>()) sum += pixel;
     means.push_back(static_cast<float>(sum / 784 / 255));
   }
   const Tensor brightness = Tensor::from(means, {images.size(0), 1}, digits.device());

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Tries accrue on a bare Debian 13, which debootstrap makes: README's first command as on a fresh
+# machine, then all sources by its GCC and by its newest clang, with warnings as errors.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+usage() {
+  echo "Usage: scripts/check_debian.sh   as root; downloads 400 MB, takes 3 GB of disk for the time" >&2
+  echo "       scripts/check_debian.sh --available   says what is missing, and fails if anything is" >&2
+  exit 2
+}
+if [[ ${1:-} == --available ]]; then
+  missing=
+  if ! command -v debootstrap >/dev/null; then missing="no debootstrap"
+  elif [[ $(id -u) -ne 0 ]]; then missing="not root"
+  elif ! unshare --mount --pid --fork true 2>/dev/null; then missing="no mounts allowed here"
+  fi
+  [[ -z $missing ]] || { echo "$missing"; exit 1; }
+  exit
+fi
+[[ $# -eq 0 ]] || usage
+
+debian=$(mktemp -d)
+trap 'rm -rf --one-file-system "$debian"' EXIT
+# in_debian COMMAND: by bash, in the project's folder. What it mounts goes with its namespace.
+in_debian() {
+  # shellcheck disable=SC2016  # for the shell in there
+  unshare --mount --pid --fork bash -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env -i \
+      HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="${http_proxy:-}" \
+      bash -c "set -e; cd /root/accrue; $1"' "$debian" "$1"
+}
+
+debootstrap --variant=minbase trixie "$debian" >/dev/null
+mkdir "$debian/root/accrue"
+tar --create --exclude=./build --exclude=./.git --exclude=./data/mnist . |
+  tar --extract --directory "$debian/root/accrue"
+
+echo "--- README's first command"
+in_debian "scripts/demo.sh --digits --epochs 1"
+
+clang=$(in_debian "apt-cache pkgnames clang-" | grep --extended-regexp '^clang-[0-9]+$' |
+  sort --version-sort | tail -n 1)
+in_debian "apt-get install --quiet --quiet --yes --no-install-recommends \
+  $clang libomp-${clang#clang-}-dev libboost-context-dev >/dev/null"
+for compiler in g++ "${clang/clang/clang++}"; do
+  echo "--- $compiler"
+  in_debian "cmake -B build/$compiler --preset simt-release -DCMAKE_CXX_COMPILER=$compiler \
+      -DACCRUE_WERROR=ON -DACCRUE_TESTS=ON -DCMAKE_UNITY_BUILD=ON >/dev/null
+    cmake --build build/$compiler --parallel $(nproc)
+    build/$compiler/tests/accrue_tests '[ops]'"
+done

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Compiles sources each by itself, as far as errors and warnings go (-fsyntax-only).
+
+The builds of scripts/test.sh and scripts/demo.sh compile many sources together, in which one may use
+what only another includes. Without --all only the sources that changed, or that include what changed,
+since the branch left origin's main; on main itself, where nothing tells what came together, in the
+last 50 commits. Uncommitted changes count. As all of them would take a few minutes of a processor,
+--limit N takes the first: what changed, then what includes that, then what includes those.
+
+A source that both presets have, release and simt (CUDA sources as C++), is compiled as in release.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PRESETS = ("release", "simt")
+COMMITS_ON_MAIN = 50
+SOURCES = ("*.h", "*.cuh", "*.cpp", "*.cu")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def git(*arguments):
+    """Lines of output, or None where git says no or is not there."""
+    # A clone owned by another user is refused without safe.directory.
+    command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return ran.stdout.splitlines()
+
+
+def first_commit_to_leave_out():
+    head = git("rev-parse", "HEAD")
+    for branch in ("@{upstream}", "origin/HEAD", "origin/main"):
+        base = git("merge-base", "HEAD", branch)
+        if base and base != head:
+            return base[0]
+    commits = git("rev-list", f"--max-count={COMMITS_ON_MAIN + 1}", "HEAD")
+    return commits[-1] if commits else None
+
+
+def changed_since(commit):
+    names = git("diff", "--name-only", commit, "--", *SOURCES)
+    if names is None:
+        sys.exit(f"check_syntax: error: git knows no commit {commit}")
+    return {*names, *(git("ls-files", "--others", "--exclude-standard", "--", *SOURCES) or [])}
+
+
+def includes_of(path):
+    """The files of this project that one of its files includes; the runner's are named as CUDA's."""
+    names = INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))
+    candidates = (name for used in names for name in (used, f"tests/simt/include/{used}"))
+    return {name for name in candidates if (ROOT / name).is_file()}
+
+
+def with_what_includes(changed):
+    paths = [path.relative_to(ROOT).as_posix()
+             for pattern in SOURCES for part in ROOT.iterdir()
+             if part.is_dir() and part.name[0] != "." and part.name != "build"
+             for path in part.rglob(pattern)]
+    includers = {}
+    for path in paths:
+        for included in includes_of(path):
+            includers.setdefault(included, []).append(path)
+    found = sorted(changed)
+    seen = set(found)
+    for path in found:  # which grows meanwhile
+        new = [includer for includer in includers.get(path, ()) if includer not in seen]
+        found += new
+        seen.update(new)
+    return found
+
+
+def configure(preset, options):
+    """How each source is compiled, in which folder, by its path from the root."""
+    folder = ROOT / "build" / "syntax" / preset
+    subprocess.run(["cmake", "-S", ROOT, "-B", folder, "--preset", preset, "-DACCRUE_TESTS=ON",
+                    "-DCMAKE_UNITY_BUILD=OFF", *options], check=True, stdout=subprocess.DEVNULL)
+    commands = {}
+    for entry in json.loads((folder / "compile_commands.json").read_text(encoding="utf-8")):
+        path = pathlib.Path(entry["file"])
+        if path.is_relative_to(folder):
+            generate(folder, path)
+        else:
+            commands.setdefault(path.relative_to(ROOT).as_posix(), entry)
+    return commands
+
+
+def generate(folder, source):
+    """Makes a source that others may include the header of (protobuf's), but not what it depends on:
+    CMake has it wait for all libraries that its own links to."""
+    if not source.exists():
+        command = subprocess.run(["ninja", "-C", folder, "-t", "commands", "-s",
+                                  source.relative_to(folder)],
+                                 check=True, capture_output=True, text=True).stdout
+        subprocess.run(command, shell=True, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def compile_alone(entry):
+    arguments = shlex.split(entry["command"])
+    output = arguments.index("-o")
+    del arguments[output:output + 2]
+    ran = subprocess.run([*arguments, "-fsyntax-only"], cwd=entry["directory"], text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return ran.returncode, ran.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        epilog="Other options are CMake's.", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--all", action="store_true", help="every source")
+    parser.add_argument("--since", metavar="COMMIT", help="what changed since this commit")
+    parser.add_argument("--limit", metavar="N", type=int, help="at most N of these sources")
+    parser.add_argument("--list", action="store_true", help="name the sources; compile nothing")
+    arguments, options = parser.parse_known_args()
+
+    commit = arguments.since or first_commit_to_leave_out()
+    if not arguments.all and commit is None:
+        print("check_syntax: no history here, which would tell what changed: nothing to check")
+        return 0
+    commands = {}
+    for preset in PRESETS:
+        for path, entry in configure(preset, options).items():
+            commands.setdefault(path, entry)
+    chosen, why = list(commands), ""
+    if not arguments.all:
+        found = with_what_includes(changed_since(commit))
+        found = [path for path in found if path in commands]
+        chosen = found[:arguments.limit]
+        why = f" of {len(found)} that changed since {commit[:10]}, or include what did"
+    if arguments.list:
+        print("\n".join(chosen))
+        return 0
+
+    failures = 0
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for status, said in pool.map(compile_alone, map(commands.get, chosen)):
+            failures += status != 0
+            print(said, end="", file=sys.stderr)
+    print(f"check_syntax: {len(chosen)} sources{why}: {failures} do not compile alone")
+    return failures > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
