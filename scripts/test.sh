@@ -238,7 +238,7 @@ else
 fi
 
 if missing=$(scripts/fuzz.sh --available); then
-  seconds=5
+  seconds=2
   ! $thorough || seconds=60
   step "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
 else

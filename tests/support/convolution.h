@@ -10,19 +10,22 @@ namespace accrue::test {
 template <class Body>
 void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int64_t stride,
                       int64_t padding, int64_t dilation, Body body) {
-  for (int64_t n = 0; n < grid[0]; ++n)
-    for (int64_t o = 0; o < w[0]; ++o)
-      for (int64_t gh = 0; gh < grid[2]; ++gh)
-        for (int64_t gw = 0; gw < grid[3]; ++gw)
-          for (int64_t c = 0; c < w[1]; ++c)
-            for (int64_t i = 0; i < w[2]; ++i)
-              for (int64_t j = 0; j < w[3]; ++j) {
+  // Once: a call for each size of each product would be nearly all of what the tests of ops cost.
+  const int64_t N = grid[0], O = w[0], GH = grid[2], GW = grid[3];
+  const int64_t C = w[1], I = w[2], J = w[3], image_C = image[1], H = image[2], W = image[3];
+  for (int64_t n = 0; n < N; ++n)
+    for (int64_t o = 0; o < O; ++o)
+      for (int64_t gh = 0; gh < GH; ++gh)
+        for (int64_t gw = 0; gw < GW; ++gw)
+          for (int64_t c = 0; c < C; ++c)
+            for (int64_t i = 0; i < I; ++i)
+              for (int64_t j = 0; j < J; ++j) {
                 const int64_t h = gh * stride - padding + i * dilation;
                 const int64_t v = gw * stride - padding + j * dilation;
-                if (h < 0 || h >= image[2] || v < 0 || v >= image[3]) continue;
-                body(static_cast<size_t>(((n * image[1] + c) * image[2] + h) * image[3] + v),
-                     static_cast<size_t>(((o * w[1] + c) * w[2] + i) * w[3] + j),
-                     static_cast<size_t>(((n * w[0] + o) * grid[2] + gh) * grid[3] + gw));
+                if (h < 0 || h >= H || v < 0 || v >= W) continue;
+                body(static_cast<size_t>(((n * image_C + c) * H + h) * W + v),
+                     static_cast<size_t>(((o * C + c) * I + i) * J + j),
+                     static_cast<size_t>(((n * O + o) * GH + gh) * GW + gw));
               }
 }
 
