@@ -44,33 +44,63 @@ failures=() skips=() results=()
 heading() { printf '\n=== %s\n' "$1"; }
 skip() { heading "SKIPPED: $1"; skipped=$((skipped + 1)); skips+=("$1"); }
 
-times=()
-took() { times+=("$(printf '%5d s  %s' $((SECONDS - $2)) "$1")"); echo "--- ${times[-1]}"; }
+scratch=$(mktemp -d)
+readonly scratch
+trap 'rm -rf "$scratch"' EXIT
+
+# Sets $cpu: the seconds of all processors that this script and what it ran have taken so far.
+read_cpu() {
+  times >"$scratch/times"  # a subshell would have times of its own
+  cpu=$(awk -F '[ms ]' '{ sum += 60 * ($1 + $4) + $2 + $5 } END { printf "%.0f", sum }' "$scratch/times")
+}
+
+# started ... took NAME
+durations=()
+started() { read_cpu; start=$SECONDS cpu_before=$cpu; }
+took() {
+  read_cpu
+  durations+=("$(printf '%5d s %5d s of CPU  %s' $((SECONDS - start)) $((cpu - cpu_before)) "$1")")
+  echo "--- ${durations[-1]}"
+}
+
+# Two small fixed tasks, by which a slow machine is told from slow checks.
+machine_rate() {
+  local TIMEFORMAT='%U s of CPU'
+  echo "$(nproc) processors, load $(cut -d ' ' -f 1-3 /proc/loadavg)"
+  printf 'compile <regex>: '
+  time echo '#include <regex>
+std::regex expression("a+");' | "${CXX:-c++}" -O2 -x c++ -c -o /dev/null -
+  printf 'count to ten million in Python: '
+  time python3 -c 'for _ in range(10**7): pass'
+} 2>&1
 
 # step NAME COMMAND...: one check. True if it passed.
 step() {
-  local name=$1 start=$SECONDS
+  local name=$1 start cpu_before
   shift
   heading "$name"
+  started
   if "$@" </dev/null; then
     passed=$((passed + 1))
-    took "$name" "$start"
+    took "$name"
   else
     heading "FAILED: $name"
     failed=$((failed + 1))
     failures+=("$name")
-    took "$name" "$start"
+    took "$name"
     return 1
   fi
 }
 
 finish() {
   heading summary
-  printf '%s\n' "${times[@]}"
+  read_cpu
+  printf '%s\n' "${durations[@]}"
   [[ ${#results[@]} -eq 0 ]] || printf '%s\n' "${results[@]}"
   [[ ${#skips[@]} -eq 0 ]] || printf 'skipped: %s\n' "${skips[@]}"
   [[ ${#failures[@]} -eq 0 ]] || printf 'failed: %s\n' "${failures[@]}"
-  printf '%d passed, %d failed, %d skipped (%d s)\n' "$passed" "$failed" "$skipped" "$SECONDS"
+  printf '%d passed, %d failed, %d skipped (%d s, %d s of CPU)\n' \
+    "$passed" "$failed" "$skipped" "$SECONDS" "$cpu"
   exit $((failed > 0))
 }
 
@@ -125,13 +155,14 @@ for_release=(--label-exclude thorough)
 
 # run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one.
 run_tests() {
-  local name="tests ($1)" folder=$2 report=$root/$2/junit.xml start=$SECONDS status=0
-  local tests failures_here skipped_here
+  local name="tests ($1)" folder=$2 report=$root/$2/junit.xml status=0
+  local tests failures_here skipped_here start cpu_before
   heading "$name"
+  started
   rm -f "$report"
   ctest --test-dir "$folder" --no-tests=error --output-on-failure \
     --timeout 2400 --output-junit "$report" "${for_release[@]}" "${@:3}" </dev/null || status=1
-  took "$name" "$start"
+  took "$name"
   if [[ ! -s $report ]]; then
     failed=$((failed + 1))
     failures+=("$name: ctest wrote no report")
@@ -157,11 +188,8 @@ run_demo() (
     test -s demo.safetensors && test "$(grep -c '"step"' demo.jsonl)" -eq 50
 )
 
-scratch=$(mktemp -d)
-readonly scratch
-trap 'rm -rf "$scratch"' EXIT
-
 if $setup; then step setup ./scripts/setup.sh --tests || finish; fi
+step "this machine" machine_rate
 if formatter=$(clang_format); then
   step format check_format "$formatter"
 else
