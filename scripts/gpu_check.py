@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The checks of scripts/gpu_check.sh, which calls this with a program and its tests.
 
-Each step has a limit of time, and all together have one: what no longer fits is not begun and counts
-as not reached. After every step OUT_DIR has a new summary.md, results.json and log.txt; what they are
-made from stays in build/gpu-measured. With --failed, only what failed in an earlier call is repeated,
-with launches that wait for their end and under memcheck.
+Each step has a limit of time, and all together have one: what no longer fits is not begun and
+counts as not reached. After every step OUT_DIR has a new summary.md, results.json and log.txt; what
+they are made from stays in build/gpu-measured. With --failed, only what failed in an earlier call is
+repeated, with launches that wait for their end and under memcheck.
 """
 
 import argparse
@@ -28,8 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
 FIRST = ("ops",)
 TOGETHER = ("checkpoint", "zi2zi", "plan",  # which have the longest
-            "window", "engine", "golden", "study", "precision", "strategies", "pitfalls", "recompute",
-            "spectral", "random", "models", "game", "freeze", "trainer")
+            "window", "engine", "golden", "study", "precision", "strategies", "pitfalls",
+            "recompute", "spectral", "random", "models", "game", "freeze", "trainer")
 ALONE = ("faults", "oom", "device-ranks")
 MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -49,7 +49,8 @@ def write_images(folder, classes=10, of_each=20, size=224):
         for number in range(of_each):
             rows = b"".join(b"\0" + os.urandom(3 * size) for _ in range(size))
             (folder / f"class{label}" / f"{number}.png").write_bytes(
-                b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", size, size, 8, 2, 0, 0, 0))
+                b"\x89PNG\r\n\x1a\n"
+                + chunk(b"IHDR", struct.pack(">2I5B", size, size, 8, 2, 0, 0, 0))
                 + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
     return folder
 
@@ -160,8 +161,8 @@ class Check:
                 "output": "" if result == "passed" else tail(output, 40)}
 
     def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None):
-        """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left for
-        is 'left'."""
+        """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left
+        for is 'left'."""
         if re.search(self.options.skip, title):
             self.record(title, "skipped", 0, need)
             return []
@@ -223,7 +224,8 @@ class Check:
         if not first:
             return False
         output = self.step("optional", 40, "compute-sanitizer takes the device",
-                           [self.options.sanitizer, "--tool", "memcheck", *self.test_command(first[0])])
+                           [self.options.sanitizer, "--tool", "memcheck",
+                            *self.test_command(first[0])])
         return "ERROR SUMMARY: 0 errors" in output
 
     def convolutions(self):
@@ -236,9 +238,10 @@ class Check:
 
         def one(job):
             model, precision = job
-            return job, self.run([self.options.program, "info", "--device", "cuda", "--model", model,
-                                  "--precision", precision, "--micro-batch", "32", "--quiet", "--json",
-                                  self.measured / f"convolutions-{model}-{precision}.json"], 25)
+            return job, self.run([
+                self.options.program, "info", "--device", "cuda", "--model", model, "--precision",
+                precision, "--micro-batch", "32", "--quiet", "--json",
+                self.measured / f"convolutions-{model}-{precision}.json"], 25)
 
         with concurrent.futures.ThreadPoolExecutor(self.options.workers) as pool:
             for job, (status, output, _) in pool.map(one, jobs):
@@ -251,7 +254,8 @@ class Check:
     def warm_up_pytorch(self):
         """torch.compile needs minutes of a processor, which the tests leave free."""
         requests = [{"configuration": text, "threads": 4, "seconds": 0.1, "memory": False,
-                     "device": "cuda", "data": "", "precision": "fp32"} for text in ("mlp:32x4", "cnn:32x4")]
+                     "device": "cuda", "data": "", "precision": "fp32"}
+                    for text in ("mlp:32x4", "cnn:32x4")]
         return [subprocess.Popen(["nice", self.options.python, "scripts/bench_pytorch.py",
                                   "--torch-process", json.dumps(request)], cwd=ROOT,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -264,8 +268,8 @@ class Check:
         return folder if folder.exists() else write_images(folder)
 
     def bench_train(self):
-        """The splits that users ask for, windows of 1 and of 8 micro-batches of 32, and a ResNet-50 of
-        224 x 224 pixels in each precision."""
+        """The splits that users ask for, windows of 1 and of 8 micro-batches of 32, and a ResNet-50
+        of 224 x 224 pixels in each precision."""
         def bench(name, *arguments, seconds=0.6):
             self.step("required", 40, f"bench train {name}", [
                 self.options.program, "bench", "train", "--device", "cuda", "--seconds",
@@ -336,16 +340,16 @@ class Check:
             output = self.step("optional", 60, f"time per kernel, {model}", [
                 profiler, "--clock-control", "none", "--csv", "--metrics",
                 "gpu__time_duration.sum,dram__bytes.sum", "--launch-skip", skip, "--launch-count",
-                count, self.options.program, "train", "--device", "cuda", "--model", model, *arguments,
-                "--micro-batch", 32, "--accum", 1, "--steps", 5, "--cuda-graphs", "off"])
+                count, self.options.program, "train", "--device", "cuda", "--model", model,
+                *arguments, "--micro-batch", 32, "--accum", 1, "--steps", 5, "--cuda-graphs", "off"])
             kernels = kernels_of(output)
             if kernels:
                 (self.measured / f"ncu-{model}.json").write_text(json.dumps({"kernels": kernels}))
 
     def sanitize(self, tool, limit, ops):
         """Of our own kernels: instrumenting the libraries' is slow and tells nothing about these.
-        Calls that fail are tested for: a failing one is no finding. The shortest tests first, so that
-        most of them end in time."""
+        Calls that fail are tested for: a failing one is no finding. The shortest tests first, so
+        that most of them end in time."""
         ops = sorted(ops, key=lambda result: result["seconds"])
         self.run_cases(tool, "budget", limit, [(result["tag"], result["name"]) for result in ops],
                        self.options.workers, prefix=(
@@ -360,7 +364,8 @@ class Check:
         few = 3 if options.runner else None  # to try the script, not the kernels
         ops = self.run_cases("ops", "required", 75, self.cases(FIRST)[:few], options.workers)
         self.convolutions()
-        idle = options.runner or re.search(options.skip, "beside PyTorch, mlp:32x4") or not self.has_torch()
+        idle = (options.runner or re.search(options.skip, "beside PyTorch, mlp:32x4")
+                or not self.has_torch())
         warming = [] if idle else self.warm_up_pytorch()
         others = [case for case in self.cases(FIRST + TOGETHER) if case[0] not in FIRST]
         alone = self.cases(ALONE)
@@ -377,7 +382,8 @@ class Check:
         if options.runner:
             self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
         elif not self.has_torch():
-            self.record("beside PyTorch", "skipped", 0, "optional", "no PyTorch that can use the GPU")
+            self.record("beside PyTorch", "skipped", 0, "optional",
+                        "no PyTorch that can use the GPU")
         else:
             for process in warming:
                 try:
@@ -412,7 +418,8 @@ class Check:
                     self.options.sanitizer, "--tool", "memcheck", "--error-exitcode", "9",
                     "--print-limit", "10", "--report-api-errors", "no"))
         steps = {step["step"] for step in results["steps"] if step["status"] in ("failed", "left")}
-        for begin, step in (("convolutions", self.convolutions), ("bench kernels", self.bench_kernels),
+        for begin, step in (("convolutions", self.convolutions),
+                            ("bench kernels", self.bench_kernels),
                             ("bench train", self.bench_train), ("bench memory", self.bench_memory),
                             ("time per kernel", self.time_per_kernel),
                             ("beside PyTorch", self.beside_pytorch)):
@@ -451,7 +458,8 @@ def main():
     parser.add_argument("--sanitizer", default="", help="compute-sanitizer")
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("--failed", type=pathlib.Path, help="results.json of an earlier call")
-    parser.add_argument("--skip", default="(?!)", metavar="REGEX", help="steps to leave out, by name")
+    parser.add_argument("--skip", default="(?!)", metavar="REGEX",
+                        help="steps to leave out, by name")
     parser.add_argument("--runner", action="store_true", help="the tests' runner is the device")
     parser.add_argument("--workers", type=int, help="tests at once",
                         default=max(1, min(8, len(os.sched_getaffinity(0)) // 2)))

@@ -183,7 +183,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("failed: [window] a window", output)
         self.assertIn("FAILED: tests.", self.summary())
-        self.assertIn("| tests | window | a window | failed | window.cpp:7: FAILED: |", self.summary())
+        self.assertIn("| tests | window | a window | failed | window.cpp:7: FAILED: |",
+                      self.summary())
         results = self.machine / "results.json"
         shutil.copy(self.out / "results.json", results)
         (self.machine / "calls.txt").unlink()

@@ -3,8 +3,8 @@
 
     scripts/gpu_summary.py MEASURED OUT_DIR
 
-Exits with 1 if a required step failed or was not reached. A target that is missed is told, and fails
-nothing.
+Exits with 1 if a required step failed or was not reached. A target that is missed is told, and
+fails nothing.
 """
 
 import json
@@ -162,8 +162,8 @@ def convolution_rows(results):
         chosen = {}
         for each in figures.get("convolutions", []):
             key = (each["product"], each["algorithm"], each["math"], each["dtype"])
-            row = chosen.setdefault(key, {"count": 0, "shapes": 0, "ms": 0.0, "workspace": 0, "parts": 1,
-                                          "padded": 0})
+            row = chosen.setdefault(key, {"count": 0, "shapes": 0, "ms": 0.0, "workspace": 0,
+                                          "parts": 1, "padded": 0})
             row["shapes"] += 1
             row["count"] += each["count"]
             row["ms"] += (each["ms"] or 0) * each["count"]
@@ -250,10 +250,10 @@ def summary(results):
         ("Training", ["model", "micro-batch x K", "samples/s", "without graphs", "us a window",
                       "without graphs"], train_rows(results)),
         ("Training, ResNets", ["model", "samples/s", "ms a window"], precision_rows(results)),
-        ("Time per kernel, by the profiler", ["model", "kernel", "launches", "us", "of all", "GB/s"],
-         profile_rows(results)),
-        ("Convolutions, 32 images", ["model", "product", "algorithm", "math", "type", "shapes", "calls",
-                                     "ms", "workspace MB", "parts", "padded"],
+        ("Time per kernel, by the profiler",
+         ["model", "kernel", "launches", "us", "of all", "GB/s"], profile_rows(results)),
+        ("Convolutions, 32 images", ["model", "product", "algorithm", "math", "type", "shapes",
+                                     "calls", "ms", "workspace MB", "parts", "padded"],
          convolution_rows(results)),
         ("Memory, MB, effective batch 128 (mlp, cnn) and 256",
          ["model", "way", "micro-batch x K", "activations", "workspace", "peak without data",

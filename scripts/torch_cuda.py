@@ -75,7 +75,7 @@ def median_window_seconds(seconds, step):
 
 def measure(configuration, variant, seconds, samples):
     """Samples per second and peak memory without the samples; the better zero_grad counts."""
-    # As accrue computes: float32 throughout, not tensor cores' shorter TF32, unless it is asked for.
+    # As accrue computes: float32 throughout, and tensor cores' shorter TF32 only if asked for.
     tf32 = configuration.precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     size = configuration.effective_batch
