@@ -24,7 +24,7 @@ size_t Profile::Marks::mark() {
 }
 
 void Profile::Marks::set(size_t number) {
-  if (device_ == Device::cpu) {
+  if (device_ != Device::cuda) {
     const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start_;
     us_.resize(std::max(us_.size(), number + 1));
     us_[number] = us.count();
@@ -36,7 +36,7 @@ void Profile::Marks::set(size_t number) {
 
 std::vector<double> Profile::Marks::take_times() {
   std::vector<double> us(last_ + 1);
-  if (device_ == Device::cpu) {
+  if (device_ != Device::cuda) {
     std::copy_n(us_.begin(), us.size(), us.begin());
     us_[0] = us_[last_];
   } else {
