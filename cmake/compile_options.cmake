@@ -6,6 +6,10 @@ add_library(accrue_options INTERFACE)
 target_compile_options(accrue_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>"
   "$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math;-fopenmp-simd>")
+# Clang warns of each loop that it could not vectorise although it may: that is not a mistake.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
+endif()
 if(ACCRUE_WERROR)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
                          "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>")

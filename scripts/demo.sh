@@ -47,6 +47,8 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
+echo "demo: this builds the program and then trains a perceptron ($epochs passes over the data, effective" \
+  "batch 64, of which 16 samples are in memory at a time)"
 if $setup; then "$root/scripts/setup.sh"; fi
 build_for_machine || fail "the build failed"
 

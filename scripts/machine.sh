@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Tells what this machine has for CUDA, and whether the tests used it. Other scripts source this.
+# Tells what this machine has, builds the program for it, and whether the tests used its GPU. Other
+# scripts source this.
 
 # True where CMake finds a CUDA compiler, by CUDACXX where its installer did not put it on the path.
 have_nvcc() {
@@ -44,11 +45,45 @@ device_tests_ran() {
   fi
 }
 
-# build_program PRESET OPTIONS...: the program; subshell, because of the working directory.
+# show_progress NAME: of Ninja's lines, how far NAME is: on a terminal in one line, elsewhere at each
+# quarter.
+show_progress() {
+  local line built of quarter shown=0
+  while IFS= read -r line; do
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    built=${BASH_REMATCH[1]} of=${BASH_REMATCH[2]}
+    quarter=$((4 * built / of))
+    if [[ -t 1 ]]; then
+      printf '\r%s: %d of %d' "$1" "$built" "$of"
+    elif [[ $quarter -gt $shown ]]; then
+      echo "$1: $built of $of"
+      shown=$quarter
+    fi
+  done
+  [[ ! -t 1 ]] || echo
+}
+
+# What the compiler says in a log of Ninja's, without the commands that it comments on.
+errors_in() { awk '/^FAILED: / { getline; shown = 1; next } /^\[[0-9]+\// { shown = 0 } shown' "$1"; }
+
+# build_program PRESET OPTIONS...: the program; subshell, because of the working directory. Many sources
+# are compiled at once, which takes a third of the time.
 build_program() (
-  cd "$root"
+  set -o pipefail
+  cd "$root" || exit
+  log=build/$1/build.log
+  mkdir -p "build/$1"
   mapfile -t launchers < <(ccache_options)
-  cmake --preset "$@" "${launchers[@]}" >/dev/null && cmake --build --preset "$1" --target accrue
+  if ! cmake --preset "$@" -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >"$log"; then
+    echo "build: CMake's messages are in $root/$log" >&2
+    exit 1
+  fi
+  if ! cmake --build --preset "$1" --target accrue 2>&1 | tee -a "$log" |
+    show_progress "building build/$1/apps/accrue"; then
+    errors_in "$log" | head -n 40 >&2
+    echo "build: all of what the compiler said is in $root/$log" >&2
+    exit 1
+  fi
 )
 
 # Builds the program, for the GPU where there is one and a CUDA compiler, and sets $program.

@@ -4,7 +4,7 @@ set -euo pipefail
 
 readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libjpeg-dev libpng-dev
-                             nlohmann-json3-dev zlib1g-dev catch2 libboost-context-dev)
+                             nlohmann-json3-dev zlib1g-dev catch2)
 # Without these the build goes on: slower, without reports' charts, without train --log-dir, or
 # without font prepare and export.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler
@@ -14,18 +14,19 @@ readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
 # and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
 # files. A compiler's cache: the builds of a run share what is the same in them. fontTools, which reads
-# what font export writes. Open MPI, for train as several ranks, and MPICH, to compare with it.
+# what font export writes. Open MPI, for train as several ranks, and MPICH, to compare with it. Boost's
+# fibers, for the preset simt.
 readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
                         clang libclang-rt-dev ccache python3-fonttools libopenmpi-dev openmpi-bin
-                        libmpich-dev mpich)
+                        libmpich-dev mpich libboost-context-dev)
 
 usage() {
   cat <<END
 Usage: scripts/setup.sh [--dry-run] [--tests] [--fonts]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
-  --tests    also what only tests need: a browser, Doxygen, pkg-config, Clang with libFuzzer, ccache,
-             fontTools, Open MPI, MPICH
+  --tests    also what only tests and the preset simt need: a browser, Doxygen, pkg-config, Clang with
+             libFuzzer, clang-format 14, ccache, fontTools, Open MPI, MPICH, Boost.Context
   --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }
@@ -80,7 +81,7 @@ fi
 mapfile -t required < <(missing_tools; not_installed "${required_libraries[@]}")
 mapfile -t optional < <(
   not_installed "${optional_libraries[@]}" "${for_tests[@]}" "${fonts[@]}"
-  have clang-format-14 || have clang-format || echo clang-format-14)
+  [[ ${#for_tests[@]} -eq 0 ]] || have clang-format-14 || have clang-format || echo clang-format-14)
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
@@ -94,33 +95,43 @@ apt() {
     apt-get --quiet --quiet -o DPkg::Lock::Timeout=300 "$@" >/dev/null
 }
 
-apt_offers() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
+# offered PACKAGE...: those that apt can install, one a line.
+offered() {
+  LC_ALL=C apt-cache policy "$@" | sed -n '/^[^ ].*:$/h; /^  Candidate: [^(]/{g; s/:$//p}'
+}
 
 # Without lists apt knows no package at all; old ones do for optional packages.
 apt_lists_wanted() {
   [[ ${#required[@]} -gt 0 ]] || ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null
 }
 
-install_required() {
-  [[ ${#required[@]} -gt 0 ]] || return 0
-  local package
-  for package in "${required[@]}"; do
-    apt_offers "$package" ||
-      fail "apt offers no package $package (no network? on Ubuntu: is 'universe' enabled?)"
-  done
-  say "installing ${required[*]}"
-  apt install --yes --no-install-recommends "${required[@]}" ||
-    fail "apt-get could not install ${required[*]} (no network? its own message is above)"
+install() {
+  say "installing $*"
+  apt install --yes --no-install-recommends "$@"
 }
 
-install_optional() {
-  local package
+install_missing() {
+  local package found
+  found=$'\n'$(offered "${required[@]}" "${optional[@]}")$'\n'
+  for package in "${required[@]}"; do
+    [[ $found == *$'\n'"$package"$'\n'* ]] ||
+      fail "apt offers no package $package (no network? on Ubuntu: is 'universe' enabled?)"
+  done
+  local at_hand=()
   for package in "${optional[@]}"; do
-    if ! apt_offers "$package"; then
-      warn "apt offers no $package; going on without it"
-    elif say "installing $package" && ! apt install --yes --no-install-recommends "$package"; then
-      warn "apt-get could not install $package; going on without it"
+    if [[ $found == *$'\n'"$package"$'\n'* ]]; then at_hand+=("$package")
+    else warn "apt offers no $package; going on without it"
     fi
+  done
+  # At once takes apt half the time. One that cannot be installed must not keep the others out.
+  [[ $((${#required[@]} + ${#at_hand[@]})) -gt 0 ]] || return 0
+  ! install "${required[@]}" "${at_hand[@]}" || return 0
+  if [[ ${#required[@]} -gt 0 ]]; then
+    install "${required[@]}" ||
+      fail "apt-get could not install ${required[*]} (no network? its own message is above)"
+  fi
+  for package in "${at_hand[@]}"; do
+    install "$package" || warn "apt-get could not install $package; going on without it"
   done
 }
 
@@ -149,8 +160,7 @@ fi
 if apt_lists_wanted; then
   apt update || warn "apt-get update failed (no network?); going on with the lists at hand"
 fi
-install_required
-install_optional
+install_missing
 cmake_is_new_enough ||
   fail "cmake $(cmake_version) is too old and apt offers no newer one;" \
        "$cmake_needed or newer is at https://apt.kitware.com and https://cmake.org/download"
