@@ -86,6 +86,7 @@ struct Device {
   std::string report;
 
   std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
+  std::deque<std::pair<void*, size_t>> idle;   // freed, to be used again, the oldest first
   size_t memory_total = default_memory, memory_live = 0;
   PageableCopies pageable_copies = PageableCopies::either;
   bool pageable_access = false;

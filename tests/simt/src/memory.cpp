@@ -41,12 +41,49 @@ bool valid(const void* pointer, size_t bytes, bool on_device) {
          (on_device ? device_block(pointer, bytes) : !touches_device(pointer, bytes));
 }
 
+// Blocks from this size on, which the heap would map and unmap each time, are kept when they are
+// freed. Only a block that has seen some others freed is used again, so that what still uses it
+// meets forbidden memory for a while.
+constexpr size_t least_kept = 256 << 10, most_kept = 64 << 20, resting_blocks = 4;
+
+void* take_idle(size_t bytes) {
+  auto& idle = device().idle;
+  for (size_t i = 0; i + resting_blocks < idle.size(); ++i) {
+    if (idle[i].second != bytes) continue;
+    void* const pointer = idle[i].first;
+    idle.erase(idle.begin() + std::ptrdiff_t(i));
+    allow(pointer, bytes);
+    return pointer;
+  }
+  return nullptr;
+}
+
+void release(void* pointer, size_t bytes) {
+  allow(pointer, bytes);
+  std::free(pointer);
+}
+
+// Takes a block that is forbidden.
+void give_back(void* pointer, size_t bytes) {
+  if (bytes < least_kept) return release(pointer, bytes);
+  auto& idle = device().idle;
+  idle.emplace_back(pointer, bytes);
+  size_t kept = 0;
+  for (const auto& block : idle) kept += block.second;
+  for (; kept > most_kept; idle.pop_front()) {
+    release(idle.front().first, idle.front().second);
+    kept -= idle.front().second;
+  }
+}
+
 // Every block is a heap block of its own and exactly as large as asked for, so that a sanitizer
 // sees an access one byte beyond. NaN bytes: what reads before it writes, shows.
 cudaError_t allocate(Blocks& blocks, void** pointer, size_t bytes) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (posix_memalign(pointer, 256, bytes) != 0) return cudaErrorMemoryAllocation;
+  *pointer = take_idle(bytes);
+  if (*pointer == nullptr && posix_memalign(pointer, 256, bytes) != 0)
+    return cudaErrorMemoryAllocation;
   std::memset(*pointer, 0xff, bytes);
   blocks.emplace(address(*pointer), bytes);
   return cudaSuccess;
@@ -172,10 +209,10 @@ cudaError_t cudaFree(void* pointer) {
     const auto it = d.memory.find(address(pointer));
     if (it == d.memory.end()) return cudaErrorInvalidValue;
     if (const cudaError_t error = finish_all()) return error;
-    allow(pointer, it->second);
-    d.memory_live -= it->second;
+    const size_t bytes = it->second;
+    d.memory_live -= bytes;
     d.memory.erase(it);
-    std::free(pointer);
+    give_back(pointer, bytes);
     return cudaSuccess;
   });
 }

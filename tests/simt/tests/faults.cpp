@@ -249,3 +249,25 @@ TEST_CASE("AddressSanitizer sees a kernel use what was freed", "[simt]") {
   });
   CHECK_THAT(report, ContainsSubstring("heap-use-after-free"));
 }
+
+// They are used again, but only after four others have been freed.
+TEST_CASE("AddressSanitizer sees a kernel use a large block that was freed", "[simt]") {
+  if (!address_sanitizer) return;
+  const FreshDevice fresh;
+  for (const int younger : {0, 3}) {
+    const std::string report = report_of_death([&] {
+      constexpr size_t bytes = 1 << 20;
+      float *freed = nullptr, *other = nullptr;
+      cudaMalloc(&freed, bytes);
+      cudaFree(freed);
+      for (int i = 0; i < younger; ++i) {
+        cudaMalloc(&other, bytes);
+        cudaFree(other);
+      }
+      cudaMalloc(&other, bytes);
+      launch(2, 64, fill, freed, 100);
+      cudaDeviceSynchronize();
+    });
+    CHECK_THAT(report, ContainsSubstring("use-after-poison") && ContainsSubstring("fill"));
+  }
+}

@@ -1,7 +1,9 @@
 // Device memory: what it holds, where it ends, and what is refused.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <set>
 
 #include "runner.h"
 
@@ -10,6 +12,25 @@ TEST_CASE("Device memory begins as NaN, aligned to 256 bytes", "[simt]") {
   Array<float> values(7);
   CHECK(reinterpret_cast<uintptr_t>(values.data()) % 256 == 0);
   for (const float value : values.read()) CHECK(std::isnan(value));
+}
+
+TEST_CASE("A large block that is used again begins as NaN and is guarded", "[simt]") {
+  const FreshDevice fresh;
+  constexpr size_t n = (1 << 18) + 1;
+  std::set<float*> seen;
+  for (bool again = false; !again;) {
+    REQUIRE(seen.size() < 20);
+    Array<float> values(n);
+    again = !seen.insert(values.data()).second;
+    const std::vector<float> read = values.read();
+    CHECK(std::all_of(read.begin(), read.end(), [](float value) { return std::isnan(value); }));
+    CHECK(cudaMemset(values.data(), 0, n * sizeof(float)) == cudaSuccess);
+    CHECK(cudaMemset(values.data(), 0, n * sizeof(float) + 1) == cudaErrorInvalidValue);
+    if (!again || !address_sanitizer) continue;
+    volatile float* const pointer = values.data();
+    for (const size_t at : {size_t{0}, n - 1, n})
+      CHECK_FALSE(report_of_death([&] { pointer[at] = 0; }).empty());
+  }
 }
 
 TEST_CASE("Live device memory is counted", "[simt]") {
