@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 // A network's answer to an image: a class for each pixel, or planes of what is there and what is
 // not.
-struct Answer {
+struct NetworkAnswer {
   std::span<const float> logits;  // [K, pixels]
   size_t pixels;
 
@@ -42,7 +42,7 @@ std::string end_of_name(const Field& masks, size_t plane) {
   return std::ranges::all_of(name, fits) ? "_" + name : fmt::format("_{}", plane);
 }
 
-void write_plane(const Answer& answer, size_t plane, GrayImage& mask, const fs::path& path) {
+void write_plane(const NetworkAnswer& answer, size_t plane, GrayImage& mask, const fs::path& path) {
   for (size_t i = 0; i < answer.pixels; ++i) mask.pixels[i] = answer.is_there(plane, i) ? 255 : 0;
   write_png(path, mask);
 }
@@ -52,7 +52,7 @@ double of_channel(const std::vector<double>& values, size_t channel) {
 }
 
 // The image, of one or three planes as a network sees them, with the classes' colours over it.
-PngImage overlay(const Answer& answer, const Field& masks, std::span<const float> image,
+PngImage overlay(const NetworkAnswer& answer, const Field& masks, std::span<const float> image,
                  const Normalization& seen, int64_t height, int64_t width) {
   PngImage drawn{.height = height, .width = width, .channels = 3, .depth = 8};
   drawn.bytes.resize(answer.pixels * 3);
@@ -89,7 +89,7 @@ void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const
   };
   GrayImage mask(H, W);
   for (int64_t n = 0; n < host.size(0); ++n) {
-    const Answer answer{row(host, n), static_cast<size_t>(H * W)};
+    const NetworkAnswer answer{row(host, n), static_cast<size_t>(H * W)};
     fs::path path = directory / data.sample_name(begin + n, 6);
     path.replace_extension();
     make_directory(path.parent_path());

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/build.h"
 #include "apps/cli/child.h"
 #include "report/window_timeline.h"
 
@@ -19,7 +20,7 @@ std::string describe(const MemoryRow& row) {
 std::string script_path(const std::string& name) {
   const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   const auto installed = prefix / "share/accrue/scripts" / name;
-  return std::filesystem::exists(installed) ? installed.string() : ACCRUE_SCRIPTS "/" + name;
+  return std::filesystem::exists(installed) ? installed.string() : source_scripts() + ("/" + name);
 }
 
 ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {

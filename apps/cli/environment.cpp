@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/build.h"
 #include "apps/cli/processor.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
@@ -26,8 +27,8 @@ std::string machine_name(Device device) {
 
 nlohmann::ordered_json environment(Device device) {
   return {{"version", version()},
-          {"compiler", ACCRUE_COMPILER},
-          {"libraries", ACCRUE_LIBRARIES},
+          {"compiler", compiler()},
+          {"libraries", libraries()},
           {"matrix_products", matrix_products()},
           {"machine", machine_name(device)},
           {"device", name(device)},

@@ -23,14 +23,14 @@ std::string path_of(const CLI::App& command) {
   return parent ? fmt::format("{} {}", path_of(*parent), command.get_name()) : command.get_name();
 }
 
-std::vector<std::string> commands_of(const CLI::App& command) {
+std::vector<std::string> names_of_commands(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(sub->get_name());
   return names;
 }
 
-std::vector<std::string> options_of(const CLI::App& command) {
+std::vector<std::string> names_of_options(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back(name);
@@ -67,13 +67,13 @@ std::string unknown_option(const CLI::App& command, const std::string& word) {
   if (const std::string here = known_elsewhere(name);
       !here.empty() && command.get_option_no_throw(here.substr(0, here.find_first_of(" ,"))))
     return fmt::format("there is no option {}: expected {}", option, here);
-  if (const auto nearest = nearest_word(name, options_of(command)))
+  if (const auto nearest = nearest_word(name, names_of_options(command)))
     return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));
 }
 
 std::string unknown_command(const CLI::App& parent, const std::string& word) {
-  const std::vector<std::string> commands = commands_of(parent);
+  const std::vector<std::string> commands = names_of_commands(parent);
   const std::string said =
       fmt::format("{} {}", path_of(parent), word).substr(std::string_view("accrue ").size());
   const auto nearest = nearest_word(word, commands);
@@ -94,7 +94,7 @@ std::string miscounted(const CLI::App& command, const CLI::ParseError& error) {
 
 std::string describe(const CLI::App& command, const CLI::ParseError& error) {
   const std::vector<std::string> rest = command.remaining(true);
-  const bool is_parent = !commands_of(command).empty();
+  const bool is_parent = !names_of_commands(command).empty();
   // The values of unknown options are there, too.
   if (const auto option = std::ranges::find_if(rest, is_option); option != rest.end())
     return unknown_option(command, *option);
@@ -105,7 +105,7 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return miscounted(command, error);
   if (is_parent && dynamic_cast<const CLI::RequiredError*>(&error))
     return fmt::format("{} needs a command: expected {}", path_of(command),
-                       alternatives(commands_of(command)));
+                       alternatives(names_of_commands(command)));
   return error.what();
 }
 
@@ -117,7 +117,7 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() != 0) problem = describe(command, error);
   // Help with a command that there is not.
   else if (const auto rest = command.remaining(true);
-           !commands_of(command).empty() && !rest.empty() && !is_option(rest.front()))
+           !names_of_commands(command).empty() && !rest.empty() && !is_option(rest.front()))
     problem = unknown_command(command, rest.front());
   if (problem.empty()) return app.exit(error);
   fmt::print(stderr, "accrue: error: {}\n", problem);

@@ -13,7 +13,7 @@
 #include "tests/support/batch.h"
 #include "tests/support/cli.h"
 
-namespace accrue::test {
+namespace accrue::test::averages {
 namespace {
 
 constexpr int64_t N = 16, features = 6, classes = 3;
@@ -208,4 +208,4 @@ TEST_CASE("the average of the weights is scored and saved beside them", "[cli]")
   refuse("train --schedule one-cycle --warmup-steps 5 --steps 1", "warm-up");
 }
 
-}  // namespace accrue::test
+}  // namespace accrue::test::averages

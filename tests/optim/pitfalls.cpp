@@ -17,7 +17,7 @@
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
 
-namespace accrue::test {
+namespace accrue::test::pitfalls {
 namespace {
 
 using Split = std::vector<int64_t>;
@@ -272,4 +272,4 @@ TEST_CASE("the norm of a gradient does not depend on the threads", "[pitfalls]")
   REQUIRE(std::abs(alone - double(P)) < 5 * std::sqrt(2.0 * double(P)));
 }
 
-}  // namespace accrue::test
+}  // namespace accrue::test::pitfalls

@@ -19,7 +19,7 @@
 #include "train/skipped_windows.h"
 #include "train/training.h"
 
-namespace accrue::test {
+namespace accrue::test::precision {
 namespace {
 
 using Values = std::vector<double>;
@@ -335,4 +335,4 @@ TEST_CASE("activations in 16 bits take half", "[precision][plan]") {
   }
 }
 
-}  // namespace accrue::test
+}  // namespace accrue::test::precision

@@ -11,7 +11,7 @@
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
 
-namespace accrue::test {
+namespace accrue::test::state_dict {
 namespace {
 
 constexpr int64_t N = 6, classes = 3;
@@ -113,4 +113,4 @@ TEST_CASE("a window's state is asked for between windows", "[checkpoint]") {
   REQUIRE(learner.window.state_dict().tensors.size() == 3);
 }
 
-}  // namespace accrue::test
+}  // namespace accrue::test::state_dict

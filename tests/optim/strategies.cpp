@@ -11,7 +11,7 @@
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
 
-namespace accrue::test {
+namespace accrue::test::strategies {
 namespace {
 
 constexpr int64_t N = 12, features = 7, classes = 3;
@@ -290,4 +290,4 @@ TEST_CASE("gradients of moments take no more than the largest layer's", "[strate
   REQUIRE(peak(Strategy::moments, meta_of(test_device())).bytes == moments.bytes);
 }
 
-}  // namespace accrue::test
+}  // namespace accrue::test::strategies

@@ -1,0 +1,9 @@
+#include "apps/cli/build.h"
+
+namespace accrue::app {
+
+const char* compiler() { return ACCRUE_COMPILER; }
+const char* libraries() { return ACCRUE_LIBRARIES; }
+const char* source_scripts() { return ACCRUE_SCRIPTS; }
+
+}  // namespace accrue::app
