@@ -7,7 +7,8 @@
 
 namespace accrue::test {
 
-TEST_CASE("the prediction on meta is the measurement, for every model and K", "[cli][memory]") {
+TEST_CASE("the prediction on meta is the measurement, for every model and K",
+          "[cli][memory][full]") {
   const Folder folder;
   if (computes_slowly()) WARN("K = 8 and 64 are left out on the runner and under sanitizers");
   for (const std::string model : {"mlp", "mlp-small", "cnn", "cnn-gn", "cnn-bn"}) {
@@ -28,7 +29,7 @@ TEST_CASE("the prediction on meta is the measurement, for every model and K", "[
   }
 }
 
-TEST_CASE("resnet's memory is predicted, and its BatchNorm warned of", "[cli][memory]") {
+TEST_CASE("resnet's memory is predicted, and its BatchNorm warned of", "[cli][memory][full]") {
   const Folder folder;
   write_idx_data(folder);
   const std::string train =
@@ -51,7 +52,7 @@ TEST_CASE("a limit is kept and an excess explained", "[cli][memory]") {
          "out of memory on " + std::string(name(test_device())));
 }
 
-TEST_CASE("what an error advises is pasted into a shell", "[cli][memory]") {
+TEST_CASE("what an error advises is pasted into a shell", "[cli][memory][full]") {
   const std::string train = "train --model mlp-small --steps 1 ";
   const Output refused = accrue_run(train + "--memory-limit 3MiB");
   INFO(refused.text);
@@ -66,13 +67,13 @@ TEST_CASE("what an error advises is pasted into a shell", "[cli][memory]") {
   REQUIRE_THAT(pasted.text, ContainsSubstring("predicted to the byte"));
 }
 
-TEST_CASE("without accumulation nothing is said of what it saves", "[cli][memory]") {
+TEST_CASE("without accumulation nothing is said of what it saves", "[cli][memory][full]") {
   const std::string text = succeed("train --model mlp-small --steps 1 --accum 1");
   REQUIRE_THAT(text, ContainsSubstring("nothing was accumulated: the effective batch is one") &&
                          !ContainsSubstring("saves nothing"));
 }
 
-TEST_CASE("every tensor has the name of the layer that made it", "[cli][memory]") {
+TEST_CASE("every tensor has the name of the layer that made it", "[cli][memory][full]") {
   if (computes_slowly()) {
     WARN("left out: 2000 test images take minutes here");
     return;
@@ -147,7 +148,7 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
   }
 }
 
-TEST_CASE("a plan that cannot be says what is missing", "[cli][memory]") {
+TEST_CASE("a plan that cannot be says what is missing", "[cli][memory][full]") {
   refuse("plan --model mlp --memory 1MiB", "which is");
   refuse("plan --model mlp --memory 1MiB", "it would fit with --memory");
   refuse("plan --model mlp", "--memory is required");
@@ -225,7 +226,7 @@ TEST_CASE("bench memory compares ways, widths and batches", "[cli][memory]") {
   REQUIRE(file_bytes(folder / "csv").starts_with("width,effective_batch,micro_batch,accum,way,"));
 }
 
-TEST_CASE("bench memory shows what 16 bits save", "[cli][memory]") {
+TEST_CASE("bench memory shows what 16 bits save", "[cli][memory][full]") {
   const Folder folder;
   const auto measure = [&](const std::string& options) {
     const std::string batches = " --effective-batch 64 --micro-batches 32 --steps 1 --rounds 1";

@@ -7,21 +7,25 @@
 namespace accrue::test {
 namespace {
 
+// Of four windows each.
+int glyph_epochs() { return reduced() ? 1 : 2; }
+
 struct Trained : Folder {
   std::string data = *this / "glyphs", weights = *this / "generator.safetensors";
   std::string text;
 
   explicit Trained(const std::string& more = "", int64_t side = 32) {
     write_glyph_data(data, side);
-    text =
-        succeed("font train --width 0.125 --micro-batch 2 --effective-batch 6 --epochs 2 --data " +
-                data + " --save " + weights + " " + more);
+    text = succeed(fmt::format(
+        "font train --width 0.125 --micro-batch 2 --effective-batch 6 --epochs {} --data {} --save "
+        "{} {}",
+        glyph_epochs(), data, weights, more));
   }
 };
 
 }  // namespace
 
-TEST_CASE("a trace of a font's training has the turns of both networks", "[cli]") {
+TEST_CASE("a trace of a font's training has the turns of both networks", "[cli][full]") {
   const auto recorded_steps = [](const std::string& with) {
     const Folder folder;
     const Trained trained("--memory-trace " + (folder / "trace") + " " + with);
@@ -43,10 +47,10 @@ TEST_CASE("a font is trained, drawn and scored", "[cli]") {
   REQUIRE_THAT(trained.text, ContainsSubstring("discriminator loss"));
   REQUIRE_THAT(trained.text, ContainsSubstring("generator loss"));
   REQUIRE_THAT(trained.text, ContainsSubstring("test SSIM"));
-  REQUIRE_THAT(trained.text, ContainsSubstring("48 samples in"));
+  REQUIRE_THAT(trained.text, ContainsSubstring(fmt::format("{} samples in", 24 * glyph_epochs())));
 
   const auto steps = json_steps(folder / "log.json");
-  REQUIRE(steps.size() == 2 * 2 * 4);
+  REQUIRE(int(steps.size()) == 2 * glyph_epochs() * 4);
   for (const auto& step : steps) {
     const bool generator = step["player"] == "generator";
     REQUIRE(step["terms"].size() == (generator ? 5 : 3));
@@ -80,7 +84,8 @@ TEST_CASE("a font is trained, drawn and scored", "[cli]") {
                ContainsSubstring("test SSIM"));
 }
 
-TEST_CASE("a font is drawn with dropout, which depends on the seed and the character", "[cli]") {
+TEST_CASE("a font is drawn with dropout, which depends on the seed and the character",
+          "[cli][full]") {
   const Trained trained("--steps 2 --g-dropout 0.3", 64);
   REQUIRE(read_safetensors_metadata(trained.weights).at("g-dropout") == "0.3");
   const auto draw = [&](const std::string& options) {
@@ -104,7 +109,7 @@ TEST_CASE("a font is drawn with dropout, which depends on the seed and the chara
   REQUIRE(draw(between + "--dropout-seed 7").pixels != draw(between).pixels);
 }
 
-TEST_CASE("a font's training leaves sheets on its way", "[cli]") {
+TEST_CASE("a font's training leaves sheets on its way", "[cli][full]") {
   const Folder folder;
   const std::string log = folder / "log";
   const Trained trained("--sample-every 3 --eval-every epoch --log-dir " + log);
@@ -117,13 +122,13 @@ TEST_CASE("a font's training leaves sheets on its way", "[cli]") {
   REQUIRE(!fs::exists(log + "/samples/window-000009.png"));
 }
 
-TEST_CASE("a font's batch norm is warned of where the split shows in it", "[cli]") {
+TEST_CASE("a font's batch norm is warned of where the split shows in it", "[cli][full]") {
   const std::string warning = "warning: BatchNorm normalises over each micro-batch of 2 samples";
   REQUIRE_THAT(Trained("--steps 1 --norm batch").text, ContainsSubstring(warning));
   REQUIRE(Trained("--steps 1").text.find(warning) == std::string::npos);
 }
 
-TEST_CASE("what cannot be drawn is refused", "[cli]") {
+TEST_CASE("what cannot be drawn is refused", "[cli][full]") {
   const Trained trained("--steps 1");
   const std::string with = " --weights " + trained.weights + " --data " + trained.data;
   refuse("font draw --text 水一 " + with, "水 not among the 16 characters");

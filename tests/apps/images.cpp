@@ -40,7 +40,7 @@ int thumb(const Image& sheet, int64_t line, int64_t place) {
 
 }  // namespace
 
-TEST_CASE("a folder of images is trained on and scored", "[cli]") {
+TEST_CASE("a folder of images is trained on and scored", "[cli][full]") {
   const Folder folder;
   write_classes(folder);
   const std::string data = " --data " + folder.path().string(), saved = folder / "w.safetensors";
@@ -93,7 +93,7 @@ TEST_CASE("a folder of images is trained on and scored", "[cli]") {
                ContainsSubstring("bright") && ContainsSubstring("dark"));
 }
 
-TEST_CASE("a folder of masks of several classes is trained on", "[cli]") {
+TEST_CASE("a folder of masks of several classes is trained on", "[cli][full]") {
   const Folder folder, answers;
   const std::array<uint8_t, 3> values{0, 80, 200};
   const bool learns = !computes_slowly();
@@ -221,7 +221,7 @@ TEST_CASE("IDX files are checked", "[output]") {
   refuse("data check " + empty.path().string(), "CIFAR-10's binary files or IDX files");
 }
 
-TEST_CASE("a folder of images is trained on by crops", "[cli]") {
+TEST_CASE("a folder of images is trained on by crops", "[cli][full]") {
   const Folder folder, output;
   write_classes(folder);
   const std::string data = " --hold-out 0.3 --data " + folder.path().string();
@@ -291,7 +291,7 @@ TEST_CASE("masks are learned from crops and drawn whole", "[cli]") {
   refuse("eval --crop 8x16 --init " + weights + data, "on whole images; expected no --crop");
 }
 
-TEST_CASE("colours are normalized each by its own mean and deviation", "[cli]") {
+TEST_CASE("colours are normalized each by its own mean and deviation", "[cli][full]") {
   const Folder folder;
   write_classes(folder);
   const std::string data = " --data " + folder.path().string(), saved = folder / "w.safetensors";
@@ -311,7 +311,7 @@ TEST_CASE("colours are normalized each by its own mean and deviation", "[cli]") 
   refuse("train --model mlp-small --image-size 16 --std 1,0,1" + data, "--std is 0: expected");
 }
 
-TEST_CASE("a folder of images and masks is trained on", "[cli]") {
+TEST_CASE("a folder of images and masks is trained on", "[cli][full]") {
   const Folder folder;
   for (int i = 0; i < 12; ++i) {
     Image image = some_planes(1, 16, 16), mask = image;

@@ -87,7 +87,7 @@ TEST_CASE("one of a kind is not named in the plural", "[output]") {
       said, std::regex("(^|[^0-9.])1 (optimizer )?(step|round|thread|tensor|window|sample)s\\b")));
 }
 
-TEST_CASE("tables fit 80 columns", "[cli]") {
+TEST_CASE("tables fit 80 columns", "[cli][full]") {
   const std::string plan = succeed("plan --model mlp-small --memory 1GiB"),
                     bench = succeed(
                         "bench memory --model mlp-small --effective-batch 8 --steps 1 "
@@ -105,7 +105,7 @@ TEST_CASE("tables fit 80 columns", "[cli]") {
   }
 }
 
-TEST_CASE("the table at the end of a run fits 60 columns", "[cli]") {
+TEST_CASE("the table at the end of a run fits 60 columns", "[cli][full]") {
   const std::string text = succeed("train --model mlp-small --steps 1");
   std::istringstream table(text.substr(text.find("peak memory on")));
   for (std::string line; std::getline(table, line) && !line.starts_with("predicted");) {
@@ -239,7 +239,7 @@ TEST_CASE("two runs do not write one file of lines", "[output]") {
   REQUIRE(json_steps(log).size() == 1);
 }
 
-TEST_CASE("a run is one file, and repeats from its log's", "[cli]") {
+TEST_CASE("a run is one file, and repeats from its log's", "[cli][full]") {
   const Folder folder;
   const std::string config = folder
                                  .TemporaryDirectory::write("run.toml", R"(
@@ -310,7 +310,7 @@ TEST_CASE("options that do nothing are refused", "[output]") {
          "expected a folder of images, or no --hold-out");
 }
 
-TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]") {
+TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli][full]") {
   const Output output = accrue_run("train --model mlp-small --lr 1e30 --steps 40");
   INFO(output.text);
   REQUIRE(output.status == 1);
@@ -319,7 +319,7 @@ TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli]
                                 !ContainsSubstring("in step 1 and"));
 }
 
-TEST_CASE("a run that was resumed counts both ways", "[cli]") {
+TEST_CASE("a run that was resumed counts both ways", "[cli][full]") {
   const Folder folder;
   const std::string run = "train --model mlp-small --checkpoint-dir " + (folder / "c") +
                           " --checkpoint-every 1 --steps ";

@@ -5,7 +5,7 @@
 
 namespace accrue::test {
 
-TEST_CASE("weights know their model and its normalization", "[cli]") {
+TEST_CASE("weights know their model and its normalization", "[cli][full]") {
   const Folder folder;
   const std::string w = folder / "w";
   const std::string trained =
@@ -49,7 +49,7 @@ TEST_CASE("weights know their model and its normalization", "[cli]") {
          "does not say which model its weights are of: expected --model");
 }
 
-TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
+TEST_CASE("weights of other programs are read, or it is said how", "[cli][full]") {
   const Folder folder;
   const std::string w = folder / "w", model = " --model mlp-small" + narrow();
   succeed("train" + model + "--steps 1 --save " + w);
@@ -74,7 +74,7 @@ TEST_CASE("weights of other programs are read, or it is said how", "[cli]") {
            "python3 -c \"import torch");
 }
 
-TEST_CASE("training goes on from weights of other classes, with a new head", "[cli]") {
+TEST_CASE("training goes on from weights of other classes, with a new head", "[cli][full]") {
   const Folder folder, few;
   const std::string w = folder / "w", again = folder / "again",
                     model = " --model cnn-bn" + narrow();
@@ -156,7 +156,7 @@ TEST_CASE("layers are frozen by name", "[cli]") {
   refuse("train --model zi2zi --data strokes --freeze backbone", "2 players are trained whole");
 }
 
-TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory]") {
+TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory][full]") {
   if (test_device() == Device::cuda) return;  // where the data lies elsewhere
   const Folder folder;
   succeed("train --model mlp --steps 0 --save " + (folder / "w"));

@@ -174,7 +174,7 @@ TEST_CASE("a profile is the only one of its thread, and of a device that compute
   REQUIRE(Profile::current() == nullptr);
 }
 
-TEST_CASE("train --profile writes a table and a trace", "[cli]") {
+TEST_CASE("train --profile writes a table and a trace", "[cli][full]") {
   const Folder folder;
   const std::string train = "train --model mlp-small --micro-batch 4 --accum 2 --steps 3 ";
   const std::string text = succeed(train + "--profile-windows 1 --profile " + (folder / "trace"));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "core/random.h"
 #include "data/digits.h"
@@ -108,6 +109,8 @@ std::vector<double> gradient_of(ModelKind kind, const Split& split) {
 }
 
 const std::vector<ModelKind> block_models{ModelKind::resnet, ModelKind::resnet_bn, ModelKind::unet};
+const std::set<ModelKind> one_of_each_kind{ModelKind::mlp, ModelKind::cnn_bn, ModelKind::resnet,
+                                           ModelKind::resnet50, ModelKind::unet};
 
 }  // namespace
 
@@ -241,6 +244,7 @@ TEST_CASE("every split gives the gradient of one batch, but with BatchNorm", "[m
 TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][memory]") {
   const Device device = test_device();
   for (const ModelKind kind : block_models) {
+    if (reduced() && !one_of_each_kind.contains(kind)) continue;
     const Datasets host = task_of(kind) == Task::segmentation
                               ? Datasets{make_shapes(accrue::Split::train, {.train_size = 16}),
                                          make_shapes(accrue::Split::test, {.test_size = 4})}
@@ -273,6 +277,7 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
   constexpr int64_t samples = 3, C = 3, classes = 7;
   for (const auto& [name, kind] : model_names()) {
     if (task_of(kind) == Task::drawing) continue;  // tests/train/zi2zi.cpp
+    if (reduced() && !one_of_each_kind.contains(kind)) continue;
     INFO(name);
     // Those for photographs are large, and BatchNorm takes more than a pixel from their last stage.
     const bool large = default_model(kind).image[1] > 100;

@@ -184,7 +184,7 @@ TEST_CASE("the averages are told in words", "[window][averages]") {
   REQUIRE(app::average_path("w") == "w.ema");
 }
 
-TEST_CASE("the average of the weights is scored and saved beside them", "[cli]") {
+TEST_CASE("the average of the weights is scored and saved beside them", "[cli][full]") {
   const Folder folder;
   const std::string w = folder / "w.safetensors", average = folder / "w.ema.safetensors";
   const std::string text =

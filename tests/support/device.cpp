@@ -13,11 +13,15 @@ namespace accrue::test {
 namespace {
 
 Device under_test = Device::cpu;
+bool full = false;
 
 }  // namespace
 
 Device test_device() { return under_test; }
 void set_test_device(Device device) { under_test = device; }
+
+bool reduced() { return (on_runner() || sanitized) && !full; }
+void set_full() { full = true; }
 
 Tensor on_host(const Tensor& x) { return x.device() == Device::cpu ? x : x.to(Device::cpu); }
 

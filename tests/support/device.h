@@ -23,6 +23,11 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
+// True where a test is to take one combination of each kind instead of all: on the runner and under
+// sanitizers, unless accrue_tests --full asks for all.
+bool reduced();
+void set_full();
+
 // The kernels and library calls that `work` gives to the runner (tests/simt/include/simt.h).
 int64_t launches_of(const std::function<void()>& work);
 

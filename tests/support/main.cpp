@@ -53,6 +53,7 @@ int run(int argc, char** argv) {
   std::vector<char*> rest;
   for (int i = 0; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--device" && i + 1 < argc) device = argv[++i];
+    else if (std::string_view(argv[i]) == "--full") set_full();
     else rest.push_back(argv[i]);
   }
   rest.push_back(nullptr);

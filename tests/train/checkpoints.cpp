@@ -62,16 +62,18 @@ TEST_CASE("a run in parts ends with the same bits, for models, strategies and K"
       for (const std::string micro : {"3", "4", "8"}) {
         const bool small = model == "mlp-small", even = micro != "3";
         if ((!small && even) || (slow && (!small || even))) continue;
+        if (reduced() && strategy.find("sgd") != std::string::npos) continue;
         require_same_in_parts(runs, "--model " + model + " --strategy " + strategy +
                                         " --micro-batch " + micro + epochs);
       }
-  require_same_in_parts(runs,
-                        "--model mlp-small --ema 0.9 --schedule step --lr-every 3 --epochs 3");
   // A scale that overflows at first, and grows again.
   require_same_in_parts(runs,
                         "--model mlp-small --precision fp16 --loss-scale-init 1e9 "
                         "--loss-scale-interval 2 --epochs 9");
   if (sanitized) require_same_in_parts(runs, "--model cnn-bn --micro-batch 3" + epochs);
+  if (reduced()) return;
+  require_same_in_parts(runs,
+                        "--model mlp-small --ema 0.9 --schedule step --lr-every 3 --epochs 3");
   require_same_in_parts(runs,
                         "--model mlp-small --strategy step-in-backward --micro-batch 8" + epochs);
 }

@@ -104,7 +104,7 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
   REQUIRE(conv == 4);  // two windows of two whole micro-batches
 }
 
-TEST_CASE("a run that fails for want of memory leaves its trace", "[cli][memory]") {
+TEST_CASE("a run that fails for want of memory leaves its trace", "[cli][memory][full]") {
   const TemporaryDirectory folder;
   const std::string file = (folder.path() / "trace").string();
   // On cuda the data stays on the host, and a convolution's scratch is 4 MiB.
@@ -118,7 +118,7 @@ TEST_CASE("a run that fails for want of memory leaves its trace", "[cli][memory]
   REQUIRE(events(trace, "C").size() > 10);
 }
 
-TEST_CASE("a trace ends with its windows, and needs a file", "[cli][memory]") {
+TEST_CASE("a trace ends with its windows, and needs a file", "[cli][memory][full]") {
   const TemporaryDirectory folder;
   const auto file = [&](const char* name) { return (folder.path() / name).string(); };
   REQUIRE(train("--model mlp-small --micro-batch 4 --accum 1 --steps 3 --memory-trace-windows 1 "

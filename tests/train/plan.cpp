@@ -2,6 +2,8 @@
 
 #include "train/plan.h"
 
+#include <array>
+
 #include "apps/commands/memory_advice.h"
 #include "data/digits.h"
 #include "data/shapes.h"
@@ -76,11 +78,22 @@ bool takes_one_image(ModelKind model) {
 
 std::vector<ModelKind> models() {
   if (is_slow()) WARN("on the runner and under sanitizers only some models, sizes and K");
+  if (on_runner() && reduced()) return {ModelKind::cnn};
   if (on_runner()) return {ModelKind::mlp_small, ModelKind::cnn};
   if (sanitized) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
   std::vector<ModelKind> all;
   for (const auto& [name, model] : model_names())
     if (task_of(model) != Task::drawing) all.push_back(model);  // that: tests/train/zi2zi.cpp
+  return all;
+}
+
+// Strategies with all that may be recomputed, or each with one of it.
+std::vector<std::pair<Strategy, Recompute>> ways(const std::vector<Strategy>& strategies) {
+  constexpr std::array recomputes{Recompute::none, Recompute::sqrt, Recompute::all};
+  std::vector<std::pair<Strategy, Recompute>> all;
+  for (size_t i = 0; i < strategies.size(); ++i)
+    for (size_t j = 0; j < recomputes.size(); ++j)
+      if (!reduced() || j == i % recomputes.size()) all.emplace_back(strategies[i], recomputes[j]);
   return all;
 }
 
@@ -110,12 +123,12 @@ TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[
     Options options = options_for(model, effective);
     if (!is_slow())
       for (const int64_t size : {1, 13}) check_size(options, size);
-    for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::moments})
-      for (const auto& [how, recompute] : recompute_names()) {
-        options.strategy = strategy;
-        options.recompute = recompute;
-        check_size(options, is_slow() ? 3 : 6);
-      }
+    for (const auto& [strategy, recompute] :
+         ways({Strategy::fused, Strategy::separate, Strategy::moments})) {
+      options.strategy = strategy;
+      options.recompute = recompute;
+      check_size(options, is_slow() ? 3 : 6);
+    }
   }
 }
 
@@ -131,20 +144,21 @@ TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and r
     const Datasets data = place_data(host, test_device());
     const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
     for (const int64_t K : all_K)
-      for (const auto& [strategy_name, strategy] : strategy_names())
-        for (const auto& [recompute_name, recompute] : recompute_names()) {
-          if (strategy == Strategy::step_in_backward && K > 1) continue;
-          options.strategy = strategy;
-          options.recompute = recompute;
-          options.effective_batch = options.micro_batch * K;
-          const TrainingOptions run = options.training(host.train);
-          const Usage measured = peak_of_windows(run, data.train, test_device());
-          const Usage predicted = planned_peak(run, planned.train, test_device());
-          INFO(name(model) << ", K " << K << ", " << strategy_name << ", recompute "
-                           << recompute_name << ": measured " << to_string(measured)
-                           << ", predicted " << to_string(predicted));
-          REQUIRE(measured.bytes == predicted.bytes);
-        }
+      for (const auto& [strategy, recompute] :
+           ways({Strategy::fused, Strategy::separate, Strategy::moments,
+                 Strategy::step_in_backward})) {
+        if (strategy == Strategy::step_in_backward && K > 1) continue;
+        options.strategy = strategy;
+        options.recompute = recompute;
+        options.effective_batch = options.micro_batch * K;
+        const TrainingOptions run = options.training(host.train);
+        const Usage measured = peak_of_windows(run, data.train, test_device());
+        const Usage predicted = planned_peak(run, planned.train, test_device());
+        INFO(name(model) << ", K " << K << ", " << name_in(strategy_names(), strategy)
+                         << ", recompute " << name_in(recompute_names(), recompute) << ": measured "
+                         << to_string(measured) << ", predicted " << to_string(predicted));
+        REQUIRE(measured.bytes == predicted.bytes);
+      }
   }
 }
 

@@ -198,7 +198,7 @@ TEST_CASE("a log that cannot be kept is refused before training", "[output]") {
   refuse("train --log-histograms 2 --steps 1", "--log-dir");
 }
 
-TEST_CASE("the gradients of a log are those the step used", "[cli]") {
+TEST_CASE("the gradients of a log are those the step used", "[cli][full]") {
   if (without_protobuf()) return;
   const Folder folder;
   succeed(small + (folder / "run") + " --clip-norm 0.01 --loss-scale 8 --log-histograms 6");
@@ -209,7 +209,7 @@ TEST_CASE("the gradients of a log are those the step used", "[cli]") {
   REQUIRE(std::sqrt(squares) == Approx(0.01).epsilon(1e-5));
 }
 
-TEST_CASE("a run that goes on starts a new event file", "[cli]") {
+TEST_CASE("a run that goes on starts a new event file", "[cli][full]") {
   if (without_protobuf()) return;
   const Folder folder;
   const fs::path directory = folder / "log";
@@ -225,7 +225,7 @@ TEST_CASE("a run that goes on starts a new event file", "[cli]") {
   REQUIRE(scalar(events[2], "x") == 2);
 }
 
-TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "[cli]") {
+TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "[cli][full]") {
   if (without_protobuf() || test_device() != Device::cpu) return;  // the files are the host's
   const Folder folder;
   const std::string log = folder / "log";
@@ -248,7 +248,7 @@ TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "
   REQUIRE(nlohmann::json::parse(file_bytes(log + "/summary.json"))["steps"] == 6);
 }
 
-TEST_CASE("a log survives its run being killed", "[cli]") {
+TEST_CASE("a log survives its run being killed", "[cli][full]") {
   if (without_protobuf()) return;
   const Folder folder;
   const std::string log = folder / "run";

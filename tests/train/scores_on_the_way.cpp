@@ -140,7 +140,7 @@ TEST_CASE("the best checkpoint stays beside the last", "[window]") {
   REQUIRE(std::distance(fs::directory_iterator(folder.path() / "best"), {}) == 1);
 }
 
-TEST_CASE("train tells its scores", "[cli]") {
+TEST_CASE("train tells its scores", "[cli][full]") {
   const Folder folder;
   const std::string train = "train --model mlp-small --steps 4 --lr 0.1 --micro-batch 50 " +
                             std::string("--effective-batch 200 --patience 1 --eval-every 2 ") +

@@ -51,7 +51,7 @@ app::Options parsed(std::vector<std::string> arguments) {
 
 }  // namespace
 
-TEST_CASE("every setting is set by the text that it gives", "[cli]") {
+TEST_CASE("every setting is set by the text that it gives", "[cli][full]") {
   app::Options options;
   for (const Setting& setting : settings_of(options)) {
     INFO(setting.about.name);
@@ -65,7 +65,7 @@ TEST_CASE("every setting is set by the text that it gives", "[cli]") {
   }
 }
 
-TEST_CASE("a process is passed every option that is not as by default", "[cli]") {
+TEST_CASE("a process is passed every option that is not as by default", "[cli][full]") {
   REQUIRE(app::arguments_of({}).empty());
   const app::Options options = all_set({"beta2-half-life"});  // which excludes beta2
   const auto arguments = app::arguments_of(options);
@@ -77,7 +77,7 @@ TEST_CASE("a process is passed every option that is not as by default", "[cli]")
   }
 }
 
-TEST_CASE("a checkpoint knows the settings that decide the result, and no others", "[cli]") {
+TEST_CASE("a checkpoint knows the settings that decide the result, and no others", "[cli][full]") {
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
   const auto identity_with = [&](const std::string& name, const std::string& text) {
     app::Options options;
@@ -103,7 +103,7 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
   }
 }
 
-TEST_CASE("what a setting does not take is refused with what it takes", "[cli]") {
+TEST_CASE("what a setting does not take is refused with what it takes", "[cli][full]") {
   app::Options options;
   const Settings settings = settings_of(options);
   const auto refuses = [&](const std::string& name, const std::string& text,
@@ -131,7 +131,7 @@ TEST_CASE("what a setting does not take is refused with what it takes", "[cli]")
   REQUIRE(options.optimizer == OptimizerKind::adamw);
 }
 
-TEST_CASE("a list is read and written with commas", "[cli]") {
+TEST_CASE("a list is read and written with commas", "[cli][full]") {
   std::vector<double> widths;
   Settings settings;
   settings.add(widths,
