@@ -36,7 +36,7 @@ auto along(const PerChannel<T>& values, int64_t c, std::integral_constant<int64_
 }
 
 // The moments of each group, and `running` moved towards them, with the unbiased variance.
-void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
+void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running, View) {
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
         const double elements = static_cast<double>(at.elements());
@@ -176,7 +176,7 @@ void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget>
 
 // dx may be dy: a group's sums are complete before its first element is written. With constant
 // moments x is not read.
-void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         const PerChannel<W> gammas(gamma, 1);
@@ -271,13 +271,22 @@ struct Moments {
   }
 };
 
+// Room for what cuda finds in the pieces of groups, two numbers each, and for two of each group.
+Tensor pieces_scratch(const Grouping& at, Source source, DType dtype, Device device) {
+  const bool cuts = source == Source::batch && plans_for_cuda(device);
+  const int64_t pieces = cuts ? group_pieces(at) : 1;
+  return Tensor::empty({pieces > 1 ? 2 * (pieces + 1) * at.count() : 0}, wide(dtype), device,
+                       Category::workspace);
+}
+
 Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double eps,
                 const Running& running = {}) {
   check(at.elements() > 1, "[{}] x {} has groups of {} element(s): expected at least 2", op,
         x.shape(), at.elements());
   Moments moments = Moments::empty(x, at, Source::batch);
-  launch<cpu::group_moments, cuda::group_moments>(x.device(), moments.mean.view(),
-                                                  moments.rstd.view(), x.view(), at, eps, running);
+  launch<cpu::group_moments, cuda::group_moments>(
+      x.device(), moments.mean.view(), moments.rstd.view(), x.view(), at, eps, running,
+      pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
   return moments;
 }
 
@@ -313,8 +322,9 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
                    device, dgamma, dbeta, dy.view(), x.view(), by(),
                    channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
            if (auto dx = claim_grad_over(dx_edge, dy))
-             launch<cpu::norm_backward, cuda::norm_backward>(device, *dx, dy.view(), view_of(x),
-                                                             by(), view_of(gamma));
+             launch<cpu::norm_backward, cuda::norm_backward>(
+                 device, *dx, dy.view(), view_of(x), by(), view_of(gamma),
+                 pieces_scratch(at, moments.source, dy.dtype(), device).view());
          });
   return y;
 }

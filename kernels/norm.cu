@@ -15,10 +15,11 @@ namespace {
 // norm) in neighbouring channels. Below, K and S count vectors.
 //
 // The threads that work on one group are its team: a warp for a group of up to small_group
-// elements, eight of them a block; else a whole block, a large one, because batch norm has few
-// groups.
+// elements, eight of them a block; else a whole block, or, where groups are few, several, which
+// leave what they found to the last of them.
 constexpr int64_t small_group = 1024;
 constexpr int large_team = 512;
+static_assert(most_pieces <= large_team);
 
 struct Layout {
   int64_t N, G, K, S;
@@ -62,16 +63,21 @@ struct Path : Layout {
 template <int team>
 struct Walk {
   const Path<team>& x;
-  int64_t i, k, s;
+  int64_t i, end, k, s;
   int64_t vector;   // its number in x
   int64_t channel;  // the group's first, in units of x.channels
 
-  // In a group that starts at 0.
-  __device__ explicit Walk(const Path<team>& x) : x(x) {
+  // In a group that starts at 0: all of it, or [begin, end).
+  __device__ explicit Walk(const Path<team>& x) : x(x), end(x.size) {
     // A divisor above `team` gives what `team` gives: 32 bits suffice.
     const unsigned r = threadIdx.x % team, S = at_most_team(x.S), K = at_most_team(x.K);
     i = r, k = r / S % K, s = r % S;
     vector = r + r / S / K * x.gap;
+    channel = 0;
+  }
+  __device__ Walk(const Path<team>& x, int64_t begin, int64_t end) : x(x), end(end) {
+    i = begin + threadIdx.x % team, k = i / x.S % x.K, s = i % x.S;
+    vector = i + i / x.S / x.K * x.gap;
     channel = 0;
   }
 
@@ -81,7 +87,7 @@ struct Walk {
     walk.channel = x.G == 1 ? 0 : group % x.G * x.K;
     return walk;
   }
-  __device__ bool inside() const { return i < x.size; }
+  __device__ bool inside() const { return i < end; }
   __device__ void next() {
     i += team, vector += x.step, k += x.dk, s += x.ds;
     if (s >= x.S) s -= x.S, ++k;
@@ -106,50 +112,125 @@ __device__ T team_sum(T value) {
   else return block_sum<team>(value);
 }
 
-template <class T>
-struct RunningPointers {
-  T *mean, *var;
+// Where mean and rstd = 1 / sqrt(variance + eps) of each group go, and statistics that move towards
+// them, where there are any.
+template <class W>
+struct MomentsOut {
+  W *mean, *rstd;
+  int64_t elements;  // of a group
+  double eps;
+  W *running_mean, *running_var;
   double momentum;
-};
 
-// mean and rstd = 1 / sqrt(variance + eps) of each group, by its team. Two passes: the squares are
-// summed around the mean, because the difference of two large sums would lose the variance's
-// digits. The second pass finds a small group in the cache.
-template <int team, int width, class T, class W = Wide<T>>
-__global__ void __launch_bounds__(large_team, 1)
-    moments_kernel(W* mean, W* rstd, const T* x, Path<team> in, int64_t groups, int64_t elements,
-                   double eps, RunningPointers<W> running) {
-  // Copied before its elements are read: that makes one load of it, not `width`.
-  using Values = Vector<T, width>;
-  const auto* vectors = reinterpret_cast<const Values*>(x);
-  const Walk<team> start(in);
-  for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
-    // 1. Each thread sums its vectors, the team the threads' sums.
-    RunningSum<W> sum;
-    for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
-      const Values values = vectors[at.vector];
-      W of_vector = 0;
-      for (const T value : values.values) of_vector += value;
-      sum.add(of_vector);
-    }
-    const W center = team_sum<team>(sum.total()) / static_cast<W>(elements);
-    // 2. Sum the squared distances from the mean in the same way.
-    RunningSum<W> squares;
-    for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
-      const Values values = vectors[at.vector];
-      W of_vector = 0;
-      for (const T value : values.values) of_vector += (value - center) * (value - center);
-      squares.add(of_vector);
-    }
-    const W deviations = team_sum<team>(squares.total());
-    // 3. Every thread has both sums; one writes what follows from them.
-    if (threadIdx.x % team != 0) continue;
+  // `deviations` is the sum of the squared distances from the mean.
+  __device__ void store(int64_t g, W center, W deviations) const {
     mean[g] = center;
     rstd[g] = rstd_of(deviations / static_cast<W>(elements), eps);
-    if (!running.mean) continue;
-    move_towards(center, running.mean[g], running.momentum);
-    move_towards(deviations / static_cast<W>(elements - 1), running.var[g], running.momentum);
+    if (!running_mean) return;
+    move_towards(center, running_mean[g], momentum);
+    move_towards(deviations / static_cast<W>(elements - 1), running_var[g], momentum);
   }
+};
+
+// The sum of a team's elements. A vector is copied before its elements are read: that makes one
+// load of it, not `width`.
+template <int width, int team, class T, class W = Wide<T>>
+__device__ W sum_of(const T* x, Walk<team> at) {
+  RunningSum<W> sum;
+  for (; at.inside(); at.next()) {
+    const auto values = load_vector<width>(x, at.vector);
+    W of_vector = 0;
+    for (const T value : values.values) of_vector += value;
+    sum.add(of_vector);
+  }
+  return team_sum<team>(sum.total());
+}
+
+// The sum of their squared distances from `center`.
+template <int width, int team, class T, class W = Wide<T>>
+__device__ W deviations_of(const T* x, Walk<team> at, W center) {
+  RunningSum<W> squares;
+  for (; at.inside(); at.next()) {
+    const auto values = load_vector<width>(x, at.vector);
+    W of_vector = 0;
+    for (const T value : values.values) of_vector += (value - center) * (value - center);
+    squares.add(of_vector);
+  }
+  return team_sum<team>(squares.total());
+}
+
+// The moments of each group, by its team. Two passes: the squares are summed around the mean,
+// because the difference of two large sums would lose the variance's digits. The second pass finds
+// a small group in the cache. Every thread has both sums; one stores what follows from them.
+template <int team, int width, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(large_team, 1)
+    moments_kernel(MomentsOut<W> out, const T* x, Path<team> in, int64_t groups) {
+  const Walk<team> start(in);
+  for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
+    const Walk<team> at = start.in_group(g);
+    const W center = sum_of<width>(x, at) / static_cast<W>(out.elements);
+    const W deviations = deviations_of<width>(x, at, center);
+    if (threadIdx.x % team == 0) out.store(g, center, deviations);
+  }
+}
+
+// Few and large groups are cut into pieces: block (g, p) has piece p of group g.
+struct Piece {
+  int64_t begin, end;  // in vectors of the group
+
+  __device__ Piece(int64_t size, int64_t p, int64_t pieces)
+      : begin(size * p / pieces), end(size * (p + 1) / pieces) {}
+};
+
+// Two numbers of each block, in the order of piece and group; a thread each can hold them.
+template <class W>
+struct OfBlocks {
+  W first[most_pieces], second[most_pieces];
+};
+
+// True in the last block to call it, in whose `all` every block's numbers then are.
+template <class W>
+__device__ bool is_last_and_has_all(OfBlocks<W>& all, W* scratch, W first, W second) {
+  const unsigned blocks = gridDim.x * gridDim.y, block = blockIdx.y * gridDim.x + blockIdx.x;
+  if (threadIdx.x == 0) scratch[block] = first, scratch[blocks + block] = second;
+  if (!is_last_block()) return false;
+  if (threadIdx.x < blocks) {
+    all.first[threadIdx.x] = __ldcg(&scratch[threadIdx.x]);
+    all.second[threadIdx.x] = __ldcg(&scratch[blocks + threadIdx.x]);
+  }
+  __syncthreads();
+  return true;
+}
+
+// The moments of groups in pieces, from those of the pieces, each by two passes as above: with the
+// mean of all, deviations = sum over the pieces of (deviations + elements * (mean - mean of
+// all)^2), which loses no digits. In order, so that the bits do not depend on which block comes
+// last.
+template <int width, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(large_team, 1)
+    piece_moments_kernel(MomentsOut<W> out, W* scratch, const T* x, Path<large_team> in) {
+  __shared__ OfBlocks<W> all;
+  const int64_t groups = gridDim.x, pieces = gridDim.y;
+  const Piece piece(in.size, blockIdx.y, pieces);
+  const Walk<large_team> at =
+      Walk<large_team>(in, piece.begin, piece.end).in_group(int64_t{blockIdx.x});
+  const W center = sum_of<width>(x, at) / static_cast<W>((piece.end - piece.begin) * width);
+  const W deviations = deviations_of<width>(x, at, center);
+  if (!is_last_and_has_all(all, scratch, center, deviations)) return;
+  const int64_t g = threadIdx.x;
+  if (g >= groups) return;
+  const auto elements_of = [&](int64_t p) {
+    const Piece one(in.size, p, pieces);
+    return static_cast<double>((one.end - one.begin) * width);
+  };
+  double mean = 0, sum = 0;
+  for (int64_t p = 0; p < pieces; ++p) mean += elements_of(p) * all.first[p * groups + g];
+  mean /= static_cast<double>(out.elements);
+  for (int64_t p = 0; p < pieces; ++p) {
+    const double away = all.first[p * groups + g] - mean;
+    sum += all.second[p * groups + g] + elements_of(p) * away * away;
+  }
+  out.store(g, static_cast<W>(mean), static_cast<W>(sum));
 }
 
 // The moments that evaluation normalises by. A thread per group.
@@ -163,95 +244,166 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+// A thread's way through all vectors of x, a grid apart, in whatever groups they lie. Vector v is
+// (n, g, k, s) in [N, G, K, S]: divided once and then carried, as in Walk.
+struct GridWalk {
+  const Layout& x;
+  int64_t v, n, g, k, s;
+  const int64_t stride, dn, dg, dk, ds;
+
+  __device__ explicit GridWalk(const Layout& x)
+      : x(x),
+        v(first_item()),
+        n(v / x.S / x.K / x.G),
+        g(v / x.S / x.K % x.G),
+        k(v / x.S % x.K),
+        s(v % x.S),
+        stride(item_stride()),
+        dn(stride / x.S / x.K / x.G),
+        dg(stride / x.S / x.K % x.G),
+        dk(stride / x.S % x.K),
+        ds(stride % x.S) {}
+
+  __device__ bool inside() const { return v < x.N * x.G * x.K * x.S; }
+  __device__ void next() {
+    v += stride, n += dn, g += dg, k += dk, s += ds;
+    if (s >= x.S) s -= x.S, ++k;
+    if (k >= x.K) k -= x.K, ++g;
+    if (g >= x.G) g -= x.G, ++n;
+  }
+  __device__ int64_t group() const { return x.over == Grouping::Over::batch ? g : n * x.G + g; }
+  // The channel of the vector's element w.
+  __device__ int64_t channel_of(int w) const {
+    const int64_t c = (g * x.K + k) * x.channels;
+    return x.channels == 1 ? c : c + w;
+  }
+};
+
 // With z = (x - mean) * rstd * gamma + beta, values = act(z), or backward values = values *
-// act'(z). The moments are known, so that no thread needs another one: each has vectors a grid
-// apart, in whatever groups they lie. Teams would leave multiprocessors idle where groups are few
-// and large.
+// act'(z). The moments are known, so that no thread needs another one. Teams would leave
+// multiprocessors idle where groups are few and large.
 template <bool backward, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     normalize_kernel(T* values, const T* x, const W* mean, const W* rstd, PerChannel<W> gamma,
                      PerChannel<W> beta, Activation activation, Layout in) {
-  const int64_t N = in.N, G = in.G, K = in.K, S = in.S;
-  // Vector v is (n, g, k, s) in [N, G, K, S]. Divided once and then carried, as in Walk.
-  int64_t v = first_item();
-  int64_t n = v / S / K / G, g = v / S / K % G, k = v / S % K, s = v % S;
-  const int64_t stride = item_stride();
-  const int64_t dn = stride / S / K / G, dg = stride / S / K % G, dk = stride / S % K,
-                ds = stride % S;
-  for (; v < N * G * K * S; v += stride) {
-    const int64_t group = in.over == Grouping::Over::batch ? g : n * G + g;
-    const int64_t c = (g * K + k) * in.channels;
+  for (GridWalk at(in); at.inside(); at.next()) {
+    const int64_t group = at.group();
     const Standardized<W> standardized{mean[group], rstd[group]};
-    const auto xs = reinterpret_cast<const Vector<T, width>*>(x)[v];
-    auto& place = reinterpret_cast<Vector<T, width>*>(values)[v];
+    const auto xs = load_vector<width>(x, at.v);
     Vector<T, width> out;
-    if constexpr (backward) out = place;
+    if constexpr (backward) out = load_vector<width>(values, at.v);
     for (int w = 0; w < width; ++w) {
       T& value = out.values[w];
-      const int64_t channel = in.channels == 1 ? c : c + w;
+      const int64_t channel = at.channel_of(w);
       const W z = standardized(xs.values[w]) * gamma[channel] + beta[channel];
       const T y = T(activate(activation, z));
       if constexpr (backward) value = T(activate_backward(activation, widen(value), widen(y)));
       else value = y;
     }
-    place = out;
-    n += dn, g += dg, k += dk, s += ds;
-    if (s >= S) s -= S, ++k;
-    if (k >= K) k -= K, ++g;
-    if (g >= G) g -= G, ++n;
+    store_vector(values, at.v, out);
   }
 }
 
-// dx of each group, by its team. With d = gamma * dy,
+// With d = gamma * dy,
 //   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
-// hence one pass for the two averages and one that writes, which finds a small group in the cache.
-// Given moments do not depend on x: both averages are 0, and x is not read. dx may be dy, because a
-// group's averages are complete before its first element is written, and then each element is read
-// before it is written by the same thread.
+// hence one pass for the two averages and one that writes.
+template <class W>
+struct DxTerms {
+  W average, slope;
+
+  // From the sums of d and of d * (x - mean).
+  __device__ static DxTerms of(W sum, W product, W rstd, int64_t elements) {
+    return {sum / static_cast<W>(elements), rstd * rstd * (product / static_cast<W>(elements))};
+  }
+};
+
+// Those sums over a team.
+template <int width, int team, class T, class W>
+__device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
+                           const PerChannel<W>& gamma, Walk<team> at) {
+  RunningSum<W> sums, products;
+  for (; at.inside(); at.next()) {
+    const auto dys = load_vector<width>(dy, at.vector), xs = load_vector<width>(x, at.vector);
+    W d[width], sum_of_vector = 0, product_of_vector = 0;
+    for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
+    for (int w = 0; w < width; ++w) {
+      sum_of_vector += d[w];
+      product_of_vector += d[w] * (xs.values[w] - mean);
+    }
+    sums.add(sum_of_vector);
+    products.add(product_of_vector);
+  }
+  sum = team_sum<team>(sums.total());
+  product = team_sum<team>(products.total());
+}
+
+// dx of vector v. dx may be dy: each element is read before it is written by the same thread.
+template <int width, bool accumulate, class T, class W, class At>
+__device__ void store_dx(T* dx, const T* dy, const T* x, int64_t v, const At& at,
+                         const Standardized<W>& standardized, const DxTerms<W>& terms,
+                         const PerChannel<W>& gamma) {
+  const auto dys = load_vector<width>(dy, v), xs = x ? load_vector<width>(x, v) : dys;
+  Vector<T, width> result;
+  if constexpr (accumulate) result = load_vector<width>(dx, v);
+  W d[width];
+  for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
+  for (int w = 0; w < width; ++w)
+    store(result.values[w], standardized.backward(xs.values[w], d[w], terms.average, terms.slope),
+          std::bool_constant<accumulate>{});
+  store_vector(dx, v, result);
+}
+
+// dx of each group, by its team. The second pass finds a small group in the cache. dx may be dy,
+// because a group's averages are complete before its first element is written.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     norm_backward_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
-                         PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements,
-                         Source source) {
-  using Values = Vector<T, width>;
-  const auto* dy_vectors = reinterpret_cast<const Values*>(dy);
-  const auto* x_vectors = reinterpret_cast<const Values*>(x);
+                         PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements) {
   const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     const Standardized<W> standardized{mean[g], rstd[g]};
-    W average = 0, slope = 0;
-    // 1. The averages of d and of d * (x - mean).
-    if (source == Source::batch) {
-      RunningSum<W> sum, product;
-      for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
-        const Values dys = dy_vectors[at.vector], xs = x_vectors[at.vector];
-        W d[width], sum_of_vector = 0, product_of_vector = 0;
-        for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
-        for (int w = 0; w < width; ++w) {
-          sum_of_vector += d[w];
-          product_of_vector += d[w] * (xs.values[w] - standardized.mean);
-        }
-        sum.add(sum_of_vector);
-        product.add(product_of_vector);
-      }
-      average = team_sum<team>(sum.total()) / static_cast<W>(elements);
-      slope = standardized.rstd * standardized.rstd *
-              (team_sum<team>(product.total()) / static_cast<W>(elements));
-    }
-    // 2. dx.
-    for (Walk<team> at = start.in_group(g); at.inside(); at.next()) {
-      const Values dys = dy_vectors[at.vector];
-      const Values xs = source == Source::batch ? x_vectors[at.vector] : dys;
-      Values& out = reinterpret_cast<Values*>(dx)[at.vector];
-      Values result;
-      if constexpr (accumulate) result = out;
-      W d[width];
-      for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
-      for (int w = 0; w < width; ++w)
-        store(result.values[w], standardized.backward(xs.values[w], d[w], average, slope),
-              std::bool_constant<accumulate>{});
-      out = result;
-    }
+    W sum, product;
+    sum_for_dx<width>(sum, product, dy, x, standardized.mean, gamma, start.in_group(g));
+    const auto terms = DxTerms<W>::of(sum, product, standardized.rstd, elements);
+    for (Walk<team> at = start.in_group(g); at.inside(); at.next())
+      store_dx<width, accumulate>(dx, dy, x, at.vector, at, standardized, terms, gamma);
+  }
+}
+
+// The terms of groups in pieces, whose sums the last block adds up in order.
+template <int width, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(large_team, 1)
+    piece_dx_terms_kernel(DxTerms<W>* terms, W* scratch, const T* dy, const T* x, const W* mean,
+                          const W* rstd, PerChannel<W> gamma, Path<large_team> in,
+                          int64_t elements) {
+  __shared__ OfBlocks<W> all;
+  const int64_t groups = gridDim.x, pieces = gridDim.y, of_block = blockIdx.x;
+  const Piece piece(in.size, blockIdx.y, pieces);
+  W sum, product;
+  sum_for_dx<width>(sum, product, dy, x, mean[of_block], gamma,
+                    Walk<large_team>(in, piece.begin, piece.end).in_group(of_block));
+  if (!is_last_and_has_all(all, scratch, sum, product)) return;
+  const int64_t g = threadIdx.x;
+  if (g >= groups) return;
+  double sums = 0, products = 0;
+  for (int64_t p = 0; p < pieces; ++p) {
+    sums += all.first[p * groups + g];
+    products += all.second[p * groups + g];
+  }
+  terms[g] = DxTerms<W>::of(static_cast<W>(sums), static_cast<W>(products), rstd[g], elements);
+}
+
+// dx where each group's terms are known, by all threads. Given moments do not depend on x: without
+// terms both are 0, and x is not read.
+template <int width, bool accumulate, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    dx_by_terms_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
+                       const DxTerms<W>* terms, PerChannel<W> gamma, Layout in) {
+  for (GridWalk at(in); at.inside(); at.next()) {
+    const int64_t g = at.group();
+    const DxTerms<W> of_group = terms ? terms[g] : DxTerms<W>{0, 0};
+    store_dx<width, accumulate>(dx, dy, terms ? x : nullptr, at.v, at,
+                                Standardized<W>{mean[g], rstd[g]}, of_group, gamma);
   }
 }
 
@@ -271,20 +423,33 @@ void with_team(const Grouping& at, Body&& body) {
   }
 }
 
+Grid grid_of_pieces(const Grouping& at) {
+  return {dim3(static_cast<unsigned>(at.count()), static_cast<unsigned>(group_pieces(at))),
+          large_team};
+}
+
 }  // namespace
 
-void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running) {
+void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running,
+                   View scratch) {
   if (at.count() == 0) return;
+  const int64_t pieces = group_pieces(at);
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        RunningPointers<W> moved{nullptr, nullptr, running.momentum};
-        if (running.mean.data) moved.mean = running.mean.as<W>(), moved.var = running.var.as<W>();
+        MomentsOut<W> out{mean.as<W>(), rstd.as<W>(), at.elements(),   eps,
+                          nullptr,      nullptr,      running.momentum};
+        if (running.mean.data)
+          out.running_mean = running.mean.as<W>(), out.running_var = running.var.as<W>();
         with_width<T>(run_of(at), {x.data}, [&](auto width) {
-          with_team(at, [&](auto team, const auto& grid) {
-            enqueue(grid, moments_kernel<team.value, width.value, T>, mean.as<W>(), rstd.as<W>(),
-                    x.as<const T>(), Path<team.value>(at, width.value), at.count(), at.elements(),
-                    eps, moved);
-          });
+          if (pieces > 1) {
+            enqueue(grid_of_pieces(at), piece_moments_kernel<width.value, T>, out, scratch.as<W>(),
+                    x.as<const T>(), Path<large_team>(at, width.value));
+          } else {
+            with_team(at, [&](auto team, const auto& grid) {
+              enqueue(grid, moments_kernel<team.value, width.value, T>, out, x.as<const T>(),
+                      Path<team.value>(at, width.value), at.count());
+            });
+          }
         });
       });
 }
@@ -324,19 +489,37 @@ void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View b
   enqueue_normalize<true>(dy, x, by, gamma, beta, activation);
 }
 
-void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma) {
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View scratch) {
   if (dy.numel() == 0) return;
   const Grouping& at = by.at;
+  const bool measured = by.source == Source::batch;
+  const int64_t pieces = group_pieces(at);
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
+        T* out = dx.grad.as<T>();
+        const T *in_dy = dy.as<const T>(), *in_x = measured ? x.as<const T>() : nullptr;
+        const W *mean = by.mean.as<const W>(), *rstd = by.rstd.as<const W>();
+        const PerChannel<W> gammas(gamma, 1);
         with_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
-          with_team(at, [&](auto team, const auto& grid) {
-            with_beta(dx.beta, [&](auto accumulate) {
-              enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
-                      dx.grad.as<T>(), dy.as<const T>(), static_cast<const T*>(x.data),
-                      by.mean.as<const W>(), by.rstd.as<const W>(), PerChannel<W>(gamma, 1),
-                      Path<team.value>(at, width.value), at.count(), at.elements(), by.source);
-            });
+          with_beta(dx.beta, [&](auto accumulate) {
+            if (measured && pieces == 1) {
+              with_team(at, [&](auto team, const auto& grid) {
+                enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
+                        out, in_dy, in_x, mean, rstd, gammas, Path<team.value>(at, width.value),
+                        at.count(), at.elements());
+              });
+              return;
+            }
+            DxTerms<W>* terms = nullptr;
+            if (measured) {
+              W* const sums = scratch.as<W>();
+              terms = reinterpret_cast<DxTerms<W>*>(sums + 2 * pieces * at.count());
+              enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, terms, sums, in_dy,
+                      in_x, mean, rstd, gammas, Path<large_team>(at, width.value), at.elements());
+            }
+            enqueue(grid_over(dy.numel() / width.value),
+                    dx_by_terms_kernel<width.value, accumulate.value, T>, out, in_dy, in_x, mean,
+                    rstd, terms, gammas, Layout(at, width.value));
           });
         });
       });

@@ -11,24 +11,6 @@ namespace {
 
 constexpr int sum_threads = 512;
 
-// Blocks of the grid under way that have written their part. Every grid leaves it at 0, and grids
-// of the one stream follow one another.
-__device__ unsigned blocks_done = 0;
-
-// True if this block is the last one to ask. It then sees what the others wrote before they asked.
-__device__ bool is_last_block() {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(&blocks_done, 1) == gridDim.x * gridDim.y - 1;
-    if (last) blocks_done = 0;
-  }
-  __syncthreads();
-  __threadfence();
-  return last;
-}
-
 // Where a channel's sums go: out[c] = sum + beta * out[c], or nowhere.
 template <class W>
 struct Out {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -25,6 +26,16 @@ struct Grouping {
     return over == Over::batch ? c / K : n * per_sample() + c / K;
   }
 };
+
+// Into how many pieces cuda cuts each group, for blocks of their own, where groups are too few to
+// fill a GPU and large, as batch_norm's are. It follows from the shape alone: every device gives
+// the same bits.
+inline constexpr int64_t most_pieces = 512;  // of all groups
+inline int64_t group_pieces(const Grouping& at) {
+  constexpr int64_t least = 8192;  // elements that are worth a block
+  return std::max<int64_t>(
+      1, std::min(most_pieces / std::max<int64_t>(at.count(), 1), at.elements() / least));
+}
 
 enum class Source { batch, constant };
 

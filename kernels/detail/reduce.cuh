@@ -63,6 +63,23 @@ __device__ T block_sum(T value) {
   return sum;
 }
 
+// True if this block is the last one of its grid to ask. It then sees what the others wrote before
+// they asked. Every thread of every block must call it, once.
+__device__ inline bool is_last_block() {
+  // Every grid leaves it at 0, and grids of the one stream follow one another.
+  static unsigned asked = 0;
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(&asked, 1) == gridDim.x * gridDim.y - 1;
+    if (last) asked = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
 // A thread's sum of any number of terms: runs of them in T, the runs in double, so that the
 // rounding error is that of one run and double additions, slow on most cards, are few.
 template <class T>

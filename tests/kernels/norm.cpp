@@ -1,13 +1,13 @@
 // Normalisations: one reference for all, told which elements go together.
 
-#include "kernels/norm.h"
-
+#include <algorithm>
 #include <cmath>
 
 #include "core/autograd.h"
 #include "core/random.h"
 #include "kernels/arithmetic.h"
 #include "kernels/losses.h"
+#include "kernels/norm.h"
 #include "kernels/parallel.h"
 #include "tests/support/activation.h"
 #include "tests/support/catch.h"
@@ -270,7 +270,7 @@ TEST_CASE("batch_norm in eval mode keeps no input for constant gamma and beta", 
 TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops]") {
   // Values 4096 + {0, 1/4, ..., 7/4}: mean 4096.875 is exact in float32, the variance is 21/64,
   // and the mean of squares, 16784386.6, is not known to better than 1 in float32.
-  constexpr int64_t size = 4096;
+  constexpr int64_t size = 20480;  // which cuda cuts into pieces
   std::vector<float> values(size);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 4096 + 0.25f * static_cast<float>(i % 8);
   const double deviation = std::sqrt(21.0 / 64 + eps);
@@ -297,7 +297,8 @@ TEST_CASE("norms do not depend on the threads", "[ops]") {
   };
   const int threads = thread_count();
   for (const auto& [shape, norm] : {Case{{8, 12, 32, 32}, group(4)}, Case{{8, 12, 32, 32}, batch},
-                                    Case{{8, 12, 32, 32}, instance}, Case{{1500, 70}, batch}}) {
+                                    Case{{8, 12, 32, 32}, instance}, Case{{1500, 70}, batch},
+                                    Case{{3, 2, 80, 80}, batch}, Case{{1, 6, 80, 90}, group(2)}}) {
     Values results[2];
     for (const int count : {1, 3}) {
       set_thread_count(count);
@@ -357,6 +358,52 @@ TEST_CASE("gradients of gamma and beta over several blocks", "[ops]") {
         REQUIRE(std::abs(of_gamma[c] - repeat * dgamma[c]) <= bound);
         REQUIRE(std::abs(of_beta[c] - repeat * dbeta[c]) <= bound);
       }
+    }
+  }
+}
+
+// Groups that are too few to fill a GPU, each cut into pieces for several blocks on cuda.
+TEST_CASE("norms of few and large groups", "[ops]") {
+  struct Case {
+    Shape shape;
+    Norm norm;  // none: batch_norm
+    int64_t groups;
+  };
+  // Pieces that end within a sample and between two; vectors and single elements; several channels
+  // a group; planes of one element.
+  for (const auto& [shape, norm, groups] :
+       {Case{{5, 3, 80, 80}, {}, 3}, Case{{2, 3, 91, 97}, {}, 3}, Case{{20000, 3}, {}, 3},
+        Case{{1, 6, 80, 90}, group(2), 2}, Case{{1, 2, 131, 127}, instance, 2},
+        Case{{2, 20000}, layer, 2}}) {
+    const int64_t C = shape[1];
+    const auto results_on = [&](Device device) {
+      const auto drawn = [&](const Shape& of, uint64_t seed) {
+        const Tensor x = random_tensor(of, seed);
+        return Tensor::from(to_doubles(x), of, device);
+      };
+      std::vector<Values> results;
+      const Tensor x = require_grad(drawn(shape, 1)), gamma = require_grad(drawn({C}, 2)),
+                   beta = require_grad(drawn({C}, 3));
+      const RunningStatistics running{drawn({C}, 4), drawn({C}, 5)};
+      for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
+        set_thread_order(repeat);
+        const Tensor y =
+            norm ? norm(x, gamma, beta) : batch_norm(x, gamma, beta, running, NormMode::train, eps);
+        backward(mse_loss(y, drawn(shape, 6)));
+        for (const Tensor& result :
+             {y.detach(), grad(x), grad(gamma), grad(beta), running.mean, running.var})
+          results.push_back(to_doubles(result));
+      }
+      return results;
+    };
+    const std::vector<Values> expected = results_on(Device::cpu), found = results_on(test_device());
+    // Two sums over a group on either device: at most as many roundings as there are terms.
+    const double roundings = 4 * double(shape.numel() / groups) * 0x1p-53;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      double largest = 0;
+      for (const double v : expected[i]) largest = std::max(largest, std::abs(v));
+      INFO(fmt::format("{}, result {}", shape, i));
+      REQUIRE(largest_difference(expected[i], found[i]) <= roundings * largest);
     }
   }
 }
