@@ -6,15 +6,17 @@ namespace {
 
 constexpr int sum_threads = 512;
 
-// A block has all pixels of class k, so that nothing but itself writes its sums; whole numbers, in
-// any order. Neighbouring threads have neighbouring pixels.
+// Block (k, p) has piece p of the pixels of class k. What blocks add to a sum are whole numbers, of
+// which a double holds the sum exactly, in any order. Neighbouring threads have neighbouring
+// pixels.
 template <bool classes, class T, class M>
 __global__ void __launch_bounds__(sum_threads, 1)
     add_mask_score_kernel(double* score, const T* x, const M* masks, int64_t N, int64_t K,
                           int64_t P) {
-  const int64_t k = blockIdx.x;
+  const int64_t k = blockIdx.x, piece = blockIdx.y, pieces = gridDim.y;
+  const int64_t end = N * P * (piece + 1) / pieces;
   int both = 0, found = 0, wanted = 0;
-  for (int64_t i = threadIdx.x; i < N * P; i += sum_threads) {
+  for (int64_t i = N * P * piece / pieces + threadIdx.x; i < end; i += sum_threads) {
     const int64_t n = i / P, p = i % P, at = (n * K + k) * P + p;
     bool in_a, in_b;
     if constexpr (classes) {
@@ -32,16 +34,19 @@ __global__ void __launch_bounds__(sum_threads, 1)
   found = block_sum<sum_threads>(found);
   wanted = block_sum<sum_threads>(wanted);
   if (threadIdx.x != 0) return;
-  score[3 * k] += both;
-  score[3 * k + 1] += found;
-  score[3 * k + 2] += wanted;
+  atomicAdd(&score[3 * k], double(both));
+  atomicAdd(&score[3 * k + 1], double(found));
+  atomicAdd(&score[3 * k + 2], double(wanted));
 }
 
 }  // namespace
 
 void add_mask_score(View score, View x, View masks) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
-  const Grid grid{dim3(static_cast<unsigned>(K)), sum_threads};
+  // Enough blocks to fill a large GPU, of pixels that are worth one.
+  constexpr int64_t enough = 512, least = 4096;
+  const int64_t pieces = std::clamp<int64_t>(enough / K, 1, ceil_div(N * P, least));
+  const Grid grid{dim3(static_cast<unsigned>(K), static_cast<unsigned>(pieces)), sum_threads};
   dispatch_floating(x.dtype, [&]<class T>() {
     if (masks.dtype == DType::i32)
       enqueue(grid, add_mask_score_kernel<true, T, int32_t>, score.as<double>(), x.as<const T>(),
