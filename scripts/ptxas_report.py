@@ -26,8 +26,9 @@ import sys
 import cubin
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Every parameter goes through their kernels: the short table has each of them.
-STEP_KERNELS = ("accumulate", "optimizer_step")
+# Every parameter goes through their kernels: the short table has each of them. step_cuda: both, in a
+# build with CMAKE_UNITY_BUILD=ON.
+STEP_KERNELS = ("accumulate", "optimizer_step", "step_cuda")
 # The limits of a block and of a multiprocessor of compute capability 9.0. The rest of a
 # multiprocessor's shared memory is for blocks that ask for it at run time.
 BLOCK_REGISTERS = MULTIPROCESSOR_REGISTERS = 65536
