@@ -84,6 +84,29 @@ function(accrue_cuda_sources)
   endif()
 endfunction()
 
+# accrue_cuda_group(TARGET NAME sources...): .cu sources that are compiled together with
+# CMAKE_UNITY_BUILD=ON, also by nvcc, which spends most of a small one's time on its headers. CMake has
+# that for CUDA from 3.31 on.
+function(accrue_cuda_group target name)
+  if(NOT CMAKE_UNITY_BUILD)
+    return()
+  endif()
+  if(ACCRUE_SIMT)  # included by a .cxx, they are C++ anyway
+    set_property(SOURCE ${ARGN} PROPERTY COMPILE_OPTIONS)
+    set_property(SOURCE ${ARGN} PROPERTY UNITY_GROUP ${name})
+  elseif(ACCRUE_CUDA)
+    set(text "")
+    foreach(source IN LISTS ARGN)
+      string(APPEND text "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${source}\"\n")
+    endforeach()
+    set(together "${CMAKE_CURRENT_BINARY_DIR}/${name}.cu")
+    file(CONFIGURE OUTPUT "${together}" CONTENT "${text}" @ONLY)
+    set_source_files_properties("${together}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    set_source_files_properties(${ARGN} PROPERTIES HEADER_FILE_ONLY ON)
+    target_sources(${target} PRIVATE "${together}")
+  endif()
+endfunction()
+
 # accrue_library(NAME SOURCES... CUDA sources... WITHOUT_CUDA sources... LINK targets...
 # PRIVATE targets...): one layer of the architecture, accrue::NAME here and where it is installed.
 function(accrue_library name)
