@@ -1,5 +1,7 @@
 // Normalisations: one reference for all, told which elements go together.
 
+#include "kernels/norm.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,7 +9,6 @@
 #include "core/random.h"
 #include "kernels/arithmetic.h"
 #include "kernels/losses.h"
-#include "kernels/norm.h"
 #include "kernels/parallel.h"
 #include "tests/support/activation.h"
 #include "tests/support/catch.h"
