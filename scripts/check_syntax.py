@@ -109,6 +109,7 @@ def compile_alone(entry):
     arguments = shlex.split(entry["command"])
     output = arguments.index("-o")
     del arguments[output:output + 2]
+    arguments.remove("-c")  # of which Clang would say that it has no effect
     ran = subprocess.run([*arguments, "-fsyntax-only"], cwd=entry["directory"], text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return ran.returncode, ran.stdout
