@@ -67,7 +67,7 @@ show_progress() {
 errors_in() { awk '/^FAILED: / { getline; shown = 1; next } /^\[[0-9]+\// { shown = 0 } shown' "$1"; }
 
 # build_program PRESET OPTIONS...: the program; subshell, because of the working directory. Many sources
-# are compiled at once, which takes a third of the time.
+# are compiled at once, as scripts/test.sh does.
 build_program() (
   set -o pipefail
   cd "$root" || exit
