@@ -164,8 +164,10 @@ void Block::run_thread(Thread& thread, Fiber& fiber) {
     launch_->thread();
     exit_thread(thread);
   } catch (const Abandoned&) {
+    fiber.after_catching();
   } catch (...) {
     exception_ = std::current_exception();
+    fiber.after_catching();
   }
   thread.state = Thread::State::exited;
   ++exited_;
@@ -194,6 +196,7 @@ void Block::abandon_all() {
 }
 
 void Block::refuse(const std::string& what) const {
+  current_->fiber->before_throwing();
   throw Failure(cudaErrorLaunchFailure,
                 fmt::format("{}, thread {}: {}", where(), current_->linear, what));
 }
@@ -203,7 +206,9 @@ void Block::wait(Thread& self) {
   current_ = &self;
   threadIdx = self.index;
   self.state = Thread::State::runs;
-  if (failed()) throw Abandoned{};
+  if (!failed()) return;
+  self.fiber->before_throwing();
+  throw Abandoned{};
 }
 
 // The threads from ready_[first] on have just become able to run: in any order.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <new>
+#include <utility>
 
 #include "sanitizer.h"
 
@@ -35,22 +36,41 @@ Fiber::Fiber(void (*body)(Fiber&), size_t colour) : body_(body), stack_(map_stac
 
 void Fiber::resume() {
   void* fake_stack = nullptr;
-  start_switch(&fake_stack, stack_, stack_bytes);
+  const bool told = locals_on_heap();
+  if (told) start_switch(&fake_stack, stack_, stack_bytes);
   context_ = boost::context::detail::jump_fcontext(context_, this).fctx;
-  finish_switch(fake_stack, nullptr, nullptr);
+  if (told) finish_switch(fake_stack, nullptr, nullptr);
 }
 
 void Fiber::pause() {
   void* fake_stack = nullptr;
-  start_switch(&fake_stack, caller_stack_, caller_stack_bytes_);
+  const bool told = locals_on_heap();
+  if (told) start_switch(&fake_stack, caller_stack_, caller_stack_bytes_);
   caller_ = boost::context::detail::jump_fcontext(caller_, nullptr).fctx;
-  finish_switch(fake_stack, &caller_stack_, &caller_stack_bytes_);
+  if (told) finish_switch(fake_stack, &caller_stack_, &caller_stack_bytes_);
+}
+
+void Fiber::before_throwing() {
+  if (locals_on_heap()) return;
+  throwing_ = true;
+  start_switch(nullptr, stack_, stack_bytes);
+  finish_switch(nullptr, &caller_stack_, &caller_stack_bytes_);
+}
+
+void Fiber::after_catching() {
+  if (locals_on_heap()) return;
+  if (std::exchange(throwing_, false)) {
+    start_switch(nullptr, caller_stack_, caller_stack_bytes_);
+    finish_switch(nullptr, nullptr, nullptr);
+  } else {  // a kernel's own exception
+    allow(stack_, static_cast<char*>(__builtin_frame_address(0)) - stack_);
+  }
 }
 
 void Fiber::enter(boost::context::detail::transfer_t from) {
   Fiber& self = *static_cast<Fiber*>(from.data);
   self.caller_ = from.fctx;
-  finish_switch(nullptr, &self.caller_stack_, &self.caller_stack_bytes_);
+  if (locals_on_heap()) finish_switch(nullptr, &self.caller_stack_, &self.caller_stack_bytes_);
   self.body_(self);
 }
 

@@ -7,8 +7,12 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
+// What compiled code asks before it takes its locals from the heap.
+extern "C" int __asan_option_detect_stack_use_after_return;
+
 namespace simt {
 inline constexpr bool sanitized = true;
+inline bool locals_on_heap() { return __asan_option_detect_stack_use_after_return != 0; }
 inline void start_switch(void** fake_stack, const void* stack, size_t bytes) {
   __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
 }
@@ -25,6 +29,7 @@ inline void allow(const void* memory, size_t bytes) {
 
 namespace simt {
 inline constexpr bool sanitized = false;
+inline bool locals_on_heap() { return false; }
 inline void start_switch(void**, const void*, size_t) {}
 inline void finish_switch(void*, const void**, size_t*) {}
 inline void forbid(const void*, size_t) {}
