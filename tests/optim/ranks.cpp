@@ -141,35 +141,37 @@ TEST_CASE("ranks add up their values in order, in pieces, and all have the same 
   for (const int R : {1, 2, 3, 4, 40})
     for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{70001}, int64_t{300007}}) {
       INFO(R << " ranks, " << n << " values");
+      std::vector<std::vector<float>> values(static_cast<size_t>(R));
+      for (size_t r = 0; r < values.size(); ++r) {
+        const auto phase = std::sin(double(r));
+        for (int64_t i = 0; i < n; ++i)
+          values[r].push_back(
+              float(std::ldexp(phase + double(i * 7 % 13), (int(i) + int(r)) % 30)));
+      }
       std::vector<std::vector<double>> sums(static_cast<size_t>(R)), means = sums;
-      const auto value = [](int r, int64_t i) {
-        return float(std::sin(double(i * 7 + r)) * std::exp2(double((i + r) % 30)));
-      };
       run_ranks(R, [&](Ranks& ranks) {
         const auto r = static_cast<size_t>(ranks.rank());
         const Tensor x = Tensor::empty({n}, DType::f32, Device::cpu, Category::workspace);
-        const auto fill = [&] {
-          for (int64_t i = 0; i < n; ++i) x.span<float>()[size_t(i)] = value(ranks.rank(), i);
-        };
-        fill();
+        std::ranges::copy(values[r], x.span<float>().begin());
         const Tensor room = scratch_of(ranks);
         ranks.sum(x.view(), room.view());
         sums[r] = to_doubles(x);
-        fill();
+        std::ranges::copy(values[r], x.span<float>().begin());
         ranks.mean(x.view(), ranks.rank() == 1 ? 0 : 2, room.view());
         means[r] = to_doubles(x);
       });
       std::vector<double> sum(static_cast<size_t>(n));
       double worst_mean = 0;
-      for (int64_t i = 0; i < n; ++i) {
+      for (size_t i = 0; i < sum.size(); ++i) {
         double exact = 0, mean = 0, size = 0;
-        for (int r = 0; r < R; ++r) {
-          exact += double(value(r, i));
-          if (r != 1) mean += double(value(r, i)) / (R > 1 ? R - 1 : 1);
-          size = std::max(size, std::abs(double(value(r, i))));
+        for (size_t r = 0; r < values.size(); ++r) {
+          const double value = values[r][i];
+          exact += value;
+          if (r != 1) mean += value / (R > 1 ? R - 1 : 1);
+          size = std::max(size, std::abs(value));
         }
-        sum[size_t(i)] = double(float(exact));
-        worst_mean = std::max(worst_mean, std::abs(means[0][size_t(i)] - mean) / size);
+        sum[i] = double(float(exact));
+        worst_mean = std::max(worst_mean, std::abs(means[0][i] - mean) / size);
       }
       for (const auto& of_rank : sums) REQUIRE(of_rank == sum);
       for (const auto& of_rank : means) REQUIRE(of_rank == means[0]);
@@ -436,6 +438,7 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const Strategy strategy : {Strategy::fused, Strategy::separate})
       for (const std::optional<double> clip : {std::optional<double>{}, {0.1}}) {
+        if (reduced() && clip.has_value() != (dtype == DType::f64)) continue;
         const WindowOptions options{.strategy = strategy, .clip_norm = clip, .ema_decay = 0.9};
         const RankOutcome whole = run_rank(nullptr, dtype, N, options);
         for (const int R : {1, 2, 3, 4})
