@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "core/address_sanitizer.h"
 #include "core/ceil_div.h"
 #include "core/ledger.h"
 
@@ -36,12 +37,15 @@ void* HostBlocks::take(size_t bytes) {
   }
   held_.allocated = in_use;
   most_in_use_ = std::max(most_in_use_, in_use);
+  allow_access(block, bytes);
+  forbid_access(static_cast<std::byte*>(block) + bytes, size - bytes);
   return block;
 }
 
 void HostBlocks::give(void* block, size_t bytes) {
   std::lock_guard lock(mutex_);
   const size_t size = size_class(bytes);
+  forbid_access(block, size);
   free_[size].push_back(block);
   held_.allocated -= size;
 }
@@ -55,6 +59,7 @@ size_t HostBlocks::shrink_to(size_t bytes) {
   const size_t before = held_.reserved;
   for (auto& [size, blocks] : free_)
     while (!blocks.empty() && held_.reserved > bytes) {
+      allow_access(blocks.back(), size);
       std::free(blocks.back());
       blocks.pop_back();
       held_.reserved -= size;

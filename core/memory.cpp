@@ -5,14 +5,21 @@
 
 namespace accrue {
 
+namespace {
+
+// Without the ledger's rounding, for memory checkers.
+size_t bytes_of(const AllocationInfo& info) {
+  return static_cast<size_t>(info.shape.numel()) * size_of(info.dtype);
+}
+
+}  // namespace
+
 Storage::Storage(const Shape& shape, DType dtype, Device device, Category category)
     : allocation_(shape, dtype, device, category) {
-  const size_t bytes = allocation_.info().bytes;
+  const size_t bytes = bytes_of(allocation_.info());
   if (is_meta(device) || bytes == 0) return;
   const bool on_cuda = device == Device::cuda;
-  // On cuda without the rounding, for memory checkers.
-  data_ = on_cuda ? cuda::allocate(static_cast<size_t>(shape.numel()) * size_of(dtype))
-                  : host_blocks().take(bytes);
+  data_ = on_cuda ? cuda::allocate(bytes) : host_blocks().take(bytes);
   if (data_) return;
   throw OutOfMemory(ledger(device).shortage(
       allocation_, on_cuda ? "the device has no more" : "the machine has no more"));
@@ -20,7 +27,7 @@ Storage::Storage(const Shape& shape, DType dtype, Device device, Category catego
 
 Storage::~Storage() {
   if (data_ && device() == Device::cuda) cuda::deallocate(data_);
-  else if (data_) host_blocks().give(data_, allocation_.info().bytes);
+  else if (data_) host_blocks().give(data_, bytes_of(allocation_.info()));
 }
 
 }  // namespace accrue

@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "core/address_sanitizer.h"
 #include "core/host_blocks.h"
 #include "core/timeline.h"
 #include "kernels/cross_entropy.h"
@@ -311,6 +312,20 @@ TEST_CASE("host blocks are reserved once and handed out again", "[engine][memory
   REQUIRE(blocks.statistics().reserved == 0);
   REQUIRE(blocks.statistics().segments == 0);
 }
+
+#ifdef __SANITIZE_ADDRESS__
+TEST_CASE("the sanitizer sees what lies beyond a host block, and in an idle one",
+          "[engine][memory]") {
+  HostBlocks blocks;
+  for (const size_t bytes : {size_t{1000}, size_t{1021}}) {  // the same block
+    auto* const block = static_cast<char*>(blocks.take(bytes));
+    REQUIRE(!__asan_region_is_poisoned(block, bytes));
+    for (size_t i = bytes; i < 1024; ++i) REQUIRE(__asan_address_is_poisoned(block + i));
+    blocks.give(block, bytes);
+    REQUIRE(__asan_address_is_poisoned(block));
+  }
+}
+#endif
 
 TEST_CASE("idle host blocks go back before others are taken beside them", "[engine][memory]") {
   constexpr size_t MiB = size_t{1} << 20;  // these sizes are size classes

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+
+// Has AddressSanitizer, where it is compiled in, refuse or allow accesses to memory that the
+// program keeps but does not use. Elsewhere these do nothing.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+
+namespace accrue {
+inline void forbid_access(const void* memory, size_t bytes) {
+  __asan_poison_memory_region(memory, bytes);
+}
+inline void allow_access(const void* memory, size_t bytes) {
+  __asan_unpoison_memory_region(memory, bytes);
+}
+}  // namespace accrue
+
+#else
+
+namespace accrue {
+inline void forbid_access(const void*, size_t) {}
+inline void allow_access(const void*, size_t) {}
+}  // namespace accrue
+
+#endif
