@@ -98,16 +98,24 @@ inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> i
   record(op, y, std::span(inputs.begin(), inputs.size()), std::move(backward));
 }
 
+// How much a loss counts beside others: the number of samples, pixels or tokens that it is a mean
+// over. Where the device alone knows it, that is a number there, f64, in place of the host's.
+struct LossWeight {
+  double on_host = 0;
+  View on_device = {};
+};
+
 // How the backward of a loss begins: with dloss, if that is defined; else with
-//   dloss = scale * share       and, if there is a sum,       sum = loss * samples + beta * sum
+//   dloss = scale * weight / of       and, if there are sums,
+//   loss_sum = loss * weight + beta * loss_sum,     weight_sum = weight + beta * weight_sum
 // of numbers on the loss's device that the host does not know. The loss's own kernel computes them
 // at no cost; a kernel for each number would cost a launch.
 struct LossSeed {
   View dloss = {};
   View scale = {};  // f64
-  double share = 0;
-  View loss = {}, sum = {};  // sum f64
-  double samples = 0;
+  LossWeight weight = {};
+  double of = 1;
+  View loss = {}, loss_sum = {}, weight_sum = {};  // the sums f64
   float beta = 0;
 };
 

@@ -27,8 +27,8 @@ double number_of(std::string_view text, const std::string& name, double low, dou
 
 // Of a plane [H, W], at a place that may lie outside.
 template <class T>
-T at(const T* plane, int64_t H, int64_t W, int64_t y, int64_t x) {
-  return 0 <= y && y < H && 0 <= x && x < W ? plane[y * W + x] : T{0};
+T at(const T* plane, int64_t H, int64_t W, int64_t y, int64_t x, T outside = 0) {
+  return 0 <= y && y < H && 0 <= x && x < W ? plane[y * W + x] : outside;
 }
 
 uint8_t mixed(const uint8_t* plane, int64_t H, int64_t W, double y, double x) {
@@ -41,9 +41,9 @@ uint8_t mixed(const uint8_t* plane, int64_t H, int64_t W, double y, double x) {
 }
 
 template <class T>
-T nearest(const T* plane, int64_t H, int64_t W, double y, double x) {
+T nearest(const T* plane, int64_t H, int64_t W, double y, double x, T outside) {
   return at(plane, H, W, static_cast<int64_t>(std::floor(y + 0.5)),
-            static_cast<int64_t>(std::floor(x + 0.5)));
+            static_cast<int64_t>(std::floor(x + 0.5)), outside);
 }
 
 // planes[c, y, x] = sample(planes[c], the place that (y, x) shows)
@@ -133,15 +133,21 @@ Augmenting draw_augmenting(const Augmentation& asked, uint64_t seed, int64_t epo
 }
 
 void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
-                 const Augmenting& by) {
+                 const Augmenting& by, int32_t outside) {
   if (shape.rank() != 4) return;
+  const auto nearest_or = [](auto outside) {
+    return [=](const auto* plane, int64_t H, int64_t W, double y, double x) {
+      return nearest(plane, H, W, y, x, outside);
+    };
+  };
   switch (encoding) {
     case Encoding::pixel:
       move_planes(elements_of<uint8_t>(row), shape, by, mixed);
       return light(elements_of<uint8_t>(row), by);
-    case Encoding::mask: return move_planes(elements_of<uint8_t>(row), shape, by, nearest<uint8_t>);
+    case Encoding::mask:
+      return move_planes(elements_of<uint8_t>(row), shape, by, nearest_or(uint8_t{0}));
     case Encoding::index:
-      return move_planes(elements_of<int32_t>(row), shape, by, nearest<int32_t>);
+      return move_planes(elements_of<int32_t>(row), shape, by, nearest_or(outside));
     case Encoding::number: break;
   }
 }

@@ -49,9 +49,9 @@ Augmenting draw_augmenting(const Augmentation& augmentation, uint64_t seed, int6
 
 // Changes a sample's row of a field of this shape [N, C, H, W]; leaves fields of other ranks and of
 // numbers alone. Pixels are mixed from the four around a place; masks and indices are taken from
-// the nearest. Pixels outside the image are black, masks and indices 0. Brightness and contrast
-// change only pixels.
+// the nearest. Pixels outside the image are black, masks 0, and indices `outside`. Brightness and
+// contrast change only pixels.
 void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
-                 const Augmenting& by);
+                 const Augmenting& by, int32_t outside = 0);
 
 }  // namespace accrue

@@ -33,8 +33,11 @@ struct Field {
   Normalization normalization{};           // of pixels
   std::vector<std::string> class_names{};  // if they have names; of masks, also of planes
   std::vector<uint8_t> class_values{};     // of masks' indices: the values for them in files
-  ReadRow read{};                          // if they are read when they are needed
-  std::optional<ImageSize> crop{};         // of images: a model sees a part of this size
+  // Of masks' indices: the value in files of pixels that nobody has judged, whose index is
+  // not_judged (kernels/judged.h).
+  std::optional<uint8_t> unjudged_value{};
+  ReadRow read{};                   // if they are read when they are needed
+  std::optional<ImageSize> crop{};  // of images: a model sees a part of this size
 
   // [n, ...] for n samples as a model sees them.
   Shape shape_of(int64_t n) const;
@@ -105,6 +108,11 @@ struct ImageFolderOptions {
   std::optional<ImageSize> size{};  // that images are resized to; without it all have one
   double hold_out = 0.1;            // the share for the test, if the folder has no split
   SkipBad skip_bad = SkipBad::no;
+  // The value in masks of pixels that nobody has judged. With it each pixel has one class, even if
+  // the others have no more than two values.
+  std::optional<int64_t> unjudged_mask_value{};
+  // Each value in masks is meant as a class, however few pixels have it.
+  bool has_named_mask_values = false;
   // The most bytes of decoded images, of both splits, that are held; if there are more, all are
   // read when needed.
   size_t most_held_bytes = std::numeric_limits<size_t>::max();

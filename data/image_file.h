@@ -35,7 +35,7 @@ struct ImageHeader {
 };
 
 // Read a PNG or JPEG file, which is recognised by its first bytes, as gray if the file holds gray
-// and else as RGB (a palette of grays is gray). They take the upper 8 of 16 bits, show white paper
+// and else as RGB (a palette of grays is gray). They round 16 bits to 8, show white paper
 // under transparent pixels, and turn a JPEG file by its EXIF orientation. Gamma and colour profiles
 // are left alone. Throw Error, naming the file and the reason, for one that is neither, that is
 // damaged or cut off (whatever libpng or libjpeg says of the data), for CMYK, and for one that

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/mask_values.h"
 #include "data/run_lengths.h"
 
 namespace accrue {
@@ -54,10 +55,12 @@ std::optional<ImageFolder> find_images(const std::filesystem::path& directory, d
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with
 // their names), or `masks`. Masks whose values are 0 and one other become masks of 0 and 255 [N, 1,
 // H, W]; run lengths become such masks [N, K, H, W], with a plane for each label; masks of other
-// values become indices [N, 1, H, W], the n-th value that occurs in the folder being class n.
+// values become indices [N, 1, H, W], the n-th value that occurs in the folder being class n. So do
+// all masks if a value is that of pixels that nobody has judged (Field::unjudged_value).
 // Every image is resized to the size of the options; without one, all must have the same size.
-// Throws Error unless there are samples for both splits, for masks of more than 64 values, and,
-// with SkipBad::no, for bad files, of which it names the first.
+// Throws Error unless there are samples for both splits, for masks of more than 64 values or of
+// smoothed ones (data/mask_values.h), and, with SkipBad::no, for bad files, of which it names the
+// first.
 // Images and masks are held, unless they are more bytes than the options allow: then they are
 // streamed, and damage in them is found beforehand only if bad files are to be left out. Labels are
 // always held.
@@ -76,7 +79,8 @@ struct ImageSurvey {
   std::vector<BadFile> bad{};   // those of the folder, too
   int64_t channels = 1;
   ImageSize smallest{}, largest{};  // by their numbers of pixels
-  std::vector<int> mask_values{};
+  MaskValues masks{};
+  std::vector<int> mask_values{};  // all of them
 };
 // With Look::pixels images are decoded as a whole, so that damage within them shows.
 enum class Look { headers, pixels };

@@ -5,12 +5,14 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "core/usage.h"
 #include "data/byte_stream.h"
 #include "data/image_folder.h"
 #include "data/samples.h"
+#include "kernels/judged.h"
 #include "kernels/parallel.h"
 
 namespace accrue {
@@ -58,11 +60,11 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
 // Kept of each sample by a survey.
 struct Seen {
   ImageHeader header;
-  std::array<bool, 256> values{};
   std::string problem;
 };
 
-Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look) {
+// The values in a good sample's mask are added to the others'.
+Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look, MaskValues& values) {
   Seen seen;
   try {
     if (look == Look::pixels || folder.answer == Answer::run_lengths) {
@@ -76,7 +78,7 @@ Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look) {
     if (folder.answer == Answer::masks) {
       const Image mask = read_mask(sample.mask);
       check_mask_size(sample.mask, mask.size(), seen.header.size);
-      for (const uint8_t value : mask.pixels) seen.values[value] = true;
+      values.add(mask);
     }
   } catch (const Error& error) {
     seen.problem = error.what();
@@ -106,24 +108,51 @@ struct Form {
   int64_t C = 1;
   ImageSize size{};
   bool has_class_masks = false;
-  std::array<int, 256> classes{};  // by the value in a mask: 0 or 255, or an index; -1 if unknown
+  static constexpr int unknown = -2;
+  std::array<int, 256> classes{};  // by the value in a mask: 0 or 255, or an index, or none of them
   int64_t class_count = 0;
-  std::vector<uint8_t> values{};  // that occur in masks, in order
+  std::vector<uint8_t> values{};  // of classes that occur in masks, in order
+  std::optional<uint8_t> unjudged_value{};
 };
+
+void check_mask_values(const ImageFolder& folder, const ImageSurvey& found, int unjudged,
+                       const ImageFolderOptions& options) {
+  const size_t values = found.masks.all(unjudged).size();
+  const std::string smoothed = options.has_named_mask_values ? "" : found.masks.smoothed(unjudged);
+  check(smoothed.empty(),
+        "the masks of '{}' {}: expected a value for each class; save them without smoothing, or, "
+        "if these are classes, name all {} with --classes",
+        folder.directory.string(), smoothed, values);
+  check(values <= most_mask_values,
+        "the masks of '{}' have {} values, expected at most {}: 0 and another, or one for each "
+        "class",
+        folder.directory.string(), values, most_mask_values);
+  check(unjudged < 0 || folder.answer == Answer::masks,
+        "'{}' has {}, of which none has the value {} that is not judged: expected images with "
+        "masks, or no --ignore-mask",
+        folder.directory.string(),
+        folder.answer == Answer::classes ? "a folder for each class" : "run lengths", unjudged);
+  check(unjudged < 0 || values >= 2,
+        "the masks of '{}' have {} beside {}, which is not judged: expected two or more",
+        folder.directory.string(), values == 1 ? "one value" : "no value", unjudged);
+}
 
 Form form_of(const ImageFolder& folder, const ImageSurvey& found,
              const ImageFolderOptions& options) {
   if (!options.size) check_one_size(folder, found);
   Form form{.C = found.channels, .size = options.size.value_or(found.smallest)};
-  const std::vector<int>& values = found.mask_values;
-  check(values.size() <= most_mask_values,
-        "the masks of '{}' have {} values, expected at most {}: 0 and another, or one for each "
-        "class",
-        folder.directory.string(), values.size(), most_mask_values);
-  form.has_class_masks = values.size() > 2 || (values.size() == 2 && values[0] != 0);
+  const auto unjudged = static_cast<int>(options.unjudged_mask_value.value_or(-1));
+  check_mask_values(folder, found, unjudged, options);
+  const std::vector<int> values = found.masks.all(unjudged);
+  form.has_class_masks =
+      unjudged >= 0 || values.size() > 2 || (values.size() == 2 && values[0] != 0);
   form.class_count = static_cast<int64_t>(values.size());
   form.values.assign(values.begin(), values.end());
-  form.classes.fill(-1);
+  form.classes.fill(Form::unknown);
+  if (unjudged >= 0) {
+    form.unjudged_value = static_cast<uint8_t>(unjudged);
+    form.classes[static_cast<size_t>(unjudged)] = not_judged;
+  }
   for (size_t i = 0; i < values.size(); ++i)
     form.classes[static_cast<size_t>(values[i])] = form.has_class_masks ? static_cast<int>(i)
                                                    : values[i] == 0     ? 0
@@ -163,8 +192,9 @@ void read_mask_row(std::span<std::byte> row, const Files& files, int64_t n) {
       has_runs ? read_run_lengths_of(files, sample) : read_mask(sample.mask), files.form.size);
   std::ranges::transform(mask.pixels, elements_of<T>(row).begin(), [&](uint8_t value) {
     const int meaning = has_runs ? value : files.form.classes[value];
-    check(meaning >= 0, "'{}' has the value {} now, which no mask had when the run began",
-          sample.mask.string(), value);
+    check(meaning != Form::unknown,
+          "'{}' has the value {} now, which no mask had when the run began", sample.mask.string(),
+          value);
     return static_cast<T>(meaning);
   });
 }
@@ -219,7 +249,8 @@ Dataset streamed_set(const FilesPtr& files) {
          .values = {},
          .encoding = Encoding::index,
          .classes = form.class_count,
-         .class_values = form.values},
+         .class_values = form.values,
+         .unjudged_value = form.unjudged_value},
         {N, 1, H, W}, read_mask_row<int32_t>);
   } else {
     const bool planes = folder.answer == Answer::run_lengths;
@@ -330,12 +361,15 @@ SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) 
 ImageSurvey survey(const ImageFolder& folder, Look look) {
   const size_t N = folder.samples.size();
   std::vector<Seen> all(N);
-  parallel_for(static_cast<int64_t>(N), work_of_image, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      all[i] = look_at(folder, folder.samples[i], look);
-  });
   ImageSurvey result{.is_good = std::vector<char>(N), .bad = folder.bad};
-  std::array<bool, 256> values{};
+  std::mutex mutex;
+  parallel_for(static_cast<int64_t>(N), work_of_image, [&](int64_t begin, int64_t end) {
+    MaskValues values;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      all[i] = look_at(folder, folder.samples[i], look, values);
+    const std::lock_guard lock(mutex);
+    result.masks.add(values);
+  });
   const auto area = [](ImageSize size) { return size.height * size.width; };
   for (size_t i = 0; i < N; ++i) {
     const Seen& seen = all[i];
@@ -352,10 +386,8 @@ ImageSurvey survey(const ImageFolder& folder, Look look) {
     if (first || area(size) > area(result.largest) ||
         (area(size) == area(result.largest) && size != result.smallest))
       result.largest = size;
-    for (size_t v = 0; v < values.size(); ++v) values[v] = values[v] || seen.values[v];
   }
-  for (int v = 0; v < 256; ++v)
-    if (values[static_cast<size_t>(v)]) result.mask_values.push_back(v);
+  result.mask_values = result.masks.all();
   return result;
 }
 
@@ -421,8 +453,14 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
     found = survey(*folder, Look::pixels);
     sets = {load(Split::train, streamed), load(Split::test, streamed)};
   }
+  const std::string unjudged =
+      form.unjudged_value ? fmt::format("; {} in masks is not judged{}", *form.unjudged_value,
+                                        std::ranges::count(found.mask_values, *form.unjudged_value)
+                                            ? ""
+                                            : ", and occurs nowhere")
+                          : "";
   sets.train.about = sets.test.about =
-      describe(*folder, found) + (found.bad.empty() ? "" : " left out") +
+      describe(*folder, found) + (found.bad.empty() ? "" : " left out") + unjudged +
       (options.most_held_bytes == std::numeric_limits<size_t>::max()
            ? ""
            : fmt::format("; {} decoded, {}", format_bytes(decoded_bytes),

@@ -23,7 +23,7 @@ struct GrayImage {
   bool operator==(const GrayImage&) const = default;
 };
 
-// Reads a PNG file of any kind as gray: the upper 8 of 16 bits, 0.299 R + 0.587 G + 0.114 B for
+// Reads a PNG file of any kind as gray: 16 bits rounded to 8, 0.299 R + 0.587 G + 0.114 B for
 // colours, and white paper beneath transparent pixels. Gamma and colour profiles are left alone.
 // Throws Error, naming the file and libpng's reason, for one that is not a PNG file, damaged or cut
 // off. Allocates no more than such a file can hold.
@@ -46,7 +46,7 @@ struct PngImage {
 enum class PngPart { header, all };
 // colours: scales gray of 1, 2 and 4 bits up to 255, and applies the file's transparent colour.
 // as_they_are: a gray of 3 is 3, whatever the file's depth.
-// Both take the upper 8 of 16 bits.
+// Both round 16 bits to 8.
 enum class PngValues { colours, as_they_are };
 
 // True if this begins as PNG files do.

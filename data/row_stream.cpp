@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "data/samples.h"
+#include "kernels/judged.h"
 #include "kernels/parallel.h"
 
 namespace accrue {
@@ -97,7 +98,9 @@ void RowStream::read(int64_t position) {
     const Field& field = ring_.fields[f];
     const std::span<std::byte> row = row_of(field.values, position % ring_.size());
     read_row(row, dataset_.fields[f], sample, by.place);
-    if (augmentation.is_any()) augment_row(row, field.encoding, field.values.shape(), by);
+    if (augmentation.is_any())
+      augment_row(row, field.encoding, field.values.shape(), by,
+                  field.unjudged_value ? not_judged : 0);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "kernels/judged.h"
 
 namespace accrue {
 namespace {
@@ -22,7 +23,7 @@ void check_indices(const Field& field, const std::string& dataset,
   for (const int32_t i : samples)
     for (const int32_t index :
          all.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)))
-      check(0 <= index && index < field.classes,
+      check((0 <= index && index < field.classes) || (index == not_judged && field.unjudged_value),
             "data set '{}': sample {} has {} in its {}, expected 0 to {}", dataset, i, index,
             field.name, field.classes - 1);
 }

@@ -25,7 +25,7 @@ void check_planes(View masks) {
   });
 }
 
-// p and t of up to pixel_run pixels of a plane.
+// p and t of up to pixel_run pixels of a plane, 0 where a pixel is not judged.
 template <class W>
 struct DiceRun {
   W p[pixel_run], t[pixel_run];
@@ -43,7 +43,7 @@ void for_each_plane(View x, View masks, int64_t n, int64_t p, int64_t size, Body
     const RunSoftmax<T> softmax(in, label, K, P, size);
     for (int64_t k = 0; k < K; ++k) {
       for (int64_t i = 0; i < size; ++i) {
-        run.p[i] = softmax.probability(i, in[k * P + i]);
+        run.p[i] = label[i] == not_judged ? 0 : softmax.probability(i, in[k * P + i]);
         run.t[i] = W(label[i] == k);
       }
       body(k, run);
@@ -63,10 +63,11 @@ void for_each_plane(View x, View masks, int64_t n, int64_t p, int64_t size, Body
 }  // namespace
 
 // Each block's sums by themselves, then in the blocks' order.
-void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassWeights weights) {
+void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassWeights weights,
+               const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
   const int64_t blocks = blocks_of_sample(x);
-  if (are_classes(masks)) check_pixel_labels("dice_loss", masks, K);
+  if (are_classes(masks)) check_pixel_labels("dice_loss", masks, K, counted);
   else check_planes(masks);
   dispatch_floating(x.dtype, [&]<class T>() {
     using W = Wide<T>;
@@ -97,37 +98,41 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
       for (int64_t i = 0; i < 3 * K; ++i)
         all[b / blocks * 3 * K + i] += block_sums.as<double>()[b * 3 * K + i];
     double sum = 0;
-    for (int64_t plane = 0; plane < N * K; ++plane)
-      sum += double(weights[plane % K]) * dice_sums(all, plane).loss();
-    *loss.as<W>() = static_cast<W>(sum / double(N * K));
+    for (int64_t n = 0; n < N; ++n) {
+      const double part = judged_part(all, n, K, P, counted);
+      for (int64_t k = 0; k < K; ++k)
+        sum += part * double(weights[k]) * dice_sums(all, n * K + k).loss();
+    }
+    *loss.as<W>() = static_cast<W>(mean_of_planes(sum, K, counted));
   });
 }
 
 // dx may be x: a run's planes are written after the last that depends on them is read.
 void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks,
-                        ClassWeights weights) {
+                        ClassWeights weights, const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
   dispatch_floating(x.dtype, [&]<class T>() {
     using W = Wide<T>;
-    const double scale = double(*dloss.as<const W>()) / double(N * K);
-    const auto slope = [&](int64_t n, int64_t k, W t) {
+    const double scale = mean_of_planes(double(*dloss.as<const W>()), K, counted);
+    const auto slope = [&](int64_t n, int64_t k, double part, W t) {
       const DiceSums of_plane = dice_sums(sums.as<const double>(), n * K + k);
-      const double factor = scale * double(weights[k]);
+      const double factor = scale * part * double(weights[k]);
       return W(factor * of_plane.at_zero()) + t * W(factor * of_plane.by_target());
     };
     with_beta(dx.beta, [&](auto accumulate) {
       parallel_for(N * P, K, [&](int64_t begin, int64_t end) {
         for_each_run(begin, end, P, [&](int64_t n, int64_t p, int64_t size) {
           T* const out = dx.grad.as<T>() + n * K * P + p;
+          const double part = judged_part(sums.as<const double>(), n, K, P, counted);
           W average[pixel_run] = {};  // of the slopes, by p: softmax's
           if (are_classes(masks))
             for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
-              const W without = slope(n, k, 0), with = slope(n, k, 1);
+              const W without = slope(n, k, part, 0), with = slope(n, k, part, 1);
               for (int64_t i = 0; i < size; ++i)
                 average[i] += run.p[i] * (run.t[i] > 0 ? with : without);
             });
           for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
-            const W at_zero = slope(n, k, 0), by_target = slope(n, k, 1) - at_zero;
+            const W at_zero = slope(n, k, part, 0), by_target = slope(n, k, part, 1) - at_zero;
             for (int64_t i = 0; i < size; ++i) {
               const W dp = at_zero + run.t[i] * by_target;
               const W by_x = are_classes(masks) ? run.p[i] * (dp - average[i])
@@ -149,7 +154,8 @@ decltype(cpu::dice_loss) dice_loss;
 decltype(cpu::dice_loss_backward) dice_loss_backward;
 }  // namespace cuda
 
-Tensor dice_loss(const Tensor& x, const Tensor& masks, std::span<const double> class_weights) {
+Tensor dice_loss(const Tensor& x, const Tensor& masks, std::span<const double> class_weights,
+                 const Tensor& judged) {
   check_same("dice_loss", {&x});
   const bool are_images = x.shape().rank() == 4 && x.numel() > 0;
   const bool classes = are_images && masks.dtype() == DType::i32 &&
@@ -161,23 +167,27 @@ Tensor dice_loss(const Tensor& x, const Tensor& masks, std::span<const double> c
         name(x.dtype()), x.shape(), name(masks.dtype()), masks.shape(), name(masks.device()),
         name(x.device()));
   const int64_t N = x.size(0), K = x.size(1);
+  check(classes || !judged.defined(),
+        "[dice_loss] masks of planes, of which judged is to be a part: expected i32 [N, 1, H, W]");
   const ClassWeights weights = class_weights_of("dice_loss", class_weights, K);
+  const Counted counted = counted_pixels("dice_loss", x, judged);
   Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
   const Tensor sums = Tensor::empty({N, K, 3}, DType::f64, x.device());
   {
     const Tensor block_sums = Tensor::empty({N, blocks_of_sample(x.view()), K, 3}, DType::f64,
                                             x.device(), Category::workspace);
     launch<cpu::dice_loss, cuda::dice_loss>(x.device(), loss.view(), sums.view(), block_sums.view(),
-                                            x.view(), masks.view(), weights);
+                                            x.view(), masks.view(), weights, counted);
   }
   const Edge edge = x;
-  record("dice_loss", loss, {edge}, [=, x = x.detach()](Tensor& dloss) mutable {
+  record("dice_loss", loss, {edge}, [=, x = x.detach(), kept = judged](Tensor& dloss) mutable {
     // x is this closure's alone once the forward's tensors are gone: dx may then take its place.
     Tensor over = x;
     x.reset();
     if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
-      launch<cpu::dice_loss_backward, cuda::dice_loss_backward>(
-          over.device(), *dx, dloss.view(), sums.view(), over.view(), masks.view(), weights);
+      launch<cpu::dice_loss_backward, cuda::dice_loss_backward>(over.device(), *dx, dloss.view(),
+                                                                sums.view(), over.view(),
+                                                                masks.view(), weights, counted);
   });
   return loss;
 }

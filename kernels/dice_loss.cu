@@ -10,7 +10,7 @@ namespace accrue::cuda {
 namespace {
 
 // The probability and the mask of class k at a pixel, whose logits are P elements apart. A label
-// out of range gives NaN, because a kernel cannot throw.
+// out of range gives NaN, because a kernel cannot throw, and a pixel that is not judged 0 for both.
 template <class T>
 struct PlaneMasks {
   const T* masks;
@@ -24,12 +24,14 @@ struct PlaneMasks {
 template <class T>
 struct ClassMasks {
   const int32_t* labels;
+  Counted counted;
   template <class W>
   __device__ void read(W& p, W& t, const T* x, int64_t n, int64_t pixel, int64_t k, int64_t K,
                        int64_t P) const {
     const int32_t label = labels[n * P + pixel];
     p = pixel_softmax(x, label, K, P).probability(widen(x[k * P]));
-    if (label < 0 || label >= K) p = std::numeric_limits<W>::quiet_NaN();
+    if (label < 0 || label >= K)
+      p = counted.leaves_out(label) ? 0 : std::numeric_limits<W>::quiet_NaN();
     t = W(label == k);
   }
 };
@@ -60,12 +62,13 @@ __global__ void __launch_bounds__(block_threads)
   to[2] = static_cast<double>(wanted);
 }
 
-// One block: a thread adds up the blocks of every 256th plane, in their order.
+// One block: a thread adds up the blocks of every 256th plane, in their order, and then the losses
+// of these planes, each by the judged part of its sample, which is a sum over other threads'
+// planes.
 template <class W>
 __global__ void __launch_bounds__(block_threads)
     dice_loss_kernel(W* loss, double* sums, const double* block_sums, ClassWeights weights,
-                     int64_t planes, int64_t K, int64_t blocks) {
-  double sum = 0;
+                     Counted counted, int64_t planes, int64_t K, int64_t P, int64_t blocks) {
   for (int64_t plane = threadIdx.x; plane < planes; plane += block_threads) {
     const int64_t n = plane / K, k = plane % K;
     DiceSums of_plane{0, 0, 0};
@@ -78,10 +81,14 @@ __global__ void __launch_bounds__(block_threads)
     sums[3 * plane] = of_plane.both;
     sums[3 * plane + 1] = of_plane.found;
     sums[3 * plane + 2] = of_plane.wanted;
-    sum += double(weights[k]) * of_plane.loss();
   }
+  __syncthreads();
+  double sum = 0;
+  for (int64_t plane = threadIdx.x; plane < planes; plane += block_threads)
+    sum += judged_part(sums, plane / K, K, P, counted) * double(weights[plane % K]) *
+           dice_sums(sums, plane).loss();
   sum = block_sum<block_threads>(sum);
-  if (threadIdx.x == 0) *loss = static_cast<W>(sum / double(planes));
+  if (threadIdx.x == 0) *loss = static_cast<W>(mean_of_planes(sum, K, counted));
 }
 
 // A thread has a pixel with all its planes. dx may be x: a plane's logit is read for the last time
@@ -105,16 +112,18 @@ __global__ void __launch_bounds__(block_threads)
 template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     dice_classes_backward_kernel(T* dx, const W* dloss, const double* sums, const T* x,
-                                 const int32_t* labels, ClassWeights weights, int64_t N, int64_t K,
-                                 int64_t P) {
-  const double scale = double(*dloss) / double(N * K);
+                                 const int32_t* labels, ClassWeights weights, Counted counted,
+                                 int64_t N, int64_t K, int64_t P) {
+  const double scale = mean_of_planes(double(*dloss), K, counted);
   for (int64_t i = first_item(); i < N * P; i += item_stride()) {
     const int64_t n = i / P, at = n * K * P + i % P;
     const int32_t label = labels[i];
     const auto softmax = pixel_softmax(x + at, label, K, P);
+    const double of_sample =
+        counted.leaves_out(label) ? 0 : scale * judged_part(sums, n, K, P, counted);
     const auto slope = [&](int64_t k) {
       const DiceSums of_plane = dice_sums(sums, n * K + k);
-      const double factor = scale * double(weights[k]);
+      const double factor = of_sample * double(weights[k]);
       return W(factor * of_plane.at_zero()) + W(k == label) * W(factor * of_plane.by_target());
     };
     W average = 0;
@@ -127,7 +136,8 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassWeights weights) {
+void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassWeights weights,
+               const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
   const int64_t blocks = block_sums.shape[1];
   dispatch_floating(x.dtype, [&]<class T>() {
@@ -135,17 +145,17 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
     double* const parts = block_sums.as<double>();
     if (masks.dtype == DType::i32)
       enqueue(grid, dice_sums_kernel<T, ClassMasks<T>>, parts, x.as<const T>(),
-              ClassMasks<T>{masks.as<const int32_t>()}, K, P, blocks);
+              ClassMasks<T>{masks.as<const int32_t>(), counted}, K, P, blocks);
     else
       enqueue(grid, dice_sums_kernel<T, PlaneMasks<T>>, parts, x.as<const T>(),
               PlaneMasks<T>{masks.as<const T>()}, K, P, blocks);
     enqueue({1}, dice_loss_kernel<Wide<T>>, loss.as<Wide<T>>(), sums.as<double>(), parts, weights,
-            N * K, K, blocks);
+            counted, N * K, K, P, blocks);
   });
 }
 
 void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks,
-                        ClassWeights weights) {
+                        ClassWeights weights, const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
   dispatch_floating(x.dtype, [&]<class T>() {
     const auto* seed = dloss.as<const Wide<T>>();
@@ -154,7 +164,7 @@ void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks
       if (masks.dtype == DType::i32)
         enqueue(grid_over(N * P), dice_classes_backward_kernel<accumulate.value, T>,
                 dx.grad.as<T>(), seed, of_planes, x.as<const T>(), masks.as<const int32_t>(),
-                weights, N, K, P);
+                weights, counted, N, K, P);
       else
         enqueue(grid_over(N * K * P), dice_planes_backward_kernel<accumulate.value, T>,
                 dx.grad.as<T>(), seed, of_planes, x.as<const T>(), masks.as<const T>(), weights, N,

@@ -1,6 +1,7 @@
 #include "kernels/mask_score.h"
 
 #include "kernels/detail/mask_score_kernels.h"
+#include "kernels/judged.h"
 
 namespace accrue {
 namespace {
@@ -33,7 +34,10 @@ void add_mask_score(View score, View x, View masks) {
       if (has_classes(masks)) {
         const int32_t* label = masks.as<int32_t>();
         add(
-            k, [=](int64_t n, int64_t p) { return is_largest(in + n * K * P + p, k, K, P); },
+            k,
+            [=](int64_t n, int64_t p) {
+              return label[n * P + p] != not_judged && is_largest(in + n * K * P + p, k, K, P);
+            },
             [=](int64_t n, int64_t p) { return label[n * P + p] == k; });
       } else {
         const T* t = masks.as<T>();

@@ -1,5 +1,6 @@
 #include "kernels/detail/mask_score_kernels.h"
 #include "kernels/detail/reduce.cuh"
+#include "kernels/judged.h"
 
 namespace accrue::cuda {
 namespace {
@@ -20,7 +21,7 @@ __global__ void __launch_bounds__(sum_threads, 1)
     const int64_t n = i / P, p = i % P, at = (n * K + k) * P + p;
     bool in_a, in_b;
     if constexpr (classes) {
-      in_a = is_largest(x + n * K * P + p, k, K, P);
+      in_a = masks[i] != not_judged && is_largest(x + n * K * P + p, k, K, P);
       in_b = masks[i] == k;
     } else {
       in_a = x[at] > 0;

@@ -11,9 +11,9 @@ namespace accrue {
 // so that Dice = 2 |A and B| / (|A| + |B|) and IoU = |A and B| / (|A| + |B| - |A and B|). With
 // masks of x's shape and type, in {0, 1}, a pixel is in A_k where x > 0; with masks i32 [N, 1, H,
 // W], each pixel's class, where x's logit k is the largest, the first of equals. A pixel with a NaN
-// logit is not in that class's A, nor, where each pixel has one class, in any A. Not
-// differentiable.
-// Throws Error unless masks and score are as above.
+// logit is not in that class's A, nor, where each pixel has one class, in any A; nor is a pixel
+// that is not_judged (kernels/judged.h) in any A or B. Not differentiable. Throws Error unless
+// masks and score are as above.
 void add_mask_score(const Tensor& score, const Tensor& x, const Tensor& masks);
 
 }  // namespace accrue

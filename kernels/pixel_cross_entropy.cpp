@@ -8,10 +8,11 @@
 namespace accrue {
 namespace cpu {
 
-void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassWeights weights) {
+void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassWeights weights,
+                         const Counted& counted) {
   const int64_t C = x.shape[1], P = x.shape[2] * x.shape[3], pixels = labels.numel();
   const int64_t block = pixels_per_block(C);
-  check_pixel_labels("pixel_cross_entropy", labels, C);
+  check_pixel_labels("pixel_cross_entropy", labels, C, counted);
   dispatch_floating(x.dtype, [&]<class T>() {
     using W = Wide<T>;
     double* sums = block_sums.as<double>();
@@ -25,6 +26,7 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
                        const RunSoftmax<T> softmax(in, label, C, P, size);
                        W sum = 0;
                        for (int64_t i = 0; i < size; ++i) {
+                         if (label[i] == not_judged) continue;
                          const RowSoftmax<W> pixel{softmax.maximum[i], softmax.rest[i]};
                          sum += W(weights[label[i]]) * pixel.loss(in[label[i] * P + i]);
                        }
@@ -34,19 +36,19 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
     });
     double sum = 0;
     for (int64_t b = 0; b < block_sums.numel(); ++b) sum += sums[b];
-    *loss.as<W>() = static_cast<W>(sum / static_cast<double>(pixels));
+    *loss.as<W>() = static_cast<W>(counted.mean_of(sum));
   });
 }
 
 // dx may be x: a run is written after its sums.
 void pixel_cross_entropy_backward(GradTarget dx, const LossSeed& from, View x, View labels,
-                                  ClassWeights weights) {
+                                  ClassWeights weights, const Counted& counted) {
   const int64_t C = x.shape[1], P = x.shape[2] * x.shape[3], pixels = labels.numel();
   dispatch_floating(x.dtype, [&]<class T>() {
     using W = Wide<T>;
     const Seed<W> seed(from);
     seed.add_loss();
-    const W scale = seed.dloss() / static_cast<W>(pixels);
+    const W scale = counted.mean_of(seed.dloss());
     with_beta(dx.beta, [&](auto accumulate) {
       parallel_for(pixels, C, [&](int64_t begin, int64_t end) {
         for_each_run(begin, end, P, [&](int64_t n, int64_t p, int64_t size) {
@@ -55,7 +57,8 @@ void pixel_cross_entropy_backward(GradTarget dx, const LossSeed& from, View x, V
           const int32_t* label = labels.as<int32_t>() + n * P + p;
           const RunSoftmax<T> softmax(in, label, C, P, size);
           W factor[pixel_run];
-          for (int64_t i = 0; i < size; ++i) factor[i] = scale * W(weights[label[i]]);
+          for (int64_t i = 0; i < size; ++i)
+            factor[i] = label[i] == not_judged ? 0 : scale * W(weights[label[i]]);
           for (int64_t c = 0; c < C; ++c)
             for (int64_t i = 0; i < size; ++i) {
               const W p_c = softmax.probability(i, in[c * P + i]);
@@ -76,7 +79,7 @@ decltype(cpu::pixel_cross_entropy_backward) pixel_cross_entropy_backward;
 }  // namespace cuda
 
 Tensor pixel_cross_entropy(const Tensor& x, const Tensor& labels,
-                           std::span<const double> class_weights) {
+                           std::span<const double> class_weights, const Tensor& judged) {
   check_same("pixel_cross_entropy", {&x});
   check(x.shape().rank() == 4 && x.numel() > 0 && labels.dtype() == DType::i32 &&
             labels.shape() == Shape{x.size(0), 1, x.size(2), x.size(3)} &&
@@ -86,23 +89,25 @@ Tensor pixel_cross_entropy(const Tensor& x, const Tensor& labels,
         name(x.dtype()), x.shape(), name(labels.dtype()), labels.shape(), name(labels.device()),
         name(x.device()));
   const ClassWeights weights = class_weights_of("pixel_cross_entropy", class_weights, x.size(1));
+  const Counted counted = counted_pixels("pixel_cross_entropy", x, judged);
   Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
   {
     const Tensor block_sums = Tensor::empty({ceil_div(labels.numel(), pixels_per_block(x.size(1)))},
                                             DType::f64, x.device(), Category::workspace);
     launch<cpu::pixel_cross_entropy, cuda::pixel_cross_entropy>(
-        x.device(), loss.view(), block_sums.view(), x.view(), labels.view(), weights);
+        x.device(), loss.view(), block_sums.view(), x.view(), labels.view(), weights, counted);
   }
   const Edge edge = x;
-  record_loss("pixel_cross_entropy", loss, edge, [=, x = x.detach()](const LossSeed& seed) mutable {
-    // x is this closure's alone once the forward's tensors are gone: dx may then take
-    // its place.
-    Tensor over = x;
-    x.reset();
-    if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
-      launch<cpu::pixel_cross_entropy_backward, cuda::pixel_cross_entropy_backward>(
-          over.device(), *dx, seed, over.view(), labels.view(), weights);
-  });
+  record_loss("pixel_cross_entropy", loss, edge,
+              [=, x = x.detach(), kept = judged](const LossSeed& seed) mutable {
+                // x is this closure's alone once the forward's tensors are gone: dx may then take
+                // its place.
+                Tensor over = x;
+                x.reset();
+                if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+                  launch<cpu::pixel_cross_entropy_backward, cuda::pixel_cross_entropy_backward>(
+                      over.device(), *dx, seed, over.view(), labels.view(), weights, counted);
+              });
   return loss;
 }
 

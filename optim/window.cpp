@@ -1,6 +1,7 @@
 #include "optim/window.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/accumulate.h"
 #include "kernels/step/average_weights.h"
@@ -116,9 +117,25 @@ void Window::expect(int64_t samples) {
   expected_samples_ = samples;
 }
 
-void Window::backward(const Loss& all, int64_t samples) {
+void Window::backward(const Loss& all, const Weight& counts) {
   const Tensor& loss = all.value;
+  const int64_t samples = counts.samples;
+  const Tensor& counted = counts.on_device;
   check(samples > 0, "a micro-batch of {} samples: expected 1 or more", samples);
+  check(counted.defined()
+            ? counted.numel() == 1 && counted.dtype() == DType::f64 && counted.device() == device_
+            : counts.counted >= 0 && std::isfinite(counts.counted),
+        "a micro-batch counts {}: expected a number that is not negative, or an f64 scalar on {}",
+        counted.defined() ? fmt::format("{} {} on {}", name(counted.dtype()), counted.shape(),
+                                        name(counted.device()))
+                          : fmt::format("{}", counts.counted),
+        name(device_));
+  check(
+      options_.strategy != Strategy::moments ||
+          (!counted.defined() && counts.counted == double(samples)),
+      "strategy moments folds each gradient as its share of the window, which is known beforehand "
+      "for losses that are means over samples alone, not over some of their pixels: expected "
+      "another strategy");
   check(samples_ + samples <= expected_samples_,
         "a window of {} samples already has {}: {} more do not fit; step() first",
         expected_samples_, samples_, samples);
@@ -127,31 +144,29 @@ void Window::backward(const Loss& all, int64_t samples) {
   const MemoryScope scope(Phase::backward);
   const bool dropping = options_.on_overflow == OnOverflow::drop_micro_batch;
   // judge() adds the loss of a micro-batch that may be dropped.
-  const int64_t counted = dropping ? 0 : samples;
-  const double share = double(samples) / double(options_.effective_batch_size);
-  if (!dropping) add_terms(all, samples);
+  const LossSum sum = dropping ? LossSum::leave : LossSum::add;
+  const LossWeight weight{counts.counted, counted.defined() ? counted.view() : View{}};
+  if (!dropping) add_terms(all, weight);
   switch (options_.strategy) {
-    case Strategy::fused: differentiate(loss, share, counted, exchanging_hook()); break;
+    case Strategy::fused: differentiate(loss, weight, sum, exchanging_hook()); break;
     case Strategy::separate:
       for (Member& member : members_) member.parameters().zero_grad();
-      differentiate(loss, 1, counted);
+      differentiate(loss, weight, sum);
       if (dropping) {
-        judge(loss, samples);
-        add_terms(all, samples);
+        judge(loss, weight, samples);
+        add_terms(all, weight);
       }
-      for (Member& member : members_) accumulate_separately(member, share);
+      for (Member& member : members_) accumulate_separately(member);
       break;
-    case Strategy::moments:
-      differentiate(loss, double(samples) / double(expected_samples_), counted, dropping_hook());
-      break;
+    case Strategy::moments: differentiate(loss, weight, sum, dropping_hook()); break;
     case Strategy::step_in_backward:
       check(micro_batches_ == 0,
             "strategy step-in-backward steps during the backward of a window's only micro-batch: "
             "expected 1 micro-batch, or another strategy");
-      add_loss(state_.view(), loss.view(), samples, 0);  // what the step is decided by
+      add_loss(state_.view(), loss.view(), weight, 0);  // what the step is decided by
       count(samples);
       decide_before_backward();
-      differentiate(loss, share, 0, dropping_hook());
+      differentiate(loss, weight, LossSum::leave, dropping_hook());
       if (has_others()) await_completed(Completed::all);
       return;
   }
@@ -162,7 +177,7 @@ void Window::backward(const Loss& all, int64_t samples) {
   count(samples);
 }
 
-void Window::add_terms(const Loss& loss, int64_t samples) {
+void Window::add_terms(const Loss& loss, const LossWeight& weight) {
   check(micro_batches_ == 0 || loss.terms.size() == terms_,
         "a loss has {} numbers beside it, those before it in its window {}: expected as many",
         loss.terms.size(), terms_);
@@ -175,7 +190,7 @@ void Window::add_terms(const Loss& loss, int64_t samples) {
           name(term.device()), name(device_));
     views.push_back(term.view());
   }
-  accrue::add_terms(state_.view(), views, samples, micro_batches_ == 0 ? 0.0f : 1.0f,
+  accrue::add_terms(state_.view(), views, weight, micro_batches_ == 0 ? 0.0f : 1.0f,
                     options_.on_overflow == OnOverflow::drop_micro_batch ? OfDropped::left_out
                                                                          : OfDropped::counted);
 }
@@ -185,7 +200,6 @@ void Window::follow_loss(const Tensor& y, const StepFunction& f) const {
 }
 
 void Window::count(int64_t samples) {
-  if (micro_batches_ == 0) first_samples_ = samples;
   samples_ += samples;
   ++micro_batches_;
   touched_ = drops_gradients(options_.strategy);
@@ -197,7 +211,7 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   const auto stale = [&](const MicroStep& other) { return other.variant < variant; };
   micro_steps_.forget_if(stale);
   std::erase_if(claims_after_, [&](const auto& known) { return stale(known.first); });
-  if (options_.strategy == Strategy::step_in_backward && !ranks_) tell_device(samples);
+  if (options_.strategy == Strategy::step_in_backward && !ranks_) tell_device();
   const int64_t before = micro_batches_, samples_before = samples_;
   const bool touched_before = touched_;
   // It is called twice if CUDA refuses to record it.
@@ -227,26 +241,28 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   }
 }
 
-void Window::differentiate(const Tensor& loss, double share, int64_t samples,
+void Window::differentiate(const Tensor& loss, const LossWeight& weight, LossSum sum,
                            const GradHook& hook) {
   const View state = state_.view();
   const float beta = micro_batches_ == 0 ? 0 : 1;
+  const auto of = double(options_.strategy == Strategy::moments ? expected_samples_
+                                                                : options_.effective_batch_size);
   if (takes_seed(loss)) {
-    accrue::backward(
-        loss,
-        samples > 0 ? loss_seed(state, share, loss.view(), samples, beta) : loss_seed(state, share),
-        hook);
+    accrue::backward(loss,
+                     sum == LossSum::add ? loss_seed(state, weight, of, loss.view(), beta)
+                                         : loss_seed(state, weight, of),
+                     hook);
     return;
   }
-  if (samples > 0) add_loss(state, loss.view(), samples, beta);
+  if (sum == LossSum::add) add_loss(state, loss.view(), weight, beta);
   const MemoryScope scope("loss");
   Tensor seed = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
-  seed_gradient(seed.view(), state, share);
+  seed_gradient(seed.view(), state, weight, of);
   accrue::backward(loss, std::move(seed), hook);
 }
 
 // Decides if the micro-batch whose gradient has just been computed is to count.
-void Window::judge(const Tensor& loss, int64_t samples) {
+void Window::judge(const Tensor& loss, const LossWeight& weight, int64_t samples) {
   float beta = 0;
   for (const Member& member : members_)
     for (const auto [begin, end] : member.parameters().ranges(
@@ -256,7 +272,7 @@ void Window::judge(const Tensor& loss, int64_t samples) {
       beta = 1;
     }
   if (beta == 0) norm_partials_.fill(0);
-  judge_micro_batch(state_.view(), norm_partials_.view(), loss.view(), samples,
+  judge_micro_batch(state_.view(), norm_partials_.view(), loss.view(), weight, samples,
                     micro_batches_ == 0 ? 0.0f : 1.0f);
   for (Member& member : members_) keep(member, state_.view());
 }
@@ -277,8 +293,8 @@ void Window::keep_buffers_with(const Window& other) {
   for (Member& member : members_) keep(member, other.state_.view());
 }
 
-// The textbook loop: zero the sum at the window's start, then sum += n_i/N * g.
-void Window::accumulate_separately(Member& member, double share) {
+// The textbook loop: zero the sum at the window's start, then sum += g.
+void Window::accumulate_separately(Member& member) {
   if (micro_batches_ == 0) member.sum.fill(0);
   const bool judged = options_.on_overflow == OnOverflow::drop_micro_batch && !is_meta(device_);
   const View state = judged ? state_.view() : View{};
@@ -286,7 +302,7 @@ void Window::accumulate_separately(Member& member, double share) {
   const auto reached = [](const Parameters::Entry& entry) { return entry.claimed(); };
   for (const auto [begin, end] : parameters.ranges(reached))
     accumulate(member.sum.slice(begin, end).view(), parameters.gradients().slice(begin, end).view(),
-               share, state);
+               1, state);
   for (const Parameters::Entry& entry : parameters.entries())
     member.claimed[member.number(entry)] |= entry.claimed();
 }
@@ -455,7 +471,7 @@ void Window::start_next() {
     member.parameters().drop_packed();
     std::ranges::fill(member.claimed, 0);
   }
-  micro_batches_ = samples_ = first_samples_ = 0;
+  micro_batches_ = samples_ = 0;
   expected_samples_ = options_.effective_batch_size;
   planned_ = touched_ = last_is_next_ = false;
   gradient_sum_.reset();

@@ -17,7 +17,7 @@
 namespace accrue {
 
 // A loss, and at most eight numbers beside it for the report, such as the terms that it is a sum
-// of: scalars that are means over the same samples.
+// of: scalars that are means of the same weight.
 struct Loss {
   Tensor value;
   std::vector<Tensor> terms{};
@@ -27,12 +27,28 @@ struct Loss {
       : value(std::move(loss)), terms(std::move(beside)) {}
 };
 
+// How much a micro-batch counts in its window: by the number of things that its loss is a mean
+// over. These are its samples, unless `counted` says how many pixels or tokens they are, in a unit
+// that is the same in the whole window. Where a whole sample is about 1, gradients in 16 bits have
+// the size that the loss scale is made for. A number that the device alone knows is a tensor f64 []
+// there.
+struct Weight {
+  int64_t samples;
+  double counted;
+  Tensor on_device{};  // if defined, in place of `counted`
+
+  Weight(int64_t samples) : Weight(samples, double(samples)) {}
+  Weight(int64_t samples, double counted) : samples(samples), counted(counted) {}
+  Weight(int64_t samples, Tensor counted) : Weight(samples) { on_device = std::move(counted); }
+};
+
 // The result of one optimizer step.
 struct StepReport {
   int64_t step = 0;             // optimizer steps taken so far, this one included
   int64_t micro_batches = 0;    // in this window
   int64_t samples = 0;          // in this window: N_actual
-  double loss = 0;              // mean over those samples
+  double weight = 0;            // of their losses together: W
+  double loss = 0;              // mean by weight
   std::vector<double> terms{};  // likewise, of the numbers beside it
   double grad_norm = 0;         // of the mean gradient, before clipping; NaN if never whole
   double lr = 0;
@@ -40,20 +56,22 @@ struct StepReport {
   double loss_scale = 1;  // that the window was computed with
   bool overflow = false;  // the gradient was not finite, in the window or in what it dropped
   int64_t dropped_samples = 0;
-  bool skipped = false;  // a non-finite gradient or loss: nothing was changed
+  bool skipped = false;    // a non-finite gradient or loss, or no weight: nothing was changed
+  bool no_weight = false;  // there was nothing to learn from: W is 0
 };
 
 // A window of micro-batches that steps once with all its samples or leaves no trace. It owns every
 // counter: micro-batch, optimizer step, schedule. Evaluation never touches it.
 //
-//   for each micro-batch i of the window:  window.backward(loss_i, n_i)   loss_i a mean over n_i
+//   for each micro-batch i of the window:  window.backward(loss_i, w_i)   loss_i a mean over w_i
 //   window.step()
 //
 // takes the step of one batch of all the window's samples:
-//   gradient = sum_i n_i * dloss_i / sum_i n_i
-// It is computed in this way: backward's seed is loss_scale * n_i / N, the backward kernels
-// themselves add up, and the step multiplies once by N / N_actual / loss_scale * clip. A short last
-// window (N_actual < N) is therefore exact.
+//   gradient = sum_i w_i * dloss_i / W        W = sum_i w_i
+// It is computed in this way: backward's seed is loss_scale * w_i / N, the backward kernels
+// themselves add up, and the step multiplies once by N / W / loss_scale * clip. So nobody needs to
+// know W before, and a short last window is exact, as are losses that are means over some of the
+// pixels. A micro-batch of weight 0 adds nothing, and a window of weight 0 is skipped.
 //
 // Several ranks (WindowOptions::ranks) share the window. Each calls backward() for its own
 // micro-batches, of which there may be none, with the same N. step() adds up the ranks' sums,
@@ -93,12 +111,15 @@ class Window {
   void expect_last() { last_is_next_ = true; }
 
   // Adds the gradient of one micro-batch. Call it once for each; add several losses up before.
-  // `loss` is the mean over its `samples`. Throws Error when the window would exceed N. If this
-  // throws anything (out of memory, bad input), call abandon() before going on.
-  void backward(const Loss& loss, int64_t samples);
+  // `loss` is a mean over what `weight` counts: a number means so many samples. Throws Error when
+  // the window would exceed N samples, and with strategy moments for a weight of anything else than
+  // samples, because what it folds must be a share of a weight that is known before. If this throws
+  // anything (out of memory, bad input), call abandon() before going on.
+  void backward(const Loss& loss, const Weight& weight);
 
   // Runs a micro-step: `work` is a forward that reads its input from the same tensors every time
-  // and ends in one backward(loss, samples) on this window. On cuda it is replayed as a graph.
+  // and ends in one backward(loss, weight) on this window. On cuda it is replayed as a graph, with
+  // the same weight unless that is on the device.
   // `variant` distinguishes micro-steps that are different work for the same number of samples; the
   // graphs of earlier variants are forgotten.
   void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
@@ -208,9 +229,9 @@ class Window {
   using Claims = std::vector<char>;
   // What ranks tell each other of a window.
   struct Counts {
-    int64_t micro_batches, samples, expected_samples, first_samples, dropped_samples;
+    int64_t micro_batches, samples, expected_samples, dropped_samples;
     size_t terms;
-    double loss_sum, first_squares;
+    double loss_sum, weight, first_squares, first_weight;
     std::array<double, max_loss_terms> term_sums;
   };
   // The number of a parameter whose gradient is complete, or what a rank says instead.
@@ -227,12 +248,14 @@ class Window {
   // Of the gradient that this rank has accumulated, or of its shard of all ranks' sum.
   enum class SquaresOf { own_gradient, own_shard };
   bool sum_squares(SquaresOf of);
-  // Runs backward from loss scale * share; first adds the loss to the window's, unless samples is
-  // 0.
-  void differentiate(const Tensor& loss, double share, int64_t samples, const GradHook& hook = {});
-  void accumulate_separately(Member& member, double share);
-  void judge(const Tensor& loss, int64_t samples);
-  void add_terms(const Loss& loss, int64_t samples);
+  // Runs backward from loss scale * weight / N (or, with moments, the samples expected); with
+  // LossSum::add it adds the loss to the window's.
+  enum class LossSum { leave, add };
+  void differentiate(const Tensor& loss, const LossWeight& weight, LossSum sum,
+                     const GradHook& hook = {});
+  void accumulate_separately(Member& member);
+  void judge(const Tensor& loss, const LossWeight& weight, int64_t samples);
+  void add_terms(const Loss& loss, const LossWeight& weight);
   // moments, step_in_backward
   GradHook dropping_hook();
   GradHook exchanging_hook();
@@ -244,7 +267,7 @@ class Window {
   std::vector<Parameters::Range> stepped_ranges(const Member& member) const;
   Claims claims() const;
   void set_claims(const Claims& claims);
-  void tell_device(int64_t samples);
+  void tell_device();
   void prepare_step();
   void add_other_ranks();
   void add_buffers(double weight);
@@ -289,7 +312,7 @@ class Window {
   Readback outcomes_;
   std::deque<StepReport> in_flight_;  // what the host knows of them
   std::vector<StepReport> reports_;
-  int64_t micro_batches_ = 0, samples_ = 0, first_samples_ = 0, taken_ = 0;
+  int64_t micro_batches_ = 0, samples_ = 0, taken_ = 0;
   int64_t expected_samples_ = 0;  // of this window
   size_t terms_ = 0;              // that its losses have
   bool last_is_next_ = false;

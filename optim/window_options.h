@@ -4,6 +4,7 @@
 
 #include "core/parameters.h"
 #include "core/replay.h"
+#include "kernels/step/window_state.h"
 #include "optim/loss_scale.h"
 
 namespace accrue {
@@ -13,8 +14,8 @@ class Ranks;
 // The way the gradients of a window's micro-batches come together.
 enum class Strategy {
   fused,     // backward kernels write dst = value + beta * dst into the accumulator (default)
-  separate,  // a second gradient buffer, then the explicit kernel sum += n_i/N * g: what is
-             // written by hand everywhere, and this library's own baseline
+  separate,  // a second gradient buffer, then the explicit kernel sum += g: what is written by hand
+             // everywhere, and this library's own baseline
   moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
              // complete: another optimizer (AdamA, kernels/step/optimizer_step.h)
   step_in_backward  // for windows of one micro-batch a rank: each parameter is stepped and its
@@ -29,8 +30,6 @@ constexpr bool drops_gradients(Strategy strategy) {
 constexpr GradientStorage gradient_storage(Strategy strategy) {
   return drops_gradients(strategy) ? GradientStorage::on_demand : GradientStorage::arena;
 }
-
-enum class NoiseScale { off, estimate };
 
 // When ranks exchange gradients: after the last backward of a window, or while it goes on. The
 // results have the same bits either way.

@@ -17,7 +17,6 @@ void Window::add_other_ranks() {
   micro_batches_ = counts_.micro_batches;
   samples_ = counts_.samples;
   expected_samples_ = counts_.expected_samples;
-  first_samples_ = counts_.first_samples;
   terms_ = counts_.terms;
   if (!decided) {
     unite_claims();
@@ -37,16 +36,16 @@ void Window::add_buffers(double weight) {
 Window::Counts Window::add_counts() {
   const Tensor on_host = state_on_host();
   WindowState& state = *window_state(on_host.view());
-  const std::vector<Counts> ranks = ranks_->all_of(
-      Counts{micro_batches_, samples_, expected_samples_, first_samples_, state.dropped_samples,
-             terms_, state.loss_sum, state.first_squares, state.term_sums});
+  const std::vector<Counts> ranks = ranks_->all_of(Counts{
+      micro_batches_, samples_, expected_samples_, state.dropped_samples, terms_, state.loss_sum,
+      state.outcome.weight, state.first_squares, state.first_weight, state.term_sums});
   Counts all{};
   for (const Counts& rank : ranks) {
     if (rank.micro_batches == 0) continue;  // the rest is of the window before
     if (all.micro_batches == 0) {
       all.expected_samples = rank.expected_samples;
-      all.first_samples = rank.first_samples;
       all.first_squares = rank.first_squares;
+      all.first_weight = rank.first_weight;
       all.terms = rank.terms;
     }
     check(
@@ -60,6 +59,7 @@ Window::Counts Window::add_counts() {
     all.samples += rank.samples;
     all.dropped_samples += rank.dropped_samples;
     all.loss_sum += rank.loss_sum;
+    all.weight += rank.weight;
     for (size_t i = 0; i < all.terms; ++i) all.term_sums[i] += rank.term_sums[i];
   }
   check(all.samples <= all.expected_samples,
@@ -67,7 +67,9 @@ Window::Counts Window::add_counts() {
         all.expected_samples, all.samples);
   state.dropped_samples = all.dropped_samples;
   state.loss_sum = all.loss_sum;
+  state.outcome.weight = all.weight;
   state.first_squares = all.first_squares;
+  state.first_weight = all.first_weight;
   state.term_sums = all.term_sums;
   if (device_ == Device::cuda) state_.copy_from(on_host);
   return all;

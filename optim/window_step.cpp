@@ -68,7 +68,7 @@ void Window::prepare_step() {
         "step() of a window of {} samples, whose gradients were folded as shares of {}: expect() "
         "the size of a short window before its first micro-batch",
         samples_, expected_samples_);
-  tell_device(samples_);
+  tell_device();
 }
 
 void Window::finish_step() {
@@ -81,20 +81,17 @@ void Window::finish_step() {
 }
 
 // Tells the device what the host knows of this window's step, once a window.
-void Window::tell_device(int64_t samples) {
+void Window::tell_device() {
   if (std::exchange(planned_, true)) return;
   if (in_flight_.size() == max_windows_in_flight) take_report();
-  StepPlan plan{
-      .effective_batch_size = double(options_.effective_batch_size),
-      .samples = double(samples),
-      .clip_norm = options_.clip_norm.value_or(std::numeric_limits<double>::infinity()),
-      .first_samples = options_.noise_scale == NoiseScale::estimate ? double(first_samples_) : 0,
-      .first_step = taken_,
-      .lr = {},
-      .scale_growth = options_.loss_scale.growth,
-      .scale_backoff = options_.loss_scale.backoff,
-      .scale_interval = options_.loss_scale.interval,
-      .scale_hysteresis = options_.loss_scale.hysteresis};
+  StepPlan plan{.effective_batch_size = double(options_.effective_batch_size),
+                .clip_norm = options_.clip_norm.value_or(std::numeric_limits<double>::infinity()),
+                .first_step = taken_,
+                .lr = {},
+                .scale_growth = options_.loss_scale.growth,
+                .scale_backoff = options_.loss_scale.backoff,
+                .scale_interval = options_.loss_scale.interval,
+                .scale_hysteresis = options_.loss_scale.hysteresis};
   for (size_t i = 0; i < plan.lr.size(); ++i) plan.lr[i] = schedule_.lr(taken_ + int64_t(i));
   plan_step(state_.view(), plan);
 }
@@ -102,7 +99,7 @@ void Window::tell_device(int64_t samples) {
 // step_in_backward: what it steps by must be known before.
 void Window::decide_before_backward() {
   if (has_others()) counts_ = add_counts();
-  tell_device(has_others() ? counts_.samples : samples_);
+  tell_device();
   decide();
   begin_steps();
 }
@@ -118,7 +115,7 @@ void Window::step_in_backward(const Owner& parameter, const Tensor& gradient) {
 }
 
 // By the loss and what is known of the gradient.
-void Window::decide() { decide_step(state_.view(), norm_partials_.view()); }
+void Window::decide() { decide_step(state_.view(), norm_partials_.view(), options_.noise_scale); }
 
 void Window::begin_steps() {
   for (Member& member : members_) member.optimizer->begin_step(state_.view());
@@ -218,11 +215,13 @@ void Window::take_report() {
   for (size_t i = 0; i < report.terms.size(); ++i) report.terms[i] = unsigned_nan(outcome.terms[i]);
   report.grad_norm = unsigned_nan(outcome.grad_norm);
   if (!is_meta(device_)) report.noise_scale = outcome.noise_scale;
-  report.skipped = outcome.skipped != 0;
+  report.skipped = outcome.skipped != Skipped::no;
+  report.no_weight = outcome.skipped == Skipped::no_weight;
   if (!is_meta(device_)) report.loss_scale = outcome.loss_scale;
   report.overflow = outcome.overflow != 0;
   report.dropped_samples = outcome.dropped_samples;
   report.samples -= outcome.dropped_samples;
+  report.weight = is_meta(device_) ? double(report.samples) : outcome.weight;
   check(!report.skipped || options_.strategy != Strategy::moments,
         "the loss of a window after step {} is not finite, and strategy moments has folded its "
         "gradients into the moments, which cannot be undone: check the data, lower the learning "

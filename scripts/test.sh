@@ -210,6 +210,7 @@ if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
   step "golden files, by PyTorch" "$python" scripts/golden.py --check
+  step "golden file of unjudged pixels, by PyTorch" "$python" scripts/golden_unjudged.py --check
   if "$python" -c 'import torchvision' 2>/dev/null; then
     step "golden file of ResNets, by torchvision" "$python" scripts/golden_resnet.py --check
     step "golden file of fine-tuning, by torchvision" "$python" scripts/golden_fine_tuning.py --check

@@ -102,11 +102,13 @@ void Game::micro_step(const Turn& turn, const Samples& samples, std::optional<in
     }
     const FreezeOthers others(players_, *player);
     const auto work = [&] {
+      Tensor weight;
       const Loss loss = [&] {
         const MemoryScope scope(Phase::forward, "loss");
+        if (player->weight) weight = player->weight(samples);
         return player->loss(samples);
       }();
-      window.backward(loss, n);
+      window.backward(loss, {n, std::move(weight)});
     };
     if (variant) window.micro_step(n, *variant, work);
     else work();

@@ -32,6 +32,9 @@ struct Player {
   // Called before the first micro-batch of each of its turns, if set. Its changes to the module
   // buffers of any player are taken back with the turn.
   std::function<void()> begin{};
+  // How much the loss of a micro-batch counts, if set and defined, instead of its samples (Weight,
+  // optim/window.h).
+  std::function<Tensor(const Samples&)> weight{};
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.

@@ -82,6 +82,8 @@ Tensor Objective::answer(const Module& model, const Samples& samples, const Pass
   return model(samples[input()], pass);
 }
 
+Tensor Objective::weight(const Samples&) const { return {}; }
+
 void Objective::add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const {
   add_mean(sums, loss(answer, samples), samples.size());
 }

@@ -46,8 +46,12 @@ class Objective {
   virtual std::vector<std::string> targets() const = 0;
   // The model's answer to samples: by default, to their input alone.
   virtual Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const;
-  // The cost of the model's answer, a mean over the samples: a scalar.
+  // The cost of the model's answer: a scalar, a mean over the samples, or over what weight()
+  // counts.
   virtual Tensor loss(const Tensor& answer, const Samples& samples) const = 0;
+  // How much the loss of these samples counts, f64 [] on their device, a whole sample being about
+  // 1: the judged part of their pixels, say. Undefined if each sample counts alike.
+  virtual Tensor weight(const Samples& samples) const;
 
   // A score is made of sums over all samples, f64 [sums()] on the model's device: add_score() adds
   // the part of a micro-batch. By default there is one sum, that of the loss.

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/arithmetic.h"
 #include "kernels/dice_loss.h"
+#include "kernels/judged.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
 #include "kernels/pixel_cross_entropy.h"
@@ -16,7 +18,7 @@ namespace {
 class Segmentation : public Objective {
  public:
   Segmentation(const Field& masks, SegmentationOptions options)
-      : K_(masks.class_count()), options_(std::move(options)) {
+      : K_(masks.class_count()), unjudged_(masks.unjudged_value), options_(std::move(options)) {
     for (int64_t k = 0; k < K_; ++k) names_.push_back(masks.class_name(k));
   }
 
@@ -26,32 +28,46 @@ class Segmentation : public Objective {
       for (const MaskLoss loss : options_.losses) text += ", " + name_of(loss);
     if (!options_.class_weights.empty())
       text += fmt::format(", weights {}", fmt::join(options_.class_weights, " "));
+    if (unjudged_) text += fmt::format(", {} not judged", *unjudged_);
     return text;
   }
   std::vector<std::string> targets() const override { return {"masks"}; }
 
   Tensor loss(const Tensor& logits, const Samples& samples) const override {
     Tensor sum;
-    const Tensor& masks = samples["masks"];
+    const Tensor &masks = samples["masks"], judged = weight(samples);
     for (const MaskLoss kind : options_.losses) {
       const Tensor loss = kind == MaskLoss::bce ? bce_with_logits(logits, masks)
                           : kind == MaskLoss::dice
-                              ? dice_loss(logits, masks, options_.class_weights)
-                              : pixel_cross_entropy(logits, masks, options_.class_weights);
+                              ? dice_loss(logits, masks, options_.class_weights, judged)
+                              : pixel_cross_entropy(logits, masks, options_.class_weights, judged);
       sum = sum.defined() ? add(sum, loss) : loss;
     }
     return sum;
+  }
+
+  Tensor weight(const Samples& samples) const override {
+    return unjudged_ ? judged_weight(samples["masks"]) : Tensor();
   }
 
   // The loss, then the sums of add_mask_score().
   int64_t sums() const override { return 1 + 3 * K_; }
   void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
     add_mask_score(sums.slice(1, this->sums()), logits, samples["masks"]);
-    add_mean(sums.slice(0, 1), loss(logits, samples), samples.size());
+    const Tensor mean = loss(logits, samples), total = sums.slice(0, 1);
+    if (unjudged_) add_weighted(total.view(), mean.view(), weight(samples).view());
+    else add_mean(total, mean, samples.size());
   }
 
   Score score(std::span<const double> sums, const Dataset& data) const override {
-    Score score{.loss = sums[0] / double(data.size()), .samples = data.size()};
+    const double weight = weight_of(sums, data);
+    Score score{.loss = sums[0] / weight, .samples = data.size()};
+    if (weight == 0) {
+      score.loss = std::nan("");
+      score.metrics = {{"dice", std::nan("")}, {"iou", std::nan("")}};
+      score.text = "no pixel is judged";
+      return score;
+    }
     double mean_dice = 0, mean_iou = 0;
     std::vector<std::string> of_classes;
     std::vector<Score::Metric> more;
@@ -79,6 +95,14 @@ class Segmentation : public Objective {
   }
 
  private:
+  // Of all samples. A judged pixel is wanted in one class.
+  double weight_of(std::span<const double> sums, const Dataset& data) const {
+    if (!unjudged_) return double(data.size());
+    double judged = 0;
+    for (int64_t k = 0; k < K_; ++k) judged += sums[static_cast<size_t>(3 + 3 * k)];
+    const Shape& masks = data["masks"].shape();
+    return judged / double(masks[2] * masks[3]);
+  }
   static std::string name_of(MaskLoss loss) {
     for (const auto& [name, value] : mask_loss_names())
       if (value == loss) return name;
@@ -86,6 +110,7 @@ class Segmentation : public Objective {
   }
 
   const int64_t K_;
+  const std::optional<uint8_t> unjudged_;
   std::vector<std::string> names_;
   const SegmentationOptions options_;
 };

@@ -20,7 +20,9 @@ struct SegmentationOptions {
 };
 
 // For masks [N, K, H, W], a plane for each of K classes that a pixel can have or not, or classes
-// [N, 1, H, W], of which each pixel has one. The score is the loss, and Dice and IoU of each class
+// [N, 1, H, W], of which each pixel has one, or none where nobody has judged it
+// (Field::unjudged_value). Such a pixel counts nowhere: the losses are means over the others. The
+// score is the loss, and Dice and IoU of each class
 // (kernels/mask_score.h) over all pixels of all images, 1 if there is neither answer nor mask, and
 // with several classes also their means.
 // Throws Error for losses that do not fit the masks, and for weights with bce or of another number

@@ -37,6 +37,15 @@ std::string SkippedWindows::whose() const {
 }
 
 void SkippedWindows::see(const WindowReport& report) {
+  if (report.no_weight) {  // no sign of trouble, unless it is all that there is
+    const int64_t epoch = training_.loader().windows_per_epoch();
+    check(++without_weight_ < std::max(epoch, options_.max_skipped),
+          "nothing is judged in {} windows in a row (an epoch has {}): expected data of which "
+          "something is",
+          without_weight_, epoch);
+    return;
+  }
+  without_weight_ = 0;
   // The culprit takes a pass over the window: only if there is one.
   if (report.overflow && options_.on_overflow == OnOverflowChoice::stop)
     throw Divergence(fmt::format(

@@ -10,8 +10,8 @@
 namespace accrue {
 
 // Ends a run that has stopped making progress: after `max_skipped` windows in a row were skipped
-// that no smaller loss scale would have saved, or while the scale did not fall to half, and with
-// OnOverflowChoice::stop at the first overflow.
+// that no smaller loss scale would have saved, or while the scale did not fall to half, with
+// OnOverflowChoice::stop at the first overflow, and after an epoch of windows without any weight.
 class SkippedWindows {
  public:
   // Watches one of the players.
@@ -19,7 +19,8 @@ class SkippedWindows {
                  const Player& player);
 
   // Takes the reports in the order of the windows. Throws Divergence, which names the first
-  // parameter or the first sample of the window that is not finite.
+  // parameter or the first sample of the window that is not finite, and Error for data of which
+  // nothing is judged.
   void see(const WindowReport& report);
   // The part that see() changes.
   void add_state(StateDict& dict);
@@ -37,7 +38,7 @@ class SkippedWindows {
   const Dataset& data_;
   const Player& player_;
   const bool dynamic_scale_;
-  int64_t in_a_row_ = 0;
+  int64_t in_a_row_ = 0, without_weight_ = 0;
   std::optional<WindowReport> first_, last_;  // the first and last finite ones since this run began
   // The loss scale at which the count began; infinite after a window that was not skipped.
   double from_scale_ = std::numeric_limits<double>::infinity();

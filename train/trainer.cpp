@@ -158,7 +158,7 @@ void Trainer::take_reports(Observer& observer, Window::Wait wait) {
       const WindowReport told{report, epoch_, account.window(), account.player.name,
                               account.player.terms};
       ++account.reports;
-      account.epoch_loss_sum += report.loss * double(report.samples);
+      if (!report.no_weight) account.epoch_loss_sum += report.loss * report.weight;
       account.skipped.see(told);
       observer.on_step(told);
     }

@@ -109,6 +109,7 @@ void Training::add_networks(const TrainingOptions& o) {
     players.back().loss = [this](const Samples& samples) {
       return objective_->loss(objective_->answer(model(), samples, *pass_), samples);
     };
+    players.back().weight = [this](const Samples& samples) { return objective_->weight(samples); };
   }
   for (const PlayerOptions& player : o.players) {
     players.push_back(add(player.name, player.every, player.times));

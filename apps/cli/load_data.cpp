@@ -48,7 +48,8 @@ void check_options_of_data(const Options& options) {
        {Heeded{"data-dir", is_looked_for, "--data mnist or fashion"},
         {"hold-out", is_folder, "a folder of images"},
         {"skip-bad", is_folder, "a folder of images"},
-        {"cache", is_folder, "a folder of images"}})
+        {"cache", is_folder, "a folder of images"},
+        {"ignore-mask", is_folder, "a folder of images and masks"}})
     check(is_heeded || !options.given.contains(option),
           "--{} has no effect with --data {}: expected {}, or no --{}", option, data, expected,
           option);
@@ -112,6 +113,8 @@ Datasets load_data(const Options& options, DataUse use) {
                                {.size = size,
                                 .hold_out = options.hold_out,
                                 .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
+                                .unjudged_mask_value = options.ignore_mask,
+                                .has_named_mask_values = !options.classes.empty(),
                                 .most_held_bytes = options.most_held_bytes()});
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
@@ -174,7 +177,8 @@ Options with_options_of_weights(const Options& options) {
                               found->second);
   }
   for (const char* name : settings_of_scores)
-    if (const auto found = said.find(name); found != said.end() && !options.given.contains(name))
+    if (const auto found = said.find(name);
+        found != said.end() && !found->second.empty() && !options.given.contains(name))
       settings.at(name).set(found->second);
   if (const auto image = numbers_of(said, "image"); image.size() == 3) {
     result.network.image = {image[0], image[1], image[2]};

@@ -182,7 +182,8 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   }
   const Settings all = settings_of(o);
   const auto tell = [&](const char* name) {
-    if (all.has_effect(all.at(name))) result.about_weights[name] = all.at(name).text();
+    if (const Setting& setting = all.at(name); all.has_effect(setting) && !setting.text().empty())
+      result.about_weights[name] = setting.text();
   };
   std::ranges::for_each(settings_of_weights, tell);
   std::ranges::for_each(settings_of_scores, tell);
@@ -246,7 +247,17 @@ Settings settings_of_masks(Options& o) {
                        .decides = Decides::no_result,
                        .help = "Names of the masks' classes, by their order, for scores and files",
                        .takes = "NAME,NAME,...",
-                       .acts_with = with_unet});
+                       .acts_with = with_unet})
+      // The objective's name has it.
+      .add(
+          o.ignore_mask,
+          {.name = "ignore-mask",
+           .decides = Decides::no_result,
+           .help = "Value in masks of pixels that nobody has judged, such as 255: they count in no "
+                   "loss and no score",
+           .takes = "VALUE",
+           .range = {0, 255},
+           .acts_with = with_unet});
   return s;
 }
 

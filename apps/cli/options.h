@@ -40,7 +40,7 @@ inline constexpr std::array settings_of_weights{"model",     "width",         "d
                                                 "embedding", "self-attention"};
 // Those that decide how it is scored, or drawn with. Weights are saved with them, too, and may be
 // given otherwise.
-inline constexpr std::array settings_of_scores{"loss", "class-weights", "g-dropout"};
+inline constexpr std::array settings_of_scores{"loss", "class-weights", "ignore-mask", "g-dropout"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
 // settings_of(), below.
@@ -59,6 +59,7 @@ struct Options : TrainingOptions {
   std::string mask_loss;  // "cross-entropy+dice"
   std::vector<double> class_weights;
   std::vector<std::string> classes;  // of masks, their names
+  std::optional<int64_t> ignore_mask;
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
   int64_t micro_batch = 16;
@@ -136,7 +137,8 @@ inline Settings settings_of(Options& o) {
             .decides = result,
             .help = "Levels of the U-Net, each at half the size of the last with twice the "
                     "channels. Images whose sides are no multiples of 2^(depth - 1) are filled up "
-                    "with black below and on the right, and the answer is cut to their size",
+                    "with the colour of --mean below and on the right, and the answer is cut to "
+                    "their size",
             .range = Range{1, 10},
             .acts_with = {{"model", {"unet"}}}})
       .add(o.data,

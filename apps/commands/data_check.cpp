@@ -117,7 +117,10 @@ void check_data(const DataCheckOptions& asked) {
   print_counts(*folder, found);
   if (!found.mask_values.empty())
     fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
-  finish(asked, found.bad, [&](const Augmentation& augmentation) {
+  std::vector<BadFile> bad = found.bad;
+  if (const std::string smoothed = found.masks.smoothed(); !smoothed.empty())
+    bad.push_back({asked.directory, "its masks " + smoothed});
+  finish(asked, bad, [&](const Augmentation& augmentation) {
     return image_sheet(*folder, found, augmentation);
   });
 }

@@ -114,8 +114,8 @@ void Progress::on_step(const WindowReport& report) {
   epoch_.number = report.epoch;
   if (report.overflow || report.skipped) print_overflow(report);
   if (report.skipped) return;
-  epoch_.samples += report.samples;
-  epoch_.loss_sum += report.loss * double(report.samples);
+  epoch_.weight += report.weight;
+  epoch_.loss_sum += report.loss * report.weight;
   if (terminal_) draw_bar(report, double(samples_) / seconds_since(start_));
   else if (report.step % options_.log_every == 0 || report.step == total_steps_) print_line(report);
 }
@@ -139,6 +139,12 @@ void Progress::on_refused_graph(const std::string& line) {
 }
 
 void Progress::print_overflow(const WindowReport& report) {
+  if (report.no_weight) {
+    fmt::print("{}[Epoch {}][Step {}] nothing in this window is judged: window skipped\n",
+               terminal_ ? "\r\033[K" : "", report.epoch + 1, report.step);
+    std::fflush(stdout);
+    return;
+  }
   const std::string what =
       !report.skipped ? counted(report.dropped_samples, "sample") + " dropped" : "window skipped";
   fmt::print("{}[Epoch {}][Step {}] loss {} or its gradient is not finite (loss scale {:g}): {}\n",
@@ -167,9 +173,8 @@ void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
 
 // The epoch before, in the place of the bar.
 void Progress::print_epoch() {
-  if (epoch_.samples == 0) return;
-  fmt::print("\r\033[Kepoch {}: loss {:.4f}\n", epoch_.number + 1,
-             epoch_.loss_sum / double(epoch_.samples));
+  if (epoch_.weight == 0) return;
+  fmt::print("\r\033[Kepoch {}: loss {:.4f}\n", epoch_.number + 1, epoch_.loss_sum / epoch_.weight);
   epoch_ = {};
 }
 

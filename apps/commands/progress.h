@@ -46,8 +46,8 @@ class Progress : public Observer {
   Trainer& trainer_;
   int64_t total_steps_, samples_ = 0, steps_ = 0, steps_before_ = 0;
   struct Epoch {
-    int64_t number = 0, samples = 0;
-    double loss_sum = 0;
+    int64_t number = 0;
+    double weight = 0, loss_sum = 0;
   } epoch_;
   double noise_scale_ = 0;
   std::string other_losses_;  // of players that are not counted, for the bar

@@ -4,6 +4,20 @@
 
 namespace accrue {
 
+// A LossWeight as kernels read it, on both devices.
+class DeviceWeight {
+ public:
+  explicit DeviceWeight(const LossWeight& weight)
+      : on_device_(weight.on_device.data ? weight.on_device.as<const double>() : nullptr),
+        on_host_(weight.on_host) {}
+
+  HOST_DEVICE double value() const { return on_device_ ? *on_device_ : on_host_; }
+
+ private:
+  const double* on_device_;
+  double on_host_;
+};
+
 // A LossSeed as kernels of a loss in T read it, on both devices.
 template <class T>
 class Seed {
@@ -11,25 +25,31 @@ class Seed {
   explicit Seed(const LossSeed& seed)
       : dloss_(seed.dloss.data ? seed.dloss.as<const T>() : nullptr),
         scale_(seed.scale.data ? seed.scale.as<const double>() : nullptr),
-        share_(seed.share),
-        loss_(seed.sum.data ? seed.loss.as<const T>() : nullptr),
-        sum_(seed.sum.data ? seed.sum.as<double>() : nullptr),
-        samples_(seed.samples),
+        weight_(seed.weight),
+        of_(seed.of),
+        loss_(seed.loss_sum.data ? seed.loss.as<const T>() : nullptr),
+        loss_sum_(seed.loss_sum.data ? seed.loss_sum.as<double>() : nullptr),
+        weight_sum_(seed.loss_sum.data ? seed.weight_sum.as<double>() : nullptr),
         beta_(seed.beta) {}
 
-  HOST_DEVICE T dloss() const { return dloss_ ? *dloss_ : static_cast<T>(*scale_ * share_); }
+  HOST_DEVICE T dloss() const {
+    return dloss_ ? *dloss_ : static_cast<T>(*scale_ * (weight_.value() / of_));
+  }
   // For one thread to do, once.
   HOST_DEVICE void add_loss() const {
-    if (sum_) *sum_ = blend(double(*loss_) * samples_, beta_, *sum_);
+    if (!loss_sum_) return;
+    const double weight = weight_.value();
+    *loss_sum_ = blend(double(*loss_) * weight, beta_, *loss_sum_);
+    *weight_sum_ = blend(weight, beta_, *weight_sum_);
   }
 
  private:
   const T* dloss_;
   const double* scale_;
-  double share_;
+  DeviceWeight weight_;
+  double of_;
   const T* loss_;
-  double* sum_;
-  double samples_;
+  double *loss_sum_, *weight_sum_;
   float beta_;
 };
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/backend.h"
+#include "kernels/detail/counted.h"
 #include "kernels/detail/vector_exp.h"
 
 // Shared by the losses of pixels' classes on the CPU.
@@ -45,11 +46,12 @@ struct RunSoftmax {
   W probability(int64_t i, W x) const { return vector_exp(x - maximum[i]) / (1 + rest[i]); }
 };
 
-inline void check_pixel_labels(std::string_view op, View labels, int64_t C) {
+inline void check_pixel_labels(std::string_view op, View labels, int64_t C,
+                               const Counted& counted) {
   const int32_t* label = labels.as<int32_t>();
   for (int64_t i = 0; i < labels.numel(); ++i)
-    check(0 <= label[i] && label[i] < C, "[{}] label {} of pixel {} is outside [0, {})", op,
-          label[i], i, C);
+    check((0 <= label[i] && label[i] < C) || counted.leaves_out(label[i]),
+          "[{}] label {} of pixel {} is outside [0, {})", op, label[i], i, C);
 }
 
 }  // namespace accrue::cpu

@@ -7,7 +7,7 @@ namespace cpu {
 
 void average_weights(View average_, View w_, View state, double decay) {
   const StepOutcome& step = window_state(state)->outcome;
-  if (step.skipped) return;
+  if (step.skipped != Skipped::no) return;
   dispatch_wide(w_.dtype, [&]<class T>() {
     T* average = average_.as<T>();
     const T* w = w_.as<const T>();

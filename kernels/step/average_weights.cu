@@ -11,7 +11,7 @@ template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     average_weights_kernel(T* average, const T* w, int64_t n, const WindowState* state,
                            double decay) {
-  if (state->outcome.skipped) return;
+  if (state->outcome.skipped != Skipped::no) return;
   update_each<width>(n, formula::AverageUpdate<T>(state->outcome, decay), average, w);
 }
 

@@ -60,7 +60,7 @@ struct AdamMoments {
 // adam_begin() for both devices.
 HOST_DEVICE inline void begin_adam(double* progress, const StepOutcome& step,
                                    const AdamScalars& s) {
-  if (step.skipped) return;
+  if (step.skipped != Skipped::no) return;
   const double t = progress[0] + 1;
   progress[0] = t;
   progress[1] = step.lr / (1 - std::pow(s.beta1, t));

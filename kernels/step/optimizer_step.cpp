@@ -35,7 +35,7 @@ void step_each(const Weights& w, const Update& update, Ts*... arrays) {
 void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
                     const StepRule& rule) {
   const StepOutcome& step = window_state(state)->outcome;
-  if (step.skipped) return;
+  if (step.skipped != Skipped::no) return;
   const double* const begun = progress.data ? progress.as<const double>() : nullptr;
   std::visit(
       [&](const auto& scalars) {
@@ -64,7 +64,7 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
 void adam_folded_step(Weights w, View m, View v, View progress, View state,
                       const AdamScalars& scalars) {
   const StepOutcome& step = window_state(state)->outcome;
-  if (step.skipped) return;
+  if (step.skipped != Skipped::no) return;
   dispatch_wide(w.values.dtype, [&]<class T>() {
     step_each(w, formula::AdamWeights<T>(scalars, step, progress.as<const double>()),
               w.values.as<T>(), m.as<const T>(), v.as<const T>());

@@ -23,7 +23,7 @@ template <int width, class T, class Copy, class Scalars, class... Moments>
 __global__ void __launch_bounds__(block_threads)
     step_kernel(Copy copy, T* w, const T* gradient, int64_t n, const double* progress,
                 const WindowState* state, Scalars scalars, Moments*... moments) {
-  if (state->outcome.skipped) return;
+  if (state->outcome.skipped != Skipped::no) return;
   const auto update = formula::update_of<T>(scalars, state->outcome, progress);
   step_each<width>(n, update, copy, w, moments..., gradient);
 }
@@ -44,7 +44,7 @@ template <int width, class T, class Copy>
 __global__ void __launch_bounds__(block_threads)
     adam_folded_step_kernel(Copy copy, T* w, const T* m, const T* v, int64_t n,
                             const double* progress, const WindowState* state, AdamScalars scalars) {
-  if (state->outcome.skipped) return;
+  if (state->outcome.skipped != Skipped::no) return;
   const formula::AdamWeights<T> update(scalars, state->outcome, progress);
   step_each<width>(n, update, copy, w, m, v);
 }

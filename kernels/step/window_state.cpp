@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "kernels/detail/loss_seed.h"
 #include "kernels/step/window_formulas.h"
 
 namespace accrue {
@@ -16,42 +17,41 @@ double sum_of(View partials) {
 
 }  // namespace
 
-void seed_gradient(View dloss, View state, double share) {
-  dispatch_wide(dloss.dtype, [&]<class T>() {
-    *dloss.as<T>() = static_cast<T>(window_state(state)->loss_scale.value * share);
-  });
+void seed_gradient(View dloss, const LossSeed& seed) {
+  dispatch_wide(dloss.dtype, [&]<class T>() { *dloss.as<T>() = Seed<T>(seed).dloss(); });
 }
 
-void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta) {
+void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
+                       int64_t samples, float beta) {
   dispatch_wide(loss.dtype, [&]<class T>() {
-    formula::Judge{}(*window_state(state), sum_of(partials), double(*loss.as<T>()), samples, beta);
+    formula::Judge{}(*window_state(state), sum_of(partials), double(*loss.as<T>()),
+                     DeviceWeight(weight).value(), samples, beta);
   });
 }
 
-void add_loss(View state, View loss, int64_t samples, float beta) {
-  double& sum = window_state(state)->loss_sum;
-  dispatch_wide(loss.dtype, [&]<class T>() {
-    sum = blend(double(*loss.as<T>()) * double(samples), beta, sum);
-  });
+void add_loss(const LossSeed& seed) {
+  dispatch_wide(seed.loss.dtype, [&]<class T>() { Seed<T>(seed).add_loss(); });
 }
 
-void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
                OfDropped of_dropped) {
   for (size_t i = 0; i < terms.size(); ++i)
     dispatch_wide(terms[i].dtype, [&]<class T>() {
-      formula::AddTerm{}(*window_state(state), i, double(*terms[i].as<T>()), double(samples), beta,
-                         of_dropped);
+      formula::AddTerm{}(*window_state(state), i, double(*terms[i].as<T>()),
+                         DeviceWeight(weight).value(), beta, of_dropped);
     });
 }
 
 void take_first_norm(View state, View partials) {
-  window_state(state)->first_squares = sum_of(partials);
+  WindowState& window = *window_state(state);
+  window.first_squares = sum_of(partials);
+  window.first_weight = window.outcome.weight;
 }
 
 void plan_step(View state, const StepPlan& plan) { window_state(state)->plan = plan; }
 
-void decide_step(View state, View partials) {
-  formula::Decide{}(*window_state(state), sum_of(partials));
+void decide_step(View state, View partials, NoiseScale noise_scale) {
+  formula::Decide{noise_scale}(*window_state(state), sum_of(partials));
 }
 
 void veto_step(View state, View other) {
@@ -68,7 +68,7 @@ void settle_buffers(View buffers, View before, View state, Settled what) {
 }
 
 void count_step(View steps, View state) {
-  if (window_state(state)->outcome.skipped == 0) *steps.as<double>() += 1;
+  if (window_state(state)->outcome.skipped == Skipped::no) *steps.as<double>() += 1;
 }
 
 void follow_loss(View y, View state, const StepFunction& f) {
@@ -103,41 +103,44 @@ Tensor make_window_state(Device device, double loss_scale) {
   return state;
 }
 
-LossSeed loss_seed(View state, double share) {
+LossSeed loss_seed(View state, const LossWeight& weight, double of) {
   if (is_meta(state.device)) return {};
   return {.scale = {&window_state(state)->loss_scale.value, {}, DType::f64, state.device},
-          .share = share};
+          .weight = weight,
+          .of = of};
 }
 
-LossSeed loss_seed(View state, double share, View loss, int64_t samples, float beta) {
-  LossSeed seed = loss_seed(state, share);
-  if (is_meta(state.device)) return seed;
+LossSeed loss_seed(View state, const LossWeight& weight, double of, View loss, float beta) {
+  LossSeed seed = loss_seed(state, weight, of);
   seed.loss = loss;
-  seed.sum = {&window_state(state)->loss_sum, {}, DType::f64, state.device};
-  seed.samples = double(samples);
+  if (is_meta(state.device)) return seed;
+  seed.loss_sum = {&window_state(state)->loss_sum, {}, DType::f64, state.device};
+  seed.weight_sum = {&window_state(state)->outcome.weight, {}, DType::f64, state.device};
   seed.beta = beta;
   return seed;
 }
 
-void seed_gradient(View dloss, View state, double share) {
-  launch<cpu::seed_gradient, cuda::seed_gradient>(state.device, dloss, state, share);
+void seed_gradient(View dloss, View state, const LossWeight& weight, double of) {
+  launch<cpu::seed_gradient, cuda::seed_gradient>(state.device, dloss,
+                                                  loss_seed(state, weight, of));
 }
 
-void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta) {
+void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
+                       int64_t samples, float beta) {
   launch<cpu::judge_micro_batch, cuda::judge_micro_batch>(state.device, state, partials, loss,
-                                                          samples, beta);
+                                                          weight, samples, beta);
 }
 
-void add_loss(View state, View loss, int64_t samples, float beta) {
-  launch<cpu::add_loss, cuda::add_loss>(state.device, state, loss, samples, beta);
+void add_loss(View state, View loss, const LossWeight& weight, float beta) {
+  launch<cpu::add_loss, cuda::add_loss>(state.device, loss_seed(state, weight, 1, loss, beta));
 }
 
-void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
                OfDropped of_dropped) {
   check(terms.size() <= max_loss_terms,
         "{} numbers beside a loss are to be reported: expected at most {}", terms.size(),
         max_loss_terms);
-  launch<cpu::add_terms, cuda::add_terms>(state.device, state, terms, samples, beta, of_dropped);
+  launch<cpu::add_terms, cuda::add_terms>(state.device, state, terms, weight, beta, of_dropped);
 }
 
 void take_first_norm(View state, View partials) {
@@ -148,8 +151,8 @@ void plan_step(View state, const StepPlan& plan) {
   launch<cpu::plan_step, cuda::plan_step>(state.device, state, plan);
 }
 
-void decide_step(View state, View partials) {
-  launch<cpu::decide_step, cuda::decide_step>(state.device, state, partials);
+void decide_step(View state, View partials, NoiseScale noise_scale) {
+  launch<cpu::decide_step, cuda::decide_step>(state.device, state, partials, noise_scale);
 }
 
 void veto_step(View state, View other) {

@@ -1,3 +1,4 @@
+#include "kernels/detail/loss_seed.h"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/step/window_formulas.h"
 
@@ -12,22 +13,20 @@ const Grid one_thread{dim3(1), lone_thread};
 const Grid one_block{dim3(1), block_threads};
 
 template <class T>
-__global__ void __launch_bounds__(lone_thread)
-    seed_gradient_kernel(T* dloss, const WindowState* state, double share) {
-  *dloss = static_cast<T>(state->loss_scale.value * share);
+__global__ void __launch_bounds__(lone_thread) seed_gradient_kernel(T* dloss, Seed<T> seed) {
+  *dloss = seed.dloss();
+}
+
+template <class T>
+__global__ void __launch_bounds__(lone_thread) add_loss_kernel(Seed<T> seed) {
+  seed.add_loss();
 }
 
 template <class T>
 __global__ void __launch_bounds__(lone_thread)
-    add_loss_kernel(WindowState* state, const T* loss, double samples, float beta) {
-  state->loss_sum = blend(double(*loss) * samples, beta, state->loss_sum);
-}
-
-template <class T>
-__global__ void __launch_bounds__(lone_thread)
-    add_term_kernel(WindowState* state, size_t number, const T* term, double samples, float beta,
-                    OfDropped of_dropped) {
-  formula::AddTerm{}(*state, number, double(*term), samples, beta, of_dropped);
+    add_term_kernel(WindowState* state, size_t number, const T* term, DeviceWeight weight,
+                    float beta, OfDropped of_dropped) {
+  formula::AddTerm{}(*state, number, double(*term), weight.value(), beta, of_dropped);
 }
 
 template <class T>
@@ -51,21 +50,24 @@ __device__ double sum_of(const double* partials, int64_t n) {
 __global__ void __launch_bounds__(block_threads)
     take_first_norm_kernel(WindowState* state, const double* partials, int64_t n) {
   const double sum = sum_of(partials, n);
-  if (threadIdx.x == 0) state->first_squares = sum;
+  if (threadIdx.x != 0) return;
+  state->first_squares = sum;
+  state->first_weight = state->outcome.weight;
 }
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     judge_micro_batch_kernel(WindowState* state, const double* partials, int64_t n, const T* loss,
-                             int64_t samples, float beta) {
+                             DeviceWeight weight, int64_t samples, float beta) {
   const double sum = sum_of(partials, n);
-  if (threadIdx.x == 0) formula::Judge{}(*state, sum, double(*loss), samples, beta);
+  if (threadIdx.x == 0) formula::Judge{}(*state, sum, double(*loss), weight.value(), samples, beta);
 }
 
 __global__ void __launch_bounds__(block_threads)
-    decide_step_kernel(WindowState* state, const double* partials, int64_t n) {
+    decide_step_kernel(WindowState* state, const double* partials, int64_t n,
+                       NoiseScale noise_scale) {
   const double sum = sum_of(partials, n);
-  if (threadIdx.x == 0) formula::Decide{}(*state, sum);
+  if (threadIdx.x == 0) formula::Decide{noise_scale}(*state, sum);
 }
 
 template <class T>
@@ -86,37 +88,37 @@ __global__ void __launch_bounds__(lone_thread)
 
 __global__ void __launch_bounds__(lone_thread)
     count_step_kernel(double* steps, const WindowState* state) {
-  if (state->outcome.skipped == 0) *steps += 1;
+  if (state->outcome.skipped == Skipped::no) *steps += 1;
 }
 
 }  // namespace
 
-void seed_gradient(View dloss, View state, double share) {
+void seed_gradient(View dloss, const LossSeed& seed) {
   dispatch_wide(dloss.dtype, [&]<class T>() {
-    enqueue(one_thread, seed_gradient_kernel<T>, dloss.as<T>(), window_state(state), share);
+    enqueue(one_thread, seed_gradient_kernel<T>, dloss.as<T>(), Seed<T>(seed));
   });
 }
 
-void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta) {
+void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
+                       int64_t samples, float beta) {
   dispatch_wide(loss.dtype, [&]<class T>() {
     enqueue(one_block, judge_micro_batch_kernel<T>, window_state(state),
-            partials.as<const double>(), partials.numel(), loss.as<const T>(), samples, beta);
+            partials.as<const double>(), partials.numel(), loss.as<const T>(), DeviceWeight(weight),
+            samples, beta);
   });
 }
 
-void add_loss(View state, View loss, int64_t samples, float beta) {
-  dispatch_wide(loss.dtype, [&]<class T>() {
-    enqueue(one_thread, add_loss_kernel<T>, window_state(state), loss.as<const T>(),
-            double(samples), beta);
-  });
+void add_loss(const LossSeed& seed) {
+  dispatch_wide(seed.loss.dtype,
+                [&]<class T>() { enqueue(one_thread, add_loss_kernel<T>, Seed<T>(seed)); });
 }
 
-void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
                OfDropped of_dropped) {
   for (size_t i = 0; i < terms.size(); ++i)
     dispatch_wide(terms[i].dtype, [&]<class T>() {
       enqueue(one_thread, add_term_kernel<T>, window_state(state), i, terms[i].as<const T>(),
-              double(samples), beta, of_dropped);
+              DeviceWeight(weight), beta, of_dropped);
     });
 }
 
@@ -135,9 +137,9 @@ void take_first_norm(View state, View partials) {
           partials.numel());
 }
 
-void decide_step(View state, View partials) {
+void decide_step(View state, View partials, NoiseScale noise_scale) {
   enqueue(one_block, decide_step_kernel, window_state(state), partials.as<const double>(),
-          partials.numel());
+          partials.numel(), noise_scale);
 }
 
 void settle_buffers(View buffers, View before, View state, Settled what) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -17,9 +18,7 @@ inline constexpr size_t max_loss_terms = 8;
 // Holds all that the host knows of a step when it enqueues it.
 struct StepPlan {
   double effective_batch_size;  // N
-  double samples;               // N_actual, dropped ones included
   double clip_norm;             // infinity for none
-  double first_samples;  // of the first micro-batch if take_first_norm() was called for it, else 0
   // The learning rate of step first_step + i. Which it will be, the device knows alone: windows
   // in flight may turn out to be skipped.
   int64_t first_step;
@@ -29,19 +28,24 @@ struct StepPlan {
   int64_t scale_interval, scale_hysteresis;
 };
 
+// Whether a step changes anything, and if not, why: the loss or what it would step by is not
+// finite, or there is nothing to learn from, because the window's losses have no weight.
+enum class Skipped : int64_t { no, not_finite, no_weight };
+
 // The outcome of a step.
 struct StepOutcome {
+  double weight;     // W: of the window's losses that were not dropped; before the step, so far
   int64_t steps;     // optimizer steps taken, this one included unless it is skipped
-  double loss;       // mean over the window's samples
+  double loss;       // mean by weight
   double grad_norm;  // of the mean gradient, before clipping
   double lr;
-  double grad_scale;   // N / N_actual / loss_scale * clip: what turns the sum into the gradient
-  int64_t skipped;     // 1: the loss or what it would step by is not finite, nothing changes
+  double grad_scale;  // N / W / loss_scale * clip: what turns the sum into the gradient
+  Skipped skipped;
   double noise_scale;  // B_simple in samples, see decide_step(); NaN while unknown
   double loss_scale;   // that the window was computed with
   int64_t overflow;    // 1: the gradient was not finite, of the window or of one it dropped
   int64_t dropped_samples;
-  std::array<double, max_loss_terms> terms;  // means over the window's samples, as the loss
+  std::array<double, max_loss_terms> terms;  // means, as the loss
 };
 
 // The loss scale of the window under way, and what its next change depends on.
@@ -57,7 +61,7 @@ struct GradientNoise {
 
 // A window's counters, in device memory, so that nothing in a window waits for the host.
 struct WindowState {
-  double loss_sum;                               // over the samples so far
+  double loss_sum;                               // each times its weight, so far
   std::array<double, max_loss_terms> term_sums;  // likewise
   int64_t dropped_samples;                       // so far
   int64_t kept;                                  // 1: the last micro-batch judged is to be kept
@@ -65,9 +69,13 @@ struct WindowState {
   double first_squares;  // of the accumulator after the first micro-batch
   GradientNoise noise;
   StepPlan plan;
+  double first_weight;  // of the first micro-batch, if take_first_norm() was called for it
   StepOutcome outcome;
   double loss_before;  // of the last window that was not skipped, before the outcome's
 };
+// Checkpoints hold it as bytes: what outlives a window keeps its place.
+static_assert(offsetof(WindowState, loss_scale) == 88 && offsetof(WindowState, noise) == 120 &&
+              offsetof(WindowState, outcome) == 264 && sizeof(WindowState) == 424);
 
 // The only element of a state tensor u8 [sizeof(WindowState)], zero but for the loss scale.
 inline WindowState* window_state(const View& state) {
@@ -75,26 +83,28 @@ inline WindowState* window_state(const View& state) {
 }
 Tensor make_window_state(Device device, double loss_scale);
 
-// loss_scale * share, for a loss that begins its backward with it; with `samples`, it also does
+// loss_scale * weight / of, for a loss that begins its backward with it; with `loss`, it also does
 // what add_loss() does.
-LossSeed loss_seed(View state, double share);
-LossSeed loss_seed(View state, double share, View loss, int64_t samples, float beta);
+LossSeed loss_seed(View state, const LossWeight& weight, double of);
+LossSeed loss_seed(View state, const LossWeight& weight, double of, View loss, float beta);
 
-// For any other: dloss = loss_scale * share.
-void seed_gradient(View dloss, View state, double share);
+// For any other: dloss = loss_scale * weight / of.
+void seed_gradient(View dloss, View state, const LossWeight& weight, double of);
 
-// loss_sum = loss * samples + beta * loss_sum, beta 0 for a window's first micro-batch.
-void add_loss(View state, View loss, int64_t samples, float beta);
+// loss_sum = loss * weight + beta * loss_sum, and the weight likewise, beta 0 for a window's first
+// micro-batch.
+void add_loss(View state, View loss, const LossWeight& weight, float beta);
 
 // Likewise of numbers beside the loss, f32 or f64 [1] each, at most max_loss_terms.
 // OfDropped::left_out: they do not count if the last micro-batch judged is dropped.
 enum class OfDropped { counted, left_out };
-void add_terms(View state, std::span<const View> terms, int64_t samples, float beta,
+void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
                OfDropped of_dropped);
 
 // add_loss() for a micro-batch that may be dropped: if its loss and the sum of the partial sums of
 // squares of its gradient are finite, it is kept; else its samples are counted as dropped.
-void judge_micro_batch(View state, View partials, View loss, int64_t samples, float beta);
+void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
+                       int64_t samples, float beta);
 
 // Remembers the sum of the partial sums of squares (kernels/accumulate.h) of what the first
 // micro-batch has put into the accumulator.
@@ -105,21 +115,24 @@ void take_first_norm(View state, View partials);
 void plan_step(View state, const StepPlan& plan);
 
 // From the partial sums of squares of the accumulated gradient (kernels/accumulate.h):
-//   norm = sqrt(sum of partials) * N / N_actual / loss_scale        loss = loss_sum / N_actual
-//   grad_scale = N / N_actual / loss_scale * min(1, clip_norm / norm)
-// with N_actual less what was dropped. Counts the step unless the loss is not finite or float32 has
-// no room for grad_scale or for the square of grad_scale * gradient, which is in Adam's v. Then the
-// loss scale of the next window, which does not fall below 1, where it lifts nothing any more.
+//   norm = sqrt(sum of partials) * N / W / loss_scale        loss = loss_sum / W
+//   grad_scale = N / W / loss_scale * min(1, clip_norm / norm)
+// with the weight W of the micro-batches that were not dropped. Counts the step unless W is 0, the
+// loss is not finite, or float32 has no room for grad_scale or for the square of grad_scale *
+// gradient, which is in Adam's v. Then, unless W is 0, the loss scale of the next window, which
+// does not fall below 1, where it lifts nothing any more.
 //
-// With first_samples b and N_actual B, 0 < b < B, it also estimates the gradient noise scale
-// (McCandlish et al. 2018, arXiv 1812.06162, appendix A.1). With g_b and g_B the mean gradients of
-// the first micro-batch and of the window, G the true gradient and Sigma a sample's covariance,
+// Where asked to, it also estimates the gradient noise scale (McCandlish et al. 2018, arXiv
+// 1812.06162, appendix A.1), if take_first_norm() was called and 0 < b < B, b the first
+// micro-batch's weight and B the window's. With g_b and g_B the mean gradients of the first
+// micro-batch and of the window, G the true gradient and Sigma a sample's covariance,
 //   E |g_b|^2 = |G|^2 + tr(Sigma) / b                 and the same for B, hence without bias
 //   |G|^2 ~ (B |g_B|^2 - b |g_b|^2) / (B - b)         tr(Sigma) ~ (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
 // That the first micro-batch is part of the window only couples their errors. Both are noisy: each
 // moves 1 % of its way to the new one a step, and noise_scale is B_simple = tr(Sigma) / |G|^2 of
 // what has gathered.
-void decide_step(View state, View partials);
+enum class NoiseScale { off, estimate };
+void decide_step(View state, View partials, NoiseScale noise_scale = NoiseScale::off);
 
 // Between decide_step() and what depends on it: skips the step if the other window skips its own.
 void veto_step(View state, View other);

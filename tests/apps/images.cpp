@@ -156,6 +156,56 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli][full]") {
          "--classes has no effect with --model mlp-small");
 }
 
+TEST_CASE("pixels that nobody has judged count in no window, score or answer", "[cli][full]") {
+  const Folder folder, answers;
+  for (int i = 0; i < 5; ++i) {
+    Image image = some_planes(1, 16, 16), mask = image;
+    for (size_t p = 0; p < mask.pixels.size(); ++p) {
+      const size_t column = p % 16, border = 4 + static_cast<size_t>(i);
+      mask.pixels[p] = i == 4 || column == border ? 255 : column < border ? 0 : 80;
+      image.pixels[p] = static_cast<uint8_t>(100 * (column / 6) + static_cast<size_t>(i));
+    }
+    for (const std::string part : {"train", "test"}) {
+      if (part == "test" && i < 3) continue;
+      folder.TemporaryDirectory::write(fmt::format("{}/images/{}.png", part, i), png_of(image));
+      folder.TemporaryDirectory::write(fmt::format("{}/masks/{}.png", part, i), png_of(mask));
+    }
+  }
+  const std::string data = " --data " + folder.path().string(),
+                    train = "train --model unet --width 0.5 --depth 2 --ignore-mask 255" + data;
+  const auto losses = [&](const std::string& batches) {
+    const std::string log = answers / "log";
+    const std::string told = succeed(train + " --epochs 2 --json " + log + " --save " +
+                                     (answers / "w.safetensors") + batches);
+    REQUIRE_THAT(told, ContainsSubstring("255 in masks is not judged") &&
+                           ContainsSubstring("predicted to the byte"));
+    return json_lines(log);
+  };
+  const auto whole = losses(" --micro-batch 5 --accum 1"),
+             one_by_one = losses(" --micro-batch 1 --accum 5");
+  for (size_t step = 0; step < 2; ++step)
+    REQUIRE(one_by_one[step]["loss"].get<double>() ==
+            Approx(whole[step]["loss"].get<double>()).epsilon(1e-5));
+  // The weights say what is not judged, and how they are scored.
+  const auto score = one_by_one.back()["test"];
+  const std::string weights = answers / "w.safetensors";
+  REQUIRE_THAT(succeed("eval --split test --init " + weights + data),
+               ContainsSubstring(fmt::format("loss {:.4f}", score["loss"].get<double>())));
+  succeed("predict --weights " + weights + " --out " + (answers / "masks") + data);
+  for (const uint8_t value : read_mask(answers / "masks/test/images/4.png").pixels)
+    REQUIRE((value == 0 || value == 80));
+  // The fifth image is a window of its own.
+  const std::string told = succeed(train + " --epochs 1 --micro-batch 1 --accum 1");
+  REQUIRE_THAT(told, ContainsSubstring("nothing in this window is judged: window skipped"));
+  refuse(train + " --steps 1 --micro-batch 1 --strategy moments",
+         "strategy moments folds each gradient as its share of the window");
+  refuse(train + " --steps 1 --loss bce",
+         "each pixel has one of 2 classes: expected cross-entropy");
+  refuse("train --model unet --steps 1 --ignore-mask 256" + data, "--ignore-mask is 256");
+  refuse("train --model unet --steps 1 --ignore-mask 255",
+         "--ignore-mask has no effect with --data shapes: expected a folder of images and masks");
+}
+
 TEST_CASE("CIFAR-10's files are checked", "[output]") {
   const Folder folder, output;
   const std::string directory = folder.path().string(), sheet = output / "sheet.png";

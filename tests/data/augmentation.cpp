@@ -76,6 +76,10 @@ TEST_CASE("images are mirrored, turned and moved", "[data]") {
   REQUIRE(classes == std::vector<int32_t>{9, 8, 7});
   augment_row(std::as_writable_bytes(std::span(classes)), Encoding::index, {1, 3}, mirror);
   REQUIRE(classes == std::vector<int32_t>{9, 8, 7});
+  // Nobody has judged what lies outside, if there is such a thing.
+  augment_row(std::as_writable_bytes(std::span(classes)), Encoding::index, {1, 1, 1, 3},
+              {.across = {1, 0, 1.0 / 3}}, -1);
+  REQUIRE(classes == std::vector<int32_t>{8, 7, -1});
 }
 
 TEST_CASE("pixels become brighter and more contrasted, masks do not", "[data]") {

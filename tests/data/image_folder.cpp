@@ -2,6 +2,7 @@
 
 #include "data/image_folder.h"
 
+#include <cmath>
 #include <set>
 
 #include "data/cifar.h"
@@ -147,6 +148,99 @@ TEST_CASE("images beside masks become pairs", "[data]") {
     REQUIRE(masks_of(sets.train) == std::vector<int>{0, 2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0});
     REQUIRE(masks_of(sets.test)[0] == 3);
   }
+}
+
+TEST_CASE("a value in masks can say that nobody has judged a pixel", "[data]") {
+  const TemporaryDirectory folder;
+  folder.write("images/a.png", gray_png(3, 4, 10));
+  folder.write("images/b.png", gray_png(3, 4, 20));
+  folder.write("masks/a.png", mask_png({0, 0, 255, 1, 0, 0, 255, 1, 0, 0, 255, 1}));
+  folder.write("masks/b.png", mask_png({0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}));
+  const auto load = [&](std::optional<int64_t> unjudged) {
+    return load_images(folder.path(), {.hold_out = 0.5, .unjudged_mask_value = unjudged});
+  };
+  REQUIRE(load({}).train.field("masks").classes == 3);
+  const Datasets sets = load(255);
+  REQUIRE_THAT(sets.train.about, ContainsSubstring("; 255 in masks is not judged"));
+  for (const Dataset* set : {&sets.train, &sets.test}) {
+    const Field& masks = set->field("masks");
+    REQUIRE(masks.classes == 2);
+    REQUIRE(masks.class_values == std::vector<uint8_t>{0, 1});
+    REQUIRE(masks.unjudged_value == 255);
+    const Samples samples = gather(*set, 0, 1);
+    const std::vector<int> expected = set->sample_name(0) == "images/a.png"
+                                          ? std::vector{0, 0, -1, 1, 0, 0, -1, 1, 0, 0, -1, 1}
+                                          : std::vector{0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+    const auto labels = samples["masks"].span<int32_t>();
+    REQUIRE(std::vector<int>(labels.begin(), labels.end()) == expected);
+  }
+  REQUIRE_THAT(load(7).train.about,
+               ContainsSubstring("7 in masks is not judged, and occurs nowhere"));
+  folder.write("masks/a.png", mask_png({255, 255, 255, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  folder.write("masks/b.png", mask_png({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  REQUIRE_ERROR(load(255), "have one value beside 255, which is not judged");
+}
+
+TEST_CASE("masks with smoothed edges are named as such", "[data]") {
+  const TemporaryDirectory folder;
+  // A disc in the middle, by the part of each pixel that it covers in a grid of 4 x 4 points, of
+  // which `levels` are told apart.
+  const auto disc = [](int levels, double radius) {
+    Image mask{.channels = 1, .height = 24, .width = 24};
+    for (int y = 0; y < 24; ++y)
+      for (int x = 0; x < 24; ++x) {
+        int covered = 0;
+        for (int i = 0; i < 16; ++i)
+          covered += std::hypot(y + (i / 4 + 0.5) / 4 - 12, x + (i % 4 + 0.5) / 4 - 11) < radius;
+        mask.pixels.push_back(uint8_t(covered * levels / 16 * 255 / levels));
+      }
+    return png_of(mask);
+  };
+  const auto load = [&](bool named = false) {
+    return load_images(folder.path(), {.hold_out = 0.5, .has_named_mask_values = named});
+  };
+  const auto write = [&](int levels) {
+    for (const char* name : {"a", "b"}) {
+      folder.write(std::string("images/") + name + ".png", gray_png(24, 24, name[0]));
+      folder.write(std::string("masks/") + name + ".png", disc(levels, name[0] == 'a' ? 6 : 8));
+    }
+  };
+  write(1);
+  REQUIRE(load().train.field("masks").encoding == Encoding::mask);
+  for (const int values : {5, 9}) {  // that occur
+    write(values == 5 ? 4 : 16);
+    REQUIRE_ERROR(load(), fmt::format("have {} values, of which {} (", values, values - 2));
+    REQUIRE_ERROR(load(), "smoothed edges (antialiasing)");
+    REQUIRE(load(true).train.field("masks").classes == values);
+  }
+  // What JPEG strews around an edge.
+  const auto strewn = [](int first) {
+    Image mask{.channels = 1, .height = 24, .width = 24};
+    for (int i = 0; i < 24 * 24; ++i) {
+      const bool near_edge = i % 24 > 8 && i % 24 < 15 && (i + i / 24) % 2 == 0;
+      const int noise = near_edge ? (i * 7 + first) % 6 : 0;
+      mask.pixels.push_back(uint8_t(i % 24 < 12 ? noise : 255 - noise));
+    }
+    return png_of(mask);
+  };
+  for (const char* name : {"a", "b"})
+    folder.write(std::string("masks/") + name + ".png", strewn(name[0]));
+  REQUIRE_ERROR(load(), "have 12 values, of which 10 (1, 2, 3, ...) have no regions of their own");
+  // Classes have an interior, however rare they are; stripes of one pixel that are no transition
+  // are classes, too.
+  Image mask{.channels = 1, .height = 24, .width = 24, .pixels = std::vector<uint8_t>(24 * 24)};
+  const auto fill = [&](size_t top, size_t left, size_t height, size_t width, uint8_t value) {
+    for (size_t y = top; y < top + height; ++y)
+      for (size_t x = left; x < left + width; ++x) mask.pixels[y * 24 + x] = value;
+  };
+  fill(0, 12, 24, 12, 9);
+  fill(3, 10, 4, 4, 5);
+  fill(12, 11, 3, 3, 6);
+  fill(18, 2, 1, 8, 3);
+  fill(20, 2, 1, 8, 4);
+  for (const char* name : {"a", "b"})
+    folder.write(std::string("masks/") + name + ".png", png_of(mask));
+  REQUIRE(load().train.field("masks").classes == 6);
 }
 
 TEST_CASE("Kaggle's run lengths go down the columns", "[data]") {

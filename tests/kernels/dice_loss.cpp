@@ -5,6 +5,7 @@
 
 #include "core/autograd.h"
 #include "core/random.h"
+#include "kernels/judged.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -100,6 +101,46 @@ TEST_CASE("dice_loss of classes", "[ops]") {
               .high = 4});
 }
 
+// The mean over samples by their judged pixels; one sample has none.
+TEST_CASE("dice_loss of what is judged", "[ops]") {
+  constexpr size_t N = 3, K = 3, P = 2 * 35;
+  RandomStream random(9);
+  std::vector<int32_t> labels(N * P);
+  for (size_t i = 0; i < labels.size(); ++i)
+    labels[i] =
+        i % (2 + i / P) == 0 || i / P == 1 ? not_judged : static_cast<int32_t>(random.below(K));
+  const std::vector<double> weights{0.5, 2, 1};
+  check_op({.name = "dice_loss of what is judged",
+            .inputs = {{N, K, 2, 35}},
+            .run =
+                [=](const auto& in) {
+                  const Tensor masks = indices(labels, in[0]).reshape({N, 1, 2, 35});
+                  return dice_loss(in[0], masks, weights, judged_weight(masks));
+                },
+            .reference =
+                [=](const auto& in) {
+                  const Values all = softmax_of(in[0], N, K, P);
+                  double loss = 0, judged = 0;
+                  for (size_t n = 0; n < N; ++n) {  // each sample's judged pixels by themselves
+                    Values p(K * P), t(K * P);
+                    double of_sample = 0;
+                    for (size_t i = 0; i < P; ++i) {
+                      const int32_t label = labels[n * P + i];
+                      if (label == not_judged) continue;
+                      ++of_sample;
+                      for (size_t k = 0; k < K; ++k) p[k * P + i] = all[(n * K + k) * P + i];
+                      t[static_cast<size_t>(label) * P + i] = 1;
+                    }
+                    loss += of_sample * dice_of(1, K, P, p, t, weights);
+                    judged += of_sample;
+                  }
+                  return Values{loss / judged};
+                },
+            .depth = 64 + 32,
+            .low = -4,
+            .high = 4});
+}
+
 TEST_CASE("dice_loss is a mean over samples, and of nothing 0", "[ops]") {
   constexpr size_t N = 3, K = 2, P = 75 * 101;  // several blocks of a plane
   RandomStream random(6);
@@ -146,6 +187,8 @@ TEST_CASE("dice_loss refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(dice_loss(x, ones({1, 1, 1, 2})), "masks f32 [1, 1, 1, 2]");
   REQUIRE_ERROR(dice_loss(x, ones(x.shape()), std::array{1.0, 2.0}),
                 "[dice_loss] 2 class weights for 3 classes");
+  REQUIRE_ERROR(dice_loss(x, ones(x.shape()), {}, Tensor::full({}, 1, DType::f64, test_device())),
+                "masks of planes, of which judged is to be a part");
   const Tensor wrong = indices({0, 3}, x).reshape({1, 1, 1, 2});
   if (test_device() == Device::cpu) {
     REQUIRE_ERROR(dice_loss(x, wrong), "[dice_loss] label 3 of pixel 1 is outside [0, 3)");

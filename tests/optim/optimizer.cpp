@@ -75,7 +75,7 @@ std::vector<Rule> rules() {
 }
 
 // The window's state after a decision.
-Tensor decided(double grad_scale, int64_t skipped) {
+Tensor decided(double grad_scale, Skipped skipped) {
   WindowState state{};
   state.outcome.lr = lr;
   state.outcome.grad_scale = grad_scale;
@@ -130,7 +130,7 @@ struct Stepped {
 
   int64_t P() const { return parameters.values().numel(); }
 
-  void step(const Values& sum, double grad_scale, int64_t skipped = 0) {
+  void step(const Values& sum, double grad_scale, Skipped skipped = Skipped::no) {
     const Tensor state = decided(grad_scale, skipped), gradient = tensor_of(sum, mode.dtype);
     optimizer->begin_step(state.view());
     int64_t begin = 0;
@@ -202,7 +202,7 @@ TEST_CASE("a skipped step leaves no trace in an optimizer", "[window]") {
       Stepped stepped(rule, mode);
       stepped.step(random_values(stepped.P(), 10), 1);
       const Values before = stepped.all();
-      stepped.step(Values(size_t(stepped.P()), NAN), NAN, 1);
+      stepped.step(Values(size_t(stepped.P()), NAN), NAN, Skipped::not_finite);
       REQUIRE(stepped.all() == before);
       stepped.step(random_values(stepped.P(), 11), 1);
       stepped.check(mode.dtype == DType::f64 ? 0x1p-53 : 0x1p-24);

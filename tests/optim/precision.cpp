@@ -174,6 +174,24 @@ TEST_CASE("a micro-batch that overflows can be dropped from its window", "[preci
   REQUIRE(dropped.state() == before);
 }
 
+// 1/N is rounded once, whatever the micro-batch: its gradient is computed as its share.
+TEST_CASE("separate in 16 bits depends on the split as little as fused", "[precision]") {
+  for (const DType dtype : both) {
+    const Rows rows(dtype);
+    for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
+      const auto norm = [&](std::initializer_list<int64_t> split) {
+        Learner learner(dtype, {.effective_batch_size = N, .strategy = strategy});
+        int64_t begin = 0;
+        for (const int64_t n : split) learner.accumulate(rows, begin, begin + n), begin += n;
+        return learner.window.step().grad_norm;
+      };
+      const double whole = norm({N});
+      REQUIRE(norm({7, 6, 3}) == Approx(whole).epsilon(1e-6));
+      REQUIRE(norm({5, 5, 5, 1}) == Approx(whole).epsilon(1e-6));
+    }
+  }
+}
+
 // PyTorch's rules, step by step, and the hysteresis that it lacks.
 TEST_CASE("the loss scale backs off and grows", "[precision]") {
   const Rows quiet(DType::f16), loud(DType::f16, 8, 12);
