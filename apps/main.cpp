@@ -24,6 +24,7 @@
 #include "apps/font/export.h"
 #include "apps/font/prepare.h"
 #include "apps/font/score.h"
+#include "data/byte_stream.h"
 #include "report/report.h"
 #include "train/build.h"
 
@@ -150,7 +151,8 @@ void add_report_command(CLI::App& app, Asked& asked) {
 CLI::App& add_data_commands(CLI::App& app, Asked& asked) {
   CLI::App* data = app.add_subcommand("data", "Look at a data set")->require_subcommand(1);
   add_command(*data, "check", "Find the bad files of a data set of images",
-              settings_of(asked.data_check), asked.options, [&] { check_data(asked.data_check); })
+              settings_of(asked.data_check), asked.options,
+              [&] { reading(asked.data_check.directory, [&] { check_data(asked.data_check); }); })
       ->add_option("directory", asked.data_check.directory, "The folder")
       ->type_name("DIR")
       ->required();
@@ -281,4 +283,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "accrue: error: {}\n", error.what());
     return 1;
   }
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "accrue: error: the machine has no more memory\n");
+    return 1;
 }

@@ -56,6 +56,11 @@ size_t Options::most_held_bytes() const {
   return memory_limit.empty() ? usual : std::min(usual, parse_bytes(memory_limit) / 4);
 }
 
+size_t Options::most_image_bytes() const {
+  return memory_limit.empty() ? usual_most_image_bytes
+                              : std::min(usual_most_image_bytes, parse_bytes(memory_limit));
+}
+
 std::string Options::data_name() const {
   if (!data.empty()) return data;
   switch (task_of(network.kind)) {

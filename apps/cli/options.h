@@ -50,7 +50,7 @@ struct Options : TrainingOptions {
   static constexpr int64_t default_strokes = 64;
   std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
   std::string crop;        // likewise; empty: whole images
-  double hold_out = 0.1;
+  double hold_out = usual_hold_out;
   bool skip_bad = false;
   std::string augment;  // data/augmentation.h
   CacheChoice cache = CacheChoice::automatic;
@@ -89,6 +89,8 @@ struct Options : TrainingOptions {
   int64_t steps_in(int64_t windows) const;
   // By --cache.
   size_t most_held_bytes() const;
+  // Of one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
+  size_t most_image_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;

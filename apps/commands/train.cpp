@@ -135,8 +135,8 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
 
 void load_weights(Trainer& trainer, const std::string& path) {
   if (const std::optional<OtherHead> head = trainer.load_weights(path))
-    fmt::print("{}: {} classes in {}, {} here: made new\n", head->name, head->classes_in_file, path,
-               head->classes);
+    fmt::print("{}: {} in {}, {} here: made new\n", head->name,
+               counted_classes(head->classes_in_file), path, head->classes);
 }
 
 void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
