@@ -125,6 +125,11 @@ TrainingOptions Options::training(const Dataset& data) const {
         "expected a smaller --micro-batch, or no --noise-scale",
         result.batches.describe());
   check_options(result);
+  const int64_t windows = result.total_steps(data.size()), every = zi2zi.generator_every;
+  check(network.kind != ModelKind::zi2zi || windows == 0 || windows >= every,
+        "--n-critic {}: the generator plays in one window of {}, and the run has {}: expected more "
+        "--epochs or --steps, or a smaller --n-critic or --effective-batch",
+        every, every, windows);
   return result;
 }
 

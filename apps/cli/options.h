@@ -126,6 +126,9 @@ Settings settings_of_zi2zi(Options& o);
 inline Settings settings_of(Options& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   const decltype(About::acts_with) with_zi2zi{{"model", {"zi2zi"}}};
+  std::vector<std::string> but_zi2zi;
+  for (const auto& [name, kind] : model_names())
+    if (kind != ModelKind::zi2zi) but_zi2zi.push_back(name);
   Settings s;
   s.group("Model and data")
       .add(o.network.kind, model_names(), {"model", result, "Network to train"})
@@ -182,7 +185,9 @@ inline Settings settings_of(Options& o) {
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,
                                .help = "Dropout before the last layer",
-                               .range = {0, 0.999}})
+                               .range = {0, 0.999},
+                               .acts_with = {{"model", but_zi2zi}},
+                               .rather = "g-dropout"})
       .add(o.network.init, init_scheme_names(),
            {"init-scheme", result,
             "Distribution of the initial weights (lecun is PyTorch's default)"})

@@ -197,10 +197,15 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
 
   const Usage peak = ledger(device).peak();
   if (window.steps() > 0) score(trainer, data.test, progress, log);
+  else if (training.steps() > 0)
+    fmt::print(stderr,
+               "warning: the generator has not taken a step: its weights are as they began, and "
+               "are not scored\n");
   if (profile) profile->stop();
   if (window.steps() > steps_before) {
     TrainingOptions ran = asked;
     ran.batches = training.batches();
+    ran.dealt = asked.batches.micro;
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
                        data, peak, samples ? samples->held_on(device) : Usage{}, device);
   }
