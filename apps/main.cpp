@@ -102,18 +102,18 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
       with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
     });
   });
-  add_command(
-      app, "eval", "Loss and accuracy of saved weights",
-      of_model.without({"augment", "dropout", "init-scheme", "seed"})
-          .without({"d-spectral-norm", "order", "n-critic", "g-steps", "lr-d", "constancy",
-                    "l1-weight", "constancy-weight", "category-weight", "adversarial-weight"})
-          .append(evaluation_settings(options))
-          .append(all.only({"rank-timeout"})),
-      options, [&] {
-        with_ranks(options, [&] {
-          with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
-        });
-      });
+  add_command(app, "eval", "Loss and accuracy of saved weights",
+              of_model.without({"augment", "dropout", "init-scheme", "seed"})
+                  .without({"g-dropout", "d-spectral-norm", "order", "n-critic", "g-steps", "lr-d",
+                            "constancy", "l1-weight", "constancy-weight", "category-weight",
+                            "adversarial-weight"})
+                  .append(evaluation_settings(options))
+                  .append(all.only({"rank-timeout"})),
+              options, [&] {
+                with_ranks(options, [&] {
+                  with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+                });
+              });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",
       settings_of(asked.predict, options), options,

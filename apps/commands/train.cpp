@@ -197,7 +197,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
 
   const Usage peak = ledger(device).peak();
   if (window.steps() > 0) score(trainer, data.test, progress, log);
-  else if (training.steps() > 0)
+  else if (training.steps() > 0 && asked.is_first_rank())
     fmt::print(stderr,
                "warning: the generator has not taken a step: its weights are as they began, and "
                "are not scored\n");

@@ -246,12 +246,11 @@ Usage peak_of_epoch(const TrainingOptions& options, const Datasets& data) {
 }  // namespace
 
 TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
-  const BuiltInOptions sizes{.train_size = 12, .test_size = 20};
-  const Datasets digits{make_digits(Split::train, sizes), make_digits(Split::test, sizes)},
-      shapes{make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
   for (const int R : {1, 2, 3, 5}) {
     FirstRank first(R);
-    const auto compare = [&](TrainingOptions options, const Datasets& data) {
+    const auto compare = [&](TrainingOptions options, auto make) {
+      const BuiltInOptions sizes{.train_size = 12, .test_size = 20};
+      const Datasets data{make(Split::train, sizes), make(Split::test, sizes)};
       INFO(R << " ranks, " << options.batches.describe());
       options.ranks = &first;
       options.epochs = 1;
@@ -269,9 +268,9 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
     scored.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25});
     scored.batches = {.micro = 12, .effective = 12};
     scored.eval_every = each_epoch;
-    compare(scored, digits);
+    compare(scored, make_digits);
     scored.eval_every = 2;  // more windows than there are
-    compare(scored, digits);
+    compare(scored, make_digits);
     // The remainder, of one sample, needs most. Of several ranks the first does not get it.
     TrainingOptions remainder;
     remainder.model =
@@ -280,7 +279,7 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
     remainder.recompute = Recompute::sqrt;
     for (const Batches batches : {Batches{2, 5}, {2, 7}, {4, 5}, {5, 5}, {12, 12}}) {
       remainder.batches = batches;
-      compare(remainder, shapes);
+      compare(remainder, make_shapes);
     }
   }
 }
