@@ -24,6 +24,7 @@
 #include "apps/font/export.h"
 #include "apps/font/prepare.h"
 #include "apps/font/score.h"
+#include "data/byte_stream.h"
 #include "report/report.h"
 #include "train/build.h"
 
@@ -101,15 +102,18 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
       with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
     });
   });
-  add_command(app, "eval", "Loss and accuracy of saved weights",
-              of_model.without({"augment"})
-                  .append(evaluation_settings(options))
-                  .append(all.only({"rank-timeout"})),
-              options, [&] {
-                with_ranks(options, [&] {
-                  with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
-                });
-              });
+  add_command(
+      app, "eval", "Loss and accuracy of saved weights",
+      of_model.without({"augment", "dropout", "init-scheme", "seed"})
+          .without({"d-spectral-norm", "order", "n-critic", "g-steps", "lr-d", "constancy",
+                    "l1-weight", "constancy-weight", "category-weight", "adversarial-weight"})
+          .append(evaluation_settings(options))
+          .append(all.only({"rank-timeout"})),
+      options, [&] {
+        with_ranks(options, [&] {
+          with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+        });
+      });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",
       settings_of(asked.predict, options), options,
@@ -150,7 +154,8 @@ void add_report_command(CLI::App& app, Asked& asked) {
 CLI::App& add_data_commands(CLI::App& app, Asked& asked) {
   CLI::App* data = app.add_subcommand("data", "Look at a data set")->require_subcommand(1);
   add_command(*data, "check", "Find the bad files of a data set of images",
-              settings_of(asked.data_check), asked.options, [&] { check_data(asked.data_check); })
+              settings_of(asked.data_check), asked.options,
+              [&] { reading(asked.data_check.directory, [&] { check_data(asked.data_check); }); })
       ->add_option("directory", asked.data_check.directory, "The folder")
       ->type_name("DIR")
       ->required();
@@ -190,7 +195,8 @@ CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
   for (const char* option : {"--source", "--target", "--chars", "--out"})
     prepare->get_option(option)->required();
   Options& options = asked.font;
-  const Settings all = settings_of(options).without({"model"});
+  const Settings all =
+      settings_of(options).settled("model").without({"hold-out", "skip-bad", "cache", "freeze"});
   add_command(*font, "train", "Train a generator and a discriminator", all, options, [&] {
     with_ranks(options, [&] {
       with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
@@ -277,6 +283,9 @@ int main(int argc, char** argv) {
   try {
     accrue::app::become_program_for_processor(argc, argv);
     return accrue::app::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "accrue: error: the machine has no more memory\n");
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "accrue: error: {}\n", error.what());
     return 1;

@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
-
 namespace accrue {
 namespace {
 
@@ -58,9 +56,11 @@ void InputFile::skip(uint64_t bytes) {
 
 std::vector<std::byte> file_content(const std::filesystem::path& path) {
   InputFile file(path);
-  std::vector<std::byte> content(file.size());
-  content.resize(file.read(content));
-  return content;
+  return reading(path.string(), [&] {
+    std::vector<std::byte> content(file.size());
+    content.resize(file.read(content));
+    return content;
+  });
 }
 
 struct ByteStream::Inflater {
@@ -103,11 +103,23 @@ size_t ByteStream::read_plain(std::span<std::byte> out) {
   return buffered + file_.read(out.subspan(buffered));
 }
 
+// Zeros up to a whole block, as tape drives and some file systems leave them.
+void ByteStream::skip_padding() {
+  for (; !pending_.empty(); refill()) {
+    const auto end = std::ranges::find_if(pending_, [](std::byte b) { return b != std::byte{0}; });
+    const auto zeros = static_cast<size_t>(end - pending_.begin());
+    inflater_->consumed += zeros;
+    pending_ = pending_.subspan(zeros);
+    if (!pending_.empty()) return;
+  }
+}
+
 size_t ByteStream::read_inflated(std::span<std::byte> out) {
   z_stream& z = inflater_->z;
   size_t done = 0;
   while (done < out.size()) {
     if (pending_.empty()) refill();
+    if (inflater_->between_members) skip_padding();
     if (pending_.empty()) {
       check(inflater_->between_members,
             "'{}' is a truncated gzip file: it ends at byte {} in the middle of the compressed "

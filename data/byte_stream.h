@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "core/error.h"
 
 namespace accrue {
 
@@ -34,13 +37,24 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
+// Returns work(), which reads `what`. Throws Error, naming it, if the machine's memory does not
+// suffice.
+template <class Work>
+auto reading(const std::string& what, Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    fail("cannot read '{}': the machine has no more memory", what);
+  }
+}
+
 // Returns all bytes of a file. Throws Error as InputFile does.
 std::vector<std::byte> file_content(const std::filesystem::path& path);
 
 // The content of a file, in order and in bounded memory: inflated if the file starts with the gzip
 // magic 1f 8b, whatever its name, and else as it stands.
 // Throws Error, naming the file and the offset, when a gzip file is truncated or corrupt, or is
-// followed by something that is not gzip.
+// followed by something that is neither gzip nor zeros.
 class ByteStream {
  public:
   explicit ByteStream(const std::filesystem::path& path);
@@ -63,6 +77,7 @@ class ByteStream {
 
   size_t read_plain(std::span<std::byte> out);
   size_t read_inflated(std::span<std::byte> out);
+  void skip_padding();
   void refill();
 
   InputFile file_;

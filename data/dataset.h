@@ -100,13 +100,22 @@ struct Datasets {
   Dataset train, test;
 };
 
+// "1 class", "2 classes"
+inline std::string counted_classes(int64_t number) {
+  return fmt::format("{} class{}", number, number == 1 ? "" : "es");
+}
+
 // Says if samples whose files are damaged or do not fit each other are left out.
 enum class SkipBad { no, yes };
+
+inline constexpr double usual_hold_out = 0.1;
 
 // Options for making a data set of a folder of images (data/image_folder.h).
 struct ImageFolderOptions {
   std::optional<ImageSize> size{};  // that images are resized to; without it all have one
-  double hold_out = 0.1;            // the share for the test, if the folder has no split
+  // The share for the test of a folder that has no split; usual_hold_out if it is not set. For one
+  // that has, it must not be set.
+  std::optional<double> hold_out{};
   SkipBad skip_bad = SkipBad::no;
   // The value in masks of pixels that nobody has judged. With it each pixel has one class, even if
   // the others have no more than two values.
@@ -116,6 +125,7 @@ struct ImageFolderOptions {
   // The most bytes of decoded images, of both splits, that are held; if there are more, all are
   // read when needed.
   size_t most_held_bytes = std::numeric_limits<size_t>::max();
+  size_t most_image_bytes = usual_most_image_bytes;  // of one image, decoded; a larger one is bad
 };
 
 // Finds and reads a data set by its name, or from a directory:

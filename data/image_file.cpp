@@ -1,9 +1,11 @@
 #include "data/image_file.h"
 
 #include <algorithm>
+#include <new>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/usage.h"
 #include "data/byte_stream.h"
 #include "data/jpeg.h"
 #include "data/png.h"
@@ -35,8 +37,54 @@ Image to_planes(const PngImage& png) {
   return image;
 }
 
-[[noreturn]] void refuse_format(const std::string& file) {
-  fail("cannot read '{}': it is neither PNG nor JPEG", file);
+// One channel of the values in a PNG file.
+Image to_mask(std::span<const std::byte> content, const std::string& file) {
+  PngImage png = decode_png(content, file, PngPart::all, PngValues::as_they_are);
+  check(png.depth <= 8, "cannot read '{}' as a mask: it has {} bits a value, expected 8 at most",
+        file, png.depth);
+  Image mask{.channels = 1, .height = png.height, .width = png.width};
+  if (png.channels == 1) {
+    mask.pixels = std::move(png.bytes);
+    return mask;
+  }
+  const auto channels = static_cast<size_t>(png.channels), colours = channels < 3 ? 1 : size_t{3};
+  mask.pixels.resize(png.bytes.size() / channels);
+  for (size_t i = 0; i < mask.pixels.size(); ++i) {
+    const uint8_t* const pixel = &png.bytes[i * channels];
+    for (size_t c = 1; c < colours; ++c)
+      check(pixel[c] == pixel[0],
+            "cannot read '{}' as a mask: it has colours, expected a gray or a palette's place for "
+            "each class",
+            file);
+    mask.pixels[i] = pixel[0];
+  }
+  return mask;
+}
+
+ImageHeader header_of(std::span<const std::byte> content, const std::string& file) {
+  if (is_jpeg(content)) {
+    const Image image = decode_jpeg(content, file, JpegPart::header);
+    return {image.size(), image.channels};
+  }
+  check(is_png(content), "cannot read '{}': it is neither PNG nor JPEG", file);
+  const PngImage png = decode_png(content, file, PngPart::header);
+  return {{png.height, png.width}, is_gray(png) ? 1 : 3};
+}
+
+size_t bytes_of(const ImageHeader& header) {
+  return static_cast<size_t>(header.channels * header.size.height * header.size.width);
+}
+
+// Returns decode(), the image in `content`.
+template <class Decode>
+Image with_memory(std::span<const std::byte> content, const std::string& file, Decode&& decode) {
+  try {
+    return decode();
+  } catch (const std::bad_alloc&) {
+    const ImageHeader header = header_of(content, file);
+    fail("cannot read '{}': it is {}, which needs {} decoded, and the machine has no more memory",
+         file, width_by_height(header.size), format_bytes(bytes_of(header)));
+  }
 }
 
 // An image's place (y, x) in it before it was turned.
@@ -90,54 +138,36 @@ std::string width_by_height(ImageSize size) {
   return fmt::format("{}x{}", size.width, size.height);
 }
 
-Image decode_image(std::span<const std::byte> content, const std::string& file) {
-  if (is_jpeg(content)) return decode_jpeg(content, file);
-  if (is_png(content)) return to_planes(decode_png(content, file));
-  refuse_format(file);
+void check_image_bytes(const ImageHeader& header, size_t most, const std::string& file) {
+  const size_t bytes = bytes_of(header);
+  check(bytes <= most, "'{}' is {}, which needs {} decoded, more than {}: expected a smaller one",
+        file, width_by_height(header.size), format_bytes(bytes), format_bytes(most));
 }
 
-Image read_image(const std::filesystem::path& path) {
-  return decode_image(file_content(path), path.string());
+Image decode_image(std::span<const std::byte> content, const std::string& file, size_t most_bytes) {
+  check_image_bytes(header_of(content, file), most_bytes, file);
+  return with_memory(content, file, [&] {
+    return is_jpeg(content) ? decode_jpeg(content, file) : to_planes(decode_png(content, file));
+  });
 }
 
-ImageHeader read_image_header(const std::filesystem::path& path) {
-  const std::vector<std::byte> content = file_content(path);
-  const std::string file = path.string();
-  if (is_jpeg(content)) {
-    const Image image = decode_jpeg(content, file, JpegPart::header);
-    return {image.size(), image.channels};
-  }
-  if (!is_png(content)) refuse_format(file);
-  const PngImage png = decode_png(content, file, PngPart::header);
-  return {{png.height, png.width}, is_gray(png) ? 1 : 3};
+Image read_image(const std::filesystem::path& path, size_t most_bytes) {
+  return decode_image(file_content(path), path.string(), most_bytes);
 }
 
-Image read_mask(const std::filesystem::path& path) {
+ImageHeader read_image_header(const std::filesystem::path& path, size_t most_bytes) {
+  const ImageHeader header = header_of(file_content(path), path.string());
+  check_image_bytes(header, most_bytes, path.string());
+  return header;
+}
+
+Image read_mask(const std::filesystem::path& path, size_t most_bytes) {
   const std::vector<std::byte> content = file_content(path);
   const std::string file = path.string();
   check(!is_jpeg(content),
         "cannot read '{}' as a mask: it is JPEG, which does not keep values; expected PNG", file);
-  if (!is_png(content)) refuse_format(file);
-  PngImage png = decode_png(content, file, PngPart::all, PngValues::as_they_are);
-  check(png.depth <= 8, "cannot read '{}' as a mask: it has {} bits a value, expected 8 at most",
-        file, png.depth);
-  Image mask{.channels = 1, .height = png.height, .width = png.width};
-  if (png.channels == 1) {
-    mask.pixels = std::move(png.bytes);
-    return mask;
-  }
-  const auto channels = static_cast<size_t>(png.channels), colours = channels < 3 ? 1 : size_t{3};
-  mask.pixels.resize(png.bytes.size() / channels);
-  for (size_t i = 0; i < mask.pixels.size(); ++i) {
-    const uint8_t* const pixel = &png.bytes[i * channels];
-    for (size_t c = 1; c < colours; ++c)
-      check(pixel[c] == pixel[0],
-            "cannot read '{}' as a mask: it has colours, expected a gray or a palette's place for "
-            "each class",
-            file);
-    mask.pixels[i] = pixel[0];
-  }
-  return mask;
+  check_image_bytes(header_of(content, file), most_bytes, file);
+  return with_memory(content, file, [&] { return to_mask(content, file); });
 }
 
 int exif_orientation(std::span<const std::byte> segment) {

@@ -34,24 +34,33 @@ struct ImageHeader {
   int64_t channels = 0;
 };
 
+// The most bytes of pixels that an image may have, unless its reader says otherwise: a file of a
+// few kilobytes may claim any number.
+inline constexpr size_t usual_most_image_bytes = size_t{1} << 30;
+// Throws Error, naming the file, for an image of more bytes.
+void check_image_bytes(const ImageHeader& header, size_t most, const std::string& file);
+
 // Read a PNG or JPEG file, which is recognised by its first bytes, as gray if the file holds gray
 // and else as RGB (a palette of grays is gray). They round 16 bits to 8, show white paper
 // under transparent pixels, and turn a JPEG file by its EXIF orientation. Gamma and colour profiles
 // are left alone. Throw Error, naming the file and the reason, for one that is neither, that is
-// damaged or cut off (whatever libpng or libjpeg says of the data), for CMYK, and for one that
-// claims more pixels than its bytes can hold. read_image_header() reads no pixels, so damage in
-// them is not noticed.
-Image read_image(const std::filesystem::path& path);
-ImageHeader read_image_header(const std::filesystem::path& path);
+// damaged or cut off (whatever libpng or libjpeg says of the data), for CMYK, for one that claims
+// more pixels than its bytes can hold, for more than most_bytes of pixels, before any memory is
+// taken for them, and where the machine has no memory for them. read_image_header() reads no
+// pixels, so damage in them is not noticed.
+Image read_image(const std::filesystem::path& path, size_t most_bytes = usual_most_image_bytes);
+ImageHeader read_image_header(const std::filesystem::path& path,
+                              size_t most_bytes = usual_most_image_bytes);
 
 // Reads a PNG file as a mask, one channel of the values in the file: the places in a palette, or
 // the unchanged values of a gray of any number of bits. A file of colours is taken if all its
 // pixels are gray; alpha is ignored. Throws Error as read_image() does, for other colours, for 16
 // bits, and for JPEG, which does not keep values.
-Image read_mask(const std::filesystem::path& path);
+Image read_mask(const std::filesystem::path& path, size_t most_bytes = usual_most_image_bytes);
 
 // Decodes either format, by its content; `file` is the name for errors.
-Image decode_image(std::span<const std::byte> content, const std::string& file);
+Image decode_image(std::span<const std::byte> content, const std::string& file,
+                   size_t most_bytes = usual_most_image_bytes);
 
 // The orientation, 1 to 8, in an APP1 segment of EXIF data ("Exif\0\0" and TIFF); 1 if it has none,
 // or nonsense.

@@ -177,7 +177,7 @@ std::string BadFile::describe() const {
   return reason.find(file) == std::string::npos ? file + ": " + reason : reason;
 }
 
-std::optional<ImageFolder> find_images(const fs::path& directory, double hold_out) {
+std::optional<ImageFolder> find_images(const fs::path& directory, std::optional<double> hold_out) {
   ImageFolder folder{.directory = directory};
   std::error_code ignored;
   bool divided = false;
@@ -193,6 +193,10 @@ std::optional<ImageFolder> find_images(const fs::path& directory, double hold_ou
             "'{}' holds {}, but '{}' {}: expected the same of both", train.string(),
             answer == ImageFolder::Answer::masks ? "masks" : "a folder for each class",
             test.string(), answer == ImageFolder::Answer::masks ? "none" : "masks");
+      check(!divided || !hold_out,
+            "--hold-out {} has no effect on '{}': its folder {} is for the test; expected no "
+            "--hold-out",
+            hold_out.value_or(0), directory.string(), name);
       if (divided) break;
     }
   } else if (!add_samples(folder, directory, Split::train)) {
@@ -200,8 +204,8 @@ std::optional<ImageFolder> find_images(const fs::path& directory, double hold_ou
   }
   sort_classes(folder);
   for (FolderSample& sample : folder.samples)
-    if (!divided &&
-        fraction_of(sample.image.lexically_relative(directory).generic_string()) < hold_out)
+    if (!divided && fraction_of(sample.image.lexically_relative(directory).generic_string()) <
+                        hold_out.value_or(usual_hold_out))
       sample.split = Split::test;
   return folder;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image_file.h"
 #include "data/mask_values.h"
 #include "data/run_lengths.h"
 
@@ -43,13 +44,17 @@ struct ImageFolder {
   // Images without masks and folders without images, found by their names alone.
   std::vector<BadFile> bad{};
   std::filesystem::path runs_file{};
+  // An image that takes more bytes decoded is bad.
+  size_t most_image_bytes = usual_most_image_bytes;
 };
 
 // Finds out which of these a directory is; returns nothing if none. If no folder holds samples for
 // the test, a sample is held out if a hash of its image's path within the directory, as a fraction
-// of all hashes, is below hold_out, so that new images do not move the others between the splits.
-// Throws Error as read_run_lengths() does.
-std::optional<ImageFolder> find_images(const std::filesystem::path& directory, double hold_out);
+// of all hashes, is below hold_out (usual_hold_out), so that new images do not move the others
+// between the splits. Throws Error as read_run_lengths() does, and for a hold_out where a folder
+// holds samples for the test.
+std::optional<ImageFolder> find_images(const std::filesystem::path& directory,
+                                       std::optional<double> hold_out = std::nullopt);
 
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with

@@ -46,6 +46,8 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
   Image mask{.channels = static_cast<int64_t>(folder.classes.size()),
              .height = size.height,
              .width = size.width};
+  check_image_bytes({size, mask.channels}, folder.most_image_bytes,
+                    "the masks of " + sample.image.string());
   mask.pixels.resize(folder.classes.size() * plane);
   for (const RunLengths& line : sample.runs) try {
       const auto label = std::ranges::lower_bound(folder.classes, line.label);
@@ -68,15 +70,16 @@ Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look, M
   Seen seen;
   try {
     if (look == Look::pixels || folder.answer == Answer::run_lengths) {
-      const Image image = look == Look::pixels ? read_image(sample.image) : Image{};
+      const Image image =
+          look == Look::pixels ? read_image(sample.image, folder.most_image_bytes) : Image{};
       seen.header = look == Look::pixels ? ImageHeader{image.size(), image.channels}
-                                         : read_image_header(sample.image);
+                                         : read_image_header(sample.image, folder.most_image_bytes);
       if (folder.answer == Answer::run_lengths) draw_masks(folder, sample, seen.header.size);
     } else {
-      seen.header = read_image_header(sample.image);
+      seen.header = read_image_header(sample.image, folder.most_image_bytes);
     }
     if (folder.answer == Answer::masks) {
-      const Image mask = read_mask(sample.mask);
+      const Image mask = read_mask(sample.mask, folder.most_image_bytes);
       check_mask_size(sample.mask, mask.size(), seen.header.size);
       values.add(mask);
     }
@@ -171,7 +174,7 @@ using FilesPtr = std::shared_ptr<const Files>;
 
 void read_image_row(std::span<std::byte> row, const Files& files, int64_t n) {
   const fs::path& path = files.sample(n).image;
-  const Image image = resized(read_image(path), files.form.size);
+  const Image image = resized(read_image(path, files.folder.most_image_bytes), files.form.size);
   check(image.channels <= files.form.C,
         "'{}' has colours now, but no image had any when the run began: it has changed",
         path.string());
@@ -188,8 +191,9 @@ template <class T>
 void read_mask_row(std::span<std::byte> row, const Files& files, int64_t n) {
   const FolderSample& sample = files.sample(n);
   const bool has_runs = files.folder.answer == Answer::run_lengths;
-  const Image mask = resized_mask(
-      has_runs ? read_run_lengths_of(files, sample) : read_mask(sample.mask), files.form.size);
+  const Image mask = resized_mask(has_runs ? read_run_lengths_of(files, sample)
+                                           : read_mask(sample.mask, files.folder.most_image_bytes),
+                                  files.form.size);
   std::ranges::transform(mask.pixels, elements_of<T>(row).begin(), [&](uint8_t value) {
     const int meaning = has_runs ? value : files.form.classes[value];
     check(meaning != Form::unknown,
@@ -287,9 +291,16 @@ void keep_good(Dataset& set, const std::vector<std::string>& problems) {
   }
 }
 
-// The good ones of a split.
+bool holds_out_any(const ImageFolder& folder) {
+  return std::ranges::find(folder.samples, Split::test, &FolderSample::split) !=
+         folder.samples.end();
+}
+
+// The good ones of a split. A folder that is too small for any to be held out is scored on what it
+// is trained on.
 FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const Form& form,
-                  Split split) {
+                  Split wanted) {
+  const Split split = holds_out_any(folder) ? wanted : Split::train;
   Files files{folder, form};
   files.folder.samples.clear();
   for (size_t i = 0; i < folder.samples.size(); ++i)
@@ -348,9 +359,9 @@ Dataset held_split(const ImageFolder& folder, ImageSurvey& found, const Form& fo
 }  // namespace
 
 SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) {
-  SampleImages files{.image = read_image(sample.image), .mask = {}};
+  SampleImages files{.image = read_image(sample.image, folder.most_image_bytes), .mask = {}};
   if (folder.answer == Answer::masks) {
-    files.mask = read_mask(sample.mask);
+    files.mask = read_mask(sample.mask, folder.most_image_bytes);
     check_mask_size(sample.mask, files.mask.size(), files.image.size());
   }
   if (folder.answer == Answer::run_lengths)
@@ -398,12 +409,10 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
     held_out += found.is_good[i] && folder.samples[i].split == Split::test ? 1 : 0;
   }
   std::string text = with_commas(images) + (images == 1 ? " image" : " images");
-  const auto add_count = [&](size_t number, const char* noun) {
-    text += fmt::format(", {} {}", number, noun);
-  };
+  const auto labels = static_cast<int64_t>(folder.classes.size());
   switch (folder.answer) {
-    case Answer::classes: add_count(folder.classes.size(), "classes"); break;
-    case Answer::run_lengths: add_count(folder.classes.size(), "masks each"); break;
+    case Answer::classes: text += ", " + counted_classes(labels); break;
+    case Answer::run_lengths: text += fmt::format(", {} each", counted(labels, "mask")); break;
     case Answer::masks:
       text += ", masks";
       if (found.mask_values.size() > 2)
@@ -411,21 +420,24 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
   }
   text += ", " + width_by_height(found.smallest);
   if (found.smallest != found.largest) text += " to " + width_by_height(found.largest);
-  if (images > 0)
+  if (!holds_out_any(folder))
+    text += ", none held out: the scores are of those that are trained on";
+  else if (images > 0)
     text += fmt::format(", {:.0f} % held out", 100.0 * double(held_out) / double(images));
-  if (const size_t bad = found.bad.size(); bad > 0)
-    add_count(bad, bad == 1 ? "bad file" : "bad files");
+  if (!found.bad.empty())
+    text += ", " + counted(static_cast<int64_t>(found.bad.size()), "bad file");
   return text;
 }
 
 Datasets load_images(const fs::path& directory, const ImageFolderOptions& options) {
-  const std::optional<ImageFolder> folder = find_images(directory, options.hold_out);
+  std::optional<ImageFolder> folder = find_images(directory, options.hold_out);
   check(folder.has_value(),
         "'{}' holds nothing that is known: expected folders of images for each class, images/ and "
         "masks/, x.png beside x_mask.png, a CSV of run lengths, each with train/ and test/ or "
         "without, CIFAR-10's binary files, glyphs, or files in MNIST's format "
         "(train-images-idx3-ubyte)",
         directory.string());
+  folder->most_image_bytes = options.most_image_bytes;
   ImageSurvey found = survey(*folder, Look::headers);
   if (options.skip_bad == SkipBad::no && !found.bad.empty()) refuse_bad(*folder, found.bad);
   check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",

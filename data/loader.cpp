@@ -83,8 +83,7 @@ int64_t Loader::windows_per_epoch() const {
 }
 
 int64_t Loader::micro_batches_per_window() const {
-  const Range own = share(options_.effective_batch_size);
-  return ceil_div(own.end - own.begin, options_.micro_batch_size);
+  return ceil_div(own_share(options_.effective_batch_size), options_.micro_batch_size);
 }
 
 int64_t Loader::samples_in(int64_t w) const {
@@ -92,24 +91,21 @@ int64_t Loader::samples_in(int64_t w) const {
   return std::clamp<int64_t>(dataset_.size() - w * E, 0, E);
 }
 
-Loader::Range Loader::share(int64_t n) const {
+int64_t Loader::share_begin(int rank, int64_t n) const {
   const int64_t size = options_.dealt > 0 ? options_.dealt : options_.micro_batch_size;
   const int64_t R = options_.ranks, K = ceil_div(n, size);
-  const auto begin_of = [&](int64_t rank) {
-    return std::min((rank * (K / R) + std::min(rank, K % R)) * size, n);
-  };
-  return {begin_of(options_.rank), begin_of(options_.rank + 1)};
+  return std::min((rank * (K / R) + std::min<int64_t>(rank, K % R)) * size, n);
+}
+
+int64_t Loader::share_of(int rank, int64_t n) const {
+  return share_begin(rank + 1, n) - share_begin(rank, n);
 }
 
 // Only the last is of another size; with w = windows_per_epoch() it is empty, at the end.
 Loader::Range Loader::window(int64_t w) const {
-  const auto own = [&](int64_t n) {
-    const Range range = share(n);
-    return range.end - range.begin;
-  };
-  const int64_t W = windows_per_epoch(), full = own(options_.effective_batch_size);
-  const int64_t begin = w < W ? w * full : (W - 1) * full + own(samples_in(W - 1));
-  return {begin, begin + own(samples_in(w))};
+  const int64_t W = windows_per_epoch(), full = own_share(options_.effective_batch_size);
+  const int64_t begin = w < W ? w * full : (W - 1) * full + own_share(samples_in(W - 1));
+  return {begin, begin + own_share(samples_in(w))};
 }
 
 // Counted from the first window. The last may have more micro-batches than others, where a rank's
@@ -165,7 +161,8 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
 // Moves the samples of this rank to the front.
 void Loader::keep_own(std::span<int32_t> order) const {
   for (int64_t w = 0; w < windows_per_epoch(); ++w) {
-    const int64_t first = w * options_.effective_batch_size + share(samples_in(w)).begin;
+    const int64_t first =
+        w * options_.effective_batch_size + share_begin(options_.rank, samples_in(w));
     const Range to = window(w);
     std::copy_n(order.begin() + first, to.end - to.begin, order.begin() + to.begin);
   }

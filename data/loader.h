@@ -68,6 +68,8 @@ class Loader {
   const MicroBatch* next();
 
   int64_t windows_per_epoch() const;
+  // The number of a rank's samples in a window of n samples.
+  int64_t share_of(int rank, int64_t n) const;
   // True if this rank has micro-batches in window `w` of an epoch.
   bool has_share(int64_t w) const { return window(w).end > window(w).begin; }
   // Time that next() has spent waiting for the thread, or preparing, since construction.
@@ -80,8 +82,9 @@ class Loader {
   };
 
   int64_t samples_in(int64_t w) const;
-  // This rank's share of a window of n samples, counted from the window's start.
-  Range share(int64_t n) const;
+  // Where a rank's share of a window of n samples begins, counted from the window's start.
+  int64_t share_begin(int rank, int64_t n) const;
+  int64_t own_share(int64_t n) const { return share_of(options_.rank, n); }
   Range window(int64_t w) const;
   int64_t window_of(int64_t j) const;
   // Micro-batch j of the epoch, counted from the first window.

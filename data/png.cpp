@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "data/byte_stream.h"
+#include "data/image_file.h"
 
 namespace accrue {
 namespace {
@@ -161,7 +162,11 @@ PngImage decode_png(std::span<const std::byte> content, const std::string& file,
 }
 
 GrayImage read_png(const std::filesystem::path& path) {
-  PngImage png = decode_png(file_content(path), path.string());
+  const std::vector<std::byte> content = file_content(path);
+  const std::string file = path.string();
+  const PngImage header = decode_png(content, file, PngPart::header);
+  check_image_bytes({{header.height, header.width}, header.channels}, usual_most_image_bytes, file);
+  PngImage png = reading(file, [&] { return decode_png(content, file); });
   GrayImage image;
   image.height = png.height;
   image.width = png.width;

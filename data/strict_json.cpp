@@ -37,11 +37,20 @@ json parse_strict_json(const std::string& text, int max_depth, const std::string
             value.get<std::string>(), what);
     return true;
   };
+  // The parser would take it for the end.
+  check(text.find('\0') == std::string::npos, "{} is not JSON: its byte {} is 0", what,
+        text.find('\0'));
   try {
     return json::parse(text, see);
   } catch (const json::exception& error) {
     fail("{} is not JSON: {}", what, error.what());
   }
+}
+
+nlohmann::ordered_json parse_own_json(const std::string& text) {
+  using Json = nlohmann::ordered_json;
+  if (text.find('\0') != std::string::npos) return Json::value_t::discarded;
+  return Json::parse(text, nullptr, false);
 }
 
 }  // namespace accrue

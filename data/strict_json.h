@@ -13,4 +13,8 @@ namespace accrue {
 nlohmann::json parse_strict_json(const std::string& text, int max_depth, const std::string& what,
                                  int64_t max_elements = 64);
 
+// Parses what another run of the program wrote, such as a line of a log; discarded if it is not
+// JSON. A NUL, which the parser would take for the end, is none.
+nlohmann::ordered_json parse_own_json(const std::string& text);
+
 }  // namespace accrue

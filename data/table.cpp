@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -31,13 +32,12 @@ class Lines {
       }
       const char c = buffer_[used_++];
       if (c == '\n') {
-        ++number_;
-        if (line.ends_with('\r')) line.pop_back();
+        end(line);
         return true;
       }
       line += c;
     }
-    ++number_;
+    end(line);
     return !line.empty();
   }
   // "'file', line 3"
@@ -46,6 +46,15 @@ class Lines {
   }
 
  private:
+  void end(std::string& line) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (++number_ > 1) return;
+    constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
+    if (line.starts_with(utf8_mark)) line.erase(0, utf8_mark.size());
+    check(!line.starts_with("\xff\xfe") && !line.starts_with("\xfe\xff"),
+          "'{}' is UTF-16: expected UTF-8", stream_.path().string());
+  }
+
   ByteStream stream_;
   std::array<char, 4096> buffer_;
   size_t used_ = 0, size_ = 0;
@@ -73,6 +82,20 @@ std::optional<float> number_in(const std::string& text) {
   const auto [stop, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || stop != end || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+// True for what stands in the place of a number, although it may be none: nothing, NaN, a number
+// that is too large.
+bool is_value(const std::string& field) {
+  std::string word = field;
+  std::ranges::transform(word, word.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array missing{"", "na", "n/a", "nan", "null", "none", "?"};
+  if (std::ranges::find(missing, word) != missing.end()) return true;
+  double value = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data() + word.starts_with('+'), end, value);
+  return error != std::errc::invalid_argument && stop == end;
 }
 
 }  // namespace
@@ -123,8 +146,7 @@ Table read_csv(const std::filesystem::path& path) {
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     const std::vector<std::string> fields = fields_of(line);
     if (columns.empty()) {
-      const bool named =
-          std::ranges::any_of(fields, [](const auto& field) { return !number_in(field); });
+      const bool named = !std::ranges::all_of(fields, is_value);
       for (size_t c = 0; c < fields.size(); ++c)
         columns.push_back(named ? fields[c] : fmt::format("{}", c));
       if (named) continue;

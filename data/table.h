@@ -30,9 +30,10 @@ class Table {
   std::vector<float> values_;  // row by row
 };
 
-// Comma-separated values, plain or gzip: numbers alone, a row a line. The first line has the
-// columns' names if any of it is not a number; otherwise they are "0", "1", ... Throws Error,
-// naming file and line, for anything else, including numbers that are not finite.
+// Comma-separated values in UTF-8, plain or gzip: numbers alone, a row a line. The first line has
+// the columns' names if any of it is a word, other than those for a missing number, such as NaN;
+// otherwise they are "0", "1", ... Throws Error, naming file and line, for anything else, including
+// numbers that are not finite.
 Table read_csv(const std::filesystem::path& path);
 
 // An array of NumPy's .npy format (https://numpy.org/doc/stable/reference/generated/

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "data/strict_json.h"
 #include "report/page.h"
 #include "report/report.h"
 
@@ -24,7 +25,7 @@ std::vector<Json> lines_of(const fs::path& path) {
   check(file.is_open(), "cannot open '{}': expected the directory of a run's log", path.string());
   std::vector<Json> lines;
   for (std::string text; std::getline(file, text);) {
-    Json line = Json::parse(text, nullptr, false);
+    Json line = parse_own_json(text);
     // A run that is still going may be writing it.
     if (!line.is_object() && file.peek() == std::ifstream::traits_type::eof()) break;
     check(line.is_object(), "{}, line {}: expected a JSON object", path.string(), lines.size() + 1);
@@ -129,7 +130,7 @@ Json latest_sheet(const fs::path& samples) {
 Json summary_of(const fs::path& path) {
   if (!fs::exists(path)) return {{"status", "not ended"}};
   std::ifstream file(path);
-  Json summary = Json::parse(file, nullptr, false);
+  Json summary = parse_own_json({std::istreambuf_iterator<char>(file), {}});
   check(summary.is_object(), "{}: expected a JSON object", path.string());
   return summary;
 }

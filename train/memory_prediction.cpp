@@ -1,7 +1,11 @@
 #include "train/memory_prediction.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <set>
 
+#include "core/ceil_div.h"
 #include "core/cuda.h"
 #include "core/limit_scope.h"
 #include "data/safetensors.h"
@@ -36,25 +40,67 @@ Datasets plan_data(const Datasets& data, Device device, size_t memory) {
   return {data.train.to(there), data.test.to(there)};
 }
 
-Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
-                      const Dataset* scored) {
-  Training training(options, data, device);
-  const int64_t windows = std::min<int64_t>(2, training.loader().windows_per_epoch());
-  ledger(device).reset_peak();
-  for (int64_t window = 0; window < windows; ++window)
-    for (const Game::Turn& turn : training.game().all_turns()) {
-      training.loader().start_epoch(0, window);
-      for (bool ended = false; !ended;) {
-        const MicroBatch* micro_batch = training.loader().next();
-        training.micro_step(turn, *micro_batch, 0);
-        ended = micro_batch->ends_window;
-      }
-      training.game().step(turn);
-      for (const Player* player : turn) player->window.reports(Window::Wait::yes);
+namespace {
+
+// Micro-batches of one size need the same memory however many there are: two of them, and what
+// remains, stand for any.
+std::vector<int64_t> distinct_sizes(int64_t samples, int64_t micro) {
+  std::vector<int64_t> sizes(static_cast<size_t>(std::min<int64_t>(2, samples / micro)), micro);
+  if (samples % micro > 0) sizes.push_back(samples % micro);
+  return sizes;
+}
+
+// A window of micro-batches of these sizes, each of the same samples.
+void play(Training& training, const std::vector<int64_t>& sizes) {
+  const int64_t window_size = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  for (const Game::Turn& turn : training.game().all_turns()) {
+    training.loader().start_epoch(0);
+    const MicroBatch& whole = *training.loader().next();
+    for (size_t i = 0; i < sizes.size(); ++i)
+      training.micro_step(turn,
+                          {whole.slice(0, sizes[i]), whole.indices.slice(0, sizes[i]), window_size,
+                           i + 1 == sizes.size()},
+                          0);
+    training.game().step(turn);
+    for (const Player* player : turn) player->window.reports(Window::Wait::yes);
+  }
+}
+
+// Two windows, if an epoch has as many, and the short one that ends an epoch.
+void play_windows(Training& training, const TrainingOptions& options, int64_t samples,
+                  PlannedRank planned) {
+  const int64_t E = options.batches.effective, rest = samples % E;
+  const int ranks = planned == PlannedRank::first ? 1 : training.ranks();
+  const auto play_shares = [&](int64_t n) {
+    std::set<std::vector<int64_t>> played;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto sizes = distinct_sizes(training.loader().share_of(rank, n), options.batches.micro);
+      if (!sizes.empty() && played.insert(sizes).second) play(training, sizes);
     }
-  if (options.eval_every && scored)
+  };
+  for (int64_t window = 0; window < std::min<int64_t>(2, samples / E); ++window) play_shares(E);
+  const bool ends_epoch = options.total_steps(samples) >= ceil_div(samples, E);
+  if (rest > 0 && ends_epoch) play_shares(rest);
+}
+
+bool scores_on_its_way(const TrainingOptions& options, int64_t samples) {
+  if (!options.eval_every) return false;
+  const int64_t first = *options.eval_every == each_epoch
+                            ? ceil_div(samples, options.batches.effective)
+                            : *options.eval_every;
+  return options.total_steps(samples) >= first;
+}
+
+}  // namespace
+
+Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
+                      const Dataset* scored, PlannedRank planned) {
+  Training training(options, data, device);
+  ledger(device).reset_peak();
+  play_windows(training, options, data.size(), planned);
+  if (scored && scores_on_its_way(options, data.size()))
     sum_scores(training.model(), training.objective(), *scored, options.batches.micro,
-               training.parameters().compute_dtype(), device);
+               training.parameters().compute_dtype(), device, options.ranks);
   if (!options.checkpoints.directory.empty() && !plans_for_cuda(device))
     for (const auto& [name, elements] : training.game().state_dict().sharded)
       Tensor::empty({std::min(elements, int64_t(piece_bytes / sizeof(float)))}, DType::f32, device,
@@ -63,31 +109,16 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
 }
 
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device) {
+  check_options(options);
   const Datasets planned = plan_data(data, device);
-  return planned_peak(options, planned.train, device, &planned.test);
+  return peak_of_windows(options, planned.train, meta_of(device), &planned.test,
+                         PlannedRank::first);
 }
 
-// Micro-batches of one size need the same memory however many there are: a window of two of them
-// and of what remains stands for any. So does another for the short window that ends an epoch. With
-// step_in_backward a window has one on each rank.
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
                    const Dataset* scored) {
   check_options(options);
-  const auto peak_of = [&](Batches batches) {
-    TrainingOptions shorter = options;
-    shorter.batches = batches;
-    return peak_of_windows(shorter, planned, meta_of(device), scored);
-  };
-  const int64_t m = options.batches.micro, E = options.batches.effective, N = planned.size();
-  const bool alone = options.strategy == Strategy::step_in_backward;
-  Usage peak = peak_of({m, alone ? m : std::min(E, 2 * m + E % m)});
-  const int64_t rest = alone && N % E >= m ? 0 : N % E % m;
-  const bool ends_epoch = options.total_steps(N) >= ceil_div(N, E);
-  if (rest > 0 && (alone || rest != E % m) && ends_epoch) {
-    const Usage last = peak_of(m < E && !alone ? Batches{m, m + rest} : Batches{rest, rest});
-    if (last.total() > peak.total()) peak = last;
-  }
-  return peak;
+  return peak_of_windows(options, planned, meta_of(device), scored, PlannedRank::any);
 }
 
 // The run again, in a byte less than it needs: it fails where it would have had its peak.

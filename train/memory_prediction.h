@@ -17,16 +17,21 @@ Datasets place_data(Datasets data, Device device);
 Datasets plan_data(const Datasets& data, Device device);
 Datasets plan_data(const Datasets& data, Device device, size_t memory);
 
-// The ledger's peak over two whole windows of a new Training in which every player plays, and then
-// over an evaluation if the run scores other data on its way. It includes everything else that is
-// alive.
-Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
-                      const Dataset* scored = nullptr);
+// Among several ranks: the first, or whichever needs most. The first has no short micro-batch
+// beside whole ones, and another rank's may need more than they do.
+enum class PlannedRank { first, any };
 
-// The peak of a run on `device`, including the data that lies there.
+// The ledger's peak over windows of a new Training in which every player plays, and then over an
+// evaluation if the run scores other data on its way. It includes everything else that is alive.
+// Its time grows with the number of different sizes of micro-batches, not with their number.
+Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
+                      const Dataset* scored = nullptr, PlannedRank planned = PlannedRank::first);
+
+// The peak of a run on `device`, of several ranks that of the first, including the data that lies
+// there.
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device);
-// As above, for data that is on the meta devices already (plan_data()). Its time grows with the
-// number of different sizes of micro-batches, not with the number of micro-batches.
+// The memory in which any rank can run, for data that is on the meta devices already
+// (plan_data()).
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
                    const Dataset* scored = nullptr);
 

@@ -12,6 +12,7 @@
 
 #include "data/append_file.h"
 #include "data/atomic_file.h"
+#include "data/strict_json.h"
 #include "train/json.h"
 #include "train/process.h"
 #include "train/tensorboard/event_file.h"
@@ -293,7 +294,7 @@ int64_t keep_logged_windows(const std::string& path, int64_t windows) {
   AtomicFile after(path);
   int64_t last = 0;
   for (std::string line; std::getline(before, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const Json json = parse_own_json(line);
     if (!json.is_object()) break;
     if (!json.contains("window") || json["window"] > windows) continue;
     last = std::max(last, json["window"].get<int64_t>());

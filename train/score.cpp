@@ -21,7 +21,7 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
                         .prefetch = Prefetch::off};
   if (ranks && ranks->count() > 1) {  // one window of all samples, dealt one by one
     options.effective_batch_size = data.size();
-    options.rank = ranks->rank();
+    options.rank = is_meta(device) ? 0 : ranks->rank();  // a plan is the first rank's
     options.ranks = ranks->count();
     options.dealt = 1;
   }

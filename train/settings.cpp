@@ -237,6 +237,19 @@ Settings Settings::only(std::initializer_list<std::string> names) const {
   return chosen;
 }
 
+Settings Settings::settled(const std::string& name) const {
+  const std::string value = at(name).text();
+  Settings rest = without({name});
+  std::erase_if(rest.all_, [&](const Setting& setting) {
+    const auto& acts_with = setting.about.acts_with;
+    return !acts_with.empty() && std::ranges::all_of(acts_with, [&](const auto& condition) {
+      return condition.first == name &&
+             std::ranges::find(condition.second, value) == condition.second.end();
+    });
+  });
+  return rest;
+}
+
 Settings& Settings::push(Setting setting) {
   setting.group = group_;
   all_.push_back(std::move(setting));

@@ -43,6 +43,7 @@ struct About {
   std::string needs{}, excludes{};        // the name of a setting
   // It has an effect only where one of these settings has one of these values.
   std::map<std::string, std::vector<std::string>> acts_with{};
+  std::string rather{};  // the setting that is likely to be meant where this one has none
 };
 
 struct Setting {
@@ -96,6 +97,8 @@ class Settings {
   Settings in(std::initializer_list<std::string> groups) const;
   Settings without(std::initializer_list<std::string> names) const;
   Settings only(std::initializer_list<std::string> names) const;
+  // Without this setting, whose value is settled, and without those that do nothing with it.
+  Settings settled(const std::string& name) const;
 
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }

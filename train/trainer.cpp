@@ -152,16 +152,22 @@ void Trainer::score_on_the_way(Observer& observer) {
   checkpoints_.save_best();
 }
 
+// On cuda one player's reports may be known windows before another's: they are told in the order of
+// the windows, and of the players in each.
 void Trainer::take_reports(Observer& observer, Window::Wait wait) {
   for (Account& account : accounts_)
-    for (const StepReport& report : account.player.window.reports(wait)) {
-      const WindowReport told{report, epoch_, account.window(), account.player.name,
-                              account.player.terms};
-      ++account.reports;
-      if (!report.no_weight) account.epoch_loss_sum += report.loss * report.weight;
-      account.skipped.see(told);
-      observer.on_step(told);
-    }
+    std::ranges::move(account.player.window.reports(wait), std::back_inserter(account.waiting));
+  for (;;) {
+    Account& next = *std::ranges::min_element(accounts_, {}, &Account::window);
+    if (next.waiting.empty()) return;
+    const StepReport report = std::move(next.waiting.front());
+    next.waiting.pop_front();
+    const WindowReport told{report, epoch_, next.window(), next.player.name, next.player.terms};
+    ++next.reports;
+    if (!report.no_weight) next.epoch_loss_sum += report.loss * report.weight;
+    next.skipped.see(told);
+    observer.on_step(told);
+  }
 }
 
 // The observer first: a log then has every window before a checkpoint.

@@ -75,6 +75,7 @@ class Trainer {
   struct Account {
     const Player& player;
     SkippedWindows skipped;
+    std::deque<StepReport> waiting{};  // that are not told yet
     int64_t reports = 0;
     double epoch_loss_sum = 0;  // over the epoch's samples so far
     // The next report's window, counted over all epochs.

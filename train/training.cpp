@@ -67,9 +67,8 @@ Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
       seed_(o.seed),
       recompute_(o.recompute),
       graphs_(o.cuda_graphs),
-      // A plan is that of a rank that has every micro-batch of its short windows.
-      rank_(o.ranks && !is_meta(device) ? o.ranks->rank() : 0),
-      ranks_(o.ranks && !is_meta(device) ? o.ranks->count() : 1),
+      rank_(o.ranks && !is_meta(device) ? o.ranks->rank() : 0),  // a plan is the first rank's
+      ranks_(o.ranks ? o.ranks->count() : 1),
       dealt_(o.dealt.value_or(o.batches.micro)),
       objective_(o.objective_for(data)),
       shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),

@@ -145,7 +145,7 @@ void check_finite(const std::string& path, const std::string& name, int64_t firs
     const auto values = piece.span<T>();
     const auto bad = std::ranges::find_if(values, [](T v) { return !std::isfinite(widen(v)); });
     if (bad != values.end())
-      fail("{}: {} holds {} at element {}: training cannot start from it", path, name, widen(*bad),
+      fail("{}: {} holds {} at element {}: expected finite weights", path, name, widen(*bad),
            first + (bad - values.begin()));
   });
 }

@@ -13,6 +13,15 @@ constexpr std::string_view flag = "--config";
 
 std::string joined(const std::vector<std::string>& parts) { return CLI::detail::join(parts, ","); }
 
+// Which editors on Windows put before UTF-8.
+void skip_byte_order_mark(std::istream& file) {
+  std::string start(3, '\0');
+  file.read(start.data(), 3);
+  if (start == "\xef\xbb\xbf") return;
+  file.clear();
+  file.seekg(0);
+}
+
 // The settings in the file as arguments, those that `command` has and `given` does not.
 std::vector<std::string> read_arguments(const std::string& path, const Settings& known,
                                         const CLI::App& command,
@@ -27,6 +36,7 @@ std::vector<std::string> read_arguments(const std::string& path, const Settings&
       return argument == option || argument.starts_with(option + "=");
     });
   };
+  skip_byte_order_mark(file);
   std::vector<std::string> arguments;
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {

@@ -66,6 +66,7 @@ void check_effects(const CLI::App& command, const Settings& settings) {
       wanted += fmt::format("{}--{} {}", wanted.empty() ? "" : " or ", other,
                             CLI::detail::join(values, "|"));
     }
+    if (!about.rather.empty()) wanted = "--" + about.rather;
     fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
   }
 }

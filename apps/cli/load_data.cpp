@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <sstream>
 
+#include "data/byte_stream.h"
+#include "data/cifar.h"
 #include "data/dataset.h"
+#include "data/glyphs.h"
 #include "data/safetensors.h"
 #include "train/weights.h"
 
@@ -26,7 +29,7 @@ void name_classes(Field& masks, const std::vector<std::string>& names) {
   const int64_t classes = masks.class_count();
   check(static_cast<int64_t>(names.size()) == classes,
         "--classes has {} names, but the masks have {}: expected one for each", names.size(),
-        classes == 1 ? "one class" : fmt::format("{} classes", classes));
+        counted_classes(classes));
   masks.class_names = names;
 }
 
@@ -38,7 +41,8 @@ void check_options_of_data(const Options& options) {
   };
   const bool is_looked_for = is_one_of({"mnist", "fashion"});
   const bool is_built_in = is_one_of({"digits", "shapes", "strokes"});
-  const bool is_folder = !is_looked_for && !is_built_in && !holds_mnist(data);
+  const bool is_folder = !is_looked_for && !is_built_in && !holds_mnist(data) &&
+                         !holds_cifar10(data) && !holds_glyphs(data);
   struct Heeded {
     const char* option;
     bool is_heeded;
@@ -108,14 +112,18 @@ Datasets load_data(const Options& options, DataUse use) {
   const bool is_strokes = options.data_name() == "strokes";
   check(!size || !is_strokes || size->height == size->width,
         "--image-size {}: the strokes of --data strokes are as high as wide", options.image_size);
-  Datasets data = find_dataset(options.data_name(), options.data_dir,
-                               size ? size->height : Options::default_strokes,
-                               {.size = size,
-                                .hold_out = options.hold_out,
-                                .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
-                                .unjudged_mask_value = options.ignore_mask,
-                                .has_named_mask_values = !options.classes.empty(),
-                                .most_held_bytes = options.most_held_bytes()});
+  Datasets data = reading(options.data_name(), [&] {
+    return find_dataset(
+        options.data_name(), options.data_dir, size ? size->height : Options::default_strokes,
+        {.size = size,
+         .hold_out =
+             options.given.contains("hold-out") ? std::optional(options.hold_out) : std::nullopt,
+         .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
+         .unjudged_mask_value = options.ignore_mask,
+         .has_named_mask_values = !options.classes.empty(),
+         .most_held_bytes = options.most_held_bytes(),
+         .most_image_bytes = options.most_image_bytes()});
+  });
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
             (images[2] == size->height && images[3] == size->width),

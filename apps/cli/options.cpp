@@ -56,6 +56,11 @@ size_t Options::most_held_bytes() const {
   return memory_limit.empty() ? usual : std::min(usual, parse_bytes(memory_limit) / 4);
 }
 
+size_t Options::most_image_bytes() const {
+  return memory_limit.empty() ? usual_most_image_bytes
+                              : std::min(usual_most_image_bytes, parse_bytes(memory_limit));
+}
+
 std::string Options::data_name() const {
   if (!data.empty()) return data;
   switch (task_of(network.kind)) {
@@ -120,6 +125,11 @@ TrainingOptions Options::training(const Dataset& data) const {
         "expected a smaller --micro-batch, or no --noise-scale",
         result.batches.describe());
   check_options(result);
+  const int64_t windows = result.total_steps(data.size()), every = zi2zi.generator_every;
+  check(network.kind != ModelKind::zi2zi || windows == 0 || windows >= every,
+        "--n-critic {}: the generator plays in one window of {}, and the run has {}: expected more "
+        "--epochs or --steps, or a smaller --n-critic or --effective-batch",
+        every, every, windows);
   return result;
 }
 

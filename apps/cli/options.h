@@ -50,7 +50,7 @@ struct Options : TrainingOptions {
   static constexpr int64_t default_strokes = 64;
   std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
   std::string crop;        // likewise; empty: whole images
-  double hold_out = 0.1;
+  double hold_out = usual_hold_out;
   bool skip_bad = false;
   std::string augment;  // data/augmentation.h
   CacheChoice cache = CacheChoice::automatic;
@@ -90,6 +90,8 @@ struct Options : TrainingOptions {
   int64_t steps_in(int64_t windows) const;
   // By --cache.
   size_t most_held_bytes() const;
+  // Of one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
+  size_t most_image_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
@@ -125,6 +127,9 @@ Settings settings_of_zi2zi(Options& o);
 inline Settings settings_of(Options& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   const decltype(About::acts_with) with_zi2zi{{"model", {"zi2zi"}}};
+  std::vector<std::string> but_zi2zi;
+  for (const auto& [name, kind] : model_names())
+    if (kind != ModelKind::zi2zi) but_zi2zi.push_back(name);
   Settings s;
   s.group("Model and data")
       .add(o.network.kind, model_names(), {"model", result, "Network to train"})
@@ -182,7 +187,9 @@ inline Settings settings_of(Options& o) {
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,
                                .help = "Dropout before the last layer",
-                               .range = {0, 0.999}})
+                               .range = {0, 0.999},
+                               .acts_with = {{"model", but_zi2zi}},
+                               .rather = "g-dropout"})
       .add(o.network.init, init_scheme_names(),
            {"init-scheme", result,
             "Distribution of the initial weights (lecun is PyTorch's default)"})

@@ -45,13 +45,15 @@ std::string alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
-// The option here that does what other programs call `name`; empty if none is known.
+// The option here that does what other programs, or other commands, call `name`; empty if none is
+// known.
 std::string known_elsewhere(const std::string& name) {
   const std::string batch =
       "--micro-batch, the samples in memory, or --effective-batch, those of a step";
   const std::map<std::string, std::string> others{{"accumulation-steps", "--accum"},
                                                   {"batch", batch},
                                                   {"batch-size", batch},
+                                                  {"dropout", "--g-dropout"},
                                                   {"gpu", "--device cuda"},
                                                   {"gradient-accumulation-steps", "--accum"},
                                                   {"learning-rate", "--lr"}};
@@ -61,12 +63,28 @@ std::string known_elsewhere(const std::string& name) {
 
 bool is_option(const std::string& word) { return word.starts_with("-"); }
 
+// The commands that have an option of this name.
+std::vector<std::string> commands_with(const CLI::App& command, const std::string& name) {
+  std::vector<std::string> found;
+  if (command.get_option_no_throw("--" + name)) found.push_back(path_of(command));
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
+    for (std::string& path : commands_with(*sub, name)) found.push_back(std::move(path));
+  return found;
+}
+
+const CLI::App& root_of(const CLI::App& command) {
+  return command.get_parent() ? root_of(*command.get_parent()) : command;
+}
+
 std::string unknown_option(const CLI::App& command, const std::string& word) {
   const std::string option = word.substr(0, word.find('='));
   const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   if (const std::string here = known_elsewhere(name);
       !here.empty() && command.get_option_no_throw(here.substr(0, here.find_first_of(" ,"))))
     return fmt::format("there is no option {}: expected {}", option, here);
+  if (const auto elsewhere = commands_with(root_of(command), name); !elsewhere.empty())
+    return fmt::format("{} has no option {}, which would have no effect there: it is one of {}",
+                       path_of(command), option, alternatives(elsewhere));
   if (const auto nearest = nearest_word(name, names_of_options(command)))
     return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));

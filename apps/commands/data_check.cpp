@@ -50,8 +50,8 @@ void print_packed(const std::string& directory, const PackedImages& found) {
   std::string about;
   if (!found.parts.empty()) {
     const Shape& images = found.parts.front().data["images"].shape();
-    about =
-        fmt::format(", {} classes, {}", found.classes(), width_by_height({images[2], images[3]}));
+    about = fmt::format(", {}, {}", counted_classes(found.classes()),
+                        width_by_height({images[2], images[3]}));
   }
   fmt::print("{}: {}, {} for training and {} for the test{}\n", directory,
              found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
@@ -85,6 +85,7 @@ Settings settings_of(DataCheckOptions& asked) {
       .add(asked.hold_out, {.name = "hold-out",
                             .decides = Decides::no_result,
                             .help = "The part that is for the test, as train has it",
+                            .unset = fmt::format("{}", usual_hold_out),
                             .range = {0, 0.99}})
       .add(asked.sheet,
            {"sheet", Decides::no_result,

@@ -11,7 +11,7 @@ namespace accrue::app {
 // files. Throws Error, after that, if there are any.
 struct DataCheckOptions {
   std::string directory, sheet, augment;
-  double hold_out = 0.1;
+  std::optional<double> hold_out;
 };
 Settings settings_of(DataCheckOptions& asked);
 void check_data(const DataCheckOptions& asked);

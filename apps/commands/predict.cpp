@@ -64,7 +64,10 @@ Settings settings_of(PredictOptions& asked, Options& options) {
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
                                  .range = positive});
-  return s.append(all.in({"Model and data"}).without({"init", "augment"}))
+  return s
+      .append(all.in({"Model and data"})
+                  .without({"init", "augment", "dropout", "init-scheme", "seed", "loss",
+                            "class-weights"}))
       .append(all.in({"Machine"}));
 }
 

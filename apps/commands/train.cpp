@@ -135,8 +135,8 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
 
 void load_weights(Trainer& trainer, const std::string& path) {
   if (const std::optional<OtherHead> head = trainer.load_weights(path))
-    fmt::print("{}: {} classes in {}, {} here: made new\n", head->name, head->classes_in_file, path,
-               head->classes);
+    fmt::print("{}: {} in {}, {} here: made new\n", head->name,
+               counted_classes(head->classes_in_file), path, head->classes);
 }
 
 void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
@@ -197,10 +197,15 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
 
   const Usage peak = ledger(device).peak();
   if (window.steps() > 0) score(trainer, data.test, progress, log);
+  else if (training.steps() > 0)
+    fmt::print(stderr,
+               "warning: the generator has not taken a step: its weights are as they began, and "
+               "are not scored\n");
   if (profile) profile->stop();
   if (window.steps() > steps_before) {
     TrainingOptions ran = asked;
     ran.batches = training.batches();
+    ran.dealt = asked.batches.micro;
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
                        data, peak, samples ? samples->held_on(device) : Usage{}, device);
   }

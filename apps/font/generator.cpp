@@ -17,7 +17,7 @@ Settings drawing_settings(Options& options) {
                                  .help = "Glyphs in memory at a time",
                                  .range = positive});
   return s.append(
-      all.only({"data", "image-size", "precision", "seed", "device", "threads", "memory-limit"}));
+      all.only({"data", "image-size", "precision", "device", "threads", "memory-limit"}));
 }
 
 namespace {

@@ -265,6 +265,7 @@ epochs = 2
   refuse(run + file("lrr = 1"), "there is no setting lrr; did you mean lr?");
   refuse(run + file("lr = fast"), "--lr is fast: expected a number");
   refuse(run + file("momentum = 0.9"), "--momentum has no effect with --optimizer adam");
+  refuse(run + file("\xef\xbb\xbfmomentum = 0.9"), "--momentum has no effect with --optimizer");
 }
 
 TEST_CASE("an option that is wrong is named, with what was expected", "[output]") {
@@ -281,6 +282,14 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
         {"bench", "accrue bench needs a command: expected train, memory or kernels"},
         {"bench bogus", "there is no command bench bogus: expected train, memory or kernels"},
         {"train --keep 2", "--keep requires --checkpoint-dir"},
+        {"eval --seed 3",
+         "accrue eval has no option --seed, which would have no effect there: it "
+         "is one of accrue train, accrue plan"},
+        {"eval --dropout 0.2", "accrue eval has no option --dropout"},
+        {"predict --init-scheme xavier", "accrue predict has no option --init-scheme"},
+        {"font train --dropout 0.3", "there is no option --dropout: expected --g-dropout"},
+        {"font train --loss dice", "accrue font train has no option --loss, which would have"},
+        {"font train --hold-out 0.2", "accrue font train has no option --hold-out"},
         {"train --lr fast", "--lr is fast: expected a number"},
         {"plan", "--memory is required"}}) {
     const Output output = shell(program_path + " " + command);
@@ -304,8 +313,12 @@ TEST_CASE("options that do nothing are refused", "[output]") {
          "--data-dir has no effect with --data digits: expected --data mnist or"},
         {"--data shapes --model unet --skip-bad", "--skip-bad has no effect with --data shapes"},
         {"--hold-out 0.2", "expected a folder of images, or no --hold-out"},
+        {"--model zi2zi --dropout 0.3",
+         "--dropout has no effect with --model zi2zi: expected --g-dropout, or no --dropout"},
+        {"--model zi2zi --data strokes --n-critic 9 --steps 8",
+         "the generator plays in one window of 9, and the run has 8: expected more --epochs"},
         {"--data strokes --model zi2zi --cache no", "--cache has no effect with --data strokes"}})
-    refuse(std::string("train --steps 1 ") + options, message);
+    refuse(std::string("train ") + options, message);
   refuse("train --steps 1 --hold-out 0.2 --data " + few_digits().path().string(),
          "expected a folder of images, or no --hold-out");
 }

@@ -69,6 +69,14 @@ TEST_CASE("IDX files are read, plain and gzip, whatever their name", "[data]") {
       for (size_t i = 0; i < 24; ++i) REQUIRE(x.span<uint8_t>()[i] == i);
     }
   }
+  // Zeros after gzip, and between two members: more than the reader takes in at a time.
+  const std::string zeros(100'000, '\0');
+  for (const std::string& content :
+       {gzip(images(4)) + zeros,
+        gzip(images(4).substr(0, 20)) + zeros + gzip(images(4).substr(20)) + '\0'})
+    REQUIRE(read_idx_images(directory.write("padded", content)).span<uint8_t>()[23] == 23);
+  REQUIRE_ERROR(read_idx_images(directory.write("more", gzip(images(4)) + std::string("\0\0x", 3))),
+                "is a corrupt gzip file");
   // Longer than one chunk of the reader, and not a multiple of it.
   const Tensor y = read_idx_labels(directory.write("labels", gzip(labels(10'001))), 10);
   REQUIRE(y.shape() == Shape{10'001});

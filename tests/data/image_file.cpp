@@ -5,6 +5,8 @@
 
 #include <numeric>
 
+#include "data/byte_stream.h"
+#include "data/png.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/image_files.h"
@@ -127,6 +129,39 @@ TEST_CASE("masks keep the values of their files", "[data]") {
   REQUIRE_ERROR(read(png_file(1, 1, 8, rgb, bytes({0, 4, 4, 5}))), "it has colours");
   REQUIRE_ERROR(read(png_file(1, 1, 16, gray, bytes({0, 4, 4}))), "16 bits");
   REQUIRE_ERROR(read(jpeg_file(some_planes(1, 8, 8))), "JPEG, which does not keep values");
+}
+
+TEST_CASE("an image of too many pixels is refused before they take memory", "[data]") {
+  const TemporaryDirectory folder;
+  const auto refuse = [](auto&& read, const std::string& part) {
+    REQUIRE_ERROR(read(), part);
+    REQUIRE_ERROR(read(), "image.");
+  };
+  const auto png = folder.write("image.png", png_of(some_planes(3, 5, 7))),
+             jpeg = folder.write("image.jpg", jpeg_file(some_planes(3, 5, 7))),
+             mask = folder.write("mask.image.png", png_of(some_planes(1, 5, 7)));
+  for (const auto& file : {png, jpeg}) {
+    REQUIRE(read_image(file, 105).size() == ImageSize{5, 7});
+    REQUIRE(read_image_header(file, 105).size == ImageSize{5, 7});
+    const std::string part = "is 7x5, which needs 105 B decoded, more than 104 B";
+    refuse([&] { read_image(file, 104); }, part);
+    refuse([&] { read_image_header(file, 104); }, part);
+  }
+  REQUIRE(read_mask(mask, 35).size() == ImageSize{5, 7});
+  refuse([&] { read_mask(mask, 34); }, "is 7x5, which needs 35 B decoded");
+  // As large as its bytes can hold, by the usual bound.
+  const std::string ends(300'000, 'x');
+  const auto huge = folder.write(
+      "image.png", std::string("\x89PNG\r\n\x1a\n", 8) +
+                       chunk("IHDR", bytes({0, 1, 0, 0, 0, 0, 0x80, 0, 1, 0, 0, 0, 0})) +
+                       chunk("IDAT", ends) + chunk("IEND", {}));
+  const std::string part = "is 65536x32768, which needs 2.0 GiB decoded, more than 1.0 GiB";
+  refuse([&] { read_image(huge); }, part);
+  refuse([&] { read_image_header(huge); }, part);
+  refuse([&] { read_mask(huge); }, part);
+  refuse([&] { read_png(huge); }, part);
+  REQUIRE_ERROR(reading("scan.png", [] { throw std::bad_alloc(); }),
+                "cannot read 'scan.png': the machine has no more memory");
 }
 
 TEST_CASE("an image file that is damaged is refused by its name", "[data]") {

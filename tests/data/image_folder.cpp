@@ -113,7 +113,11 @@ TEST_CASE("a part of the images is held out by their names alone", "[data]") {
                    {.is_good = std::vector<char>(123'456, 1),
                     .smallest = {480, 640},
                     .largest = {3024, 4032}}) ==
-          "123,456 images, 0 classes, 640x480 to 4032x3024, 0 % held out");
+          "123,456 images, 0 classes, 640x480 to 4032x3024, none held out: the scores are of those "
+          "that are trained on");
+  REQUIRE(describe({.directory = "a", .classes = {"cat"}, .samples = {{.split = Split::test}}},
+                   {.is_good = {1}, .smallest = {4, 4}, .largest = {4, 4}}) ==
+          "1 image, 1 class, 4x4, 100 % held out");
 }
 
 TEST_CASE("images beside masks become pairs", "[data]") {
@@ -307,7 +311,7 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   REQUIRE(sets.train["images"].shape() == Shape{2, 1, 3, 4});
   REQUIRE(sets.train["images"].span<uint8_t>()[12] == 3);  // the third, in the place of the others
   REQUIRE(sets.test.size() == 1);
-  const auto found = find_images(folder.path(), 0.1);
+  const auto found = find_images(folder.path());
   REQUIRE(survey(*found, Look::pixels).bad.size() == 4);
   REQUIRE(survey(*found, Look::headers).bad.size() == 3);
 
@@ -318,8 +322,52 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   std::filesystem::create_directories(other.path() / "dog");
   REQUIRE_ERROR(find_dataset(other.path().string()), "a class without images");
   other.write("dog/c.png", whole);
-  REQUIRE_ERROR(find_dataset(other.path().string(), {}, 64, {.hold_out = 0}),
-                "none of its 3 good images are held out");
+}
+
+TEST_CASE("a folder that is too small for any image to be held out is scored on all", "[data]") {
+  const TemporaryDirectory folder;
+  for (const char* name : {"cat/a.png", "cat/b.png", "dog/c.png"})
+    folder.write(name, png_of(some_planes(1, 3, 4)));
+  const auto load = [&](ImageFolderOptions options) {
+    options.hold_out = 0;
+    return find_dataset(folder.path().string(), {}, 64, options);
+  };
+  for (const size_t most_held : {size_t{0}, size_t{1} << 20}) {
+    const Datasets sets = load({.most_held_bytes = most_held});
+    REQUIRE(sets.train.size() == 3);
+    REQUIRE(sets.test.names == sets.train.names);
+    REQUIRE_THAT(sets.train.about, ContainsSubstring("none held out: the scores are of those that "
+                                                     "are trained on"));
+  }
+  REQUIRE(load({}).test["images"].span<uint8_t>()[5] ==
+          load({}).train["images"].span<uint8_t>()[5]);
+  folder.write("dog/d.png", "damaged");
+  REQUIRE(load({.skip_bad = SkipBad::yes}).test.size() == 3);
+}
+
+TEST_CASE("an image that is too large for the memory is bad", "[data]") {
+  const TemporaryDirectory folder;
+  for (const char* name : {"cat/a.png", "cat/b.png", "dog/c.png"})
+    folder.write(name, png_of(some_planes(1, 3, 4)));
+  folder.write("dog/scan.png", png_of(some_planes(1, 30, 40)));
+  ImageFolderOptions options{.size = ImageSize{3, 4}, .hold_out = 0, .most_image_bytes = 1199};
+  for (const size_t most_held : {size_t{0}, size_t{1} << 20}) {
+    options.most_held_bytes = most_held;
+    options.skip_bad = SkipBad::no;
+    REQUIRE_ERROR(find_dataset(folder.path().string(), {}, 64, options),
+                  "dog/scan.png' is 40x30, which needs 1.2 KiB decoded");
+    options.skip_bad = SkipBad::yes;
+    REQUIRE(find_dataset(folder.path().string(), {}, 64, options).train.size() == 3);
+  }
+}
+
+TEST_CASE("a share to hold out of a folder that has a test is refused", "[data]") {
+  const TemporaryDirectory folder;
+  for (const char* name : {"train/cat/a.png", "train/dog/b.png", "val/cat/c.png", "val/dog/d.png"})
+    folder.write(name, png_of(some_planes(1, 3, 4)));
+  REQUIRE(find_dataset(folder.path().string()).test.size() == 2);
+  REQUIRE_ERROR(find_dataset(folder.path().string(), {}, 64, {.hold_out = 0.1}),
+                "its folder val is for the test; expected no --hold-out");
 }
 
 TEST_CASE("CIFAR-10's binary files are read", "[data]") {

@@ -148,6 +148,7 @@ TEST_CASE("malformed safetensors are refused before anything is allocated", "[da
   REQUIRE_ERROR(read(file("[]", 0)), "does not start with '{'");
   REQUIRE_ERROR(read(file("{\"a\":", 0)), "not JSON");
   REQUIRE_ERROR(read(file("{\"\xff\":1}", 0)), "not JSON");
+  REQUIRE_ERROR(read(file(std::string("{}\0<html>", 9), 0)), "not JSON: its byte 2 is 0");
   REQUIRE_ERROR(read(file("{\"a\":" + std::string(100'000, '['), 0)), "nested too deeply");
   REQUIRE_ERROR(read(one("3", 0)), "expected dtype, shape and data_offsets");
   REQUIRE_ERROR(read(one("{}", 0)), "expected dtype, shape and data_offsets");

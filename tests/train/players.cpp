@@ -347,6 +347,11 @@ TEST_CASE("a game's log has a line for each player, and is cut back to a window"
   const auto lines = json_steps(path);
   REQUIRE(lines.size() == 6 + 3);
   REQUIRE(std::ranges::count(lines, "artist", [](const auto& l) { return l["player"]; }) == 3);
+  // On any device, whenever it says what a step was.
+  const auto place = [](const auto& line) {
+    return std::pair(line["window"].template get<int64_t>(), line["player"] == "artist");
+  };
+  REQUIRE(std::ranges::is_sorted(lines, {}, place));
   REQUIRE(keep_logged_windows(path, 4) == 4);
   REQUIRE(json_steps(path).size() == 4 + 2);
   REQUIRE(keep_logged_windows(path, 5) == 4);

@@ -3,12 +3,14 @@
 #include <map>
 
 #include "data/digits.h"
+#include "data/shapes.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_ranks.h"
+#include "train/memory_prediction.h"
 #include "train/trainer.h"
 
 namespace accrue::test {
@@ -195,6 +197,90 @@ TEST_CASE("ranks share what is scored, and all have the score of one", "[ranks]"
       }
       REQUIRE(all[0].samples == test_size);
       REQUIRE(all[0].loss == Approx(one.loss).epsilon(1e-6));
+    }
+  }
+}
+
+namespace {
+
+// The first of several ranks, of whom the others have nothing.
+class FirstRank : public Ranks {
+ public:
+  explicit FirstRank(int count) : count_(count) {}
+  int rank() const override { return 0; }
+  int count() const override { return count_; }
+  void gather(void* all, const void* own, size_t bytes) override {
+    std::memset(all, 0, bytes * static_cast<size_t>(count_));
+    std::memcpy(all, own, bytes);
+  }
+  void broadcast(void*, size_t, int) override {}
+
+ protected:
+  void begin_exchange(Device, std::span<const Block> received,
+                      std::span<const Block> sent) override {
+    for (size_t r = 1; r < received.size(); ++r) std::ranges::fill(received[r], std::byte{0});
+    if (received[0].data() != sent[0].data()) std::ranges::copy(sent[0], received[0].begin());
+  }
+  bool exchanged(Wait) override { return true; }
+
+ private:
+  const int count_;
+};
+
+// The peak of an epoch, and of the score at its end if there is one.
+Usage peak_of_epoch(const TrainingOptions& options, const Datasets& data) {
+  Training training(options, data.train, Device::cpu);
+  WindowRunner runner(training, options);
+  ledger(Device::cpu).reset_peak();
+  Seen seen;
+  for (int64_t window = 0; window < training.loader().windows_per_epoch(); ++window) {
+    runner.micro_steps(training.game().all_turns().front(), 0, window, seen);
+    training.window().step();
+  }
+  if (options.eval_every)
+    evaluate(training.model(), training.objective(), data.test, options.batches.micro,
+             training.parameters().compute_dtype(), Device::cpu, options.ranks);
+  return ledger(Device::cpu).peak();
+}
+
+}  // namespace
+
+TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
+  const BuiltInOptions sizes{.train_size = 12, .test_size = 20};
+  const Datasets digits{make_digits(Split::train, sizes), make_digits(Split::test, sizes)},
+      shapes{make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
+  for (const int R : {1, 2, 3, 5}) {
+    FirstRank first(R);
+    const auto compare = [&](TrainingOptions options, const Datasets& data) {
+      INFO(R << " ranks, " << options.batches.describe());
+      options.ranks = &first;
+      options.epochs = 1;
+      const Usage predicted = predict_peak(options, data, Device::cpu),
+                  measured = peak_of_epoch(options, data);
+      INFO("predicted " << to_string(predicted) << ", measured " << to_string(measured));
+      REQUIRE(predicted.bytes == measured.bytes);
+      // No rank needs more than is planned for.
+      const Datasets planned = plan_data(data, Device::cpu);
+      REQUIRE(planned_peak(options, planned.train, Device::cpu, &planned.test).total() >=
+              predicted.total());
+    };
+    // The score needs most. Of several ranks each has less of it than a micro-batch.
+    TrainingOptions scored;
+    scored.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25});
+    scored.batches = {.micro = 12, .effective = 12};
+    scored.eval_every = each_epoch;
+    compare(scored, digits);
+    scored.eval_every = 2;  // more windows than there are
+    compare(scored, digits);
+    // The remainder, of one sample, needs most. Of several ranks the first does not get it.
+    TrainingOptions remainder;
+    remainder.model =
+        model_factory({.kind = ModelKind::unet, .width = 0.5, .depth = 2, .classes = 1});
+    remainder.precision = Precision::fp16;
+    remainder.recompute = Recompute::sqrt;
+    for (const Batches batches : {Batches{2, 5}, {2, 7}, {4, 5}, {5, 5}, {12, 12}}) {
+      remainder.batches = batches;
+      compare(remainder, shapes);
     }
   }
 }
