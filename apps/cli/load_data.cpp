@@ -112,6 +112,8 @@ Datasets load_data(const Options& options, DataUse use) {
                                {.size = size,
                                 .hold_out = options.hold_out,
                                 .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
+                                .one_class = use == DataUse::training ? OneClass::refused
+                                                                      : OneClass::allowed,
                                 .most_held_bytes = options.most_held_bytes()});
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
