@@ -77,11 +77,12 @@ std::optional<ImageFolder> find_divided(const FolderTree& tree) {
   const FolderTree& train = **std::ranges::find_if(parts, is_for_training);
   std::optional<ImageFolder> found = find_layout(train);
   if (!found) return std::nullopt;
-  check(
-      others.empty(),
-      "'{}' holds {}, like a part for training, but '{}' lies beside it: expected only such parts "
-      "(train, test, val) or only classes; --data '{}' takes it alone",
-      train.path.string(), answer_of(*found), others.front()->path.string(), train.path.string());
+  if (!others.empty())
+    fail(
+        "'{}' holds {}, like a part for training, but '{}' lies beside it: expected only such "
+        "parts "
+        "(train, test, val) or only classes; --data '{}' takes it alone",
+        train.path.string(), answer_of(*found), others.front()->path.string(), train.path.string());
   if (parts.size() == 1 && found->is_divided) return entered(std::move(*found), train);
   ImageFolder all{.directory = tree.path, .answer = found->answer, .runs_file = found->runs_file};
   if (all.answer == ImageFolder::Answer::run_lengths) all.classes = found->classes;
