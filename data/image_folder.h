@@ -38,7 +38,7 @@ struct ImageFolder {
   // images, and images that the layout has no place for.
   std::vector<BadFile> bad{};
   std::filesystem::path runs_file{};
-  std::set<std::filesystem::path> tables{};  // the CSVs that it was read from
+  std::set<std::filesystem::path> tables{};  // the CSVs and lists that it was read from
   // True if the folder itself says what is for the test.
   bool is_divided = false;
   // Files and folders that the layout leaves alone: a second folder for the test, say.

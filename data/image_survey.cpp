@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -208,11 +210,12 @@ void check_has_classes(const ImageFolder& folder, const ImageSurvey& found) {
   const auto only =
       std::ranges::find_if(counts, [](const auto& of_class) { return of_class[0] > 0; });
   check(only != counts.end(), "'{}' has no image for training", directory);
+  const std::string notes = fmt::format("{}", fmt::join(folder.notes, "; "));
   fail(
-      "'{}' has images for training of one class only, {}, which teaches nothing: expected two "
-      "classes or more, each in a folder of its own; the folders there are to be named by --data "
-      "itself or by --data/train",
-      directory, folder.classes[static_cast<size_t>(only - counts.begin())]);
+      "'{}' has images for training of one class only, {}, which teaches nothing{}: expected two "
+      "classes or more, each in a folder of its own in '{}', or named by a CSV (file,label)",
+      directory, folder.classes[static_cast<size_t>(only - counts.begin())],
+      notes.empty() ? "" : " (" + notes + ")", directory);
 }
 
 }  // namespace accrue

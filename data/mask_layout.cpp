@@ -133,10 +133,10 @@ std::vector<FolderPair> pairs_in(const FolderTree& tree) {
       if (&images == &masks || !images.has_images() || !belong_together(images, masks)) continue;
       for (const FolderPair& other : pairs)
         check(other.images != &images && other.masks != &masks,
-              "'{}' has masks in {} or in {}, and images in {} or in {}: expected one folder for "
-              "each; move the others away",
-              tree.path.string(), other.masks->name(), masks.name(), other.images->name(),
-              images.name());
+              "'{}' has the images of {} for the masks of {}, and those of {} for {}: expected one "
+              "folder of each; move the others away",
+              tree.path.string(), other.images->name(), other.masks->name(), images.name(),
+              masks.name());
       pairs.push_back({&images, &masks});
     }
   return pairs;
@@ -171,6 +171,7 @@ void divide_by_lists(ImageFolder& found, const fs::path& folder) {
   }
   const std::optional<SetParts> parts = parts_of(names);
   if (!parts) return;
+  found.tables.insert(lists.begin(), lists.end());
   std::map<std::string, FolderSample> of_name;
   for (FolderSample& sample : found.samples)
     of_name.emplace(sample.image.stem().string(), std::move(sample));

@@ -24,6 +24,7 @@ auto try_to(std::vector<BadFile>& bad, const fs::path& path, Read&& read)
 }
 
 bool holds_any_idx(const fs::path& directory) {
+  if (holds_mnist(directory)) return true;  // perhaps of several sets, which add_idx() refuses
   std::vector<BadFile> missing;
   for (const Split split : {Split::train, Split::test})
     for (const char* what : {"images", "labels"})

@@ -217,6 +217,12 @@ TEST_CASE("IDX files are checked", "[output]") {
   REQUIRE_THAT(accrue_run("data check " + directory).text,
                ContainsSubstring("no t10k-images-idx3-ubyte in") &&
                    ContainsSubstring("40 images for training and 0 for the test"));
+  write_idx_data(folder);
+  for (const char* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"}) {
+    fs::copy(folder / name, folder / (std::string("a-") + name));
+    fs::rename(folder / name, folder / (std::string("b-") + name));
+  }
+  refuse("data check " + directory, "has 2 bad files");
   const Folder empty;
   refuse("data check " + empty.path().string(), "nothing that is known");
 }

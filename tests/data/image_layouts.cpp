@@ -69,7 +69,7 @@ TEST_CASE("one folder too many is entered", "[data]") {
           "up/pets/train/cat/a.png cat\nup/pets/train/dog/b.png dog\n[up/pets/test/cat/c.png cat]\n"
           "in DIR/up\nin DIR/up/pets\n");
   REQUIRE(meaning_of(Tree({"train/train/cat/a.png", "train/train/dog/b.png"})) ==
-          "train/train/cat/a.png cat\ntrain/train/dog/b.png dog\nin DIR/train/train\n");
+          "train/train/cat/a.png cat\ntrain/train/dog/b.png dog\n");
   // Only one class: load_images() refuses it.
   REQUIRE(meaning_of(Tree({"pets/a.png", "pets/b.png"})) == "pets/a.png pets\npets/b.png pets\n");
 }
@@ -171,7 +171,8 @@ TEST_CASE("images and masks are nested alike", "[data]") {
   REQUIRE(meaning_of(Tree({"p1/a.png", "p1/a_mask.png", "p2/b.png", "p2/b_mask.png"})) ==
           "p1/a.png p1/a_mask.png\np2/b.png p2/b_mask.png\n");
   REQUIRE_THAT(meaning_of(Tree({"images/a.png", "masks/a.png", "labels/a.png"})),
-               ContainsSubstring("'DIR' has masks in labels or in masks"));
+               ContainsSubstring(
+                   "the images of images for the masks of labels, and those of images for masks"));
   REQUIRE(meaning_of(Tree({"images/a.png"}, {{"labels/a.txt", "0 0.5 0.5 1 1"}})) ==
           "bad: DIR/images/a.png: it has no mask\n");
 }
