@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "data/cifar.h"
@@ -15,38 +17,52 @@
 #include "data/image_folder.h"
 #include "data/shapes.h"
 #include "data/strokes.h"
+#include "data/words.h"
 
 namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The spellings under which one of the four files is found, e.g. "train-images" and "idx3-ubyte".
-std::vector<fs::path> spellings(const fs::path& directory, const std::string& stem,
-                                const std::string& format) {
-  std::vector<fs::path> paths;
-  for (const char* separator : {"-", "."})
-    for (const char* suffix : {"", ".gz"})
-      paths.push_back(directory / (stem + separator + format + suffix));
-  return paths;
+// The names by which one of the four files may go: "train-images-idx3-ubyte" and the like.
+std::vector<std::string> spellings(Split split, const std::string& what) {
+  const std::string format = what == "images" ? "idx3-ubyte" : "idx1-ubyte";
+  const std::vector<std::string> stems = split == Split::train
+                                             ? std::vector<std::string>{"train-"}
+                                             : std::vector<std::string>{"t10k-", "test-"};
+  std::vector<std::string> names;
+  for (const std::string& stem : stems)
+    for (const char* separator : {"-", "."})
+      for (const char* suffix : {"", ".gz"})
+        names.push_back(stem + what + separator + format + suffix);
+  return names;
 }
 
-std::optional<fs::path> first_existing(const std::vector<fs::path>& paths) {
+// The file in a directory by one of these names, or by names that only begin in another way, which
+// is then `beginning` ("emnist-letters-").
+struct NamedFile {
+  fs::path path;
+  std::string beginning{};
+};
+std::vector<NamedFile> files_named(const fs::path& directory,
+                                   const std::vector<std::string>& names) {
   std::error_code ignored;  // an unreachable directory is one without the file
-  for (const fs::path& path : paths)
-    if (fs::exists(path, ignored)) return path;
-  return std::nullopt;
+  for (const std::string& name : names)
+    if (fs::exists(directory / name, ignored)) return {{directory / name}};
+  std::vector<NamedFile> found;
+  for (fs::directory_iterator entry(directory, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string file = entry->path().filename().string();
+    const auto name = std::ranges::find_if(
+        names, [&](const std::string& each) { return file.ends_with('-' + each); });
+    if (name == names.end()) continue;
+    const std::string beginning = file.substr(0, file.size() - name->size());
+    if (std::ranges::find(found, beginning, &NamedFile::beginning) == found.end())
+      found.push_back({entry->path(), beginning});
+  }
+  std::ranges::sort(found, {}, &NamedFile::beginning);
+  return found;
 }
-
-fs::path require_file(const fs::path& directory, const std::string& stem,
-                      const std::string& format) {
-  const auto path = first_existing(spellings(directory, stem, format));
-  check(path.has_value(), "no {0}-{1} in '{2}' (nor {0}.{1}, nor with .gz)", stem, format,
-        directory.string());
-  return *path;
-}
-
-const char* prefix(Split split) { return split == Split::train ? "train" : "t10k"; }
 
 // Not $HOME: what is found must not depend on the environment.
 fs::path home() {
@@ -73,7 +89,56 @@ std::vector<fs::path> places(const std::string& name, const fs::path& data_dir) 
   return found;
 }
 
-Datasets load_both(const fs::path& directory, const std::string& name) {
+// The labels of a directory's files, which say what its classes are.
+struct IdxClasses {
+  int64_t first = 0, last = 0;            // labels
+  std::array<std::set<int>, 2> labels{};  // that occur, of each split
+
+  int64_t count() const { return last - first + 1; }
+  // "labels 1 to 26 are 26 classes", and those that only one split has
+  std::string about() const {
+    std::vector<std::string> parts;
+    if (first > 0) parts.push_back(fmt::format("labels {} to {} are the classes", first, last));
+    const auto add = [&](size_t in, size_t not_in, const char* where) {
+      std::vector<std::string> names;
+      for (const int label : labels[in])
+        if (!labels[not_in].contains(label)) names.push_back(std::to_string(label));
+      if (!names.empty()) parts.push_back(fmt::format("no class {} {}", some_of(names), where));
+    };
+    add(0, 1, "in the test");
+    add(1, 0, "in training");
+    return fmt::format("{}", fmt::join(parts, "; "));
+  }
+};
+
+void add_labels(IdxClasses& classes, const fs::path& directory, Split split) {
+  const auto found = files_named(directory, spellings(split, "labels"));
+  if (found.size() != 1) return;
+  std::set<int>& labels = classes.labels[split == Split::train ? 0 : 1];
+  try {
+    const Tensor all = read_idx_labels(found.front().path);
+    for (const int32_t label : all.span<int32_t>()) labels.insert(label);
+  } catch (const Error&) {  // whoever needs the file will say so
+  }
+}
+
+IdxClasses classes_of(const fs::path& directory) {
+  IdxClasses classes;
+  for (const Split split : {Split::train, Split::test}) add_labels(classes, directory, split);
+  std::set<int> all = classes.labels[0];
+  all.insert(classes.labels[1].begin(), classes.labels[1].end());
+  if (all.empty()) return classes;
+  classes.first = *all.begin() == 1 ? 1 : 0;
+  classes.last = *all.rbegin();
+  // Ten are few enough for a part of MNIST to lack some.
+  check(classes.count() <= 10 || 2 * static_cast<int64_t>(all.size()) >= classes.count(),
+        "'{}': the labels go up to {}, but only {} different ones occur: expected labels from 0 or "
+        "1 on without such gaps",
+        directory.string(), classes.last, all.size());
+  return classes;
+}
+
+Datasets load_both(const fs::path& directory, const std::string& name, OneClass one_class) {
   Datasets sets{load_mnist(directory, Split::train), load_mnist(directory, Split::test)};
   const Shape& train = sets.train["images"].shape();
   const Shape& test = sets.test["images"].shape();
@@ -81,6 +146,11 @@ Datasets load_both(const fs::path& directory, const std::string& name) {
         "'{}': the training images are {} but the test images {}; they belong to different data "
         "sets",
         directory.string(), train, test);
+  const auto labels = sets.train["labels"].span<int32_t>();
+  check(one_class == OneClass::allowed ||
+            std::ranges::any_of(labels, [&](int32_t label) { return label != labels.front(); }),
+        "'{}': all labels for training are {}, which teaches nothing: expected two classes or more",
+        directory.string(), sets.train.field("labels").class_name(labels.front()));
   sets.train.name = sets.test.name = name;
   return sets;
 }
@@ -88,26 +158,39 @@ Datasets load_both(const fs::path& directory, const std::string& name) {
 }  // namespace
 
 fs::path find_mnist_file(const fs::path& directory, Split split, const std::string& what) {
-  return require_file(directory, fmt::format("{}-{}", prefix(split), what),
-                      what == "images" ? "idx3-ubyte" : "idx1-ubyte");
+  const std::vector<std::string> names = spellings(split, what);
+  const std::vector<NamedFile> found = files_named(directory, names);
+  check(!found.empty(), "no {} in '{}' (nor {}, nor with .gz)", names[0], directory.string(),
+        names[2]);
+  std::vector<std::string> beginnings;
+  for (const NamedFile& file : found) beginnings.push_back(file.path.filename().string());
+  check(found.size() == 1, "'{}' has several sets of IDX files, {}: expected one in a directory",
+        directory.string(), some_of(beginnings));
+  return found.front().path;
 }
 
 bool holds_mnist(const fs::path& directory) {
-  return first_existing(spellings(directory, "train-images", "idx3-ubyte")).has_value();
+  return !files_named(directory, spellings(Split::train, "images")).empty();
 }
 
 Dataset load_mnist(const fs::path& directory, Split split) {
-  constexpr int64_t classes = 10;
   const MemoryScope scope(split == Split::train ? "training data" : "test data");
   const fs::path images_path = find_mnist_file(directory, split, "images");
   const fs::path labels_path = find_mnist_file(directory, split, "labels");
   Dataset dataset{directory.string(), directory.string()};
   dataset.fields = {{"images", read_idx_images(images_path), Encoding::pixel},
-                    {"labels", read_idx_labels(labels_path, classes), Encoding::index, classes}};
-  const int64_t labels = dataset["labels"].size(0);
-  check(labels == dataset.size(),
+                    {"labels", read_idx_labels(labels_path), Encoding::index}};
+  Field& labels = dataset.fields[1];
+  check(labels.values.size(0) == dataset.size(),
         "'{}' has {} images but '{}' has {} labels; they belong to different data sets",
-        images_path.string(), dataset.size(), labels_path.string(), labels);
+        images_path.string(), dataset.size(), labels_path.string(), labels.values.size(0));
+  const IdxClasses classes = classes_of(directory);
+  dataset.about = classes.about();
+  labels.classes = classes.count();
+  if (classes.first == 0) return dataset;
+  for (int32_t& label : labels.values.span<int32_t>()) label -= static_cast<int32_t>(classes.first);
+  for (int64_t label = classes.first; label <= classes.last; ++label)
+    labels.class_names.push_back(std::to_string(label));
   return dataset;
 }
 
@@ -126,12 +209,12 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t
           "strokes, or a directory of images, of glyphs or of files in MNIST's format",
           name);
     if (holds_glyphs(name)) return load_glyphs(name);
-    if (holds_mnist(name)) return load_both(name, name);
+    if (holds_mnist(name)) return load_both(name, name, images.one_class);
     return holds_cifar10(name) ? load_cifar10(name) : load_images(name, images);
   }
   const auto searched = places(name, data_dir);
   const auto place = std::ranges::find_if(searched, holds_mnist);
-  if (place != searched.end()) return load_both(*place, name);
+  if (place != searched.end()) return load_both(*place, name, images.one_class);
   std::vector<std::string> names;
   for (const fs::path& path : searched) names.push_back(fmt::format("'{}'", path.string()));
   fail(

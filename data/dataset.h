@@ -109,6 +109,8 @@ inline std::string counted_classes(int64_t number) {
 enum class SkipBad { no, yes };
 
 inline constexpr double usual_hold_out = 0.1;
+// Says if a data set may have one class only, which can be scored and answered, but not learned.
+enum class OneClass { refused, allowed };
 
 // Options for making a data set of a folder of images (data/image_folder.h).
 struct ImageFolderOptions {
@@ -122,6 +124,7 @@ struct ImageFolderOptions {
   std::optional<int64_t> unjudged_mask_value{};
   // Each value in masks is meant as a class, however few pixels have it.
   bool has_named_mask_values = false;
+  OneClass one_class = OneClass::refused;
   // The most bytes of decoded images, of both splits, that are held; if there are more, all are
   // read when needed.
   size_t most_held_bytes = std::numeric_limits<size_t>::max();
@@ -145,14 +148,17 @@ Datasets find_dataset(const std::string& name, const std::filesystem::path& data
 bool holds_mnist(const std::filesystem::path& directory);
 
 // One of the four files of MNIST: `what` is images or labels. Throws Error, with the names that it
-// may have, if there is none.
+// may have, if there is none, or if there are several sets.
 std::filesystem::path find_mnist_file(const std::filesystem::path& directory, Split split,
                                       const std::string& what);
 
-// MNIST or a set in its format (Fashion-MNIST, KMNIST) from a directory with
+// MNIST or a set in its format (Fashion-MNIST, KMNIST, EMNIST) from a directory with
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;
-// also spelt train-images.idx3-ubyte, and with .gz. 10 classes. Throws Error when a file is missing
-// or bad, or when images and labels differ in number.
+// also spelt train-images.idx3-ubyte, with .gz, with test for t10k, and all with one beginning
+// (emnist-letters-train-images-idx3-ubyte). The labels of both splits say how many classes there
+// are: they count from 0, or from 1 if no label is 0; then the classes have the labels for names.
+// Throws Error when a file is missing or bad, when images and labels differ in number, and when
+// most of more than ten classes do not occur, as in damaged files.
 Dataset load_mnist(const std::filesystem::path& directory, Split split);
 
 }  // namespace accrue

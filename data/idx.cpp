@@ -82,7 +82,7 @@ Tensor read_idx_images(const std::filesystem::path& path) {
   return images;
 }
 
-Tensor read_idx_labels(const std::filesystem::path& path, int64_t classes) {
+Tensor read_idx_labels(const std::filesystem::path& path) {
   ByteStream stream(path);
   check_magic(stream, 1);
   const int64_t N = read_sizes(stream, 1)[0];
@@ -92,11 +92,7 @@ Tensor read_idx_labels(const std::filesystem::path& path, int64_t classes) {
   for (size_t begin = 0; begin < out.size(); begin += chunk.size()) {
     const auto part = std::span(chunk).first(std::min(chunk.size(), out.size() - begin));
     stream.read_exactly(std::as_writable_bytes(part), "labels");
-    for (size_t i = 0; i < part.size(); ++i) {
-      check(part[i] < classes, "'{}': expected labels from 0 to {}, found {} at offset {}",
-            path.string(), classes - 1, part[i], header_bytes(1) + begin + i);
-      out[begin + i] = part[i];
-    }
+    std::ranges::copy(part, out.begin() + static_cast<ptrdiff_t>(begin));
   }
   check_end(stream);
   return labels;

@@ -18,7 +18,7 @@ namespace accrue {
 
 // R = 3: images, as u8 [N, 1, H, W].
 Tensor read_idx_images(const std::filesystem::path& path);
-// R = 1: labels, as i32 [N]. Throws Error unless every label is in [0, classes).
-Tensor read_idx_labels(const std::filesystem::path& path, int64_t classes);
+// R = 1: labels, as i32 [N], each from 0 to 255.
+Tensor read_idx_labels(const std::filesystem::path& path);
 
 }  // namespace accrue

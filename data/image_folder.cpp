@@ -1,154 +1,203 @@
 #include "data/image_folder.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <map>
-#include <set>
 
+#include "core/error.h"
 #include "core/random.h"
+#include "data/image_layout.h"
+#include "data/words.h"
 
 namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
-
-// Also of formats that are not read, so that they are reported and not passed over.
-bool has_image_extension(const fs::path& path) {
-  static const std::set<std::string> known{".png", ".jpg", ".jpeg", ".gif",
-                                           ".bmp", ".tif", ".tiff", ".webp"};
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return known.contains(extension);
+std::vector<std::string> names_of(const std::vector<const FolderTree*>& folders) {
+  std::vector<std::string> names;
+  for (const FolderTree* folder : folders) names.push_back(folder->name());
+  return names;
 }
 
-// In the order of their names, whatever the file system's.
-template <class Wanted>
-std::vector<fs::path> entries_of(const fs::path& directory, Wanted wanted) {
-  std::vector<fs::path> found;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory, ignored))
-    if (!is_hidden(entry.path()) && wanted(entry)) found.push_back(entry.path());
-  std::ranges::sort(found);
+std::vector<const FolderTree*> folders_with_images(const FolderTree& tree) {
+  std::vector<const FolderTree*> folders;
+  for (const FolderTree& folder : tree.folders)
+    if (folder.has_images()) folders.push_back(&folder);
+  return folders;
+}
+
+std::optional<ImageFolder> find_layout(const FolderTree& tree);
+
+const char* answer_of(const ImageFolder& folder) {
+  switch (folder.answer) {
+    case ImageFolder::Answer::classes: return "classes";
+    case ImageFolder::Answer::masks: return "masks";
+    case ImageFolder::Answer::run_lengths: return "run lengths";
+  }
+  return "";
+}
+
+// Adds the samples of one folder to those of another, with these for the split.
+void add_part(ImageFolder& all, ImageFolder part, Split split) {
+  for (FolderSample& sample : part.samples) {
+    sample.split = split;
+    if (!part.classes.empty() && part.answer == ImageFolder::Answer::classes) {
+      const std::string& name = part.classes[static_cast<size_t>(sample.label)];
+      auto known = std::ranges::find(all.classes, name);
+      if (known == all.classes.end()) known = all.classes.insert(known, name);
+      sample.label = static_cast<int32_t>(known - all.classes.begin());
+    }
+    all.samples.push_back(std::move(sample));
+  }
+  all.bad.insert(all.bad.end(), part.bad.begin(), part.bad.end());
+  all.unused.merge(part.unused);
+  all.tables.merge(part.tables);
+  all.notes.insert(all.notes.end(), part.notes.begin(), part.notes.end());
+}
+
+// One folder too many.
+ImageFolder entered(ImageFolder found, const FolderTree& tree) {
+  found.notes.insert(found.notes.begin(), "in " + tree.path.string());
   return found;
 }
 
-std::vector<fs::path> folders_in(const fs::path& directory) {
-  return entries_of(directory, [](const auto& entry) {
-    std::error_code ignored;
-    return entry.is_directory(ignored);
-  });
+// DIR/train and DIR/test. A folder train that only holds images is none: it may be a class.
+std::optional<ImageFolder> find_divided(const FolderTree& tree) {
+  std::vector<const FolderTree*> parts = folders_with_images(tree), others;
+  const auto is_part = [](const FolderTree* folder) {
+    return part_named(folder->name()).has_value();
+  };
+  std::ranges::copy_if(parts, std::back_inserter(others), std::not_fn(is_part));
+  std::erase_if(parts, std::not_fn(is_part));
+  const auto is_for_training = [](const FolderTree* folder) {
+    return part_named(folder->name()) == SetPart::train;
+  };
+  if (std::ranges::count_if(parts, is_for_training) != 1) return std::nullopt;
+  const FolderTree& train = **std::ranges::find_if(parts, is_for_training);
+  std::optional<ImageFolder> found = find_layout(train);
+  if (!found) return std::nullopt;
+  check(
+      others.empty(),
+      "'{}' holds {}, like a part for training, but '{}' lies beside it: expected only such parts "
+      "(train, test, val) or only classes; --data '{}' takes it alone",
+      train.path.string(), answer_of(*found), others.front()->path.string(), train.path.string());
+  if (parts.size() == 1 && found->is_divided) return entered(std::move(*found), train);
+  ImageFolder all{.directory = tree.path, .answer = found->answer, .runs_file = found->runs_file};
+  if (all.answer == ImageFolder::Answer::run_lengths) all.classes = found->classes;
+  add_part(all, std::move(*found), Split::train);
+  for (const FolderTree& folder : tree.folders)
+    if (part_named(folder.name()) && !folder.has_images())
+      all.notes.push_back(folder.name() + " has no images");
+  for (const SetPart wanted : {SetPart::test, SetPart::validation})
+    for (const FolderTree* part : parts) {
+      if (part_named(part->name()) != wanted) continue;
+      std::optional<ImageFolder> test = all.is_divided ? std::nullopt : find_layout(*part);
+      if (!test) {
+        all.unused.insert(part->path);
+        all.notes.push_back(fmt::format("{} is not used{}", part->name(),
+                                        all.is_divided ? "" : ", as it has no classes or masks"));
+        continue;
+      }
+      check(test->answer == all.answer && test->answer != ImageFolder::Answer::run_lengths,
+            "'{}' holds {}, but '{}' {}: expected the same of both, and not run lengths",
+            train.path.string(), answer_of(all), part->path.string(), answer_of(*test));
+      add_part(all, std::move(*test), Split::test);
+      all.is_divided = true;
+    }
+  return all;
 }
 
-std::vector<fs::path> images_in_folder(const fs::path& directory) {
-  return entries_of(directory, [](const auto& entry) {
-    std::error_code ignored;
-    return entry.is_regular_file(ignored) && has_image_extension(entry.path());
-  });
+// Folders that all have folders of the same names may be classes, or sets of those classes.
+void refuse_same_folders(const FolderTree& tree, const std::vector<const FolderTree*>& folders) {
+  const std::vector<std::string> names = names_of(folders_with_images(*folders.front()));
+  if (folders.size() < 2 || names.size() < 2) return;
+  for (const FolderTree* folder : folders)
+    if (!folder->images.empty() || names_of(folders_with_images(*folder)) != names) return;
+  fail(
+      "'{}' has the folders {}, and each of them the folders {}: either could be the classes; "
+      "expected one level of classes, or --data '{}'",
+      tree.path.string(), some_of(names_of(folders)), some_of(names),
+      folders.front()->path.string());
 }
 
-std::vector<fs::path> images_below(const fs::path& directory) {
-  std::vector<fs::path> found = images_in_folder(directory);
-  for (const fs::path& folder : folders_in(directory)) {
-    if (fs::is_symlink(folder)) continue;  // which may lead back here
-    const std::vector<fs::path> more = images_below(folder);
-    found.insert(found.end(), more.begin(), more.end());
-  }
-  std::ranges::sort(found);
-  return found;
+// Folders that are all called like parts, but hold no classes.
+void refuse_parts_without_classes(const FolderTree& tree,
+                                  const std::vector<const FolderTree*>& folders) {
+  const bool are_parts = std::ranges::all_of(
+      folders, [](const FolderTree* folder) { return part_named(folder->name()).has_value(); });
+  check(!are_parts,
+        "'{}' has only the folder{} {}, which sound{} like parts of a data set, not like classes: "
+        "expected one for training with a folder for each class in it, or masks, or a CSV of "
+        "classes (file,label) in '{}'",
+        tree.path.string(), folders.size() == 1 ? "" : "s", some_of(names_of(folders)),
+        folders.size() == 1 ? "s" : "", tree.path.string());
 }
 
-constexpr std::string_view mask_ending = "_mask";
-
-bool is_mask_name(const fs::path& path) { return path.stem().string().ends_with(mask_ending); }
-
-// Images beside the masks of their stems, with or without the ending.
-void add_pairs(ImageFolder& folder, const std::vector<fs::path>& images,
-               const std::vector<fs::path>& masks, Split split) {
-  std::map<std::string, fs::path> mask_of;
-  for (const fs::path& mask : masks) {
-    std::string stem = mask.stem().string();
-    if (is_mask_name(mask)) stem.resize(stem.size() - mask_ending.size());
-    if (!mask_of.emplace(stem, mask).second)
-      folder.bad.push_back({mask, "there is another mask for the same image"});
-  }
-  for (const fs::path& image : images) {
-    const auto found = mask_of.find(image.stem().string());
-    if (found == mask_of.end()) {
-      folder.bad.push_back({image, "it has no mask"});
+std::optional<ImageFolder> find_classes(const FolderTree& tree) {
+  const std::vector<const FolderTree*> folders = folders_with_images(tree);
+  if (folders.empty()) return std::nullopt;
+  if (folders.size() == 1)
+    if (std::optional<ImageFolder> only = find_layout(*folders.front()))
+      return entered(std::move(*only), *folders.front());
+  refuse_parts_without_classes(tree, folders);
+  refuse_same_folders(tree, folders);
+  ImageFolder found{.directory = tree.path};
+  for (const FolderTree& folder : tree.folders) {
+    if (!folder.has_images()) {
+      found.bad.push_back({folder.path, "it is a class without images"});
       continue;
     }
-    folder.samples.push_back({.image = image, .mask = found->second, .split = split});
-    mask_of.erase(found);
+    if (part_named(folder.name())) found.notes.push_back(folder.name() + " is taken for a class");
+    const auto label = static_cast<int32_t>(found.classes.size());
+    found.classes.push_back(folder.name());
+    for (const fs::path& image : images_below(folder))
+      found.samples.push_back({.image = image, .label = label});
   }
-  for (const auto& [stem, mask] : mask_of) folder.bad.push_back({mask, "it has no image"});
+  return found;
 }
 
-fs::path run_lengths_in(const fs::path& directory) {
-  for (const fs::path& path :
-       entries_of(directory, [](const auto& entry) { return entry.path().extension() == ".csv"; }))
-    if (holds_run_lengths(path)) return path;
-  return {};
+// A flat folder of images is none, so that one with a single class below it can be entered.
+std::optional<ImageFolder> find_layout(const FolderTree& tree) {
+  if (auto found = find_run_lengths(tree)) return found;
+  if (auto found = find_mask_folders(tree)) return found;
+  if (auto found = find_labels(tree, Guess::no)) return found;
+  if (auto found = find_divided(tree)) return found;
+  if (auto found = find_masks_beside(tree)) return found;
+  if (auto found = find_labels(tree, Guess::yes)) return found;
+  return find_classes(tree);
 }
 
-void add_run_lengths(ImageFolder& folder, const fs::path& csv) {
-  folder.answer = ImageFolder::Answer::run_lengths;
-  folder.runs_file = csv;
-  std::map<std::string, std::vector<RunLengths>> of_image;
-  std::set<std::string> labels;
-  for (RunLengths& line : read_run_lengths(csv)) {
-    labels.insert(line.label);
-    of_image[line.image].push_back(std::move(line));
-  }
-  folder.classes.assign(labels.begin(), labels.end());
-  // That with the first image, of those that may have one.
-  fs::path place = csv.parent_path();
-  for (const fs::path& each : folders_in(csv.parent_path()))
-    if (std::error_code ignored; fs::exists(each / of_image.begin()->first, ignored)) place = each;
-  for (auto& [name, lines] : of_image) {
-    const fs::path image = place / name;
-    if (std::error_code ignored; fs::exists(image, ignored))
-      folder.samples.push_back({.image = image, .runs = std::move(lines)});
-    else folder.bad.push_back({image, "it is missing, but the CSV file has masks of it"});
-  }
+// Every image that became nothing is bad.
+void account_for_images(ImageFolder& folder, const FolderTree& tree) {
+  std::set<fs::path> known = folder.unused;
+  for (const FolderSample& sample : folder.samples) known.insert({sample.image, sample.mask});
+  for (const BadFile& bad : folder.bad) known.insert(bad.path);
+  const auto is_known = [&](fs::path path) {
+    for (; path != tree.path && path.has_relative_path(); path = path.parent_path())
+      if (known.contains(path)) return true;
+    return false;
+  };
+  const char* const reason =
+      folder.answer == ImageFolder::Answer::classes ? "nothing says its class" : "it has no mask";
+  for (const fs::path& image : images_below(tree))
+    if (!is_known(image)) folder.bad.push_back({image, reason});
 }
 
-// The samples of a directory that is not divided; false if it is none.
-bool add_samples(ImageFolder& folder, const fs::path& directory, Split split) {
-  using Answer = ImageFolder::Answer;
-  const fs::path images = directory / "images", masks = directory / "masks";
-  std::error_code ignored;
-  if (fs::is_directory(images, ignored) && fs::is_directory(masks, ignored)) {
-    folder.answer = Answer::masks;
-    add_pairs(folder, images_in_folder(images), images_in_folder(masks), split);
-    return true;
-  }
-  std::vector<fs::path> beside = images_in_folder(directory), found_masks;
-  std::ranges::copy_if(beside, std::back_inserter(found_masks), is_mask_name);
-  if (!found_masks.empty()) {
-    folder.answer = Answer::masks;
-    std::erase_if(beside, is_mask_name);
-    add_pairs(folder, beside, found_masks, split);
-    return true;
-  }
-  const std::vector<fs::path> classes = folders_in(directory);
-  std::vector<std::vector<fs::path>> files(classes.size());
-  std::ranges::transform(classes, files.begin(), images_below);
-  if (std::ranges::all_of(files, [](const auto& none) { return none.empty(); })) return false;
-  for (size_t k = 0; k < classes.size(); ++k) {
-    const std::string name = classes[k].filename().string();
-    if (files[k].empty()) folder.bad.push_back({classes[k], "it is a class without images"});
-    auto known = std::ranges::find(folder.classes, name);
-    if (known == folder.classes.end()) known = folder.classes.insert(known, name);
-    const auto label = static_cast<int32_t>(known - folder.classes.begin());
-    for (const fs::path& file : files[k])
-      folder.samples.push_back({.image = file, .label = label, .split = split});
-  }
-  folder.answer = Answer::classes;
-  return true;
+void add_findings(ImageFolder& folder, const FolderTree& tree) {
+  folder.bad.insert(folder.bad.end(), tree.bad.begin(), tree.bad.end());
+  folder.ignored.insert(folder.ignored.end(), tree.ignored.begin(), tree.ignored.end());
+  for (const fs::path& table : tree.tables)
+    if (!folder.tables.contains(table)) folder.ignored.push_back(table);
+  for (const FolderTree& each : tree.folders) add_findings(folder, each);
+}
+
+// A CSV may be what the user thinks the classes come from.
+void name_unused_tables(ImageFolder& folder) {
+  std::vector<std::string> names;
+  for (const fs::path& path : folder.ignored)
+    if (lower(path.extension().string()) == ".csv") names.push_back(within(folder.directory, path));
+  if (!names.empty())
+    folder.notes.push_back(some_of(names, 3) + (names.size() == 1 ? " is" : " are") + " not used");
 }
 
 // FNV-1a of the text, mixed, in [0, 1).
@@ -172,42 +221,106 @@ void sort_classes(ImageFolder& folder) {
 
 }  // namespace
 
-std::string BadFile::describe() const {
-  const std::string file = path.string();
-  return reason.find(file) == std::string::npos ? file + ": " + reason : reason;
+std::optional<SetPart> part_named(const std::string& name) {
+  for (const std::string& word : words_of(name)) {
+    if (word == "train" || word == "training") return SetPart::train;
+    if (word == "test" || word == "testing") return SetPart::test;
+    if (word == "val" || word == "valid" || word == "validation") return SetPart::validation;
+  }
+  return std::nullopt;
+}
+
+std::optional<SetParts> parts_of(const std::vector<std::string>& names) {
+  std::optional<size_t> train;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::optional<SetPart> part = part_named(names[i]);
+    if (!part || (part == SetPart::train && train)) return std::nullopt;
+    if (part == SetPart::train) train = i;
+  }
+  if (!train) return std::nullopt;
+  SetParts parts{*train, std::nullopt, {}};
+  for (const SetPart wanted : {SetPart::test, SetPart::validation})
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (part_named(names[i]) != wanted) continue;
+      if (parts.test) parts.unused.push_back(i);
+      else parts.test = i;
+    }
+  return parts;
+}
+
+std::vector<std::string> divide_by_folders(ImageFolder& found, const fs::path& root) {
+  const auto folder_of = [&](const fs::path& path) {
+    const fs::path inside = path.lexically_relative(root);
+    return inside.has_parent_path() ? inside.begin()->string() : std::string();
+  };
+  std::set<std::string> folders;
+  for (const FolderSample& sample : found.samples) folders.insert(folder_of(sample.image));
+  const std::vector<std::string> names(folders.begin(), folders.end());
+  const std::optional<SetParts> parts = parts_of(names);
+  if (!parts) return {};
+  std::set<std::string> unused;
+  for (const size_t i : parts->unused) unused.insert(names[i]);
+  for (const BadFile& bad : found.bad)
+    if (const std::string name = folder_of(bad.path); part_named(name) && !folders.contains(name))
+      unused.insert(name);
+  std::erase_if(found.samples, [&](const FolderSample& sample) {
+    return unused.contains(folder_of(sample.image));
+  });
+  std::erase_if(found.bad,
+                [&](const BadFile& bad) { return unused.contains(folder_of(bad.path)); });
+  for (const std::string& name : unused) {
+    found.unused.insert(root / name);
+    found.notes.push_back(within(found.directory, root / name) + " is not used");
+  }
+  found.is_divided = parts->test.has_value();
+  for (FolderSample& sample : found.samples)
+    if (parts->test && folder_of(sample.image) == names[*parts->test]) sample.split = Split::test;
+  return {unused.begin(), unused.end()};
+}
+
+std::string within(const fs::path& directory, const fs::path& path) {
+  return path.lexically_relative(directory).generic_string();
 }
 
 std::optional<ImageFolder> find_images(const fs::path& directory, std::optional<double> hold_out) {
-  ImageFolder folder{.directory = directory};
   std::error_code ignored;
-  bool divided = false;
-  if (const fs::path csv = run_lengths_in(directory); !csv.empty()) {
-    add_run_lengths(folder, csv);
-  } else if (const fs::path train = directory / "train"; fs::is_directory(train, ignored)) {
-    if (!add_samples(folder, train, Split::train)) return std::nullopt;
-    const auto answer = folder.answer;
-    for (const char* name : {"test", "val", "valid", "validation"}) {
-      const fs::path test = directory / name;
-      divided = fs::is_directory(test, ignored) && add_samples(folder, test, Split::test);
-      check(!divided || folder.answer == answer,
-            "'{}' holds {}, but '{}' {}: expected the same of both", train.string(),
-            answer == ImageFolder::Answer::masks ? "masks" : "a folder for each class",
-            test.string(), answer == ImageFolder::Answer::masks ? "none" : "masks");
-      check(!divided || !hold_out,
-            "--hold-out {} has no effect on '{}': its folder {} is for the test; expected no "
-            "--hold-out",
-            hold_out.value_or(0), directory.string(), name);
-      if (divided) break;
-    }
-  } else if (!add_samples(folder, directory, Split::train)) {
-    return std::nullopt;
-  }
-  sort_classes(folder);
-  for (FolderSample& sample : folder.samples)
-    if (!divided && fraction_of(sample.image.lexically_relative(directory).generic_string()) <
-                        hold_out.value_or(usual_hold_out))
+  check(fs::is_directory(directory, ignored), "'{}' is no folder: expected one of images",
+        directory.string());
+  const FolderTree tree = read_folder_tree(directory);
+  std::optional<ImageFolder> found = find_layout(tree);
+  if (!found) return std::nullopt;
+  found->directory = directory;
+  check(!hold_out || !found->is_divided,
+        "--hold-out {} has no effect on '{}', which says itself what is for the test; expected no "
+        "--hold-out",
+        hold_out.value_or(0), directory.string());
+  sort_classes(*found);
+  account_for_images(*found, tree);
+  add_findings(*found, tree);
+  name_unused_tables(*found);
+  for (FolderSample& sample : found->samples)
+    if (!found->is_divided &&
+        fraction_of(within(directory, sample.image)) < hold_out.value_or(usual_hold_out))
       sample.split = Split::test;
-  return folder;
+  return found;
+}
+
+void refuse_layout(const fs::path& directory) {
+  const FolderTree tree = read_folder_tree(directory);
+  ImageFolder found{.directory = directory};
+  add_findings(found, tree);
+  check(found.bad.empty() || tree.has_images(),
+        "'{}' holds no image, and {} that cannot be used: {}", directory.string(),
+        found.bad.size() == 1 ? "an entry" : "entries",
+        found.bad.empty() ? "" : found.bad.front().describe());
+  fail(
+      "'{}' holds {}: expected folders of images for each class, images/ and masks/, x.png beside "
+      "x_mask.png, a CSV of classes (file,label) or of run lengths (Image_Label,EncodedPixels), "
+      "each with train/ and test/ or without, CIFAR-10's binary files or IDX files "
+      "(train-images-idx3-ubyte)",
+      directory.string(),
+      tree.has_images() ? "images, but nothing that says their classes or masks"
+                        : "nothing that is known");
 }
 
 }  // namespace accrue

@@ -1,25 +1,28 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/folder_tree.h"
 #include "data/image_file.h"
 #include "data/mask_values.h"
 #include "data/run_lengths.h"
 
 namespace accrue {
 
-// A folder of images, by the names in it. It is one of
-//   DIR/train/... and DIR/test/... (or val, valid, validation), each of them one of the next three
+// A folder of images, by the names in it (docs/images.md). It is one of
 //   DIR/CLASS/.../x.png         a folder for each class
-//   DIR/images/x.jpg, DIR/masks/x.png (or x_mask.png)
-//   DIR/x.png, DIR/x_mask.png
-//   DIR/any.csv                 of run lengths (data/run_lengths.h), with the images in DIR or in a
-//                               folder of it
-// Files are taken for images by their extensions; those that begin with a dot are left alone.
+//   DIR/images/x.jpg, DIR/masks/x.png (or x_mask.png), and VOC's folders and lists
+//   DIR/.../x.png, DIR/.../x_mask.png
+//   DIR/any.csv                 of run lengths (data/run_lengths.h) or classes
+//                               (data/image_columns.h), with the images anywhere below
+//   DIR/train/... and DIR/test/... (or val, valid, validation), each of them one of these
+//   DIR/ONLY/...                which is one of these
 // Classes, labels and samples are in the order of their names.
 struct FolderSample {
   std::filesystem::path image, mask{};  // the mask is empty if there is none
@@ -28,33 +31,39 @@ struct FolderSample {
   std::vector<RunLengths> runs{};
 };
 
-struct BadFile {
-  std::filesystem::path path;
-  std::string reason;
-
-  // The path and the reason, with the path only once.
-  std::string describe() const;
-};
-
 struct ImageFolder {
   std::filesystem::path directory;
   enum class Answer { classes, masks, run_lengths } answer = Answer::classes;
   std::vector<std::string> classes{};  // their folders' names, or the labels of run lengths
   std::vector<FolderSample> samples{};
-  // Images without masks and folders without images, found by their names alone.
+  // What can be seen by names alone: what FolderTree says, images without masks, folders without
+  // images, and images that the layout has no place for.
   std::vector<BadFile> bad{};
   std::filesystem::path runs_file{};
   // An image that takes more bytes decoded is bad.
   size_t most_image_bytes = usual_most_image_bytes;
+  std::set<std::filesystem::path> tables{};  // the CSVs that it was read from
+  // True if the folder itself says what is for the test.
+  bool is_divided = false;
+  // Files and folders that the layout leaves alone: a second folder for the test, say.
+  std::set<std::filesystem::path> unused{};
+  // As FolderTree says, in all folders.
+  std::vector<std::filesystem::path> ignored{};
+  // What the user should know of how the names were taken, each in a few words.
+  std::vector<std::string> notes{};
 };
 
-// Finds out which of these a directory is; returns nothing if none. If no folder holds samples for
-// the test, a sample is held out if a hash of its image's path within the directory, as a fraction
-// of all hashes, is below hold_out (usual_hold_out), so that new images do not move the others
-// between the splits. Throws Error as read_run_lengths() does, and for a hold_out where a folder
-// holds samples for the test.
+// Finds out which of these a directory is; returns nothing if none. If the folder does not say
+// which samples are for the test, one is held out if a hash of its image's path within the
+// directory, as a fraction of all hashes, is below hold_out (usual_hold_out), so that new images do
+// not move the others between the splits. Each image in the directory becomes one of the samples'
+// images or masks, or is in `bad` or `unused`. Throws Error for a directory that could be one of
+// two of these, naming the path to use, for a hold_out where the folder says what is for the test,
+// and as read_run_lengths() and read_labels() do.
 std::optional<ImageFolder> find_images(const std::filesystem::path& directory,
                                        std::optional<double> hold_out = std::nullopt);
+// Says that a directory is none of these, and what is there.
+[[noreturn]] void refuse_layout(const std::filesystem::path& directory);
 
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with
@@ -63,12 +72,12 @@ std::optional<ImageFolder> find_images(const std::filesystem::path& directory,
 // values become indices [N, 1, H, W], the n-th value that occurs in the folder being class n. So do
 // all masks if a value is that of pixels that nobody has judged (Field::unjudged_value).
 // Every image is resized to the size of the options; without one, all must have the same size.
-// Throws Error unless there are samples for both splits, for masks of more than 64 values or of
-// smoothed ones (data/mask_values.h), and, with SkipBad::no, for bad files, of which it names the
-// first.
-// Images and masks are held, unless they are more bytes than the options allow: then they are
-// streamed, and damage in them is found beforehand only if bad files are to be left out. Labels are
-// always held.
+// Throws Error unless there are samples for both splits and, unless the options allow one, two
+// classes or values of masks for training, for masks of more than 64 values or of smoothed ones
+// (data/mask_values.h), and, with SkipBad::no, for bad files, of which it names the first. With
+// SkipBad::yes a class that has only bad files is left out as well. Images and masks are held,
+// unless they are more bytes than the options allow: then they are streamed, and damage in them is
+// found beforehand only if bad files are to be left out. Labels are always held.
 Datasets load_images(const std::filesystem::path& directory, const ImageFolderOptions& options);
 
 // A sample as it is in its files, and its mask if it has one: the values in the file, or a plane of
@@ -77,6 +86,8 @@ struct SampleImages {
   Image image, mask;
 };
 SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample);
+// The planes of run lengths of an image of this size. Throws Error, naming file and line.
+Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSize size);
 
 // The findings in the headers and masks of all samples.
 struct ImageSurvey {
@@ -85,12 +96,22 @@ struct ImageSurvey {
   int64_t channels = 1;
   ImageSize smallest{}, largest{};  // by their numbers of pixels
   MaskValues masks{};
-  std::vector<int> mask_values{};  // all of them
+  std::vector<int> mask_values{};                           // all of them
+  std::vector<int> values_of_training{}, values_of_test{};  // that the other split lacks
 };
 // With Look::pixels images are decoded as a whole, so that damage within them shows.
 enum class Look { headers, pixels };
 ImageSurvey survey(const ImageFolder& folder, Look look);
+// True if there are samples for the test.
+bool holds_out_any(const ImageFolder& folder);
 // "1,204 images, 5 classes, 640x480 to 4032x3024, 12 % held out, 3 bad files"
 std::string describe(const ImageFolder& folder, const ImageSurvey& survey);
+// How many good images for training and for the test each class has, or each label of run lengths.
+std::vector<std::array<int64_t, 2>> class_counts(const ImageFolder& folder,
+                                                 const ImageSurvey& survey);
+// The folder's notes, and which classes only the training or only the test has.
+std::vector<std::string> notes_of(const ImageFolder& folder, const ImageSurvey& survey);
+// Throws Error if the good samples teach nothing: one class, or masks of one value.
+void check_has_classes(const ImageFolder& folder, const ImageSurvey& survey);
 
 }  // namespace accrue

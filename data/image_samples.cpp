@@ -5,7 +5,6 @@
 #include <array>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "core/usage.h"
@@ -24,70 +23,6 @@ using Answer = ImageFolder::Answer;
 constexpr size_t most_mask_values = 64;
 // Worth a thread: decoding an image takes a millisecond or more.
 constexpr int64_t work_of_image = parallel_least;
-
-// "1,204"
-std::string with_commas(size_t number) {
-  const std::string digits = fmt::format("{}", number);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
-void check_mask_size(const fs::path& mask, ImageSize of_mask, ImageSize of_image) {
-  check(of_mask == of_image, "'{}' is {}, but its image {}", mask.string(),
-        width_by_height(of_mask), width_by_height(of_image));
-}
-
-Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSize size) {
-  const auto plane = static_cast<size_t>(size.height * size.width);
-  Image mask{.channels = static_cast<int64_t>(folder.classes.size()),
-             .height = size.height,
-             .width = size.width};
-  check_image_bytes({size, mask.channels}, folder.most_image_bytes,
-                    "the masks of " + sample.image.string());
-  mask.pixels.resize(folder.classes.size() * plane);
-  for (const RunLengths& line : sample.runs) try {
-      const auto label = std::ranges::lower_bound(folder.classes, line.label);
-      const auto k = static_cast<size_t>(label - folder.classes.begin());
-      draw_runs(std::span(mask.pixels).subspan(k * plane, plane), size, line.runs);
-    } catch (const Error& error) {
-      fail("'{}', line {}: {}", folder.runs_file.string(), line.line, error.what());
-    }
-  return mask;
-}
-
-// Kept of each sample by a survey.
-struct Seen {
-  ImageHeader header;
-  std::string problem;
-};
-
-// The values in a good sample's mask are added to the others'.
-Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look, MaskValues& values) {
-  Seen seen;
-  try {
-    if (look == Look::pixels || folder.answer == Answer::run_lengths) {
-      const Image image =
-          look == Look::pixels ? read_image(sample.image, folder.most_image_bytes) : Image{};
-      seen.header = look == Look::pixels ? ImageHeader{image.size(), image.channels}
-                                         : read_image_header(sample.image, folder.most_image_bytes);
-      if (folder.answer == Answer::run_lengths) draw_masks(folder, sample, seen.header.size);
-    } else {
-      seen.header = read_image_header(sample.image, folder.most_image_bytes);
-    }
-    if (folder.answer == Answer::masks) {
-      const Image mask = read_mask(sample.mask, folder.most_image_bytes);
-      check_mask_size(sample.mask, mask.size(), seen.header.size);
-      values.add(mask);
-    }
-  } catch (const Error& error) {
-    seen.problem = error.what();
-  }
-  return seen;
-}
 
 [[noreturn]] void refuse_bad(const ImageFolder& folder, const std::vector<BadFile>& bad) {
   std::string first;
@@ -269,33 +204,6 @@ Dataset streamed_set(const FilesPtr& files) {
   return set;
 }
 
-// Leaves out the samples whose problems are not empty.
-void keep_good(Dataset& set, const std::vector<std::string>& problems) {
-  int64_t kept = 0;
-  for (size_t n = 0; n < problems.size(); ++n) {
-    if (!problems[n].empty()) continue;
-    for (const Field& field : set.fields) {
-      const size_t bytes = field.values.bytes() / problems.size();
-      auto* const all = static_cast<std::byte*>(field.values.view().data);
-      std::copy_n(all + n * bytes, bytes, all + static_cast<size_t>(kept) * bytes);
-    }
-    if (static_cast<size_t>(kept) < n) set.names[static_cast<size_t>(kept)] = set.names[n];
-    ++kept;
-  }
-  set.names.resize(static_cast<size_t>(kept));
-  // In tensors of their own, so that what is held is what the ledger is told to expect.
-  for (Field& field : set.fields) {
-    const Tensor part = field.values.slice(0, kept);
-    field.values = Tensor::empty(part.shape(), part.dtype(), Device::cpu, Category::data);
-    field.values.copy_from(part);
-  }
-}
-
-bool holds_out_any(const ImageFolder& folder) {
-  return std::ranges::find(folder.samples, Split::test, &FolderSample::split) !=
-         folder.samples.end();
-}
-
 // The good ones of a split. A folder that is too small for any to be held out is scored on what it
 // is trained on.
 FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const Form& form,
@@ -334,149 +242,69 @@ std::vector<std::string> read_all(Dataset& set) {
   return problems;
 }
 
-// Reads a set that is to be held, and marks what is bad.
-Dataset held_split(const ImageFolder& folder, ImageSurvey& found, const Form& form, Split split,
-                   SkipBad skip_bad) {
-  const FilesPtr files = files_of(folder, found, form, split);
+// Reads a set that is to be held.
+Dataset held_set(const FilesPtr& files) {
   Dataset set = streamed_set(files);
   const std::vector<std::string> problems = read_all(set);
   std::vector<BadFile> bad;
   for (size_t n = 0; n < problems.size(); ++n)
     if (!problems[n].empty()) bad.push_back({files->folder.samples[n].image, problems[n]});
-  if (bad.empty()) return set;
-  if (skip_bad == SkipBad::no) refuse_bad(folder, bad);
-  found.bad.insert(found.bad.end(), bad.begin(), bad.end());
-  for (size_t i = 0; i < folder.samples.size(); ++i)
-    if (std::ranges::find(bad, folder.samples[i].image, &BadFile::path) != bad.end())
-      found.is_good[i] = 0;
-  check(bad.size() < problems.size(), "'{}': all images for {} are bad", folder.directory.string(),
-        split == Split::train ? "training" : "the test");
-  keep_good(set, problems);
-  set.checksum = [kept = files_of(folder, found, form, split)] { return checksum_of(*kept); };
+  if (!bad.empty()) refuse_bad(files->folder, bad);
   return set;
+}
+
+// Leaves out the classes that have no good image, so that no network answers with them.
+void drop_empty_classes(ImageFolder& folder, const ImageSurvey& found) {
+  if (folder.answer != Answer::classes) return;
+  const auto counts = class_counts(folder, found);
+  std::vector<int32_t> place(folder.classes.size());
+  std::vector<std::string> kept;
+  for (size_t k = 0; k < counts.size(); ++k) {
+    place[k] = static_cast<int32_t>(kept.size());
+    if (counts[k][0] + counts[k][1] > 0) kept.push_back(folder.classes[k]);
+  }
+  for (FolderSample& sample : folder.samples)
+    sample.label = place[static_cast<size_t>(sample.label)];
+  folder.classes = kept;
 }
 
 }  // namespace
 
-SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) {
-  SampleImages files{.image = read_image(sample.image, folder.most_image_bytes), .mask = {}};
-  if (folder.answer == Answer::masks) {
-    files.mask = read_mask(sample.mask, folder.most_image_bytes);
-    check_mask_size(sample.mask, files.mask.size(), files.image.size());
-  }
-  if (folder.answer == Answer::run_lengths)
-    files.mask = draw_masks(folder, sample, files.image.size());
-  return files;
-}
-
-ImageSurvey survey(const ImageFolder& folder, Look look) {
-  const size_t N = folder.samples.size();
-  std::vector<Seen> all(N);
-  ImageSurvey result{.is_good = std::vector<char>(N), .bad = folder.bad};
-  std::mutex mutex;
-  parallel_for(static_cast<int64_t>(N), work_of_image, [&](int64_t begin, int64_t end) {
-    MaskValues values;
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      all[i] = look_at(folder, folder.samples[i], look, values);
-    const std::lock_guard lock(mutex);
-    result.masks.add(values);
-  });
-  const auto area = [](ImageSize size) { return size.height * size.width; };
-  for (size_t i = 0; i < N; ++i) {
-    const Seen& seen = all[i];
-    if (!seen.problem.empty()) {
-      result.bad.push_back({folder.samples[i].image, seen.problem});
-      continue;
-    }
-    result.is_good[i] = 1;
-    result.channels = std::max(result.channels, seen.header.channels);
-    const ImageSize size = seen.header.size;
-    const bool first = area(result.largest) == 0;
-    // A size of as many pixels is another size.
-    if (first || area(size) < area(result.smallest)) result.smallest = size;
-    if (first || area(size) > area(result.largest) ||
-        (area(size) == area(result.largest) && size != result.smallest))
-      result.largest = size;
-  }
-  result.mask_values = result.masks.all();
-  return result;
-}
-
-std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
-  size_t images = 0, held_out = 0;
-  for (size_t i = 0; i < folder.samples.size(); ++i) {
-    images += found.is_good[i] ? 1 : 0;
-    held_out += found.is_good[i] && folder.samples[i].split == Split::test ? 1 : 0;
-  }
-  std::string text = with_commas(images) + (images == 1 ? " image" : " images");
-  const auto labels = static_cast<int64_t>(folder.classes.size());
-  switch (folder.answer) {
-    case Answer::classes: text += ", " + counted_classes(labels); break;
-    case Answer::run_lengths: text += fmt::format(", {} each", counted(labels, "mask")); break;
-    case Answer::masks:
-      text += ", masks";
-      if (found.mask_values.size() > 2)
-        text += fmt::format(" of {} values", found.mask_values.size());
-  }
-  text += ", " + width_by_height(found.smallest);
-  if (found.smallest != found.largest) text += " to " + width_by_height(found.largest);
-  if (!holds_out_any(folder))
-    text += ", none held out: the scores are of those that are trained on";
-  else if (images > 0)
-    text += fmt::format(", {:.0f} % held out", 100.0 * double(held_out) / double(images));
-  if (!found.bad.empty())
-    text += ", " + counted(static_cast<int64_t>(found.bad.size()), "bad file");
-  return text;
-}
-
 Datasets load_images(const fs::path& directory, const ImageFolderOptions& options) {
   std::optional<ImageFolder> folder = find_images(directory, options.hold_out);
-  check(folder.has_value(),
-        "'{}' holds nothing that is known: expected folders of images for each class, images/ and "
-        "masks/, x.png beside x_mask.png, a CSV of run lengths, each with train/ and test/ or "
-        "without, CIFAR-10's binary files, glyphs, or files in MNIST's format "
-        "(train-images-idx3-ubyte)",
-        directory.string());
+  if (!folder) refuse_layout(directory);
   folder->most_image_bytes = options.most_image_bytes;
-  ImageSurvey found = survey(*folder, Look::headers);
-  if (options.skip_bad == SkipBad::no && !found.bad.empty()) refuse_bad(*folder, found.bad);
+  const bool skips_bad = options.skip_bad == SkipBad::yes;
+  const ImageSurvey found = survey(*folder, skips_bad ? Look::pixels : Look::headers);
+  if (!skips_bad && !found.bad.empty()) refuse_bad(*folder, found.bad);
   check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
         directory.string());
+  drop_empty_classes(*folder, found);
+  if (options.one_class == OneClass::refused) check_has_classes(*folder, found);
   const Form form = form_of(*folder, found, options);
   const auto load = [&](Split split, auto&& how) {
     const MemoryScope scope(split == Split::train ? "training data" : "test data");
-    return how(split);
+    return how(files_of(*folder, found, form, split));
   };
-  const auto streamed = [&](Split split) {
-    return streamed_set(files_of(*folder, found, form, split));
-  };
-  Datasets sets{load(Split::train, streamed), load(Split::test, streamed)};
+  Datasets sets{load(Split::train, streamed_set), load(Split::test, streamed_set)};
   const auto decoded_bytes =
       bytes_of_sample(sets.train) * static_cast<size_t>(sets.train.size() + sets.test.size());
   const bool is_held = decoded_bytes <= options.most_held_bytes;
   if (is_held) {
-    const auto held = [&](Split split) {
-      return held_split(*folder, found, form, split, options.skip_bad);
-    };
     sets = {};
-    sets.train = load(Split::train, held);
-    sets.test = load(Split::test, held);
-  } else if (options.skip_bad == SkipBad::yes) {
-    found = survey(*folder, Look::pixels);
-    sets = {load(Split::train, streamed), load(Split::test, streamed)};
+    sets.train = load(Split::train, held_set);
+    sets.test = load(Split::test, held_set);
   }
-  const std::string unjudged =
-      form.unjudged_value ? fmt::format("; {} in masks is not judged{}", *form.unjudged_value,
-                                        std::ranges::count(found.mask_values, *form.unjudged_value)
-                                            ? ""
-                                            : ", and occurs nowhere")
-                          : "";
-  sets.train.about = sets.test.about =
-      describe(*folder, found) + (found.bad.empty() ? "" : " left out") + unjudged +
-      (options.most_held_bytes == std::numeric_limits<size_t>::max()
-           ? ""
-           : fmt::format("; {} decoded, {}", format_bytes(decoded_bytes),
-                         is_held ? "held" : "read as they are needed"));
+  std::vector<std::string> about{describe(*folder, found) + (found.bad.empty() ? "" : " left out")};
+  if (form.unjudged_value)
+    about.push_back(fmt::format(
+        "{} in masks is not judged{}", *form.unjudged_value,
+        std::ranges::count(found.mask_values, *form.unjudged_value) ? "" : ", and occurs nowhere"));
+  if (options.most_held_bytes != std::numeric_limits<size_t>::max())
+    about.push_back(fmt::format("{} decoded, {}", format_bytes(decoded_bytes),
+                                is_held ? "held" : "read as they are needed"));
+  std::ranges::copy(notes_of(*folder, found), std::back_inserter(about));
+  sets.train.about = sets.test.about = fmt::format("{}", fmt::join(about, "; "));
   return sets;
 }
 

@@ -11,8 +11,6 @@ namespace {
 namespace fs = std::filesystem;
 using Format = PackedImages::Format;
 
-constexpr int64_t idx_classes = 10;
-
 // Returns what `read` returns; notes its error and returns nothing.
 template <class Read>
 auto try_to(std::vector<BadFile>& bad, const fs::path& path, Read&& read)
@@ -43,8 +41,7 @@ void add_idx(PackedImages& found, const fs::path& directory, Split split) {
     });
   };
   const auto images = read("images", read_idx_images);
-  const auto labels =
-      read("labels", [](const fs::path& path) { return read_idx_labels(path, idx_classes); });
+  const auto labels = read("labels", read_idx_labels);
   if (!images || !labels) return;
   // Both can be read: what remains is whether they belong together.
   if (auto data = try_to(found.bad, find_mnist_file(directory, split, "labels"),

@@ -5,27 +5,44 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "data/byte_stream.h"
+#include "data/csv_reader.h"
+#include "data/image_columns.h"
+#include "data/words.h"
 
 namespace accrue {
 namespace {
 
-constexpr std::string_view headers[] = {"Image_Label,EncodedPixels",
-                                        "ImageId_ClassId,EncodedPixels"};
-
-// The next line of the text, without its end, and without it in the text.
-std::string_view take_line(std::string_view& text) {
-  const size_t end = text.find('\n');
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
+// Numbers and blanks alone, and more than one number.
+bool looks_like_runs(const std::string& text) {
+  return text.find_first_not_of("0123456789 ") == std::string::npos &&
+         text.find(' ') != std::string::npos;
 }
 
-bool is_header(std::string_view line) {
-  for (const std::string_view header : headers)
-    if (line == header) return true;
-  return false;
+// The column of runs. Some names are also those of columns of paths, and are taken only if their
+// first content is runs.
+std::optional<size_t> runs_column(const std::filesystem::path& path) {
+  CsvReader csv(path);
+  if (const auto known = csv.column({"encodedpixels", "encodedpixel", "rle", "rlemask", "maskrle",
+                                     "rles", "runlengths", "runlength", "encodedmask"}))
+    return known;
+  const auto possible = csv.column({"segmentation", "annotation", "mask", "masks", "pixels"});
+  while (possible && csv.next())
+    if (const std::string& text = csv[*possible]; !text.empty())
+      return looks_like_runs(text) ? possible : std::nullopt;
+  return std::nullopt;
+}
+
+bool means_none(const std::string& runs) { return runs == "-1" || lower(runs) == "nan"; }
+
+// Splits "a.jpg_Fish". Throws Error unless there is a label.
+void split_label(RunLengths& line, const std::string& here) {
+  const std::string& name = line.image;
+  const size_t dot = name.rfind('.');
+  const size_t bar = dot == std::string::npos ? name.rfind('_') : name.find('_', dot);
+  check(bar != std::string::npos && bar > 0 && bar + 1 < name.size(),
+        "{}: the image is '{:.40}', expected an image's file name, _ and a label", here, name);
+  line.label = name.substr(bar + 1);
+  line.image = name.substr(0, bar);
 }
 
 // The next whole number in the text; nothing at its end.
@@ -43,37 +60,27 @@ std::optional<int64_t> take_number(std::string_view& text) {
 
 }  // namespace
 
-bool holds_run_lengths(const std::filesystem::path& path) {
-  try {
-    InputFile file(path);
-    std::string start(64, '\0');
-    start.resize(file.read(std::as_writable_bytes(std::span(start))));
-    std::string_view text = start;
-    return is_header(take_line(text));
-  } catch (const Error&) {
-    return false;
-  }
-}
+bool holds_run_lengths(const std::filesystem::path& path) { return runs_column(path).has_value(); }
 
 std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path) {
-  const std::vector<std::byte> content = file_content(path);
-  std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-  check(is_header(take_line(text)), "'{}', line 1: expected '{}'", path.string(), headers[0]);
+  const std::optional<size_t> runs = runs_column(path);
+  CsvReader csv(path);
+  const auto both = csv.column({"imagelabel", "imageidclassid", "imageclass", "imageidlabel",
+                                "imageclassid", "imgidclassid", "imagenamelabel", "idclass"});
+  const auto image = both ? both : image_column(csv), label = label_column(csv);
+  check(
+      runs && image,
+      "'{}' speaks of run lengths, but its columns are {}: expected Image_Label,EncodedPixels, or "
+      "ImageId,ClassId,EncodedPixels",
+      path.string(), some_of(csv.columns()));
   std::vector<RunLengths> all;
-  for (int64_t number = 2; !text.empty(); ++number) {
-    const std::string_view line = take_line(text);
-    if (line.empty()) continue;
-    const size_t comma = line.find(',');
-    const std::string_view name = line.substr(0, comma);
-    const size_t dot = name.rfind('.');
-    const size_t bar = dot == std::string_view::npos ? name.rfind('_') : name.find('_', dot);
-    check(comma != std::string_view::npos && bar != std::string_view::npos && bar > 0 &&
-              bar + 1 < name.size() && name.find('/') == std::string_view::npos,
-          "'{}', line {}: it is '{:.40}', expected an image's file name, _, a label, a comma and "
-          "the runs",
-          path.string(), number, line);
-    all.push_back({std::string(name.substr(0, bar)), std::string(name.substr(bar + 1)),
-                   std::string(line.substr(comma + 1)), number});
+  while (csv.next()) {
+    RunLengths line{csv[*image], label ? csv[*label] : "mask", csv[*runs], csv.line()};
+    check(!line.image.empty() && !line.label.empty(), "{}: there is no {}", csv.here(),
+          line.image.empty() ? "image" : "label");
+    if (both) split_label(line, csv.here());
+    if (means_none(line.runs)) line.runs.clear();
+    all.push_back(std::move(line));
   }
   check(!all.empty(), "'{}' has no masks: expected a line for each", path.string());
   return all;

@@ -39,7 +39,8 @@ std::string SkippedWindows::whose() const {
 void SkippedWindows::see(const WindowReport& report) {
   if (report.no_weight) {  // no sign of trouble, unless it is all that there is
     const int64_t epoch = training_.loader().windows_per_epoch();
-    check(++without_weight_ < std::max(epoch, options_.max_skipped),
+    ++without_weight_;
+    check(without_weight_ < std::max(epoch, options_.max_skipped),
           "nothing is judged in {} windows in a row (an epoch has {}): expected data of which "
           "something is",
           without_weight_, epoch);

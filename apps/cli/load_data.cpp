@@ -121,6 +121,7 @@ Datasets load_data(const Options& options, DataUse use) {
          .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
          .unjudged_mask_value = options.ignore_mask,
          .has_named_mask_values = !options.classes.empty(),
+         .one_class = use == DataUse::training ? OneClass::refused : OneClass::allowed,
          .most_held_bytes = options.most_held_bytes(),
          .most_image_bytes = options.most_image_bytes()});
   });

@@ -11,6 +11,7 @@
 #include "data/image_folder.h"
 #include "data/image_sheet.h"
 #include "data/packed_images.h"
+#include "data/words.h"
 
 namespace accrue::app {
 namespace {
@@ -28,22 +29,14 @@ void print_table(const std::vector<std::string>& classes,
 // Of each class, or of each label of run lengths, how many good images there are.
 void print_counts(const ImageFolder& folder, const ImageSurvey& found) {
   if (folder.classes.empty()) return;
-  std::vector<std::array<int64_t, 2>> counts(folder.classes.size());
-  const auto count = [&](size_t label, Split split) {
-    ++counts[label][split == Split::test ? 1 : 0];
-  };
-  for (size_t i = 0; i < folder.samples.size(); ++i) {
-    const FolderSample& sample = folder.samples[i];
-    if (!found.is_good[i]) continue;
-    if (folder.answer == ImageFolder::Answer::classes)
-      count(static_cast<size_t>(sample.label), sample.split);
-    for (const RunLengths& line : sample.runs) {
-      const auto label = std::ranges::lower_bound(folder.classes, line.label);
-      if (!line.runs.empty())
-        count(static_cast<size_t>(label - folder.classes.begin()), sample.split);
-    }
-  }
-  print_table(folder.classes, counts);
+  print_table(folder.classes, class_counts(folder, found));
+}
+
+void print_ignored(const ImageFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& path : folder.ignored)
+    names.push_back(path.lexically_relative(folder.directory).generic_string());
+  if (!names.empty()) fmt::print("  {} left alone: {}\n", names.size(), some_of(names));
 }
 
 void print_packed(const std::string& directory, const PackedImages& found) {
@@ -56,6 +49,8 @@ void print_packed(const std::string& directory, const PackedImages& found) {
   fmt::print("{}: {}, {} for training and {} for the test{}\n", directory,
              found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
              counted(found.count(Split::train), "image"), found.count(Split::test), about);
+  if (!found.parts.empty() && !found.parts.front().data.about.empty())
+    fmt::print("  {}\n", found.parts.front().data.about);
   std::vector<std::string> classes;
   std::vector<std::array<int64_t, 2>> counts;
   for (int64_t k = 0; k < found.classes(); ++k) {
@@ -103,27 +98,31 @@ void check_data(const DataCheckOptions& asked) {
   parse_augmentation(asked.augment);  // an error in it comes before the work
   if (const auto packed = find_packed_images(asked.directory)) {
     print_packed(asked.directory, *packed);
-    return finish(asked, packed->bad, [&](const Augmentation& augmentation) {
-      return image_sheet(*packed, augmentation);
-    });
+    finish(asked, packed->bad,
+           [&](const Augmentation& augmentation) { return image_sheet(*packed, augmentation); });
+    int64_t learned = 0;
+    for (int64_t k = 0; k < packed->classes(); ++k)
+      learned += packed->count(k, Split::train) > 0 ? 1 : 0;
+    return check(learned > 1,
+                 "'{}' has {} for training, which teaches nothing: expected two or more",
+                 asked.directory, learned == 1 ? "one class" : "no class");
   }
   const std::optional<ImageFolder> folder = find_images(asked.directory, asked.hold_out);
-  check(
-      folder.has_value(),
-      "'{}' is no folder of images: expected folders of images for each class, images/ and "
-      "masks/, x.png beside x_mask.png, a CSV of run lengths, CIFAR-10's binary files or IDX files",
-      asked.directory);
+  if (!folder) refuse_layout(asked.directory);
   const ImageSurvey found = survey(*folder, Look::pixels);
   fmt::print("{}: {}\n", asked.directory, describe(*folder, found));
   print_counts(*folder, found);
   if (!found.mask_values.empty())
     fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
+  for (const std::string& note : notes_of(*folder, found)) fmt::print("  {}\n", note);
+  print_ignored(*folder);
   std::vector<BadFile> bad = found.bad;
   if (const std::string smoothed = found.masks.smoothed(); !smoothed.empty())
     bad.push_back({asked.directory, "its masks " + smoothed});
   finish(asked, bad, [&](const Augmentation& augmentation) {
     return image_sheet(*folder, found, augmentation);
   });
+  check_has_classes(*folder, found);
 }
 
 }  // namespace accrue::app

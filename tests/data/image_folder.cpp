@@ -55,7 +55,7 @@ TEST_CASE("a folder for each class becomes labelled images", "[data]") {
   folder.write("train/cat/notes.txt", "no image");
   folder.write("val/cat/d.png", gray_png(6, 8, 30));
   const Datasets sets = find_dataset(folder.path().string());
-  REQUIRE(sets.train.about == "4 images, 2 classes, 8x6, 25 % held out");
+  REQUIRE(sets.train.about == "4 images, 2 classes, 8x6, 25 % held out; no class dog in the test");
   REQUIRE(sets.train["images"].shape() == Shape{3, 3, 6, 8});  // the JPEG file has colours
   REQUIRE(labels_of(sets.train) == std::vector<int>{0, 1, 1});
   REQUIRE(labels_of(sets.test) == std::vector<int>{0});
@@ -283,8 +283,8 @@ TEST_CASE("Kaggle's run lengths go down the columns", "[data]") {
   refuse("a.jpg_Sugar,1 2 3\n", "the run from pixel 3 has no length");
   refuse("a.jpg_Sugar,1 x\n", "have 'x'");
   refuse("a.jpg_Sugar,9223372036854775807 9223372036854775807\n", "is not within");
-  refuse("nonsense\n", "line 8: it is 'nonsense'");
-  refuse("e.jpg_Fish,1 1\n", "e.jpg: it is missing");
+  refuse("nonsense\n", "line 8: it has 1 field, expected 2");
+  refuse("e.jpg_Fish,1 1\n", "line 8: e.jpg: there is no such image");
 }
 
 TEST_CASE("bad files are refused, listed or left out", "[data]") {

@@ -161,7 +161,8 @@ int main(int64_t files, uint64_t seed) {
       Bytes file = mutator.mutate(corpus);
       if (parser.name == "checkpoint" && !mutator.one_in(4)) file = with_right_checksum(file);
       if (parser.name == "idx" && mutator.one_in(2)) file = gzip(file);
-      if (parser.name == "png" && !mutator.one_in(4)) file = with_right_crcs(file);
+      if ((parser.name == "png" || parser.name == "masks") && !mutator.one_in(4))
+        file = with_right_crcs(file);
       run(parser, file, tally);
     }
     fmt::print(

@@ -4,14 +4,19 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "data/checkpoint.h"
 #include "data/cifar.h"
 #include "data/idx.h"
+#include "data/image_columns.h"
 #include "data/image_file.h"
+#include "data/image_folder.h"
 #include "data/png.h"
 #include "data/run_lengths.h"
 #include "data/safetensors.h"
@@ -19,6 +24,8 @@
 
 namespace accrue::fuzz {
 namespace {
+
+namespace fs = std::filesystem;
 
 // A file that lies in memory, at a path.
 class MemoryFile {
@@ -38,6 +45,83 @@ class MemoryFile {
  private:
   int descriptor_;
 };
+
+// A gray image of 4 x 3 pixels.
+std::string small_image() { return encode_png(GrayImage(3, 4, 7)); }
+
+// The mask of an image that is good.
+void look_at_mask(std::span<const std::byte> file) {
+  static const std::string image = small_image();
+  const MemoryFile good(std::as_bytes(std::span(image))), mask(file);
+  const ImageFolder folder{.directory = good.path().parent_path(),
+                           .answer = ImageFolder::Answer::masks,
+                           .samples = {{.image = good.path(), .mask = mask.path()}}};
+  const ImageSurvey found = survey(folder, Look::pixels);
+  describe(folder, found);
+  if (!found.bad.empty()) fail("{}", found.bad.front().describe());
+  check_has_classes(folder, found);
+}
+
+// A folder in memory, if the machine has such.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::exists("/dev/shm") ? "/dev/shm" : "/tmp") + std::string("/fuzz-XXXXXX");
+    check(::mkdtemp(name.data()) != nullptr, "no temporary directory");
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const fs::path& path() const { return path_; }
+  // An entry, where there can be one: an image, a folder, a link or a file. Links do not leave the
+  // folder, though it may be what they lead to.
+  void add(char kind, std::string_view name, std::string_view content) const {
+    const fs::path path = inside(name);
+    std::error_code ignored;
+    fs::create_directories(kind == 'd' ? path : path.parent_path(), ignored);
+    if (kind == 'l') fs::create_symlink(inside(content), path, ignored);
+    if (kind == 'i') std::ofstream(path, std::ios::binary) << small_image();
+    if (kind == 'f') {
+      std::string text(content);
+      std::ranges::replace(text, '|', '\n');
+      std::ofstream(path, std::ios::binary) << text;
+    }
+  }
+
+ private:
+  fs::path inside(std::string_view name) const {
+    fs::path path = path_;
+    for (const fs::path& part : fs::path(name.substr(0, name.find('\0'))).relative_path())
+      if (part != "..") path /= part.string().substr(0, 40);
+    return path;
+  }
+
+  fs::path path_;
+};
+
+// A line is an entry of a folder: "i train/cat/a.png", "d train/dog", "l a.png b/c.png", and
+// "f train.csv file,label|a.png,cat".
+void look_at_folder(std::span<const std::byte> file) {
+  const Folder folder;
+  std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  for (int entries = 0; entries < 24 && !text.empty(); ++entries) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.size() < 3) continue;
+    const size_t blank = std::min(line.find(' ', 2), line.size());
+    folder.add(line[0], line.substr(2, blank - 2), line.substr(std::min(blank + 1, line.size())));
+  }
+  const std::optional<ImageFolder> found = find_images(folder.path(), 0.3);
+  if (!found) refuse_layout(folder.path());
+  const ImageSurvey seen = survey(*found, Look::pixels);
+  describe(*found, seen);
+  notes_of(*found, seen);
+}
 
 size_t plain(std::span<const std::byte> file) { return file.size(); }
 
@@ -61,7 +145,7 @@ const std::vector<Parser>& parsers() {
          try {
            read_idx_images(memory.path());
          } catch (const Error&) {
-           read_idx_labels(memory.path(), 10);
+           read_idx_labels(memory.path());
          }
        },
        // data/byte_stream.cpp gives the source; a label takes four bytes once it is read.
@@ -90,6 +174,11 @@ const std::vector<Parser>& parsers() {
            draw_runs(plane, {6, 8}, line.runs);
        },
        [](auto file) { return file.size() * sizeof(RunLengths); }},
+      {"labels", [](auto file) { read_labels(MemoryFile(file).path()); },
+       [](auto file) { return file.size() * sizeof(ImageLabel); }},
+      {"masks", look_at_mask, [](auto file) { return file.size() * 1032 * 8 * 3; }},
+      // A name of few bytes becomes several paths.
+      {"folders", look_at_folder, [](auto file) { return file.size() * 1024; }},
       {"cifar", [](auto file) { read_cifar10_batch(MemoryFile(file).path()); },
        [](auto file) { return file.size() * 2; }}};
   return all;

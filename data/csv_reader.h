@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue {
+
+// A text file of rows and columns, in whatever way spreadsheets and languages write it: UTF-8 with
+// or without a byte order mark, UTF-16, or any encoding that contains ASCII, whose bytes are kept;
+// lines that end in LF, CR LF or CR; fields separated by commas, semicolons, tabs or bars, of which
+// the first line has most, or as its "sep=;" says; fields in quotes, which may hold separators,
+// line ends and doubled quotes. Spaces around fields are dropped; rows without any text are passed
+// over. The first row names the columns. Throws Error, naming file and line, for text in quotes
+// that does not end or goes on behind them, for rows of another length than the first, and for zero
+// bytes.
+class CsvReader {
+ public:
+  explicit CsvReader(std::filesystem::path path);
+
+  const std::vector<std::string>& columns() const { return columns_; }
+  // The first of the columns whose name, in small letters and digits alone, is one of these.
+  std::optional<size_t> column(std::initializer_list<std::string_view> names) const;
+  // Makes the first row one of the others; the columns are then called "1", "2", and so on.
+  void take_first_row_for_data();
+
+  // Goes on to the next row; false at the end.
+  bool next();
+  const std::vector<std::string>& row() const { return row_; }
+  const std::string& operator[](size_t column) const { return row_[column]; }
+  int64_t line() const { return row_line_; }
+  std::string here() const;  // "'file', line 3"
+
+ private:
+  bool read_row();
+  std::string read_field();
+  std::string read_quoted();
+  bool at_line_end() const { return at_ == text_.size() || is_line_end(text_[at_]); }
+  static bool is_line_end(char c) { return c == '\n' || c == '\r'; }
+  void pass_line_end();
+  void pass_blanks();
+  void find_separator();
+
+  std::filesystem::path path_;
+  std::string text_;
+  size_t at_ = 0;
+  int64_t line_ = 1, row_line_ = 0;
+  char separator_ = ',';
+  std::vector<std::string> columns_, row_;
+  bool is_first_row_data_ = false;
+};
+
+}  // namespace accrue
