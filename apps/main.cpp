@@ -102,7 +102,7 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
     });
   });
   add_command(app, "eval", "Loss and accuracy of saved weights",
-              of_model.without({"augment"})
+              of_model.without({"augment", "new-head"})
                   .append(evaluation_settings(options))
                   .append(all.only({"rank-timeout"})),
               options, [&] {
@@ -115,6 +115,8 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
       settings_of(asked.predict, options), options,
       [&] { with_advice(advice_for_evaluation, [&] { predict(options, asked.predict); }); });
   for (const char* option : {"--weights", "--out"}) predicting->get_option(option)->required();
+  predicting->add_option("images", asked.predict.images, "Images to answer to, and folders of them")
+      ->type_name("FILE|DIR");
   add_command(app, "plan", "The largest micro-batch that fits, and what else would",
               of_model.without({"memory-limit"})
                   .append(of_batches.without({"micro-batch", "accum"}))

@@ -104,6 +104,7 @@ enum class SkipBad { no, yes };
 struct ImageFolderOptions {
   std::optional<ImageSize> size{};  // that images are resized to; without it all have one
   double hold_out = 0.1;            // the share for the test, if the folder has no split
+  int64_t channels = 1;             // at least; gray images are of any number
   SkipBad skip_bad = SkipBad::no;
   // The most bytes of decoded images, of both splits, that are held; if there are more, all are
   // read when needed.

@@ -29,6 +29,9 @@ struct FolderSample {
 struct BadFile {
   std::filesystem::path path;
   std::string reason;
+  // What it lacks to be a sample, if that is all that is bad: an image its mask, a mask or a class
+  // its images.
+  enum class Lacks { nothing, mask, images } lacks = Lacks::nothing;
 
   // The path and the reason, with the path only once.
   std::string describe() const;
@@ -36,12 +39,13 @@ struct BadFile {
 
 struct ImageFolder {
   std::filesystem::path directory;
-  enum class Answer { classes, masks, run_lengths } answer = Answer::classes;
+  enum class Answer { classes, masks, run_lengths, none } answer = Answer::classes;
   std::vector<std::string> classes{};  // their folders' names, or the labels of run lengths
   std::vector<FolderSample> samples{};
   // Images without masks and folders without images, found by their names alone.
   std::vector<BadFile> bad{};
   std::filesystem::path runs_file{};
+  bool is_divided = false;  // the folder itself says what is for the test
 };
 
 // Finds out which of these a directory is; returns nothing if none. If no folder holds samples for
@@ -49,6 +53,18 @@ struct ImageFolder {
 // of all hashes, is below hold_out, so that new images do not move the others between the splits.
 // Throws Error as read_run_lengths() does.
 std::optional<ImageFolder> find_images(const std::filesystem::path& directory, double hold_out);
+
+// The images of files and directories for a network to answer to, all with Split::test and
+// Answer::none: those beside masks, those with masks of a CSV file, and otherwise all images that
+// lie in a directory or below. Of a directory with a test of its own, or with `split`, those of
+// that split (without `split` the test's). Its `directory` is the given one, or that in which all
+// files lie; its `classes` are the names of the folders, if there is one for each class. Throws
+// Error for a path that is not there or comes twice, for no images, and for a `split` of a
+// directory that has none.
+ImageFolder find_images_to_answer(const std::vector<std::filesystem::path>& paths,
+                                  std::optional<Split> split, double hold_out);
+// Reads them, as load_images() does, into `images` alone.
+Dataset load_images_to_answer(const ImageFolder& folder, const ImageFolderOptions& options);
 
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with

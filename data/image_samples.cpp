@@ -114,7 +114,8 @@ struct Form {
 Form form_of(const ImageFolder& folder, const ImageSurvey& found,
              const ImageFolderOptions& options) {
   if (!options.size) check_one_size(folder, found);
-  Form form{.C = found.channels, .size = options.size.value_or(found.smallest)};
+  Form form{.C = std::max(found.channels, options.channels),
+            .size = options.size.value_or(found.smallest)};
   const std::vector<int>& values = found.mask_values;
   check(values.size() <= most_mask_values,
         "the masks of '{}' have {} values, expected at most {}: 0 and another, or one for each "
@@ -206,7 +207,9 @@ Dataset streamed_set(const FilesPtr& files) {
   };
   add({.name = "images", .values = {}, .encoding = Encoding::pixel}, {N, form.C, H, W},
       read_image_row);
-  if (folder.answer == Answer::classes) {
+  if (folder.answer == Answer::none) {
+    // Images are all that there is.
+  } else if (folder.answer == Answer::classes) {
     std::vector<int32_t> labels;
     for (const FolderSample& sample : folder.samples) labels.push_back(sample.label);
     set.fields.push_back({.name = "labels",
@@ -372,6 +375,7 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
   switch (folder.answer) {
     case Answer::classes: add_count(folder.classes.size(), "classes"); break;
     case Answer::run_lengths: add_count(folder.classes.size(), "masks each"); break;
+    case Answer::none: break;
     case Answer::masks:
       text += ", masks";
       if (found.mask_values.size() > 2)
@@ -379,12 +383,36 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
   }
   text += ", " + width_by_height(found.smallest);
   if (found.smallest != found.largest) text += " to " + width_by_height(found.largest);
-  if (images > 0)
+  if (images > 0 && folder.answer != Answer::none)
     text += fmt::format(", {:.0f} % held out", 100.0 * double(held_out) / double(images));
   if (const size_t bad = found.bad.size(); bad > 0)
     add_count(bad, bad == 1 ? "bad file" : "bad files");
   return text;
 }
+
+namespace {
+
+std::string about(const ImageFolder& folder, const ImageSurvey& found,
+                  const ImageFolderOptions& options, size_t decoded_bytes) {
+  const bool is_told = options.most_held_bytes != std::numeric_limits<size_t>::max();
+  return describe(folder, found) + (found.bad.empty() ? "" : " left out") +
+         (is_told
+              ? fmt::format(
+                    "; {} decoded, {}", format_bytes(decoded_bytes),
+                    decoded_bytes <= options.most_held_bytes ? "held" : "read as they are needed")
+              : "");
+}
+
+// What can be known without the pixels. Throws Error for bad files that are not to be left out.
+ImageSurvey survey_to_load(const ImageFolder& folder, SkipBad skip_bad) {
+  ImageSurvey found = survey(folder, Look::headers);
+  if (skip_bad == SkipBad::no && !found.bad.empty()) refuse_bad(folder, found.bad);
+  check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
+        folder.directory.string());
+  return found;
+}
+
+}  // namespace
 
 Datasets load_images(const fs::path& directory, const ImageFolderOptions& options) {
   const std::optional<ImageFolder> folder = find_images(directory, options.hold_out);
@@ -394,10 +422,7 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
         "without, CIFAR-10's binary files, glyphs, or files in MNIST's format "
         "(train-images-idx3-ubyte)",
         directory.string());
-  ImageSurvey found = survey(*folder, Look::headers);
-  if (options.skip_bad == SkipBad::no && !found.bad.empty()) refuse_bad(*folder, found.bad);
-  check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
-        directory.string());
+  ImageSurvey found = survey_to_load(*folder, options.skip_bad);
   const Form form = form_of(*folder, found, options);
   const auto load = [&](Split split, auto&& how) {
     const MemoryScope scope(split == Split::train ? "training data" : "test data");
@@ -421,13 +446,25 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
     found = survey(*folder, Look::pixels);
     sets = {load(Split::train, streamed), load(Split::test, streamed)};
   }
-  sets.train.about = sets.test.about =
-      describe(*folder, found) + (found.bad.empty() ? "" : " left out") +
-      (options.most_held_bytes == std::numeric_limits<size_t>::max()
-           ? ""
-           : fmt::format("; {} decoded, {}", format_bytes(decoded_bytes),
-                         is_held ? "held" : "read as they are needed"));
+  sets.train.about = sets.test.about = about(*folder, found, options, decoded_bytes);
   return sets;
+}
+
+Dataset load_images_to_answer(const ImageFolder& folder, const ImageFolderOptions& options) {
+  ImageSurvey found = survey_to_load(folder, options.skip_bad);
+  const Form form = form_of(folder, found, options);
+  const MemoryScope scope("images");
+  const auto streamed = [&] { return streamed_set(files_of(folder, found, form, Split::test)); };
+  Dataset set = streamed();
+  const size_t decoded_bytes = bytes_of_sample(set) * static_cast<size_t>(set.size());
+  if (decoded_bytes <= options.most_held_bytes) {
+    set = held_split(folder, found, form, Split::test, options.skip_bad);
+  } else if (options.skip_bad == SkipBad::yes) {
+    found = survey(folder, Look::pixels);
+    set = streamed();
+  }
+  set.about = about(folder, found, options, decoded_bytes);
+  return set;
 }
 
 }  // namespace accrue
