@@ -102,23 +102,25 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
       with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
     });
   });
-  add_command(
-      app, "eval", "Loss and accuracy of saved weights",
-      of_model.without({"augment", "dropout", "init-scheme", "seed"})
-          .without({"d-spectral-norm", "order", "n-critic", "g-steps", "lr-d", "constancy",
-                    "l1-weight", "constancy-weight", "category-weight", "adversarial-weight"})
-          .append(evaluation_settings(options))
-          .append(all.only({"rank-timeout"})),
-      options, [&] {
-        with_ranks(options, [&] {
-          with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
-        });
-      });
+  add_command(app, "eval", "Loss and accuracy of saved weights",
+              of_model.without({"augment", "dropout", "init-scheme", "seed", "new-head"})
+                  .without({"g-dropout", "d-spectral-norm", "order", "n-critic", "g-steps", "lr-d",
+                            "constancy", "l1-weight", "constancy-weight", "category-weight",
+                            "adversarial-weight"})
+                  .append(evaluation_settings(options))
+                  .append(all.only({"rank-timeout"})),
+              options, [&] {
+                with_ranks(options, [&] {
+                  with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
+                });
+              });
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",
       settings_of(asked.predict, options), options,
       [&] { with_advice(advice_for_evaluation, [&] { predict(options, asked.predict); }); });
   for (const char* option : {"--weights", "--out"}) predicting->get_option(option)->required();
+  predicting->add_option("images", asked.predict.images, "Images to answer to, and folders of them")
+      ->type_name("FILE|DIR");
   add_command(app, "plan", "The largest micro-batch that fits, and what else would",
               of_model.without({"memory-limit"})
                   .append(of_batches.without({"micro-batch", "accum"}))

@@ -28,6 +28,19 @@ std::optional<int64_t> step_of(const std::string& name) {
   return step;
 }
 
+// The numbers of the checkpoints in a directory, in rising order.
+std::vector<int64_t> steps_in(const fs::path& directory) {
+  std::vector<int64_t> found;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (const auto step = step_of(entry.path().filename().string())) found.push_back(*step);
+  std::ranges::sort(found);
+  return found;
+}
+
+fs::path checkpoint_of(const fs::path& directory, int64_t step) {
+  return directory / fmt::format("{}{:08}", step_prefix, step);
+}
+
 // Throws Error where `work`, on the files of `directory`, fails.
 template <class Work>
 void on_files(const fs::path& directory, const char* what, Work&& work) {
@@ -64,17 +77,11 @@ CheckpointDirectory::CheckpointDirectory(fs::path directory) : path_(std::move(d
 
 CheckpointDirectory::~CheckpointDirectory() { ::close(descriptor_); }
 
-fs::path CheckpointDirectory::at(int64_t step) const {
-  return path_ / fmt::format("{}{:08}", step_prefix, step);
-}
+fs::path CheckpointDirectory::at(int64_t step) const { return checkpoint_of(path_, step); }
 
 std::vector<int64_t> CheckpointDirectory::steps() const {
   std::vector<int64_t> found;
-  on_files(path_, "look for checkpoints", [&] {
-    for (const auto& entry : fs::directory_iterator(path_))
-      if (const auto step = step_of(entry.path().filename().string())) found.push_back(*step);
-  });
-  std::ranges::sort(found);
+  on_files(path_, "look for checkpoints", [&] { found = steps_in(path_); });
   return found;
 }
 
@@ -134,6 +141,22 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::latest(
     }
   check(problems.empty(), "no checkpoint in '{}' is whole:{}", path_.string(), problems);
   return std::nullopt;
+}
+
+fs::path latest_weights_in(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) return {};
+  std::vector<int64_t> steps;
+  on_files(directory, "look for checkpoints", [&] { steps = steps_in(directory); });
+  std::ranges::reverse(steps);
+  for (const int64_t step : steps) try {
+      const fs::path weights = checkpoint_of(directory, step) / checkpoint_weights;
+      read_safetensors_metadata(weights);
+      return weights;
+    } catch (const Error&) {
+      // Whoever resumes says what is wrong with it.
+    }
+  return {};
 }
 
 }  // namespace accrue

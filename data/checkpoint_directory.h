@@ -51,4 +51,8 @@ class CheckpointDirectory {
   int temporaries_ = 0;
 };
 
+// The weights of the latest checkpoint in a directory whose metadata can be read, for what they
+// say; empty if there is none. Takes no lock and does not look whether the checkpoint is whole.
+std::filesystem::path latest_weights_in(const std::filesystem::path& directory);
+
 }  // namespace accrue

@@ -118,6 +118,7 @@ struct ImageFolderOptions {
   // The share for the test of a folder that has no split; usual_hold_out if it is not set. For one
   // that has, it must not be set.
   std::optional<double> hold_out{};
+  int64_t channels = 1;  // at least; gray images are of any number
   SkipBad skip_bad = SkipBad::no;
   // The value in masks of pixels that nobody has judged. With it each pixel has one class, even if
   // the others have no more than two values.

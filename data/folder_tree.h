@@ -10,6 +10,9 @@ namespace accrue {
 struct BadFile {
   std::filesystem::path path;
   std::string reason;
+  // What it lacks to be a sample, if that is all that is bad: an image its mask, a mask or a class
+  // its images.
+  enum class Lacks { nothing, mask, images } lacks = Lacks::nothing;
 
   // The path and the reason, with the path only once.
   std::string describe() const;

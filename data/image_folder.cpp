@@ -1,6 +1,7 @@
 #include "data/image_folder.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "core/error.h"
@@ -144,7 +145,7 @@ std::optional<ImageFolder> find_classes(const FolderTree& tree) {
   ImageFolder found{.directory = tree.path};
   for (const FolderTree& folder : tree.folders) {
     if (!folder.has_images()) {
-      found.bad.push_back({folder.path, "it is a class without images"});
+      found.bad.push_back({folder.path, "it is a class without images", BadFile::Lacks::images});
       continue;
     }
     if (part_named(folder.name())) found.notes.push_back(folder.name() + " is taken for a class");
@@ -177,10 +178,11 @@ void account_for_images(ImageFolder& folder, const FolderTree& tree) {
       if (known.contains(path)) return true;
     return false;
   };
-  const char* const reason =
-      folder.answer == ImageFolder::Answer::classes ? "nothing says its class" : "it has no mask";
+  const bool has_classes = folder.answer == ImageFolder::Answer::classes;
   for (const fs::path& image : images_below(tree))
-    if (!is_known(image)) folder.bad.push_back({image, reason});
+    if (!is_known(image))
+      folder.bad.push_back(has_classes ? BadFile{image, "nothing says its class"}
+                                       : BadFile{image, "it has no mask", BadFile::Lacks::mask});
 }
 
 void add_findings(ImageFolder& folder, const FolderTree& tree) {

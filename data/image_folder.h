@@ -33,7 +33,7 @@ struct FolderSample {
 
 struct ImageFolder {
   std::filesystem::path directory;
-  enum class Answer { classes, masks, run_lengths } answer = Answer::classes;
+  enum class Answer { classes, masks, run_lengths, none } answer = Answer::classes;
   std::vector<std::string> classes{};  // their folders' names, or the labels of run lengths
   std::vector<FolderSample> samples{};
   // What can be seen by names alone: what FolderTree says, images without masks, folders without
@@ -64,6 +64,19 @@ std::optional<ImageFolder> find_images(const std::filesystem::path& directory,
                                        std::optional<double> hold_out = std::nullopt);
 // Says that a directory is none of these, and what is there.
 [[noreturn]] void refuse_layout(const std::filesystem::path& directory);
+
+// The images of files and directories for a network to answer to, all with Split::test and
+// Answer::none: those beside masks, those with masks of a CSV file, and otherwise all images that
+// lie in a directory or below. Of a directory with a test of its own, or with `split`, those of
+// that split (without `split` the test's). Its `directory` is the given one, or that in which all
+// files lie; its `classes` are the names of the folders, if there is one for each class. Throws
+// Error for a path that is not there or comes twice, for no images, and for a `split` of a
+// directory that has none.
+ImageFolder find_images_to_answer(const std::vector<std::filesystem::path>& paths,
+                                  std::optional<Split> split,
+                                  std::optional<double> hold_out = std::nullopt);
+// Reads them, as load_images() does, into `images` alone.
+Dataset load_images_to_answer(const ImageFolder& folder, const ImageFolderOptions& options);
 
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with

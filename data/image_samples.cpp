@@ -78,9 +78,10 @@ void check_mask_values(const ImageFolder& folder, const ImageSurvey& found, int 
 Form form_of(const ImageFolder& folder, const ImageSurvey& found,
              const ImageFolderOptions& options) {
   if (!options.size) check_one_size(folder, found);
-  Form form{.C = found.channels, .size = options.size.value_or(found.smallest)};
+  Form form{.C = std::max(found.channels, options.channels),
+            .size = options.size.value_or(found.smallest)};
   const auto unjudged = static_cast<int>(options.unjudged_mask_value.value_or(-1));
-  check_mask_values(folder, found, unjudged, options);
+  if (folder.answer != Answer::none) check_mask_values(folder, found, unjudged, options);
   const std::vector<int> values = found.masks.all(unjudged);
   form.has_class_masks =
       unjudged >= 0 || values.size() > 2 || (values.size() == 2 && values[0] != 0);
@@ -175,7 +176,9 @@ Dataset streamed_set(const FilesPtr& files) {
   };
   add({.name = "images", .values = {}, .encoding = Encoding::pixel}, {N, form.C, H, W},
       read_image_row);
-  if (folder.answer == Answer::classes) {
+  if (folder.answer == Answer::none) {
+    // Images are all that there is.
+  } else if (folder.answer == Answer::classes) {
     std::vector<int32_t> labels;
     for (const FolderSample& sample : folder.samples) labels.push_back(sample.label);
     set.fields.push_back({.name = "labels",
@@ -270,15 +273,41 @@ void drop_empty_classes(ImageFolder& folder, const ImageSurvey& found) {
 
 }  // namespace
 
+namespace {
+
+// What can be known without all pixels; with those, if bad files are to be left out. Throws Error
+// for bad files that are not.
+ImageSurvey survey_to_load(const ImageFolder& folder, SkipBad skip_bad) {
+  const bool skips_bad = skip_bad == SkipBad::yes;
+  ImageSurvey found = survey(folder, skips_bad ? Look::pixels : Look::headers);
+  if (!skips_bad && !found.bad.empty()) refuse_bad(folder, found.bad);
+  check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
+        folder.directory.string());
+  return found;
+}
+
+std::string about(const ImageFolder& folder, const ImageSurvey& found, const Form& form,
+                  const ImageFolderOptions& options, size_t decoded_bytes) {
+  std::vector<std::string> parts{describe(folder, found) + (found.bad.empty() ? "" : " left out")};
+  if (form.unjudged_value)
+    parts.push_back(fmt::format(
+        "{} in masks is not judged{}", *form.unjudged_value,
+        std::ranges::count(found.mask_values, *form.unjudged_value) ? "" : ", and occurs nowhere"));
+  if (options.most_held_bytes != std::numeric_limits<size_t>::max())
+    parts.push_back(
+        fmt::format("{} decoded, {}", format_bytes(decoded_bytes),
+                    decoded_bytes <= options.most_held_bytes ? "held" : "read as they are needed"));
+  std::ranges::copy(notes_of(folder, found), std::back_inserter(parts));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+}  // namespace
+
 Datasets load_images(const fs::path& directory, const ImageFolderOptions& options) {
   std::optional<ImageFolder> folder = find_images(directory, options.hold_out);
   if (!folder) refuse_layout(directory);
   folder->most_image_bytes = options.most_image_bytes;
-  const bool skips_bad = options.skip_bad == SkipBad::yes;
-  const ImageSurvey found = survey(*folder, skips_bad ? Look::pixels : Look::headers);
-  if (!skips_bad && !found.bad.empty()) refuse_bad(*folder, found.bad);
-  check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
-        directory.string());
+  const ImageSurvey found = survey_to_load(*folder, options.skip_bad);
   drop_empty_classes(*folder, found);
   if (options.one_class == OneClass::refused) check_has_classes(*folder, found);
   const Form form = form_of(*folder, found, options);
@@ -295,17 +324,22 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
     sets.train = load(Split::train, held_set);
     sets.test = load(Split::test, held_set);
   }
-  std::vector<std::string> about{describe(*folder, found) + (found.bad.empty() ? "" : " left out")};
-  if (form.unjudged_value)
-    about.push_back(fmt::format(
-        "{} in masks is not judged{}", *form.unjudged_value,
-        std::ranges::count(found.mask_values, *form.unjudged_value) ? "" : ", and occurs nowhere"));
-  if (options.most_held_bytes != std::numeric_limits<size_t>::max())
-    about.push_back(fmt::format("{} decoded, {}", format_bytes(decoded_bytes),
-                                is_held ? "held" : "read as they are needed"));
-  std::ranges::copy(notes_of(*folder, found), std::back_inserter(about));
-  sets.train.about = sets.test.about = fmt::format("{}", fmt::join(about, "; "));
+  sets.train.about = sets.test.about = about(*folder, found, form, options, decoded_bytes);
   return sets;
+}
+
+Dataset load_images_to_answer(const ImageFolder& asked, const ImageFolderOptions& options) {
+  ImageFolder folder = asked;
+  folder.most_image_bytes = options.most_image_bytes;
+  const ImageSurvey found = survey_to_load(folder, options.skip_bad);
+  const Form form = form_of(folder, found, options);
+  const MemoryScope scope("images");
+  const FilesPtr files = files_of(folder, found, form, Split::test);
+  Dataset set = streamed_set(files);
+  const size_t decoded_bytes = bytes_of_sample(set) * static_cast<size_t>(set.size());
+  if (decoded_bytes <= options.most_held_bytes) set = held_set(files);
+  set.about = about(folder, found, form, options, decoded_bytes);
+  return set;
 }
 
 }  // namespace accrue

@@ -148,6 +148,7 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
   switch (folder.answer) {
     case Answer::classes: text += ", " + counted_classes(labels); break;
     case Answer::run_lengths: text += fmt::format(", {} each", counted(labels, "mask")); break;
+    case Answer::none: break;
     case Answer::masks:
       text += ", masks";
       if (found.mask_values.size() > 2)
@@ -155,7 +156,9 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
   }
   text += ", " + width_by_height(found.smallest);
   if (found.smallest != found.largest) text += " to " + width_by_height(found.largest);
-  if (!holds_out_any(folder))
+  if (folder.answer == Answer::none) {
+    // All are answered.
+  } else if (!holds_out_any(folder))
     text += ", none held out: the scores are of those that are trained on";
   else if (images > 0)
     text += fmt::format(", {:.0f} % held out", 100.0 * double(held_out) / double(images));

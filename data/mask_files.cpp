@@ -33,7 +33,7 @@ uint8_t value_of_class(const Field& masks, size_t k) {
   return masks.class_values.empty() ? static_cast<uint8_t>(k) : masks.class_values.at(k);
 }
 
-// The end of a file's name: a label of the data set's, if it can be part of one.
+// The end of a file's name: a label, if it can be part of one.
 std::string end_of_name(const Field& masks, size_t plane) {
   const auto fits = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c >= 128;
@@ -78,8 +78,8 @@ PngImage overlay(const NetworkAnswer& answer, const Field& masks, std::span<cons
 }  // namespace
 
 void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const Dataset& data,
-                 const fs::path& directory, Overlays overlays) {
-  const Field &masks = data.field("masks"), &images = data.field("images");
+                 const Field& masks, const fs::path& directory, Overlays overlays) {
+  const Field& images = data.field("images");
   const Tensor host = as_f32(logits);
   const int64_t H = host.size(2), W = host.size(3);
   const Tensor seen = overlays == Overlays::on ? as_f32(part["images"]) : Tensor();

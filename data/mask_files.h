@@ -9,13 +9,13 @@ namespace accrue {
 enum class Overlays { off, on };
 
 // Writes the masks that follow from logits [n, K, H, W] for the samples of `part`, which are those
-// of the data set from `begin` on, as PNG files by the samples' names (x.png for x.jpg). If each
-// pixel has one class, the file has, for the most probable one, the value of the data set's own
-// masks (Field::class_values), or else its number. If a plane says whether something is there, it
+// of the data set from `begin` on, as PNG files by the samples' names (x.png for x.jpg). `masks`
+// says what they mean. If each pixel has one class, the file has, for the most probable one, its
+// value (Field::class_values), or else its number. If a plane says whether something is there, it
 // is white where the probability is above a half; several planes have a file each, x_LABEL.png.
 // Overlays, x_overlay.png, are the images with half of each class's colour on its pixels, and none
 // for the value 0.
 void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const Dataset& data,
-                 const std::filesystem::path& directory, Overlays overlays);
+                 const Field& masks, const std::filesystem::path& directory, Overlays overlays);
 
 }  // namespace accrue

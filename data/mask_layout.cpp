@@ -89,13 +89,14 @@ void add_pairs(ImageFolder& folder, const Side& images, const Side& masks) {
     std::optional<size_t> i = place_in(by_name, name);
     if (!i) i = place_in(by_name, base);
     if (!i) i = place_in(by_base, base);
-    if (!i) folder.bad.push_back({mask, "it has no image"});
+    if (!i) folder.bad.push_back({mask, "it has no image", BadFile::Lacks::images});
     else if (!mask_of[*i].empty())
       folder.bad.push_back({mask, "there is another mask for the same image"});
     else mask_of[*i] = mask;
   }
   for (size_t i = 0; i < mask_of.size(); ++i)
-    if (mask_of[i].empty()) folder.bad.push_back({images.files[i], "it has no mask"});
+    if (mask_of[i].empty())
+      folder.bad.push_back({images.files[i], "it has no mask", BadFile::Lacks::mask});
     else folder.samples.push_back({.image = images.files[i], .mask = mask_of[i]});
 }
 

@@ -1,6 +1,7 @@
 // Images that a CSV speaks of.
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 

@@ -50,16 +50,17 @@ void set_numbers(const StateDict& state, const std::map<std::string, Count>& cou
 }  // namespace
 
 Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, Training& training,
-                         StateDict loop)
+                         StateDict loop, const Dataset* scored)
     : training_(training),
       loop_(std::move(loop)),
       options_(options.checkpoints),
       about_weights_(options.weights_metadata()),
-      ranks_(options.ranks) {
+      ranks_(options.ranks),
+      scores_decide_(options.patience || options.keep_best) {
   if (options_.directory.empty() || (ranks_ && ranks_->rank() > 0)) return;
   directory_.emplace(options_.directory);
   if (options.keep_best) best_.emplace(directory_->path() / "best");
-  identity_ = run_identity(options, train);
+  identity_ = run_identity(options, train, scored);
   check(options_.resume || directory_->steps().empty(),
         "'{}' holds checkpoints of an earlier run: expected another directory, or an empty one, to "
         "begin a new run, or to resume that one",
@@ -145,8 +146,12 @@ std::optional<CheckpointDirectory::Found> Checkpoints::find(Observer& observer) 
   return found;
 }
 
-void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) const {
-  const std::string other = differences(checkpoint.record.decisive, identity_);
+void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) {
+  Metadata here = identity_, then = in_words_of(identity_, checkpoint.record.decisive);
+  scored_other_data_ = here[identity_of_scores] != then[identity_of_scores];
+  if (!scores_decide_)
+    for (Metadata* side : {&here, &then}) side->erase(identity_of_scores);
+  const std::string other = differences(then, here);
   check(other.empty(),
         "'{}' is of another run, so this one cannot go on from it:{}\nuse the same settings, or "
         "another directory for checkpoints",

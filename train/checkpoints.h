@@ -20,15 +20,19 @@ namespace accrue {
 // the state that it resumes from. So resume(), save() and save_best() are for all ranks together.
 class Checkpoints {
  public:
-  // `loop` is the state of the training loop. Throws Error for a directory that cannot be used, and
-  // for one with checkpoints unless the run is to go on from them.
+  // `loop` is the state of the training loop, and `scored` the data that it scores on its way.
+  // Throws Error for a directory that cannot be used, and for one with checkpoints unless the run
+  // is to go on from them.
   Checkpoints(const TrainingOptions& options, const Dataset& train, Training& training,
-              StateDict loop);
+              StateDict loop, const Dataset* scored = nullptr);
 
   // If the options say so, restores everything from the latest whole checkpoint. Returns false if
   // there is none. For a checkpoint of another run, throws Error, which names each difference, and
   // changes nothing.
   bool resume(Observer& observer);
+  // True if what it resumed from scored other data, so that its best score says nothing here. Where
+  // scores decide the result, that is another run.
+  bool has_scored_other_data() const { return scored_other_data_; }
 
   // True if enough steps have been enqueued since the last checkpoint for another.
   bool due() const;
@@ -47,7 +51,7 @@ class Checkpoints {
   void write(std::optional<CheckpointDirectory>& directory, int64_t keep) const;
   StateDict state() const;
   CheckpointRecord record(const StateDict& state) const;
-  void check_same_run(const CheckpointDirectory::Found& checkpoint) const;
+  void check_same_run(const CheckpointDirectory::Found& checkpoint);
   void restore(const std::optional<CheckpointDirectory::Found>& found);
 
   Training& training_;
@@ -57,6 +61,8 @@ class Checkpoints {
   Ranks* const ranks_;
   std::optional<CheckpointDirectory> directory_, best_;
   Metadata identity_;
+  const bool scores_decide_;
+  bool scored_other_data_ = false;
   int64_t saved_ = 0;  // the step of the latest checkpoint
 };
 

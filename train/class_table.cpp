@@ -37,10 +37,10 @@ std::string class_table_heading(const Field& labels) {
   return line + "\n";
 }
 
-std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset& data) {
+std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset& data,
+                              const Field& labels) {
   const Tensor host = as_f32(logits);
   const auto classes = static_cast<size_t>(host.size(1));
-  const Field& labels = data.field("labels");
   std::string text;
   for (int64_t n = 0; n < host.size(0); ++n) {
     const auto p =

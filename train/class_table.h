@@ -11,6 +11,7 @@ namespace accrue {
 std::string class_table_heading(const Field& labels);
 // A line for each of the samples [begin, begin + N): its name, its most probable class, and the
 // softmax of its logits [N, C], which are of any device and floating dtype.
-std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset& data);
+std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset& data,
+                              const Field& labels);
 
 }  // namespace accrue

@@ -1,9 +1,11 @@
 #include "train/run_identity.h"
 
+#include <fmt/ranges.h>
 #include <zlib.h>
 
 #include <set>
 
+#include "data/classes.h"
 #include "train/build.h"
 
 namespace accrue {
@@ -17,7 +19,10 @@ std::string strategy_text(const TrainingOptions& o) {
              : name;
 }
 
-// "digits: 10000 samples [1, 28, 28], CRC-32 89abcdef"
+constexpr std::string_view samples_word = " samples, ", identity_of_classes = "class names";
+
+// "10000 samples, images [10000, 1, 28, 28], labels [10000], CRC-32 89abcdef": what the data holds,
+// wherever it lies.
 std::string fingerprint(const Dataset& data) {
   uLong crc = crc32_z(0, nullptr, 0);
   std::string fields;
@@ -29,7 +34,23 @@ std::string fingerprint(const Dataset& data) {
     crc = crc32_z(crc, static_cast<const Bytef*>(bytes.view().data), bytes.bytes());
   }
   if (data.checksum) crc = data.checksum();
-  return fmt::format("{}: {} samples, {}CRC-32 {:08x}", data.name, data.size(), fields, crc);
+  return fmt::format("{}{}{}CRC-32 {:08x}", data.size(), samples_word, fields, crc);
+}
+
+// "cat, dog, fish"; empty if no classes have names.
+std::string class_names_in(const Dataset& data) {
+  for (const Field& field : data.fields)
+    if (!field.class_names.empty() && field.class_values.empty())
+      return fmt::format("{}", fmt::join(classes_of(field).names, ", "));
+  return {};
+}
+
+// Without the name of the data that stood before it: "photos/: 10000 samples, ...".
+std::string without_place(const std::string& said) {
+  const size_t after = said.rfind(samples_word);
+  if (after == said.npos) return said;
+  const size_t begin = said.find_last_not_of("0123456789", after - 1);
+  return begin == said.npos ? said : said.substr(begin + 1);
 }
 
 }  // namespace
@@ -44,7 +65,7 @@ Metadata deciding(const Settings& settings) {
   return all;
 }
 
-Metadata run_identity(const TrainingOptions& options, const Dataset& data) {
+Metadata run_identity(const TrainingOptions& options, const Dataset& data, const Dataset* scored) {
   TrainingOptions o = options;
   Metadata all = deciding(settings_of(o));
   const auto add_step = [&](const std::string& prefix, size_t player) {
@@ -69,6 +90,9 @@ Metadata run_identity(const TrainingOptions& options, const Dataset& data) {
   }
   all.insert(o.identity.begin(), o.identity.end());
   all["data"] = fingerprint(data);
+  if (scored) all[identity_of_scores] = fingerprint(*scored);
+  if (const std::string names = class_names_in(data); !names.empty())
+    all[std::string(identity_of_classes)] = names;
   all["objective"] = o.objective_for(data)->name();
   all["effective-batch"] = fmt::format("{}", o.batches.effective);
   all["strategy"] = strategy_text(o);
@@ -82,6 +106,18 @@ Metadata rounding_identity(Batches batches, Device device, int ranks) {
           {"matrix products", matrix_products()},
           {"compiled for", compiled_isa()},
           {"version", version()}};
+}
+
+Metadata in_words_of(const Metadata& here, Metadata checkpoint) {
+  for (const char* told : {"init", "init-scheme", "image-size"}) checkpoint.erase(told);
+  if (const auto data = checkpoint.find("data"); data != checkpoint.end())
+    data->second = without_place(data->second);
+  for (const auto& [name, value] : here) {
+    const bool is_unused = value == "none" || value == "no";
+    if (is_unused || name == identity_of_scores || name == identity_of_classes)
+      checkpoint.emplace(name, value);
+  }
+  return checkpoint;
 }
 
 std::string differences(const Metadata& checkpoint, const Metadata& here) {

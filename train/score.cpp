@@ -9,7 +9,6 @@ namespace {
 void for_each_part(const Module& model, const Objective& objective, const Dataset& data,
                    int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
                    const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
-  objective.check_data(data);
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
   const int64_t size = std::min(micro_batch, data.size());
@@ -48,6 +47,7 @@ void for_each_answer(
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device, const Ranks* ranks) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
+  objective.check_data(data);
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
   for_each_part(model, objective, data, micro_batch, dtype, device, ranks,
                 [&](const Tensor& answer, const MicroBatch& part) {

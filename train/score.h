@@ -21,7 +21,8 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
                   int64_t micro_batch, DType dtype, Device device, const Ranks* ranks = nullptr);
 
 // Calls visit(answer, part, begin) with the model's answer to `part`, the samples from `begin` on,
-// for piece after piece of a data set in its own order, in eval mode.
+// for piece after piece of a data set in its own order, in eval mode. The data needs no more than
+// the objective's input.
 void for_each_answer(
     const Module& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
     DType dtype, Device device,

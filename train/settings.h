@@ -28,7 +28,8 @@ inline constexpr Range positive{.low = 0, .without_low = true};
 inline constexpr Range not_negative{.low = 0};
 
 // `result`: a run with another value is another run, which cannot go on from this one's checkpoint.
-// `no_result`: it is the same run, which may be rounded or stopped elsewhere.
+// `no_result`: it is the same run, which may be rounded, begun or stopped elsewhere, or what
+// decides is in the data.
 enum class Decides { result, no_result };
 
 struct About {

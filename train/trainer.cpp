@@ -16,7 +16,7 @@ Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device dev
       total_steps_(options.total_steps(data.size())),
       accounts_(open_accounts()),
       scored_(std::move(scored)),
-      checkpoints_(options_, data_, training_, state()) {
+      checkpoints_(options_, data_, training_, state(), scored_ ? &*scored_ : nullptr) {
   check(
       !options.eval_every || scored_,
       "the run is to be scored on its way, but there is no data for it: expected another data set");
@@ -61,11 +61,30 @@ bool Trainer::is_finished() const {
 
 int64_t Trainer::windows() const { return epoch_ * windows_per_epoch() + window_in_epoch_; }
 
-void Trainer::resume(Observer& observer) { checkpoints_.resume(observer); }
+bool Trainer::resume(Observer& observer) {
+  if (!checkpoints_.resume(observer)) return false;
+  if (on_any(checkpoints_.has_scored_other_data())) {
+    best_loss_ = std::numeric_limits<double>::infinity();
+    without_better_ = 0;
+  }
+  const int64_t steps = training_.steps(), most = options_.steps.value_or(steps);
+  check(steps <= most,
+        "the run is to end after step {}, but the checkpoint that it would go on from has taken "
+        "{}: expected steps of {} or more, or another directory for a run of its own",
+        most, steps, steps);
+  check(windows() <= options_.epochs * windows_per_epoch(),
+        "the run is to end after epoch {}, but the checkpoint that it would go on from is in epoch "
+        "{}: expected epochs of {} or more, or another directory for a run of its own",
+        options_.epochs, epoch_ + 1, ceil_div(windows(), windows_per_epoch()));
+  return true;
+}
 
-std::optional<OtherHead> Trainer::load_weights(const std::string& path) {
+std::optional<OtherHead> Trainer::load_weights(const std::string& path, NewHead new_head) {
   std::optional<OtherHead> other;
-  if (options_.players.empty()) other = load_pretrained(path, training_.parameters());
+  check(options_.players.empty() || new_head == NewHead::of_other_size,
+        "{} networks that train each other begin with all of their weights: expected no new head",
+        options_.players.size());
+  if (options_.players.empty()) other = load_pretrained(path, training_.parameters(), new_head);
   else accrue::load_weights(path, training_.parameters());
   training_.window().restored();
   return other;

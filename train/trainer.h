@@ -32,13 +32,15 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Goes on from the latest checkpoint, if the options say so and there is one. Throws Error for a
-  // checkpoint of another run.
-  void resume(Observer& observer);
+  // Goes on from the latest checkpoint, if the options say so, and returns true if there is one.
+  // Throws Error for a checkpoint of another run, and for one of a run that has gone further than
+  // this one is to go.
+  bool resume(Observer& observer);
   // Replaces the initial weights; with several networks, those of the last. A network that trains
-  // alone keeps its head if that has another number of classes in the file, and this returns the
-  // head (load_pretrained()).
-  std::optional<OtherHead> load_weights(const std::string& path);
+  // alone keeps its head if that has another number of classes in the file, or always, and this
+  // returns the head (load_pretrained()).
+  std::optional<OtherHead> load_weights(const std::string& path,
+                                        NewHead new_head = NewHead::of_other_size);
 
   // Trains to the end of the last epoch or until total_steps() are taken. Returns earlier, after a
   // checkpoint, if `stop` says so on any rank. Throws Divergence if the run has stopped making

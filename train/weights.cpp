@@ -95,8 +95,8 @@ void check_unwrapped(const std::string& path, const SafetensorsHeader& header,
       path, prefix, prefix);
 }
 
-// The head `name` in the file, if all its tensors differ from the model's in the number of classes
-// and in nothing else.
+// The head `name` in the file, if all its tensors agree with the model's in all but the number of
+// classes.
 std::optional<OtherHead> other_head(const std::string& name, const SafetensorsHeader& header,
                                     const Tensors& wanted) {
   std::set<std::pair<int64_t, int64_t>> classes;  // in the file, in the model
@@ -115,7 +115,6 @@ std::optional<OtherHead> other_head(const std::string& name, const SafetensorsHe
   }
   if (missing != 0 || classes.size() != 1) return std::nullopt;
   const auto [in_file, here] = *classes.begin();
-  if (in_file == here) return std::nullopt;
   return OtherHead{name, in_file, here};
 }
 
@@ -150,16 +149,21 @@ void check_finite(const std::string& path, const std::string& name, int64_t firs
   });
 }
 
-enum class Head { as_the_model_has_it, of_any_classes };
+std::string head_of(const Parameters& parameters) {
+  return layer_of(parameters.all_entries().back().name);
+}
 
-std::optional<OtherHead> read_weights(const std::string& path, Parameters& parameters, Head head) {
+// With `new_head` nothing, all is read.
+std::optional<OtherHead> read_weights(const std::string& path, Parameters& parameters,
+                                      std::optional<NewHead> new_head) {
   const NamedTensors all = named_tensors(parameters);
   Tensors wanted(all.begin(), all.end());
   SafetensorsHeader header = read_safetensors_header(path, is_weight);
   check_unwrapped(path, header, wanted);
   std::optional<OtherHead> other;
-  if (head == Head::of_any_classes)
-    other = other_head(layer_of(parameters.all_entries().back().name), header, wanted);
+  if (new_head) other = other_head(head_of(parameters), header, wanted);
+  if (other && other->classes_in_file == other->classes && *new_head == NewHead::of_other_size)
+    other.reset();
   const auto is_read = [&](const std::string& name) {
     return is_weight(name) && !(other && layer_of(name) == other->name);
   };
@@ -188,11 +192,22 @@ bool holds_float64(const std::string& path) {
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {
-  read_weights(path, parameters, Head::as_the_model_has_it);
+  read_weights(path, parameters, std::nullopt);
 }
 
-std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters) {
-  return read_weights(path, parameters, Head::of_any_classes);
+std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters,
+                                         NewHead new_head) {
+  return read_weights(path, parameters, new_head);
+}
+
+int64_t classes_of_head(const std::string& path, const Parameters& parameters) {
+  const NamedTensors all = named_tensors(parameters);
+  const std::string name = head_of(parameters);
+  const auto head =
+      other_head(name, read_safetensors_header(path, is_weight), {all.begin(), all.end()});
+  check(head.has_value(), "{} has no layer {} that answers with classes: is it of another model?",
+        path, name);
+  return head->classes_in_file;
 }
 
 }  // namespace accrue

@@ -42,8 +42,14 @@ struct OtherHead {
   std::string name;
   int64_t classes_in_file, classes;
 };
-// load_weights() for further training: a head that has another number of classes in the file, and
-// otherwise agrees, stays as it is. Returns that head, or nothing if all was read.
-std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters);
+// Which head stays as it is: one that has another number of classes in the file, or any.
+enum class NewHead { of_other_size, always };
+// load_weights() for further training: such a head, if it otherwise agrees, is not read. Returns
+// that head, or nothing if all was read.
+std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters,
+                                         NewHead new_head = NewHead::of_other_size);
+// The number of classes that a file's weights of a model tell apart: the rows of its head. Throws
+// Error if it has no such head.
+int64_t classes_of_head(const std::string& path, const Parameters& parameters);
 
 }  // namespace accrue

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "data/byte_stream.h"
+#include "data/checkpoint_directory.h"
 #include "data/cifar.h"
 #include "data/dataset.h"
 #include "data/glyphs.h"
@@ -104,7 +105,74 @@ void crop(Datasets& data, ImageSize size, const Options& options, DataUse use) {
   if (!sees_whole) data.test.crop_to(size);
 }
 
+std::optional<double> asked_hold_out(const Options& options) {
+  return options.given.contains("hold-out") ? std::optional(options.hold_out) : std::nullopt;
+}
+
+ImageFolderOptions folder_options(const Options& options, DataUse use) {
+  return {.size = options.size_of_images(),
+          .hold_out = asked_hold_out(options),
+          .channels = options.weights.empty() ? 1 : options.network.image[0],
+          .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
+          .unjudged_mask_value = options.ignore_mask,
+          .has_named_mask_values = !options.classes.empty(),
+          .one_class = use == DataUse::training ? OneClass::refused : OneClass::allowed,
+          .most_held_bytes = options.most_held_bytes(),
+          .most_image_bytes = options.most_image_bytes()};
+}
+
+void say_what_was_found(const Dataset& data) {
+  if (!data.about.empty()) fmt::print("{}: {}\n", data.name, data.about);
+}
+
+void normalize(Dataset& data, const Options& options) {
+  for (Field& field : data.fields) {
+    field.normalization = options.pixels;
+    if (field.encoding == Encoding::pixel)
+      check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
+  }
+}
+
+std::string described(const Classes& classes, const Dataset& data) {
+  const bool is_one = classes.size() == 1 && !classes.have_names() && data.has("masks");
+  return is_one && classes.values.empty() ? "one mask of what is there and what not"
+                                          : "the classes " + classes.describe();
+}
+
+// Numbers the classes as the network does.
+void match_to_weights(Datasets& data, const Options& options, DataUse use) {
+  const std::optional<Classes>& network = options.classes_of_weights;
+  const std::optional<Classes> here = classes_of(data.train);
+  if (!here || options.new_head) return;
+  if (!network) {
+    if (use == DataUse::scoring) say_whose_classes(options, data.train);
+    return;
+  }
+  const ClassMatch match = match_classes(*here, *network);
+  const bool fits = use == DataUse::prediction ? match.is_known() : match.is_complete();
+  if (!fits && use == DataUse::training) {
+    // A head of another size is made new, and a run that resumes is compared as a whole.
+    const bool is_resumed = options.weights != options.init;
+    if (is_resumed || here->size() != network->size()) return;
+  }
+  check(fits, "{} knows {}, but {} has {}: expected the same{}", options.weights,
+        described(*network, data.train), data.train.name, described(*here, data.train),
+        use == DataUse::training ? ", or --new-head to learn these with a new last layer" : "");
+  for (Dataset* each : {&data.train, &data.test})
+    for (Field& field : each->fields)
+      if (field.name == "labels" || field.name == "masks") renumber_classes(field, match, *network);
+}
+
 }  // namespace
+
+void say_whose_classes(const Options& options, const Dataset& data) {
+  const std::optional<Classes> classes = classes_of(data);
+  if (options.weights.empty() || !classes) return;
+  const Field& field = data.field(data.has("masks") ? "masks" : "labels");
+  if (field.class_names.empty() && field.class_values.empty()) return;
+  fmt::print("{} does not name its classes: those of {} are taken: {}\n", options.weights,
+             data.name, classes->describe());
+}
 
 Datasets load_data(const Options& options, DataUse use) {
   check_options_of_data(options);
@@ -113,17 +181,9 @@ Datasets load_data(const Options& options, DataUse use) {
   check(!size || !is_strokes || size->height == size->width,
         "--image-size {}: the strokes of --data strokes are as high as wide", options.image_size);
   Datasets data = reading(options.data_name(), [&] {
-    return find_dataset(
-        options.data_name(), options.data_dir, size ? size->height : Options::default_strokes,
-        {.size = size,
-         .hold_out =
-             options.given.contains("hold-out") ? std::optional(options.hold_out) : std::nullopt,
-         .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
-         .unjudged_mask_value = options.ignore_mask,
-         .has_named_mask_values = !options.classes.empty(),
-         .one_class = use == DataUse::training ? OneClass::refused : OneClass::allowed,
-         .most_held_bytes = options.most_held_bytes(),
-         .most_image_bytes = options.most_image_bytes()});
+    return find_dataset(options.data_name(), options.data_dir,
+                        size ? size->height : Options::default_strokes,
+                        folder_options(options, use));
   });
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
@@ -132,20 +192,32 @@ Datasets load_data(const Options& options, DataUse use) {
         "--data strokes",
         options.image_size, options.data_name(), images[2], images[3]);
   data.train.augmentation = parse_augmentation(options.augment);
-  if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
-  for (Dataset* each : {&data.train, &data.test})
-    for (Field& field : each->fields) {
-      field.normalization = options.pixels;
-      if (field.encoding == Encoding::pixel)
-        check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
-    }
+  say_what_was_found(data.train);
+  for (Dataset* each : {&data.train, &data.test}) normalize(*each, options);
   check_data_for_model(data, options);
   if (crops) crop(data, *crops, options, use);
   if (data.train.has("masks") && !options.classes.empty())
     for (Dataset* each : {&data.train, &data.test})
       for (Field& field : each->fields)
         if (field.name == "masks") name_classes(field, options.classes);
+  match_to_weights(data, options, use);
   return data;
+}
+
+Dataset load_images(const Options& options, const ImageFolder& folder) {
+  check(!options.given.contains("data-dir"),
+        "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
+  Dataset data = load_images_to_answer(folder, folder_options(options, DataUse::prediction));
+  say_what_was_found(data);
+  normalize(data, options);
+  const int64_t channels = data["images"].size(1), known = options.network.image[0];
+  check(!options.classes_of_weights || channels == known,
+        "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
+        "images",
+        data.name, options.weights);
+  Datasets sets{.train = {}, .test = std::move(data)};
+  if (const auto crops = options.size_of_crops()) crop(sets, *crops, options, DataUse::prediction);
+  return std::move(sets.test);
 }
 
 namespace {
@@ -167,13 +239,29 @@ void check_what_is_said(const Metadata& said, const Options& options) {
     fmt::print(stderr, "warning: {} holds float64, which is rounded to float32\n", options.init);
 }
 
+std::optional<Classes> classes_said(const Metadata& said, const std::string& file) {
+  try {
+    return classes_in(said);
+  } catch (const Error& error) {
+    fail("{}: {}", file, error.what());
+  }
+}
+
 }  // namespace
 
 Options with_options_of_weights(const Options& options) {
   Options result = options;
+  if (options.checkpoints.resume)
+    result.weights = latest_weights_in(options.checkpoints.directory).string();
+  const bool is_resumed = !result.weights.empty();
+  if (!is_resumed) result.weights = options.init;
+  if (result.weights.empty()) return result;
+  const Metadata said = read_safetensors_metadata(result.weights);
+  result.classes_of_weights = classes_said(said, result.weights);
+  const auto image = numbers_of(said, "image");
+  if (image.size() == 3) result.network.image = {image[0], image[1], image[2]};
   if (options.init.empty()) return result;
-  const Metadata said = read_safetensors_metadata(options.init);
-  check_what_is_said(said, options);
+  if (!is_resumed) check_what_is_said(said, options);
   const Settings settings = settings_of(result);
   std::string problems;
   for (const char* name : settings_of_weights) {
@@ -189,8 +277,7 @@ Options with_options_of_weights(const Options& options) {
     if (const auto found = said.find(name);
         found != said.end() && !found->second.empty() && !options.given.contains(name))
       settings.at(name).set(found->second);
-  if (const auto image = numbers_of(said, "image"); image.size() == 3) {
-    result.network.image = {image[0], image[1], image[2]};
+  if (image.size() == 3) {
     const auto said_of = [&](const char* name) {
       const auto found = said.find(name);
       return found == said.end() ? std::string() : found->second;
@@ -205,8 +292,10 @@ Options with_options_of_weights(const Options& options) {
   }
   if (const auto classes = numbers_of(said, "classes"); classes.size() == 1)
     result.network.classes = classes[0];
-  check(problems.empty(), "{} holds weights of another network; leave out what the file says:{}",
-        options.init, problems);
+  // A run that resumes is compared with its checkpoint as a whole.
+  check(is_resumed || problems.empty(),
+        "{} holds weights of another network; leave out what the file says:{}", options.init,
+        problems);
   return result;
 }
 

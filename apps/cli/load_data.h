@@ -2,21 +2,32 @@
 
 #include "apps/cli/options.h"
 #include "data/dataset.h"
+#include "data/image_folder.h"
 
 namespace accrue::app {
 
 // With --crop, what a model sees of images with masks: crops in training, and whole images where
-// they are scored and predicted. Of images with classes these are crops, too, their middle.
-enum class DataUse { training, answers };
+// they are scored and predicted. Of images with classes these are crops, too, their middle. Data to
+// predict may have fewer classes than the network.
+enum class DataUse { training, scoring, prediction };
 
-// The data set of --data, on the cpu, checked to be one that the model can learn. Throws Error as
-// find_dataset() does.
+// The data set of --data, on the cpu, checked to be one that the model can learn, with its classes
+// numbered as those of the weights that the command begins with. Throws Error as find_dataset()
+// does, and for other classes than theirs, unless a new head is to learn them.
 Datasets load_data(const Options& options, DataUse use = DataUse::training);
+
+// The images of a folder for the network to answer to, on the cpu.
+Dataset load_images(const Options& options, const ImageFolder& folder);
+
+// Says that weights whose file does not name the network's classes are taken to have those of the
+// data, if these have names.
+void say_whose_classes(const Options& options, const Dataset& data);
 
 // The options with the model, its width and the normalization of the weights that training or
 // evaluation starts from, and how they are scored, as far as their file says them and they were not
 // given, and with the images and classes that it was of. Throws Error for those that were given
-// otherwise, but for how they are scored.
+// otherwise, but for how they are scored. A run that resumes reads its checkpoint instead of
+// --init, which need not exist any more.
 Options with_options_of_weights(const Options& options);
 
 }  // namespace accrue::app

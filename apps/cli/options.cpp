@@ -203,6 +203,7 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
     if (!image_size.empty()) result.about_weights["image-size"] = image_size;
   }
   result.about_weights["classes"] = fmt::format("{}", model.classes);
+  if (const auto classes = classes_of(data)) add_classes(*classes, result.about_weights);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;
 }

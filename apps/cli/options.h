@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/classes.h"
 #include "data/image_file.h"
 #include "layers/models.h"
 #include "train/training_options.h"
@@ -62,6 +63,10 @@ struct Options : TrainingOptions {
   std::optional<int64_t> ignore_mask;
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
+  // The weights that a command begins with, those of --init or of the checkpoint from which it
+  // resumes, and the classes that their file names.
+  std::string weights;
+  std::optional<Classes> classes_of_weights;
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 
@@ -72,6 +77,7 @@ struct Options : TrainingOptions {
   int64_t rank_timeout_s = 30;
   RankExchange rank_exchange = RankExchange::automatic;
   std::string init, save, json, memory_trace;
+  bool new_head = false;
   int64_t memory_trace_windows = 2;
   std::string profile;
   int64_t profile_windows = 2;
@@ -152,7 +158,7 @@ inline Settings settings_of(Options& o) {
             "a folder for each class, images/ and masks/, CIFAR-10's or IDX files, or glyphs",
             "NAME|DIR", "digits; for unet shapes, for zi2zi strokes"})
       .add(o.image_size,
-           {"image-size", result,
+           {"image-size", no_result,
             "Height and width that the images of a folder are brought to, or of the built-in "
             "strokes: 32, 64, 128 or 256",
             "N|HxW", "64 of strokes; of a folder, what all its images have"})
@@ -191,9 +197,20 @@ inline Settings settings_of(Options& o) {
                                .acts_with = {{"model", but_zi2zi}},
                                .rather = "g-dropout"})
       .add(o.network.init, init_scheme_names(),
-           {"init-scheme", result,
+           {"init-scheme", no_result,
             "Distribution of the initial weights (lecun is PyTorch's default)"})
-      .add(o.init, {"init", result, "Start from these weights instead", "FILE.safetensors"})
+      .add(o.init,
+           {"init", no_result,
+            "Start from these weights instead; a run that goes on from a checkpoint does not "
+            "read them",
+            "FILE.safetensors"})
+      .add_flag(
+          o.new_head, true,
+          {.name = "new-head",
+           .decides = no_result,
+           .help = "But for the last layer, which learns other classes; by itself where their "
+                   "number is another",
+           .needs = "init"})
       .append(settings_of_zi2zi(o));
   s.group("Machine")
       .add(o.device, device_names(),

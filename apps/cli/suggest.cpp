@@ -56,19 +56,27 @@ std::string known_elsewhere(const std::string& name) {
                                                   {"dropout", "--g-dropout"},
                                                   {"gpu", "--device cuda"},
                                                   {"gradient-accumulation-steps", "--accum"},
-                                                  {"learning-rate", "--lr"}};
+                                                  {"init", "--weights"},
+                                                  {"learning-rate", "--lr"},
+                                                  {"weights", "--init"}};
   const auto found = others.find(name);
   return found == others.end() ? std::string() : found->second;
 }
 
 bool is_option(const std::string& word) { return word.starts_with("-"); }
 
+// "bench train", for the command accrue bench train
+std::string words_of(const CLI::App& command) {
+  return path_of(command).substr(std::string_view("accrue ").size());
+}
+
 // The commands that have an option of this name.
 std::vector<std::string> commands_with(const CLI::App& command, const std::string& name) {
   std::vector<std::string> found;
-  if (command.get_option_no_throw("--" + name)) found.push_back(path_of(command));
+  if (command.get_parent() && command.get_option_no_throw("--" + name))
+    found.push_back(words_of(command));
   for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
-    for (std::string& path : commands_with(*sub, name)) found.push_back(std::move(path));
+    for (std::string& words : commands_with(*sub, name)) found.push_back(std::move(words));
   return found;
 }
 
@@ -83,8 +91,8 @@ std::string unknown_option(const CLI::App& command, const std::string& word) {
       !here.empty() && command.get_option_no_throw(here.substr(0, here.find_first_of(" ,"))))
     return fmt::format("there is no option {}: expected {}", option, here);
   if (const auto elsewhere = commands_with(root_of(command), name); !elsewhere.empty())
-    return fmt::format("{} has no option {}, which would have no effect there: it is one of {}",
-                       path_of(command), option, alternatives(elsewhere));
+    return fmt::format("{} has no option {}, which is for {}", path_of(command), option,
+                       alternatives(elsewhere));
   if (const auto nearest = nearest_word(name, names_of_options(command)))
     return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));

@@ -27,7 +27,7 @@ Settings evaluation_settings(Options& options) {
 void eval(const Options& options) {
   const Device device = apply_machine_options(options);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
-  const Datasets data = place_data(load_data(options, DataUse::answers), device);
+  const Datasets data = place_data(load_data(options, DataUse::scoring), device);
   const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
   nlohmann::ordered_json json;
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {

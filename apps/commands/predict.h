@@ -5,15 +5,16 @@
 
 namespace accrue::app {
 
-// `accrue predict`: what the network of saved weights answers to each sample of a data set. Of
-// classes it writes predictions.csv, a line a sample: its name, the most probable class, and the
-// probability of each class. Of masks it writes PNG files (data/mask_files.h), in
-// tiles if that is asked for (layers/tiled_unet.h, or with an overlap layers/tiled.h). A folder's
-// images have their paths within it for names, and classes their folders' names; elsewhere both are
-// numbers.
+// `accrue predict`: what the network of saved weights answers to images, or to each sample of a
+// data set. Of classes it writes predictions.csv, a line a sample: its name, the most probable
+// class, and the probability of each class. Of masks it writes PNG files (data/mask_files.h), in
+// tiles if that is asked for (layers/tiled_unet.h, or with an overlap layers/tiled.h). Images have
+// their paths within the folder for names, other samples numbers; classes have the names that the
+// weights' file gives them.
 struct PredictOptions {
-  std::string out;  // a directory
-  Split split = Split::test;
+  std::string out;                  // a directory
+  std::vector<std::string> images;  // files and folders, beside --data
+  std::optional<Split> split;
   bool overlays = false;
   std::optional<int64_t> tile, overlap;  // pixels
 };

@@ -133,10 +133,14 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
              options.memory_trace);
 }
 
-void load_weights(Trainer& trainer, const std::string& path) {
-  if (const std::optional<OtherHead> head = trainer.load_weights(path))
+void load_weights(Trainer& trainer, const Options& options, const Dataset& data) {
+  const std::string& path = options.init;
+  const std::optional<OtherHead> head =
+      trainer.load_weights(path, options.new_head ? NewHead::always : NewHead::of_other_size);
+  if (head)
     fmt::print("{}: {} in {}, {} here: made new\n", head->name,
                counted_classes(head->classes_in_file), path, head->classes);
+  else if (!options.classes_of_weights) say_whose_classes(options, data);
 }
 
 void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
@@ -163,10 +167,9 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   if (training.batches().micro < asked.batches.micro)
     fmt::print("out of memory: {} becomes {}\n", asked.batches.describe(),
                training.batches().describe());
-  if (!options.init.empty()) load_weights(trainer, options.init);
-
   Progress progress(options, trainer, resident_before);
-  trainer.resume(progress);
+  if (!trainer.resume(progress) && !options.init.empty())
+    load_weights(trainer, options, data.train);
   if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
   RunLog log({.json = output_path(options.json),
               .directory = options.log_dir,
@@ -197,7 +200,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
 
   const Usage peak = ledger(device).peak();
   if (window.steps() > 0) score(trainer, data.test, progress, log);
-  else if (training.steps() > 0)
+  else if (training.steps() > 0 && asked.is_first_rank())
     fmt::print(stderr,
                "warning: the generator has not taken a step: its weights are as they began, and "
                "are not scored\n");

@@ -130,7 +130,8 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli][full]") {
   // Another loss is no other network.
   succeed("train --steps 1 --loss dice --class-weights 1,1,1 --init " + weights + data +
           " --micro-batch 2");
-  succeed("predict --overlay --weights " + weights + " --out " + (answers / "masks") + data);
+  succeed("predict --split test --overlay --weights " + weights + " --out " + (answers / "masks") +
+          data);
   int predicted = 0, right = 0;
   for (int i = 0; i < 12; ++i) {
     const std::string path = answers / fmt::format("masks/images/{}.png", i);
@@ -291,7 +292,7 @@ TEST_CASE("a folder of images is trained on by crops", "[cli][full]") {
           succeed("eval --split test --image-size 18x16 --crop 9x12 --init " + saved + data));
   REQUIRE(scored !=
           succeed("eval --split test --image-size 9x12 --crop 9x12 --init " + saved + data));
-  succeed("predict --weights " + saved + data + " --out " + (output / "answers"));
+  succeed("predict --split test --weights " + saved + data + " --out " + (output / "answers"));
   // Another crop is another run.
   refuse("train --resume --model cnn --width 0.25 --lr 0.01 --micro-batch 4 --image-size 18x16" +
              std::string(" --crop 9x11 --epochs 9 --checkpoint-dir ") + run + data,
@@ -378,8 +379,8 @@ TEST_CASE("a folder of images and masks is trained on", "[cli][full]") {
                        "--hold-out 0.4 --save " +
                        (answers / "w.safetensors") + " --data " + path),
                ContainsSubstring("12 images, masks, 16x16") && ContainsSubstring("Dice"));
-  succeed("predict --hold-out 0.4 --weights " + (answers / "w.safetensors") + " --out " +
-          (answers / "masks") + " --data " + path);
+  succeed("predict --split test --hold-out 0.4 --weights " + (answers / "w.safetensors") +
+          " --out " + (answers / "masks") + " --data " + path);
   const auto found = find_images(path, 0.4);
   for (int i = 0; i < 12; ++i)
     REQUIRE(fs::exists(answers / fmt::format("masks/images/{}.png", i)) ==

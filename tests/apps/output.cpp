@@ -282,13 +282,12 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
         {"bench", "accrue bench needs a command: expected train, memory or kernels"},
         {"bench bogus", "there is no command bench bogus: expected train, memory or kernels"},
         {"train --keep 2", "--keep requires --checkpoint-dir"},
-        {"eval --seed 3",
-         "accrue eval has no option --seed, which would have no effect there: it "
-         "is one of accrue train, accrue plan"},
+        {"eval --seed 3", "accrue eval has no option --seed, which is for train, plan"},
         {"eval --dropout 0.2", "accrue eval has no option --dropout"},
+        {"predict --init w", "there is no option --init: expected --weights"},
         {"predict --init-scheme xavier", "accrue predict has no option --init-scheme"},
         {"font train --dropout 0.3", "there is no option --dropout: expected --g-dropout"},
-        {"font train --loss dice", "accrue font train has no option --loss, which would have"},
+        {"font train --loss dice", "accrue font train has no option --loss, which is for train"},
         {"font train --hold-out 0.2", "accrue font train has no option --hold-out"},
         {"train --lr fast", "--lr is fast: expected a number"},
         {"plan", "--memory is required"}}) {
@@ -315,7 +314,7 @@ TEST_CASE("options that do nothing are refused", "[output]") {
         {"--hold-out 0.2", "expected a folder of images, or no --hold-out"},
         {"--model zi2zi --dropout 0.3",
          "--dropout has no effect with --model zi2zi: expected --g-dropout, or no --dropout"},
-        {"--model zi2zi --data strokes --n-critic 9 --steps 8",
+        {"--model zi2zi --data strokes --image-size 32 --n-critic 9 --steps 8",
          "the generator plays in one window of 9, and the run has 8: expected more --epochs"},
         {"--data strokes --model zi2zi --cache no", "--cache has no effect with --data strokes"}})
     refuse(std::string("train ") + options, message);

@@ -102,7 +102,8 @@ TEST_CASE("predicted masks overlap as eval says", "[cli][full]") {
   const Folder answers;
   succeed("eval --split test --init " + stripes.weights + stripes.data + " --json " +
           (answers / "scores"));
-  succeed("predict --weights " + stripes.weights + stripes.data + " --out " + (answers / "masks"));
+  succeed("predict --split test --weights " + stripes.weights + stripes.data + " --out " +
+          (answers / "masks"));
   double both = 0, either = 0;
   for (const auto& [name, image] : stripes.answered(answers / "masks")) {
     const GrayImage mask = read_png((answers / "masks") + "/images/" + name + ".png");
@@ -121,7 +122,8 @@ TEST_CASE("an overlay is the image with half of the mask's colour", "[cli][full]
   const Stripes stripes;
   stripes.train();
   const Folder answers;
-  const std::string command = "predict --weights " + stripes.weights + stripes.data + " --out ";
+  const std::string command =
+      "predict --split test --weights " + stripes.weights + stripes.data + " --out ";
   succeed(command + (answers / "whole") + " --overlay");
   // Images of 28x28 are no larger than a tile.
   succeed(command + (answers / "tiled") + " --tile 64 --overlap 32");

@@ -21,6 +21,7 @@
 #include "data/run_lengths.h"
 #include "data/safetensors.h"
 #include "data/table.h"
+#include "kernels/parallel.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -107,6 +108,7 @@ class Folder {
 // A line is an entry of a folder: "i train/cat/a.png", "d train/dog", "l a.png b/c.png", and
 // "f train.csv file,label|a.png,cat".
 void look_at_folder(std::span<const std::byte> file) {
+  set_thread_count(1);  // allocations are counted by one
   const Folder folder;
   std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   for (int entries = 0; entries < 24 && !text.empty(); ++entries) {

@@ -9,6 +9,7 @@
 #include "data/digits.h"
 #include "layers/models.h"
 #include "tests/support/child.h"
+#include "tests/support/image_files.h"
 
 namespace accrue::test {
 namespace {
@@ -143,6 +144,95 @@ TEST_CASE("another run's checkpoints are refused with every difference", "[check
   refuse(runs.with_checkpoints(options), "or to resume that one");
   refuse("train --resume", "--resume requires --checkpoint-dir");
   refuse(runs.plain("") + " --checkpoint-dir /proc/none", "/proc/none");
+}
+
+TEST_CASE("data is what it holds, wherever it lies", "[checkpoint]") {
+  const Runs runs;
+  const Folder elsewhere;
+  const std::string options = "--model mlp-small --epochs 2 ";
+  const auto resume_with = [&](const std::string& data) {
+    return "train --micro-batch 4 --effective-batch 8 " + narrow() + options +
+           " --checkpoint-dir " + (runs / "checkpoints") + " --resume --data " + data;
+  };
+  succeed(runs.with_checkpoints(options + "--steps 2"));
+  REQUIRE_THAT(succeed(resume_with(runs.path().string() + "/./")), ContainsSubstring("resumed"));
+  for (const auto& file : fs::directory_iterator(runs.path()))
+    if (file.is_regular_file()) fs::rename(file.path(), elsewhere.path() / file.path().filename());
+  REQUIRE_THAT(succeed(resume_with(elsewhere.path().string())), ContainsSubstring("resumed"));
+}
+
+TEST_CASE("a folder's classes are what they are called", "[checkpoint]") {
+  const Folder set, output;
+  for (int i = 0; i < 24; ++i)
+    set.TemporaryDirectory::write(fmt::format("{}/{}.png", i % 2 ? "cat" : "dog", i),
+                                  png_of(some_planes(1, 8, 8)));
+  const std::string train =
+      "train --model mlp-small --width 0.25 --micro-batch 4 --epochs 2 --data " +
+      set.path().string() + " --checkpoint-dir " + (output / "run");
+  succeed(train + " --steps 1");
+  // Their content and their order are the same.
+  fs::rename(set / "cat", set / "bat");
+  refuse(train + " --resume", "class names: cat, dog in the checkpoint, bat, dog here");
+  fs::rename(set / "bat", set / "cat");
+  succeed(train + " --resume");
+}
+
+TEST_CASE("a run that resumes does not read --init again", "[checkpoint]") {
+  const Runs runs;
+  const std::string init = " --init " + (runs / "start"), moved = " --init " + (runs / "moved");
+  succeed(runs.plain("--model mlp-small --mean 0.2 --steps 1 --save " + (runs / "start")));
+  const std::string whole = runs.end_of(runs.plain(init + " --steps 3"));
+  const auto end_of_rest = [&](const std::string& options) {
+    runs.forget();
+    succeed(runs.with_checkpoints(init + " --steps 2"));
+    if (options == moved) fs::rename(runs / "start", runs / "moved");
+    const std::string end = runs.end_of(runs.resume(options + " --steps 3"));
+    if (options == moved) fs::rename(runs / "moved", runs / "start");
+    return end;
+  };
+  REQUIRE(end_of_rest(init) == whole);
+  REQUIRE(end_of_rest(moved) == whole);
+  REQUIRE(end_of_rest(" --init " + (runs / "gone")) == whole);
+  REQUIRE(end_of_rest("--model mlp-small --mean 0.2 --init-scheme xavier") == whole);
+  // Weights that say nothing, such as PyTorch's.
+  write_safetensors(runs / "plain", read_safetensors(runs / "start"));
+  runs.forget();
+  const std::string plain = "--model mlp-small --mean 0.2 --std 0.5 --init " + (runs / "plain");
+  succeed(runs.with_checkpoints(plain + " --steps 2"));
+  fs::remove(runs / "plain");
+  REQUIRE(runs.end_of(runs.resume(plain + " --steps 3")) == whole);
+  runs.forget();
+  refuse(runs.resume(" --init " + (runs / "gone") + " --steps 3"), "gone");
+}
+
+TEST_CASE("a run does not end before its checkpoint", "[checkpoint]") {
+  const Runs runs;
+  const std::string options = "--model mlp-small ";
+  succeed(runs.with_checkpoints(options + "--epochs 2 --steps 7"));
+  refuse(runs.resume(options + "--epochs 2 --steps 6"),
+         "to end after step 6, but the checkpoint that it would go on from has taken 7");
+  refuse(runs.resume(options + "--epochs 1"),
+         "to end after epoch 1, but the checkpoint that it would go on from is in epoch 2");
+  succeed(runs.resume(options + "--epochs 2 --steps 7"));
+  succeed(runs.resume(options + "--epochs 2"));
+}
+
+TEST_CASE("the test data identify a run that they decide", "[checkpoint]") {
+  const Runs runs;
+  const std::string options = "--model mlp-small --eval-every epoch --epochs ";
+  const auto change_test = [&](int by) {
+    Bytes labels = idx_labels(10);
+    for (size_t i = 8; i < labels.size(); ++i)
+      labels[i] = static_cast<unsigned char>((labels[i] + by) % 10);
+    write(runs / "t10k-labels-idx1-ubyte", labels);
+  };
+  succeed(runs.with_checkpoints(options + "1 --patience 3"));
+  change_test(5);
+  refuse(runs.resume(options + "3 --patience 3"), "test data: 10 samples, images [10, 1, 28, 28]");
+  refuse(runs.resume(options + "3 --keep-best"), "test data: ");
+  // Where they decide nothing, the best score begins anew.
+  REQUIRE_THAT(succeed(runs.resume(options + "2")), ContainsSubstring("the best so far"));
+  succeed(runs.resume(options + "3 --patience 3"));
 }
 
 TEST_CASE("a run may be prolonged unless that changes its past", "[checkpoint]") {

@@ -103,6 +103,31 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
   }
 }
 
+TEST_CASE("the identity that an earlier version wrote is understood", "[cli][full]") {
+  const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
+  app::Options options;
+  options.micro_batch = 1;
+  options.effective_batch = 1;
+  const Metadata here = run_identity(options.training(data), data, &data);
+  REQUIRE(
+      here.at("data").starts_with("100 samples, images [100, 1, 28, 28], labels [100], CRC-32 "));
+  Metadata then = here;
+  then["data"] = "a/3 samples, b: " + here.at("data");
+  then["init"] = "weights.safetensors";
+  then["init-scheme"] = "xavier";
+  then["image-size"] = "28x28";
+  for (const char* unknown : {"test data", "freeze"}) then.erase(unknown);
+  REQUIRE(differences(in_words_of(here, then), here).empty());
+  then["data"] = "digits: 99" + here.at("data").substr(3);
+  then["seed"] = "2";
+  REQUIRE(in_words_of(here, then).at("data").starts_with("99 samples, "));
+  REQUIRE(differences(in_words_of(here, then), here).starts_with("\n  data: 99 samples, "));
+  then.erase("lr");
+  REQUIRE_THAT(differences(in_words_of(here, then), here),
+               ContainsSubstring("lr: unknown in the checkpoint, 0.001 here") &&
+                   ContainsSubstring("seed: 2 in the checkpoint, 1 here"));
+}
+
 TEST_CASE("what a setting does not take is refused with what it takes", "[cli][full]") {
   app::Options options;
   const Settings settings = settings_of(options);
