@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/cli/messages.h"
 #include "data/dataset.h"
 #include "data/safetensors.h"
 #include "train/weights.h"
@@ -120,7 +121,7 @@ Datasets load_data(const Options& options, DataUse use) {
         "--data strokes",
         options.image_size, options.data_name(), images[2], images[3]);
   data.train.augmentation = parse_augmentation(options.augment);
-  if (!data.train.about.empty()) fmt::print("{}: {}\n", data.train.name, data.train.about);
+  if (!data.train.about.empty()) say("{}: {}\n", data.train.name, data.train.about);
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields) {
       field.normalization = options.pixels;
@@ -146,13 +147,12 @@ void check_what_is_said(const Metadata& said, const Options& options) {
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", options.init);
   if (!says && !(is_given("mean") && is_given("std")))
-    fmt::print(stderr,
-               "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
-               "expected --mean and --std\n",
-               options.init, fmt::join(options.pixels.mean, ","),
-               fmt::join(options.pixels.std, ","));
+    say_error(
+        "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
+        "expected --mean and --std\n",
+        options.init, fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","));
   if (holds_float64(options.init))
-    fmt::print(stderr, "warning: {} holds float64, which is rounded to float32\n", options.init);
+    say_error("warning: {} holds float64, which is rounded to float32\n", options.init);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "data/image_folder.h"
@@ -20,9 +20,9 @@ void print_table(const std::vector<std::string>& classes,
                  const std::vector<std::array<int64_t, 2>>& counts) {
   size_t widest = 5;
   for (const std::string& name : classes) widest = std::max(widest, name.size());
-  fmt::print("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
+  say("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
   for (size_t k = 0; k < counts.size(); ++k)
-    fmt::print("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
+    say("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
 }
 
 // Of each class, or of each label of run lengths, how many good images there are.
@@ -53,9 +53,9 @@ void print_packed(const std::string& directory, const PackedImages& found) {
     about =
         fmt::format(", {} classes, {}", found.classes(), width_by_height({images[2], images[3]}));
   }
-  fmt::print("{}: {}, {} for training and {} for the test{}\n", directory,
-             found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
-             counted(found.count(Split::train), "image"), found.count(Split::test), about);
+  say("{}: {}, {} for training and {} for the test{}\n", directory,
+      found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
+      counted(found.count(Split::train), "image"), found.count(Split::test), about);
   std::vector<std::string> classes;
   std::vector<std::array<int64_t, 2>> counts;
   for (int64_t k = 0; k < found.classes(); ++k) {
@@ -68,10 +68,10 @@ void print_packed(const std::string& directory, const PackedImages& found) {
 // What is bad, and a sheet of what is not.
 template <class DrawSheet>
 void finish(const DataCheckOptions& asked, const std::vector<BadFile>& all_bad, DrawSheet&& draw) {
-  for (const BadFile& bad : all_bad) fmt::print("bad: {}\n", bad.describe());
+  for (const BadFile& bad : all_bad) say("bad: {}\n", bad.describe());
   if (!asked.sheet.empty()) {
     write_text_atomically(asked.sheet, encode_png(draw(parse_augmentation(asked.augment))));
-    fmt::print("wrote {}\n", asked.sheet);
+    say("wrote {}\n", asked.sheet);
   }
   check(all_bad.empty(), "'{}' has {}", asked.directory,
         counted(static_cast<int64_t>(all_bad.size()), "bad file"));
@@ -113,10 +113,10 @@ void check_data(const DataCheckOptions& asked) {
       "masks/, x.png beside x_mask.png, a CSV of run lengths, CIFAR-10's binary files or IDX files",
       asked.directory);
   const ImageSurvey found = survey(*folder, Look::pixels);
-  fmt::print("{}: {}\n", asked.directory, describe(*folder, found));
+  say("{}: {}\n", asked.directory, describe(*folder, found));
   print_counts(*folder, found);
   if (!found.mask_values.empty())
-    fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
+    say("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
   finish(asked, found.bad, [&](const Augmentation& augmentation) {
     return image_sheet(*folder, found, augmentation);
   });

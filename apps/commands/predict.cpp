@@ -4,7 +4,7 @@
 
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "data/atomic_file.h"
 #include "data/mask_files.h"
 #include "data/new_directory.h"
@@ -110,8 +110,8 @@ void predict(const Options& options, const PredictOptions& asked) {
   });
   if (task == Task::classification)
     write_text_atomically(table, class_table_heading(data.field("labels")) + text);
-  fmt::print("{}: {} of {}\n", task == Task::classification ? table.string() : asked.out,
-             counted(data.size(), task == Task::classification ? "sample" : "mask"), data.name);
+  say("{}: {} of {}\n", task == Task::classification ? table.string() : asked.out,
+      counted(data.size(), task == Task::classification ? "sample" : "mask"), data.name);
 }
 
 }  // namespace accrue::app
