@@ -10,6 +10,7 @@
 #include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
+#include "apps/cli/overwriting.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
@@ -65,6 +66,7 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
     options.given = given_settings(*command, settings);
     options = with_options_of_weights(options);
     check_effects(*command, settings);
+    paths_of(*command, settings).refuse_overwriting();
     for (const Setting& setting : settings)
       if (setting.text() == "-") write_to_standard_output(setting);
     if (*quiet) silence_messages();

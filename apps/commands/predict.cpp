@@ -1,10 +1,13 @@
 #include "apps/commands/predict.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
+#include "apps/cli/overwriting.h"
 #include "data/atomic_file.h"
 #include "data/mask_files.h"
 #include "data/new_directory.h"
@@ -27,6 +30,22 @@ std::unique_ptr<Module> in_tiles(const Module& model, const PredictOptions& aske
   const auto* const unet = dynamic_cast<const UNet*>(&model);
   check(unet, "--tile: the network is no U-Net: expected an --overlap, too");
   return std::make_unique<TiledUNet>(*unet, *asked.tile);
+}
+
+std::vector<fs::path> mask_paths(const Dataset& data, const fs::path& directory,
+                                 Overlays overlays) {
+  std::vector<fs::path> all;
+  for (int64_t n = 0; n < data.size(); ++n)
+    std::ranges::move(accrue::mask_paths(n, data, directory, overlays), std::back_inserter(all));
+  return all;
+}
+
+void check_answers(const Options& options, const PredictOptions& asked,
+                   const std::vector<fs::path>& answers) {
+  Paths paths;
+  paths.read("--data", options.data);
+  paths.read("--weights", options.init);
+  paths.check_answers("--out " + asked.out, answers, asked.force);
 }
 
 }  // namespace
@@ -63,7 +82,9 @@ Settings settings_of(PredictOptions& asked, Options& options) {
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
-                                 .range = positive});
+                                 .range = positive})
+      .add_flag(asked.force, true,
+                {"force", no_result, "Replace files in --out that accrue has not written"});
   return s.append(all.in({"Model and data"}).without({"init", "augment"}))
       .append(all.in({"Machine"}));
 }
@@ -92,11 +113,14 @@ void predict(const Options& options, const PredictOptions& asked) {
   const auto tiled = in_tiles(*network.model, asked);
   const Module& model = tiled ? *tiled : *network.model;
   const fs::path directory(asked.out);
-  make_directory(directory);
   const fs::path table = directory / "predictions.csv";
+  const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
+  check_answers(
+      options, asked,
+      task == Task::classification ? std::vector{table} : mask_paths(data, directory, overlays));
+  make_directory(directory);
   if (task == Task::classification) check_writable(table);
 
-  const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
   const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
     std::string lines;
     for_each_answer(model, *options.objective_on(data), data, samples,

@@ -14,7 +14,7 @@ namespace accrue::app {
 struct PredictOptions {
   std::string out;  // a directory
   Split split = Split::test;
-  bool overlays = false;
+  bool overlays = false, force = false;
   std::optional<int64_t> tile, overlap;  // pixels
 };
 Settings settings_of(PredictOptions& asked, Options& options);
