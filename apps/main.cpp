@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "apps/bench/commands.h"
 #include "apps/cli/completion.h"
@@ -9,7 +8,9 @@
 #include "apps/cli/declare.h"
 #include "apps/cli/help.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
+#include "apps/cli/overwriting.h"
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
@@ -66,9 +67,10 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
     options.given = given_settings(*command, settings);
     options = with_options_of_weights(options);
     check_effects(*command, settings);
+    paths_of(*command, settings).refuse_overwriting();
     for (const Setting& setting : settings)
       if (setting.text() == "-") write_to_standard_output(setting);
-    if (*quiet) silence_standard_output();
+    if (*quiet) silence_messages();
     work();
   });
   return command;
@@ -140,7 +142,7 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
 
 void report_runs(const std::vector<std::string>& directories, const std::string& output) {
   write_output(output, report_on(directories));
-  fmt::print("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
+  say("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
 }
 
 void add_report_command(CLI::App& app, Asked& asked) {
@@ -231,7 +233,7 @@ void add_completion_command(CLI::App& app, Asked& asked) {
   completion->add_option("shell", asked.shell, "bash, zsh or fish")
       ->type_name("bash|zsh|fish")
       ->required();
-  completion->final_callback([&] { fmt::print("{}", completion_script(app, asked.shell)); });
+  completion->final_callback([&] { say("{}", completion_script(app, asked.shell)); });
 }
 
 int run(int argc, char** argv) {
@@ -274,7 +276,6 @@ int run(int argc, char** argv) {
     if (launched().rank > 0) return 0;
     if (const int status = report(app, error); status != 0) return status;
   }
-  finish_standard_output();
   return 0;
 }
 
@@ -282,14 +283,16 @@ int run(int argc, char** argv) {
 }  // namespace accrue::app
 
 int main(int argc, char** argv) {
+  using namespace accrue::app;
+  int status = 1;
   try {
-    accrue::app::become_program_for_processor(argc, argv);
-    return accrue::app::run(argc, argv);
+    become_program_for_processor(argc, argv);
+    begin_messages();
+    status = run(argc, argv);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "accrue: error: the machine has no more memory\n");
-    return 1;
+    say_error("accrue: error: the machine has no more memory\n");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "accrue: error: {}\n", error.what());
-    return 1;
+    say_error("accrue: error: {}\n", error.what());
   }
+  return end_messages(status);
 }

@@ -52,7 +52,10 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::fail_at(const char* step) const {
   const int error = errno;
   fail("cannot write '{}': {} failed: {}{}; the file was left as it was", destination_.string(),
-       step, std::strerror(error), error == ENOSPC ? " (the disk is full)" : "");
+       step, std::strerror(error),
+       error == ENOSPC  ? " (the disk is full)"
+       : error == EFBIG ? " (ulimit -f says how large a file may be)"
+                        : "");
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

@@ -12,6 +12,11 @@
 namespace accrue {
 namespace {
 
+// Of a file that is there.
+[[noreturn]] void fail_to_read(const std::filesystem::path& path, int reason) {
+  throw Unreadable(fmt::format("cannot read '{}': {}", path.string(), std::strerror(reason)));
+}
+
 constexpr size_t buffer_bytes = 1 << 16;
 // deflate codes at most 258 bytes in 2 bits (zlib, "Technical details": 1032 to 1).
 constexpr uint64_t max_inflation = 1032;
@@ -21,8 +26,14 @@ constexpr uint64_t max_inflation = 1032;
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a named pipe without a writer must fail below, not wait.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  check(descriptor_ >= 0, "cannot open '{}': {}; check the path and its permissions",
-        path_.string(), std::strerror(errno));
+  if (descriptor_ < 0) {
+    const int reason = errno;
+    const std::string message =
+        fmt::format("cannot open '{}': {}; check the path and its permissions", path_.string(),
+                    std::strerror(reason));
+    if (reason == ENOENT || reason == ENOTDIR) throw Error(message);
+    throw Unreadable(message);
+  }
   struct stat status {};
   const bool known = ::fstat(descriptor_, &status) == 0;
   size_ = static_cast<uint64_t>(status.st_size);
@@ -44,14 +55,13 @@ size_t InputFile::read(std::span<std::byte> out) {
     const ssize_t n = ::read(descriptor_, out.data() + done, out.size() - done);
     if (n == 0) break;
     if (n > 0) done += static_cast<size_t>(n);
-    else check(errno == EINTR, "cannot read '{}': {}", path_.string(), std::strerror(errno));
+    else if (errno != EINTR) fail_to_read(path_, errno);
   }
   return done;
 }
 
 void InputFile::skip(uint64_t bytes) {
-  check(::lseek(descriptor_, static_cast<off_t>(bytes), SEEK_CUR) >= 0, "cannot read '{}': {}",
-        path_.string(), std::strerror(errno));
+  if (::lseek(descriptor_, static_cast<off_t>(bytes), SEEK_CUR) < 0) fail_to_read(path_, errno);
 }
 
 std::vector<std::byte> file_content(const std::filesystem::path& path) {

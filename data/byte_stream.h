@@ -13,8 +13,16 @@
 
 namespace accrue {
 
+// A file that the system does not let us read (no permission, a failing disk), which says nothing
+// of what is in it.
+class Unreadable : public Error {
+ public:
+  using Error::Error;
+};
+
 // A regular file opened for reading.
-// Throws Error, naming the file, when it is missing, a directory, unreadable or empty.
+// Throws Error, naming the file, when it is missing, a directory or empty, and Unreadable when the
+// system refuses it or the disk fails.
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);
@@ -26,7 +34,7 @@ class InputFile {
   // Bytes in the file.
   uint64_t size() const { return size_; }
   // Fills `out` with the next bytes, with fewer only at the end of the file, and returns their
-  // number. Throws Error on a failing disk.
+  // number. Throws Unreadable on a failing disk.
   size_t read(std::span<std::byte> out);
   // Skips that many bytes.
   void skip(uint64_t bytes);

@@ -109,6 +109,8 @@ template <class Read>
 auto reading(const fs::path& path, Read&& read) {
   try {
     return read();
+  } catch (const Unreadable&) {
+    throw;
   } catch (const Error& error) {
     fail("'{}' cannot be used: {}", path.string(), error.what());
   }

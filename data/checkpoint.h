@@ -42,7 +42,8 @@ void write_checkpoint(const std::filesystem::path& directory, const CheckpointRe
                       const CheckpointTensors& weights, const CheckpointTensors& state);
 
 // Reads the record and checks the two other files against it. Throws Error for a file that is
-// missing, unreadable, of another size or content than was written, or of another format's version.
+// missing, of another size or content than was written, or of another format's version, and
+// Unreadable for one that the system does not let us read.
 CheckpointRecord read_checkpoint(const std::filesystem::path& directory);
 
 // Reads a checkpoint.json. Throws Error for a file that is not one, or was changed.

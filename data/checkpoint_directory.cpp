@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "data/atomic_file.h"
+#include "data/byte_stream.h"
 
 namespace accrue {
 namespace {
@@ -19,20 +20,22 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-", temporary_prefix = ".accrue-checkpoint-";
 
-std::optional<int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(step_prefix)) return std::nullopt;
-  const char *begin = name.data() + step_prefix.size(), *end = name.data() + name.size();
-  int64_t step = 0;
-  const auto [stop, error] = std::from_chars(begin, end, step);
-  if (error != std::errc() || stop != end || step < 0) return std::nullopt;
-  return step;
+// The number behind the prefix; nothing if the name is another.
+std::optional<int64_t> number_of(const std::string& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const char *begin = name.data() + prefix.size(), *end = name.data() + name.size();
+  int64_t number = 0;
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  if (error != std::errc() || stop != end || number < 0) return std::nullopt;
+  return number;
 }
 
 // The numbers of the checkpoints in a directory, in rising order.
 std::vector<int64_t> steps_in(const fs::path& directory) {
   std::vector<int64_t> found;
   for (const auto& entry : fs::directory_iterator(directory))
-    if (const auto step = step_of(entry.path().filename().string())) found.push_back(*step);
+    if (const auto step = number_of(entry.path().filename().string(), step_prefix))
+      found.push_back(*step);
   std::ranges::sort(found);
   return found;
 }
@@ -66,7 +69,7 @@ CheckpointDirectory::CheckpointDirectory(fs::path directory) : path_(std::move(d
           path_.string());
     on_files(path_, "remove what a killed run left", [&] {
       for (const auto& entry : fs::directory_iterator(path_))
-        if (entry.path().filename().string().starts_with(temporary_prefix))
+        if (number_of(entry.path().filename().string(), temporary_prefix))
           fs::remove_all(entry.path());
     });
   } catch (...) {
@@ -97,9 +100,10 @@ void CheckpointDirectory::add(int64_t step, int64_t keep,
     on_files(path_, "write a checkpoint", [&] {
       fs::create_directory(made);
       write(made);
-      if (fs::exists(at(step))) remove(at(step));
+      make_way(step);
       fs::rename(made, at(step));
     });
+    own_.insert(step);
     sync_directory(path_);
   } catch (const Error& error) {
     std::error_code ignored;
@@ -117,15 +121,34 @@ void CheckpointDirectory::remove(const fs::path& checkpoint) {
   fs::remove_all(condemned);
 }
 
+void CheckpointDirectory::make_way(int64_t step) {
+  if (!fs::exists(at(step))) return;
+  if (own_.contains(step)) return remove(at(step));
+  const std::string aside = at(step).string() + ".skipped";
+  fs::path free = aside;
+  for (int i = 2; fs::exists(free); ++i) free = fmt::format("{}-{}", aside, i);
+  fs::rename(at(step), free);
+}
+
 void CheckpointDirectory::prune(int64_t newest, int64_t keep) {
-  std::vector<int64_t> kept = steps();
-  std::erase_if(kept, [&](int64_t step) { return step > newest; });
-  const auto surplus = static_cast<int64_t>(kept.size()) - keep;
-  if (surplus > 0) kept.erase(kept.begin(), kept.begin() + surplus);
+  std::vector<int64_t> surplus(own_.begin(), own_.end());
+  const auto later = std::ranges::upper_bound(surplus, newest);
+  surplus.erase(later - std::min(keep, later - surplus.begin()), later);
   on_files(path_, "remove old checkpoints", [&] {
-    for (const int64_t step : steps())
-      if (!std::ranges::binary_search(kept, step)) remove(at(step));
+    for (const int64_t step : surplus) {
+      if (fs::exists(at(step))) remove(at(step));
+      own_.erase(step);
+    }
   });
+}
+
+void CheckpointDirectory::adopt(const Metadata& decisive) {
+  for (const int64_t step : steps()) try {
+      if (read_checkpoint_record(at(step) / checkpoint_record).decisive == decisive)
+        own_.insert(step);
+    } catch (const Error&) {
+      // It is damaged, or something else.
+    }
 }
 
 std::optional<CheckpointDirectory::Found> CheckpointDirectory::latest(
@@ -135,6 +158,11 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::latest(
   std::string problems;
   for (const int64_t step : candidates) try {
       return Found{at(step), read_checkpoint(at(step))};
+    } catch (const Unreadable& error) {
+      fail(
+          "whether '{}' is whole is not known: {}; make it readable, or move it elsewhere to go on "
+          "from the one before it",
+          at(step).string(), error.what());
     } catch (const Error& error) {
       on_damaged(error.what());
       problems += fmt::format("\n  {}", error.what());

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "data/checkpoint.h"
@@ -25,10 +26,15 @@ class CheckpointDirectory {
   // The steps that have a checkpoint, whole or damaged, in rising order.
   std::vector<int64_t> steps() const;
 
+  // Takes the checkpoints that an earlier part of this run has written for its own: those with
+  // these settings that decide the result.
+  void adopt(const Metadata& decisive);
+
   // Writes the files of a checkpoint by write(directory), beside their place; then moves them
-  // there, replacing a checkpoint of the same step, and makes that durable; then removes those of
-  // later steps (damaged ones, that resuming passed over) and all but the latest `keep`. If it
-  // throws Error, the earlier checkpoints are as they were.
+  // there, replacing the run's own of the same step, and makes that durable; then removes the run's
+  // own of later steps and all of its own but the latest `keep`. What is not its own, such as a
+  // damaged checkpoint that resuming passed over, stays; if it is in the way, it is renamed to
+  // step-N.skipped. If it throws Error, the earlier checkpoints are as they were.
   void add(int64_t step, int64_t keep,
            const std::function<void(const std::filesystem::path& directory)>& write);
 
@@ -38,15 +44,17 @@ class CheckpointDirectory {
   };
   // Returns the latest whole checkpoint; nothing if there is none of any kind. Calls
   // on_damaged(reason) for each damaged one that it passes over. Throws Error with the reasons if
-  // all are damaged.
+  // all are damaged, and for one that cannot be read, which may be whole.
   std::optional<Found> latest(const std::function<void(const std::string&)>& on_damaged) const;
 
  private:
   std::filesystem::path temporary();
   void remove(const std::filesystem::path& checkpoint);
+  void make_way(int64_t step);
   void prune(int64_t newest, int64_t keep);
 
   std::filesystem::path path_;
+  std::set<int64_t> own_;  // the steps of which this run has written a checkpoint
   int descriptor_ = -1;
   int temporaries_ = 0;
 };

@@ -77,6 +77,22 @@ PngImage overlay(const NetworkAnswer& answer, const Field& masks, std::span<cons
 
 }  // namespace
 
+std::vector<fs::path> mask_paths(int64_t n, const Dataset& data, const Field& masks,
+                                 const fs::path& directory, Overlays overlays) {
+  fs::path path = directory / data.sample_name(n, 6);
+  path.replace_extension();
+  std::vector<std::string> ends{""};
+  if (masks.encoding == Encoding::mask && masks.class_count() > 1) {
+    ends.clear();
+    for (int64_t k = 0; k < masks.class_count(); ++k)
+      ends.push_back(end_of_name(masks, static_cast<size_t>(k)));
+  }
+  if (overlays == Overlays::on) ends.emplace_back("_overlay");
+  std::vector<fs::path> paths;
+  for (const std::string& end : ends) paths.emplace_back(path.string() + end + ".png");
+  return paths;
+}
+
 void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const Dataset& data,
                  const Field& masks, const fs::path& directory, Overlays overlays) {
   const Field& images = data.field("images");
@@ -90,23 +106,18 @@ void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const
   GrayImage mask(H, W);
   for (int64_t n = 0; n < host.size(0); ++n) {
     const NetworkAnswer answer{row(host, n), static_cast<size_t>(H * W)};
-    fs::path path = directory / data.sample_name(begin + n, 6);
-    path.replace_extension();
-    make_directory(path.parent_path());
-    const auto with = [&](const std::string& end) {
-      return fs::path(path.string() + end + ".png");
-    };
+    const std::vector<fs::path> paths = mask_paths(begin + n, data, masks, directory, overlays);
+    make_directory(paths[0].parent_path());
     if (masks.encoding == Encoding::index) {
       for (size_t i = 0; i < answer.pixels; ++i)
         mask.pixels[i] = value_of_class(masks, answer.class_of(i));
-      write_png(with(""), mask);
+      write_png(paths[0], mask);
     } else {
-      for (size_t k = 0; k < answer.planes(); ++k)
-        write_plane(answer, k, mask, with(answer.planes() == 1 ? "" : end_of_name(masks, k)));
+      for (size_t k = 0; k < answer.planes(); ++k) write_plane(answer, k, mask, paths.at(k));
     }
     if (overlays == Overlays::on)
-      write_text_atomically(with("_overlay"), encode_png(overlay(answer, masks, row(seen, n),
-                                                                 images.normalization, H, W)));
+      write_text_atomically(paths.back(), encode_png(overlay(answer, masks, row(seen, n),
+                                                             images.normalization, H, W)));
   }
 }
 

@@ -1,12 +1,18 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "data/samples.h"
 
 namespace accrue {
 
 enum class Overlays { off, on };
+
+// The files that write_masks() writes for sample n: its mask or masks, and then the overlay.
+std::vector<std::filesystem::path> mask_paths(int64_t n, const Dataset& data, const Field& masks,
+                                              const std::filesystem::path& directory,
+                                              Overlays overlays);
 
 // Writes the masks that follow from logits [n, K, H, W] for the samples of `part`, which are those
 // of the data set from `begin` on, as PNG files by the samples' names (x.png for x.jpg). `masks`

@@ -1,6 +1,7 @@
 #include "data/png.h"
 
 #include <png.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -187,6 +188,26 @@ GrayImage read_png(const std::filesystem::path& path) {
   return image;
 }
 
+namespace {
+
+constexpr size_t behind_header = 8 + 25;  // the signature and the first chunk, IHDR
+
+// The chunk that says which program made the file: length, type, content and CRC-32.
+std::string own_mark() {
+  using namespace std::string_literals;
+  const std::string content = "Software\0accrue"s, checked = "tEXt" + content;
+  const auto big_endian = [](uint32_t number) {
+    std::string bytes;
+    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(number >> shift);
+    return bytes;
+  };
+  const auto crc = crc32_z(0, reinterpret_cast<const Bytef*>(checked.data()), checked.size());
+  return big_endian(static_cast<uint32_t>(content.size())) + checked +
+         big_endian(static_cast<uint32_t>(crc));
+}
+
+}  // namespace
+
 std::string encode_png(const GrayImage& image) {
   return encode_png({.height = image.height,
                      .width = image.width,
@@ -216,7 +237,14 @@ std::string encode_png(const PngImage& image) {
   check(written != 0, "no PNG could be made of an image of {} x {}: {}", image.width, image.height,
         png.message);
   text.resize(size);
-  return text;
+  return text.insert(behind_header, own_mark());
+}
+
+bool is_own_png(std::span<const std::byte> begin) {
+  const std::string mark = own_mark();
+  return begin.size() >= behind_header + mark.size() &&
+         std::ranges::equal(begin.subspan(behind_header, mark.size()),
+                            std::as_bytes(std::span(mark)));
 }
 
 void write_png(const std::filesystem::path& path, const GrayImage& image) {

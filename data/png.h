@@ -60,6 +60,8 @@ PngImage decode_png(std::span<const std::byte> content, const std::string& file,
 std::string encode_png(const GrayImage& image);
 // As above, for images of 1 or 3 channels.
 std::string encode_png(const PngImage& image);
+// True if a file that begins so was made by encode_png(): it says that accrue is its "Software".
+bool is_own_png(std::span<const std::byte> begin);
 // Encodes and writes an image, atomically (data/atomic_file.h). Throws Error as encode_png() and
 // AtomicFile do.
 void write_png(const std::filesystem::path& path, const GrayImage& image);

@@ -6,6 +6,7 @@
     all of them <- apps, tests
 
 fonts/, train/ and report/ do not print to the terminal, parse the command line or name its options.
+In apps/ only cli/messages.cpp prints, which does not throw.
 A quoted include names a file of this project by its path from the root, and that file exists.
 CUDA sources count bits by the device's own functions.
 tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
@@ -34,6 +35,7 @@ MAY_USE = {
 RUNNER = pathlib.Path("tests", "simt")
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+PRINTS = re.compile(r"\bfmt::print\(|\bstd::(cout|cerr|f?printf|fputs|puts)\b")
 NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
 # They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and compiles
 # something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
@@ -57,6 +59,8 @@ def include_error(root, part, line):
 
 
 def program_error(part, line):
+    if part == "apps" and PRINTS.search(line.split("//")[0]):
+        return "apps must print by say() and say_error() (apps/cli/messages.h)"
     if part not in ("fonts", "train", "report") or not NOT_IN_LIBRARY.search(line.split("//")[0]):
         return None
     return f"{part} must not print, parse the command line or name its options"

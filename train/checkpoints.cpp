@@ -61,7 +61,8 @@ Checkpoints::Checkpoints(const TrainingOptions& options, const Dataset& train, T
   directory_.emplace(options_.directory);
   if (options.keep_best) best_.emplace(directory_->path() / "best");
   identity_ = run_identity(options, train, scored);
-  check(options_.resume || directory_->steps().empty(),
+  const bool is_empty = directory_->steps().empty() && (!best_ || best_->steps().empty());
+  check(options_.resume || is_empty,
         "'{}' holds checkpoints of an earlier run: expected another directory, or an empty one, to "
         "begin a new run, or to resume that one",
         options_.directory);
@@ -143,6 +144,9 @@ std::optional<CheckpointDirectory::Found> Checkpoints::find(Observer& observer) 
       [&](const std::string& reason) { observer.on_damaged_checkpoint(reason); });
   if (found) check_same_run(*found);
   else observer.on_no_checkpoint(directory_->path());
+  const Metadata& decisive = found ? found->record.decisive : identity_;
+  directory_->adopt(decisive);
+  if (best_) best_->adopt(decisive);
   return found;
 }
 

@@ -31,7 +31,7 @@ std::string cell(const std::string& text) {
 }  // namespace
 
 std::string class_table_heading(const Field& labels) {
-  std::string line = "sample,class";
+  std::string line = class_table_begin;
   for (int64_t k = 0; k < labels.classes; ++k)
     line += fmt::format(",{}", cell(labels.class_name(k)));
   return line + "\n";

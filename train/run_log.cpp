@@ -36,6 +36,13 @@ fs::path prepared(const RunLogOptions& options, Strategy strategy) {
         options.directory, error ? error.message() : "not a directory");
   check(options.continued || !fs::exists(directory / "metrics.jsonl"),
         "'{}' holds the log of another run: expected a new or empty directory", options.directory);
+  // Files of these names that no log came with.
+  if (!fs::exists(directory / "metrics.jsonl"))
+    for (const char* name : {"summary.json", "config.toml"})
+      check(!fs::exists(directory / name),
+            "'{}' has a {}, which is of no log and would be replaced: expected a new or empty "
+            "directory",
+            options.directory, name);
   // A place that cannot be written to is an error now, not after the training.
   check_writable(directory / "summary.json");
   return directory;
@@ -115,24 +122,28 @@ struct RunLog::Files {
   // The file of JSON lines.
   class JsonFile {
    public:
-    JsonFile(std::string path, bool continued)
+    explicit JsonFile(std::string path)
         : path_(std::move(path)), file_(std::fopen(path_.c_str(), "a")) {
       check(file_ != nullptr, "'{}': {}", path_, std::strerror(errno));
       // Held as long as the file is open.
       const bool ours = ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0;
       check(ours || errno != EWOULDBLOCK,
             "'{}' is being written by another run: expected a file of this run's own", path_);
-      if (continued) return;
-      const bool empty = ::ftruncate(::fileno(file_.get()), 0) == 0;
-      check(empty || errno == EINVAL, "'{}': {}", path_, std::strerror(errno));
     }
-    void write(const Json& line) { fmt::print(file_.get(), "{}\n", line.dump()); }
-    void flush() {
-      const bool written = std::fflush(file_.get()) == 0 && std::ferror(file_.get()) == 0;
-      check(written, "'{}': not completely written: {}", path_, std::strerror(errno));
+    void empty() {
+      const bool is_empty = ::ftruncate(::fileno(file_.get()), 0) == 0;
+      check(is_empty || errno == EINVAL, "'{}': {}", path_, std::strerror(errno));
     }
+    void write(std::string_view line) {
+      check_written(std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size());
+    }
+    void flush() { check_written(std::fflush(file_.get()) == 0); }
 
    private:
+    void check_written(bool ok) const {
+      check(ok, "cannot write '{}': {}; what it held before is intact", path_,
+            std::strerror(errno));
+    }
     struct Close {
       void operator()(std::FILE* file) const { std::fclose(file); }
     };
@@ -192,6 +203,11 @@ struct RunLog::Files {
   };
 
   Json line_of(const WindowReport& report);
+  void write_json(const Json& line) {
+    const std::string text = line.dump() + "\n";
+    if (json) json->write(text);
+    else if (options.json_lines) options.json_lines(text);
+  }
 
   const RunLogOptions options;
   const Device device;
@@ -208,11 +224,13 @@ RunLog::RunLog(const RunLogOptions& options, const TrainingOptions& training_opt
     : files_(new Files{.options = options,
                        .device = training.device(),
                        .noise_scale = training_options.noise_scale}) {
-  if (!options.json.empty()) files_->json.emplace(options.json, options.continued);
+  if (!options.json.empty()) files_->json.emplace(options.json);
   if (!options.directory.empty())
     files_->directory.emplace(
         options, training_options.strategy,
         training.game().players().size() > 1 ? training.game().windows() : training.steps());
+  // What an earlier run wrote goes only when nothing can be refused any more.
+  if (files_->json && !options.continued) files_->json->empty();
 }
 
 RunLog::~RunLog() = default;
@@ -252,16 +270,16 @@ void RunLog::on_window(const Player& player) {
 }
 
 void RunLog::on_step(const WindowReport& report) {
-  if (!files_->json && !files_->directory) return;
+  if (!files_->json && !files_->options.json_lines && !files_->directory) return;
   const Json line = files_->line_of(report);
-  if (files_->json) files_->json->write(line);
+  files_->write_json(line);
   if (files_->directory) files_->directory->step(line);
 }
 
 void RunLog::on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) {
   const Json line{
       {"epoch", epoch + 1}, {"window", windows}, {"test", to_json(score)}, {"is_best", is_best}};
-  if (files_->json) files_->json->write(line);
+  files_->write_json(line);
   if (files_->directory) files_->directory->score(line);
 }
 
@@ -277,7 +295,7 @@ void RunLog::score(const Score& test, const std::optional<Score>& of_average) {
   Json line{{"test", to_json(test)}};
   if (of_average) line["test_ema"] = to_json(*of_average);
   if (files_->directory) files_->directory->score(line);
-  if (files_->json) files_->json->write(line);
+  files_->write_json(line);
   on_checkpoint();
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "data/png.h"
 #include "train/observer.h"
@@ -15,6 +17,8 @@ struct RunLogOptions {
   // peak memory, and the scores at the end. Networks that train each other have a line each, with
   // the player's name. Empty: none.
   std::string json;
+  // Takes these lines, if there is no such file.
+  std::function<void(std::string_view)> json_lines{};
   // A directory for TensorBoard and `accrue report`. Empty: none.
   //   events.out.tfevents.*  scalars named after the keys of a JSON line ("train/loss",
   //                          "peak_bytes/activations"; a player's "generator/loss") over the
@@ -34,7 +38,8 @@ struct RunLogOptions {
 };
 
 // Writes down a run. If the process is killed, its files are readable up to the last event told,
-// except that the JSON file on its own is complete only up to the last checkpoint.
+// except that the JSON file on its own is complete only up to the last checkpoint. A file that
+// cannot be written throws Error, which names it.
 class RunLog : public Observer {
  public:
   // Throws Error for files that cannot be opened, a directory that cannot be made or written to or

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/commands.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "kernels/parallel.h"
 #include "study/ladders.h"
@@ -31,8 +32,8 @@ void print_table(const std::vector<study::Result>& results, int64_t parameters) 
   constexpr size_t wide_columns = 110;
   const bool wide = terminal_columns() >= wide_columns;
   const std::string work = wide ? fmt::format("{:>9}{:>9}{:>10}", "launches", "bytes/P", "MB") : "";
-  fmt::print("{:<11}{:<31}{}{:>11}{:>9}{:>8}  {}\n", "ladder", "rung", work, "us", "GB/s", "% copy",
-             "check");
+  say("{:<11}{:<31}{}{:>11}{:>9}{:>8}  {}\n", "ladder", "rung", work, "us", "GB/s", "% copy",
+      "check");
   for (const study::Result& result : results) {
     const study::Rung& rung = result.rung;
     const auto bytes = static_cast<double>(rung.bytes);
@@ -44,10 +45,10 @@ void print_table(const std::vector<study::Result>& results, int64_t parameters) 
                                  ? fmt::format("{:>9}{:>9.1f}{:>10.2f}", rung.launches,
                                                bytes / static_cast<double>(parameters), bytes / 1e6)
                                  : "";
-    fmt::print("{:<11}{:<31}{}{:>11.1f}{}  {}\n", rung.ladder, rung.name, work,
-               1e6 * result.seconds, rate, result.ok() ? "ok" : "WRONG");
+    say("{:<11}{:<31}{}{:>11.1f}{}  {}\n", rung.ladder, rung.name, work, 1e6 * result.seconds, rate,
+        result.ok() ? "ok" : "WRONG");
   }
-  if (!wide) fmt::print("(--json has launches and bytes)\n");
+  if (!wide) say("(--json has launches and bytes)\n");
 }
 
 nlohmann::ordered_json to_json(const std::vector<study::Result>& results) {
@@ -98,6 +99,7 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
 }
 
 void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
+  check_output(options.json);
   const Device device = apply_machine_options(options);
   const study::Arrays arrays(layout_for(bench, device), device);
   std::vector<study::Result> results =
@@ -105,9 +107,9 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   const int64_t rounds = study::measure(results, device, bench.seconds);
 
   const auto array_bytes = static_cast<size_t>(arrays.size()) * sizeof(float);
-  fmt::print("{} parameters in {}, {} an array, on {} ({})\n{} in turns\n", arrays.count(),
-             counted(arrays.tensors(), "tensor"), format_bytes(array_bytes), name(device),
-             counted(thread_count(), "thread"), counted(rounds, "round"));
+  say("{} parameters in {}, {} an array, on {} ({})\n{} in turns\n", arrays.count(),
+      counted(arrays.tensors(), "tensor"), format_bytes(array_bytes), name(device),
+      counted(thread_count(), "thread"), counted(rounds, "round"));
   print_table(results, arrays.count());
   if (!options.json.empty()) {
     const nlohmann::ordered_json figures{{"device", name(device)},

@@ -8,6 +8,7 @@
 #include "apps/bench/commands.h"
 #include "apps/bench/memory_runs.h"
 #include "apps/cli/environment.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "data/atomic_file.h"
 #include "kernels/parallel.h"
@@ -74,17 +75,16 @@ class Progress {
  public:
   explicit Progress(size_t total) : total_(total) {}
   ~Progress() {
-    if (terminal_) fmt::print(stderr, "\r\033[K");
+    if (terminal_) say_error("\r\033[K");
   }
   void next(const MemoryRow& row) {
     if (terminal_)
-      fmt::print(stderr, "\r\033[K[{}/{}] {} {}", ++done_, total_, row.way.name,
-                 row.batches.describe());
+      say_error("\r\033[K[{}/{}] {} {}", ++done_, total_, row.way.name, row.batches.describe());
   }
 
  private:
   size_t total_, done_ = 0;
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool terminal_ = draws_over(STDERR_FILENO);
 };
 
 // In each round every row runs once, so that a machine that slows down does so for all of them.
@@ -110,28 +110,27 @@ void print(const MemoryRows& rows) {
   // there is not.
   constexpr size_t wide_columns = 170;
   const bool wide = terminal_columns() >= wide_columns;
-  fmt::print("{:<16} {:>6} {:>4}", "way", "micro", "K");
+  say("{:<16} {:>6} {:>4}", "way", "micro", "K");
   if (wide)
-    for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print(" {:>11} {:>11} {:>10} {:>9}{}\n", "total", "RSS growth", "us/sample", "max |dw|",
-             wide ? "  against one batch at once" : "");
+    for (Category c : all_categories) say(" {:>11}", name(c));
+  say(" {:>11} {:>11} {:>10} {:>9}{}\n", "total", "RSS growth", "us/sample", "max |dw|",
+      wide ? "  against one batch at once" : "");
   for (const MemoryRow& row : rows) {
-    fmt::print("{:<16} {:>6} {:>4}", row.way.name, row.batches.micro,
-               row.batches.accumulation_steps());
+    say("{:<16} {:>6} {:>4}", row.way.name, row.batches.micro, row.batches.accumulation_steps());
     if (wide)
       for (Category c : all_categories)
-        fmt::print(" {:>11}",
-                   row.way.is_pytorch() && c != Category::data ? "?" : format_bytes(row.peak[c]));
+        say(" {:>11}",
+            row.way.is_pytorch() && c != Category::data ? "?" : format_bytes(row.peak[c]));
     std::string words = verdict(row, rows);
     if (!wide)
       for (size_t end; (end = words.find("; ")) != std::string::npos;)
         words.replace(end, 2, "\n    ");
-    fmt::print(" {:>11} {:>11} {:>10.1f} {:>9}{}{}\n", format_bytes(row.total_bytes()),
-               format_bytes(row.rss_growth_bytes), row.median_us(),
-               row.weight_difference ? fmt::format("{:.2g}", *row.weight_difference) : "-",
-               wide ? "  " : "\n    ", words);
+    say(" {:>11} {:>11} {:>10.1f} {:>9}{}{}\n", format_bytes(row.total_bytes()),
+        format_bytes(row.rss_growth_bytes), row.median_us(),
+        row.weight_difference ? fmt::format("{:.2g}", *row.weight_difference) : "-",
+        wide ? "  " : "\n    ", words);
   }
-  if (!wide) fmt::print("(--json and --csv have each category)\n");
+  if (!wide) say("(--json and --csv have each category)\n");
 }
 
 void check_options(const BenchMemoryOptions& bench) {
@@ -140,6 +139,7 @@ void check_options(const BenchMemoryOptions& bench) {
     check(0 < micro_batch && micro_batch <= largest,
           "--micro-batches has {}: expected 1 to the effective batch of {}", micro_batch, largest);
   // A place that cannot be written to is an error now, not after the measurements.
+  check_output(bench.csv);
   if (bench.report.empty()) return;
   require_chart_library();
   check_output(bench.report);
@@ -203,6 +203,7 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
 
 void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
   check_options(bench);
+  check_output(given.json);
   Options options = given;
   options.device = wanted_device(options) == Device::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
   if (options.threads == 0) options.threads = thread_count();
@@ -228,10 +229,10 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
                                 {"steps", bench.steps},
                                 {"rounds", bench.rounds}};
   for (const MemoryRows& rows : groups) {
-    fmt::print("{} | {} | width {} | effective batch {} | {}, {}\n", name(options.network.kind),
-               name_in(precision_names(), options.precision), rows.front().width,
-               rows.front().batches.effective, counted(bench.steps, "optimizer step"),
-               counted(bench.rounds, "round"));
+    say("{} | {} | width {} | effective batch {} | {}, {}\n", name(options.network.kind),
+        name_in(precision_names(), options.precision), rows.front().width,
+        rows.front().batches.effective, counted(bench.steps, "optimizer step"),
+        counted(bench.rounds, "round"));
     print(rows);
     for (const MemoryRow& row : rows) result["rows"].push_back(to_json(row, rows));
   }
@@ -241,7 +242,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
   for (const MemoryRows& rows : groups) result["timelines"].push_back(timelines(rows, runs));
   result["machine"] = machine_name(wanted_device(options));
   write_output(bench.report, memory_page(std::move(result)));
-  fmt::print("wrote {}\n", bench.report);
+  say("wrote {}\n", bench.report);
 }
 
 }  // namespace accrue::app

@@ -4,6 +4,7 @@
 
 #include "apps/bench/commands.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "core/cuda.h"
@@ -86,8 +87,8 @@ class Windows {
 // The cost of timing every kernel (on cuda, without graphs): a window's time with and without.
 void print_cost(const Profile& profile, double seconds_without) {
   const double seconds = profile.total_us() * 1e-6 / double(profile.steps());
-  fmt::print("a profiled window takes {:.1f} us (mean), one without {:.1f} us (median)\n",
-             seconds * 1e6, seconds_without * 1e6);
+  say("a profiled window takes {:.1f} us (mean), one without {:.1f} us (median)\n", seconds * 1e6,
+      seconds_without * 1e6);
 }
 
 // More windows, each kernel of which is timed.
@@ -117,6 +118,7 @@ Settings settings_of(BenchTrainOptions& bench, Options& options) {
 }
 
 void bench_train(const Options& asked, const BenchTrainOptions& bench) {
+  check_output(asked.json);
   const Device device = apply_machine_options(asked);
   const Datasets data = place_data(load_data(asked), device);
   const Options options = with_micro_batch_chosen(asked, data, device);
@@ -140,18 +142,17 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
     for (int i = 0; i < 20; i += together) window_seconds.push_back(windows.seconds(together));
     gemm_rates.push_back(probe.flops_per_s());
   });
-  for (const std::string& line : cuda::refused_graphs()) fmt::print(stderr, "warning: {}\n", line);
+  for (const std::string& line : cuda::refused_graphs()) say_error("warning: {}\n", line);
   const double samples_per_s = double(batches.effective) / median(window_seconds);
   const double flops =
       training_flops_per_sample(trained.model, data.train.field("images").shape_of(1));
   double gemm_rate = median(gemm_rates);
   if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;
-  fmt::print("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", name(options.network.kind),
-             batches.describe(), samples_per_s, name(device), window_seconds.size(),
-             counted(thread_count(), "thread"));
-  fmt::print(
-      "{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
+  say("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", name(options.network.kind),
+      batches.describe(), samples_per_s, name(device), window_seconds.size(),
+      counted(thread_count(), "thread"));
+  say("{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
       MachineRates::gemm_size(device));
   nlohmann::ordered_json result{{"model", name(options.network.kind)},
@@ -170,7 +171,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   if (bench.profile) {
     const auto profile = profile_windows(windows, device, bench.seconds);
     const MachineRates rates{gemm_rate, study::copy_bytes_per_s(device)};
-    fmt::print("\n{}", profile_table(*profile, rates, terminal_columns()));
+    say("\n{}", profile_table(*profile, rates, terminal_columns()));
     print_cost(*profile, median(window_seconds));
     result["profile"] = profile_json(*profile, rates);
   }

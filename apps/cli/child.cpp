@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "core/error.h"
@@ -27,6 +28,7 @@ ChildResult run_program(const std::string& program, const std::vector<std::strin
     dup2(output[1], STDERR_FILENO);
     close(output[0]);
     close(output[1]);
+    for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
     execvp(program.c_str(), argv.data());
     _exit(127);
   }

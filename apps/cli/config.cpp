@@ -82,7 +82,10 @@ std::vector<std::string> with_config(const std::vector<std::string>& arguments,
     ++words;
   }
   const auto read = read_arguments(path, known, *command, rest);
-  rest.insert(rest.begin() + static_cast<std::ptrdiff_t>(words), read.begin(), read.end());
+  const auto after_command = rest.begin() + static_cast<std::ptrdiff_t>(words);
+  const auto first = rest.insert(after_command, read.begin(), read.end());
+  if (command->get_option_no_throw(std::string(flag)))
+    rest.insert(first, fmt::format("{}={}", flag, path));
   return rest;
 }
 

@@ -13,7 +13,7 @@ namespace accrue::app {
 
 // Settings in a file, as TOML: model = "cnn", lr = 0.01, no-shuffle = true.
 
-// A program's arguments with those of `--config FILE` in its place, in front of the others, without
+// A program's arguments with those of `--config FILE` after it, in front of the others, without
 // the settings that the arguments have themselves and those that their command does not have.
 // Throws Error for a file that cannot be read, and for a name that is none of `known`.
 std::vector<std::string> with_config(const std::vector<std::string>& arguments,

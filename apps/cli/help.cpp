@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 
 namespace accrue::app {
 namespace {

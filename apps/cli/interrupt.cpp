@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
 #include <initializer_list>
+#include <string_view>
+
+#include "apps/cli/messages.h"
 
 namespace accrue::app {
 namespace {
@@ -28,10 +30,11 @@ int64_t now_ns() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// A job's time limit: Slurm sends SIGTERM to its step and to the job, a few ms later. Nobody who
-// wants to roll a window back is so fast with kill.
+// A job's time limit: Slurm sends SIGTERM to its step and to the job, a few ms later. A terminal
+// that is closed: the shell sends SIGHUP, and the system does as soon as the shell has ended.
+// Nobody who wants to roll a window back is so fast with kill.
 bool repeats_the_first(int signal) {
-  return signal == SIGTERM && seen > 0 && now_ns() - first_ns < 1'000'000'000;
+  return signal != SIGINT && seen > 0 && now_ns() - first_ns < 1'000'000'000;
 }
 
 void install(void (*handler)(int)) {
@@ -46,22 +49,19 @@ void install(void (*handler)(int)) {
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
-// Nothing else may be called in a signal handler to print something.
-template <size_t n>
-void say(const char (&text)[n]) {
-  if (!answered) return;
-  const int before = errno;
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, n - 1);
-  errno = before;
+void answer(std::string_view text) {
+  if (answered) say_in_handler(text);
 }
 
 void ask(int signal) {
   if (repeats_the_first(signal)) return;
   if (seen == 0) first_ns = now_ns();  // before anybody sees that it was
   const int times = ++seen;
-  if (times == 1) say("\ninterrupted: this window is finished first; once more to roll it back\n");
+  if (times == 1)
+    answer("\ninterrupted: this window is finished first; once more to roll it back\n");
   if (times == 2) {
-    say("\ninterrupted twice: this window is rolled back, unless its last micro-batch is under "
+    answer(
+        "\ninterrupted twice: this window is rolled back, unless its last micro-batch is under "
         "way\n");
     install(SIG_DFL);
   }

@@ -11,9 +11,10 @@ enum class Answers { no, yes };
 
 // While alive, Ctrl-C (SIGINT), SIGTERM and SIGHUP only ask. The
 // first: the running window is to be finished first; the second: it is to be rolled back. A third
-// ends the program at once. A SIGTERM within a second of the first signal counts for nothing, here
-// and after: some send it twice, such as Slurm when a job's time is over. To be made by the thread
-// that computes; the other threads leave signals to it.
+// ends the program at once. A SIGTERM or SIGHUP within a second of the first signal counts for
+// nothing, here and after: they come twice from Slurm when a job's time is over, and from a
+// terminal that is closed. To be made by the thread that computes; the other threads leave signals
+// to it.
 //
 // The handler has a stack of its own. On the thread's, while oneDNN 2.6.3 was in dnnl_sgemm, it
 // left a corrupted heap in 11 of 450 runs; so in none of 270.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "apps/cli/messages.h"
 #include "data/byte_stream.h"
 #include "data/checkpoint_directory.h"
 #include "data/cifar.h"
@@ -122,7 +123,7 @@ ImageFolderOptions folder_options(const Options& options, DataUse use) {
 }
 
 void say_what_was_found(const Dataset& data) {
-  if (!data.about.empty()) fmt::print("{}: {}\n", data.name, data.about);
+  if (!data.about.empty()) say("{}: {}\n", data.name, data.about);
 }
 
 void normalize(Dataset& data, const Options& options) {
@@ -170,8 +171,8 @@ void say_whose_classes(const Options& options, const Dataset& data) {
   if (options.weights.empty() || !classes) return;
   const Field& field = data.field(data.has("masks") ? "masks" : "labels");
   if (field.class_names.empty() && field.class_values.empty()) return;
-  fmt::print("{} does not name its classes: those of {} are taken: {}\n", options.weights,
-             data.name, classes->describe());
+  say("{} does not name its classes: those of {} are taken: {}\n", options.weights, data.name,
+      classes->describe());
 }
 
 Datasets load_data(const Options& options, DataUse use) {
@@ -230,13 +231,12 @@ void check_what_is_said(const Metadata& said, const Options& options) {
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", options.init);
   if (!says && !(is_given("mean") && is_given("std")))
-    fmt::print(stderr,
-               "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
-               "expected --mean and --std\n",
-               options.init, fmt::join(options.pixels.mean, ","),
-               fmt::join(options.pixels.std, ","));
+    say_error(
+        "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
+        "expected --mean and --std\n",
+        options.init, fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","));
   if (holds_float64(options.init))
-    fmt::print(stderr, "warning: {} holds float64, which is rounded to float32\n", options.init);
+    say_error("warning: {} holds float64, which is rounded to float32\n", options.init);
 }
 
 std::optional<Classes> classes_said(const Metadata& said, const std::string& file) {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/ranks.h"
 
@@ -29,7 +30,7 @@ class Alarm {
   Alarm(int64_t timeout_s, const char* message) {
     said = message;
     std::signal(SIGALRM, [](int) {
-      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, said, std::strlen(said));
+      say_in_handler(said);
       std::_Exit(1);
     });
     ::alarm(static_cast<unsigned>(timeout_s));
@@ -110,9 +111,8 @@ class Watch {
 
   [[noreturn]] void give_up(int rank, const std::string& why) const {
     // The line under way may not have ended.
-    fmt::print(stderr, "\naccrue: error: rank {} of {}, on {}, {}: all ranks end\n", rank, count_,
-               hosts_[static_cast<size_t>(rank)], why);
-    std::fflush(stderr);
+    say_error("\naccrue: error: rank {} of {}, on {}, {}: all ranks end\n", rank, count_,
+              hosts_[static_cast<size_t>(rank)], why);
     end_all_ranks(1);
   }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "apps/cli/environment.h"
+#include "apps/cli/messages.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
@@ -364,9 +365,9 @@ Device apply_machine_options(const Options& options) {
   if (options.device == DeviceChoice::cuda) cuda::require_device();
   if (options.device == DeviceChoice::automatic) {
     const std::string reason = cuda::unavailable_reason();
-    if (reason.empty()) fmt::print("device: cuda ({})\n", cuda::describe_device());
+    if (reason.empty()) say("device: cuda ({})\n", cuda::describe_device());
     else if (std::filesystem::exists("/dev/nvidiactl"))
-      fmt::print("device: cpu (not cuda, although there is a GPU: {})\n", reason);
+      say("device: cpu (not cuda, although there is a GPU: {})\n", reason);
   }
   const bool tf32 = options.precision == Precision::tf32;
   check(!tf32 || device == Device::cuda,

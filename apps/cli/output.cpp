@@ -1,60 +1,36 @@
 #include "apps/cli/output.h"
 
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 
+#include "apps/cli/messages.h"
 #include "core/error.h"
-#include "data/append_file.h"
 #include "data/atomic_file.h"
 
 namespace accrue::app {
-namespace {
-
-int reserved = STDOUT_FILENO;
-
-}  // namespace
-
-void reserve_standard_output() {
-  if (reserved != STDOUT_FILENO) return;
-  reserved = ::dup(STDOUT_FILENO);
-  check(reserved >= 0 && ::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0,
-        "standard output cannot be kept for '-': {}", std::strerror(errno));
-}
-
-void silence_standard_output() {
-  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  check(nowhere >= 0 && ::dup2(nowhere, STDOUT_FILENO) >= 0, "/dev/null: {}", std::strerror(errno));
-  ::close(nowhere);
-}
-
-std::string output_path(const std::string& name) {
-  return name == "-" ? fmt::format("/dev/fd/{}", reserved) : name;
-}
 
 void check_output(const std::string& name) {
   if (!name.empty() && name != "-") check_writable(name);
 }
 
 void write_output(const std::string& name, std::string_view text) {
-  if (name != "-") return write_text_atomically(name, text);
-  AppendFile(output_path(name), AppendFile::Existing::continued)
-      .append(std::as_bytes(std::span(text)));
+  if (name == "-") write_standard_output(text);
+  else write_text_atomically(name, text);
 }
 
-size_t terminal_columns() {
-  struct winsize size {};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
-void finish_standard_output() {
-  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  check(written, "what was printed is not complete: standard output: {}", std::strerror(errno));
+std::function<void(std::string_view)> lines_to(const std::string& name) {
+  if (name == "-") return write_standard_output;
+  std::error_code ignored;
+  if (!std::filesystem::is_fifo(name, ignored)) return {};
+  const int pipe = ::open(name.c_str(), O_WRONLY | O_CLOEXEC);
+  check(pipe >= 0, "cannot open '{}': {}", name, std::strerror(errno));
+  const std::shared_ptr<void> open(nullptr, [pipe](void*) { ::close(pipe); });
+  return [pipe, open](std::string_view line) { write_to_pipe(pipe, line); };
 }
 
 }  // namespace accrue::app

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
-#include "apps/cli/output.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
 
@@ -36,7 +35,7 @@ void check_for_ranks(const Options& options) {
 
 // For all ranks but the first, which alone writes. (They share in the weights that it saves.)
 void write_nothing(Options& options) {
-  silence_standard_output();
+  silence_messages();
   for (std::string* file :
        {&options.json, &options.log_dir, &options.profile, &options.memory_trace})
     file->clear();
@@ -79,8 +78,7 @@ void with_ranks(Options& options, const std::function<void()>& work) {
   if (launched().count == 1) {
     // Slurm's step of several tasks that say nothing of each other.
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)
-      fmt::print(
-          stderr,
+      say_error(
           "warning: Slurm runs this {} times, each as one process: for ranks of one training "
           "use srun --mpi=pmix, or pmi2\n",
           tasks);
@@ -100,17 +98,15 @@ void with_ranks(Options& options, const std::function<void()>& work) {
     if (by_nccl) ranks->reach_gpus();
     if (ranks->rank() > 0) write_nothing(options);
     else
-      fmt::print("ranks: {}, {} each{}\n", ranks->count(), counted(options.threads, "thread"),
-                 gpus > 0 ? fmt::format(", {} on this machine, exchange {}", counted(gpus, "GPU"),
-                                        by_nccl ? "by NCCL " + describe_nccl() : "through the host")
-                          : "");
+      say("ranks: {}, {} each{}\n", ranks->count(), counted(options.threads, "thread"),
+          gpus > 0 ? fmt::format(", {} on this machine, exchange {}", counted(gpus, "GPU"),
+                                 by_nccl ? "by NCCL " + describe_nccl() : "through the host")
+                   : "");
     work();
     options.ranks = nullptr;
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    fmt::print(stderr, "accrue: error: rank {} of {}, on {}: {}\n", ranks->rank(), ranks->count(),
-               host_name(), error.what());
-    std::fflush(stderr);
+    say_error("accrue: error: rank {} of {}, on {}: {}\n", ranks->rank(), ranks->count(),
+              host_name(), error.what());
     ranks->abort(1);
   }
 }

@@ -5,7 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <sstream>
 
+#include "apps/cli/messages.h"
 #include "train/settings.h"
 
 namespace accrue::app {
@@ -145,8 +147,14 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   else if (const auto rest = command.remaining(true);
            !names_of_commands(command).empty() && !rest.empty() && !is_option(rest.front()))
     problem = unknown_command(command, rest.front());
-  if (problem.empty()) return app.exit(error);
-  fmt::print(stderr, "accrue: error: {}\n", problem);
+  if (problem.empty()) {
+    std::ostringstream help, errors;
+    const int status = app.exit(error, help, errors);
+    say("{}", help.str());
+    say_error("{}", errors.str());
+    return status;
+  }
+  say_error("accrue: error: {}\n", problem);
   return 2;
 }
 

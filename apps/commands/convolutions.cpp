@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "apps/cli/messages.h"
 #include "core/cuda.h"
 #include "core/limit_scope.h"
 #include "train/memory_prediction.h"
@@ -76,18 +77,18 @@ std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
 }
 
 void print(const std::vector<ChosenConvolution>& convolutions) {
-  fmt::print("\n{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", "convolution", "",
-             "image and weights", "algorithm", "math", "workspace", "of scratch", "parts", "ms");
+  say("\n{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", "convolution", "",
+      "image and weights", "algorithm", "math", "workspace", "of scratch", "parts", "ms");
   for (const auto& [c, count, choice, seconds] : convolutions) {
     const ConvGeometry& g = c.geometry;
-    fmt::print("{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", name(c.product),
-               fmt::format("{}x", count),
-               fmt::format("{}x{}x{}x{} {}x{}x{}x{} /{}", c.N, g.C, g.H, g.W, g.O, g.C, g.KH, g.KW,
-                           g.stride),
-               choice.algorithm, choice.math, format_bytes(choice.workspace_bytes),
-               format_bytes(choice.scratch_bytes),
-               fmt::format("{}{}", choice.parts, choice.padded ? " padded" : ""),
-               seconds ? fmt::format("{:.3f}", *seconds * 1e3) : "");
+    say("{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", name(c.product),
+        fmt::format("{}x", count),
+        fmt::format("{}x{}x{}x{} {}x{}x{}x{} /{}", c.N, g.C, g.H, g.W, g.O, g.C, g.KH, g.KW,
+                    g.stride),
+        choice.algorithm, choice.math, format_bytes(choice.workspace_bytes),
+        format_bytes(choice.scratch_bytes),
+        fmt::format("{}{}", choice.parts, choice.padded ? " padded" : ""),
+        seconds ? fmt::format("{:.3f}", *seconds * 1e3) : "");
   }
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "data/image_folder.h"
@@ -21,9 +21,9 @@ void print_table(const std::vector<std::string>& classes,
                  const std::vector<std::array<int64_t, 2>>& counts) {
   size_t widest = 5;
   for (const std::string& name : classes) widest = std::max(widest, name.size());
-  fmt::print("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
+  say("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
   for (size_t k = 0; k < counts.size(); ++k)
-    fmt::print("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
+    say("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
 }
 
 // Of each class, or of each label of run lengths, how many good images there are.
@@ -36,7 +36,7 @@ void print_ignored(const ImageFolder& folder) {
   std::vector<std::string> names;
   for (const auto& path : folder.ignored)
     names.push_back(path.lexically_relative(folder.directory).generic_string());
-  if (!names.empty()) fmt::print("  {} left alone: {}\n", names.size(), some_of(names));
+  if (!names.empty()) say("  {} left alone: {}\n", names.size(), some_of(names));
 }
 
 void print_packed(const std::string& directory, const PackedImages& found) {
@@ -46,11 +46,11 @@ void print_packed(const std::string& directory, const PackedImages& found) {
     about = fmt::format(", {}, {}", counted_classes(found.classes()),
                         width_by_height({images[2], images[3]}));
   }
-  fmt::print("{}: {}, {} for training and {} for the test{}\n", directory,
-             found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
-             counted(found.count(Split::train), "image"), found.count(Split::test), about);
+  say("{}: {}, {} for training and {} for the test{}\n", directory,
+      found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
+      counted(found.count(Split::train), "image"), found.count(Split::test), about);
   if (!found.parts.empty() && !found.parts.front().data.about.empty())
-    fmt::print("  {}\n", found.parts.front().data.about);
+    say("  {}\n", found.parts.front().data.about);
   std::vector<std::string> classes;
   std::vector<std::array<int64_t, 2>> counts;
   for (int64_t k = 0; k < found.classes(); ++k) {
@@ -63,10 +63,10 @@ void print_packed(const std::string& directory, const PackedImages& found) {
 // What is bad, and a sheet of what is not.
 template <class DrawSheet>
 void finish(const DataCheckOptions& asked, const std::vector<BadFile>& all_bad, DrawSheet&& draw) {
-  for (const BadFile& bad : all_bad) fmt::print("bad: {}\n", bad.describe());
+  for (const BadFile& bad : all_bad) say("bad: {}\n", bad.describe());
   if (!asked.sheet.empty()) {
     write_text_atomically(asked.sheet, encode_png(draw(parse_augmentation(asked.augment))));
-    fmt::print("wrote {}\n", asked.sheet);
+    say("wrote {}\n", asked.sheet);
   }
   check(all_bad.empty(), "'{}' has {}", asked.directory,
         counted(static_cast<int64_t>(all_bad.size()), "bad file"));
@@ -110,11 +110,11 @@ void check_data(const DataCheckOptions& asked) {
   const std::optional<ImageFolder> folder = find_images(asked.directory, asked.hold_out);
   if (!folder) refuse_layout(asked.directory);
   const ImageSurvey found = survey(*folder, Look::pixels);
-  fmt::print("{}: {}\n", asked.directory, describe(*folder, found));
+  say("{}: {}\n", asked.directory, describe(*folder, found));
   print_counts(*folder, found);
   if (!found.mask_values.empty())
-    fmt::print("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
-  for (const std::string& note : notes_of(*folder, found)) fmt::print("  {}\n", note);
+    say("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
+  for (const std::string& note : notes_of(*folder, found)) say("  {}\n", note);
   print_ignored(*folder);
   std::vector<BadFile> bad = found.bad;
   if (const std::string smoothed = found.masks.smoothed(); !smoothed.empty())

@@ -4,6 +4,7 @@
 
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "train/json.h"
 #include "train/memory_prediction.h"
@@ -26,6 +27,7 @@ Settings evaluation_settings(Options& options) {
 
 void eval(const Options& options) {
   const Device device = apply_machine_options(options);
+  check_output(options.json);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(options, DataUse::scoring), device);
   const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
@@ -36,7 +38,7 @@ void eval(const Options& options) {
       return evaluate(*network.model, *options.objective_on(*set), *set, samples,
                       network.parameters.compute_dtype(), device, options.ranks);
     });
-    fmt::print("{} {}\n", split, score.describe());
+    say("{} {}\n", split, score.describe());
     json[split] = to_json(score);
   }
   if (!options.json.empty()) write_output(options.json, json.dump(2) + "\n");

@@ -5,6 +5,7 @@
 #include "apps/cli/averages.h"
 #include "apps/cli/environment.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
 #include "apps/cli/processor.h"
@@ -103,8 +104,7 @@ Settings settings_of(InfoOptions& asked, Options& options) {
 
 void info(const Options& options, const InfoOptions& asked) {
   apply_threads(options);
-  fmt::print(
-      "accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n\n",
+  say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n\n",
       version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
       cuda::describe_device(), describe_mpi(), describe_nccl());
   const ModelOptions network = shown_network(options);
@@ -113,21 +113,21 @@ void info(const Options& options, const InfoOptions& asked) {
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
   const double flops = training_flops_per_sample(
       new_model, {1, network.image[0], network.image[1], network.image[2]});
-  fmt::print("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.network.kind),
-             parameters.count(), flops / 1e6, model->describe());
+  say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.network.kind),
+      parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
-    fmt::print("  {:<24} {}\n", entry.name, entry.tensor.shape());
+    say("  {:<24} {}\n", entry.name, entry.tensor.shape());
   for (const auto& buffer : parameters.buffer_entries())
-    fmt::print("  {:<24} {} (buffer)\n", buffer.name, buffer.tensor.shape());
+    say("  {:<24} {} (buffer)\n", buffer.name, buffer.tensor.shape());
   std::optional<std::vector<ChosenConvolution>> convolutions;
   if (wanted_device(options) == Device::cuda && cuda::unavailable_reason().empty()) {
     convolutions = chosen_convolutions(options, network, asked.seconds_to_time);
     if (!convolutions->empty()) print(*convolutions);
   }
-  fmt::print("\nlearning rate: {}\n", Schedule(options.schedule).describe());
+  say("\nlearning rate: {}\n", Schedule(options.schedule).describe());
   TrainingOptions training = options;
   training.batches.effective = options.effective_batch.value_or(default_effective_batch);
-  for (const std::string& line : describe_averages(training)) fmt::print("{}\n", line);
+  for (const std::string& line : describe_averages(training)) say("{}\n", line);
   if (!options.json.empty())
     write_output(options.json, to_json(options, *model, parameters, flops, convolutions));
 }

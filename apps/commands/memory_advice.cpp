@@ -1,6 +1,7 @@
 #include "apps/commands/memory_advice.h"
 
 #include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "apps/commands/plan.h"
 #include "core/cuda.h"
 #include "core/limit_scope.h"
@@ -35,8 +36,8 @@ Options with_micro_batch_chosen(const Options& options, const Datasets& data, De
         "what would fit",
         format_bytes(*memory), least.batches.micro, to_string(least.peak));
   }
-  fmt::print("micro-batch auto: {} of effective batch {}, {} of {}\n", best->batches.micro,
-             best->batches.describe(), format_bytes(best->peak.total()), format_bytes(*memory));
+  say("micro-batch auto: {} of effective batch {}, {} of {}\n", best->batches.micro,
+      best->batches.describe(), format_bytes(best->peak.total()), format_bytes(*memory));
   Options chosen = options;
   chosen.micro_batch = best->batches.micro;
   chosen.effective_batch = best->batches.effective;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/cli/messages.h"
 #include "core/cuda.h"
 
 namespace accrue::app {
@@ -35,21 +36,21 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
     try {
       columns.emplace_back("no accum., run", measure_baseline(whole, data, device));
     } catch (const OutOfMemory&) {
-      fmt::print("\nwithout accumulation the run does not fit\n");
+      say("\nwithout accumulation the run does not fit\n");
     }
   }
 
-  fmt::print("\npeak memory on {}, effective batch {}\n{:<14}", name(device),
-             options.batches.describe(), "");
+  say("\npeak memory on {}, effective batch {}\n{:<14}", name(device), options.batches.describe(),
+      "");
   const auto cell = [](std::string_view title, std::string_view text) {
-    fmt::print("  {:>{}}", text, std::max<size_t>(title.size(), 10));
+    say("  {:>{}}", text, std::max<size_t>(title.size(), 10));
   };
   for (const auto& [title, usage] : columns) cell(title, title);
-  fmt::print("\n");
+  say("\n");
   const auto row = [&](std::string_view title, auto&& bytes_of) {
-    fmt::print("  {:<12}", title);
+    say("  {:<12}", title);
     for (const auto& [column, usage] : columns) cell(column, format_bytes(bytes_of(usage)));
-    fmt::print("\n");
+    say("\n");
   };
   for (Category c : all_categories) row(name(c), [&](const Usage& usage) { return usage[c]; });
   row("total", [](const Usage& usage) { return usage.total(); });
@@ -57,28 +58,25 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
     return usage.total() - usage[Category::data];
   };
   row("without data", without_data);
-  fmt::print("{}\n", predicted.bytes == measured.bytes
-                         ? "predicted to the byte"
-                         : "the prediction is off: please report this run");
+  say("{}\n", predicted.bytes == measured.bytes ? "predicted to the byte"
+                                                : "the prediction is off: please report this run");
   if (device == Device::cuda) {
     const Reserve reserve = cuda::blocks().statistics();
-    fmt::print(
-        "the device's memory: {} reserved in {} segments, {} of it allocated,\n"
+    say("the device's memory: {} reserved in {} segments, {} of it allocated,\n"
         "  largest free block {}, fragmentation {:.0f} %\n",
         format_bytes(reserve.reserved), reserve.segments, format_bytes(reserve.allocated),
         format_bytes(reserve.largest_free), 100 * reserve.fragmentation());
   }
   if (options.batches.accumulation_steps() == 1) {
-    fmt::print("nothing was accumulated: the effective batch is one micro-batch\n");
+    say("nothing was accumulated: the effective batch is one micro-batch\n");
     return;
   }
   const double ratio = double(without_data(baseline)) / double(without_data(measured));
   if (ratio > 1.005)
-    fmt::print("accumulation needs {:.2f}x less than the same batch at once, without data\n",
-               ratio);
+    say("accumulation needs {:.2f}x less than the same batch at once, without data\n", ratio);
   else
-    fmt::print("accumulation saves nothing here: {} outweigh the activations\n",
-               "parameters, gradients and moments");
+    say("accumulation saves nothing here: {} outweigh the activations\n",
+        "parameters, gradients and moments");
 }
 
 }  // namespace accrue::app

@@ -4,6 +4,7 @@
 
 #include "apps/cli/environment.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
 #include "train/json.h"
@@ -100,31 +101,30 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
             cost_width = narrow ? 4 : 5;
   const std::string each =
       options.ranks ? fmt::format(" for each of {} ranks", options.ranks->count()) : "";
-  fmt::print("{} on {} in {}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", name(options.network.kind),
-             name(device), format_bytes(plan.memory), each, narrow ? "micro" : "micro-batch",
-             micro_width, "K", k_width, "recompute", "strategy");
+  say("{} on {} in {}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", name(options.network.kind), name(device),
+      format_bytes(plan.memory), each, narrow ? "micro" : "micro-batch", micro_width, "K", k_width,
+      "recompute", "strategy");
   if (wide)
-    for (Category c : all_categories) fmt::print(" {:>11}", name(c));
-  fmt::print("{:>{}} {:>4} {:>{}}\n", "total", total_width, "fits", "cost", cost_width);
+    for (Category c : all_categories) say(" {:>11}", name(c));
+  say("{:>{}} {:>4} {:>{}}\n", "total", total_width, "fits", "cost", cost_width);
   for (const Alternative& a : recommended_first(plan)) {
-    fmt::print("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "",
-               a.batches.micro, micro_width, a.batches.accumulation_steps(), k_width,
-               name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
+    say("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "", a.batches.micro,
+        micro_width, a.batches.accumulation_steps(), k_width,
+        name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
     if (wide)
-      for (Category c : all_categories) fmt::print(" {:>11}", format_bytes(a.peak[c]));
-    fmt::print("{:>{}} {:>4} {:>{}.2f}\n", format_bytes(a.peak.total()), total_width,
-               a.fits ? "yes" : "no", a.relative_cost, cost_width);
+      for (Category c : all_categories) say(" {:>11}", format_bytes(a.peak[c]));
+    say("{:>{}} {:>4} {:>{}.2f}\n", format_bytes(a.peak.total()), total_width,
+        a.fits ? "yes" : "no", a.relative_cost, cost_width);
   }
-  if (!wide) fmt::print("(--json has each category)\n");
-  for (const std::string& reason : plan.refused) fmt::print("not possible: {}\n", reason);
+  if (!wide) say("(--json has each category)\n");
+  for (const std::string& reason : plan.refused) say("not possible: {}\n", reason);
   const Alternative& best = *plan.recommended();
-  fmt::print("\ncost: estimated time, 1.00 is the whole batch at once\n");
-  fmt::print("recommended: effective batch {}\n  {}\n", best.batches.describe(),
-             command_to_train(best, options));
-  fmt::print("its peak is {}\n", describe(deciding));
+  say("\ncost: estimated time, 1.00 is the whole batch at once\n");
+  say("recommended: effective batch {}\n  {}\n", best.batches.describe(),
+      command_to_train(best, options));
+  say("its peak is {}\n", describe(deciding));
   if (const Alternative& least = plan.smallest(); least.peak.total() < best.peak.total())
-    fmt::print("least memory: {} with\n  {}\n", format_bytes(least.peak.total()),
-               flags(least, options));
+    say("least memory: {} with\n  {}\n", format_bytes(least.peak.total()), flags(least, options));
 }
 
 // The nearest that would fit instead, or the least memory that would do.

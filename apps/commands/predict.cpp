@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
+#include "apps/cli/overwriting.h"
 #include "data/atomic_file.h"
 #include "data/cifar.h"
 #include "data/glyphs.h"
@@ -99,11 +101,11 @@ Classes unnamed_classes(const Options& options, const ImageFolder& folder, const
       options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
   const auto beside = classes_beside(options, folder);
   if (beside && beside->size() == K) {
-    fmt::print("{} does not name its classes: those of {} are taken: {}\n", options.weights,
-               data.name, beside->describe());
+    say("{} does not name its classes: those of {} are taken: {}\n", options.weights, data.name,
+        beside->describe());
     return *beside;
   }
-  fmt::print("{} does not name its classes: they are numbers\n", options.weights);
+  say("{} does not name its classes: they are numbers\n", options.weights);
   Classes numbers;
   const bool has_values = task_of(options.network.kind) == Task::segmentation && K > 1;
   for (int64_t k = 0; k < K; ++k) {
@@ -175,7 +177,24 @@ void check_tiles(const Options& options, const PredictOptions& asked, Task task)
   check(tile % grid == 0 && overlap % grid == 0 && overlap < tile,
         "--tile {}{}: expected multiples of {}, and an overlap smaller than a tile", tile,
         asked.overlap ? fmt::format(" --overlap {}", overlap) : "", grid);
-}
+
+  std::vector<fs::path> mask_paths(const Dataset& data, const Field& masks,
+                                   const fs::path& directory, Overlays overlays) {
+    std::vector<fs::path> all;
+    for (int64_t n = 0; n < data.size(); ++n)
+      std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
+                        std::back_inserter(all));
+    return all;
+  }
+
+  void check_answers(const Options& options, const PredictOptions& asked,
+                     const std::vector<fs::path>& answers) {
+    Paths paths;
+    paths.read("--data", options.data);
+    for (const std::string& path : asked.images) paths.read("an image", path);
+    paths.read("--weights", options.init);
+    paths.check_answers("--out " + asked.out, answers, asked.force);
+  }
 
 }  // namespace
 
@@ -216,7 +235,9 @@ Settings settings_of(PredictOptions& asked, Options& options) {
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
-                                 .range = positive});
+                                 .range = positive})
+      .add_flag(asked.force, true,
+                {"force", no_result, "Replace files in --out that accrue has not written"});
   return s
       .append(all.in({"Model and data"})
                   .without({"init", "augment", "dropout", "init-scheme", "seed", "loss",
@@ -241,11 +262,14 @@ void predict(const Options& options, const PredictOptions& asked) {
   const auto tiled = in_tiles(*network.model, asked);
   const Module& model = tiled ? *tiled : *network.model;
   const fs::path directory(asked.out);
-  make_directory(directory);
   const fs::path table = directory / "predictions.csv";
+  const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
+  check_answers(options, asked,
+                task == Task::classification ? std::vector{table}
+                                             : mask_paths(data, answers, directory, overlays));
+  make_directory(directory);
   if (task == Task::classification) check_writable(table);
 
-  const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
   const ObjectivePtr objective = task == Task::segmentation ? segmentation() : classification();
   const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
     std::string lines;
@@ -259,8 +283,8 @@ void predict(const Options& options, const PredictOptions& asked) {
   });
   if (task == Task::classification)
     write_text_atomically(table, class_table_heading(answers) + text);
-  fmt::print("{}: {} of {}\n", task == Task::classification ? table.string() : asked.out,
-             counted(data.size(), task == Task::classification ? "sample" : "mask"), data.name);
+  say("{}: {} of {}\n", task == Task::classification ? table.string() : asked.out,
+      counted(data.size(), task == Task::classification ? "sample" : "mask"), data.name);
 }
 
 }  // namespace accrue::app

@@ -15,7 +15,7 @@ struct PredictOptions {
   std::string out;                  // a directory
   std::vector<std::string> images;  // files and folders, beside --data
   std::optional<Split> split;
-  bool overlays = false;
+  bool overlays = false, force = false;
   std::optional<int64_t> tile, overlap;  // pixels
 };
 Settings settings_of(PredictOptions& asked, Options& options);

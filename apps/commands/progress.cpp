@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "apps/cli/averages.h"
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "train/json.h"
 #include "train/process.h"
 
@@ -45,23 +45,22 @@ Progress::Progress(const Options& options, Trainer& trainer, size_t resident_bef
       trainer_(trainer),
       total_steps_(trainer.total_steps()),
       resident_before_(resident_before),
-      terminal_(isatty(STDOUT_FILENO) != 0) {}
+      terminal_(draws_over(STDOUT_FILENO)) {}
 
 void Progress::on_damaged_checkpoint(const std::string& reason) {
-  fmt::print(stderr, "warning: {}; looking at the checkpoint before it\n", reason);
+  say_error("warning: {}; looking at the checkpoint before it\n", reason);
 }
 
 void Progress::on_no_checkpoint(const std::filesystem::path& directory) {
-  fmt::print("no checkpoint in {}: starting from the beginning\n", directory.string());
+  say("no checkpoint in {}: starting from the beginning\n", directory.string());
 }
 
 void Progress::on_resume(const std::filesystem::path& checkpoint, const std::string& differences) {
   if (!differences.empty())
-    fmt::print(
-        "the result will equal that of a run that never stopped within rounding, not bit "
+    say("the result will equal that of a run that never stopped within rounding, not bit "
         "for bit (except for BatchNorm and drop-micro-batch, which depend on the micro-batch):{}\n",
         differences);
-  fmt::print("resumed from {}\n", checkpoint.string());
+  say("resumed from {}\n", checkpoint.string());
 }
 
 void Progress::start(const Datasets& data) {
@@ -76,17 +75,15 @@ void Progress::start(const Datasets& data) {
   const int64_t trained = training.parameters().trained_count();
   const bool is_whole = trained == training.parameters().count();
   if (!is_whole) results_["trained_parameters"] = trained;
-  fmt::print("{}: {} parameters{} | {}: {} training and {} test samples\n",
-             name(options_.network.kind), training.parameters().count(),
-             is_whole ? "" : fmt::format(", of which {} are trained", trained), data.train.name,
-             data.train.size(), data.test.size());
-  fmt::print("effective batch {} | {} | {}\n", batches, training.window().schedule().describe(),
-             counted(total_steps_, "optimizer step"));
-  for (const std::string& line : describe_averages(trainer_.options())) fmt::print("{}\n", line);
+  say("{}: {} parameters{} | {}: {} training and {} test samples\n", name(options_.network.kind),
+      training.parameters().count(),
+      is_whole ? "" : fmt::format(", of which {} are trained", trained), data.train.name,
+      data.train.size(), data.test.size());
+  say("effective batch {} | {} | {}\n", batches, training.window().schedule().describe(),
+      counted(total_steps_, "optimizer step"));
+  for (const std::string& line : describe_averages(trainer_.options())) say("{}\n", line);
   steps_before_ = training.steps();
-  if (steps_before_ > 0)
-    fmt::print("{} of {} are taken\n", steps_before_, counted(total_steps_, "step"));
-  std::fflush(stdout);
+  if (steps_before_ > 0) say("{} of {} are taken\n", steps_before_, counted(total_steps_, "step"));
   start_ = Clock::now();
 }
 
@@ -121,36 +118,31 @@ void Progress::on_step(const WindowReport& report) {
 }
 
 void Progress::on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) {
-  fmt::print("{}[Epoch {}][Window {} of the run] test {}{}\n", terminal_ ? "\r\033[K" : "",
-             epoch + 1, windows, score.describe(), is_best ? ", the best so far" : "");
-  std::fflush(stdout);
+  say("{}[Epoch {}][Window {} of the run] test {}{}\n", terminal_ ? "\r\033[K" : "", epoch + 1,
+      windows, score.describe(), is_best ? ", the best so far" : "");
 }
 
 void Progress::on_halving(const Halving& halving) {
-  fmt::print("{}[Epoch {}][Window {}] out of memory: {} becomes {}, and the window starts again\n",
-             terminal_ ? "\r\033[K" : "", halving.epoch + 1, halving.window + 1,
-             halving.before.describe(), halving.after.describe());
-  std::fflush(stdout);
+  say("{}[Epoch {}][Window {}] out of memory: {} becomes {}, and the window starts again\n",
+      terminal_ ? "\r\033[K" : "", halving.epoch + 1, halving.window + 1, halving.before.describe(),
+      halving.after.describe());
   warn_about_batch_norm(options_, trainer_.training(), halving.after);
 }
 
 void Progress::on_refused_graph(const std::string& line) {
-  fmt::print(stderr, "{}warning: {}\n", terminal_ ? "\r\033[K" : "", line);
+  say_error("{}warning: {}\n", terminal_ ? "\r\033[K" : "", line);
 }
 
 void Progress::print_overflow(const WindowReport& report) {
   if (report.no_weight) {
-    fmt::print("{}[Epoch {}][Step {}] nothing in this window is judged: window skipped\n",
+    return say("{}[Epoch {}][Step {}] nothing in this window is judged: window skipped\n",
                terminal_ ? "\r\033[K" : "", report.epoch + 1, report.step);
-    std::fflush(stdout);
-    return;
   }
   const std::string what =
       !report.skipped ? counted(report.dropped_samples, "sample") + " dropped" : "window skipped";
-  fmt::print("{}[Epoch {}][Step {}] loss {} or its gradient is not finite (loss scale {:g}): {}\n",
-             terminal_ ? "\r\033[K" : "", report.epoch + 1, report.step, report.loss,
-             report.loss_scale, what);
-  std::fflush(stdout);
+  say("{}[Epoch {}][Step {}] loss {} or its gradient is not finite (loss scale {:g}): {}\n",
+      terminal_ ? "\r\033[K" : "", report.epoch + 1, report.step, report.loss, report.loss_scale,
+      what);
 }
 
 void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
@@ -158,8 +150,7 @@ void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
   if (!last && seconds_since(last_bar_) < 0.1) return;
   last_bar_ = Clock::now();
   const double left = seconds_since(start_) / double(steps_) * double(total_steps_ - report.step);
-  fmt::print(
-      "\r\033[K{}",
+  say("\r\033[K{}",
       progress_line(
           {fmt::format("step {}/{}", report.step, total_steps_),
            report.player.empty()
@@ -168,13 +159,12 @@ void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
            fmt::format("ETA {:.0f} s", left), fmt::format("epoch {}", report.epoch + 1),
            fmt::format("{:.0f} samples/s", samples_per_s), fmt::format("lr {:.2g}", report.lr)},
           double(report.step) / double(std::max<int64_t>(1, total_steps_)), terminal_columns()));
-  std::fflush(stdout);
 }
 
 // The epoch before, in the place of the bar.
 void Progress::print_epoch() {
   if (epoch_.weight == 0) return;
-  fmt::print("\r\033[Kepoch {}: loss {:.4f}\n", epoch_.number + 1, epoch_.loss_sum / epoch_.weight);
+  say("\r\033[Kepoch {}: loss {:.4f}\n", epoch_.number + 1, epoch_.loss_sum / epoch_.weight);
   epoch_ = {};
 }
 
@@ -182,32 +172,30 @@ void Progress::print_line(const WindowReport& report) {
   const size_t peak = ledger(trainer_.training().device()).peak().total();
   const std::string norm =
       report.player.empty() ? "" : fmt::format(" | norm {:.3g}", report.grad_norm);
-  fmt::print("[Epoch {}][Step {}] {} | lr {:.3g}{} | eff. batch {} | peak {}\n", report.epoch + 1,
-             report.step, loss_of(report), report.lr, norm,
-             trainer_.training().batches().describe(), format_bytes(peak));
-  std::fflush(stdout);
+  say("[Epoch {}][Step {}] {} | lr {:.3g}{} | eff. batch {} | peak {}\n", report.epoch + 1,
+      report.step, loss_of(report), report.lr, norm, trainer_.training().batches().describe(),
+      format_bytes(peak));
 }
 
 void Progress::finish(bool interrupted, double waited_seconds) {
   const double seconds = seconds_since(start_);
   if (terminal_) {
-    fmt::print("\r\033[K");
+    say("\r\033[K");
     print_epoch();
   }
-  if (interrupted) fmt::print("interrupted: stopped after a whole window\n");
+  if (interrupted) say("interrupted: stopped after a whole window\n");
   else if (trainer_.has_stopped_early())
-    fmt::print("stopped early: {} in a row without a lower loss\n",
-               counted(*trainer_.options().patience, "score"));
+    say("stopped early: {} in a row without a lower loss\n",
+        counted(*trainer_.options().patience, "score"));
   const int64_t in_all = trainer_.training().steps();
   if (interrupted || steps_before_ > 0)
-    fmt::print("{}{}, {} of {} in all\n", counted(in_all - steps_before_, "optimizer step"),
-               steps_before_ > 0 ? " since it was resumed" : "", in_all, total_steps_);
-  fmt::print("{} in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
-             counted(samples_, "sample"), seconds, double(samples_) / seconds,
-             100 * waited_seconds / seconds);
+    say("{}{}, {} of {} in all\n", counted(in_all - steps_before_, "optimizer step"),
+        steps_before_ > 0 ? " since it was resumed" : "", in_all, total_steps_);
+  say("{} in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
+      counted(samples_, "sample"), seconds, double(samples_) / seconds,
+      100 * waited_seconds / seconds);
   if (options_.noise_scale)
-    fmt::print("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
-  std::fflush(stdout);
+    say("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
   results_["status"] = interrupted ? "interrupted" : "finished";
   results_["samples"] = samples_;
   results_["seconds"] = seconds;
@@ -218,8 +206,8 @@ void Progress::finish(bool interrupted, double waited_seconds) {
 }
 
 void Progress::score(const Score& test, const std::optional<Score>& of_average) {
-  fmt::print("test {}\n", test.describe());
-  if (of_average) fmt::print("test {} (average of the weights)\n", of_average->describe());
+  say("test {}\n", test.describe());
+  if (of_average) say("test {} (average of the weights)\n", of_average->describe());
   results_["test"] = to_json(test);
   if (of_average) results_["test_ema"] = to_json(*of_average);
 }
@@ -243,11 +231,11 @@ void warn_about_batch_norm(const Options& options, const Training& training, Bat
   const std::string_view instead = kind == ModelKind::zi2zi    ? "--norm instance"
                                    : kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)"
                                                                : "resnet (GroupNorm)";
-  fmt::print(stderr,
-             "warning: BatchNorm normalises over each micro-batch of {}, not over the "
-             "effective batch of {}: the result differs from one big batch. {} does not depend on "
-             "the split.\n",
-             counted(batches.micro, "sample"), batches.effective, instead);
+  say_error(
+      "warning: BatchNorm normalises over each micro-batch of {}, not over the "
+      "effective batch of {}: the result differs from one big batch. {} does not depend on "
+      "the split.\n",
+      counted(batches.micro, "sample"), batches.effective, instead);
 }
 
 }  // namespace accrue::app

@@ -6,6 +6,7 @@
 #include "apps/cli/environment.h"
 #include "apps/cli/interrupt.h"
 #include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/memory_table.h"
@@ -33,9 +34,9 @@ void check_outputs(const Options& options) {
 void turn_graphs_off_if_recorded(Options& options, Device device) {
   if (device != Device::cuda || options.cuda_graphs == Graphs::off) return;
   if (!options.memory_trace.empty())
-    fmt::print("--memory-trace: CUDA graphs are off, so that every allocation is seen\n");
+    say("--memory-trace: CUDA graphs are off, so that every allocation is seen\n");
   else if (!options.profile.empty())
-    fmt::print("--profile: CUDA graphs are off, so that every kernel is timed\n");
+    say("--profile: CUDA graphs are off, so that every kernel is timed\n");
   else return;
   options.cuda_graphs = Graphs::off;
 }
@@ -46,27 +47,28 @@ void rewind_logs(const Options& options, int64_t windows) {
   if (!options.json.empty() && options.json != "-") logs.push_back(options.json);
   if (!options.log_dir.empty()) logs.push_back(options.log_dir + "/metrics.jsonl");
   for (const std::string& log : logs) {
+    if (std::error_code ignored; std::filesystem::is_other(log, ignored)) continue;  // a pipe
     const int64_t logged = keep_logged_windows(log, windows);
     if (logged < windows)
-      fmt::print(stderr, "warning: {} has {} of the {} windows before the checkpoint\n", log,
-                 logged, windows);
+      say_error("warning: {} has {} of the {} windows before the checkpoint\n", log, logged,
+                windows);
   }
 }
 
-// Ctrl-C once, and twice.
+// Ctrl-C once, and twice. A run whose reader has gone, as that of `| head`, ends as by the first.
 Stop asked_to_stop() {
   if (interrupted_twice()) return Stop::now;
-  return interrupted() ? Stop::after_window : Stop::no;
+  return interrupted() || is_reader_gone() ? Stop::after_window : Stop::no;
 }
 
 void save(const Options& options, Trainer& trainer) {
   if (options.save.empty()) return;
   trainer.save_weights(options.save);
-  fmt::print("saved {}\n", options.save);
+  say("saved {}\n", options.save);
   if (!options.ema || trainer.training().window().steps() == 0) return;
   const std::string path = average_path(options.save);
   trainer.save_average(path);
-  fmt::print("saved {} (the average of the weights)\n", path);
+  say("saved {} (the average of the weights)\n", path);
 }
 
 // On a machine whose memory is full the rates stay 0.
@@ -81,12 +83,11 @@ MachineRates rates_if_memory_suffices(Device device, DType dtype) {
 void report_profile(const Profile& profile, const Options& options, Batches batches) {
   const MachineRates rates =
       rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
-  fmt::print("\n{}", profile_table(profile, rates, terminal_columns()));
+  say("\n{}", profile_table(profile, rates, terminal_columns()));
   write_output(options.profile, profile_trace(profile, rates, options.profile_windows,
                                               about_run(options, batches, profile.device())));
-  fmt::print("recorded the time of {}: {}\n",
-             counted(std::min(profile.steps(), options.profile_windows), "window"),
-             options.profile);
+  say("recorded the time of {}: {}\n",
+      counted(std::min(profile.steps(), options.profile_windows), "window"), options.profile);
 }
 
 // By which the run can be repeated, with outputs and checkpoints elsewhere.
@@ -128,9 +129,8 @@ void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batc
   if (!trace) return;
   write_output(options.memory_trace, trace->text(about_run(options, batches, device).dump()));
   trace.reset();
-  fmt::print("recorded the memory of {}: {}\n",
-             counted(std::min(steps, options.memory_trace_windows), "window"),
-             options.memory_trace);
+  say("recorded the memory of {}: {}\n",
+      counted(std::min(steps, options.memory_trace_windows), "window"), options.memory_trace);
 }
 
 void load_weights(Trainer& trainer, const Options& options, const Dataset& data) {
@@ -138,8 +138,8 @@ void load_weights(Trainer& trainer, const Options& options, const Dataset& data)
   const std::optional<OtherHead> head =
       trainer.load_weights(path, options.new_head ? NewHead::always : NewHead::of_other_size);
   if (head)
-    fmt::print("{}: {} in {}, {} here: made new\n", head->name,
-               counted_classes(head->classes_in_file), path, head->classes);
+    say("{}: {} in {}, {} here: made new\n", head->name, counted_classes(head->classes_in_file),
+        path, head->classes);
   else if (!options.classes_of_weights) say_whose_classes(options, data);
 }
 
@@ -165,13 +165,14 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   const Training& training = trainer.training();
   warn_about_batch_norm(options, training, asked.batches);
   if (training.batches().micro < asked.batches.micro)
-    fmt::print("out of memory: {} becomes {}\n", asked.batches.describe(),
-               training.batches().describe());
+    say("out of memory: {} becomes {}\n", asked.batches.describe(), training.batches().describe());
   Progress progress(options, trainer, resident_before);
   if (!trainer.resume(progress) && !options.init.empty())
     load_weights(trainer, options, data.train);
   if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
-  RunLog log({.json = output_path(options.json),
+  const auto lines = lines_to(options.json);
+  RunLog log({.json = lines ? "" : options.json,
+              .json_lines = lines,
               .directory = options.log_dir,
               .hyperparameters = hyperparameters(options),
               .histograms_every = options.log_histograms.value_or(0),
@@ -195,15 +196,18 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   if (draws && is_first) all.push_back(&samples.emplace(options, trainer, log, held_out));
   Observers observers(all);
   trainer.run(observers, asked_to_stop);
+  if (is_reader_gone() && !trainer.is_finished())
+    say_error("warning: the reader of the output has gone: the run ends after a whole window\n");
   progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
+  save(options, trainer);  // before anything else that may fail
   write_trace(trace, options, training.batches(), device, window.steps());
 
   const Usage peak = ledger(device).peak();
   if (window.steps() > 0) score(trainer, data.test, progress, log);
   else if (training.steps() > 0 && asked.is_first_rank())
-    fmt::print(stderr,
-               "warning: the generator has not taken a step: its weights are as they began, and "
-               "are not scored\n");
+    say_error(
+        "warning: the generator has not taken a step: its weights are as they began, and "
+        "are not scored\n");
   if (profile) profile->stop();
   if (window.steps() > steps_before) {
     TrainingOptions ran = asked;
@@ -213,7 +217,6 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
                        data, peak, samples ? samples->held_on(device) : Usage{}, device);
   }
   log.finish(summary(given, progress, device));
-  save(options, trainer);
   if (profile) report_profile(*profile, options, training.batches());
 }
 
@@ -244,7 +247,7 @@ void train(const Options& options) {
     if (!trace) throw;
     try {
       write_output(options.memory_trace, trace->text());
-      fmt::print(stderr, "recorded the memory up to the error: {}\n", options.memory_trace);
+      say_error("recorded the memory up to the error: {}\n", options.memory_trace);
     } catch (const std::exception&) {
       // The error that is under way says more.
     }

@@ -1,7 +1,8 @@
 #include "apps/font/draw.h"
 
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "apps/font/generator.h"
+#include "data/atomic_file.h"
 #include "data/glyph_sheet.h"
 #include "data/glyphs.h"
 #include "train/glyph_catalogue.h"
@@ -51,6 +52,7 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
   check(asked.text.empty() || holds_glyphs(options.data),
         "the built-in strokes are no characters of a script: expected --all instead of --text, or "
         "--data with a directory of accrue font prepare");
+  check_writable(asked.out);
   const LoadedGenerator generator = load_generator(options);
   const GlyphCatalogue catalogue(generator.data, options.data);
   const bool between = !asked.between.empty();
@@ -73,8 +75,8 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
               : sheet_of(samples, draw_glyphs(network, samples, generator.device,
                                               options.micro_batch, variation));
   write_png(asked.out, image);
-  fmt::print("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
-             image.height);
+  say("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
+      image.height);
 }
 
 }  // namespace accrue::app

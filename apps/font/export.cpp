@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <ranges>
 
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "apps/font/generator.h"
 #include "apps/font/listing.h"
 #include "data/atomic_file.h"
@@ -28,9 +28,8 @@ struct ChosenStyle {
 
 void warn_of_other_source(const GlyphManifest& manifest, const GlyphFont& font) {
   if (manifest.source.name == font.name) return;
-  fmt::print(stderr,
-             "warning: the network has learnt to draw from {}, not from {}: expect worse glyphs\n",
-             manifest.source.name, font.name);
+  say_error("warning: the network has learnt to draw from {}, not from {}: expect worse glyphs\n",
+            manifest.source.name, font.name);
 }
 
 ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions& network,
@@ -80,7 +79,7 @@ class Exporter {
         micro_batch_(micro_batch),
         total_(total) {}
   ~Exporter() {
-    if (terminal_) fmt::print(stderr, "\r\033[K");
+    if (terminal_) say_error("\r\033[K");
   }
 
   // The characters as the source font has them in `sources`.
@@ -98,7 +97,7 @@ class Exporter {
       else font.glyphs.push_back(std::move(glyph));
     }
     done_ += characters.size();
-    if (terminal_) fmt::print(stderr, "\r\033[K{} of {} drawn", done_, total_);
+    if (terminal_) say_error("\r\033[K{} of {} drawn", done_, total_);
   }
   const std::u32string& blank() const { return blank_; }
 
@@ -109,7 +108,7 @@ class Exporter {
   int64_t micro_batch_;
   size_t total_, done_ = 0;
   std::u32string blank_;
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool terminal_ = draws_over(STDERR_FILENO);
 };
 
 ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& source,
@@ -208,16 +207,14 @@ void export_font(const Options& given, const FontExportOptions& asked) {
   const auto count = [](const std::u32string& each) {
     return counted(int64_t(each.size()), "character");
   };
-  fmt::print("{}: {}, {}\n", asked.out, font.full_name,
-             counted(int64_t(font.glyphs.size() - spaces), "glyph"));
+  say("{}: {}, {}\n", asked.out, font.full_name,
+      counted(int64_t(font.glyphs.size() - spaces), "glyph"));
   if (!missing.empty())
-    fmt::print("{} left out, which the font lacks: {}\n", count(missing),
-               shortened(missing, most_listed));
+    say("{} left out, which the font lacks: {}\n", count(missing), shortened(missing, most_listed));
   if (!blank.empty())
-    fmt::print("{} left out, drawn as a blank page: {}\n", count(blank),
-               shortened(blank, most_listed));
-  fmt::print("licence of the source: {}\n", in_short(about.licence));
-  if (style.font) fmt::print("licence of the style: {}\n", in_short(style.font->licence));
+    say("{} left out, drawn as a blank page: {}\n", count(blank), shortened(blank, most_listed));
+  say("licence of the source: {}\n", in_short(about.licence));
+  if (style.font) say("licence of the style: {}\n", in_short(style.font->licence));
 }
 
 }  // namespace accrue::app

@@ -1,6 +1,6 @@
 #include "apps/font/prepare.h"
 
-#include "apps/cli/output.h"
+#include "apps/cli/messages.h"
 #include "apps/font/listing.h"
 
 namespace accrue::app {
@@ -21,19 +21,18 @@ std::string describe_font(const std::string& role, const GlyphFont& font) {
 }
 
 void print_summary(const GlyphManifest& manifest, const std::string& out) {
-  fmt::print(
-      "{} characters, {}, {} held out, {}x{}, to {}\n", with_commas(manifest.characters.size()),
+  say("{} characters, {}, {} held out, {}x{}, to {}\n", with_commas(manifest.characters.size()),
       counted(static_cast<int64_t>(manifest.styles.size()), "style"),
       with_commas(manifest.characters_of(Split::test).size()), manifest.size, manifest.size, out);
-  fmt::print("{}", describe_font("source", manifest.source));
+  say("{}", describe_font("source", manifest.source));
   for (const GlyphStyle& style : manifest.styles)
-    fmt::print("{}", describe_font("style " + style.name, style.font));
+    say("{}", describe_font("style " + style.name, style.font));
   std::u32string missing;
   for (const MissingCharacter& each : manifest.missing) missing += each.code;
   if (!missing.empty())
-    fmt::print("{} left out, which some font lacks: {}\n",
-               counted(static_cast<int64_t>(missing.size()), "character"),
-               shortened(missing, most_listed));
+    say("{} left out, which some font lacks: {}\n",
+        counted(static_cast<int64_t>(missing.size()), "character"),
+        shortened(missing, most_listed));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "apps/cli/messages.h"
 #include "train/glyph_drawings.h"
 
 namespace accrue::app {
@@ -53,8 +54,7 @@ void FontSamples::on_step(const WindowReport& report) {
   const double verdicts = (report.terms.at(0) + report.terms.at(1)) / 2;
   windows_won_ = verdicts < won_below ? windows_won_ + 1 : 0;
   if (windows_won_ != won_after) return;
-  fmt::print(
-      stderr,
+  say_error(
       "warning: for {} windows the discriminator has hardly been wrong (loss below {}), so "
       "the generator learns nothing from it: try --lr-d {:.1g}, --d-spectral-norm, or a larger "
       "--g-steps\n",
@@ -64,10 +64,10 @@ void FontSamples::on_step(const WindowReport& report) {
 void FontSamples::on_score(int64_t, int64_t, const Score& score, bool) {
   blank_scores_ = score["ink"] < blank_below ? blank_scores_ + 1 : 0;
   if (blank_scores_ != blank_after) return;
-  fmt::print(stderr,
-             "warning: the generator draws blank pages, with {:.1f} % of the ink of what it is to "
-             "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed\n",
-             100 * score["ink"]);
+  say_error(
+      "warning: the generator draws blank pages, with {:.1f} % of the ink of what it is to "
+      "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed\n",
+      100 * score["ink"]);
 }
 
 }  // namespace accrue::app

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/font/generator.h"
 #include "train/glyph_score.h"
@@ -34,6 +35,7 @@ Settings font_score_settings(Options& options) {
 }
 
 void score_font(const Options& options) {
+  check_output(options.json);
   const LoadedGenerator generator = load_generator(options);
   const Dataset& test = generator.data.test;
   const Score score = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
@@ -41,11 +43,10 @@ void score_font(const Options& options) {
                     generator.device);
   });
   nlohmann::ordered_json json{{"characters", test.size()}};
-  fmt::print("{} held out   {:>8} {:>8} {:>8} {:>8}\n", counted(test.size(), "glyph"), "SSIM",
-             "ink IoU", "ink F1", "L1");
+  say("{} held out   {:>8} {:>8} {:>8} {:>8}\n", counted(test.size(), "glyph"), "SSIM", "ink IoU",
+      "ink F1", "L1");
   const auto report = [&](const char* key, const char* words, const GlyphScore& s) {
-    fmt::print("{:<24} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.4f}\n", words, s.ssim, s.ink_iou, s.ink_f1,
-               s.l1);
+    say("{:<24} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.4f}\n", words, s.ssim, s.ink_iou, s.ink_f1, s.l1);
     json[key] = {{"ssim", s.ssim}, {"ink_iou", s.ink_iou}, {"ink_f1", s.ink_f1}, {"l1", s.l1}};
   };
   report("drawn", "drawn", {score["ssim"], score["ink_iou"], score["ink_f1"], score["l1"]});

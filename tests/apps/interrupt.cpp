@@ -53,6 +53,7 @@ TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
       REQUIRE((handled_on_its_own_stack(SIGINT) && handled_on_its_own_stack(SIGTERM)));
       signal_while_loading(loader, times % 2 == 0 ? SIGINT : SIGTERM, app::interrupted);
       ::kill(::getpid(), SIGTERM);  // Slurm's second
+      ::kill(::getpid(), SIGHUP);   // the system's, after a shell's
       REQUIRE(!app::interrupted_twice());
       REQUIRE(!handled_by_default(SIGINT));
       signal_while_loading(loader, SIGINT, app::interrupted_twice);

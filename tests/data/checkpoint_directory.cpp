@@ -113,24 +113,51 @@ TEST_CASE("the latest whole checkpoint is found, and damaged ones are named", "[
   REQUIRE(reasons_for_none(checkpoints).size() == 4);
 }
 
-TEST_CASE("a new checkpoint replaces old and damaged ones, not more", "[checkpoint]") {
+TEST_CASE("a checkpoint that cannot be read is not taken for damaged", "[checkpoint]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path());
-  for (const int64_t step : {10, 20, 30, 40}) add(checkpoints, step, 3);
-  REQUIRE(checkpoints.steps() == Steps{20, 30, 40});
-  // 40 is damaged; the run goes on from 30, and writes 35 and 40 again.
+  for (const int64_t step : {10, 20}) add(checkpoints, step);
+  // The system refuses it as it would without permission, which the superuser always has.
+  const fs::path state = checkpoints.at(20) / checkpoint_state, elsewhere = directory.path() / "s";
+  fs::rename(state, elsewhere);
+  fs::create_symlink(state, state);
+  REQUIRE_ERROR(checkpoints.latest([](const std::string& reason) { FAIL(reason); }),
+                "Too many levels of symbolic links");
+  fs::rename(elsewhere, state);
+  REQUIRE(checkpoints.latest([](const auto&) {})->directory == checkpoints.at(20));
+}
+
+TEST_CASE("a new checkpoint replaces what the run has written, not more", "[checkpoint]") {
+  const TemporaryDirectory directory;
+  {
+    CheckpointDirectory checkpoints(directory.path());
+    for (const int64_t step : {10, 20, 30, 40}) add(checkpoints, step, 3);
+    REQUIRE(checkpoints.steps() == Steps{20, 30, 40});
+  }
+  // 40 is damaged; the run goes on from 30. The others' are in the way.
+  CheckpointDirectory checkpoints(directory.path());
   fs::remove(checkpoints.at(40) / checkpoint_record);
+  directory.write("step-00000025/notes.txt", "the user's");
+  directory.write("step-00000099/notes.txt", "the user's");
+  CheckpointRecord other = example_record();
+  other.decisive["--lr"] = "0.1";
+  fs::create_directory(checkpoints.at(15));
+  write_checkpoint(checkpoints.at(15), other, {example_tensors(), {}}, {example_tensors(), {}});
+  checkpoints.adopt(example_record().decisive);
   add(checkpoints, 35, 1);
-  REQUIRE(checkpoints.steps() == Steps{35});
-  fs::create_directory(checkpoints.at(40));
+  REQUIRE(checkpoints.steps() == Steps{15, 25, 35, 40, 99});
   add(checkpoints, 40, 2);
-  REQUIRE(checkpoints.steps() == Steps{35, 40});
+  REQUIRE(checkpoints.steps() == Steps{15, 25, 35, 40, 99});
   read_checkpoint(checkpoints.at(40));
-  directory.write("notes.txt", "the user's");
+  REQUIRE(fs::exists(directory.path() / "step-00000040.skipped" / checkpoint_weights));
+  add(checkpoints, 40, 2);  // its own
+  REQUIRE(!fs::exists(directory.path() / "step-00000040.skipped-2"));
   directory.write("step-x/notes.txt", "the user's");
   add(checkpoints, 50, 1);
-  REQUIRE(checkpoints.steps() == Steps{50});
-  REQUIRE(std::distance(fs::directory_iterator(directory.path()), {}) == 3);
+  REQUIRE(checkpoints.steps() == Steps{15, 25, 50, 99});
+  // A best checkpoint may be of an earlier step than the one before.
+  add(checkpoints, 45, 1);
+  REQUIRE(checkpoints.steps() == Steps{15, 25, 45, 99});
   REQUIRE_ERROR(add(checkpoints, 60, 0), "expected 1 or more");
 }
 
@@ -154,9 +181,11 @@ TEST_CASE("a directory of checkpoints belongs to one run, which cleans it", "[ch
   {
     const CheckpointDirectory first(directory.path());
     REQUIRE(fs::is_empty(directory.path()));
+    directory.write(".accrue-checkpoint-notes", "the user's");
     REQUIRE_ERROR(CheckpointDirectory(directory.path()), "another run writes");
   }
   const CheckpointDirectory second(directory.path());
+  REQUIRE(fs::exists(directory.path() / ".accrue-checkpoint-notes"));
   REQUIRE_ERROR(CheckpointDirectory(directory.write("file", "")), "file");
   REQUIRE_ERROR(CheckpointDirectory("/proc/none"), "cannot make directories");
 }

@@ -1,0 +1,262 @@
+#include "apps/cli/overwriting.h"
+
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "apps/cli/averages.h"
+#include "core/error.h"
+#include "data/png.h"
+#include "train/class_table.h"
+
+namespace accrue::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The same for all ways to spell it, whether it exists or not.
+fs::path spelt_out(fs::path path) {
+  std::error_code problem;
+  // What such a link leads to may still be made.
+  for (int links = 0; links < 40 && fs::is_symlink(path, problem) && !fs::exists(path, problem);
+       ++links)
+    path = path.parent_path() / fs::read_symlink(path, problem);
+  fs::path result = fs::weakly_canonical(fs::absolute(path), problem);
+  if (problem) result = fs::absolute(path).lexically_normal();
+  return result.has_filename() ? result : result.parent_path();
+}
+
+// The path within a directory, "." for the directory; nothing if it is elsewhere.
+fs::path within(const fs::path& directory, const fs::path& path) {
+  const fs::path relative = spelt_out(path).lexically_relative(spelt_out(directory));
+  return relative.empty() || *relative.begin() == ".." ? fs::path() : relative;
+}
+
+using FileId = Paths::FileId;
+
+// Of a regular file, behind links; nothing if it is something else, or not there.
+std::optional<FileId> id_of(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return FileId{status.st_dev, status.st_ino};
+}
+
+bool are_one(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  if (fs::exists(a, ignored) && fs::is_other(a, ignored)) return false;  // /dev/null, a pipe
+  const auto id = id_of(a);
+  return spelt_out(a) == spelt_out(b) || (id && id == id_of(b));
+}
+
+// The first file below a directory that is one of these. Links are followed, and each directory is
+// entered once.
+std::optional<fs::path> find_below(const fs::path& directory, const std::set<FileId>& files,
+                                   std::set<fs::path>& entered) {
+  std::error_code ignored;
+  if (!entered.insert(spelt_out(directory)).second) return std::nullopt;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.is_directory(ignored)) {
+      if (auto found = find_below(entry.path(), files, entered)) return found;
+    } else if (const auto id = id_of(entry.path()); id && files.contains(*id)) {
+      return entry.path();
+    }
+  }
+  return std::nullopt;
+}
+
+// A log's or a checkpoint's own, by its path within their directory.
+bool is_own(const std::string& option, const fs::path& relative) {
+  const std::string first = relative.begin()->string();
+  if (option.starts_with("--checkpoint-dir")) return first.starts_with("step-") || first == "best";
+  static const std::set<std::string> of_log{"metrics.jsonl", "summary.json", "config.toml",
+                                            "samples"};
+  return option.starts_with("--log-dir") &&
+         (of_log.contains(first) || first.starts_with("events.out.tfevents."));
+}
+
+std::string begin_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(128, '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<size_t>(file.gcount()));
+  return begin;
+}
+
+// False for weights, JSON and web pages, which lie in data sets' folders without being read.
+bool may_be_data(const fs::path& path) {
+  if (path.filename() == "manifest.json") return true;
+  const std::string begin = begin_of(path);
+  const bool is_safetensors =
+      begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == std::string(4, '\0');
+  return !is_safetensors && !begin.starts_with('{') && !begin.starts_with("<!DOCTYPE html>");
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream rest(text);
+  for (std::string part; std::getline(rest, part, at);) parts.push_back(part);
+  return parts;
+}
+
+// The file of FONT.ttc#N.
+fs::path without_face(const std::string& font) {
+  std::error_code ignored;
+  return fs::exists(font, ignored) ? font : font.substr(0, font.rfind('#'));
+}
+
+std::optional<Paths::Output> output_of(const About& about) {
+  using Output = Paths::Output;
+  static const std::map<std::string, Output> outputs{
+      {"save", Output::file},         {"json", Output::file},
+      {"csv", Output::file},          {"output", Output::file},
+      {"report", Output::file},       {"memory-trace", Output::file},
+      {"profile", Output::file},      {"sheet", Output::image},
+      {"log-dir", Output::directory}, {"checkpoint-dir", Output::directory},
+  };
+  if (about.name == "out")
+    return about.takes == "DIR"        ? Output::answers
+           : about.takes == "FILE.png" ? Output::image
+                                       : Output::file;
+  const auto found = outputs.find(about.name);
+  return found == outputs.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Files by which `report` knows a run.
+void read_runs(Paths& paths, const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories)
+    for (const char* name : {"metrics.jsonl", "summary.json", "config.toml"})
+      paths.read(directory + "/" + name, fs::path(directory) / name);
+}
+
+bool is_written_by_us(const fs::path& path) {
+  const std::string begin = begin_of(path);
+  return is_own_png(std::as_bytes(std::span(begin))) || begin.starts_with(class_table_begin);
+}
+
+}  // namespace
+
+void Paths::read(std::string what, const fs::path& path) {
+  std::error_code ignored;
+  if (!path.empty() && fs::exists(path, ignored)) inputs_.push_back({std::move(what), path});
+}
+
+void Paths::write(std::string what, const fs::path& path, Output kind) {
+  if (!path.empty()) outputs_.push_back({std::move(what), path, kind});
+}
+
+void Paths::refuse_overwriting() const {
+  check_each_other();
+  check_inputs();
+}
+
+void Paths::check_each_other() const {
+  const auto is_file = [](const Named& output) {
+    return output.kind == Output::file || output.kind == Output::image;
+  };
+  for (const Named& a : outputs_)
+    for (const Named& b : outputs_) {
+      if (&a == &b || !is_file(a)) continue;
+      check(!are_one(a.path, b.path), "{} and {} are one path: expected two", a.what, b.what);
+      // The directories above a file are made for it.
+      check(within(a.path, b.path).empty(),
+            "{} is to be a file, but {} lies in it: "
+            "expected two paths",
+            a.what, b.what);
+      const fs::path inside = within(b.path, a.path);
+      check(is_file(b) || inside.empty() || !is_own(b.what, inside),
+            "{} would replace a file of {}: expected another name", a.what, b.what);
+    }
+}
+
+void Paths::check_inputs() const {
+  std::error_code ignored;
+  for (const Named& output : outputs_)
+    for (const Named& input : inputs_) {
+      const bool becomes_data = output.kind == Output::image || output.kind == Output::answers;
+      check(!becomes_data || !fs::is_directory(input.path, ignored) ||
+                within(input.path, output.path).empty(),
+            "{} lies in the folder {}, and would be taken for a part of the data: expected a path "
+            "elsewhere",
+            output.what, input.what);
+      check(!are_one(output.path, input.path),
+            "{} would replace {}, which is read: expected another path", output.what, input.what);
+    }
+  for (const Named& output : outputs_)
+    if (const auto id = id_of(output.path); id && may_be_data(output.path))
+      check_not_read(output.what, {*id});
+}
+
+void Paths::check_not_read(const std::string& what, const std::set<FileId>& files) const {
+  std::error_code ignored;
+  for (const Named& input : inputs_) {
+    std::set<fs::path> entered;
+    const auto id = id_of(input.path);
+    const auto found =
+        id && files.contains(*id) ? input.path : find_below(input.path, files, entered);
+    check(!found, "{} would replace '{}', which is read by {}: expected another path", what,
+          found ? found->string() : "", input.what);
+  }
+}
+
+void Paths::check_answers(const std::string& what, const std::vector<fs::path>& answers,
+                          bool force) const {
+  std::set<fs::path> seen;
+  std::set<FileId> replaced;
+  std::vector<std::string> others;
+  for (const fs::path& path : answers) {
+    check(seen.insert(path).second,
+          "the answers to two samples would both be '{}': expected images of different names, "
+          "whatever their endings",
+          path.string());
+    const auto id = id_of(path);
+    if (id) replaced.insert(*id);
+    if (id && !is_written_by_us(path)) others.push_back(path.string());
+  }
+  if (!replaced.empty()) check_not_read(what, replaced);
+  check(force || others.empty(),
+        "{} would replace {}, which accrue has not written: expected another directory, or --force",
+        what,
+        others.empty()       ? ""
+        : others.size() == 1 ? others[0]
+                             : fmt::format("{} files such as '{}'", others.size(), others[0]));
+}
+
+Paths paths_of(const CLI::App& command, const Settings& settings) {
+  static const std::set<std::string> built_in{"mnist", "fashion", "digits", "shapes", "strokes"};
+  Paths paths;
+  int standard_outputs = 0;
+  for (const Setting& setting : settings) {
+    const About& about = setting.about;
+    const std::string value = setting.text(), what = fmt::format("--{} {}", about.name, value);
+    if (setting.is_flag || value.empty()) continue;
+    if (const auto kind = output_of(about)) {
+      if (value == "-") ++standard_outputs;
+      else paths.write(what, value, *kind);
+    } else if (about.takes.find("FILE") != about.takes.npos || about.takes == "FONT" ||
+               about.takes.find("DIR") != about.takes.npos) {
+      if (about.name == "data" && built_in.contains(value)) continue;
+      for (const std::string& each :
+           setting.is_list ? split(value, ',') : std::vector<std::string>{value})
+        paths.read(what, without_face(each));
+    }
+  }
+  check(standard_outputs < 2, "{} outputs are '-', standard output: expected one of them",
+        standard_outputs);
+  if (settings.has("ema") && !settings.at("ema").text().empty())
+    if (const std::string save = settings.at("save").text(); !save.empty())
+      paths.write(fmt::format("the average of --save {}", save), average_path(save),
+                  Paths::Output::file);
+  for (const char* name : {"--config", "directory", "runs"}) {
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    if (!option || option->count() == 0) continue;
+    if (name == std::string("runs")) read_runs(paths, option->results());
+    else paths.read(fmt::format("'{}'", option->results()[0]), option->results()[0]);
+  }
+  return paths;
+}
+
+}  // namespace accrue::app
