@@ -34,8 +34,9 @@ const char* answer_of(const ImageFolder& folder) {
     case ImageFolder::Answer::classes: return "classes";
     case ImageFolder::Answer::masks: return "masks";
     case ImageFolder::Answer::run_lengths: return "run lengths";
+    case ImageFolder::Answer::none: break;
   }
-  return "";
+  return "images alone";
 }
 
 // Adds the samples of one folder to those of another, with these for the split.

@@ -177,24 +177,25 @@ void check_tiles(const Options& options, const PredictOptions& asked, Task task)
   check(tile % grid == 0 && overlap % grid == 0 && overlap < tile,
         "--tile {}{}: expected multiples of {}, and an overlap smaller than a tile", tile,
         asked.overlap ? fmt::format(" --overlap {}", overlap) : "", grid);
+}
 
-  std::vector<fs::path> mask_paths(const Dataset& data, const Field& masks,
-                                   const fs::path& directory, Overlays overlays) {
-    std::vector<fs::path> all;
-    for (int64_t n = 0; n < data.size(); ++n)
-      std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
-                        std::back_inserter(all));
-    return all;
-  }
+std::vector<fs::path> mask_paths(const Dataset& data, const Field& masks, const fs::path& directory,
+                                 Overlays overlays) {
+  std::vector<fs::path> all;
+  for (int64_t n = 0; n < data.size(); ++n)
+    std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
+                      std::back_inserter(all));
+  return all;
+}
 
-  void check_answers(const Options& options, const PredictOptions& asked,
-                     const std::vector<fs::path>& answers) {
-    Paths paths;
-    paths.read("--data", options.data);
-    for (const std::string& path : asked.images) paths.read("an image", path);
-    paths.read("--weights", options.init);
-    paths.check_answers("--out " + asked.out, answers, asked.force);
-  }
+void check_answers(const Options& options, const PredictOptions& asked,
+                   const std::vector<fs::path>& answers) {
+  Paths paths;
+  paths.read("--data", options.data);
+  for (const std::string& path : asked.images) paths.read("an image", path);
+  paths.read("--weights", options.init);
+  paths.check_answers("--out " + asked.out, answers, asked.force);
+}
 
 }  // namespace
 
