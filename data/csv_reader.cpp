@@ -96,9 +96,9 @@ void CsvReader::take_first_row_for_data() {
 bool CsvReader::next() {
   if (std::exchange(is_first_row_data_, false)) return true;
   if (!read_row()) return false;
-  check(row_.size() == columns_.size(), "{}: it has {}, expected {} as in the first line: {}",
-        here(), counted(static_cast<int64_t>(row_.size()), "field"), columns_.size(),
-        some_of(columns_));
+  if (row_.size() != columns_.size())
+    fail("{}: it has {}, expected {} as in the first line: {}", here(),
+         counted(static_cast<int64_t>(row_.size()), "field"), columns_.size(), some_of(columns_));
   return true;
 }
 

@@ -42,7 +42,9 @@ struct Field {
   // [n, ...] for n samples as a model sees them.
   Shape shape_of(int64_t n) const;
   // The number of classes to tell apart: those of indices, or a mask's planes.
-  int64_t class_count() const { return encoding == Encoding::mask ? values.size(1) : classes; }
+  int64_t class_count() const {
+    return encoding == Encoding::mask && values.defined() ? values.size(1) : classes;
+  }
   // A class's name; without names its value in files, or else its number.
   std::string class_name(int64_t k) const;
 };

@@ -68,7 +68,7 @@ std::vector<ImageLabel> read_labels(const std::filesystem::path& path) {
         path.string(), some_of(csv.columns()));
   std::vector<ImageLabel> all;
   while (csv.next()) {
-    check(!csv[columns->image].empty(), "{}: there is no image", csv.here());
+    if (csv[columns->image].empty()) fail("{}: there is no image", csv.here());
     all.push_back({csv[columns->image], csv[columns->label],
                    columns->part ? csv[*columns->part] : std::string(), csv.line()});
   }

@@ -78,11 +78,12 @@ std::optional<ImageFolder> find_divided(const FolderTree& tree) {
   const FolderTree& train = **std::ranges::find_if(parts, is_for_training);
   std::optional<ImageFolder> found = find_layout(train);
   if (!found) return std::nullopt;
-  check(
-      others.empty(),
-      "'{}' holds {}, like a part for training, but '{}' lies beside it: expected only such parts "
-      "(train, test, val) or only classes; --data '{}' takes it alone",
-      train.path.string(), answer_of(*found), others.front()->path.string(), train.path.string());
+  if (!others.empty())
+    fail(
+        "'{}' holds {}, like a part for training, but '{}' lies beside it: expected only such "
+        "parts "
+        "(train, test, val) or only classes; --data '{}' takes it alone",
+        train.path.string(), answer_of(*found), others.front()->path.string(), train.path.string());
   if (parts.size() == 1 && found->is_divided) return entered(std::move(*found), train);
   ImageFolder all{.directory = tree.path, .answer = found->answer, .runs_file = found->runs_file};
   if (all.answer == ImageFolder::Answer::run_lengths) all.classes = found->classes;
@@ -312,18 +313,17 @@ void refuse_layout(const fs::path& directory) {
   const FolderTree tree = read_folder_tree(directory);
   ImageFolder found{.directory = directory};
   add_findings(found, tree);
-  check(found.bad.empty() || tree.has_images(),
-        "'{}' holds no image, and {} that cannot be used: {}", directory.string(),
-        found.bad.size() == 1 ? "an entry" : "entries",
-        found.bad.empty() ? "" : found.bad.front().describe());
+  std::string holds = "nothing that is known";
+  if (tree.has_images()) holds = "images, but nothing that says their classes or masks";
+  else if (!found.bad.empty())
+    holds = fmt::format("no image, and {} that cannot be used ({})",
+                        found.bad.size() == 1 ? "an entry" : "entries", found.bad[0].describe());
   fail(
       "'{}' holds {}: expected folders of images for each class, images/ and masks/, x.png beside "
       "x_mask.png, a CSV of classes (file,label) or of run lengths (Image_Label,EncodedPixels), "
       "each with train/ and test/ or without, CIFAR-10's binary files or IDX files "
       "(train-images-idx3-ubyte)",
-      directory.string(),
-      tree.has_images() ? "images, but nothing that says their classes or masks"
-                        : "nothing that is known");
+      directory.string(), holds);
 }
 
 }  // namespace accrue

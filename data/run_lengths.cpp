@@ -35,12 +35,13 @@ std::optional<size_t> runs_column(const std::filesystem::path& path) {
 bool means_none(const std::string& runs) { return runs == "-1" || lower(runs) == "nan"; }
 
 // Splits "a.jpg_Fish". Throws Error unless there is a label.
-void split_label(RunLengths& line, const std::string& here) {
+void split_label(RunLengths& line, const CsvReader& csv) {
   const std::string& name = line.image;
   const size_t dot = name.rfind('.');
   const size_t bar = dot == std::string::npos ? name.rfind('_') : name.find('_', dot);
-  check(bar != std::string::npos && bar > 0 && bar + 1 < name.size(),
-        "{}: the image is '{:.40}', expected an image's file name, _ and a label", here, name);
+  if (bar == std::string::npos || bar == 0 || bar + 1 == name.size())
+    fail("{}: the image is '{:.40}', expected an image's file name, _ and a label", csv.here(),
+         name);
   line.label = name.substr(bar + 1);
   line.image = name.substr(0, bar);
 }
@@ -76,9 +77,9 @@ std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path) {
   std::vector<RunLengths> all;
   while (csv.next()) {
     RunLengths line{csv[*image], label ? csv[*label] : "mask", csv[*runs], csv.line()};
-    check(!line.image.empty() && !line.label.empty(), "{}: there is no {}", csv.here(),
-          line.image.empty() ? "image" : "label");
-    if (both) split_label(line, csv.here());
+    if (line.image.empty() || line.label.empty())
+      fail("{}: there is no {}", csv.here(), line.image.empty() ? "image" : "label");
+    if (both) split_label(line, csv);
     if (means_none(line.runs)) line.runs.clear();
     all.push_back(std::move(line));
   }

@@ -45,9 +45,14 @@ std::optional<FileId> id_of(const fs::path& path) {
   return FileId{status.st_dev, status.st_ino};
 }
 
-bool are_one(const fs::path& a, const fs::path& b) {
+// /dev/null, a terminal, a pipe.
+bool is_device(const fs::path& path) {
   std::error_code ignored;
-  if (fs::exists(a, ignored) && fs::is_other(a, ignored)) return false;  // /dev/null, a pipe
+  return fs::exists(path, ignored) && fs::is_other(path, ignored);
+}
+
+bool are_one(const fs::path& a, const fs::path& b) {
+  if (is_device(a)) return false;
   const auto id = id_of(a);
   return spelt_out(a) == spelt_out(b) || (id && id == id_of(b));
 }
@@ -86,13 +91,15 @@ std::string begin_of(const fs::path& path) {
   return begin;
 }
 
-// False for weights, JSON and web pages, which lie in data sets' folders without being read.
+// False for weights, JSON, web pages and fonts, which lie in data sets' folders without being read.
 bool may_be_data(const fs::path& path) {
   if (path.filename() == "manifest.json") return true;
   const std::string begin = begin_of(path);
   const bool is_safetensors =
       begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == std::string(4, '\0');
-  return !is_safetensors && !begin.starts_with('{') && !begin.starts_with("<!DOCTYPE html>");
+  const bool is_font = begin.starts_with(std::string("\0\1\0\0", 4)) || begin.starts_with("OTTO");
+  return !is_safetensors && !is_font && !begin.starts_with('{') &&
+         !begin.starts_with("<!DOCTYPE html>");
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -159,7 +166,7 @@ void Paths::check_each_other() const {
   };
   for (const Named& a : outputs_)
     for (const Named& b : outputs_) {
-      if (&a == &b || !is_file(a)) continue;
+      if (&a == &b || !is_file(a) || is_device(a.path)) continue;
       check(!are_one(a.path, b.path), "{} and {} are one path: expected two", a.what, b.what);
       // The directories above a file are made for it.
       check(within(a.path, b.path).empty(),
@@ -250,12 +257,13 @@ Paths paths_of(const CLI::App& command, const Settings& settings) {
     if (const std::string save = settings.at("save").text(); !save.empty())
       paths.write(fmt::format("the average of --save {}", save), average_path(save),
                   Paths::Output::file);
-  for (const char* name : {"--config", "directory", "runs"}) {
+  const auto given = [&](const char* name) {
     const CLI::Option* const option = command.get_option_no_throw(name);
-    if (!option || option->count() == 0) continue;
-    if (name == std::string("runs")) read_runs(paths, option->results());
-    else paths.read(fmt::format("'{}'", option->results()[0]), option->results()[0]);
-  }
+    return option ? option->results() : std::vector<std::string>();
+  };
+  for (const std::string& config : given("--config")) paths.read("--config " + config, config);
+  for (const std::string& data : given("directory")) paths.read("'" + data + "'", data);
+  read_runs(paths, given("runs"));
   return paths;
 }
 

@@ -34,11 +34,11 @@ class Counted {
 
 // Of logits x [N, C, H, W]. Throws Error unless `judged` is undefined or a weight on x's device.
 inline Counted counted_pixels(std::string_view op, const Tensor& x, const Tensor& judged) {
-  check(!judged.defined() ||
-            (judged.numel() == 1 && judged.dtype() == DType::f64 && judged.device() == x.device()),
+  if (!judged.defined()) return Counted(x.size(0), x.size(2) * x.size(3), View{});
+  check(judged.numel() == 1 && judged.dtype() == DType::f64 && judged.device() == x.device(),
         "[{}] judged is {} {} on {}: expected judged_weight(labels), f64 [] on {}", op,
         name(judged.dtype()), judged.shape(), name(judged.device()), name(x.device()));
-  return Counted(x.size(0), x.size(2) * x.size(3), judged.defined() ? judged.view() : View{});
+  return Counted(x.size(0), x.size(2) * x.size(3), judged.view());
 }
 
 }  // namespace accrue

@@ -109,7 +109,7 @@ TEST_CASE("nothing is left of pairs that cannot be made", "[font]") {
          "cannot make '");
   refuse(fmt::format("font prepare --source {0} --target {0} --chars ABCD --out {0}",
                      fonts / "source.ttf"),
-         "exists and is no empty directory");
+         "would replace --source");
 }
 
 }  // namespace accrue::test

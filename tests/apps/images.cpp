@@ -200,7 +200,7 @@ TEST_CASE("pixels that nobody has judged count in no window, score or answer", "
   REQUIRE_THAT(told, ContainsSubstring("nothing in this window is judged: window skipped"));
   refuse(train + " --steps 1 --micro-batch 1 --strategy moments",
          "strategy moments folds each gradient as its share of the window");
-  refuse(train + " --steps 1 --loss bce",
+  refuse(train + " --steps 1 --micro-batch 1 --loss bce",
          "each pixel has one of 2 classes: expected cross-entropy");
   refuse("train --model unet --steps 1 --ignore-mask 256" + data, "--ignore-mask is 256");
   refuse("train --model unet --steps 1 --ignore-mask 255",
@@ -373,8 +373,8 @@ TEST_CASE("a folder of images and masks is trained on", "[cli][full]") {
     folder.TemporaryDirectory::write(fmt::format("images/{}.png", i), png_of(image));
     folder.TemporaryDirectory::write(fmt::format("masks/{}.png", i), png_of(mask));
   }
-  const std::string path = folder.path().string(), sheet = folder / "sheet.png";
   const Folder answers;
+  const std::string path = folder.path().string(), sheet = answers / "sheet.png";
   REQUIRE_THAT(succeed("train --model unet --width 0.5 --micro-batch 2 --accum 2 --epochs 2 "
                        "--hold-out 0.4 --save " +
                        (answers / "w.safetensors") + " --data " + path),

@@ -75,7 +75,8 @@ TEST_CASE("IDX files are read, plain and gzip, whatever their name", "[data]") {
        {gzip(images(4)) + zeros,
         gzip(images(4).substr(0, 20)) + zeros + gzip(images(4).substr(20)) + '\0'})
     REQUIRE(read_idx_images(directory.write("padded", content)).span<uint8_t>()[23] == 23);
-  REQUIRE_ERROR(read_idx_images(directory.write("more", gzip(images(4)) + std::string("\0\0x", 3))),
+  REQUIRE_ERROR(read_idx_images(directory.write(
+                    "more", gzip(images(4)) + std::string(2, '\0') + std::string(20, 'x'))),
                 "is a corrupt gzip file");
   // Longer than one chunk of the reader, and not a multiple of it.
   const Tensor y = read_idx_labels(directory.write("labels", gzip(labels(10'001))));

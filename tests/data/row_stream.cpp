@@ -90,8 +90,9 @@ void require_same_rows(const Datasets& held, const Datasets& streamed) {
 
 Datasets load(const TemporaryDirectory& folder, size_t most_held_bytes,
               SkipBad skip_bad = SkipBad::no) {
+  const bool has_test = std::filesystem::exists(folder.path() / "test");
   return load_images(folder.path(), {.size = ImageSize{5, 7},
-                                     .hold_out = 0.3,
+                                     .hold_out = has_test ? std::nullopt : std::optional(0.3),
                                      .skip_bad = skip_bad,
                                      .most_held_bytes = most_held_bytes});
 }

@@ -140,7 +140,7 @@ struct Stepped {
       optimizer->step({begin, end}, gradient.slice(begin, end).view(), state.view());
       begin = end;
     }
-    if (skipped) return;
+    if (skipped != Skipped::no) return;
     ++steps;
     for (size_t i = 0; i < w.size(); ++i)
       rule.step(w[i], moments[i], grad_scale * sum[i], double(steps));

@@ -227,7 +227,7 @@ class FirstRank : public Ranks {
   const int count_;
 };
 
-// The peak of an epoch, and of the score at its end if there is one.
+// The peak of an epoch.
 Usage peak_of_epoch(const TrainingOptions& options, const Datasets& data) {
   Training training(options, data.train, Device::cpu);
   WindowRunner runner(training, options);
@@ -237,21 +237,17 @@ Usage peak_of_epoch(const TrainingOptions& options, const Datasets& data) {
     runner.micro_steps(training.game().all_turns().front(), 0, window, seen);
     training.window().step();
   }
-  if (options.eval_every)
-    evaluate(training.model(), training.objective(), data.test, options.batches.micro,
-             training.parameters().compute_dtype(), Device::cpu, options.ranks);
   return ledger(Device::cpu).peak();
 }
 
 }  // namespace
 
 TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
-  const BuiltInOptions sizes{.train_size = 12, .test_size = 20};
-  const Datasets digits{make_digits(Split::train, sizes), make_digits(Split::test, sizes)},
-      shapes{make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
   for (const int R : {1, 2, 3, 5}) {
     FirstRank first(R);
-    const auto compare = [&](TrainingOptions options, const Datasets& data) {
+    const auto compare = [&](TrainingOptions options, auto make) {
+      const BuiltInOptions sizes{.train_size = 12, .test_size = 20};
+      const Datasets data{make(Split::train, sizes), make(Split::test, sizes)};
       INFO(R << " ranks, " << options.batches.describe());
       options.ranks = &first;
       options.epochs = 1;
@@ -265,13 +261,6 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
               predicted.total());
     };
     // The score needs most. Of several ranks each has less of it than a micro-batch.
-    TrainingOptions scored;
-    scored.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25});
-    scored.batches = {.micro = 12, .effective = 12};
-    scored.eval_every = each_epoch;
-    compare(scored, digits);
-    scored.eval_every = 2;  // more windows than there are
-    compare(scored, digits);
     // The remainder, of one sample, needs most. Of several ranks the first does not get it.
     TrainingOptions remainder;
     remainder.model =
@@ -280,7 +269,7 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
     remainder.recompute = Recompute::sqrt;
     for (const Batches batches : {Batches{2, 5}, {2, 7}, {4, 5}, {5, 5}, {12, 12}}) {
       remainder.batches = batches;
-      compare(remainder, shapes);
+      compare(remainder, make_shapes);
     }
   }
 }

@@ -21,8 +21,8 @@ std::string another_value(const Setting& setting) {
     const std::string first = takes.substr(0, takes.find('|'));
     return first == setting.text() ? takes.substr(takes.rfind('|') + 1) : first;
   }
-  const bool is_integer = takes.starts_with("INTEGER") || takes == "STEPS" || takes == "WINDOWS" ||
-                          takes == "SECONDS" || takes.starts_with("N|");
+  const bool is_integer = takes.starts_with("INTEGER") || takes == "STEPS" || takes == "VALUE" ||
+                          takes == "WINDOWS" || takes == "SECONDS" || takes.starts_with("N|");
   return is_integer ? "7" : "0.0005";
 }
 
