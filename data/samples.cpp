@@ -114,7 +114,8 @@ void copy_crop(std::span<std::byte> row, std::span<const std::byte> image, const
 void read_row(std::span<std::byte> row, const Field& field, int64_t sample, CropPlace place) {
   if (field.crop) {
     if (!field.read) return copy_crop(row, row_of(field.values, sample), field, place);
-    std::vector<std::byte> image(field.values.bytes() / static_cast<size_t>(field.values.size(0)));
+    std::vector<std::byte> image;
+    image.resize(field.values.bytes() / static_cast<size_t>(field.values.size(0)));
     field.read(image, sample);
     return copy_crop(row, image, field, place);
   }

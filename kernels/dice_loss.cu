@@ -114,13 +114,13 @@ __global__ void __launch_bounds__(block_threads)
     dice_classes_backward_kernel(T* dx, const W* dloss, const double* sums, const T* x,
                                  const int32_t* labels, ClassWeights weights, Counted counted,
                                  int64_t N, int64_t K, int64_t P) {
-  const double scale = mean_of_planes(double(*dloss), K, counted);
   for (int64_t i = first_item(); i < N * P; i += item_stride()) {
     const int64_t n = i / P, at = n * K * P + i % P;
     const int32_t label = labels[i];
     const auto softmax = pixel_softmax(x + at, label, K, P);
-    const double of_sample =
-        counted.leaves_out(label) ? 0 : scale * judged_part(sums, n, K, P, counted);
+    // Not before the loop: a register that is held for all of it is one too many.
+    const double part = counted.leaves_out(label) ? 0 : judged_part(sums, n, K, P, counted);
+    const double of_sample = mean_of_planes(double(*dloss) * part, K, counted);
     const auto slope = [&](int64_t k) {
       const DiceSums of_plane = dice_sums(sums, n * K + k);
       const double factor = of_sample * double(weights[k]);
