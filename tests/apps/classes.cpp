@@ -27,11 +27,11 @@ void write_pictures(const Folder& folder, const std::map<std::string, int>& brig
 }
 
 // A network that tells cat, dog and fish apart by their brightness.
-struct Trained : Folder {
+struct TrainedOnFolder : Folder {
   Folder set;
   std::string weights = *this / "w.safetensors";
 
-  Trained() {
+  TrainedOnFolder() {
     write_pictures(set, {{"cat", 20}, {"dog", 120}, {"fish", 220}});
     succeed("train --model mlp-small --width 0.25 --micro-batch 4 --epochs 30 --lr 0.01 --save " +
             weights + data(set));
@@ -82,13 +82,13 @@ void write_stripes(const Folder& folder, const std::array<int, 3>& values, bool 
 }  // namespace
 
 TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli][full]") {
-  const Trained trained;
+  const TrainedOnFolder trained;
   const std::string init = " --init " + trained.weights;
   REQUIRE(read_safetensors_metadata(trained.weights).at("class-names") ==
           R"(["cat","dog","fish"])");
   const auto accuracy = [&](const std::string& weights) {
     const std::string json = trained / "json";
-    succeed("eval --init " + weights + Trained::data(trained.set) + " --json " + json);
+    succeed("eval --init " + weights + TrainedOnFolder::data(trained.set) + " --json " + json);
     return nlohmann::json::parse(file_bytes(json))["training"]["accuracy"].get<double>();
   };
   REQUIRE(accuracy(trained.weights) > 90);
@@ -96,10 +96,10 @@ TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli]
   const std::string turned = trained / "turned.safetensors";
   rewrite(trained.weights, turned, {{"class-names", R"(["fish","dog","cat"])"}});
   REQUIRE(accuracy(turned) < 50);
-  // Trained further, it learns the folder's names for what it has.
+  // TrainedOnFolder further, it learns the folder's names for what it has.
   const std::string again = trained / "again.safetensors";
   succeed("train --micro-batch 4 --epochs 40 --lr 0.01 --save " + again + " --init " + turned +
-          Trained::data(trained.set));
+          TrainedOnFolder::data(trained.set));
   REQUIRE(read_safetensors_metadata(again).at("class-names") == R"(["fish","dog","cat"])");
   REQUIRE(accuracy(again) > 90);
 
@@ -107,10 +107,11 @@ TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli]
   write_pictures(later, {{"cat", 20}, {"fish", 220}, {"zebra", 120}});
   write_pictures(fewer, {{"cat", 20}, {"fish", 220}});
   const std::string known = "w.safetensors knows the classes cat, dog, fish, but ";
-  refuse("eval" + init + Trained::data(later), known);
-  refuse("eval" + init + Trained::data(later),
+  refuse("eval" + init + TrainedOnFolder::data(later), known);
+  refuse("eval" + init + TrainedOnFolder::data(later),
          " has the classes cat, fish, zebra: expected the same");
-  refuse("eval" + init + Trained::data(fewer), " has the classes cat, fish: expected the same");
+  refuse("eval" + init + TrainedOnFolder::data(fewer),
+         " has the classes cat, fish: expected the same");
   trained.refuse_answers("--data " + later.path().string(), "zebra is unknown");
   trained.refuse_answers("--data digits", known);
   const auto lines = trained.answers(fewer.path().string());
@@ -122,22 +123,23 @@ TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli]
 
   // As many other classes need a new head, and a word; another number makes one by itself.
   const std::string train = "train --micro-batch 4 --epochs 1" + init;
-  refuse(train + Trained::data(later), "or --new-head to learn these with a new last layer");
-  REQUIRE_THAT(succeed(train + " --new-head --save " + again + Trained::data(later)),
+  refuse(train + TrainedOnFolder::data(later),
+         "or --new-head to learn these with a new last layer");
+  REQUIRE_THAT(succeed(train + " --new-head --save " + again + TrainedOnFolder::data(later)),
                ContainsSubstring("3 classes in ") && ContainsSubstring(", 3 here: made new"));
   REQUIRE(read_safetensors_metadata(again).at("class-names") == R"(["cat","fish","zebra"])");
-  REQUIRE_THAT(succeed(train + Trained::data(fewer)),
+  REQUIRE_THAT(succeed(train + TrainedOnFolder::data(fewer)),
                ContainsSubstring("3 classes in ") && ContainsSubstring(", 2 here: made new"));
 }
 
 TEST_CASE("a file that names no classes takes those of the data, and says so", "[cli][full]") {
-  const Trained trained;
+  const TrainedOnFolder trained;
   const std::string plain = trained / "plain.safetensors", out = " --out " + (trained / "out");
   rewrite(trained.weights, plain, {{"class-names", ""}, {"classes", ""}});
   const std::string taken = fmt::format(
       "plain.safetensors does not name its classes: those of {} are taken: cat, dog, fish\n",
       trained.set.path().string());
-  const std::string data = Trained::data(trained.set);
+  const std::string data = TrainedOnFolder::data(trained.set);
   REQUIRE_THAT(succeed("eval --init " + plain + data), ContainsSubstring(taken));
   REQUIRE_THAT(succeed("train --micro-batch 4 --epochs 0 --init " + plain + data),
                ContainsSubstring(taken));
@@ -153,7 +155,7 @@ TEST_CASE("a file that names no classes takes those of the data, and says so", "
 }
 
 TEST_CASE("images without labels are answered", "[cli][full]") {
-  const Trained trained;
+  const TrainedOnFolder trained;
   const Folder flat, folders;
   for (int i = 0; i < 3; ++i) {
     flat.TemporaryDirectory::write(fmt::format("{}.png", i), picture(100 * i + 20, 0));
@@ -188,7 +190,8 @@ TEST_CASE("images without labels are answered", "[cli][full]") {
   fs::create_directory(trained.set / "dog");
   REQUIRE(trained.answers("--data " + trained.set.path().string()).size() == 1 + 2 * of_class);
   fs::remove(trained.set / "dog");
-  const size_t held_out = trained.answers("--split test" + Trained::data(trained.set)).size();
+  const size_t held_out =
+      trained.answers("--split test" + TrainedOnFolder::data(trained.set)).size();
   REQUIRE((1 < held_out && held_out < 1 + 2 * of_class));
 
   const std::string path = flat.path().string();
