@@ -130,6 +130,7 @@ class Reader {
   }
 
   json read_header();
+  json parse_header(uint64_t length);
   // The wanted tensors, in the order of their data.
   std::vector<Entry> entries(const json& header, const Wanted& wanted) const;
   void read_elements(const Entry& entry, const Tensor& to);
@@ -167,12 +168,15 @@ json Reader::read_header() {
           length, file_.size() - length_bytes);
   require(length <= max_header_bytes, "a header of {} bytes is above the limit of {}", length,
           max_header_bytes);
+  data_bytes_ = file_.size() - length_bytes - length;
+  return reading(file_.path().string(), [&] { return parse_header(length); });
+}
+
+json Reader::parse_header(uint64_t length) {
   std::string text(length, '\0');
   require(file_.read(std::as_writable_bytes(std::span(text))) == length,
           "the file shrank while it was read");
   require(text.starts_with('{'), "the header at offset {} does not start with '{{'", length_bytes);
-
-  data_bytes_ = file_.size() - length_bytes - length;
   try {
     return parse_strict_json(text, 3, "the header");
   } catch (const Error& error) {

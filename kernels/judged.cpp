@@ -39,7 +39,7 @@ decltype(cpu::add_weighted) add_weighted;
 }  // namespace cuda
 
 Tensor judged_weight(const Tensor& labels) {
-  check(labels.defined() && labels.dtype() == DType::i32 && labels.numel() > 0,
+  check(labels.dtype() == DType::i32 && labels.numel() > 0,
         "[judged_weight] labels {} {}: expected i32 of one sample or more", name(labels.dtype()),
         labels.shape());
   Tensor weight = Tensor::empty({}, DType::f64, labels.device());

@@ -110,6 +110,9 @@ TEST_CASE("nothing is left of pairs that cannot be made", "[font]") {
   refuse(fmt::format("font prepare --source {0} --target {0} --chars ABCD --out {0}",
                      fonts / "source.ttf"),
          "would replace --source");
+  refuse(fmt::format("font prepare --source {0} --target {0} --chars ABCD --out {1}",
+                     fonts / "source.ttf", fonts.path().string()),
+         "exists and is no empty directory");
 }
 
 }  // namespace accrue::test

@@ -157,7 +157,7 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli][full]") {
          "--classes has no effect with --model mlp-small");
 }
 
-TEST_CASE("pixels that nobody has judged count in no window, score or answer", "[cli][full]") {
+TEST_CASE("pixels that nobody has judged count neither in windows nor in scores", "[cli][full]") {
   const Folder folder, answers;
   for (int i = 0; i < 5; ++i) {
     Image image = some_planes(1, 16, 16), mask = image;

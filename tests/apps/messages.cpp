@@ -13,6 +13,8 @@
 namespace accrue::test {
 namespace {
 
+std::string training() { return "train --model mlp-small --data " + few_digits().path().string(); }
+
 // Runs the program as the writer of a pipe, and returns its own exit status.
 int status_before(const std::string& reader, const std::string& arguments, const Folder& folder) {
   const std::string said = folder / "status";
@@ -87,7 +89,7 @@ TEST_CASE("a message that standard error cannot take does not end the program", 
 
 TEST_CASE("a run whose reader goes ends as by Ctrl-C", "[output]") {
   const Folder folder;
-  const std::string run = "train --model mlp-small --epochs 100000 --log-every 1 --checkpoint-dir ";
+  const std::string run = training() + " --epochs 100000 --log-every 1 --checkpoint-dir ";
   for (const std::string name : {"lines", "json"}) {
     const std::string json = name == "json" ? " --json -" : "";
     const int status = status_before(
@@ -109,20 +111,22 @@ TEST_CASE("what programs read is added to a file that standard output is", "[out
   const Folder folder;
   const std::string out = folder / "out";
   folder.TemporaryDirectory::write("out", "first\n");
-  succeed("train --model mlp-small --steps 1 --quiet --json - >>" + out);
+  succeed(training() + " --steps 1 --quiet --json - >>" + out);
   REQUIRE_THAT(file_bytes(out), StartsWith("first\n{\"epoch\":1"));
 }
 
 TEST_CASE("a run goes on when its terminal is closed", "[output]") {
   const Folder folder;
-  const std::string weights = folder / "w", json = folder / "json";
+  const std::string weights = folder / "w", json = folder / "json",
+                    data = few_digits().path().string();
   int terminal = -1;
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
   if (pid < 0) SKIP_LOUDLY("no terminal can be opened here");
   if (pid == 0) {
     std::signal(SIGHUP, SIG_DFL);
     ::execl(program_path.c_str(), "accrue", "train", "--model", "mlp-small", "--epochs", "100000",
-            "--json", json.c_str(), "--save", weights.c_str(), static_cast<char*>(nullptr));
+            "--data", data.c_str(), "--json", json.c_str(), "--save", weights.c_str(),
+            static_cast<char*>(nullptr));
     ::_exit(127);
   }
   std::array<char, 4096> said;
@@ -138,7 +142,7 @@ TEST_CASE("a run goes on when its terminal is closed", "[output]") {
 
 TEST_CASE("a limit on the size of files is an error that names the file", "[output]") {
   const Folder folder;
-  const std::string run = program_path + " train --model mlp-small --steps 40 --quiet ";
+  const std::string run = program_path + " " + training() + " --steps 40 --quiet ";
   for (const std::string& option :
        {"--save " + (folder / "w"), "--checkpoint-dir " + (folder / "c"),
         "--json " + (folder / "j"), "--log-dir " + (folder / "l")}) {

@@ -114,7 +114,8 @@ TEST_CASE("answers replace only answers", "[output]") {
 
 TEST_CASE("commands refuse to write over what they read", "[output]") {
   const Folder folder;
-  const std::string w = folder / "w", run = "train --model mlp-small --steps 0 --quiet ";
+  const std::string w = folder / "w", run = "train --model mlp-small --steps 0 --quiet --data " +
+                                            few_digits().path().string() + " ";
   refuse(run + "--json " + w + " --save " + w, "--save " + w + " and --json " + w + " are one");
   refuse(run + "--json - --profile -", "2 outputs are '-'");
   refuse(run + "--ema 0.9 --save " + w + ".pt --json " + w + ".ema.pt", "the average of --save");

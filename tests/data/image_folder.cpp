@@ -157,12 +157,12 @@ TEST_CASE("images beside masks become pairs", "[data]") {
 
 TEST_CASE("a value in masks can say that nobody has judged a pixel", "[data]") {
   const TemporaryDirectory folder;
-  folder.write("images/a.png", gray_png(3, 4, 10));
-  folder.write("images/b.png", gray_png(3, 4, 20));
-  folder.write("masks/a.png", mask_png({0, 0, 255, 1, 0, 0, 255, 1, 0, 0, 255, 1}));
-  folder.write("masks/b.png", mask_png({0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}));
+  folder.write("train/images/a.png", gray_png(3, 4, 10));
+  folder.write("test/images/b.png", gray_png(3, 4, 20));
+  folder.write("train/masks/a.png", mask_png({0, 0, 255, 1, 0, 0, 255, 1, 0, 0, 255, 1}));
+  folder.write("test/masks/b.png", mask_png({0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}));
   const auto load = [&](std::optional<int64_t> unjudged) {
-    return load_images(folder.path(), {.hold_out = 0.3, .unjudged_mask_value = unjudged});
+    return load_images(folder.path(), {.unjudged_mask_value = unjudged});
   };
   REQUIRE(load({}).train.field("masks").classes == 3);
   const Datasets sets = load(255);
@@ -173,7 +173,7 @@ TEST_CASE("a value in masks can say that nobody has judged a pixel", "[data]") {
     REQUIRE(masks.class_values == std::vector<uint8_t>{0, 1});
     REQUIRE(masks.unjudged_value == 255);
     const Samples samples = gather(*set, 0, 1);
-    const std::vector<int> expected = set->sample_name(0) == "images/a.png"
+    const std::vector<int> expected = set == &sets.train
                                           ? std::vector{0, 0, -1, 1, 0, 0, -1, 1, 0, 0, -1, 1}
                                           : std::vector{0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     const auto labels = samples["masks"].span<int32_t>();
@@ -181,8 +181,8 @@ TEST_CASE("a value in masks can say that nobody has judged a pixel", "[data]") {
   }
   REQUIRE_THAT(load(7).train.about,
                ContainsSubstring("7 in masks is not judged, and occurs nowhere"));
-  folder.write("masks/a.png", mask_png({255, 255, 255, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
-  folder.write("masks/b.png", mask_png({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  folder.write("train/masks/a.png", mask_png({255, 255, 255, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  folder.write("test/masks/b.png", mask_png({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
   REQUIRE_ERROR(load(255), "have one value beside 255, which is not judged");
 }
 
@@ -202,12 +202,12 @@ TEST_CASE("masks with smoothed edges are named as such", "[data]") {
     return png_of(mask);
   };
   const auto load = [&](bool named = false) {
-    return load_images(folder.path(), {.hold_out = 0.3, .has_named_mask_values = named});
+    return load_images(folder.path(), {.has_named_mask_values = named});
   };
   const auto write = [&](int levels) {
-    for (const char* name : {"a", "b"}) {
-      folder.write(std::string("images/") + name + ".png", gray_png(24, 24, name[0]));
-      folder.write(std::string("masks/") + name + ".png", disc(levels, name[0] == 'a' ? 6 : 8));
+    for (const std::string part : {"train", "test"}) {
+      folder.write(part + "/images/a.png", gray_png(24, 24, 7));
+      folder.write(part + "/masks/a.png", disc(levels, part == "train" ? 6 : 8));
     }
   };
   write(1);
@@ -228,8 +228,8 @@ TEST_CASE("masks with smoothed edges are named as such", "[data]") {
     }
     return png_of(mask);
   };
-  for (const char* name : {"a", "b"})
-    folder.write(std::string("masks/") + name + ".png", strewn(name[0]));
+  folder.write("train/masks/a.png", strewn(0));
+  folder.write("test/masks/a.png", strewn(1));
   REQUIRE_ERROR(load(), "have 12 values, of which 10 (1, 2, 3, ...) have no regions of their own");
   // Classes have an interior, however rare they are; stripes of one pixel that are no transition
   // are classes, too.
@@ -243,8 +243,8 @@ TEST_CASE("masks with smoothed edges are named as such", "[data]") {
   fill(12, 11, 3, 3, 6);
   fill(18, 2, 1, 8, 3);
   fill(20, 2, 1, 8, 4);
-  for (const char* name : {"a", "b"})
-    folder.write(std::string("masks/") + name + ".png", png_of(mask));
+  for (const std::string part : {"train", "test"})
+    folder.write(part + "/masks/a.png", png_of(mask));
   REQUIRE(load().train.field("masks").classes == 6);
 }
 

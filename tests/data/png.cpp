@@ -79,7 +79,8 @@ TEST_CASE("a PNG file that is damaged is refused by its name", "[data]") {
   for (size_t at = 8; at < whole.size(); at += 41) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    if (at > 75)  // behind the chunks that only say something
+    // Between them are chunks that a reader can do without.
+    if (at < 33 || at >= whole.find("IDAT"))
       REQUIRE_ERROR(read_png(folder.write("damaged.png", damaged)), "damaged.png");
   }
   refuse("GIF89a", "as PNG");
