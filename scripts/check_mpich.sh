@@ -35,6 +35,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 training=(train --data digits --model mlp-small --effective-batch 96 --micro-batch 16 --steps 20)
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
   timeout 300 mpirun.openmpi -n 2 "$root/$1/apps/accrue" "${training[@]}" --threads 1 \
   --save "$scratch/openmpi"
 timeout 300 mpiexec.mpich -n 2 "$program" "${training[@]}" --threads 1 \

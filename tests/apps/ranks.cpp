@@ -25,12 +25,14 @@ bool can_run_ranks() {
 }
 
 // Open MPI wants to be told that root, in a container, is meant, and that ranks may share
-// processors. The memory that it leaves allocated at its end is not ours to free. `wrapper` is a
-// command that runs each rank.
+// processors, from version 5 on by another variable. The memory that it leaves allocated at its end
+// is not ours to free. `wrapper` is a command that runs each rank.
 Output mpirun(int ranks, const std::string& arguments, const std::string& wrapper = "") {
   return shell(
       "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\"; "
+      "OMPI_MCA_rmaps_base_oversubscribe=1 "
+      "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
+      "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\"; "
       "timeout 300 mpirun -n " +
       std::to_string(ranks) + " " + wrapper + program_path + " " + arguments);
 }
