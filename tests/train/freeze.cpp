@@ -60,11 +60,11 @@ Tensor converted(const Tensor& x, DType dtype) {
 
 size_t bytes_in(Category category) { return ledger(test_device()).current()[category]; }
 
-using Values = std::vector<std::pair<std::string, std::vector<double>>>;
+using NamedValues = std::vector<std::pair<std::string, std::vector<double>>>;
 
 // Of parameters and module buffers.
-Values weights_of(Trainer& trainer) {
-  Values values;
+NamedValues weights_of(Trainer& trainer) {
+  NamedValues values;
   for (const auto& [name, tensor] : trainer.training().named_tensors())
     values.emplace_back(name, to_doubles(tensor));
   return values;
@@ -208,7 +208,7 @@ TEST_CASE("training with frozen layers is exact in every way to train", "[freeze
   const Datasets data = place_data(host, test_device());
   const Datasets planned = plan_data(host, test_device(), size_t{1} << 40);
   const Names half{"conv1", "bn1", "layer1", "layer2"};
-  std::map<Precision, Values> fused;
+  std::map<Precision, NamedValues> fused;
   for (const auto& [precision, strategy, recompute] : ways_to_train()) {
     TrainingOptions o = training_of(small_resnet, half);
     o.precision = precision;
@@ -221,10 +221,10 @@ TEST_CASE("training with frozen layers is exact in every way to train", "[freeze
     INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
     REQUIRE(measured.bytes == predicted.bytes);
     Trainer trainer(o, data.train, test_device());
-    const Values before = weights_of(trainer);
+    const NamedValues before = weights_of(trainer);
     Observer quiet;
     trainer.run(quiet);
-    const Values after = weights_of(trainer);
+    const NamedValues after = weights_of(trainer);
     for (size_t i = 0; i < before.size(); ++i) {
       const auto& [name, x] = before[i];
       INFO(name);
@@ -257,7 +257,7 @@ TEST_CASE("a run with frozen layers goes on from a checkpoint, bit for bit", "[f
   };
   const std::string there = (folder.path() / "a").string();
   run({"backbone"}, 2, there, false);
-  const Values resumed = run({"backbone"}, 4, there, true);
+  const NamedValues resumed = run({"backbone"}, 4, there, true);
   REQUIRE(resumed == run({"backbone"}, 4, (folder.path() / "b").string(), false));
   REQUIRE_ERROR(run({"conv1"}, 6, there, true), "freeze: backbone in the checkpoint, conv1 here");
 }

@@ -22,10 +22,10 @@
 namespace accrue::test {
 namespace {
 
-constexpr int64_t N = 8, H = 5, W = 6, classes = 3;
+constexpr int64_t window_size = 8, H = 5, W = 6, classes = 3;
 constexpr uint8_t unjudged = 255;
-using Split = std::vector<int64_t>;
-const std::vector<Split> splits{{8}, {2, 2, 2, 2}, {3, 3, 2}, Split(8, 1)};
+using MicroBatchSizes = std::vector<int64_t>;
+const std::vector<MicroBatchSizes> splits{{8}, {2, 2, 2, 2}, {3, 3, 2}, MicroBatchSizes(8, 1)};
 
 std::map<std::string, Tensor> golden() {
   const auto tensors = read_safetensors(source_folder + "/tests/golden/unjudged.safetensors");
@@ -47,14 +47,14 @@ Tensor as_f64(const Tensor& source) {
 
 Samples golden_samples() {
   return {{{"images", as_f64(golden().at("input"))},
-           {"masks", Tensor::from(golden_labels(), {N, 1, H, W}, test_device())}}};
+           {"masks", Tensor::from(golden_labels(), {window_size, 1, H, W}, test_device())}}};
 }
 
 ObjectivePtr objective_of_loss(const std::string& loss) {
   SegmentationOptions options{.losses = {MaskLoss::cross_entropy}};
   if (loss == "both") options.losses.push_back(MaskLoss::dice);
   return segmentation({.name = "masks",
-                       .values = Tensor::empty({N, 1, H, W}, DType::i32, Device::meta),
+                       .values = Tensor::empty({window_size, 1, H, W}, DType::i32, Device::meta),
                        .encoding = Encoding::index,
                        .classes = classes,
                        .unjudged_value = unjudged},
@@ -73,7 +73,7 @@ struct Learner {
     model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1});
     model.add<Tanh>();
     model.add<Conv2d>(4, classes, 1);
-    options.effective_batch_size = N;
+    options.effective_batch_size = window_size;
     parameters.emplace(
         place(model, DType::f64, test_device(), 0, gradient_storage(options.strategy)));
     for (const auto& entry : parameters->entries())
@@ -86,7 +86,7 @@ struct Learner {
     window->backward(loss, {part.size(), objective->weight(part)});
   }
   // Of these micro-batches rank r of R has the r-th, (r + R)-th, ...
-  StepReport step(const Samples& samples, const Split& split, int r = 0, int R = 1) {
+  StepReport step(const Samples& samples, const MicroBatchSizes& split, int r = 0, int R = 1) {
     int64_t begin = 0;
     for (size_t i = 0; i < split.size(); begin += split[i++])
       if (static_cast<int>(i) % R == r) backward(samples.slice(begin, begin + split[i]));
@@ -95,14 +95,15 @@ struct Learner {
 };
 
 // Three windows, and what PyTorch's has of them.
-struct Outcome {
+struct OfWindows {
   std::vector<StepReport> reports;
   std::map<std::string, Values> tensors;
 };
 
-Outcome run(Learner& learner, const std::string& loss, const Split& split, int r = 0, int R = 1) {
+OfWindows run(Learner& learner, const std::string& loss, const MicroBatchSizes& split, int r = 0,
+              int R = 1) {
   const Samples samples = golden_samples();
-  Outcome outcome;
+  OfWindows outcome;
   for (int step = 0; step < 3; ++step) {
     outcome.reports.push_back(learner.step(samples, split, r, R));
     if (step > 0 || !learner.window->can_abandon()) continue;
@@ -116,13 +117,13 @@ Outcome run(Learner& learner, const std::string& loss, const Split& split, int r
   return outcome;
 }
 
-void require_golden(const Outcome& outcome, const std::string& loss) {
+void require_golden(const OfWindows& outcome, const std::string& loss) {
   const auto labels = golden_labels();
   const auto judged = double(std::ssize(labels) - std::ranges::count(labels, not_judged));
   for (size_t step = 0; step < outcome.reports.size(); ++step) {
     const StepReport& report = outcome.reports[step];
     REQUIRE_FALSE(report.skipped);
-    REQUIRE(report.samples == N);
+    REQUIRE(report.samples == window_size);
     REQUIRE(report.weight == Approx(judged / double(H * W)).epsilon(1e-14));
     REQUIRE(std::abs(report.loss - golden().at("loss." + loss).span<double>()[step]) <= 1e-12);
     if (!std::isnan(report.grad_norm))
@@ -139,7 +140,7 @@ void require_golden(const Outcome& outcome, const std::string& loss) {
 
 TEST_CASE("a window is PyTorch's mean over its judged pixels, for every split", "[golden]") {
   for (const std::string loss : {"cross-entropy", "both"})
-    for (const Split& split : splits)
+    for (const MicroBatchSizes& split : splits)
       for (const Strategy strategy :
            {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
         if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
@@ -154,16 +155,16 @@ TEST_CASE("a window is PyTorch's mean over its judged pixels, for every split", 
 }
 
 TEST_CASE("ranks are PyTorch's mean over the judged pixels of all", "[golden]") {
-  const auto compare = [](int R, Strategy strategy, const Split& split) {
-    std::vector<Outcome> outcomes(static_cast<size_t>(R));
+  const auto compare = [](int R, Strategy strategy, const MicroBatchSizes& split) {
+    std::vector<OfWindows> outcomes(static_cast<size_t>(R));
     run_ranks(R, [&](Ranks& ranks) {
       Learner learner("both", {.strategy = strategy, .ranks = &ranks});
       outcomes[static_cast<size_t>(ranks.rank())] = run(learner, "both", split, ranks.rank(), R);
     });
-    for (const Outcome& outcome : outcomes) require_golden(outcome, "both");
+    for (const OfWindows& outcome : outcomes) require_golden(outcome, "both");
   };
   for (const int R : {2, 3})
-    for (const Split& split : splits) compare(R, Strategy::fused, split);
+    for (const MicroBatchSizes& split : splits) compare(R, Strategy::fused, split);
   // The second rank has no judged pixel in its micro-batch.
   compare(3, Strategy::step_in_backward, {4, 2, 2});
 }
@@ -183,9 +184,9 @@ TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
        .weight = [&](const Samples& s) { return learner.objective->weight(s); }}};
   Game game(players);
   const auto turns = game.all_turns();
-  Outcome outcome;
+  OfWindows outcome;
   for (int step = 0; step < 3; ++step) {
-    for (int64_t begin = 0; begin < N; begin += 2) {
+    for (int64_t begin = 0; begin < window_size; begin += 2) {
       for (const char* field : {"images", "masks"})
         Tensor(part[field]).copy_from(samples[field].slice(begin, begin + 2));
       game.micro_step(turns.front(), part, 0);
@@ -226,13 +227,13 @@ TEST_CASE("moments refuses what is a mean over some pixels", "[golden]") {
       place(model, DType::f64, test_device(), 0, gradient_storage(Strategy::moments));
   const auto optimizer = adam(parameters);
   Window window(*optimizer, ScheduleOptions{},
-                {.effective_batch_size = N, .strategy = Strategy::moments});
+                {.effective_batch_size = window_size, .strategy = Strategy::moments});
   const ObjectivePtr objective = objective_of_loss("cross-entropy");
   const Tensor loss = objective->loss(model(samples["images"]), samples);
-  REQUIRE_ERROR(window.backward(loss, {N, objective->weight(samples)}),
+  REQUIRE_ERROR(window.backward(loss, {window_size, objective->weight(samples)}),
                 "strategy moments folds each gradient as its share of the window");
-  REQUIRE_ERROR(window.backward(loss, {N, 3.0}), "expected another strategy");
-  REQUIRE_ERROR(window.backward(loss, {N, -1.0}), "a micro-batch counts -1");
+  REQUIRE_ERROR(window.backward(loss, {window_size, 3.0}), "expected another strategy");
+  REQUIRE_ERROR(window.backward(loss, {window_size, -1.0}), "a micro-batch counts -1");
 }
 
 TEST_CASE("a weight that the host knows counts like one on the device", "[golden]") {
@@ -262,7 +263,7 @@ TEST_CASE("scores leave out what is not judged", "[golden]") {
     const Tensor logits = learner.model(samples["images"]);
     const auto score_in = [&](int64_t n) {
       const Tensor sums = Tensor::full({learner.objective->sums()}, 0, DType::f64, test_device());
-      for (int64_t begin = 0; begin < N; begin += n)
+      for (int64_t begin = 0; begin < window_size; begin += n)
         learner.objective->add_score(sums, logits.slice(begin, begin + n),
                                      samples.slice(begin, begin + n));
       const Dataset data{.name = "",
