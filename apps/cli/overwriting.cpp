@@ -253,7 +253,7 @@ Paths paths_of(const CLI::App& command, const Settings& settings) {
   }
   check(standard_outputs < 2, "{} outputs are '-', standard output: expected one of them",
         standard_outputs);
-  if (settings.has("ema") && !settings.at("ema").text().empty())
+  if (settings.has("ema") && settings.has("save") && !settings.at("ema").text().empty())
     if (const std::string save = settings.at("save").text(); !save.empty())
       paths.write(fmt::format("the average of --save {}", save), average_path(save),
                   Paths::Output::file);

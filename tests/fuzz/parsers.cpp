@@ -118,7 +118,7 @@ void look_at_folder(std::span<const std::byte> file) {
     const size_t blank = std::min(line.find(' ', 2), line.size());
     folder.add(line[0], line.substr(2, blank - 2), line.substr(std::min(blank + 1, line.size())));
   }
-  const std::optional<ImageFolder> found = find_images(folder.path(), 0.3);
+  const std::optional<ImageFolder> found = find_images(folder.path(), {});
   if (!found) refuse_layout(folder.path());
   const ImageSurvey seen = survey(*found, Look::pixels);
   describe(*found, seen);
