@@ -38,8 +38,8 @@ $available && exit
 
 # Two sources that include the others: a core each, and headers are read once.
 data=(data/{atomic_file,byte_stream,checkpoint,cifar,csv_reader,folder_tree,idx,image_columns}.cpp
-      data/{image_file,image_folder,image_survey,jpeg,mask_layout,png,run_lengths,safetensors}.cpp
-      data/{strict_json,table,table_layout}.cpp kernels/parallel.cpp
+      data/{image_file,image_folder,image_survey,jpeg,mask_layout,mask_values,png,run_lengths}.cpp
+      data/{safetensors,strict_json,table,table_layout}.cpp kernels/parallel.cpp
       tests/fuzz/parsers.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
@@ -51,11 +51,11 @@ printf '%s\n' core data |
   xargs -I{} -P "$(nproc)" "$compiler" "${flags[@]}" -c build/fuzz/{}.cpp -o build/fuzz/{}.o
 
 export UBSAN_OPTIONS=print_stacktrace=1
+"$compiler" "${flags[@]}" -fsanitize=fuzzer tests/fuzz/target.cpp "${objects[@]}" \
+  -lfmt -ljpeg -lpng -lz -pthread -o build/fuzz/target
 fuzz() {
-  "$compiler" "${flags[@]}" -fsanitize=fuzzer -DFUZZ_PARSER="\"$1\"" tests/fuzz/target.cpp \
-    "${objects[@]}" -lfmt -ljpeg -lpng -lz -pthread -o "build/fuzz/$1"
   mkdir -p "build/fuzz/corpus/$1"
-  "build/fuzz/$1" -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
+  FUZZ_PARSER=$1 build/fuzz/target -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
     -artifact_prefix=build/fuzz/ -verbosity=0 -print_funcs=0 -print_final_stats=1 \
     "build/fuzz/corpus/$1" "tests/fuzz/corpus/$1"
 }

@@ -1,7 +1,9 @@
-// A libFuzzer target for the parser that FUZZ_PARSER names; scripts/fuzz.sh builds and runs them.
+// A libFuzzer target for the parser that the environment's FUZZ_PARSER names, run by
+// scripts/fuzz.sh.
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "core/error.h"
 #include "tests/fuzz/parsers.h"
@@ -9,9 +11,12 @@
 namespace {
 
 const accrue::fuzz::Parser& parser() {
-  static const accrue::fuzz::Parser& found =
-      *std::find_if(accrue::fuzz::parsers().begin(), accrue::fuzz::parsers().end(),
-                    [](const auto& candidate) { return candidate.name == FUZZ_PARSER; });
+  static const accrue::fuzz::Parser& found = []() -> const accrue::fuzz::Parser& {
+    const char* const name = std::getenv("FUZZ_PARSER");
+    for (const accrue::fuzz::Parser& each : accrue::fuzz::parsers())
+      if (name && each.name == name) return each;
+    accrue::fail("FUZZ_PARSER is '{}': expected the name of a parser", name ? name : "");
+  }();
   return found;
 }
 
