@@ -189,9 +189,9 @@ void account_for_images(ImageFolder& folder, const FolderTree& tree) {
 
 void add_findings(ImageFolder& folder, const FolderTree& tree) {
   folder.bad.insert(folder.bad.end(), tree.bad.begin(), tree.bad.end());
-  folder.ignored.insert(folder.ignored.end(), tree.ignored.begin(), tree.ignored.end());
-  for (const fs::path& table : tree.tables)
-    if (!folder.tables.contains(table)) folder.ignored.push_back(table);
+  for (const auto& paths : {tree.ignored, tree.tables})
+    std::ranges::copy_if(paths, std::back_inserter(folder.ignored),
+                         [&](const fs::path& path) { return !folder.tables.contains(path); });
   for (const FolderTree& each : tree.folders) add_findings(folder, each);
 }
 

@@ -42,7 +42,7 @@ struct ImageFolder {
   std::filesystem::path runs_file{};
   // An image that takes more bytes decoded is bad.
   size_t most_image_bytes = usual_most_image_bytes;
-  std::set<std::filesystem::path> tables{};  // the CSVs that it was read from
+  std::set<std::filesystem::path> tables{};  // the CSVs and lists that it was read from
   // True if the folder itself says what is for the test.
   bool is_divided = false;
   // Files and folders that the layout leaves alone: a second folder for the test, say.

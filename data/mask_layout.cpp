@@ -179,6 +179,7 @@ void divide_by_lists(ImageFolder& found, const fs::path& folder) {
   std::swap(bad, found.bad);
   found.samples.clear();
   const auto take = [&](size_t list, Split split) {
+    found.tables.insert(lists[list]);
     for (const auto& [name, line] : read_list(lists[list])) {
       const auto sample = of_name.find(name);
       if (sample == of_name.end()) {
@@ -196,10 +197,12 @@ void divide_by_lists(ImageFolder& found, const fs::path& folder) {
   found.is_divided = parts->test.has_value();
   for (const auto& [name, sample] : of_name) found.unused.insert({sample.image, sample.mask});
   for (const BadFile& each : bad) found.unused.insert(each.path);
+  const size_t unnamed = of_name.size() + bad.size();
   found.notes.push_back(
-      fmt::format("by the lists in {}; {} images that they do not name are not "
-                  "used",
-                  folder.string(), of_name.size() + bad.size()));
+      "by the lists in " + folder.string() +
+      (unnamed == 0 ? ""
+                    : fmt::format("; {} that they do not name {} not used",
+                                  counted(unnamed, "image"), unnamed == 1 ? "is" : "are")));
 }
 
 const FolderTree* folder_named(const FolderTree& tree, const std::string& name) {

@@ -190,6 +190,7 @@ TEST_CASE("VOC's lists say which images are used", "[data]") {
                                 "image with a mask\n"));
   REQUIRE_THAT(said, ContainsSubstring("2 images that they do not name are not used") &&
                          ContainsSubstring("SegmentationObject is not used"));
+  REQUIRE(find_images(tree.folder.path())->ignored.empty());
 }
 
 TEST_CASE("a CSV of classes", "[data]") {
