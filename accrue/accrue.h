@@ -3,6 +3,7 @@
 // All that a program that trains needs of accrue. An op of one's own also includes
 // <accrue/kernels/backend.h>, and its CUDA kernels <accrue/core/launch.cuh>.
 
+#include "accumulate/window.h"
 #include "core/autograd.h"
 #include "core/memory_scope.h"
 #include "core/parameters.h"
@@ -46,7 +47,6 @@
 #include "layers/zi2zi.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "optim/window.h"
 #include "train/game.h"
 #include "train/glyph_score.h"
 #include "train/memory_prediction.h"

@@ -36,7 +36,7 @@ endif()
 set(ACCRUE_SANITIZE_LESS OFF)
 if(ACCRUE_SIMT AND CMAKE_CXX_FLAGS MATCHES "-fsanitize=address" AND NOT ACCRUE_SANITIZE_ALL)
   set(ACCRUE_SANITIZE_LESS ON)
-  set(casts_to_vectors "$<IN_LIST:$<TARGET_PROPERTY:NAME>,accrue_kernels;accrue_data;accrue_study>")
+  set(casts_to_vectors "$<IN_LIST:$<TARGET_PROPERTY:NAME>,accrue_kernels;accrue_accumulate;accrue_data;accrue_ladder>")
   target_compile_options(accrue_options INTERFACE
     -fno-sanitize=null,object-size,pointer-overflow,vptr
     "$<$<NOT:${casts_to_vectors}>:-fno-sanitize=alignment>")

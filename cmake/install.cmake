@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(parts core kernels layers optim data fonts train report)
+set(parts core kernels layers optim accumulate data fonts train report)
 list(TRANSFORM parts PREPEND accrue_ OUTPUT_VARIABLE libraries)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
 
@@ -28,7 +28,7 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 # those are compiled with.
 set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h gemm_bf16.h gemm_block.h strict_json.h
     indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h histogram.h
-    *_formulas.h *_kernels.h)
+    *_formulas.h *_kernels.h ladder)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})
 set(kinds PATTERN "*.h")
 if(ACCRUE_CUDA)

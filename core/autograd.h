@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/rule.h"
 #include "core/tensor.h"
 
 namespace accrue {
@@ -61,30 +62,6 @@ class Edge {
   std::shared_ptr<Variable> variable_;
   Shape shape_;
 };
-
-// The target of a backward kernel, which writes grad = value + beta * grad. beta is 0 or 1; with
-// beta 0 the kernel writes every element and reads none.
-struct GradTarget {
-  View grad;
-  float beta;
-};
-
-// The target for x's gradient, or nullopt if none is wanted. The first claim of a variable after
-// zero_grad() gets beta 0, later ones beta 1. Claim, launch, then claim the next: in x * x both
-// targets are the same buffer.
-std::optional<GradTarget> claim_grad(const Edge& x);
-
-// claim_grad() for a kernel that writes two gradients at once. If both edges are of one variable,
-// the second target adds to what the first has written: the kernel must store each element to the
-// first target before the second.
-std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
-                                                                            const Edge& b);
-// claim_grads() for three gradients.
-std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
-
-// claim_grad() for pointwise backwards, which may write over the gradient they read: when x's
-// gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
-std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
 
 // The backward of one recorded op. dy is the gradient of its output. Nobody else reads it, so a
 // backward may write over it.

@@ -31,7 +31,7 @@ struct LoaderOptions {
   Prefetch prefetch = Prefetch::on;
   Augment augment = Augment::no;
   Graphs graphs = Graphs::off;  // on cuda: replays gathers (core/replay.h)
-  // This rank's number, and the number of ranks that share each window (optim/ranks.h).
+  // This rank's number, and the number of ranks that share each window (accumulate/ranks.h).
   int rank = 0, ranks = 1;
   // The micro-batch size by which windows are dealt, the same on all ranks; 0 for micro_batch_size.
   int64_t dealt = 0;

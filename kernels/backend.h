@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/autograd.h"
+#include "core/rule.h"
 #include "core/tensor.h"
-#include "kernels/host_device.h"
 #include "kernels/parallel.h"
 #include "kernels/work.h"
 
@@ -31,27 +31,6 @@ void launch(Device device, Args&&... args) {
     if (device == Device::cuda) CudaKernel(std::forward<Args>(args)...);
   if (profile) [[unlikely]]
     profile->end_kernel();
-}
-
-// value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).
-template <class T>
-HOST_DEVICE T blend(Wide<T> value, float beta, T dst) {
-  return T(beta == 0 ? value : value + Wide<T>(beta) * dst);
-}
-
-// Calls body with std::true_type when the target accumulates (beta 1) and with std::false_type when
-// it is written (beta 0), so that the choice is made outside the kernel's loop.
-template <class Body>
-void with_beta(float beta, Body&& body) {
-  if (beta == 0) body(std::false_type{});
-  else body(std::true_type{});
-}
-
-// Stores by the constant that with_beta chose, rounding once.
-template <bool accumulate, class T>
-HOST_DEVICE void store(T& dst, Wide<T> value, std::bool_constant<accumulate>) {
-  if constexpr (accumulate) dst = T(dst + value);
-  else dst = T(value);
 }
 
 // A parameter as an op on tensors of `dtype` reads it: its 16-bit copy where it has one of that

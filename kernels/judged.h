@@ -13,7 +13,7 @@ inline constexpr int32_t not_judged = -1;
 // How much samples count by their labels, i32 [N, ...]: y f64 [] on their device, 1 for each sample
 // whose labels are all judged,
 //   y = (number of labels that are not not_judged) / (labels of a sample)
-// so that a mean over judged pixels has the weight y in its window (optim/window.h).
+// so that a mean over judged pixels has the weight y in its window (accumulate/window.h).
 // Throws Error unless the labels are i32 and at least one.
 Tensor judged_weight(const Tensor& labels);
 

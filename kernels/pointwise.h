@@ -4,8 +4,8 @@
 #include <string_view>
 #include <variant>
 
+#include "core/host_device.h"
 #include "core/tensor.h"
-#include "kernels/host_device.h"
 
 namespace accrue {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/step/window_state.h"
+#include "kernels/step/step_outcome.h"
 
 namespace accrue {
 namespace {
@@ -42,10 +42,10 @@ class Adam : public Optimizer {
     return {{"m", m_}, {"v", v_}};
   }
 
-  void begin_step(const View& state) override { adam_begin(progress_.view(), state, scalars_); }
-  void step(Parameters::Range range, const View& gradient, const View& state) override {
+  void begin_step(const View& outcome) override { adam_begin(progress_.view(), outcome, scalars_); }
+  void step(Parameters::Range range, const View& gradient, const View& outcome) override {
     adam_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range), gradient,
-              progress_.view(), state, scalars_);
+              progress_.view(), outcome, scalars_);
   }
 
   bool folds() const override { return true; }
@@ -53,9 +53,9 @@ class Adam : public Optimizer {
     adam_fold(state_of(m_, range), state_of(v_, range), range_of(parameters_.values(), range),
               gradient, fold, scalars_);
   }
-  void step_folded(Parameters::Range range, const View& state) override {
+  void step_folded(Parameters::Range range, const View& outcome) override {
     adam_folded_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range),
-                     progress_.view(), state, scalars_);
+                     progress_.view(), outcome, scalars_);
   }
 
  private:
@@ -77,12 +77,12 @@ class Sgd : public Optimizer {
     return {{"momentum", u_}};
   }
 
-  void step(Parameters::Range range, const View& gradient, const View& state) override {
+  void step(Parameters::Range range, const View& gradient, const View& outcome) override {
     const Momentum kind = !u_.defined()       ? Momentum::none
                           : options_.nesterov ? Momentum::nesterov
                                               : Momentum::heavy_ball;
     sgd_step(weights_of(parameters_, range), u_.defined() ? state_of(u_, range) : View{}, gradient,
-             state,
+             outcome,
              {.momentum = options_.momentum, .weight_decay = options_.weight_decay, .kind = kind});
   }
 
@@ -103,8 +103,8 @@ class Lion : public Optimizer {
   }
   std::vector<std::pair<std::string, Tensor>> state() const override { return {{"m", m_}}; }
 
-  void step(Parameters::Range range, const View& gradient, const View& state) override {
-    optimizer_step(weights_of(parameters_, range), {state_of(m_, range)}, gradient, {}, state,
+  void step(Parameters::Range range, const View& gradient, const View& outcome) override {
+    optimizer_step(weights_of(parameters_, range), {state_of(m_, range)}, gradient, {}, outcome,
                    scalars_);
   }
 
@@ -122,7 +122,7 @@ Optimizer::Optimizer(Parameters& parameters, Owned owned)
           Tensor::full({3}, 0, DType::f64, parameters.values().device(), Category::optimizer)),
       steps_(progress_.slice(0, 1)) {}
 
-void Optimizer::begin_step(const View& state) { count_step(steps_.view(), state); }
+void Optimizer::begin_step(const View& outcome) { count_step(steps_.view(), outcome); }
 
 void Optimizer::fold(Parameters::Range, const View&, const FoldScalars&) {
   throw Error("this optimizer has no moments to fold gradients into");

@@ -25,17 +25,17 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Call begin_step() once for each step, then step() for each range of the parameters. They use
-  // the learning rate and the scale in the window's state (kernels/step/window_state.h), and do
-  // nothing if the state says that the window is skipped. `gradient` is that of the range, which is
+  // the learning rate and the scale of the window's outcome (kernels/step/step_outcome.h), and do
+  // nothing if that says that the window is skipped. `gradient` is that of the range, which is
   // within owned().
-  virtual void begin_step(const View& state);
-  virtual void step(Parameters::Range range, const View& gradient, const View& state) = 0;
+  virtual void begin_step(const View& outcome);
+  virtual void step(Parameters::Range range, const View& gradient, const View& outcome) = 0;
 
   // True if the moments can be the accumulator (kernels/step/optimizer_step.h, adam_fold()). fold()
   // then adds each gradient to them as it comes, and step_folded() needs none.
   virtual bool folds() const { return false; }
   virtual void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
-  virtual void step_folded(Parameters::Range range, const View& state);
+  virtual void step_folded(Parameters::Range range, const View& outcome);
 
   Parameters& parameters() const { return parameters_; }
   Parameters::Range owned() const { return owned_; }

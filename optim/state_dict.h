@@ -17,7 +17,7 @@ namespace accrue {
 struct StateDict {
   std::vector<std::pair<std::string, Tensor>> tensors;  // on their device
   std::vector<std::pair<std::string, std::variant<int64_t*, double*>>> numbers;
-  // Those of the tensors that are one rank's shard (optim/ranks.h), with the number of elements of
+  // The tensors that are one rank's shard (accumulate/ranks.h), with the number of elements of
   // all shards together.
   std::map<std::string, int64_t> sharded;
 };

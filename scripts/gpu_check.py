@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
 FIRST = ("ops",)
 TOGETHER = ("checkpoint", "zi2zi", "plan",  # which have the longest
-            "window", "engine", "golden", "study", "precision", "strategies", "pitfalls",
+            "window", "engine", "golden", "ladder", "precision", "strategies", "pitfalls",
             "recompute", "spectral", "random", "models", "game", "freeze", "trainer")
 ALONE = ("faults", "oom", "device-ranks")
 MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")

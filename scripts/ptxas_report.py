@@ -2,7 +2,7 @@
 """What nvcc makes of the CUDA kernels: registers, shared memory, launch bounds, 128-bit accesses.
 
     scripts/ptxas_report.py                              every kernel, as a table
-    scripts/ptxas_report.py accumulate optimizer_step    those of kernels/accumulate.cu, ...
+    scripts/ptxas_report.py accumulate optimizer_step    those of accumulate/accumulate.cu, ...
     scripts/ptxas_report.py --markdown docs/ptxas.md     a short table
 
 Reads it out of the objects of a build by preset cuda, which it brings up to date first; needs no
@@ -50,7 +50,7 @@ def width_places(source):
 
 
 def cuda_sources():
-    return [path for folder in ("core", "kernels", "study", "tests")
+    return [path for folder in ("core", "kernels", "accumulate", "tests")
             for path in sorted((ROOT / folder).rglob("*.cu*"))]
 
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "optim/ranks.h"
+#include "accumulate/ranks.h"
 #include "train/build.h"
 #include "train/run_identity.h"
 #include "train/stop.h"
@@ -20,9 +20,8 @@ Metadata rounding_of(Training& training) {
 std::string arena_map(const Training& training) {
   nlohmann::ordered_json map;
   for (const Player& player : training.game().players())
-    for (const Parameters* parameters : player.window.parameters())
-      for (const auto& entry : parameters->entries())
-        map[player.named(entry.name)] = {entry.range().begin, entry.range().end};
+    for (const auto& entry : player.window.parameters().entries())
+      map[player.named(entry.name)] = {entry.range().begin, entry.range().end};
   return map.dump();
 }
 

@@ -14,10 +14,9 @@ class FreezeOthers {
   FreezeOthers(const std::vector<Player>& players, const Player& but) {
     for (const Player& player : players) {
       if (&player == &but) continue;
-      for (const Parameters* parameters : player.window.parameters())
-        for (const Parameters::Entry& entry : parameters->entries())
-          if (!std::exchange(entry.tensor.variable()->frozen, true))
-            frozen_.push_back(entry.tensor.variable().get());
+      for (const Parameters::Entry& entry : player.window.parameters().entries())
+        if (!std::exchange(entry.tensor.variable()->frozen, true))
+          frozen_.push_back(entry.tensor.variable().get());
     }
   }
   ~FreezeOthers() {
@@ -56,10 +55,9 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
           "player '{}' uses a strategy that cannot take a window back, but simultaneous players "
           "step together or not at all: expected fused or separate",
           player.name);
-    for (const Parameters* parameters : player.window.parameters())
-      check(owned.insert(parameters).second,
-            "player '{}' has parameters that another player has, too: expected each player's own",
-            player.name);
+    check(owned.insert(&player.window.parameters()).second,
+          "player '{}' has parameters that another player has, too: expected each player's own",
+          player.name);
   }
 }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "accumulate/window.h"
 #include "data/loader.h"
-#include "optim/window.h"
 
 namespace accrue {
 
@@ -33,7 +33,7 @@ struct Player {
   // buffers of any player are taken back with the turn.
   std::function<void()> begin{};
   // How much the loss of a micro-batch counts, if set and defined, instead of its samples (Weight,
-  // optim/window.h).
+  // accumulate/window.h).
   std::function<Tensor(const Samples&)> weight{};
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/accumulate.h"
+#include "accumulate/accumulate.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
 #include "train/segmentation.h"

@@ -6,8 +6,8 @@
 #include <functional>
 #include <map>
 
+#include "accumulate/ranks.h"
 #include "core/ceil_div.h"
-#include "optim/ranks.h"
 #include "train/relative_cost.h"
 #include "train/training.h"
 

@@ -2,8 +2,8 @@
 
 #include <functional>
 
+#include "accumulate/ranks.h"
 #include "layers/module.h"
-#include "optim/ranks.h"
 #include "train/objective.h"
 
 namespace accrue {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "optim/loss_scale.h"
+#include "accumulate/loss_scale.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/settings.h"

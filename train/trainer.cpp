@@ -3,8 +3,8 @@
 #include <chrono>
 #include <set>
 
+#include "accumulate/ranks.h"
 #include "core/refused_graphs.h"
-#include "optim/ranks.h"
 
 namespace accrue {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "accumulate/ranks.h"
 #include "core/cuda.h"
-#include "optim/ranks.h"
 #include "train/weights.h"
 
 namespace accrue {

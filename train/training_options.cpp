@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "accumulate/ranks.h"
 #include "core/ceil_div.h"
-#include "optim/ranks.h"
 #include "train/build.h"
 
 namespace accrue {

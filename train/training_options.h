@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "accumulate/window_options.h"
 #include "data/safetensors.h"
-#include "optim/window_options.h"
 #include "train/batches.h"
 #include "train/objective.h"
 #include "train/player_options.h"
@@ -36,7 +36,8 @@ enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // halved and the window runs again (train/window_runner.h).
 enum class OnOom { fail, split };
 
-// If ranks exchange gradients while the last backward of a window goes on (optim/window_options.h).
+// If ranks exchange gradients while the last backward of a window goes on
+// (accumulate/window_options.h).
 enum class RankOverlap { automatic, on, off };
 
 // Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
@@ -102,14 +103,14 @@ struct TrainingOptions : StepOptions {
   uint64_t seed = 1;  // of weights, order and dropout
   Graphs cuda_graphs = Graphs::on;
 
-  // The processes that share the micro-batches of each window (optim/ranks.h). Each makes a
+  // The processes that share the micro-batches of each window (accumulate/ranks.h). Each makes a
   // training of the same options, and the first writes the checkpoints. Null for this one alone.
   Ranks* ranks = nullptr;
   // The micro-batch size by which the samples of a window are dealt to the ranks: batches.micro,
   // unless memory has made that smaller on this one.
   std::optional<int64_t> dealt;
   // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
-  // parameters alone (optim/window.h).
+  // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;
   // automatic: on where it is known to pay, on the CPU, if the other options allow it.
   RankOverlap rank_overlap = RankOverlap::automatic;

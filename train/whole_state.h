@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "accumulate/ranks.h"
 #include "data/safetensors.h"
-#include "optim/ranks.h"
 #include "optim/state_dict.h"
 
 namespace accrue {

@@ -33,8 +33,8 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options);
 void bench_memory(const Options& options, const BenchMemoryOptions& bench);
 
 // `accrue bench kernels`: accumulation, loss scaling and the optimizers' steps, each from the way
-// everybody writes it first to the shipped kernel (study/), in turns with a copy. Throws Error
-// if a result is wrong.
+// everybody writes it first to the shipped kernel (accumulate/ladder/), in turns with a copy.
+// Throws Error if a result is wrong.
 struct BenchKernelsOptions {
   std::optional<ModelKind>
       model;         // whose parameters; without: `size` bytes of layers of 4096 x 4096

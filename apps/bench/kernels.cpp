@@ -1,11 +1,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "accumulate/ladder/ladders.h"
 #include "apps/bench/commands.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "kernels/parallel.h"
-#include "study/ladders.h"
 
 namespace accrue::app {
 namespace {
@@ -17,25 +17,25 @@ Parameters layout_for(const BenchKernelsOptions& bench, Device device) {
   }
   // Several times the last-level cache of most processors, and of the largest GPUs.
   const std::string default_size = device == Device::cuda ? "256MiB" : "64MiB";
-  return study::layout_of(parse_bytes(bench.size.empty() ? default_size : bench.size));
+  return ladder::layout_of(parse_bytes(bench.size.empty() ? default_size : bench.size));
 }
 
 // The rate of a rung in units of the copy's.
-double share_of_copy(const study::Result& result, const std::vector<study::Result>& results) {
+double share_of_copy(const ladder::Result& result, const std::vector<ladder::Result>& results) {
   return result.bytes_per_s() / results.front().bytes_per_s();
 }
 
 // A difference of times may be lost in their noise, and then has no rate.
-bool has_rate(const study::Result& result) { return result.seconds > 0; }
+bool has_rate(const ladder::Result& result) { return result.seconds > 0; }
 
-void print_table(const std::vector<study::Result>& results, int64_t parameters) {
+void print_table(const std::vector<ladder::Result>& results, int64_t parameters) {
   constexpr size_t wide_columns = 110;
   const bool wide = terminal_columns() >= wide_columns;
   const std::string work = wide ? fmt::format("{:>9}{:>9}{:>10}", "launches", "bytes/P", "MB") : "";
   say("{:<11}{:<31}{}{:>11}{:>9}{:>8}  {}\n", "ladder", "rung", work, "us", "GB/s", "% copy",
       "check");
-  for (const study::Result& result : results) {
-    const study::Rung& rung = result.rung;
+  for (const ladder::Result& result : results) {
+    const ladder::Rung& rung = result.rung;
     const auto bytes = static_cast<double>(rung.bytes);
     const std::string rate = has_rate(result)
                                  ? fmt::format("{:>9.2f}{:>8.0f}", result.bytes_per_s() / 1e9,
@@ -51,9 +51,9 @@ void print_table(const std::vector<study::Result>& results, int64_t parameters) 
   if (!wide) say("(--json has launches and bytes)\n");
 }
 
-nlohmann::ordered_json to_json(const std::vector<study::Result>& results) {
+nlohmann::ordered_json to_json(const std::vector<ladder::Result>& results) {
   nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
-  for (const study::Result& result : results) {
+  for (const ladder::Result& result : results) {
     nlohmann::ordered_json entry{{"ladder", result.rung.ladder},
                                  {"rung", result.rung.name},
                                  {"launches", result.rung.launches},
@@ -101,10 +101,10 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
 void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   check_output(options.json);
   const Device device = apply_machine_options(options);
-  const study::Arrays arrays(layout_for(bench, device), device);
-  std::vector<study::Result> results =
-      study::check_rungs(study::all_ladders(arrays, bench.micro_batch), [&] { arrays.reset(); });
-  const int64_t rounds = study::measure(results, device, bench.seconds);
+  const ladder::Arrays arrays(layout_for(bench, device), device);
+  std::vector<ladder::Result> results =
+      ladder::check_rungs(ladder::all_ladders(arrays, bench.micro_batch), [&] { arrays.reset(); });
+  const int64_t rounds = ladder::measure(results, device, bench.seconds);
 
   const auto array_bytes = static_cast<size_t>(arrays.size()) * sizeof(float);
   say("{} parameters in {}, {} an array, on {} ({})\n{} in turns\n", arrays.count(),
@@ -123,7 +123,7 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
                                          {"rungs", to_json(results)}};
     write_output(options.json, figures.dump(2) + "\n");
   }
-  study::require_ok(results);
+  ladder::require_ok(results);
 }
 
 }  // namespace accrue::app

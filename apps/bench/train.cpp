@@ -2,6 +2,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "accumulate/ladder/machine_rates.h"
+#include "accumulate/ranks.h"
 #include "apps/bench/commands.h"
 #include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
@@ -11,8 +13,6 @@
 #include "core/median.h"
 #include "core/refused_graphs.h"
 #include "kernels/parallel.h"
-#include "optim/ranks.h"
-#include "study/machine_rates.h"
 #include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/process.h"
@@ -131,7 +131,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   const Batches batches = trained.batches;
   const size_t resident_before = resident_bytes();
   Training training(trained, data.train, device);
-  const study::GemmProbe probe(device);
+  const ladder::GemmProbe probe(device);
 
   Windows windows(training, trained.ranks);
   for (int i = 0; i < 3; ++i) windows.run(), probe.flops_per_s();
@@ -170,7 +170,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
                                 {"share_of_gemm_rate", share}};
   if (bench.profile) {
     const auto profile = profile_windows(windows, device, bench.seconds);
-    const MachineRates rates{gemm_rate, study::copy_bytes_per_s(device)};
+    const MachineRates rates{gemm_rate, ladder::copy_bytes_per_s(device)};
     say("\n{}", profile_table(*profile, rates, terminal_columns()));
     print_cost(*profile, median(window_seconds));
     result["profile"] = profile_json(*profile, rates);

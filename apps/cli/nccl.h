@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "optim/ranks.h"
+#include "accumulate/ranks.h"
 
 namespace accrue::app {
 

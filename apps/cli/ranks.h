@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "accumulate/ranks.h"
 #include "apps/cli/options.h"
-#include "optim/ranks.h"
 
 namespace accrue::app {
 
@@ -15,7 +15,7 @@ struct Launched {
 };
 Launched launched();
 
-// MPI's processes (optim/ranks.h). A process may make one of these in its life.
+// MPI's processes (accumulate/ranks.h). A process may make one of these in its life.
 class MpiRanks : public Ranks {
  public:
   // Of those that share a processor with this rank, itself included.

@@ -1,5 +1,6 @@
 #include "apps/commands/train.h"
 
+#include "accumulate/ladder/machine_rates.h"
 #include "apps/cli/about_run.h"
 #include "apps/cli/averages.h"
 #include "apps/cli/config.h"
@@ -13,7 +14,6 @@
 #include "apps/commands/progress.h"
 #include "apps/font/samples.h"
 #include "data/atomic_file.h"
-#include "study/machine_rates.h"
 #include "train/memory_trace.h"
 #include "train/process.h"
 #include "train/profile_json.h"
@@ -74,7 +74,7 @@ void save(const Options& options, Trainer& trainer) {
 // On a machine whose memory is full the rates stay 0.
 MachineRates rates_if_memory_suffices(Device device, DType dtype) {
   try {
-    return study::measure_rates(device, dtype);
+    return ladder::measure_rates(device, dtype);
   } catch (const OutOfMemory&) {
     return {};
   }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/host_device.h"
+#include "core/host_device.h"
 
 // The formulas of kernels/step/combine_ranks.h: what the ranks before r have come to, with the r-th
 // one's value. `first` is rank 0's.

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "core/host_device.h"
 #include "core/view.h"
-#include "kernels/host_device.h"
 
 namespace accrue {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/ceil_div.h"
-#include "kernels/host_device.h"
+#include "core/host_device.h"
 
 namespace accrue {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/backend.h"
-#include "kernels/step/window_state.h"
+#include "kernels/step/step_outcome.h"
 
 namespace accrue::formula {
 

@@ -5,8 +5,8 @@
 namespace accrue {
 namespace cpu {
 
-void average_weights(View average_, View w_, View state, double decay) {
-  const StepOutcome& step = window_state(state)->outcome;
+void average_weights(View average_, View w_, View outcome, double decay) {
+  const StepOutcome& step = *step_outcome(outcome);
   if (step.skipped != Skipped::no) return;
   dispatch_wide(w_.dtype, [&]<class T>() {
     T* average = average_.as<T>();
@@ -39,8 +39,8 @@ decltype(cpu::average_weights) average_weights;
 decltype(cpu::exchange) exchange;
 }  // namespace cuda
 
-void average_weights(View average, View w, View state, double decay) {
-  launch<cpu::average_weights, cuda::average_weights>(w.device, average, w, state, decay);
+void average_weights(View average, View w, View outcome, double decay) {
+  launch<cpu::average_weights, cuda::average_weights>(w.device, average, w, outcome, decay);
 }
 
 void exchange(View a, View b) { launch<cpu::exchange, cuda::exchange>(a.device, a, b); }

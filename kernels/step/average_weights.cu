@@ -9,10 +9,10 @@ namespace {
 
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
-    average_weights_kernel(T* average, const T* w, int64_t n, const WindowState* state,
+    average_weights_kernel(T* average, const T* w, int64_t n, const StepOutcome* outcome,
                            double decay) {
-  if (state->outcome.skipped != Skipped::no) return;
-  update_each<width>(n, formula::AverageUpdate<T>(state->outcome, decay), average, w);
+  if (outcome->skipped != Skipped::no) return;
+  update_each<width>(n, formula::AverageUpdate<T>(*outcome, decay), average, w);
 }
 
 template <int width, class T>
@@ -22,14 +22,14 @@ __global__ void __launch_bounds__(block_threads) exchange_kernel(T* a, T* b, int
 
 }  // namespace
 
-void average_weights(View average_, View w_, View state, double decay) {
+void average_weights(View average_, View w_, View outcome, double decay) {
   dispatch_wide(w_.dtype, [&]<class T>() {
     T* average = average_.as<T>();
     const T* w = w_.as<const T>();
     const int64_t n = w_.numel();
     with_width<T>(0, {average, w}, [&](auto width) {
       enqueue(grid_over(n / width), average_weights_kernel<width.value, T>, average, w, n,
-              window_state(state), decay);
+              step_outcome(outcome), decay);
     });
   });
 }

@@ -4,14 +4,15 @@
 
 namespace accrue {
 
-// The exponential moving average of the weights after the optimizer's step t = 1, 2, ... of the
-// window's state (kernels/step/window_state.h); nothing if that step was skipped. Views are [P].
+// The exponential moving average of the weights after the optimizer's step t = 1, 2, ..., the
+// number in the outcome (kernels/step/step_outcome.h); nothing if that step was skipped. Views are
+// [P].
 //   average = w                                       at t = 1
 //   average = average + (1 - d) * (w - average)       with d = min(decay, t / (9 + t)) after it
 // The decay grows with the number of steps, so that a short run is not averaged with its random
 // beginning: TensorFlow's ExponentialMovingAverage(num_updates), counted as in EMAModel of Hugging
 // Face's diffusers. Bytes moved: read average and w, write average: 12 P in float32.
-void average_weights(View average, View w, View state, double decay);
+void average_weights(View average, View w, View outcome, double decay);
 
 // a and b [P] change places. Bytes moved: 16 P in float32.
 void exchange(View a, View b);

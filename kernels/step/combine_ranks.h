@@ -4,11 +4,11 @@
 
 namespace accrue {
 
-// What ranks that share a window have become one (optim/ranks.h): x [R, n] has a row from each, y
-// [n] is their combination and may be x's first row. Both are f32, or both f64; all is computed in
-// float64, by ascending r, and rounded once to y's dtype. Neither adding nor fma() leaves anything
-// to the compiler or the device, so every device gives the same bits.
-// Throw Error unless shapes, dtypes and devices agree.
+// What ranks that share a window have becomes one (accumulate/ranks.h): x [R, n] has a row of each,
+// y [n] is their combination and may be x's first row. Both are f32, or both f64; all is computed
+// in float64, by ascending r, and rounded once to y's dtype. Neither adding nor fma() leaves
+// anything to the compiler or the device, so every device gives the same bits. Throw Error unless
+// shapes, dtypes and devices agree.
 
 // y[i] = sum_r x[r, i]. Moves R + 1 elements for each of y.
 void sum_ranks(View y, View x);

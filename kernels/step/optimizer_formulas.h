@@ -5,7 +5,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/step/optimizer_step.h"
-#include "kernels/step/window_state.h"
+#include "kernels/step/step_outcome.h"
 
 namespace accrue::formula {
 

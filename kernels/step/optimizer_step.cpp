@@ -32,9 +32,9 @@ void step_each(const Weights& w, const Update& update, Ts*... arrays) {
 
 }  // namespace
 
-void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View outcome,
                     const StepRule& rule) {
-  const StepOutcome& step = window_state(state)->outcome;
+  const StepOutcome& step = *step_outcome(outcome);
   if (step.skipped != Skipped::no) return;
   const double* const begun = progress.data ? progress.as<const double>() : nullptr;
   std::visit(
@@ -49,8 +49,12 @@ void optimizer_step(Weights w, const Moments& moments, View gradient, View progr
       rule);
 }
 
-void adam_begin(View progress, View state, const AdamScalars& scalars) {
-  formula::begin_adam(progress.as<double>(), window_state(state)->outcome, scalars);
+void count_step(View steps, View outcome) {
+  if (step_outcome(outcome)->skipped == Skipped::no) *steps.as<double>() += 1;
+}
+
+void adam_begin(View progress, View outcome, const AdamScalars& scalars) {
+  formula::begin_adam(progress.as<double>(), *step_outcome(outcome), scalars);
 }
 
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
@@ -61,9 +65,9 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
   });
 }
 
-void adam_folded_step(Weights w, View m, View v, View progress, View state,
+void adam_folded_step(Weights w, View m, View v, View progress, View outcome,
                       const AdamScalars& scalars) {
-  const StepOutcome& step = window_state(state)->outcome;
+  const StepOutcome& step = *step_outcome(outcome);
   if (step.skipped != Skipped::no) return;
   dispatch_wide(w.values.dtype, [&]<class T>() {
     step_each(w, formula::AdamWeights<T>(scalars, step, progress.as<const double>()),
@@ -101,19 +105,24 @@ struct WorkOf<cpu::adam_folded_step> {
 // In the .cu beside this file.
 namespace cuda {
 decltype(cpu::optimizer_step) optimizer_step;
+decltype(cpu::count_step) count_step;
 decltype(cpu::adam_begin) adam_begin;
 decltype(cpu::adam_fold) adam_fold;
 decltype(cpu::adam_folded_step) adam_folded_step;
 }  // namespace cuda
 
-void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View outcome,
                     const StepRule& rule) {
   launch<cpu::optimizer_step, cuda::optimizer_step>(gradient.device, w, moments, gradient, progress,
-                                                    state, rule);
+                                                    outcome, rule);
 }
 
-void adam_begin(View progress, View state, const AdamScalars& scalars) {
-  launch<cpu::adam_begin, cuda::adam_begin>(state.device, progress, state, scalars);
+void count_step(View steps, View outcome) {
+  launch<cpu::count_step, cuda::count_step>(outcome.device, steps, outcome);
+}
+
+void adam_begin(View progress, View outcome, const AdamScalars& scalars) {
+  launch<cpu::adam_begin, cuda::adam_begin>(outcome.device, progress, outcome, scalars);
 }
 
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
@@ -121,9 +130,9 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
   launch<cpu::adam_fold, cuda::adam_fold>(w.device, m, v, w, gradient, fold, scalars);
 }
 
-void adam_folded_step(Weights w, View m, View v, View progress, View state,
+void adam_folded_step(Weights w, View m, View v, View progress, View outcome,
                       const AdamScalars& scalars) {
-  launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, progress, state,
+  launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, progress, outcome,
                                                         scalars);
 }
 

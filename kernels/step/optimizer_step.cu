@@ -22,15 +22,19 @@ __device__ void step_each(int64_t n, const Update& update, WriteOnly<C> copy, Ar
 template <int width, class T, class Copy, class Scalars, class... Moments>
 __global__ void __launch_bounds__(block_threads)
     step_kernel(Copy copy, T* w, const T* gradient, int64_t n, const double* progress,
-                const WindowState* state, Scalars scalars, Moments*... moments) {
-  if (state->outcome.skipped != Skipped::no) return;
-  const auto update = formula::update_of<T>(scalars, state->outcome, progress);
+                const StepOutcome* outcome, Scalars scalars, Moments*... moments) {
+  if (outcome->skipped != Skipped::no) return;
+  const auto update = formula::update_of<T>(scalars, *outcome, progress);
   step_each<width>(n, update, copy, w, moments..., gradient);
 }
 
+__global__ void __launch_bounds__(1) count_step_kernel(double* steps, const StepOutcome* outcome) {
+  if (outcome->skipped == Skipped::no) *steps += 1;
+}
+
 __global__ void __launch_bounds__(1)
-    adam_begin_kernel(double* progress, const WindowState* state, AdamScalars scalars) {
-  formula::begin_adam(progress, state->outcome, scalars);
+    adam_begin_kernel(double* progress, const StepOutcome* outcome, AdamScalars scalars) {
+  formula::begin_adam(progress, *outcome, scalars);
 }
 
 template <int width, class T>
@@ -43,9 +47,10 @@ __global__ void __launch_bounds__(block_threads)
 template <int width, class T, class Copy>
 __global__ void __launch_bounds__(block_threads)
     adam_folded_step_kernel(Copy copy, T* w, const T* m, const T* v, int64_t n,
-                            const double* progress, const WindowState* state, AdamScalars scalars) {
-  if (state->outcome.skipped != Skipped::no) return;
-  const formula::AdamWeights<T> update(scalars, state->outcome, progress);
+                            const double* progress, const StepOutcome* outcome,
+                            AdamScalars scalars) {
+  if (outcome->skipped != Skipped::no) return;
+  const formula::AdamWeights<T> update(scalars, *outcome, progress);
   step_each<width>(n, update, copy, w, m, v);
 }
 
@@ -70,7 +75,7 @@ void with_copy_and_width(const View& copy, std::initializer_list<const void*> ar
 }  // namespace
 
 void optimizer_step(Weights weights, const Moments& moments, View gradient_, View progress_,
-                    View state, const StepRule& rule) {
+                    View outcome, const StepRule& rule) {
   const double* const progress = progress_.data ? progress_.as<const double>() : nullptr;
   const auto step = [&]<class T, class Scalars>(const Scalars& scalars, auto*... m) {
     T* w = weights.values.as<T>();
@@ -80,7 +85,7 @@ void optimizer_step(Weights weights, const Moments& moments, View gradient_, Vie
       enqueue(grid_over(n / width),
               step_kernel<width.value, T, decltype(copy), Scalars,
                           std::remove_pointer_t<decltype(m)>...>,
-              copy, w, gradient, n, progress, window_state(state), scalars, m...);
+              copy, w, gradient, n, progress, step_outcome(outcome), scalars, m...);
     });
   };
   std::visit(
@@ -94,8 +99,12 @@ void optimizer_step(Weights weights, const Moments& moments, View gradient_, Vie
       rule);
 }
 
-void adam_begin(View progress, View state, const AdamScalars& scalars) {
-  enqueue({dim3(1), dim3(1)}, adam_begin_kernel, progress.as<double>(), window_state(state),
+void count_step(View steps, View outcome) {
+  enqueue({dim3(1), dim3(1)}, count_step_kernel, steps.as<double>(), step_outcome(outcome));
+}
+
+void adam_begin(View progress, View outcome, const AdamScalars& scalars) {
+  enqueue({dim3(1), dim3(1)}, adam_begin_kernel, progress.as<double>(), step_outcome(outcome),
           scalars);
 }
 
@@ -112,7 +121,7 @@ void adam_fold(View m_, View v_, View w_, View gradient_, const FoldScalars& fol
   });
 }
 
-void adam_folded_step(Weights weights, View m_, View v_, View progress, View state,
+void adam_folded_step(Weights weights, View m_, View v_, View progress, View outcome,
                       const AdamScalars& scalars) {
   dispatch_wide(weights.values.dtype, [&]<class T>() {
     T* w = weights.values.as<T>();
@@ -120,7 +129,7 @@ void adam_folded_step(Weights weights, View m_, View v_, View progress, View sta
     const int64_t n = weights.values.numel();
     with_copy_and_width<T>(weights.copy, {w, m, v}, [&](auto copy, auto width) {
       enqueue(grid_over(n / width), adam_folded_step_kernel<width.value, T, decltype(copy)>, copy,
-              w, m, v, n, progress.as<const double>(), window_state(state), scalars);
+              w, m, v, n, progress.as<const double>(), step_outcome(outcome), scalars);
     });
   });
 }

@@ -8,7 +8,7 @@
 namespace accrue {
 
 // One fused pass over the flat parameters, all views [P]. lr, grad_scale and whether the step is
-// skipped (then nothing changes) are read from the window's state (kernels/step/window_state.h),
+// skipped (then nothing changes) are read from the window's outcome (kernels/step/step_outcome.h),
 // which is on the same device. The gradient is the window's sum times grad_scale = N/N_actual /
 // loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
 //
@@ -66,16 +66,19 @@ using StepRule = std::variant<AdamScalars, SgdScalars, LionScalars>;
 using Moments = std::array<View, 2>;
 
 // w and the moments, by the rule. Only Adam reads progress, which is what adam_begin() left there.
-void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View state,
+void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View outcome,
                     const StepRule& rule);
 
-inline void adam_step(Weights w, View m, View v, View gradient, View progress, View state,
+inline void adam_step(Weights w, View m, View v, View gradient, View progress, View outcome,
                       const AdamScalars& scalars) {
-  optimizer_step(w, {m, v}, gradient, progress, state, scalars);
+  optimizer_step(w, {m, v}, gradient, progress, outcome, scalars);
 }
-inline void sgd_step(Weights w, View u, View gradient, View state, const SgdScalars& scalars) {
-  optimizer_step(w, {u}, gradient, {}, state, scalars);
+inline void sgd_step(Weights w, View u, View gradient, View outcome, const SgdScalars& scalars) {
+  optimizer_step(w, {u}, gradient, {}, outcome, scalars);
 }
+
+// steps += 1 unless the step is skipped. steps f64 [1]: an optimizer's own count, Adam's t.
+void count_step(View steps, View outcome);
 
 // Before a step of Adam: counts the step, unless it is skipped, and works out what follows from the
 // count for all parameters alike, two powers in double, which most GPUs are slow at:
@@ -83,7 +86,7 @@ inline void sgd_step(Weights w, View u, View gradient, View state, const SgdScal
 //   progress[1] = lr / (1 - beta1^t)
 //   progress[2] = 1 / sqrt(1 - beta2^t)
 // progress f64 [3].
-void adam_begin(View progress, View state, const AdamScalars& scalars);
+void adam_begin(View progress, View outcome, const AdamScalars& scalars);
 
 // Adam in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
 // each micro-batch i of a window, with g_i its share of the window's mean gradient:
@@ -103,7 +106,7 @@ struct FoldScalars {
 };
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
                const AdamScalars& scalars);
-void adam_folded_step(Weights w, View m, View v, View progress, View state,
+void adam_folded_step(Weights w, View m, View v, View progress, View outcome,
                       const AdamScalars& scalars);
 
 }  // namespace accrue

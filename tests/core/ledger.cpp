@@ -5,12 +5,12 @@
 #include <set>
 #include <thread>
 
+#include "accumulate/window.h"
 #include "core/address_sanitizer.h"
 #include "core/host_blocks.h"
 #include "core/timeline.h"
 #include "kernels/cross_entropy.h"
 #include "layers/layers.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 

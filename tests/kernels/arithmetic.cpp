@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "accumulate/accumulate.h"
 #include "core/autograd.h"
 #include "core/replay.h"
-#include "kernels/accumulate.h"
 #include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"

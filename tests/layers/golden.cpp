@@ -4,11 +4,11 @@
 #include <cmath>
 #include <map>
 
+#include "accumulate/window.h"
 #include "data/safetensors.h"
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "layers/unet.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/paths.h"

@@ -9,13 +9,13 @@
 #include <numeric>
 #include <sstream>
 
+#include "accumulate/window.h"
 #include "data/safetensors.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
 #include "kernels/step/round_copies.h"
 #include "layers/models.h"
 #include "layers/unet.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/paths.h"

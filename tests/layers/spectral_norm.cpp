@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "accumulate/window.h"
 #include "core/random.h"
 #include "kernels/losses.h"
 #include "layers/layers.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"

@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
+#include "accumulate/window.h"
 #include "data/safetensors.h"
 #include "kernels/cross_entropy.h"
 #include "layers/models.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/paths.h"

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
+#include "accumulate/window.h"
 #include "core/random.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
 #include "layers/layers.h"
 #include "layers/models.h"
-#include "optim/window.h"
 #include "tests/support/batch.h"
 #include "tests/support/cli.h"
 

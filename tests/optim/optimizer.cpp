@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "accumulate/window.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/step/window_state.h"
+#include "kernels/step/step_outcome.h"
 #include "layers/models.h"
-#include "optim/window.h"
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
 
@@ -74,15 +74,12 @@ std::vector<Rule> rules() {
           sgd_rule(0, false), sgd_rule(0.9, false),  sgd_rule(0.9, true)};
 }
 
-// The window's state after a decision.
+// The outcome of a decision.
 Tensor decided(double grad_scale, Skipped skipped) {
-  WindowState state{};
-  state.outcome.lr = lr;
-  state.outcome.grad_scale = grad_scale;
-  state.outcome.skipped = skipped;
-  std::vector<uint8_t> bytes(sizeof(state));
-  std::memcpy(bytes.data(), &state, sizeof(state));
-  return Tensor::from(bytes, {sizeof(state)}, test_device());
+  const StepOutcome outcome{.lr = lr, .grad_scale = grad_scale, .skipped = skipped};
+  std::vector<uint8_t> bytes(sizeof(outcome));
+  std::memcpy(bytes.data(), &outcome, sizeof(outcome));
+  return Tensor::from(bytes, {sizeof(outcome)}, test_device());
 }
 
 Tensor tensor_of(const Values& values, DType dtype) {
@@ -131,13 +128,13 @@ struct Stepped {
   int64_t P() const { return parameters.values().numel(); }
 
   void step(const Values& sum, double grad_scale, Skipped skipped = Skipped::no) {
-    const Tensor state = decided(grad_scale, skipped), gradient = tensor_of(sum, mode.dtype);
-    optimizer->begin_step(state.view());
+    const Tensor outcome = decided(grad_scale, skipped), gradient = tensor_of(sum, mode.dtype);
+    optimizer->begin_step(outcome.view());
     int64_t begin = 0;
     std::vector<int64_t> ends = mode.cuts;
     ends.push_back(P());
     for (const int64_t end : ends) {
-      optimizer->step({begin, end}, gradient.slice(begin, end).view(), state.view());
+      optimizer->step({begin, end}, gradient.slice(begin, end).view(), outcome.view());
       begin = end;
     }
     if (skipped != Skipped::no) return;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "accumulate/window.h"
 #include "core/autograd.h"
 #include "core/random.h"
 #include "data/digits.h"
@@ -12,7 +13,6 @@
 #include "kernels/step/round_copies.h"
 #include "layers/layers.h"
 #include "layers/models.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "train/memory_prediction.h"

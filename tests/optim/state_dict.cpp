@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "accumulate/window.h"
 #include "kernels/cross_entropy.h"
 #include "layers/models.h"
-#include "optim/window.h"
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "accumulate/ranks.h"
 #include "core/cuda.h"
 #include "core/error.h"
-#include "optim/ranks.h"
 #include "tests/support/device.h"
 
 namespace accrue::test {

@@ -2,9 +2,9 @@
 
 #include <map>
 
+#include "accumulate/window.h"
 #include "kernels/cross_entropy.h"
 #include "layers/models.h"
-#include "optim/window.h"
 #include "tests/support/batch.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <map>
 
+#include "accumulate/window.h"
 #include "data/safetensors.h"
 #include "kernels/judged.h"
 #include "layers/layers.h"
-#include "optim/window.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "accumulate/accumulate.h"
+#include "kernels/backend.h"
+
+namespace accrue {
+
+// Calls body.operator()<T, G>() with the types of a sum and of what is added to it.
+template <class Body>
+void dispatch_sum(View sum, View g, Body&& body) {
+  if (sum.dtype == DType::f64 && g.dtype == DType::f32)
+    return body.template operator()<double, float>();
+  dispatch_floating(g.dtype, [&]<class G>() { body.template operator()<Wide<G>, G>(); });
+}
+
+}  // namespace accrue

@@ -1,0 +1,113 @@
+#include "accumulate/accumulator.h"
+
+#include <algorithm>
+
+#include "accumulate/squared_norm.h"
+#include "accumulate/strategies.h"
+
+namespace accrue {
+
+Accumulator::Accumulator(Optimizer& optimizer, const Decision& decision,
+                         const WindowOptions& options)
+    : optimizer_(optimizer), decision_(decision), options_(options) {
+  const bool on_demand = gradient_storage(options.strategy) == GradientStorage::on_demand;
+  check(on_demand != parameters().gradients().defined(),
+        "the parameters' gradients are {}: expected gradient_storage(strategy)",
+        on_demand ? "in an arena" : "on demand");
+  for (const Parameters::Entry& entry : parameters().entries())
+    numbers_.emplace(entry.tensor.variable().get(), numbers_.size());
+  progress_.reached.resize(numbers_.size());
+}
+
+int64_t Accumulator::divisor(int64_t) const { return options_.effective_batch_size; }
+
+std::vector<Parameters::Range> Accumulator::ranges() const {
+  const std::vector<char> reached = progress().reached;
+  const Parameters::Entry* const first = parameters().entries().data();
+  return parameters().ranges([&](const Parameters::Entry& entry) {
+    return !entry.frozen() && reached[static_cast<size_t>(&entry - first)] != 0;
+  });
+}
+
+bool Accumulator::sum_squares(Parameters::Range within) const {
+  const auto all = ranges();
+  float beta = 0;
+  if (const Tensor gradient = sum(); gradient.defined())
+    for (const Parameters::Range range : all)
+      if (const auto [begin, end] = common(range, within); begin < end) {
+        squared_norm({decision_.partials.view(), beta}, gradient.slice(begin, end).view());
+        beta = 1;
+      }
+  if (beta == 0) decision_.partials.fill(0);
+  return !all.empty();
+}
+
+void Accumulator::step_parameter(size_t, const Tensor&) {
+  throw Error("this strategy does not step parameters one by one");
+}
+
+void Accumulator::check_untouched(const Progress& of_window) {
+  check(!of_window.touched,
+        "a window whose gradients went into moments or weights already cannot be abandoned: use "
+        "strategy fused or separate");
+}
+
+void Accumulator::check_can_skip() const {
+  check(sum().defined(),
+        "windows that step together are skipped together, which strategies moments and "
+        "step-in-backward cannot be: expected fused or separate");
+}
+
+Tensor Accumulator::kept_sum() const {
+  check(sum().defined(),
+        "there are no gradients of a last step: expected a strategy that keeps them");
+  check(optimizer_.owns_all(),
+        "each rank has the gradients of its shard alone: expected an optimizer that owns all");
+  return sum();
+}
+
+void Accumulator::start_next() {
+  parameters().zero_grad();
+  std::ranges::fill(progress_.reached, 0);
+  progress_.touched = false;
+}
+
+void Accumulator::differentiate(const WeightedLoss& weighted, LossSum sum, GradHook::When when,
+                                const Hook& hook) const {
+  GradHook by_number{when, {}};
+  if (hook)
+    by_number.complete = [&](Variable& leaf) {
+      if (const auto number = numbers_.find(&leaf); number != numbers_.end())
+        hook(number->second, leaf);
+    };
+  const Tensor& loss = weighted.loss.value;
+  const LossWeight weight = weighted.weight.of_loss();
+  const auto of = double(divisor(weighted.expected_samples));
+  const float beta = weighted.is_first ? 0 : 1;
+  if (takes_seed(loss)) {
+    backward(loss,
+             sum == LossSum::add ? loss_seed(state(), weight, of, loss.view(), beta)
+                                 : loss_seed(state(), weight, of),
+             by_number);
+    return;
+  }
+  if (sum == LossSum::add) add_loss(state(), loss.view(), weight, beta);
+  const MemoryScope scope("loss");
+  Tensor seed = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
+  seed_gradient(seed.view(), state(), weight, of);
+  backward(loss, std::move(seed), by_number);
+}
+
+std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,
+                                              const WindowOptions& options) {
+  check_options(options);
+  switch (options.strategy) {
+    case Strategy::fused: return fused_accumulator(optimizer, decision, options);
+    case Strategy::separate: return separate_accumulator(optimizer, decision, options);
+    case Strategy::moments: return moments_accumulator(optimizer, decision, options);
+    case Strategy::step_in_backward: return in_backward_accumulator(optimizer, decision, options);
+  }
+  throw Error("no such strategy");
+}
+
+}  // namespace accrue

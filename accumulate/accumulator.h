@@ -1,0 +1,124 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "accumulate/decision.h"
+#include "accumulate/weighted_loss.h"
+#include "accumulate/window_options.h"
+#include "optim/optimizer.h"
+
+namespace accrue {
+
+// The elements that are in both.
+inline Parameters::Range common(Parameters::Range a, Parameters::Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+// How the gradients of a window's micro-batches come together, and how the optimizer steps by them.
+// Each strategy is one of these, in a file of its own (fused.cpp, separate.cpp, moments.cpp,
+// in_backward.cpp): lay them side by side. The window (window.h) calls add() for each micro-batch,
+// decides, and calls step() for the ranges that have a gradient.
+class Accumulator {
+ public:
+  // Throws Error unless the parameters' gradients are where the strategy needs them.
+  Accumulator(Optimizer& optimizer, const Decision& decision, const WindowOptions& options);
+  virtual ~Accumulator() = default;
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
+
+  // Comes before anything else of a micro-batch. Throws Error for one that the strategy cannot
+  // take.
+  virtual void begin(const WeightedLoss&) {}
+  // Runs the backward of a micro-batch from loss_scale * weight / divisor(), takes in its gradient,
+  // and adds its loss to the window's, unless the decision has come before.
+  virtual void add(const WeightedLoss& weighted) = 0;
+  // The number by which the weights of a window's micro-batches are divided in backward. The step
+  // divides by what they have come to.
+  virtual int64_t divisor(int64_t expected_samples) const;
+  // True if parameters are stepped within add(). The window then decides before it.
+  virtual bool steps_in_backward() const { return false; }
+
+  // The sum of the window's gradients [P], which the step multiplies by the outcome's grad_scale.
+  // Undefined if the strategy never has it whole.
+  virtual Tensor sum() const { return {}; }
+  // partials = those of the squares of sum(), within these elements. True if any parameter at all
+  // has a gradient.
+  bool sum_squares(Parameters::Range within) const;
+  // Steps the optimizer in a range that has_gradients() returned.
+  virtual void step(Parameters::Range range) = 0;
+  // Throws Error for a window that the strategy should not have taken in, now that its size and its
+  // outcome are known.
+  virtual void check_whole(const WindowCounts&) const {}
+  virtual void check_outcome(const StepOutcome&) const {}
+
+  // The ranges of the trained parameters that a micro-batch of this window has reached.
+  std::vector<Parameters::Range> ranges() const;
+  // What a window's micro-batches have done so far: which parameters they have reached, and whether
+  // anything has changed that lasts longer than the window.
+  struct Progress {
+    std::vector<char> reached;  // 1 for each parameter with a gradient
+    bool touched = false;
+    auto operator<=>(const Progress&) const = default;
+  };
+  virtual Progress progress() const { return progress_; }
+  virtual void set_progress(const Progress& progress) { progress_ = progress; }
+  // Forgets the window.
+  void start_next();
+  // Throws Error if that left traces of it.
+  static void check_untouched(const Progress& of_window);
+  // Throws Error unless a window's step can be skipped.
+  void check_can_skip() const;
+  // sum(). Throws Error if there is none, or of a part of the parameters alone.
+  Tensor kept_sum() const;
+
+  // For an exchange with other processes (exchange.h). complete(n, g) is called in add() when g
+  // [elements], the gradient of parameter number n, is complete, and before it is used.
+  using Complete = std::function<void(size_t parameter, const Tensor& gradient)>;
+  void on_complete(Complete complete) { complete_ = std::move(complete); }
+  // What is a sum over micro-batches, and so over processes, in all ranges(): tensors [P].
+  virtual std::vector<Tensor> sums() = 0;
+  // Makes its part of sums() the sum of nothing. Of a parameter that no micro-batch has reached.
+  virtual void add_nothing(size_t parameter) = 0;
+  // Says that another process counts what the optimizer's moments were before the window.
+  virtual void leave_history_to_another() {}
+  // Steps one parameter by its whole gradient, in add() or for a process without a micro-batch.
+  virtual void step_parameter(size_t parameter, const Tensor& gradient);
+
+  Optimizer& optimizer() const { return optimizer_; }
+  const Parameters& parameters() const { return optimizer_.parameters(); }
+  const Parameters::Entry& entry(size_t parameter) const {
+    return parameters().entries()[parameter];
+  }
+
+ protected:
+  // Backward with a hook that is told the number of each parameter. With LossSum::add it adds the
+  // loss and its weight to the window's at no cost.
+  enum class LossSum { leave, add };
+  using Hook = std::function<void(size_t parameter, Variable& leaf)>;
+  void differentiate(const WeightedLoss& weighted, LossSum sum, GradHook::When when = {},
+                     const Hook& hook = {}) const;
+  void completed(size_t parameter, const Tensor& gradient) const {
+    if (complete_) complete_(parameter, gradient);
+  }
+  bool is_watched() const { return complete_ != nullptr; }
+  View state() const { return decision_.state.view(); }
+
+  Optimizer& optimizer_;
+  const Decision& decision_;
+  const WindowOptions options_;
+  Progress progress_;
+
+ private:
+  Complete complete_;
+  std::unordered_map<const Variable*, size_t> numbers_;
+};
+
+// Throws Error for options that the strategy does not allow.
+std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,
+                                              const WindowOptions& options);
+
+}  // namespace accrue

@@ -1,0 +1,51 @@
+// Strategy fused: the gradients' arena is the sum. Backward kernels write dst = value + beta * dst
+// into it, beta 0 in the window's first claim of a parameter and 1 in all later ones, of the same
+// micro-batch or of the next. Nothing else moves: no buffer, no zeroing and no addition beside the
+// kernels' own. 4 P bytes of gradients in float32.
+
+#include "accumulate/strategies.h"
+
+namespace accrue {
+namespace {
+
+class Fused : public Accumulator {
+ public:
+  using Accumulator::Accumulator;
+
+  void add(const WeightedLoss& weighted) override {
+    if (!is_watched()) return differentiate(weighted, LossSum::add);
+    differentiate(weighted, LossSum::add, GradHook::When::kernel,
+                  [&](size_t parameter, Variable& leaf) { completed(parameter, leaf.grad); });
+  }
+
+  Tensor sum() const override { return parameters().gradients(); }
+  void step(Parameters::Range range) override {
+    optimizer_.step(range, sum().slice(range.begin, range.end).view(), decision_.outcome());
+  }
+
+  // What has been claimed is the flag of each variable.
+  Progress progress() const override {
+    Progress now = progress_;
+    for (size_t i = 0; i < now.reached.size(); ++i) now.reached[i] = entry(i).claimed();
+    return now;
+  }
+  void set_progress(const Progress& progress) override {
+    for (size_t i = 0; i < progress.reached.size(); ++i)
+      entry(i).tensor.variable()->fresh = progress.reached[i] == 0;
+  }
+
+  std::vector<Tensor> sums() override { return {sum()}; }
+  void add_nothing(size_t parameter) override {
+    const auto [begin, end] = entry(parameter).range();
+    sum().slice(begin, end).fill(0);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Accumulator> fused_accumulator(Optimizer& optimizer, const Decision& decision,
+                                               const WindowOptions& options) {
+  return std::make_unique<Fused>(optimizer, decision, options);
+}
+
+}  // namespace accrue

@@ -1,0 +1,57 @@
+// Strategy step-in-backward: no sum at all, for windows of one micro-batch. Each parameter is
+// stepped and its gradient dropped as soon as its last op has been differentiated: 0 P bytes of
+// gradients, and the same bits as a step after backward. What the step multiplies by is therefore
+// decided before backward, by the loss alone.
+
+#include "accumulate/strategies.h"
+
+namespace accrue {
+namespace {
+
+class InBackward : public Accumulator {
+ public:
+  InBackward(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+      : Accumulator(optimizer, decision, options) {
+    decision.partials.fill(0);
+  }
+
+  bool steps_in_backward() const override { return true; }
+  void begin(const WeightedLoss& weighted) override {
+    check(weighted.is_first,
+          "strategy step-in-backward steps during the backward of a window's only micro-batch: "
+          "expected 1 micro-batch, or another strategy");
+    progress_.touched = true;
+  }
+  void add(const WeightedLoss& weighted) override {
+    differentiate(weighted, LossSum::leave, GradHook::When::op,
+                  [&](size_t parameter, Variable& leaf) {
+                    const Tensor gradient = leaf.grad.reshape({leaf.grad.numel()});
+                    completed(parameter, gradient);
+                    step_parameter(parameter, gradient);
+                    leaf.grad.reset();
+                    leaf.fresh = true;
+                  });
+  }
+  void step_parameter(size_t parameter, const Tensor& gradient) override {
+    const Parameters::Range whole = entry(parameter).range();
+    const auto [begin, end] = common(whole, optimizer_.owned());
+    if (begin < end)
+      optimizer_.step({begin, end}, gradient.slice(begin - whole.begin, end - whole.begin).view(),
+                      decision_.outcome());
+    progress_.reached[parameter] = 1;
+    progress_.touched = true;
+  }
+
+  void step(Parameters::Range) override {}
+  std::vector<Tensor> sums() override { return {}; }
+  void add_nothing(size_t) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Accumulator> in_backward_accumulator(Optimizer& optimizer, const Decision& decision,
+                                                     const WindowOptions& options) {
+  return std::make_unique<InBackward>(optimizer, decision, options);
+}
+
+}  // namespace accrue

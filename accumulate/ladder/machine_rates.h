@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/profile.h"
+#include "core/tensor.h"
+
+namespace accrue::ladder {
+
+// A square product of MachineRates::gemm_size().
+class GemmProbe {
+ public:
+  explicit GemmProbe(Device device, DType dtype = DType::f32);
+  // Of one product, now.
+  double flops_per_s() const;
+
+ private:
+  Tensor a_;
+};
+
+// Medians of three measurements after one to warm up, with no limit on memory. Throw OutOfMemory.
+double copy_bytes_per_s(Device device);
+MachineRates measure_rates(Device device, DType dtype);
+
+}  // namespace accrue::ladder

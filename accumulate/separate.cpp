@@ -1,0 +1,76 @@
+// Strategy separate: what is written by hand everywhere, and the baseline of this library. Each
+// micro-batch has its gradient in the parameters' arena; sum += gradient goes into a second one.
+// 8 P bytes of gradients in float32, and 12 P bytes moved for each micro-batch. Because a gradient
+// lies apart from the sum, it can be judged and left out (OnOverflow::drop_micro_batch).
+
+#include "accumulate/accumulate.h"
+#include "accumulate/squared_norm.h"
+#include "accumulate/strategies.h"
+
+namespace accrue {
+namespace {
+
+class Separate : public Accumulator {
+ public:
+  Separate(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+      : Accumulator(optimizer, decision, options) {
+    const MemoryScope scope("window");
+    const Tensor& gradients = parameters().gradients();
+    sum_ = Tensor::full(gradients.shape(), 0, gradients.dtype(), gradients.device(),
+                        Category::gradients);
+  }
+
+  void add(const WeightedLoss& weighted) override {
+    parameters().zero_grad();
+    differentiate(weighted, drops() ? LossSum::leave : LossSum::add);
+    if (drops()) judge(weighted);
+    if (weighted.is_first) sum_.fill(0);
+    for (const auto [begin, end] : claimed())
+      accumulate(sum_.slice(begin, end).view(), parameters().gradients().slice(begin, end).view(),
+                 1, drops() ? kept_of(state()) : View{});
+    for (size_t i = 0; i < progress_.reached.size(); ++i)
+      progress_.reached[i] |= char(entry(i).claimed());
+  }
+
+  Tensor sum() const override { return sum_; }
+  void step(Parameters::Range range) override {
+    optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
+  }
+
+  std::vector<Tensor> sums() override { return {sum_}; }
+  void add_nothing(size_t parameter) override {
+    const auto [begin, end] = entry(parameter).range();
+    sum_.slice(begin, end).fill(0);
+  }
+
+ private:
+  bool drops() const { return options_.on_overflow == OnOverflow::drop_micro_batch; }
+  // The ranges that the micro-batch under way has reached.
+  std::vector<Parameters::Range> claimed() const {
+    return parameters().ranges([](const Parameters::Entry& entry) { return entry.claimed(); });
+  }
+  // Decides if the micro-batch whose gradient has just been computed is to count.
+  void judge(const WeightedLoss& weighted) {
+    float beta = 0;
+    for (const auto [begin, end] : claimed()) {
+      squared_norm({decision_.partials.view(), beta},
+                   parameters().gradients().slice(begin, end).view());
+      beta = 1;
+    }
+    if (beta == 0) decision_.partials.fill(0);
+    judge_micro_batch(state(), decision_.partials.view(), weighted.loss.value.view(),
+                      weighted.weight.of_loss(), weighted.weight.samples,
+                      weighted.is_first ? 0 : 1);
+  }
+
+  Tensor sum_;
+};
+
+}  // namespace
+
+std::unique_ptr<Accumulator> separate_accumulator(Optimizer& optimizer, const Decision& decision,
+                                                  const WindowOptions& options) {
+  return std::make_unique<Separate>(optimizer, decision, options);
+}
+
+}  // namespace accrue

@@ -1,0 +1,34 @@
+#include "accumulate/weighted_loss.h"
+
+#include <cmath>
+
+namespace accrue {
+
+void check_weight(const Weight& weight, Device device) {
+  const Tensor& counted = weight.on_device;
+  check(weight.samples > 0, "a micro-batch of {} samples: expected 1 or more", weight.samples);
+  check(counted.defined()
+            ? counted.numel() == 1 && counted.dtype() == DType::f64 && counted.device() == device
+            : weight.counted >= 0 && std::isfinite(weight.counted),
+        "a micro-batch counts {}: expected a number that is not negative, or an f64 scalar on {}",
+        counted.defined() ? fmt::format("{} {} on {}", name(counted.dtype()), counted.shape(),
+                                        name(counted.device()))
+                          : fmt::format("{}", weight.counted),
+        name(device));
+}
+
+std::vector<View> terms_of(const Loss& loss, const WindowCounts& window, Device device) {
+  check(window.micro_batches == 0 || loss.terms.size() == window.terms,
+        "a loss has {} numbers beside it, those before it in its window {}: expected as many",
+        loss.terms.size(), window.terms);
+  std::vector<View> views;
+  for (const Tensor& term : loss.terms) {
+    check(term.numel() == 1 && term.device() == device,
+          "a number beside a loss is {} on {}: expected a scalar on {}", term.shape(),
+          name(term.device()), name(device));
+    views.push_back(term.view());
+  }
+  return views;
+}
+
+}  // namespace accrue

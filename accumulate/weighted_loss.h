@@ -1,0 +1,60 @@
+#pragma once
+
+#include <vector>
+
+#include "core/autograd.h"
+
+namespace accrue {
+
+// A loss, and at most eight terms beside it for the report, such as those that it is a sum of:
+// scalars that are means of the same weight.
+struct Loss {
+  Tensor value;
+  std::vector<Tensor> terms{};
+
+  Loss(Tensor loss) : value(std::move(loss)) {}
+  Loss(Tensor loss, std::vector<Tensor> beside)
+      : value(std::move(loss)), terms(std::move(beside)) {}
+};
+
+// How much a micro-batch counts in its window: by the number of things that its loss is a mean
+// over. These are its samples, unless `counted` says how many pixels or tokens they are, in a unit
+// that is the same in the whole window. Where a whole sample is about 1, gradients in 16 bits have
+// the size that the loss scale is made for. A number that the device alone knows is a tensor f64 []
+// there.
+struct Weight {
+  int64_t samples;
+  double counted;
+  Tensor on_device{};  // if defined, in place of `counted`
+
+  Weight(int64_t samples) : Weight(samples, double(samples)) {}
+  Weight(int64_t samples, double counted) : samples(samples), counted(counted) {}
+  Weight(int64_t samples, Tensor counted) : Weight(samples) { on_device = std::move(counted); }
+
+  // True if it counts anything else than samples.
+  bool counts_parts() const { return on_device.defined() || counted != double(samples); }
+  LossWeight of_loss() const { return {counted, on_device.defined() ? on_device.view() : View{}}; }
+};
+
+// What a window is told of a micro-batch, before its backward.
+struct WeightedLoss {
+  Loss loss;
+  Weight weight;
+  bool is_first;             // of the window, in this process
+  int64_t expected_samples;  // of the window
+};
+
+// What has come into a window: in this process, or in all that share it.
+struct WindowCounts {
+  int64_t micro_batches = 0, samples = 0;
+  int64_t expected_samples = 0;
+  size_t terms = 0;  // beside each loss
+};
+
+// Throws Error for a number that is no weight, or a tensor that is no scalar on this device.
+void check_weight(const Weight& weight, Device device);
+// The terms beside a loss. Throws Error unless they are scalars on this device, as many as those
+// before in the window.
+std::vector<View> terms_of(const Loss& loss, const WindowCounts& window, Device device);
+
+}  // namespace accrue

@@ -1,0 +1,190 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "accumulate/accumulator.h"
+#include "accumulate/exchange.h"
+#include "accumulate/module_buffers.h"
+#include "accumulate/step_reports.h"
+#include "accumulate/weighted_loss.h"
+#include "accumulate/window_options.h"
+#include "core/replay.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace accrue {
+
+// A window of micro-batches that steps once with all its samples or leaves no trace. It owns every
+// counter: micro-batch, optimizer step, schedule. Evaluation never touches it.
+//
+//   for each micro-batch i of the window:  window.backward(loss_i, w_i)   loss_i a mean over w_i
+//   window.step()
+//
+// takes the step of one batch of all the window's samples:
+//   gradient = sum_i w_i * dloss_i / W        W = sum_i w_i
+// It is computed in this way: backward's seed is loss_scale * w_i / N, the backward kernels
+// themselves add up, and the step multiplies once by N / W / loss_scale * clip. So nobody needs to
+// know W before, and a short last window is exact, as are losses that are means over some of the
+// pixels. A micro-batch of weight 0 adds nothing, and a window of weight 0 is skipped.
+//
+// Several ranks (WindowOptions::ranks) share the window. Each calls backward() for its own
+// micro-batches, of which there may be none, with the same N. step() adds up the ranks' sums,
+// losses and counts before it decides anything by them. So all ranks take the same step, or none
+// does. Module buffers become the ranks' mean, weighted by their samples. Strategy moments adds up
+// the moments, which the first rank alone has decayed; with step_in_backward each rank has at most
+// one micro-batch of a window, and each gradient is added up as soon as it is complete. If each
+// rank's optimizers own its shard of the parameters (ZeRO's stage 1; Rajbhandari et al. 2020, arXiv
+// 1910.02054), a rank gets the sums of this shard alone, steps it, keeps its average, and sends its
+// new weights to all: the same traffic, and the same bits.
+//
+// Losses, norms, step counts and the decisions based on them stay on the device, and nothing in a
+// window waits for it. step() waits, because it returns what the step did; enqueue_step() does not,
+// and reports() has the outcomes as they arrive.
+//
+// Load weights before making the window, because it remembers the module buffers that abandon()
+// restores.
+//
+// Networks with losses of their own, such as a GAN's two, have a window each (train/game.h).
+class Window {
+ public:
+  // Throws Error for options out of range, and for options that the strategy does not allow:
+  // separate and fused need gradients in an arena, the others need them on demand and without
+  // clipping; moments needs Adam, which owns all parameters.
+  Window(Optimizer& optimizer, Schedule schedule, const WindowOptions& options);
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  // Says that this window will have fewer samples than N. Strategy moments must know before the
+  // first micro-batch, because folded gradients cannot be rescaled; the others need not know.
+  void expect(int64_t samples);
+  // Says that the next micro-batch is this rank's last of the window. With Overlap::on, what its
+  // backward completes is then added up over the ranks while it goes on, and the window can no
+  // longer be abandoned. Some ranks may say so and others not.
+  void expect_last() { last_is_next_ = true; }
+
+  // Adds the gradient of one micro-batch. Call it once for each; add several losses up before.
+  // `loss` is a mean over what `weight` counts: a number means so many samples. Throws Error when
+  // the window would exceed N samples, and with strategy moments for a weight of anything else than
+  // samples, because what it folds must be a share of a weight that is known before. If this throws
+  // anything (out of memory, bad input), call abandon() before going on.
+  void backward(const Loss& loss, const Weight& weight);
+
+  // Runs a micro-step: `work` is a forward that reads its input from the same tensors every time
+  // and ends in one backward(loss, weight) on this window. On cuda it is replayed as a graph, with
+  // the same weight unless that is on the device.
+  // `variant` distinguishes micro-steps that are different work for the same number of samples; the
+  // graphs of earlier variants are forgotten.
+  void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
+
+  // Steps and starts the next window. A window with a non-finite loss or gradient is abandoned
+  // instead, and the report says so. Throws Error for a window that is empty (on all ranks, if
+  // there are several).
+  StepReport step();
+
+  // step() without waiting for the device, unless it is max_windows_in_flight behind.
+  void enqueue_step();
+  // Steps several windows over the same micro-batches together: if one is skipped, all are. Throws
+  // Error for windows on several devices, and for a strategy that cannot take a window back.
+  static void enqueue_together(const std::vector<Window*>& windows);
+  // For networks that other windows' forwards also run (train/game.h): settle_buffers_with() brings
+  // this window's module buffers back if the other window's step was skipped, and makes them the
+  // mean over the ranks that share it; keep_buffers_with() brings them back if its last micro-batch
+  // was dropped.
+  void settle_buffers_with(const Window& other);
+  void keep_buffers_with(const Window& other);
+  // Call this after changing module buffers before a window's first micro-batch: if that is
+  // dropped, they return to these values.
+  void keep_buffers();
+  using Wait = StepReports::Wait;
+  // Returns the reports of enqueued steps that have arrived, oldest first; with Wait::yes all of
+  // them.
+  std::vector<StepReport> reports(Wait wait = Wait::no) { return reports_.take(wait); }
+
+  // Forgets this window: gradients are fresh again, and module buffers (BatchNorm statistics) as
+  // the last step left them. Weights, moments and counters were not touched. Throws Error if the
+  // strategy has touched them: with moments after the first micro-batch, with step_in_backward from
+  // the start of its backward on, with expect_last() from the start of the last one's on.
+  void abandon();
+
+  // True if the strategy lets a window be taken back. Strategies that put gradients into the
+  // moments or the weights do not.
+  bool can_abandon() const { return accumulator_->sum().defined(); }
+
+  // All state that is carried into the next window, beside the parameters and module buffers: steps
+  // taken, schedule and the optimizer's state ("optimizer.m").
+  // Throws Error within a window, or while reports() has not returned the outcome of a step.
+  StateDict state_dict();
+  // Call this after overwriting that state, parameters or module buffers.
+  void restored();
+
+  // The gradients of the last step, parameter by parameter: `scale * sum`. After a skipped step
+  // they are as they came. Waits for the device. Call this between that step and the next window,
+  // whose backward writes over them. Throws Error for a strategy that drops gradients, and for
+  // optimizers that own a shard.
+  struct Gradient {
+    std::string name;
+    Tensor sum;
+    double scale;
+  };
+  std::vector<Gradient> last_gradients() const;
+
+  // Exchanges the weights and their averages. Call it before and after evaluating or saving the
+  // averages, on all ranks. Throws Error without an ema_decay, or before the first step.
+  void exchange_averages();
+
+  // y[0] = f(the loss of the last window that was not skipped), on the device, with y f32 or f64
+  // [1] on this device. Before the first such window y stays as it is.
+  void follow_loss(const Tensor& y, const StepFunction& f) const;
+
+  const Parameters& parameters() const { return accumulator_->parameters(); }
+  int64_t micro_batches() const { return counts_.micro_batches; }
+  int64_t samples() const { return counts_.samples; }
+  // Optimizer steps taken, assuming that none of those not reported yet was skipped.
+  int64_t steps() const { return reports_.taken() + int64_t(reports_.in_flight()); }
+  double lr() const { return schedule_.lr(steps()); }
+  Schedule& schedule() { return schedule_; }
+
+ private:
+  // The key of recorded work: the caller's variant, the number of samples, whether it writes or
+  // adds, and what weights are divided by.
+  struct MicroStep {
+    int64_t variant, samples;
+    bool writes;
+    int64_t divisor;
+    auto operator<=>(const MicroStep&) const = default;
+  };
+  // A step is recorded whole, or in two parts if others' decisions come between them.
+  enum class Part { whole, decide, apply };
+
+  void count(const WeightedLoss& weighted);
+  void tell_device();
+  void decide_before_backward();
+  void decide();
+  void prepare_step();
+  void run_step(Part part);
+  void finish_step();
+  void start_next();
+  View state() const { return decision_.state.view(); }
+
+  Optimizer& optimizer_;
+  Schedule schedule_;
+  const WindowOptions options_;
+  const Device device_;
+  const Decision decision_;
+  const std::unique_ptr<Accumulator> accumulator_;
+  const std::unique_ptr<Exchange> exchange_;
+  Tensor average_;  // of the weights that the optimizer owns, if wanted
+  ModuleBuffers buffers_;
+  Replays<MicroStep> micro_steps_;
+  Replays<std::pair<Part, Accumulator::Progress>> steps_;
+  std::map<MicroStep, Accumulator::Progress> progress_after_;
+  StepReports reports_;
+  WindowCounts counts_, in_all_;  // of this window: in this process, and in all that share it
+  double kept_samples_ = 0;       // in this process, in the last window
+  bool last_is_next_ = false, is_planned_ = false;
+};
+
+}  // namespace accrue

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <optional>
+
+#include "accumulate/decision.h"
+#include "accumulate/loss_scale.h"
+#include "core/parameters.h"
+#include "core/replay.h"
+
+namespace accrue {
+
+class Ranks;
+
+// The way the gradients of a window's micro-batches come together.
+enum class Strategy {
+  fused,     // backward kernels write dst = value + beta * dst into the accumulator (default)
+  separate,  // a second gradient buffer, then the explicit kernel sum += g: what is written by hand
+             // everywhere, and this library's own baseline
+  moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
+             // complete: another optimizer (AdamA, kernels/step/optimizer_step.h)
+  step_in_backward  // for windows of one micro-batch a rank: each parameter is stepped and its
+                    // gradient dropped as soon as its last op is done
+};
+// True for the last two, which need no memory for all gradients at once. They never have the whole
+// gradient, so its norm is unknown, and only a non-finite loss skips a window.
+constexpr bool drops_gradients(Strategy strategy) {
+  return strategy == Strategy::moments || strategy == Strategy::step_in_backward;
+}
+// Returns the gradient storage that the strategy needs.
+constexpr GradientStorage gradient_storage(Strategy strategy) {
+  return drops_gradients(strategy) ? GradientStorage::on_demand : GradientStorage::arena;
+}
+
+// When ranks exchange gradients: after the last backward of a window, or while it goes on. The
+// results have the same bits either way.
+enum class Overlap { off, on };
+
+// The reaction to a gradient that is not finite.
+enum class OnOverflow {
+  skip_window,      // the window is skipped whole
+  drop_micro_batch  // the micro-batch that it came of is left out, and the window is a mean over
+                    // the others. Judging each one takes Strategy::separate: a gradient buffer
+                    // more, and two more passes over it a micro-batch
+};
+
+struct WindowOptions {
+  int64_t effective_batch_size = 1;  // N
+  Strategy strategy = Strategy::fused;
+  // Largest global L2 norm of the window's gradient; the whole window is scaled down to it.
+  std::optional<double> clip_norm{};
+  LossScale loss_scale{};
+  OnOverflow on_overflow = OnOverflow::skip_window;
+  // Keeps the moving average of the weights over the optimizer steps
+  // (kernels/step/average_weights.h), as many bytes as the weights.
+  std::optional<double> ema_decay{};
+  // Estimates the gradient noise scale (accumulate/decision.h): one more pass over the
+  // gradient a window. For windows of several micro-batches and strategies that keep gradients.
+  NoiseScale noise_scale = NoiseScale::off;
+  // On cuda: record micro-steps and steps once and replay them. The results have the same bits
+  // either way.
+  Graphs graphs = Graphs::on;
+  // The processes that share the window's micro-batches (accumulate/ranks.h); must outlive the
+  // window; null if there is only this one.
+  Ranks* ranks = nullptr;
+  // The same on all ranks. For strategy fused; it has no effect where the ranks do not reach the
+  // device (accumulate/ranks.h), own shards, or have several optimizers. See Window::expect_last().
+  Overlap overlap = Overlap::off;
+};
+
+// Throws Error for options out of range, and for options that the strategy does not allow.
+void check_options(const WindowOptions& options);
+
+}  // namespace accrue

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "core/half.h"
+#include "core/host_device.h"
+#include "core/view.h"
+
+namespace accrue {
+
+class Edge;
+class Tensor;
+
+// The one rule. A backward kernel does not return a gradient: it claims its target and writes
+//
+//   grad = value + beta * grad        beta 0 for the first that writes since zero_grad(), else 1
+//
+// where beta 0 reads nothing. Fan-out, shared weights and the micro-batches of a window then add up
+// in the kernels themselves: there are no temporary gradients, no zeroing passes and no additions
+// anywhere else (docs/gradients.md, accumulate/README.md).
+
+// The target of a backward kernel, which writes grad = value + beta * grad. beta is 0 or 1; with
+// beta 0 the kernel writes every element and reads none.
+struct GradTarget {
+  View grad;
+  float beta;
+};
+
+// The target for x's gradient, or nullopt if none is wanted. The first claim of a variable after
+// zero_grad() gets beta 0, later ones beta 1. Claim, launch, then claim the next: in x * x both
+// targets are the same buffer.
+std::optional<GradTarget> claim_grad(const Edge& x);
+
+// claim_grad() for a kernel that writes two gradients at once. If both edges are of one variable,
+// the second target adds to what the first has written: the kernel must store each element to the
+// first target before the second.
+std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
+                                                                            const Edge& b);
+// claim_grads() for three gradients.
+std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
+
+// claim_grad() for pointwise backwards, which may write over the gradient they read: when x's
+// gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
+std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
+
+// value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).
+template <class T>
+HOST_DEVICE T blend(Wide<T> value, float beta, T dst) {
+  return T(beta == 0 ? value : value + Wide<T>(beta) * dst);
+}
+
+// Calls body with std::true_type when the target accumulates (beta 1) and with std::false_type when
+// it is written (beta 0), so that the choice is made outside the kernel's loop.
+template <class Body>
+void with_beta(float beta, Body&& body) {
+  if (beta == 0) body(std::false_type{});
+  else body(std::true_type{});
+}
+
+// Stores by the constant that with_beta chose, rounding once.
+template <bool accumulate, class T>
+HOST_DEVICE void store(T& dst, Wide<T> value, std::bool_constant<accumulate>) {
+  if constexpr (accumulate) dst = T(dst + value);
+  else dst = T(value);
+}
+
+}  // namespace accrue
