@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Checks what the documents say of the program, as a reader would find out.
 
-Every command of accrue in a code block must have the options that it is shown with. Beyond that,
-blocks are executed that are marked by a comment, which a browser does not show, in the line above
-them:
+Every command of accrue in a code block must have the options that it is shown with. Blocks are run
+that are marked by a comment, which a browser does not show, in the line above them:
 
     <!-- run -->
 
 Every line of such a block is a command; or, where lines begin with "$ ", those are, and what follows
-each is its output. A command must succeed, in a block marked <!-- run, fails --> fail. The lines of output that are shown must come in this order, alone or
-between others; "..." stands for any text. Blocks of one document run in one scratch folder, from
+each is its output. A command must succeed, in a block marked <!-- run, fails --> fail. The lines of
+output that are shown must come in this order, alone or between others; "..." stands for any text. Blocks of one document run in one scratch folder, from
 the top, so that one may use what another has written.
 
     <!-- part of kernels/prelu.cpp -->
 
 is a piece of a source: those of one name are joined, beside the project's sources, and a .cpp of them
 must compile.
+
+What check_words.py looks up, files and symbols that a document names, is looked up, too.
 
 Usage: check_docs.py PROGRAM [DOCUMENT ...]
 """
@@ -27,6 +28,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+
+import check_words
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
@@ -181,8 +184,10 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     checker = Checker(str(pathlib.Path(sys.argv[1]).resolve()))
-    for document in [pathlib.Path(name).resolve() for name in sys.argv[2:]] or documents():
+    chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+    for document in chosen or documents():
         checker.check(document)
+    checker.errors += check_words.errors(chosen or check_words.documents())
     for error in checker.errors:
         print(f"check_docs: error: {error}", file=sys.stderr)
     print(f"{checker.checked} commands have the options they are shown with, {checker.run} were run, "
@@ -190,4 +195,5 @@ def main():
     sys.exit(bool(checker.errors))
 
 
-main()
+if __name__ == "__main__":
+    main()
