@@ -317,7 +317,7 @@ struct DxTerms {
   }
 };
 
-// Those sums over a team.
+// Adds up the two sums that DxTerms needs, over a team.
 template <int width, int team, class T, class W>
 __device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
                            const PerChannel<W>& gamma, Walk<team> at) {

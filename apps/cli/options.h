@@ -35,12 +35,12 @@ const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
 const std::map<std::string, CacheChoice>& cache_names();
 
-// Those that decide what a trained network computes. Weights are saved with them.
+// The settings that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{"model",     "width",         "depth",      "mean",
                                                 "std",       "norm",          "upsampling", "skip",
                                                 "embedding", "self-attention"};
-// Those that decide how it is scored, or drawn with. Weights are saved with them, too, and may be
-// given otherwise.
+// The settings that decide how it is scored, or drawn with. Weights are saved with them, too, but
+// a command may give others.
 inline constexpr std::array settings_of_scores{"loss", "class-weights", "ignore-mask", "g-dropout"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
@@ -96,7 +96,7 @@ struct Options : TrainingOptions {
   int64_t steps_in(int64_t windows) const;
   // By --cache.
   size_t most_held_bytes() const;
-  // Of one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
+  // The most for one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
   size_t most_image_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
@@ -119,13 +119,13 @@ struct Options : TrainingOptions {
 // A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
 Options font_defaults();
 
-// Those of a folder of images but its size.
+// The settings of a folder of images, except the images' size.
 Settings settings_of_folder(Options& o);
 
-// Those of masks: their loss, and their classes.
+// The settings of masks: their loss, and their classes.
 Settings settings_of_masks(Options& o);
 
-// Those of zi2zi: its networks, its losses, and how the two play.
+// The settings of zi2zi: its networks, its losses, and how the two play.
 Settings settings_of_zi2zi(Options& o);
 
 // The settings of the program by name, of which a command has some as options: --name

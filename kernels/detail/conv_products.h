@@ -49,7 +49,7 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& geo
 
 }  // namespace cpu
 
-// Of each of the three products: every weight once for every cell of the grid.
+// The work of each of the three products: every weight once for every cell of the grid.
 inline double flops_of(const ConvGeometry& geometry, const View& grid) {
   return 2 * double(grid.numel()) * double(geometry.taps());
 }

@@ -165,7 +165,8 @@ TEST_CASE("the bias gradient of a convolution over several blocks", "[ops]") {
   const Tensor b = require_grad(Tensor::from(Values{1, -3}, {2}, test_device()));
   for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
     set_thread_order(repeat);
-    // Of the mean of y^2: 2 b / 2 each, in as many roundings as there are elements, at most.
+    // The gradient of the mean of y^2: 2 b / 2 each, in at most as many roundings as there are
+    // elements.
     const Tensor y = conv2d(x, w, b, {});
     backward(mse_loss(y, Tensor::full(y.shape(), 0, DType::f64, test_device())));
     const Values db = to_doubles(grad(b));

@@ -85,7 +85,7 @@ struct Learner {
     const Tensor loss = objective->loss(model(part["images"]), part);
     window->backward(loss, {part.size(), objective->weight(part)});
   }
-  // Of these micro-batches rank r of R has the r-th, (r + R)-th, ...
+  // Rank r of R has the r-th, (r + R)-th, ... of these micro-batches.
   StepReport step(const Samples& samples, const MicroBatchSizes& split, int r = 0, int R = 1) {
     int64_t begin = 0;
     for (size_t i = 0; i < split.size(); begin += split[i++])

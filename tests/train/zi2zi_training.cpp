@@ -264,7 +264,7 @@ TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]")
     }
 }
 
-// Of a window in one micro-batch, whose activations decide. Nothing is computed.
+// A window in one micro-batch, whose activations decide. Nothing is computed.
 TEST_CASE("recomputing zi2zi saves more the more is recomputed", "[zi2zi][plan]") {
   Zi2ziGame game = small_game();
   game.networks.size = 64;
