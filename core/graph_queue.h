@@ -38,8 +38,8 @@ class GraphQueue {
   // memory goes back to the driver. Throws Error if CUDA refuses a launch; an error that was kept
   // is thrown first.
   void flush();
-  // For destructors and other callers that must not throw: the next flush() throws the error
-  // instead.
+  // Does the same for destructors and other callers that must not throw: the next flush() throws
+  // the error instead.
   void flush_and_keep_error() noexcept;
   // Forgets the sequences with this graph, which is about to be destroyed and must not be waiting.
   void forget(const RecordedGraph& recorded);

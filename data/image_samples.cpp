@@ -160,7 +160,7 @@ uint32_t checksum_of(const Files& files) {
                                        all.size() * sizeof(uint32_t)));
 }
 
-// Whose images and masks are to be read.
+// Returns a data set whose images and masks are read when they are needed.
 Dataset streamed_set(const FilesPtr& files) {
   const ImageFolder& folder = files->folder;
   const Form& form = files->form;

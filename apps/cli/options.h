@@ -21,7 +21,7 @@ enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
 // The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
 enum class RankExchange { automatic, host };
-// If the decoded images of a folder are kept in memory.
+// Whether the decoded images of a folder are kept in memory.
 enum class CacheChoice { automatic, yes, no };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
@@ -94,7 +94,7 @@ struct Options : TrainingOptions {
   std::optional<ImageSize> size_of_crops() const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;
-  // By --cache.
+  // The most bytes of decoded images that are kept in memory, by --cache.
   size_t most_held_bytes() const;
   // The most for one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
   size_t most_image_bytes() const;
@@ -109,7 +109,7 @@ struct Options : TrainingOptions {
   // The training that is asked for, on this data: the model, its batches and the run's identity are
   // filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
-  // That training with a micro-batch that is still to be chosen (plan_windows()).
+  // The same training with a micro-batch that is still to be chosen (plan_windows()).
   TrainingOptions to_plan(const Dataset& data) const;
 
  private:

@@ -18,8 +18,8 @@ struct ConvWeights {
   ConvWeights(View w, const Tensor& packed)
       : w(w), packed(packed.defined() ? packed.view() : View{}) {}
 };
-// That form of the weights `w` of a variable: of its own where it keeps one, else new; undefined
-// where there is none. N images share what making it costs.
+// Returns that form of the weights `w` of a variable: the one that the variable keeps, if it does,
+// else a new one; undefined where there is none. N images share what making it costs.
 Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Direction direction,
                       const ConvGeometry& geometry, int64_t N);
 

@@ -252,7 +252,7 @@ TEST_CASE("simultaneous players step together or not at all", "[game]") {
       REQUIRE(d.at(1).step == (each == &pair ? 1 : 2));
       REQUIRE(g.at(1).step == 1);
     }
-    // As if there had been no such window.
+    // Everything goes on as if there had been no such window.
     pair.play(1, sizes);
     Pair undisturbed({Order::simultaneous});
     for (const int64_t w : {0, 1}) undisturbed.play(w, sizes);

@@ -32,7 +32,7 @@ std::map<std::string, Tensor> golden() {
   return {tensors.begin(), tensors.end()};
 }
 
-// Where 255 is not_judged.
+// Replaces 255 by not_judged.
 std::vector<int32_t> golden_labels() {
   const Tensor stored = golden().at("labels");
   const auto values = stored.span<int32_t>();
@@ -214,7 +214,7 @@ TEST_CASE("a window without a judged pixel is skipped and leaves no trace", "[go
     REQUIRE(report.weight == 0);
     REQUIRE(report.step == 0);
     REQUIRE(to_doubles(learner.parameters->values()) == before);
-    // As if it had not been.
+    // The window leaves everything as if it had not been.
     require_golden(run(learner, "both", {8}), "both");
   }
 }

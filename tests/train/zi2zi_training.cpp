@@ -225,7 +225,7 @@ TEST_CASE("an overflow of one of zi2zi's networks leaves no trace in either", "[
     REQUIRE(play(1) == std::vector{true, true});
     REQUIRE(state_of_glyphs(training) == before);
     poison = false;
-    // Nor does a window that follows.
+    // A window that follows does not, either.
     REQUIRE(play(1) == std::vector{false, false});
     const GlyphState after = state_of_glyphs(training);
     REQUIRE(after == undisturbed);
