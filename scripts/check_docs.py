@@ -6,17 +6,16 @@ that are marked by a comment, which a browser does not show, in the line above t
 
     <!-- run -->
 
-Every line of such a block is a command; or, where lines begin with "$ ", those are, and what follows
-each is its output. A command must succeed, in a block marked <!-- run, fails --> fail. The lines of
-output that are shown must come in this order, alone or between others; "..." stands for any text. Blocks of one document run in one scratch folder, from
-the top, so that one may use what another has written.
+Every line of such a block is a command. Where lines begin with "$ ", only those are commands, and
+what follows each is its output. A command must succeed, or fail in a block that is marked
+<!-- run, fails -->. The lines of output that are shown must come in this order, alone or between
+others; "..." stands for any text. The blocks of one document run in one scratch folder, from the
+top, so that one may use what another has written.
 
     <!-- part of kernels/prelu.cpp -->
 
-is a piece of a source: those of one name are joined, beside the project's sources, and a .cpp of them
-must compile.
-
-What check_words.py looks up, files and symbols that a document names, is looked up, too.
+is a piece of a source. Pieces of one name are joined, beside the project's sources, and every .cpp
+must compile. check_words.py looks up the files and symbols that a document names.
 
 Usage: check_docs.py PROGRAM [DOCUMENT ...]
 """
