@@ -311,7 +311,7 @@ template <class W>
 struct DxTerms {
   W average, slope;
 
-  // From the sums of d and of d * (x - mean).
+  // Computes the terms from the sums of d and of d * (x - mean).
   __device__ static DxTerms of(W sum, W product, W rstd, int64_t elements) {
     return {sum / static_cast<W>(elements), rstd * rstd * (product / static_cast<W>(elements))};
   }

@@ -28,7 +28,7 @@ ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {
   return child;
 }
 
-// In a process of its own.
+// Trains in a process of its own.
 void train(const MemoryRow& row, const Options& options) {
   std::vector<std::string> arguments = arguments_of(options);
   arguments.insert(arguments.begin(), "train");
