@@ -20,8 +20,8 @@ EXTENSIONS = "h|cpp|cu|cuh|py|sh|md|png|txt|in|cmake|proto|js|css|html|json|yml"
 SOURCES = ("*.h", "*.cpp", "*.cu", "*.cuh")
 BESIDE = ("*.py", "*.cmake", "CMakeLists.txt")  # whose words are symbols, too
 PATH = re.compile(
-    rf"(?<![\w/.~$*<-])((?:[\w.-]+/)*[\w.-]*(?:\{{[\w,]+\}})?[\w.-]*\.(?:{EXTENSIONS}|\{{[a-z,]+\}}))"
-    r"(?![\w/*-])")
+    r"(?<![\w/.~$*<-])((?:[\w.-]+/)*[\w.-]*(?:\{[\w,]+\})?[\w.-]*\."
+    rf"(?:{EXTENSIONS}|\{{[a-z,]+\}}))(?![\w/*-])")
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 CODE = re.compile(r"`([^`]+)`")
 CALL = re.compile(r"((?:\w+(?:::|\.))*~?\w+)(?:<[^()]*>)?\(")

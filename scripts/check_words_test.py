@@ -31,7 +31,8 @@ class Files(unittest.TestCase):
         self.assertEqual(1, len(errors_of("`lineal.cu`\n")))
 
     def test_links_lead_to_files(self):
-        self.assertEqual(1, len(errors_of("[memory](memory.md#planning), [web](https://a.b/c.md)\n")))
+        found = errors_of("[memory](memory.md#planning), [web](https://a.b/c.md)\n")
+        self.assertEqual(1, len(found))
 
     def test_what_a_document_makes_is_there(self):
         self.assertEqual([], errors_of("<!-- part of kernels/prelu.h -->\n\n    int x;\n\n"
