@@ -22,7 +22,7 @@ struct StepPlan {
   // in flight may turn out to be skipped.
   int64_t first_step;
   std::array<double, max_windows_in_flight> lr;
-  // Of the loss scale (accumulate/loss_scale.h).
+  // How the loss scale changes (accumulate/loss_scale.h).
   double scale_growth, scale_backoff;
   int64_t scale_interval, scale_hysteresis;
 };

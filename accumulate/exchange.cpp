@@ -106,7 +106,7 @@ class BetweenRanks : public Exchange {
   Ranks& ranks_;
   const Device device_;
   Tensor scratch_;
-  // Of the gradients, from when on this rank has completed some.
+  // The sum of the gradients, once this rank has completed some.
   std::optional<GradualSum> gradual_;
 };
 

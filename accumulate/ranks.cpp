@@ -109,7 +109,7 @@ std::span<std::byte> bytes_in(const View& x) {
   return {static_cast<std::byte*>(x.data), static_cast<size_t>(x.numel()) * size_of(x.dtype)};
 }
 
-// Those of x [R, n].
+// The rows of x [R, n].
 std::vector<std::span<std::byte>> rows_of(const View& x) {
   const int64_t R = x.shape[0], n = x.numel() / R;
   std::vector<std::span<std::byte>> rows;
@@ -256,7 +256,7 @@ namespace {
 
 constexpr int64_t pieces_wanted = 8;
 
-// Of a gradual sum: a few pieces at least, so that most are exchanged before the end, but of no
+// A gradual sum has a few pieces at least, so that most are exchanged before the end, but of no
 // less than 16 KiB a rank, and no more than the scratch holds.
 int64_t piece_elements(const View& x, const View& scratch, int count) {
   const auto size = int64_t(size_of(x.dtype));

@@ -113,7 +113,7 @@ class Ranks {
 // the same bits. On a device that the ranks reach.
 class GradualSum {
  public:
-  // Of the elements in these ascending ranges; the same on all ranks.
+  // Sums the elements in these ascending ranges, which are the same on all ranks.
   GradualSum(Ranks& ranks, View x, std::vector<Parameters::Range> ranges, View scratch);
 
   // Says that this rank's elements from `begin` on are complete. Goes on with what is under way and

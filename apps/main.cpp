@@ -32,7 +32,7 @@
 namespace accrue::app {
 namespace {
 
-// Of an option that was given "-".
+// Lets an option that was given "-" write to standard output.
 void write_to_standard_output(const Setting& setting) {
   constexpr std::array texts{"json", "csv", "output", "report", "memory-trace", "profile"};
   check(std::ranges::find(texts, setting.about.name) != texts.end(),

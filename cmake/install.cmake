@@ -12,8 +12,10 @@ install(FILES scripts/torch_memory.py scripts/reference_models.py
         DESTINATION ${CMAKE_INSTALL_DATADIR}/accrue/scripts COMPONENT program)
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT program
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
+foreach(folder docs accumulate)
+  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT program
+          FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
+endforeach()
 
 if(TARGET accrue_cuda_libraries)
   set_target_properties(accrue_cuda_libraries PROPERTIES EXPORT_NAME cuda_libraries)

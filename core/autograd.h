@@ -128,9 +128,9 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {
 // is left out while recomputing().
 using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
-// As above for y = last(segment(inputs)), where `last` is a single op. Nobody reads its result when
-// it runs for the second time, so an op whose backward does not read it either, such as a norm,
-// does not compute it.
+// Does the same for y = last(segment(inputs)), where `last` is a single op. Nobody reads its result
+// when it runs for the second time, so an op whose backward does not read it either, such as a
+// norm, does not compute it.
 using LastOp = std::function<Tensor(Tensor x)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last);
 // True while this thread runs a segment for the second time.

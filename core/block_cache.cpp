@@ -8,9 +8,9 @@
 namespace accrue {
 namespace {
 
-// As in PyTorch's allocator: requests up to small_limit share segments of small_segment, larger
-// ones up to large_limit share segments of large_segment, and what is larger still gets a segment
-// of its own.
+// PyTorch's allocator does the same: requests up to small_limit share segments of small_segment,
+// larger ones up to large_limit share segments of large_segment, and what is larger still gets a
+// segment of its own.
 constexpr size_t alignment = 512;
 constexpr size_t small_limit = size_t{1} << 20, small_segment = size_t{2} << 20;
 constexpr size_t large_limit = size_t{10} << 20, large_segment = size_t{20} << 20;

@@ -22,7 +22,7 @@ int cpus_of_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());  // more than a cpu_set_t holds
 }
 
-// Of a group's files: processors, or infinity.
+// Reads from a group's files how many processors it may use, or infinity.
 double quota_of(const fs::path& group) {
   constexpr double unlimited = std::numeric_limits<double>::infinity();
   double quota = 0, period = 0;

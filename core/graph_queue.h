@@ -22,9 +22,10 @@ struct RecordedGraph {
 // window, with nothing else between them, cost the host one launch and the device no wait.
 class GraphQueue {
  public:
-  // Of the kernels and copies launched as one. What it costs to make a graph and the memory that it
-  // takes grow with these, while a launch costs the host some 10 us: nothing beside the 4 ms or
-  // more that so many kernels of 1 us take. Of mlp these are 290 micro-steps, of resnet50 4.
+  // The most kernels and copies that are launched as one. What it costs to make a graph and the
+  // memory that it takes grow with these, while a launch costs the host some 10 us: nothing beside
+  // the 4 ms or more that so many kernels of 1 us take. They are 290 micro-steps of mlp, or 4 of
+  // resnet50.
   static constexpr size_t most_nodes = 4096;
 
   explicit GraphQueue(cudaStream_t stream) : stream_(stream) {}
@@ -37,8 +38,8 @@ class GraphQueue {
   // memory goes back to the driver. Throws Error if CUDA refuses a launch; an error that was kept
   // is thrown first.
   void flush();
-  // For destructors and other callers that must not throw: the next flush() throws the error
-  // instead.
+  // Does the same for destructors and other callers that must not throw: the next flush() throws
+  // the error instead.
   void flush_and_keep_error() noexcept;
   // Forgets the sequences with this graph, which is about to be destroyed and must not be waiting.
   void forget(const RecordedGraph& recorded);

@@ -76,7 +76,7 @@ Parameters::Parameters(const std::vector<Declaration>& parameters,
   }
 }
 
-// With variables, which have the 16-bit copies.
+// Places the fixed parameters with variables, which have the 16-bit copies.
 void Parameters::place_fixed(const std::vector<Declaration>& fixed, DType dtype, DType compute,
                              Device device) {
   if (fixed.empty()) return;

@@ -137,7 +137,7 @@ void Profile::end_part(bool is_last) {
   parts_.push_back({open_.back(), std::exchange(part_begin_, now), now, is_last});
 }
 
-// To be called when a part has just ended.
+// Call this when a part has just ended.
 void Profile::take_times() {
   const std::vector<double> us = marks_.take_times();
   for (const Kernel& kernel : kernels_) {

@@ -12,7 +12,7 @@ namespace accrue {
 // enqueues a copy, pop() hands out the oldest.
 class Readback {
  public:
-  // For values of `bytes` each, at most `slots` of them under way at a time.
+  // Reads back values of `bytes` each, at most `slots` of them under way at a time.
   Readback(Device device, size_t bytes, int slots);
   ~Readback();
   Readback(const Readback&) = delete;

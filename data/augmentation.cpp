@@ -25,7 +25,7 @@ double number_of(std::string_view text, const std::string& name, double low, dou
   return value;
 }
 
-// Of a plane [H, W], at a place that may lie outside.
+// A pixel of a plane [H, W], at a place that may lie outside.
 template <class T>
 T at(const T* plane, int64_t H, int64_t W, int64_t y, int64_t x, T outside = 0) {
   return 0 <= y && y < H && 0 <= x && x < W ? plane[y * W + x] : outside;

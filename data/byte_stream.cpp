@@ -12,7 +12,7 @@
 namespace accrue {
 namespace {
 
-// Of a file that is there.
+// Throws for a file that is there but cannot be read.
 [[noreturn]] void fail_to_read(const std::filesystem::path& path, int reason) {
   throw Unreadable(fmt::format("cannot read '{}': {}", path.string(), std::strerror(reason)));
 }

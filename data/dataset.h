@@ -33,7 +33,7 @@ struct Field {
   Normalization normalization{};           // of pixels
   std::vector<std::string> class_names{};  // if they have names; of masks, also of planes
   std::vector<uint8_t> class_values{};     // of masks' indices: the values for them in files
-  // Of masks' indices: the value in files of pixels that nobody has judged, whose index is
+  // For masks' indices: the value that files have for pixels that nobody has judged. Their index is
   // not_judged (kernels/judged.h).
   std::optional<uint8_t> unjudged_value{};
   ReadRow read{};                   // if they are read when they are needed

@@ -19,7 +19,7 @@ namespace accrue {
 // from a RowStream. On Device::meta_cuda this charges the same bytes and does nothing.
 class DeviceFeed {
  public:
-  // For micro-batches of at most `capacity` samples. With graphs, gathers are replayed, so that
+  // Feeds micro-batches of at most `capacity` samples. With graphs, gathers are replayed, so that
   // they can be launched together with the work between them.
   DeviceFeed(const Dataset& dataset, int64_t capacity, DType dtype, Device device, Graphs graphs);
 
@@ -54,7 +54,7 @@ class DeviceFeed {
   Tensor order_there_, position_;
   int64_t known_position_ = -1;
   Replays<int64_t> gathers_;  // by the number of samples
-  // If it is not: the fields that are encoded on the device, as the data set has them, and
+  // If it is not resident: the fields that are encoded on the device, as the data set has them, and
   // 0, 1, 2, ... as their index; where each field begins in a pinned block, and the block's bytes.
   Dataset staged_;
   Tensor counting_;

@@ -77,7 +77,7 @@ const std::array<std::vector<Glyph>, 10>& alphabet() {
   return glyphs;
 }
 
-// From glyph coordinates to pixels.
+// Maps glyph coordinates to pixels.
 class Placement {
  public:
   explicit Placement(RandomStream& random) {

@@ -70,7 +70,7 @@ ordered_json to_json(const GlyphFont& font) {
   return {{"name", font.name}, {"file", font.file}, {"face", font.face}, {"licence", font.licence}};
 }
 
-// With a line for each element of a list.
+// Writes JSON with a line for each element of a list.
 std::string to_lines(const ordered_json& object) {
   std::string text;
   for (const auto& [name, value] : object.items()) {
@@ -83,7 +83,7 @@ std::string to_lines(const ordered_json& object) {
   return text + "\n}\n";
 }
 
-// For manifests that are read and for those that are written.
+// Checks manifests that are read and those that are written.
 void check_manifest(const GlyphManifest& manifest) {
   check(manifest.size >= least_size && manifest.size <= most_size,
         "'size' is {}, expected {} to {} pixels", manifest.size, least_size, most_size);

@@ -47,7 +47,7 @@ struct ImageFolder {
   bool is_divided = false;
   // Files and folders that the layout leaves alone: a second folder for the test, say.
   std::set<std::filesystem::path> unused{};
-  // As FolderTree says, in all folders.
+  // Entries that FolderTree leaves alone, in all folders.
   std::vector<std::filesystem::path> ignored{};
   // What the user should know of how the names were taken, each in a few words.
   std::vector<std::string> notes{};
@@ -112,7 +112,7 @@ struct ImageSurvey {
   std::vector<int> mask_values{};                           // all of them
   std::vector<int> values_of_training{}, values_of_test{};  // that the other split lacks
 };
-// With Look::pixels images are decoded as a whole, so that damage within them shows.
+// Look::pixels decodes images as a whole, so that damage within them shows.
 enum class Look { headers, pixels };
 ImageSurvey survey(const ImageFolder& folder, Look look);
 // True if there are samples for the test.

@@ -139,7 +139,7 @@ void read_mask_row(std::span<std::byte> row, const Files& files, int64_t n) {
   });
 }
 
-// Of the content of the files and what they are samples of.
+// The checksum of the content of the files and of what they are samples of.
 uint32_t checksum_of(const Files& files) {
   const auto N = static_cast<int64_t>(files.folder.samples.size());
   const auto crc_of = [](const fs::path& path, uLong crc) {
@@ -160,7 +160,7 @@ uint32_t checksum_of(const Files& files) {
                                        all.size() * sizeof(uint32_t)));
 }
 
-// Whose images and masks are to be read.
+// Returns a data set whose images and masks are read when they are needed.
 Dataset streamed_set(const FilesPtr& files) {
   const ImageFolder& folder = files->folder;
   const Form& form = files->form;

@@ -41,8 +41,8 @@ std::vector<int> MaskValues::all(int unjudged) const {
   return values;
 }
 
-// Of a region most pixels are inside. Single pixels of several classes may be meant, in a
-// transition from one class to another hardly.
+// Most pixels of a region are inside it. Single pixels of several classes may be meant, but hardly
+// where one class changes into another.
 std::string MaskValues::smoothed(int unjudged) const {
   constexpr size_t least_of_edges = 2, least_of_all = 8;
   const std::vector<int> values = all(unjudged);

@@ -17,7 +17,7 @@ class MaskValues {
   void add(const Image& mask);
   void add(const MaskValues& others);
 
-  // In ascending order, without the one of pixels that nobody has judged, if any.
+  // Returns the values in ascending order, without that of pixels that nobody has judged, if any.
   std::vector<int> all(int unjudged = -1) const;
   // Says why these values can hardly be classes, or nothing if they can: half of them or more have
   // no regions, but line the edges of others, as smoothing (antialiasing) leaves them, or are

@@ -58,7 +58,7 @@ PngImage decode_png(std::span<const std::byte> content, const std::string& file,
 
 // A PNG file of 8-bit gray with this image. Throws Error unless it has pixels.
 std::string encode_png(const GrayImage& image);
-// As above, for images of 1 or 3 channels.
+// Does the same for images of 1 or 3 channels.
 std::string encode_png(const PngImage& image);
 // True if a file that begins so was made by encode_png(): it says that accrue is its "Software".
 bool is_own_png(std::span<const std::byte> begin);

@@ -30,7 +30,7 @@ RowStream::RowStream(const Dataset& dataset, int64_t most, Device device) : data
   try {
     while (std::ssize(threads_) < wanted) threads_.emplace_back(&RowStream::read_ahead, this);
   } catch (const std::system_error& error) {
-    // As many as the system has room for.
+    // The stream runs with as many threads as the system has room for.
     check(!threads_.empty(), "no thread can be started to read '{}': {}", dataset.name,
           error.what());
   }

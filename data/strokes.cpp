@@ -10,8 +10,8 @@
 namespace accrue {
 namespace {
 
-// Those of Chinese characters, in the unit square. Each is drawn in one direction only, so that
-// where the brush began can be seen from the bare line.
+// The strokes of Chinese characters, in the unit square. Each is drawn in one direction only, so
+// that where the brush began can be seen from the bare line.
 enum class StrokeKind { across, down, left_falling, right_falling, dot, turning };
 constexpr std::array frequent{
     StrokeKind::across,       StrokeKind::across,        StrokeKind::down, StrokeKind::down,

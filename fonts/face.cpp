@@ -183,7 +183,7 @@ const GlyphFont& Face::about() const { return opened_->about; }
 
 namespace {
 
-// Of an outline at loaded_pixels, which is scaled by `scale` from there.
+// Where to place an outline at loaded_pixels, which is scaled by `scale` from there.
 GlyphPlacement placement_of(FT_Outline& outline, FT_Face face, int64_t S, GlyphLayout layout) {
   const auto size = static_cast<double>(S);
   if (layout == GlyphLayout::bbox) {

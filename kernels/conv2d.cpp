@@ -6,7 +6,7 @@
 namespace accrue {
 namespace {
 
-// Of x as a whole, [N, C, H, W].
+// The geometry of x as a whole, [N, C, H, W].
 ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
   check(
       x.rank() == 4 && w.shape().rank() == 4 && x[1] == w.size(1) && x.numel() > 0 && w.numel() > 0,

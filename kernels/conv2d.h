@@ -28,9 +28,9 @@ struct Conv2dShape {
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
               Activation activation = Activation::none);
 
-// As conv2d of x = concat(parts, 1), without making that tensor: y is a sum over channels, so each
-// part is multiplied by its channels of w and added to the same y, and backward likewise. The one
-// difference is that y is rounded once for each part. Keeps the parts in place of x.
+// Computes conv2d of x = concat(parts, 1), without making that tensor: y is a sum over channels, so
+// each part is multiplied by its channels of w and added to the same y, and backward likewise. The
+// one difference is that y is rounded once for each part. Keeps the parts in place of x.
 Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
               Conv2dShape shape);
 

@@ -74,7 +74,7 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 
 }  // namespace cpu
 
-// As many rows of the data set as there are indices.
+// It reads as many rows of the data set as there are indices.
 template <>
 struct WorkOf<cpu::gather_samples> {
   Work operator()(std::span<const FieldViews> fields, const View& samples, const View&,

@@ -35,7 +35,7 @@ __device__ void gather_row(const Rows& rows, int64_t k, int32_t sample, bool exi
                static_cast<const S*>(rows.all) + sample * rows.size, rows.size, exists, f, missing);
 }
 
-// As above, with a formula for each plane.
+// Gathers a sample's planes, each with a formula of its own.
 template <class T>
 __device__ void gather_pixels(const Rows& rows, int64_t k, int32_t sample, bool exists, T missing) {
   const int64_t plane = rows.size / rows.planes.count;

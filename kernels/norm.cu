@@ -311,13 +311,13 @@ template <class W>
 struct DxTerms {
   W average, slope;
 
-  // From the sums of d and of d * (x - mean).
+  // Computes the terms from the sums of d and of d * (x - mean).
   __device__ static DxTerms of(W sum, W product, W rstd, int64_t elements) {
     return {sum / static_cast<W>(elements), rstd * rstd * (product / static_cast<W>(elements))};
   }
 };
 
-// Those sums over a team.
+// Adds up the two sums that DxTerms needs, over a team.
 template <int width, int team, class T, class W>
 __device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
                            const PerChannel<W>& gamma, Walk<team> at) {

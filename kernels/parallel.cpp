@@ -32,7 +32,7 @@ constexpr auto spin_for_loop = 100us, spin_for_chunks = 50us;
 // soon.
 class Solitude {
  public:
-  // To be asked before every loop.
+  // Ask this before every loop.
   bool lasts() {
     const auto now = Clock::now();
     if (now - sampled_ > sample) observe(now);

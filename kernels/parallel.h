@@ -37,8 +37,8 @@ using ChunkCall = void (*)(void* context, int64_t chunk, int slot);
 // thread alone. Once all calls have ended, it rethrows what one of them threw.
 void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context);
 
-// As run_chunks, with body(chunk, slot). For loops whose chunks need scratch, of which there is
-// room for `slots`.
+// Does what run_chunks does, with body(chunk, slot), for loops whose chunks need scratch, of which
+// there is room for `slots`.
 template <class Body>
 void parallel_chunks(int64_t chunks, int slots, Body&& body) {
   const auto call = [](void* context, int64_t chunk, int slot) {

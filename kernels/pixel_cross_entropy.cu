@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(block_threads)
   else block_sums[blockIdx.x] = static_cast<double>(total);
 }
 
-// In one block: a thread adds every 256th of the sums.
+// Runs in one block: each thread adds every 256th of the sums.
 template <class W>
 __global__ void __launch_bounds__(block_threads)
     mean_of_blocks_kernel(W* loss, const double* block_sums, int64_t blocks, Counted counted) {

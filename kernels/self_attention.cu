@@ -60,7 +60,7 @@ __device__ void multiply_tile(W (&sums)[per_thread], const T* left, const T* rig
 struct Place {
   int64_t n, row;
 
-  // Of the block's tile of rows among those of all samples.
+  // The place of the block's tile of rows among those of all samples.
   __device__ explicit Place(int64_t P) {
     const int64_t tiles = ceil_div<int64_t>(P, tile);
     n = blockIdx.x / tiles;

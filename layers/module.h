@@ -50,7 +50,7 @@ struct Pass {
   int64_t epoch = 0;
   Tensor samples{};  // i32 [N]: the dataset index of each row
   Recompute recompute = Recompute::none;
-  // If set, called for every module after it has run, for a module's parts before itself.
+  // If set, this is called for every module after it has run, and for a module's parts before it.
   std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 
   bool training() const { return mode == Mode::train; }

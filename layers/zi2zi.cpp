@@ -10,7 +10,7 @@ namespace {
 
 constexpr double slope = 0.2;
 constexpr size_t most_levels = 8;
-// Of a drawing 256 wide: 32x32 and 16x16 positions.
+// A drawing 256 wide has 32x32 and 16x16 positions there.
 constexpr size_t first_attention = 2, last_attention = 3;
 constexpr size_t first_dropout = 4;
 // Before the first window has a loss to follow.

@@ -19,7 +19,7 @@ bool is_known_from_outside(const MemoryRow& row) {
 
 std::string factor(double ratio) { return fmt::format("{:.2f}x", ratio); }
 
-// Where one batch at once needs less if its gradients need not be kept.
+// Says so where one batch at once needs less if its gradients need not be kept.
 std::string beaten_at_once(const MemoryRow& row, const MemoryRows& rows) {
   if (row.batches.accumulation_steps() == 1 || row.way.is_pytorch()) return "";
   for (const MemoryRow& other : rows)

@@ -24,7 +24,7 @@ struct Way {
   Split split;
 
   bool is_pytorch() const { return name == "pytorch"; }
-  // With the command's --precision; the others have one of their own.
+  // Whether the row has the command's --precision; other rows have one of their own.
   bool is_in_given_precision() const {
     return std::ranges::none_of(settings, [](auto& s) { return s.first == "precision"; });
   }

@@ -64,7 +64,7 @@ Json curves_of(const std::vector<Json>& steps, size_t points) {
   return curves;
 }
 
-// Of each player the lines of its steps; of a network that trains alone those of a nameless one.
+// The lines of each player's steps; a network that trains alone is a player without a name.
 std::vector<std::pair<std::string, std::vector<Json>>> by_player(const std::vector<Json>& lines) {
   std::vector<std::pair<std::string, std::vector<Json>>> players;
   for (const Json& line : lines) {

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 """Checks what the documents say of the program, as a reader would find out.
 
-Every command of accrue in a code block must have the options that it is shown with. Beyond that,
-blocks are executed that are marked by a comment, which a browser does not show, in the line above
-them:
+Every command of accrue in a code block must have the options that it is shown with. Blocks are run
+that are marked by a comment, which a browser does not show, in the line above them:
 
     <!-- run -->
 
-Every line of such a block is a command; or, where lines begin with "$ ", those are, and what follows
-each is its output. A command must succeed, in a block marked <!-- run, fails --> fail. The lines of output that are shown must come in this order, alone or
-between others; "..." stands for any text. Blocks of one document run in one scratch folder, from
-the top, so that one may use what another has written.
+Every line of such a block is a command. Where lines begin with "$ ", only those are commands, and
+what follows each is its output. A command must succeed, or fail in a block that is marked
+<!-- run, fails -->. The lines of output that are shown must come in this order, alone or between
+others; "..." stands for any text. The blocks of one document run in one scratch folder, from the
+top, so that one may use what another has written.
 
     <!-- part of kernels/prelu.cpp -->
 
-is a piece of a source: those of one name are joined, beside the project's sources, and a .cpp of them
-must compile.
+is a piece of a source. Pieces of one name are joined, beside the project's sources, and every .cpp
+must compile. check_words.py looks up the files and symbols that a document names.
 
 Usage: check_docs.py PROGRAM [DOCUMENT ...]
 """
@@ -28,6 +28,8 @@ import subprocess
 import sys
 import tempfile
 
+import check_words
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
@@ -37,7 +39,8 @@ GROUPS = {"bench", "data", "font"}  # of commands
 
 
 def documents():
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
+            *sorted((ROOT / "accumulate").rglob("*.md"))]
 
 
 def blocks(lines):
@@ -181,8 +184,10 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     checker = Checker(str(pathlib.Path(sys.argv[1]).resolve()))
-    for document in [pathlib.Path(name).resolve() for name in sys.argv[2:]] or documents():
+    chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
+    for document in chosen or documents():
         checker.check(document)
+    checker.errors += check_words.errors(chosen or check_words.documents())
     for error in checker.errors:
         print(f"check_docs: error: {error}", file=sys.stderr)
     print(f"{checker.checked} commands have the options they are shown with, {checker.run} were run, "
@@ -190,4 +195,5 @@ def main():
     sys.exit(bool(checker.errors))
 
 
-main()
+if __name__ == "__main__":
+    main()

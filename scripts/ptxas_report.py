@@ -39,6 +39,7 @@ SIZES = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
 BLOCK_REGISTERS = MULTIPROCESSOR_REGISTERS = 65536
 BLOCK_SHARED, SYSTEM_SHARED, MULTIPROCESSOR_SHARED = 48 << 10, 1 << 10, 228 << 10
 WARP, MOST_WARPS, MOST_BLOCKS, PARTITIONS = 32, 64, 32, 4
+FEW_BLOCKS = 5  # of the short table
 
 
 def width_places(source):
@@ -184,11 +185,13 @@ def short_report(kernels, how):
     by_source = collections.defaultdict(list)
     for kernel in kernels:
         by_source[kernel.source].append(kernel)
-    of_step = [kernel for kernel in kernels if kernel.source in STEP_KERNELS]
+    of_step = [kernel for kernel in kernels
+               if kernel.source in STEP_KERNELS and not re.search("double|<1, ", kernel.name)]
     rows = [[f"{source}.cu", len(of_source), span([k.registers for k in of_source]),
              ", ".join(map(str, sorted({k.bounds for k in of_source}))),
              span([k.blocks for k in of_source]), max(k.shared_bytes for k in of_source)]
-            for source, of_source in sorted(by_source.items())]
+            for source, of_source in sorted(by_source.items())
+            if min(k.blocks for k in of_source) < FEW_BLOCKS]
     return f"""# What the compiler makes of the kernels
 
 Written by `scripts/ptxas_report.py --markdown FILE`, which prints every kernel without the option
@@ -200,13 +203,16 @@ memory is a block's in bytes.
 
 ## The kernels that every parameter goes through
 
-The first template argument is the number of elements that a thread takes at a time; the kernels of
-width 1 are for addresses that are not aligned to 16 bytes. Loads and stores are instructions (loops
-are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64.
+The first template argument is the number of elements that a thread takes at a time. Loads and stores
+are instructions (loops are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the
+gradient by 64. The kernels of width 1, for addresses that are not aligned to 16 bytes, and those for
+float64, in which only tests train, are left out.
 
 {kernel_table(of_step)}
 
-## All of them
+## Where few blocks run at a time
+
+The sources with a kernel of which a multiprocessor holds fewer than {FEW_BLOCKS} blocks.
 
 {table(["source", "kernels", "registers", "bounds", "blocks", "most shared"], rows)}
 """

@@ -200,6 +200,7 @@ else
   skip "format: it is defined by clang-format $format_version, which is not here"
 fi
 step "include directions" python3 scripts/check_includes.py
+step "names and comments" python3 scripts/check_words.py
 sources=(--limit 40)  # about two minutes of a processor
 ! $thorough || sources=(--all)
 step "sources by themselves" scripts/check_syntax.py "${sources[@]}" \

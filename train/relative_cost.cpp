@@ -24,7 +24,7 @@ double parameter_count(const ModelFactory& model, const std::vector<std::string>
   return double(parameters.trained_count());
 }
 
-// Those that get gradients in a micro-batch, on average over the windows.
+// The parameters that get gradients in a micro-batch, on average over the windows.
 double parameter_count(const TrainingOptions& options) {
   if (options.players.empty()) return parameter_count(options.model, options.freeze);
   double count = 0;
@@ -33,7 +33,7 @@ double parameter_count(const TrainingOptions& options) {
   return count;
 }
 
-// Of the products of a micro-batch in which every player plays.
+// The arithmetic of the products of a micro-batch in which every player plays.
 double count_flops(TrainingOptions options, const Dataset& data) {
   options.batches.effective = options.batches.micro;
   Training training(options, data.to(Device::meta), Device::meta);
@@ -49,7 +49,7 @@ double count_flops(TrainingOptions options, const Dataset& data) {
   return flops;
 }
 
-// Of a training that keeps all activations and trains all layers.
+// The arithmetic of a training that keeps all activations and trains all layers.
 double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
   if (!options.players.empty()) return training_flops_per_sample(options.players, data);
   const std::string input = options.objective_for(data)->input();

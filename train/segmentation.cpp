@@ -95,7 +95,7 @@ class Segmentation : public Objective {
   }
 
  private:
-  // Of all samples. A judged pixel is wanted in one class.
+  // The weight of all samples. A judged pixel is wanted in one class.
   double weight_of(std::span<const double> sums, const Dataset& data) const {
     if (!unjudged_) return double(data.size());
     double judged = 0;

@@ -81,7 +81,7 @@ struct TrainingOptions : StepOptions {
   Precision precision = Precision::fp32;
   Strategy strategy = Strategy::fused;
   Recompute recompute = Recompute::none;
-  Pack pack = Pack::where_it_pays;  // windows of one micro-batch: always off
+  Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
   std::optional<int64_t> steps;       // at most so many optimizer steps, if the epochs have more

@@ -9,7 +9,7 @@ namespace accrue::ladder {
 class GemmProbe {
  public:
   explicit GemmProbe(Device device, DType dtype = DType::f32);
-  // Of one product, now.
+  // The rate of one product, now.
   double flops_per_s() const;
 
  private:

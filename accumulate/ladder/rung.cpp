@@ -26,7 +26,7 @@ class Timer {
     if (device == Device::cuda) stopwatch_.emplace();
   }
 
-  // Of one run among `repetitions`.
+  // The time of one run among `repetitions`.
   double seconds_of(const Rung& rung, int64_t repetitions) {
     const auto start = Clock::now();
     if (stopwatch_) stopwatch_->start();

@@ -18,7 +18,7 @@ Tensor make_progress(const Tensor& outcome);
 // The largest error of w, m and v after a step of Adam with grad_scale * g, from the initial
 // values, in units of what rounding can explain.
 double adam_error(const Arrays& arrays, double grad_scale);
-// Of w and of m, the momentum, after a step of SGD.
+// The errors of w and of m, the momentum, after a step of SGD.
 double sgd_error(const Arrays& arrays);
 
 }  // namespace accrue::ladder

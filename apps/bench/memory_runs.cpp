@@ -16,7 +16,7 @@ std::string describe(const MemoryRow& row) {
                      row.batches.describe());
 }
 
-// Where this program is installed, else in the source tree it was built from.
+// Finds a script where this program is installed, else in the source tree it was built from.
 std::string script_path(const std::string& name) {
   const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   const auto installed = prefix / "share/accrue/scripts" / name;
@@ -28,7 +28,7 @@ ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {
   return child;
 }
 
-// In a process of its own.
+// Trains in a process of its own.
 void train(const MemoryRow& row, const Options& options) {
   std::vector<std::string> arguments = arguments_of(options);
   arguments.insert(arguments.begin(), "train");

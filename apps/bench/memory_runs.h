@@ -31,7 +31,7 @@ class MemoryRuns {
 
  private:
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  // Those of the row's training.
+  // The options of the row's training.
   Options options_of(const MemoryRow& row) const;
   void measure_accrue(MemoryRow& row) const;
   void measure_pytorch(MemoryRow& row) const;

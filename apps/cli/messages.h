@@ -10,7 +10,7 @@ namespace accrue::app {
 // a disk full, or the reader of a pipe gone, and the work goes on. What is lost shows in the exit
 // status.
 
-// To be called before the first message and before any file is opened. From then on a write to a
+// Call this before the first message and before any file is opened. From then on a write to a
 // pipe without a reader, or beyond the limit on file sizes, fails instead of ending the program,
 // and no file is taken for a standard stream that is closed.
 void begin_messages();
@@ -27,7 +27,7 @@ void silence_messages();
 void reserve_standard_output();
 void write_standard_output(std::string_view text) noexcept;
 
-// As above, to another pipe.
+// Does the same to another pipe.
 void write_to_pipe(int descriptor, std::string_view text) noexcept;
 
 // True once the reader of a pipe that the program writes to has gone.

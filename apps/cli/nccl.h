@@ -26,7 +26,7 @@ class ConnectedGpus {
 bool built_with_nccl();
 // "2.27.3", or why there is none.
 std::string describe_nccl();
-// For all ranks together. Destroy what this returns on all of them together, too, when nothing
+// All ranks call this together. Destroy what it returns on all of them together, too, when nothing
 // waits for another rank any more. Throws Error if NCCL cannot connect them.
 std::unique_ptr<ConnectedGpus> connect_gpus(Ranks& ranks);
 

@@ -74,7 +74,7 @@ std::string Options::data_name() const {
 
 namespace {
 
-// Of --option N or HxW.
+// Reads --option N or HxW.
 std::optional<ImageSize> size_of(const std::string& text, const char* option) {
   if (text.empty()) return std::nullopt;
   constexpr int64_t most = 1 << 14;

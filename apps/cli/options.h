@@ -21,7 +21,7 @@ enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
 // The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
 enum class RankExchange { automatic, host };
-// If the decoded images of a folder are kept in memory.
+// Whether the decoded images of a folder are kept in memory.
 enum class CacheChoice { automatic, yes, no };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
@@ -35,12 +35,12 @@ const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
 const std::map<std::string, CacheChoice>& cache_names();
 
-// Those that decide what a trained network computes. Weights are saved with them.
+// The settings that decide what a trained network computes. Weights are saved with them.
 inline constexpr std::array settings_of_weights{"model",     "width",         "depth",      "mean",
                                                 "std",       "norm",          "upsampling", "skip",
                                                 "embedding", "self-attention"};
-// Those that decide how it is scored, or drawn with. Weights are saved with them, too, and may be
-// given otherwise.
+// The settings that decide how it is scored, or drawn with. Weights are saved with them, too, but
+// a command may give others.
 inline constexpr std::array settings_of_scores{"loss", "class-weights", "ignore-mask", "g-dropout"};
 
 // A command's options: a training, and what the program does around it. A field has a row in
@@ -94,9 +94,9 @@ struct Options : TrainingOptions {
   std::optional<ImageSize> size_of_crops() const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;
-  // By --cache.
+  // The most bytes of decoded images that are kept in memory, by --cache.
   size_t most_held_bytes() const;
-  // Of one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
+  // The most for one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
   size_t most_image_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
@@ -109,7 +109,7 @@ struct Options : TrainingOptions {
   // The training that is asked for, on this data: the model, its batches and the run's identity are
   // filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
-  // That training with a micro-batch that is still to be chosen (plan_windows()).
+  // The same training with a micro-batch that is still to be chosen (plan_windows()).
   TrainingOptions to_plan(const Dataset& data) const;
 
  private:
@@ -119,13 +119,13 @@ struct Options : TrainingOptions {
 // A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
 Options font_defaults();
 
-// Those of a folder of images but its size.
+// The settings of a folder of images, except the images' size.
 Settings settings_of_folder(Options& o);
 
-// Those of masks: their loss, and their classes.
+// The settings of masks: their loss, and their classes.
 Settings settings_of_masks(Options& o);
 
-// Those of zi2zi: its networks, its losses, and how the two play.
+// The settings of zi2zi: its networks, its losses, and how the two play.
 Settings settings_of_zi2zi(Options& o);
 
 // The settings of the program by name, of which a command has some as options: --name

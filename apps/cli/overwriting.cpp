@@ -38,7 +38,7 @@ fs::path within(const fs::path& directory, const fs::path& path) {
 
 using FileId = Paths::FileId;
 
-// Of a regular file, behind links; nothing if it is something else, or not there.
+// Identifies a regular file, behind links; nothing if it is something else, or not there.
 std::optional<FileId> id_of(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of `--isa LEVEL` or `--isa=LEVEL` before the command; CLI11 sees to the rest.
+// Reads `--isa LEVEL` or `--isa=LEVEL` before the command; CLI11 sees to the rest.
 std::string wanted_isa(int argc, char** argv) {
   const std::string name = "--isa";
   for (int i = 1; i < argc && argv[i][0] == '-'; ++i) {

@@ -20,7 +20,7 @@ std::string choose_isa(const std::string& own, const std::string& wanted,
                        const std::string& folder);
 
 // Becomes the program compiled for the level that choose_isa() finds, with the same arguments.
-// Where there is none, or it does not start, returns.
+// Returns if there is none or it does not start.
 void become_program_for_processor(int argc, char** argv);
 
 }  // namespace accrue::app

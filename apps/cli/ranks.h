@@ -18,7 +18,7 @@ Launched launched();
 // MPI's processes (accumulate/ranks.h). A process may make one of these in its life.
 class MpiRanks : public Ranks {
  public:
-  // Of those that share a processor with this rank, itself included.
+  // How many ranks share a processor with this one, itself included.
   virtual int sharing_processors() = 0;
   // This rank's number among those on its machine.
   virtual int number_here() = 0;

@@ -10,7 +10,7 @@
 namespace accrue::app {
 namespace {
 
-// As many samples as a micro-batch has, which are predicted alone.
+// Makes as many samples as a micro-batch has, only to be predicted.
 Dataset planned_samples(const ModelOptions& network, int64_t N) {
   const Shape& image = network.image;
   const auto make = [](const Shape& shape, Encoding encoding) {

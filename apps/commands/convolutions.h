@@ -16,9 +16,10 @@ struct ChosenConvolution {
   std::optional<double> seconds{};  // if it was timed
 };
 
-// Those of the training that the options ask for, of such a network. The training is predicted and
-// not run, but each convolution is, to time it, until so many seconds are over. One that cuDNN has
-// no way for has the algorithm "none" and no parts. Throws Error unless Device::cuda can be used.
+// The convolutions of such a network in the training that the options ask for. The training is only
+// predicted, but each convolution runs, to time it, until so many seconds are over. Where cuDNN has
+// no way to compute one, its algorithm is "none", without parts. Throws Error unless Device::cuda
+// can be used.
 std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
                                                    const ModelOptions& network,
                                                    double seconds_to_time);

@@ -26,7 +26,7 @@ void print_table(const std::vector<std::string>& classes,
     say("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
 }
 
-// Of each class, or of each label of run lengths, how many good images there are.
+// Prints how many good images each class has, or each label of run lengths.
 void print_counts(const ImageFolder& folder, const ImageSurvey& found) {
   if (folder.classes.empty()) return;
   print_table(folder.classes, class_counts(folder, found));

@@ -76,7 +76,7 @@ std::string to_json(const Options& options, const Module& model, const Parameter
   return json.dump(2) + "\n";
 }
 
-// For the data, which is read only if the command says which.
+// The network for the data, which is read only if the command says which.
 ModelOptions shown_network(const Options& options) {
   for (const char* of_data : {"data", "image-size", "crop"})
     if (options.given.contains(of_data)) return options.model_for(load_data(options).train);

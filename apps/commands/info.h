@@ -8,7 +8,7 @@ struct InfoOptions {
   double seconds_to_time = 0;  // convolutions
 };
 
-// Its settings beside those of a training.
+// The settings of info beside those of a training.
 Settings settings_of(InfoOptions& asked, Options& options);
 
 // `accrue info`: the build, the machine, and what a model consists of.

@@ -10,7 +10,7 @@
 namespace accrue::app {
 namespace {
 
-// For a whole run, what is alive included.
+// The memory for a whole run, including what is alive.
 std::optional<size_t> memory_for_a_run(const Options& options, Device device) {
   if (!options.memory_limit.empty()) return parse_bytes(options.memory_limit);
   if (device != Device::cuda) return std::nullopt;

@@ -17,7 +17,7 @@ Options with_micro_batch_chosen(const Options& options, const Datasets& data, De
 // Advice after a training ran out of memory, by a plan: "try: --micro-batch 12
 // --effective-batch 64". Empty where the memory for a run is not known.
 std::string advice_for_training(const Options& options);
-// After eval did: the limit under which it scores one sample at a time, which it does by itself.
+// The same for eval: the limit under which it scores one sample at a time, which it does by itself.
 std::string advice_for_scoring(const Options& options);
 // Evaluation takes fewer samples at a time by itself: only memory helps.
 std::string advice_for_evaluation();

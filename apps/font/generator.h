@@ -16,8 +16,8 @@ struct LoadedGenerator : LoadedNetwork {
 };
 // Throws Error for weights of anything else, and for data without glyphs.
 LoadedGenerator load_generator(const Options& options);
-// That of weights alone, whose file says of which images and of how many styles it is: the data
-// sets have no fields. Throws Error also where it does not say that.
+// Loads a generator from weights alone, whose file says which images and how many styles it is for:
+// the data sets have no fields. Throws Error also where it does not say that.
 LoadedGenerator load_generator_alone(const Options& options);
 
 // The settings of a command that draws: the weights, the data and the machine.

@@ -13,7 +13,7 @@ constexpr int64_t most_samples = 20;
 // A discriminator that is rarely wrong has nothing left to teach.
 constexpr double won_below = 0.02;
 constexpr int64_t won_after = 50;
-// Of the targets' ink. Many begin with blank pages.
+// A part of the targets' ink. Many generators begin with blank pages.
 constexpr double blank_below = 0.1;
 constexpr int64_t blank_after = 2;
 

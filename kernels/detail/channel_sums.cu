@@ -102,7 +102,7 @@ struct Plain {
   }
 };
 
-// Of the gradients of gamma, and of beta.
+// The terms of the gradients of gamma and of beta.
 template <class T, class W = Wide<T>>
 struct Affine {
   const T *dy, *x;

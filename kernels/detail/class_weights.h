@@ -17,7 +17,8 @@ struct ClassWeights {
   HOST_DEVICE float operator[](int64_t c) const { return c < most ? of[size_t(c)] : 1; }
 };
 
-// Of none 1 for all. Throws Error unless there is one for each of C classes, in [0, 1e6].
+// The given weights, or 1 for every class if none are given. Throws Error unless there is one for
+// each of the C classes, in [0, 1e6].
 inline ClassWeights class_weights_of(std::string_view op, std::span<const double> given,
                                      int64_t C) {
   ClassWeights weights;

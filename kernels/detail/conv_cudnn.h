@@ -112,7 +112,7 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
          std::max({least, algorithm_bytes(symmetric, N, dtype) + split_sums, copies + of_one});
 }
 
-// For a weight gradient. One of 16 bits is there before it is widened into a sum over
+// The bytes for a weight gradient. One of 16 bits is there before it is widened into a sum over
 // micro-batches.
 inline int64_t correlate_workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   return workspace_bytes(g, N, dtype, split_sum_bytes(g, dtype)) +

@@ -96,7 +96,7 @@ Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Directi
   if (!own || (own->keep == PackedForms::Keep::where_it_pays &&
                !cpu::winograd_packing_pays(direction, g, N)))
     return make();
-  // Of each part of the channels, in each direction.
+  // Each part of the channels has a form of its own in each direction.
   const auto at = reinterpret_cast<intptr_t>(w.data);
   Tensor& form = own->forms[direction == Direction::gather ? at : ~at];
   if (!form.defined()) form = make();
@@ -193,7 +193,7 @@ void fill_tables(const Scratch<T, F>& x, const ConvTiling& t, const ConvGeometry
 // w in pairs of source channels, to which an odd number has a zero added.
 void pair_weights(BFloat16Pair* out, const BFloat16* w, Direction direction, const ConvTiling& t,
                   const ConvGeometry& g) {
-  // Of a filter's channels, or of whole filters.
+  // A pair is two of a filter's channels, or two whole filters.
   const bool gather = direction == Direction::gather;
   const int64_t rows = gather ? g.O : 1, row_step = gather ? g.filter_step() : 0;
   const int64_t size = gather ? g.area() : g.taps(), step = gather ? g.area() : g.filter_step();

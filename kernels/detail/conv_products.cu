@@ -229,7 +229,7 @@ std::string name_of(cudnnMathType_t math) {
   }
 }
 
-// As it is computed from operands that lie as those of layers do, and are not looked at.
+// The choice for operands that lie as those of layers do, and are not looked at.
 template <class Product>
 ConvolutionChoice choice_with(const Convolution& c, int64_t scratch_bytes) {
   const ConvGeometry& g = c.geometry;

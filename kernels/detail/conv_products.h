@@ -18,8 +18,8 @@ struct ConvWeights {
   ConvWeights(View w, const Tensor& packed)
       : w(w), packed(packed.defined() ? packed.view() : View{}) {}
 };
-// That form of the weights `w` of a variable: of its own where it keeps one, else new; undefined
-// where there is none. N images share what making it costs.
+// Returns that form of the weights `w` of a variable: the one that the variable keeps, if it does,
+// else a new one; undefined where there is none. N images share what making it costs.
 Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Direction direction,
                       const ConvGeometry& geometry, int64_t N);
 
@@ -49,7 +49,7 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& geo
 
 }  // namespace cpu
 
-// Of each of the three products: every weight once for every cell of the grid.
+// The work of each of the three products: every weight once for every cell of the grid.
 inline double flops_of(const ConvGeometry& geometry, const View& grid) {
   return 2 * double(grid.numel()) * double(geometry.taps());
 }

@@ -100,8 +100,8 @@ struct ConvTiling {
     frame_channels = ceil_div(source_channels, channels_together);
   }
 
-  // As many as a quarter of source and target has room for, so that scratch is small beside what it
-  // serves.
+  // Returns as many slots as a quarter of source and target has room for, so that scratch is small
+  // beside what it serves.
   int64_t slots_for(int64_t N, int64_t slot_elements) const {
     const int64_t elements =
         N * (source_channels * h.source * w.source + target_channels * h.target * w.target);

@@ -32,7 +32,8 @@ class Counted {
   const double* judged_;
 };
 
-// Of logits x [N, C, H, W]. Throws Error unless `judged` is undefined or a weight on x's device.
+// Counts the pixels of logits x [N, C, H, W]. Throws Error unless `judged` is undefined or a weight
+// on x's device.
 inline Counted counted_pixels(std::string_view op, const Tensor& x, const Tensor& judged) {
   if (!judged.defined()) return Counted(x.size(0), x.size(2) * x.size(3), View{});
   check(judged.numel() == 1 && judged.dtype() == DType::f64 && judged.device() == x.device(),

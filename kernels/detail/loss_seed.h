@@ -35,7 +35,7 @@ class Seed {
   HOST_DEVICE T dloss() const {
     return dloss_ ? *dloss_ : static_cast<T>(*scale_ * (weight_.value() / of_));
   }
-  // For one thread to do, once.
+  // One thread has to call this, once.
   HOST_DEVICE void add_loss() const {
     if (!loss_sum_) return;
     const double weight = weight_.value();

@@ -42,7 +42,7 @@ struct RunSoftmax {
       for (int64_t i = 0; i < size; ++i)
         rest[i] += vector_exp(W(x[c * P + i]) - maximum[i]) - W(label[i] == c);
   }
-  // Of a class whose logit at pixel i is x.
+  // The probability of a class whose logit at pixel i is x.
   W probability(int64_t i, W x) const { return vector_exp(x - maximum[i]) / (1 + rest[i]); }
 };
 

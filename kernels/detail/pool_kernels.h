@@ -5,7 +5,7 @@
 
 namespace accrue {
 
-// In place of a winner, where relu lets nothing through: no window has so many pixels then.
+// Stands in place of a winner where relu lets nothing through: no window has so many pixels then.
 inline constexpr uint8_t no_winner = 255;
 
 // True if v takes the window from the best pixel before it: the first of equal ones stays, and a

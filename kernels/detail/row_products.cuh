@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-// As cpu::row_products().
+// Computes what cpu::row_products() does.
 template <class T>
 void row_products(double* sums, const T* a, const T* b, int64_t b_stride, const RowPieces& cut) {
   enqueue({dim3(static_cast<unsigned>(cut.count()))}, row_products_kernel<T>, sums, a, b, b_stride,

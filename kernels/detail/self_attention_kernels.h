@@ -12,7 +12,7 @@ struct AttentionSizes {
 
   AttentionSizes(const Shape& q, const Shape& v)
       : N(q[0]), D(q[1]), C(v[1]), P(q.numel(2, q.rank())) {}
-  // Of the scores.
+  // What the scores are multiplied by.
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 

@@ -229,7 +229,7 @@ TEST_CASE("a finite gradient too large to be squared is clipped, not skipped", "
 
 TEST_CASE("a gradient too large for what the step computes with it is not stepped by",
           "[pitfalls]") {
-  // Of one sample where 1000 were expected: the sum is finite, the mean is 1000 times as large.
+  // One sample came where 1000 were expected: the sum is finite, the mean 1000 times as large.
   // Float32 has no 1e39, and no square of 1e20, which would stay in Adam's moment for good.
   for (const double slope : {1e39, 1e20}) {
     Sequential model;

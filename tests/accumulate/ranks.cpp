@@ -73,7 +73,7 @@ RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options
   return outcome;
 }
 
-// Those of all ranks, found to be the same bits.
+// The results of all ranks, found to be the same bits.
 RankOutcome run_all(int R, DType dtype, int64_t m, const WindowOptions& options,
                     int infinite = -1) {
   std::vector<RankOutcome> outcomes(static_cast<size_t>(R));
@@ -454,7 +454,7 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
               REQUIRE(all.samples == samples_of(int(i)));
               REQUIRE(all.micro_batches == (samples_of(int(i)) + m - 1) / m);
               REQUIRE(std::abs(all.loss - one.loss) <= most);
-              // Of P elements, each off by `most`.
+              // The norm of P elements, each off by `most`.
               REQUIRE(std::abs(all.grad_norm - one.grad_norm) <=
                       most * std::sqrt(double(whole.weights.size())));
             }
@@ -607,7 +607,7 @@ TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gr
                 "complete different ones");
 }
 
-// Of 3 micro-batches rank 0 has two and rank 1 one: its statistics count a third.
+// Rank 0 has two of 3 micro-batches and rank 1 one: its statistics count a third.
 TEST_CASE("running statistics are the ranks' mean, weighted by their samples", "[ranks]") {
   const auto run = [](Ranks* ranks, const std::vector<int>& own) {
     Sequential model;

@@ -195,7 +195,8 @@ TEST_CASE("bench memory compares ways, widths and batches", "[cli][memory]") {
       (folder / "csv") + " --json " + (folder / "memory"));
   REQUIRE_THAT(text, ContainsSubstring("the baseline"));
   const auto rows = nlohmann::json::parse(file_bytes(folder / "memory"))["rows"];
-  // Of each group: at once, and both ways at 8, which alone is less than either effective batch.
+  // Each group has one batch at once, and both ways at 8, which alone is less than either effective
+  // batch.
   REQUIRE(rows.size() == 4 * 3);
   for (size_t i = 0; i < rows.size(); i += 3) {
     const auto &whole = rows[i], &fused = rows[i + 1], &separate = rows[i + 2];

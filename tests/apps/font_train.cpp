@@ -7,7 +7,7 @@
 namespace accrue::test {
 namespace {
 
-// Of four windows each.
+// Each epoch has four windows.
 int glyph_epochs() { return reduced() ? 1 : 2; }
 
 struct Trained : Folder {

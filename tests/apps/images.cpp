@@ -328,7 +328,7 @@ TEST_CASE("masks are learned from crops and drawn whole", "[cli]") {
   const double dice = json_lines(output / "log").back()["test"]["dice"];
   if (!computes_slowly()) REQUIRE(dice > 0.9);
   REQUIRE(read_safetensors_metadata(weights).at("image") == "1x8x16");
-  // Of the whole images, in the training's own score, too.
+  // The training's own score is of the whole images, too.
   succeed("eval --split test --init " + weights + data + " --json " + (output / "score"));
   REQUIRE(nlohmann::json::parse(file_bytes(output / "score"))["test"]["dice"] == dice);
   succeed("predict --split train --weights " + weights + data + " --out " + (output / "masks"));

@@ -231,7 +231,7 @@ TEST_CASE("two runs do not write one file of lines", "[output]") {
   refuse("train --model mlp-small --steps 1 --json " + log, "is being written by another run");
   child.send(SIGHUP);
   REQUIRE(child.wait() == 0);
-  // As SIGINT does, and at once.
+  // It does what SIGINT does, and at once.
   REQUIRE_THAT(child.text(), ContainsSubstring("interrupted: this window is finished first"));
   REQUIRE_THAT(child.text(), ContainsSubstring("interrupted: stopped after a whole window"));
   REQUIRE(json_steps(log).size() > 1);

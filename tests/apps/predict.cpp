@@ -49,7 +49,7 @@ struct Stripes : Folder {
         "train --model unet --width 0.5 --micro-batch 2 --accum 2 --epochs 6 --lr 0.01 --save " +
         weights + data);
   }
-  // Those for which there is an answer.
+  // The images for which there is an answer.
   std::map<std::string, Image> answered(const std::string& folder) const {
     std::map<std::string, Image> some;
     for (const auto& [name, image] : images)

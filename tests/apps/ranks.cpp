@@ -43,7 +43,7 @@ const std::string by_sgd = "--optimizer sgd ", twelve_steps = "--steps 12 ";
 
 std::string few() { return " --data " + few_digits().path().string() + " "; }
 
-// As one process.
+// Runs one process, without ranks.
 std::string alone(const std::string& arguments) {
   const Output output = shell(program_path + " " + arguments);
   INFO(output.text);

@@ -68,17 +68,19 @@ int check_quotation(const std::vector<std::string>& block, const std::string& so
 TEST_CASE("what documents quote is in the sources", "[readme]") {
   const std::string mark = "<!-- quoted from ";
   int quotations = 0;
-  for (const auto& file : std::filesystem::recursive_directory_iterator(source_folder + "/docs")) {
-    if (file.path().extension() != ".md") continue;
-    const auto text =
-        lines_of(read(std::filesystem::relative(file.path(), source_folder).string()));
+  std::vector<std::filesystem::path> documents;
+  for (const std::string folder : {"/docs", "/accumulate"})
+    for (const auto& file : std::filesystem::recursive_directory_iterator(source_folder + folder))
+      if (file.path().extension() == ".md") documents.push_back(file.path());
+  for (const std::filesystem::path& document : documents) {
+    const auto text = lines_of(read(std::filesystem::relative(document, source_folder).string()));
     for (size_t i = 0; i < text.size(); ++i) {
       if (!text[i].starts_with(mark)) continue;
       const std::string source = text[i].substr(mark.size(), text[i].find(" -->") - mark.size());
       std::vector<std::string> block;
       for (i += 2; i < text.size() && text[i].starts_with("    "); ++i)
         block.push_back(trimmed(text[i]));
-      INFO(file.path());
+      INFO(document);
       REQUIRE_FALSE(block.empty());
       REQUIRE(check_quotation(block, source) > 0);
       ++quotations;

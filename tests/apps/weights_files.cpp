@@ -29,13 +29,13 @@ TEST_CASE("weights know their model and its normalization", "[cli][full]") {
   succeed("train --steps 0 --init " + w + " --save " + (folder / "again"));
   REQUIRE(largest_difference(w, folder / "again") == 0);
 
-  // Nor about a checkpoint's.
+  // It says nothing about a checkpoint's, either.
   REQUIRE(read_safetensors_header(folder / "c/step-00000003/weights.safetensors").metadata == said);
 
   refuse("eval --model mlp --init " + w, "--model is mlp, but they were trained with cnn-gn");
   refuse("eval --std 1 --init " + w, "--std is 1, but they were trained with 0.3");
 
-  // As PyTorch writes them: they say nothing.
+  // Files that PyTorch writes say nothing.
   write_safetensors(folder / "plain", read_safetensors(w), {{"format", "pt"}});
   const std::string plain =
       "eval --split test --width 0.25 --model cnn-gn --init " + (folder / "plain");
@@ -170,7 +170,7 @@ TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory][fu
       std::min(refused.text.find(advice) + advice.size(), refused.text.size())));
   REQUIRE(needed < 12u << 20);
   succeed(eval + std::to_string(needed));
-  // And not much less would do.
+  // Not much less would do.
   REQUIRE(accrue_run(eval + std::to_string(needed - 150'000)).status == 1);
 }
 

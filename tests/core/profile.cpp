@@ -90,7 +90,7 @@ TEST_CASE("a profile's times add up, and its spans nest", "[engine]") {
   const Profile& profile = *run.profile;
   double kernels = 0, phases = 0, table = 0;
   for (const Profile::Row& row : profile.rows()) kernels += row.us;
-  // Of phases that do not nest, each span by itself.
+  // Phases that do not nest have each span by itself.
   std::map<Phase, double> spans;
   for (const Profile::Span& span : profile.spans()) {
     if (span.kernel.empty()) spans[span.phase] += span.end_us - span.begin_us;

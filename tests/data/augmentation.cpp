@@ -116,7 +116,7 @@ TEST_CASE("what falls to a sample is within the ranges and its own", "[data]") {
   // Five standard deviations of a fair coin.
   REQUIRE(std::abs(mirrored - draws / 2) < 5 * std::sqrt(draws) / 2);
   REQUIRE(std::abs(over - draws / 2) < 5 * std::sqrt(draws) / 2);
-  // Of 4000 draws none is in the last hundredth of a range with probability e^-40.
+  // With probability e^-40 none of 4000 draws is in the last hundredth of a range.
   REQUIRE((least_part >= 0.6 && least_part < 0.604));
   REQUIRE((most_angle < 0.5236 && most_angle > 0.5236 * 0.99));
   REQUIRE((least_light >= 0.7 && least_light < 0.706));

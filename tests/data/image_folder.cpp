@@ -253,8 +253,8 @@ TEST_CASE("Kaggle's run lengths go down the columns", "[data]") {
   for (const char* name : {"a.jpg", "b.jpg", "c.jpg", "d.jpg"})
     folder.write(fmt::format("train_images/{}", name), jpeg_file(some_planes(3, 3, 4)));
   folder.write("test_images/z.jpg", jpeg_file(some_planes(3, 3, 4)));
-  // Of 3 rows: pixels 2 and 3 are the lower two of the first column, 4 to 7 the second column and
-  // the top of the third.
+  // In images of 3 rows pixels 2 and 3 are the lower two of the first column, 4 to 7 the second
+  // column and the top of the third.
   const std::string csv =
       "Image_Label,EncodedPixels\r\n"
       "a.jpg_Fish,2 2 4 4\r\n"

@@ -217,7 +217,7 @@ TEST_CASE("a CSV of classes", "[data]") {
   REQUIRE_THAT(meaning_of(Tree(flat, {{"a.csv", "id,label\na,1\nb,1\nc,2\n"},
                                       {"b.csv", "id,label\na,1\nb,1\nc,2\n"}})),
                ContainsSubstring("several CSV files of classes, a.csv, b.csv: expected one"));
-  // Of two folders with the same names that with more of them; the same number is a doubt.
+  // Two folders have the same names: the one with more of them is used; equally many are refused.
   REQUIRE_THAT(meaning_of(Tree({"a/1.png", "a/2.png", "b/1.png"},
                                {{"l.csv", "file,label\n1.png,x\n2.png,y\n"}})),
                StartsWith("a/1.png x\na/2.png y\n") && ContainsSubstring("b is not used\n"));

@@ -110,7 +110,7 @@ TEST_CASE("tensors that cannot be saved are refused", "[data]") {
 
 TEST_CASE("what a file says of itself is read beside tensors of types that are not", "[data]") {
   const TemporaryDirectory directory;
-  // As PyTorch counts the batches of a BatchNorm.
+  // PyTorch counts the batches of a BatchNorm in this type.
   const auto path =
       directory.write("w", file(R"({"__metadata__":{"format":"pt"},)"
                                 R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})",

@@ -12,7 +12,7 @@
 namespace accrue::test {
 namespace {
 
-// As numpy.save() writes it.
+// A file as numpy.save() writes it.
 template <class T>
 std::string npy(const std::string& type, const std::string& shape, const std::vector<T>& values,
                 const std::string& order = "False") {
@@ -63,7 +63,7 @@ TEST_CASE("a CSV file that is no table is refused by its line", "[data]") {
                 "1'");
 }
 
-// Or a row of numbers would be lost, taken for names.
+// Otherwise a row of numbers would be lost, taken for names.
 TEST_CASE("a CSV file whose first row lacks a number has no names", "[data]") {
   const TemporaryDirectory folder;
   const auto read = [&](const std::string& text) { return read_csv(folder.write("csv", text)); };

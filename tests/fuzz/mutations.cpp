@@ -20,7 +20,8 @@
 
 namespace {
 
-// Of operator new, since it was last set to 0. Tensors' memory is on the ledger instead.
+// The largest allocation by operator new since it was last set to 0. Tensors' memory is on the
+// ledger instead.
 size_t largest_allocation = 0;
 
 }  // namespace

@@ -165,7 +165,8 @@ TEST_CASE("the bias gradient of a convolution over several blocks", "[ops]") {
   const Tensor b = require_grad(Tensor::from(Values{1, -3}, {2}, test_device()));
   for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
     set_thread_order(repeat);
-    // Of the mean of y^2: 2 b / 2 each, in as many roundings as there are elements, at most.
+    // The gradient of the mean of y^2: 2 b / 2 each, in at most as many roundings as there are
+    // elements.
     const Tensor y = conv2d(x, w, b, {});
     backward(mse_loss(y, Tensor::full(y.shape(), 0, DType::f64, test_device())));
     const Values db = to_doubles(grad(b));
@@ -283,7 +284,7 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
   REQUIRE(peak_of(1, 1) == 4 << 20);
   // The larger of image and grid.
   REQUIRE(peak_of(128, 1) == 128 * 16 * 32 * 32 * sizeof(float));
-  // And a copy of the image, padded on both sides, where the padding differs.
+  // A copy of the image, padded on both sides, is added where the padding differs.
   REQUIRE(peak_of(1, {0, 2}) == (4 << 20) + 4 * 34 * 34 * sizeof(float) + 192);
   // In 16 bits all that tensor cores see with channels last, in eights, and the weights twice.
   for (const DType dtype : {DType::f16, DType::bf16})
@@ -295,7 +296,7 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
   REQUIRE(in_tf32 == 4 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
 }
 
-// And in float32 as many parts of its sum as blocks run at once; of a large one two.
+// In float32 there are as many parts of its sum as blocks run at once; two of a large one.
 TEST_CASE("the scratch of a weight gradient on cuda has room for its split sum", "[ops]") {
   const auto peak_of = [](DType dtype, int64_t channels) {
     const auto make = [&](const Shape& shape) {

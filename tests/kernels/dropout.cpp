@@ -28,8 +28,8 @@ Values mask(double p, const DropoutKey& key, int64_t E) {
   return to_doubles(dropout(ones({key.samples.size(0), E}), p, key));
 }
 
-// Of n independent events of probability q, a count further than 5 standard deviations from the
-// mean has a probability below 1e-6.
+// A count of n independent events of probability q is further than 5 standard deviations from the
+// mean with a probability below 1e-6.
 void require_binomial(int64_t count, int64_t n, double q) {
   const double mean = static_cast<double>(n) * q, deviation = std::sqrt(mean * (1 - q));
   INFO(count << " of " << n << ", expected " << mean << " +- " << 5 * deviation);

@@ -217,7 +217,7 @@ TEST_CASE("add_score adds losses and right answers", "[ops]") {
   REQUIRE(score_of({1, 2, 1}, 1)[1] == 1);
   REQUIRE(score_of({1, 2, 1}, 0)[1] == 0);
   REQUIRE(score_of({1, 2, 1}, 2)[1] == 0);
-  // Of equals the first counts.
+  // The first of equals counts.
   REQUIRE(score_of({2, 1, 2}, 0)[1] == 1);
   REQUIRE(score_of({2, 1, 2}, 2)[1] == 0);
   REQUIRE(score_of({nan, nan}, 0)[1] == 0);

@@ -110,7 +110,7 @@ TEST_CASE("bce_with_logits survives large logits", "[ops]") {
 }
 
 TEST_CASE("bce_with_logits keeps the digits of a small loss", "[ops]") {
-  // Of a logit and a target so near to its end that t x would round the loss away.
+  // Each target is so near to the end that its logit points to that t x would round the loss away.
   const auto expected = [](double x, double t) {
     return (x > 0 ? (1 - t) * x : -t * x) + std::log1p(std::exp(-std::abs(x)));
   };

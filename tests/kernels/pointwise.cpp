@@ -31,7 +31,7 @@ Op activation(std::string name, Run run, F f) {
           .gap = 1e-3};
 }
 
-// Of y = f(x) at these x: y and dy/dx.
+// Returns y and dy/dx of y = f(x) at these x.
 template <class F>
 std::pair<Values, Values> values_and_slopes(F f, const Values& at, DType dtype) {
   const int64_t n = std::ssize(at);

@@ -279,7 +279,7 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
     if (task_of(kind) == Task::drawing) continue;  // tests/train/zi2zi.cpp
     if (reduced() && !one_of_each_kind.contains(kind)) continue;
     INFO(name);
-    // Those for photographs are large, and BatchNorm takes more than a pixel from their last stage.
+    // Models for photographs are large, and BatchNorm needs more than a pixel in their last stage.
     const bool large = default_model(kind).image[1] > 100;
     const int64_t H = large ? 36 : 20, W = large ? 40 : 12;
     RandomStream random(5);

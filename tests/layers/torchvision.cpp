@@ -82,7 +82,7 @@ Tensor photograph_labels(int64_t count = photographs) {
   return Tensor::from(values, {count}, test_device());
 }
 
-// Those of the squares and of the products with the two vectors.
+// Compares the sums of the squares and of the products with the two vectors.
 void require_sums(const std::vector<double>& x, const std::vector<double>& expected,
                   double tolerance = 1e-10) {
   std::vector<double> sums(3);

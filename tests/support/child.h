@@ -25,7 +25,7 @@ class Child {
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ != 0) return;
-    // Those who started the tests by nohup meant the tests.
+    // Whoever started the tests by nohup meant the tests.
     std::signal(SIGHUP, SIG_DFL);
     ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);

@@ -62,7 +62,7 @@ size_t bytes_in(Category category) { return ledger(test_device()).current()[cate
 
 using NamedValues = std::vector<std::pair<std::string, std::vector<double>>>;
 
-// Of parameters and module buffers.
+// The values of parameters and module buffers.
 NamedValues weights_of(Trainer& trainer) {
   NamedValues values;
   for (const auto& [name, tensor] : trainer.training().named_tensors())
@@ -139,7 +139,7 @@ TEST_CASE("a frozen BatchNorm is as in evaluation, and keeps nothing", "[freeze]
   REQUIRE(to_doubles(partly.buffer_entries()[0].tensor)[0] != 0);
 }
 
-// Of cnn-gn, whose last layer is 11.
+// Whether a layer of cnn-gn, whose last one is 11, is frozen.
 bool is_frozen(const std::string& layer, const Names& freeze) {
   return std::ranges::find(freeze, layer) != freeze.end() ||
          (freeze.front() == backbone && layer != "11");

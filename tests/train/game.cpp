@@ -63,7 +63,7 @@ struct Network {
   }
 };
 
-// Of several ranks, rank r has the r-th, (r + R)-th, ... micro-batch.
+// Rank r of several has the r-th, (r + R)-th, ... micro-batch.
 Game::MicroBatches cut(const Samples& whole, const Sizes& sizes, const Ranks* ranks = nullptr) {
   return [=](const std::function<void(const Samples&)>& visit) {
     const size_t r = ranks ? size_t(ranks->rank()) : 0, R = ranks ? size_t(ranks->count()) : 1;
@@ -166,7 +166,8 @@ Traces play_all(Rules rules, const Sizes& sizes, Bug bug, Ranks* ranks = nullptr
   return traces;
 }
 
-// Of losses, norms, gradients and weights of both players over all windows, to those of `expected`.
+// The largest difference of losses, norms, gradients and weights of both players over all windows
+// from those of `expected`.
 double difference_to_pytorch(const Traces& traces, Rules rules, Rules expected) {
   const Golden golden = read_golden();
   double largest = 0;
@@ -245,13 +246,13 @@ TEST_CASE("simultaneous players step together or not at all", "[game]") {
                  g = each->g.window.reports(Window::Wait::yes);
       REQUIRE(g.at(1).skipped);
       REQUIRE(each->g.weights() == g_before);
-      // Of alternating players, D has stepped before G's step is skipped.
+      // Where players alternate, D has stepped before G's step is skipped.
       REQUIRE(d.at(1).skipped == (each == &pair));
       REQUIRE((each->d.weights() == d_before) == (each == &pair));
       REQUIRE(d.at(1).step == (each == &pair ? 1 : 2));
       REQUIRE(g.at(1).step == 1);
     }
-    // As if there had been no such window.
+    // Everything goes on as if there had been no such window.
     pair.play(1, sizes);
     Pair undisturbed({Order::simultaneous});
     for (const int64_t w : {0, 1}) undisturbed.play(w, sizes);

@@ -15,7 +15,7 @@ struct Launches {
   int64_t micro_step, step;
 };
 
-// Of the second window, which adds to gradients and has made its plans.
+// Counts the launches of the second window, which adds to gradients and has made its plans.
 Launches count(ModelKind model) {
   constexpr int64_t m = 32, E = 64;
   TrainingOptions options;
@@ -32,7 +32,7 @@ Launches count(ModelKind model) {
   return {launches_of(micro_step), launches_of(step)};
 }
 
-// Of windows of K micro-batches that are replayed.
+// Counts the launches of a window of K micro-batches that is replayed.
 int64_t launches_of_window(int64_t K, Graphs graphs, const Dataset& digits) {
   constexpr int64_t m = 8;
   TrainingOptions options;

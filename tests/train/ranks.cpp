@@ -281,7 +281,7 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
     compare(scored, make_digits);
     scored.eval_every = 2;  // more windows than there are
     compare(scored, make_digits);
-    // Of several ranks the first does not get the remainder, which needs more than a whole
+    // The first of several ranks does not get the remainder, which needs more than a whole
     // micro-batch of so few.
     TrainingOptions remainder;
     remainder.model =

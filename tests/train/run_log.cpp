@@ -55,7 +55,7 @@ TEST_CASE("checksums of record files are CRC-32C's", "[data]") {
   REQUIRE(crc32c("123456789") == 0xe3069283);
   REQUIRE(crc32c(std::string(32, '\0')) == 0x8a9136aa);
   REQUIRE(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
-  // As TensorBoard computes it of the length of its first record, 24.
+  // TensorBoard computes this from the length of its first record, 24.
   REQUIRE(masked_crc32c(std::string("\x18\0\0\0\0\0\0\0", 8)) == 0x224b7fa3);
 }
 

@@ -32,7 +32,7 @@ std::map<std::string, Tensor> golden() {
   return {tensors.begin(), tensors.end()};
 }
 
-// Where 255 is not_judged.
+// Replaces 255 by not_judged.
 std::vector<int32_t> golden_labels() {
   const Tensor stored = golden().at("labels");
   const auto values = stored.span<int32_t>();
@@ -85,7 +85,7 @@ struct Learner {
     const Tensor loss = objective->loss(model(part["images"]), part);
     window->backward(loss, {part.size(), objective->weight(part)});
   }
-  // Of these micro-batches rank r of R has the r-th, (r + R)-th, ...
+  // Rank r of R has the r-th, (r + R)-th, ... of these micro-batches.
   StepReport step(const Samples& samples, const MicroBatchSizes& split, int r = 0, int R = 1) {
     int64_t begin = 0;
     for (size_t i = 0; i < split.size(); begin += split[i++])
@@ -214,7 +214,7 @@ TEST_CASE("a window without a judged pixel is skipped and leaves no trace", "[go
     REQUIRE(report.weight == 0);
     REQUIRE(report.step == 0);
     REQUIRE(to_doubles(learner.parameters->values()) == before);
-    // As if it had not been.
+    // The window leaves everything as if it had not been.
     require_golden(run(learner, "both", {8}), "both");
   }
 }

@@ -139,7 +139,8 @@ int64_t allocations_of(const std::function<void()>& work) {
   return allocations() - before;
 }
 
-// Of a run up to the end of its first micro-batches, in order: construction, then each micro-batch.
+// The counts of a run up to the end of its first micro-batches, in order: construction, then each
+// micro-batch.
 struct Counts {
   int64_t construction = 0, forward = 0;
   std::vector<int64_t> micro_batches;

@@ -166,7 +166,7 @@ struct GlyphGame {
     return zi2zi_players(game);
   }
 
-  // As Training makes them.
+  // Training makes them in the same way.
   Player player(GlyphNetwork& network, const PlayerOptions& o,
                 std::function<Loss(const Samples&)> loss) {
     return {.name = o.name,

@@ -225,7 +225,7 @@ TEST_CASE("an overflow of one of zi2zi's networks leaves no trace in either", "[
     REQUIRE(play(1) == std::vector{true, true});
     REQUIRE(state_of_glyphs(training) == before);
     poison = false;
-    // Nor does a window that follows.
+    // A window that follows does not, either.
     REQUIRE(play(1) == std::vector{false, false});
     const GlyphState after = state_of_glyphs(training);
     REQUIRE(after == undisturbed);
@@ -264,7 +264,7 @@ TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]")
     }
 }
 
-// Of a window in one micro-batch, whose activations decide. Nothing is computed.
+// A window in one micro-batch, whose activations decide. Nothing is computed.
 TEST_CASE("recomputing zi2zi saves more the more is recomputed", "[zi2zi][plan]") {
   Zi2ziGame game = small_game();
   game.networks.size = 64;

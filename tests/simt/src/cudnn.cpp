@@ -40,7 +40,7 @@ cudnnStatus_t list_algorithms(const Problem& p, int requested, int* returned,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Also for a pair that does not run, as long as the algorithm does under another math type.
+// This holds for a pair that does not run, too, if the algorithm does under another math type.
 template <class Algo>
 cudnnStatus_t tell_workspace(const Problem& p, Algo algo, size_t* bytes) {
   if (bytes == nullptr) return CUDNN_STATUS_BAD_PARAM;

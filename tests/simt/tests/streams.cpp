@@ -311,7 +311,7 @@ TEST_CASE("Graphs in a graph run once those they depend on have run", "[simt]") 
     REQUIRE(cudaGraphAddChildGraphNode(&second, whole, &first, ordered ? 1 : 0, add_twice) ==
             cudaSuccess);
     REQUIRE(cudaGraphInstantiate(&exec, whole, 0) == cudaSuccess);
-    // Of another graph.
+    // The second node belongs to another graph.
     CHECK(cudaGraphAddChildGraphNode(&second, add_x, &first, 1, add_twice) ==
           cudaErrorInvalidValue);
     REQUIRE(cudaGraphDestroy(whole) == cudaSuccess);

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Checks that what the documents name exists, and how comments begin.
+
+- A path of a file of this project, in a document's prose or as the target of a link, exists: from
+  the root or from the document's folder. `x.h`, of one letter, stands for any file.
+- A function or member in backticks that looks like C++, `symbol()` or `Class::member`, occurs in
+  the code of the sources. Scripts, which call other libraries, and CMake's files count, too.
+- A comment in a source begins with a sentence, not with "Of" or "Those".
+
+Usage: check_words.py [DOCUMENT ...]
+"""
+
+import functools
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXTENSIONS = "h|cpp|cu|cuh|py|sh|md|png|txt|in|cmake|proto|js|css|html|json|yml"
+SOURCES = ("*.h", "*.cpp", "*.cu", "*.cuh")
+BESIDE = ("*.py", "*.cmake", "CMakeLists.txt")  # whose words are symbols, too
+PATH = re.compile(
+    r"(?<![\w/.~$*<-])((?:[\w.-]+/)*[\w.-]*(?:\{[\w,]+\})?[\w.-]*\."
+    rf"(?:{EXTENSIONS}|\{{[a-z,]+\}}))(?![\w/*-])")
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+CODE = re.compile(r"`([^`]+)`")
+CALL = re.compile(r"((?:\w+(?:::|\.))*~?\w+)(?:<[^()]*>)?\(")
+MEMBER = re.compile(r"(?:\w+::)+~?\w+")
+# Files of these kinds are known by their names alone; others may be anybody's.
+NAMED_ALONE = {"h", "cpp", "cu", "cuh", "py", "sh", "md"}
+WRITTEN = {"summary.md"}  # by runs of the program
+FRAGMENT = re.compile(r"//\s*(Of|Those)\s")
+
+
+def documents():
+    beside = ("README.md", "CONTRIBUTING.md", "tests/README.md", "tests/simt/README.md")
+    return [ROOT / name for name in beside] + [
+        path for folder in ("docs", "accumulate") for path in sorted((ROOT / folder).rglob("*.md"))]
+
+
+def folders():
+    return [path for path in sorted(ROOT.iterdir())
+            if path.is_dir() and not path.name.startswith(".") and path.name != "build"]
+
+
+def files_like(patterns):
+    return [path for pattern in patterns for folder in folders()
+            for path in sorted(folder.rglob(pattern))]
+
+
+@functools.cache
+def file_names():
+    return {path.name for folder in folders() for path in folder.rglob("*") if path.is_file()} | {
+        path.name for path in ROOT.iterdir() if path.is_file()}
+
+
+def code_of(text):
+    """A source's text without its comments."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+
+
+@functools.cache
+def symbols():
+    """Every word of the sources' code."""
+    words = set()
+    for path in files_like(SOURCES):
+        words.update(re.findall(r"\w+", code_of(path.read_text(encoding="utf-8"))))
+    for path in [*files_like(BESIDE), ROOT / "CMakeLists.txt"]:
+        if not path.name.endswith("_test.py"):
+            words.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    return words
+
+
+def prose(text):
+    """A document without its blocks of code, line for line."""
+    lines, fenced, block = [], False, False
+    before = ""
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            fenced = not fenced
+            lines.append("")
+            continue
+        block = line.startswith("    ") and (block or not before.strip())
+        lines.append("" if fenced or block else line)
+        before = line if not block else ""
+    return "\n".join(lines)
+
+
+def alternatives(path):
+    """kernels/linear.{h,cpp} is two files."""
+    found = re.search(r"\{([\w,]+)\}", path)
+    if not found:
+        return [path]
+    return [path.replace(found[0], one) for one in found[1].split(",")]
+
+
+def is_placeholder(path):
+    return len(pathlib.PurePath(path).name.split(".")[0]) == 1
+
+
+def has_file(path, folder, made):
+    """Whether a document in `folder` that has the files `made` as blocks names an existing file."""
+    inside = path.removeprefix("accrue/")  # as installed
+    stem = path.rsplit(".", 1)[0]
+    if any((base / one).exists() for base in (ROOT, folder, folder / "include")
+           for one in (path, inside)) or any(one.rsplit(".", 1)[0] == stem for one in made):
+        return True
+    name = pathlib.PurePath(path).name
+    if "/" in path:
+        first = path.split("/")[0]
+        return first == "build" or not ((ROOT / first).is_dir() or (folder / first).is_dir())
+    return name in file_names() or any(pathlib.PurePath(one).stem == name.rsplit(".", 1)[0]
+                                       for one in made)
+
+
+def missing_files(text, folder, name):
+    made = set(re.findall(r"<!-- part of (\S+) -->", text))
+    for number, line in enumerate(prose(text).split("\n"), 1):
+        named = [(path, False) for path in PATH.findall(re.sub(r"\w+://\S+", "", line))]
+        named += [(path, True) for path in LINK.findall(line) if "://" not in path]
+        for path, linked in named:
+            if linked:
+                if not (folder / path).exists():
+                    yield f"{name}:{number}: no file {path} for a link"
+                continue
+            for one in alternatives(path):
+                if is_placeholder(one) or pathlib.PurePath(one).name in WRITTEN:
+                    continue
+                if one.startswith(".") or "/" not in one and one.rsplit(".")[-1] not in NAMED_ALONE:
+                    continue
+                if not has_file(one, folder, made):
+                    yield f"{name}:{number}: there is no {one}"
+
+
+def names_in(code):
+    """The names of functions and members that a piece between backticks has."""
+    calls = [call for call in CALL.findall(code)
+             if "." not in call and ("::" in call or code.startswith(call))]
+    parts = [part for named in calls + MEMBER.findall(code) for part in named.split("::")]
+    return {part.lstrip("~") for part in parts}
+
+
+def missing_symbols(text, name, known):
+    for number, line in enumerate(prose(text).split("\n"), 1):
+        for code in CODE.findall(line):
+            if not re.fullmatch(r"[\w:~<>, ]+(\(.*\))?", code) or re.search(r"\w\s+\w+\(", code):
+                continue
+            for symbol in sorted(names_in(code)):
+                if symbol not in known:
+                    yield f"{name}:{number}: no source has {symbol}, of `{code}`"
+
+
+def fragments(text, name):
+    for number, line in enumerate(text.split("\n"), 1):
+        if FRAGMENT.search(line):
+            yield f"{name}:{number}: a comment begins with a fragment: {line.strip()}"
+
+
+def document_errors(document, known):
+    text = document.read_text(encoding="utf-8")
+    name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document.name
+    yield from missing_files(text, document.parent, name)
+    yield from missing_symbols(text, name, known)
+
+
+def source_errors():
+    for path in files_like(SOURCES):
+        name = path.relative_to(ROOT).as_posix()
+        yield from fragments(path.read_text(encoding="utf-8"), name)
+
+
+def errors(of):
+    for document in of:
+        yield from document_errors(document, symbols())
+    yield from source_errors()
+
+
+def main():
+    found = list(errors([pathlib.Path(name).resolve() for name in sys.argv[1:]] or documents()))
+    for error in found:
+        print(f"check_words: error: {error}", file=sys.stderr)
+    count = len(sys.argv) - 1 or len(documents())
+    print(f"the files and symbols of {count} documents were looked up")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
