@@ -212,16 +212,23 @@ Datasets find_dataset(const std::string& name, const fs::path& data_dir, int64_t
     if (holds_mnist(name)) return load_both(name, name, images.one_class);
     return holds_cifar10(name) ? load_cifar10(name) : load_images(name, images);
   }
-  const auto searched = places(name, data_dir);
-  const auto place = std::ranges::find_if(searched, holds_mnist);
-  if (place != searched.end()) return load_both(*place, name, images.one_class);
+  if (const auto place = find_mnist(name, data_dir))
+    return load_both(*place, name, images.one_class);
   std::vector<std::string> names;
-  for (const fs::path& path : searched) names.push_back(fmt::format("'{}'", path.string()));
+  for (const fs::path& path : places(name, data_dir))
+    names.push_back(fmt::format("'{}'", path.string()));
   fail(
       "the data set {} was not found: no train-images-idx3-ubyte[.gz] in {}; expected its "
       "directory (--data-dir), {}or the built-in digits",
       name, fmt::join(names, ", "),
       name == "mnist" ? "scripts/fetch_mnist.sh to download it, " : "");
+}
+
+std::optional<fs::path> find_mnist(const std::string& name, const fs::path& data_dir) {
+  if (name != "mnist" && name != "fashion") return std::nullopt;
+  const auto searched = places(name, data_dir);
+  const auto place = std::ranges::find_if(searched, holds_mnist);
+  return place == searched.end() ? std::nullopt : std::optional(*place);
 }
 
 bool Dataset::has(std::string_view field) const {

@@ -147,6 +147,11 @@ struct ImageFolderOptions {
 Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
                       int64_t side = 64, const ImageFolderOptions& images = {});
 
+// The directory in which find_dataset() finds mnist or fashion; nothing for another name, or if it
+// is in none.
+std::optional<std::filesystem::path> find_mnist(const std::string& name,
+                                                const std::filesystem::path& data_dir = {});
+
 // True if there is a file by the name of MNIST's training images.
 bool holds_mnist(const std::filesystem::path& directory);
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/csv_reader.h"
 #include "data/image_layout.h"
 #include "data/words.h"
 
@@ -204,6 +205,20 @@ void name_unused_tables(ImageFolder& folder) {
     folder.notes.push_back(some_of(names, 3) + (names.size() == 1 ? " is" : " are") + " not used");
 }
 
+// The columns of a CSV that lies there, which say nothing that is understood.
+std::string columns_there(const ImageFolder& folder) {
+  for (const fs::path& path : folder.ignored) {
+    if (lower(path.extension().string()) != ".csv") continue;
+    const std::string name = within(folder.directory, path);
+    try {
+      return fmt::format(" ({} has the columns {})", name, some_of(CsvReader(path).columns(), 6));
+    } catch (const Error& error) {
+      return fmt::format(" ({})", error.what());
+    }
+  }
+  return "";
+}
+
 // FNV-1a of the text, mixed, in [0, 1).
 double fraction_of(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -314,7 +329,8 @@ void refuse_layout(const fs::path& directory) {
   ImageFolder found{.directory = directory};
   add_findings(found, tree);
   std::string holds = "nothing that is known";
-  if (tree.has_images()) holds = "images, but nothing that says their classes or masks";
+  if (tree.has_images())
+    holds = "images, but nothing that says their classes or masks" + columns_there(found);
   else if (!found.bad.empty())
     holds = fmt::format("no image, and {} that cannot be used ({})",
                         found.bad.size() == 1 ? "an entry" : "entries", found.bad[0].describe());

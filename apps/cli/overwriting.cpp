@@ -10,6 +10,7 @@
 
 #include "apps/cli/averages.h"
 #include "core/error.h"
+#include "data/dataset.h"
 #include "data/png.h"
 #include "train/class_table.h"
 
@@ -245,7 +246,12 @@ Paths paths_of(const CLI::App& command, const Settings& settings) {
       else paths.write(what, value, *kind);
     } else if (about.takes.find("FILE") != about.takes.npos || about.takes == "FONT" ||
                about.takes.find("DIR") != about.takes.npos) {
-      if (about.name == "data" && built_in.contains(value)) continue;
+      if (about.name == "data" && built_in.contains(value)) {
+        const auto files = find_mnist(
+            value, settings.has("data-dir") ? settings.at("data-dir").text() : std::string());
+        if (files) paths.read(what, *files);
+        continue;
+      }
       for (const std::string& each :
            setting.is_list ? split(value, ',') : std::vector<std::string>{value})
         paths.read(what, without_face(each));

@@ -132,6 +132,14 @@ TEST_CASE("commands refuse to write over what they read", "[output]") {
   folder.TemporaryDirectory::write("lines", "whole\n");
   refuse(run + "--json " + (folder / "lines") + " --log-dir " + (folder / "run"), "is of no log");
   REQUIRE(file_bytes(folder / "lines") == "whole\n");
+  // A data set that is found by its name.
+  fs::create_directory(folder / "data");
+  fs::copy(few_digits().path(), folder / "data/mnist");
+  const Output output = shell("cd " + folder.path().string() + " && " + program_path +
+                              " train --model mlp-small --data mnist --steps 0 --save "
+                              "data/mnist/train-labels-idx1-ubyte");
+  REQUIRE(output.status == 1);
+  REQUIRE_THAT(output.text, ContainsSubstring("which is read by --data mnist"));
 }
 
 }  // namespace accrue::test

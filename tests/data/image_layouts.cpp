@@ -85,6 +85,8 @@ TEST_CASE("folders that may be classes or sets of them are refused", "[data]") {
                ContainsSubstring("sound like parts of a data set, not like classes"));
   REQUIRE_THAT(meaning_of(Tree({"a.png", "b.png"})),
                ContainsSubstring("images, but nothing that says their classes or masks"));
+  REQUIRE_THAT(meaning_of(Tree({"a.png", "b.png"}, {{"l.csv", "file,cat,dog\na.png,1,0\n"}})),
+               ContainsSubstring("their classes or masks (l.csv has the columns file, cat, dog)"));
   REQUIRE_THAT(meaning_of(Tree({})), ContainsSubstring("nothing that is known"));
   // Deeper folders by other names are just folders.
   REQUIRE(meaning_of(Tree({"cat/2020/a.png", "cat/2021/b.png", "dog/2021/c.png"})) ==
