@@ -37,13 +37,6 @@ set(Freetype_VERSION "${FREETYPE_VERSION_STRING}")
 if(NOT Freetype_FOUND)
   message(STATUS "no FreeType (libfreetype-dev): font prepare and export will open no font")
 endif()
-# For fonts/ again, which makes outlines of drawings. Its licence, the GPL, is then that of the program.
-if(ACCRUE_POTRACE)
-  find_package(Potrace)
-  if(NOT Potrace_FOUND)
-    message(STATUS "no potrace (libpotrace-dev): font export will be refused")
-  endif()
-endif()
 # For `bench memory --report` and `report`, embedded in the program.
 find_file(ChartJs_FILE chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH)
 if(NOT ChartJs_FILE)

@@ -111,6 +111,9 @@ package_has() {
 }
 package_has accrue 'libc6 .*libfmt'
 package_has libaccrue-dev 'libfmt-dev'
+# The licence of potrace, which font export runs as a process, is not accrue's.
+! grep potrace ./*.depends || fail "the packages above depend on potrace"
+! ldd root/usr/bin/accrue | grep potrace || fail "the program is linked with potrace"
 for file in share/man/man1/accrue.1.gz share/bash-completion/completions/accrue \
   share/zsh/vendor-completions/_accrue \
   share/doc/accrue/docs/report.png share/doc/accrue/copyright include/accrue/accrue.h; do
