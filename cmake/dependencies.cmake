@@ -6,6 +6,12 @@ find_package(JPEG REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
+# Headers alone, for the references of study/ and of the tests; the libraries do without.
+set(eigen_required REQUIRED)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(eigen_required)
+endif()
+find_package(Eigen3 3.4 ${eigen_required} NO_MODULE)
 if(ACCRUE_ONEDNN)
   find_package(oneDNN)
   if(oneDNN_FOUND)  # which shares its work among OpenMP's threads unless it is told not to

@@ -85,7 +85,7 @@ memory of one micro-batch. The program trains, evaluates, plans for a memory\n\
 budget and measures.${built_for}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libaccrue-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS potrace)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libeigen3-dev, potrace")
 set(dev_depends libfmt-dev libjpeg-dev libpng-dev zlib1g-dev)
 if(oneDNN_FOUND)
   list(APPEND dev_depends libdnnl-dev)

@@ -88,8 +88,15 @@ DESTDIR=$scratch/destination cmake --install subproject/build >installed
 PKG_CONFIG_PATH=$(dirname "$(find "$scratch/prefix" -name accrue.pc)")
 export PKG_CONFIG_PATH
 read -ra flags < <(pkg-config --cflags --libs accrue)
-(cd prefix/include && find accrue -name '*.h' -printf '#include <%p>\n' | sort) >headers.cpp
+(cd prefix/include && find accrue -name '*.h' ! -path accrue/eigen.h -printf '#include <%p>\n' | sort) >headers.cpp
 g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only headers.cpp "${flags[@]}"
+# One header is for those who have Eigen, whose folder no flag of accrue's names.
+! grep eigen3 <<<"${flags[*]}" || fail "accrue's flags name Eigen's folder"
+echo '#include <accrue/eigen.h>' >eigen.cpp
+! g++ -std=c++20 -fsyntax-only eigen.cpp "${flags[@]}" 2>refused || fail "accrue/eigen.h compiles without Eigen"
+expect refused 'accrue/eigen.h needs Eigen'
+read -ra eigen < <(pkg-config --cflags eigen3)
+g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only eigen.cpp "${flags[@]}" "${eigen[@]}"
 # Elements that no tensor has are refused by name.
 echo '#include <accrue/accrue.h>
 const auto t = accrue::Tensor::from(std::vector<int64_t>{1, 2}, {2});' >int64.cpp
