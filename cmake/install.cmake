@@ -29,7 +29,7 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 # Headers that only accrue's own sources use. Their declarations may differ with the flags that
 # those are compiled with.
 set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h gemm_bf16.h gemm_block.h strict_json.h
-    indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h histogram.h
+    indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h histogram.h filter.h postscript.h potrace.h
     *_formulas.h *_kernels.h ladder)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})
 set(kinds PATTERN "*.h")
@@ -62,9 +62,6 @@ set(package_files ${PROJECT_BINARY_DIR}/accrueConfig.cmake
 if(oneDNN_FOUND)
   list(APPEND package_files cmake/FindoneDNN.cmake)
 endif()
-if(Potrace_FOUND)
-  list(APPEND package_files cmake/FindPotrace.cmake)
-endif()
 if(ACCRUE_CUDA)
   list(APPEND package_files cmake/FindcuDNN.cmake cmake/nvcc_cxx20.cmake)
 endif()
@@ -82,9 +79,6 @@ if(oneDNN_FOUND)
 endif()
 if(Protobuf_FOUND)
   list(APPEND pc_libraries -lprotobuf-lite)
-endif()
-if(Potrace_FOUND)
-  list(APPEND pc_libraries -lpotrace)
 endif()
 if(ACCRUE_CUDA)
   list(APPEND pc_flags -DACCRUE_WITH_CUDA)

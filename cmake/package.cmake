@@ -36,14 +36,6 @@ if(GZIP_PROGRAM)
           DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
   install(FILES ${PROJECT_BINARY_DIR}/accrue.fish COMPONENT program
           DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-  set(copyright_note)
-  if(Potrace_FOUND)
-    set(copyright_note "Comment: The program is linked with libpotrace, whose licence is the GPL, version 2 or later.
- It, and any other program that is linked with libpotrace for libaccrue_fonts.a, may be given away as a
- whole under the terms of the GPL, version 3, alone. On Debian systems the text of that is in
- /usr/share/common-licenses/GPL-3.
-")
-  endif()
   configure_file(packaging/copyright.in copyright @ONLY)
   foreach(component program development)
     string(REPLACE development libaccrue-dev package ${component})
@@ -70,7 +62,7 @@ foreach(isa ${ACCRUE_PACKAGED_ISAS})
       -DACCRUE_NATIVE=OFF -DACCRUE_ISA=${isa} -DACCRUE_PACKAGED_ISAS= -DACCRUE_TESTS=OFF
       -DACCRUE_CUDA=${ACCRUE_CUDA} -DACCRUE_ONEDNN=${ACCRUE_ONEDNN}
       -DACCRUE_PROTOBUF=${ACCRUE_PROTOBUF} -DACCRUE_MPI=${ACCRUE_MPI} -DACCRUE_NCCL=${ACCRUE_NCCL}
-      -DACCRUE_POTRACE=${ACCRUE_POTRACE} -DACCRUE_WERROR=${ACCRUE_WERROR}
+      -DACCRUE_WERROR=${ACCRUE_WERROR}
     BUILD_COMMAND ${CMAKE_COMMAND} --build . --target accrue --parallel ${processors}
     BUILD_ALWAYS ON USES_TERMINAL_BUILD ON INSTALL_COMMAND "")
   install(PROGRAMS ${PROJECT_BINARY_DIR}/${isa}/apps/accrue
@@ -87,11 +79,13 @@ endif()
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME accrue)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS potrace)  # which font export runs
 set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "A window of micro-batches takes the step of one big batch, exactly, in the\n\
 memory of one micro-batch. The program trains, evaluates, plans for a memory\n\
 budget and measures.${built_for}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libaccrue-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libeigen3-dev, potrace")
 set(dev_depends libfmt-dev libjpeg-dev libpng-dev zlib1g-dev)
 if(oneDNN_FOUND)
   list(APPEND dev_depends libdnnl-dev)
@@ -101,9 +95,6 @@ if(Protobuf_FOUND)
 endif()
 if(Freetype_FOUND)
   list(APPEND dev_depends libfreetype-dev)
-endif()
-if(Potrace_FOUND)
-  list(APPEND dev_depends libpotrace-dev)
 endif()
 list(JOIN dev_depends ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Tensors, autograd, kernels, layers, optimizers and data sets in which\n\

@@ -1,7 +1,9 @@
 // From a file of comma-separated values to a trained, saved and loaded network: a class from four
-// numbers. Plans in a budget of memory, trains, scores, saves, and answers for one row.
+// numbers. Standardises the columns by Eigen, plans in a budget of memory, trains, scores, saves,
+// and answers for one row.
 
 #include <accrue/accrue.h>
+#include <accrue/eigen.h>
 
 #include <fstream>
 #include <random>
@@ -31,6 +33,23 @@ Dataset read_flowers(const std::string& path) {
            {"kinds", table.indices("kind", 3), Encoding::index, 3}}};
 }
 
+// The mean and deviation of each column of the training data, by which later data are standardised.
+struct Columns {
+  Eigen::RowVectorXf mean, deviation;
+};
+
+Columns columns_of(const Dataset& data) {
+  const auto x = as_matrix<const float>(data["features"]);  // the tensor's elements, not a copy
+  const Eigen::RowVectorXf mean = x.colwise().mean();
+  return {mean, ((x.rowwise() - mean).colwise().squaredNorm() / float(x.rows())).cwiseSqrt()};
+}
+
+void standardise(const Dataset& data, const Columns& columns) {
+  auto x = as_matrix<float>(data["features"]).array();
+  x.rowwise() -= columns.mean.array();
+  x.rowwise() /= columns.deviation.array();
+}
+
 // Parameters go by the names under which the layers are declared: "hidden.weight".
 class Classifier : public Module {
  public:
@@ -51,6 +70,9 @@ int main() {
   write_flowers("train.csv", 3000, 1);
   write_flowers("test.csv", 500, 2);
   const Datasets flowers{read_flowers("train.csv"), read_flowers("test.csv")};
+  const Columns columns = columns_of(flowers.train);
+  standardise(flowers.train, columns);
+  standardise(flowers.test, columns);
 
   TrainingOptions options;
   options.model = [] { return std::make_unique<Classifier>(); };

@@ -13,16 +13,25 @@ TrueTypeFont font_after(const Face& source, const std::string& family,
   return font;
 }
 
-TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
-                                GlyphLayout layout) {
-  const std::optional<GlyphPlacement> place = source.placement(code, drawing.height, layout);
-  check(place.has_value(), "the font {} has no glyph of {} ({})", source.about().file,
-        to_utf8(code), code_name(code));
-  TrueTypeFont::Glyph glyph{code, source.advance(code).value_or(0), trace(drawing)};
-  for (Contour& contour : glyph.outline)
-    for (OutlinePoint& p : contour)
-      p = {(p.x - place->x) / place->scale, (p.y - place->y) / place->scale, p.on_curve};
-  return glyph;
+std::vector<TrueTypeFont::Glyph> glyphs_after(const Face& source, const std::u32string& characters,
+                                              std::span<const GrayImage> drawings,
+                                              GlyphLayout layout) {
+  check(characters.size() == drawings.size(), "{} for {}: expected one each",
+        counted(int64_t(drawings.size()), "drawing"),
+        counted(int64_t(characters.size()), "character"));
+  std::vector<std::vector<Contour>> outlines = trace(drawings);
+  std::vector<TrueTypeFont::Glyph> glyphs;
+  for (size_t i = 0; i < characters.size(); ++i) {
+    const char32_t code = characters[i];
+    const std::optional<GlyphPlacement> place = source.placement(code, drawings[i].height, layout);
+    check(place.has_value(), "the font {} has no glyph of {} ({})", source.about().file,
+          to_utf8(code), code_name(code));
+    for (Contour& contour : outlines[i])
+      for (OutlinePoint& p : contour)
+        p = {(p.x - place->x) / place->scale, (p.y - place->y) / place->scale, p.on_curve};
+    glyphs.push_back({code, source.advance(code).value_or(0), std::move(outlines[i])});
+  }
+  return glyphs;
 }
 
 }  // namespace accrue::fonts

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "fonts/face.h"
 #include "fonts/truetype.h"
@@ -10,9 +12,11 @@ namespace accrue::fonts {
 // A font with the source's lines, licence and spaces, without other glyphs.
 TrueTypeFont font_after(const Face& source, const std::string& family,
                         const std::string& description);
-// A glyph with the outline of a drawing of a character, S x S pixels, in the place where the layout
-// puts the source font's glyph. It has no outline if the drawing is blank.
-TrueTypeFont::Glyph glyph_after(const Face& source, char32_t code, const GrayImage& drawing,
-                                GlyphLayout layout);
+// A glyph for each character, with the outline of its drawing, S x S pixels, in the place where the
+// layout puts the source font's glyph. It has no outline if the drawing is blank. Throws Error for
+// another number of drawings, for a character that the source lacks, and as trace() does.
+std::vector<TrueTypeFont::Glyph> glyphs_after(const Face& source, const std::u32string& characters,
+                                              std::span<const GrayImage> drawings,
+                                              GlyphLayout layout);
 
 }  // namespace accrue::fonts

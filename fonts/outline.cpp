@@ -1,14 +1,10 @@
 #include "fonts/outline.h"
 
-#include <potracelib.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <complex>
-#include <memory>
 
-#include "core/error.h"
+#include "fonts/potrace.h"
 
 namespace accrue::fonts {
 namespace {
@@ -60,34 +56,13 @@ Neighbours neighbours_of(int64_t enlarged) {
            -t * t * s / 2}};
 }
 
-// Black and white, as potrace takes it: from below upwards.
-class Bitmap {
- public:
-  Bitmap(int64_t width, int64_t height)
-      : words_((width + word_bits - 1) / word_bits),
-        bits_(static_cast<size_t>(words_ * height)),
-        bitmap_{static_cast<int>(width), static_cast<int>(height), static_cast<int>(words_),
-                bits_.data()} {}
-  Bitmap(const Bitmap&) = delete;
-  Bitmap& operator=(const Bitmap&) = delete;
+BitmapSize enlarged_size(const GrayImage& image) {
+  return {enlargement * (image.width + 2 * traced_paper),
+          enlargement * (image.height + 2 * traced_paper)};
+}
 
-  int64_t width() const { return bitmap_.w; }
-  int64_t height() const { return bitmap_.h; }
-  void blacken(int64_t x, int64_t y) {
-    bits_[static_cast<size_t>(y * words_ + x / word_bits)] |= potrace_word{1}
-                                                              << (word_bits - 1 - x % word_bits);
-  }
-  const potrace_bitmap_t* get() const { return &bitmap_; }
-
- private:
-  static constexpr int64_t word_bits = 8 * sizeof(potrace_word);
-
-  int64_t words_;  // of a row
-  std::vector<potrace_word> bits_;
-  potrace_bitmap_t bitmap_;
-};
-
-void enlarge(Bitmap& bitmap, const Ink& ink) {
+Bitmap enlarge(const Ink& ink, BitmapSize size) {
+  Bitmap bitmap(size.width, size.height);
   std::vector<Neighbours> across;
   for (int64_t x = 0; x < bitmap.width(); ++x) across.push_back(neighbours_of(x));
   std::vector<float> row(static_cast<size_t>(ink.width()));
@@ -105,27 +80,12 @@ void enlarge(Bitmap& bitmap, const Ink& ink) {
       if (sum > 0.5F) bitmap.blacken(x, y);
     }
   }
+  return bitmap;
 }
 
-using State = std::unique_ptr<potrace_state_t, decltype(&potrace_state_free)>;
+using Point = TracedCurve::Point;
 
-State traced(const Bitmap& bitmap) {
-  const std::unique_ptr<potrace_param_t, decltype(&potrace_param_free)> parameters(
-      potrace_param_default(), potrace_param_free);
-  check(parameters != nullptr, "potrace cannot start: no memory");
-  parameters->turdsize = enlargement * enlargement - 1;
-  parameters->turnpolicy = POTRACE_TURNPOLICY_WHITE;  // ink that touches by corners is apart
-  State state(potrace_trace(parameters.get(), bitmap.get()), potrace_state_free);
-  check(state && state->status == POTRACE_STATUS_OK,
-        "potrace cannot trace a bitmap of {} x {}: no memory", bitmap.width(), bitmap.height());
-  return state;
-}
-
-using Point = std::complex<double>;
-
-Point in_image(potrace_dpoint_t p) {
-  return Point(p.x, p.y) / double(enlargement) - Point(traced_paper, traced_paper);
-}
+Point in_image(Point p) { return p / double(enlargement) - Point(traced_paper, traced_paper); }
 
 void append(Contour& contour, Point p, bool on_curve) {
   contour.push_back({p.real(), p.imag(), on_curve});
@@ -154,18 +114,13 @@ void append_cubic(Contour& contour, Point c0, Point c1, Point c2, Point c3) {
   }
 }
 
-Contour contour_of(const potrace_curve_t& curve) {
+Contour contour_of(const TracedCurve& curve) {
   Contour contour;
-  Point at = in_image(curve.c[curve.n - 1][2]);
-  for (int i = 0; i < curve.n; ++i) {
-    const auto& c = curve.c[i];
-    const Point end = in_image(c[2]);
-    if (curve.tag[i] == POTRACE_CURVETO) {
-      append_cubic(contour, at, in_image(c[0]), in_image(c[1]), end);
-    } else {
-      append(contour, in_image(c[1]), true);
-      append(contour, end, true);
-    }
+  Point at = in_image(curve.start);
+  for (const TracedCurve::Part& part : curve.parts) {
+    const Point end = in_image(part.end);
+    if (part.line) append(contour, end, true);
+    else append_cubic(contour, at, in_image(part.control1), in_image(part.control2), end);
     at = end;
   }
   std::ranges::reverse(contour);  // potrace has ink on the left
@@ -174,17 +129,18 @@ Contour contour_of(const potrace_curve_t& curve) {
 
 }  // namespace
 
-void require_potrace() {}
-
-std::vector<Contour> trace(const GrayImage& image) {
-  Bitmap bitmap(enlargement * (image.width + 2 * traced_paper),
-                enlargement * (image.height + 2 * traced_paper));
-  enlarge(bitmap, Ink(image));
-  const State state = traced(bitmap);
-  std::vector<Contour> contours;
-  for (const potrace_path_t* path = state->plist; path; path = path->next)
-    contours.push_back(contour_of(path->curve));
-  return contours;
+std::vector<std::vector<Contour>> trace(std::span<const GrayImage> images) {
+  std::vector<BitmapSize> sizes;
+  for (const GrayImage& image : images) sizes.push_back(enlarged_size(image));
+  const auto enlarged = [&](size_t i) { return enlarge(Ink(images[i]), sizes[i]); };
+  std::vector<std::vector<Contour>> outlines;
+  for (const auto& curves : run_potrace(sizes, enlarged, enlargement * enlargement - 1)) {
+    std::vector<Contour>& outline = outlines.emplace_back();
+    for (const TracedCurve& curve : curves) outline.push_back(contour_of(curve));
+  }
+  return outlines;
 }
+
+std::vector<Contour> trace(const GrayImage& image) { return trace(std::span(&image, 1)).front(); }
 
 }  // namespace accrue::fonts

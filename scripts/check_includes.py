@@ -5,6 +5,8 @@
     layers, accumulate, data <- train <- report;  report, fonts <- accrue
     all of them <- apps, tests
 
+Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
+accrue/eigen.h, which needs core/ alone.
 fonts/, train/ and report/ do not print to the terminal, parse the command line or name its options.
 In apps/ only cli/messages.cpp prints, which does not throw.
 A quoted include names a file of this project by its path from the root, and that file exists.
@@ -32,6 +34,7 @@ MAY_USE = {
     "apps": {*PARTS, "apps"},
     "tests": {*PARTS, "apps", "tests"},
 }
+EIGEN = "accrue/eigen.h"
 RUNNER = pathlib.Path("tests", "simt")
 # Naive kernels, which nothing of the library uses.
 LADDER = "accumulate/ladder"
@@ -51,19 +54,16 @@ def include_error(root, part, source, line):
         return None
     quoted, path = found.group(1) == '"', found.group(2)
     used = path.split("/")[0]
-    if path.startswith(f"{LADDER}/") and not may_use_ladder(root, part, source):
+    is_study = part in ("apps", "tests") or source.is_relative_to(root / LADDER)
+    if path.startswith(f"{LADDER}/") and not is_study:
         return f"{path} is there to be compared with, not to be used"
     if used in MAY_USE and "/" in path:
-        if used not in MAY_USE[part]:
+        if used not in MAY_USE[part] and not (path == EIGEN and is_study):
             return f"{part} must not include {path}: it may use {', '.join(sorted(MAY_USE[part]))}"
         return None if (root / path).is_file() else f"no file {path}"
     if quoted:
         return f'"{path}" is not a path from the root of the project'
     return None
-
-
-def may_use_ladder(root, part, source):
-    return part in ("apps", "tests") or source.is_relative_to(root / LADDER)
 
 
 def program_error(part, line):

@@ -88,8 +88,15 @@ DESTDIR=$scratch/destination cmake --install subproject/build >installed
 PKG_CONFIG_PATH=$(dirname "$(find "$scratch/prefix" -name accrue.pc)")
 export PKG_CONFIG_PATH
 read -ra flags < <(pkg-config --cflags --libs accrue)
-(cd prefix/include && find accrue -name '*.h' -printf '#include <%p>\n' | sort) >headers.cpp
+(cd prefix/include && find accrue -name '*.h' ! -path accrue/eigen.h -printf '#include <%p>\n' | sort) >headers.cpp
 g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only headers.cpp "${flags[@]}"
+# One header is for those who have Eigen, whose folder no flag of accrue's names.
+! grep eigen3 <<<"${flags[*]}" || fail "accrue's flags name Eigen's folder"
+echo '#include <accrue/eigen.h>' >eigen.cpp
+! g++ -std=c++20 -fsyntax-only eigen.cpp "${flags[@]}" 2>refused || fail "accrue/eigen.h compiles without Eigen"
+expect refused 'accrue/eigen.h needs Eigen'
+read -ra eigen < <(pkg-config --cflags eigen3)
+g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only eigen.cpp "${flags[@]}" "${eigen[@]}"
 # Elements that no tensor has are refused by name.
 echo '#include <accrue/accrue.h>
 const auto t = accrue::Tensor::from(std::vector<int64_t>{1, 2}, {2});' >int64.cpp
@@ -111,6 +118,9 @@ package_has() {
 }
 package_has accrue 'libc6 .*libfmt'
 package_has libaccrue-dev 'libfmt-dev'
+# The licence of potrace, which font export runs as a process, is not accrue's.
+! grep potrace ./*.depends || fail "the packages above depend on potrace"
+! ldd root/usr/bin/accrue | grep potrace || fail "the program is linked with potrace"
 for file in share/man/man1/accrue.1.gz share/bash-completion/completions/accrue \
   share/zsh/vendor-completions/_accrue \
   share/doc/accrue/docs/report.png share/doc/accrue/copyright include/accrue/accrue.h; do

@@ -39,7 +39,7 @@ $available && exit
 # Two sources that include the others: a core each, and headers are read once.
 data=(data/{atomic_file,byte_stream,checkpoint,cifar,csv_reader,folder_tree,idx,image_columns}.cpp
       data/{image_file,image_folder,image_survey,jpeg,mask_layout,mask_values,png,run_lengths}.cpp
-      data/{safetensors,strict_json,table,table_layout}.cpp kernels/parallel.cpp
+      data/{safetensors,strict_json,table,table_layout}.cpp fonts/postscript.cpp kernels/parallel.cpp
       tests/fuzz/parsers.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
@@ -60,7 +60,8 @@ fuzz() {
     "build/fuzz/corpus/$1" "tests/fuzz/corpus/$1"
 }
 
-parsers=(safetensors checkpoint idx npy csv png jpeg run_lengths labels masks folders cifar)
+parsers=(safetensors checkpoint idx npy csv png jpeg run_lengths labels masks folders cifar
+         postscript)
 running=() failed=()
 for parser in "${parsers[@]}"; do
   fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &

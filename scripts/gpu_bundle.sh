@@ -16,7 +16,7 @@ usage() {
   cat <<END
 Usage: scripts/gpu_bundle.sh [FILE]
 Builds accrue and accrue_tests for sm_90 and x86-64-v3, without what a GPU check has no use for (MPI,
-NCCL, oneDNN, protobuf, FreeType, potrace), stripped, with the few shared libraries beside them.
+NCCL, oneDNN, protobuf, FreeType), stripped, with the few shared libraries beside them.
   FILE   the archive (default: build/gpu-bundle.tar.gz)
 END
 }
@@ -36,7 +36,7 @@ mapfile -t options < <(ccache_options)
 # shellcheck disable=SC2016  # $ORIGIN is the loader's
 cmake -B "$folder" --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_UNITY_BUILD=ON \
   -DACCRUE_NATIVE=OFF -DACCRUE_ISA=x86-64-v3 -DACCRUE_TESTS=ON \
-  -DACCRUE_{ONEDNN,MPI,NCCL,PROTOBUF,POTRACE}=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Freetype=ON \
+  -DACCRUE_{ONEDNN,MPI,NCCL,PROTOBUF}=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Freetype=ON \
   -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON '-DCMAKE_INSTALL_RPATH=$ORIGIN/lib' \
   "${options[@]}" >/dev/null
 cmake --build "$folder" --parallel "$(nproc)" --target accrue accrue_tests

@@ -8,7 +8,7 @@ readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libjpeg-dev l
 # Without these the build goes on: slower, without reports' charts, without train --log-dir, or
 # without font prepare and export.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler
-                             libfreetype-dev libpotrace-dev)
+                             libfreetype-dev potrace)
 # For docs/fonts.md, a sans-serif and a brush: 17 MB to fetch, 34 MB on the disk.
 readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds

@@ -1,3 +1,4 @@
+#include "accrue/eigen.h"
 #include "accumulate/accumulate.h"
 #include "accumulate/ladder/ladders.h"
 #include "accumulate/ladder/scalar_ops.h"
@@ -28,16 +29,14 @@ struct Product {
   double error(const Arrays& a, const Tensor& after, float beta) const {
     const int64_t N = x.size(0), O = dz.size(1), I = x.size(1);
     const Tensor x_host = x.to(Device::cpu), dz_host = dz.to(Device::cpu);
-    const float *xs = x_host.span<float>().data(), *dzs = dz_host.span<float>().data();
+    const auto xs = as_matrix<const float>(x_host), dzs = as_matrix<const float>(dz_host);
     const auto count = static_cast<size_t>(O * I);
     const auto before = a.sum.initial.span<float>().subspan(offset, count);
     return worst_error(after.span<float>().subspan(offset, count), [=](size_t at) -> Expected {
-      const auto i = static_cast<int64_t>(at);
+      const auto o = static_cast<int64_t>(at) / I, i = static_cast<int64_t>(at) % I;
       const double old = beta == 0 ? 0 : double(before[at]);
-      double value = old;
-      for (int64_t n = 0; n < N; ++n)
-        value += double(dzs[n * O + i / I]) * double(xs[n * I + i % I]);
-      return {value, double(N + 2) * rounding * (double(N) + std::abs(old))};
+      return {old + dzs.col(o).cast<double>().dot(xs.col(i).cast<double>()),
+              double(N + 2) * rounding * (double(N) + std::abs(old))};
     });
   }
 };

@@ -12,6 +12,8 @@
 #include "apps/cli/ranks.h"
 #include "apps/commands/convolutions.h"
 #include "core/cuda.h"
+#include "core/error.h"
+#include "fonts/outline.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
 #include "train/flops.h"
@@ -21,6 +23,14 @@ namespace accrue::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+std::string describe_potrace() {
+  try {
+    return fonts::require_potrace();
+  } catch (const Error&) {
+    return "none (font export runs it: apt install potrace)";
+  }
+}
 
 Json to_json(const ChosenConvolution& chosen) {
   const Convolution& c = chosen.convolution;
@@ -58,6 +68,7 @@ std::string to_json(const Options& options, const Module& model, const Parameter
             {"cuda", cuda::unavailable_reason().empty()},
             {"mpi", describe_mpi()},
             {"nccl", describe_nccl()},
+            {"potrace", describe_potrace()},
             {"model", name(options.network.kind)},
             {"description", model.describe()},
             {"parameters", parameters.count()},
@@ -104,9 +115,10 @@ Settings settings_of(InfoOptions& asked, Options& options) {
 
 void info(const Options& options, const InfoOptions& asked) {
   apply_threads(options);
-  say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n\n",
+  say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n"
+      "potrace: {}\n\n",
       version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
-      cuda::describe_device(), describe_mpi(), describe_nccl());
+      cuda::describe_device(), describe_mpi(), describe_nccl(), describe_potrace());
   const ModelOptions network = shown_network(options);
   const ModelFactory new_model = model_factory(network);
   const auto model = new_model();

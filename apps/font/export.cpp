@@ -89,11 +89,9 @@ class Exporter {
         glyph_samples(sources, style_.index, generator_.parameters.compute_dtype());
     const Tensor drawn =
         draw_glyphs(generator_.network(), samples, generator_.device, micro_batch_);
-    const std::vector<GrayImage> images = to_images(drawn);
-    for (size_t i = 0; i < characters.size(); ++i) {
-      fonts::TrueTypeFont::Glyph glyph =
-          fonts::glyph_after(source_, characters[i], images[i], style_.layout);
-      if (glyph.outline.empty()) blank_ += characters[i];
+    for (fonts::TrueTypeFont::Glyph& glyph :
+         fonts::glyphs_after(source_, characters, to_images(drawn), style_.layout)) {
+      if (glyph.outline.empty()) blank_ += glyph.code;
       else font.glyphs.push_back(std::move(glyph));
     }
     done_ += characters.size();

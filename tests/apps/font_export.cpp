@@ -4,6 +4,7 @@
 #include "fonts/face.h"
 #include "layers/models.h"
 #include "tests/support/cli.h"
+#include "tests/support/potrace.h"
 #include "tests/support/tiny_font.h"
 #include "train/weights.h"
 
@@ -49,7 +50,8 @@ struct ExportFolder : Folder {
 
 }  // namespace
 
-TEST_CASE("accrue font export writes a font", "[font]") {
+TEST_CASE("accrue font export writes a font", "[.potrace]") {
+  NEEDS_POTRACE;
   const ExportFolder folder;
   const std::string text = succeed(folder.command("--chars ABx --style 1"));
   REQUIRE_THAT(text, ContainsSubstring("new.ttf: Source in style 1, drawn by accrue"));
@@ -69,7 +71,16 @@ TEST_CASE("accrue font export writes a font", "[font]") {
                ContainsSubstring("learnt to draw from Another Regular, not from Source Regular"));
 }
 
-TEST_CASE("what cannot be exported is refused, and nothing written", "[font]") {
+TEST_CASE("without potrace no font is exported", "[font]") {
+  const ExportFolder folder;
+  const Folder empty;
+  const SearchedFirst path(empty.path(), true);
+  refuse(folder.command("--chars AB --style 1"), "apt install potrace");
+  REQUIRE(!folder.has_written());
+}
+
+TEST_CASE("what cannot be exported is refused, and nothing written", "[.potrace]") {
+  NEEDS_POTRACE;
   const ExportFolder folder;
   const std::string data = " --data " + folder.path().string();
   refuse(folder.command("--chars AB"), "the network draws 2 styles: expected --data");

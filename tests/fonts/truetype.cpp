@@ -10,6 +10,7 @@
 #include "data/strokes.h"
 #include "fonts/drawn_font.h"
 #include "tests/support/cli.h"
+#include "tests/support/potrace.h"
 #include "tests/support/tiny_font.h"
 
 namespace accrue::test {
@@ -99,7 +100,8 @@ double ink_iou(const GrayImage& a, const GrayImage& b) {
 
 }  // namespace
 
-TEST_CASE("a font of traced drawings looks like them", "[font]") {
+TEST_CASE("a font of traced drawings looks like them", "[.potrace]") {
+  NEEDS_POTRACE;
   const std::vector<GrayImage> drawings = targets_of_strokes(200);
   const Folder folder;
   const std::string file =
@@ -117,7 +119,8 @@ TEST_CASE("a font of traced drawings looks like them", "[font]") {
   REQUIRE(sum / 200 >= 0.97);
 }
 
-TEST_CASE("a drawing is put back where the source has its glyph", "[font]") {
+TEST_CASE("a drawing is put back where the source has its glyph", "[.potrace]") {
+  NEEDS_POTRACE;
   const Folder folder;
   TinyFont tiny;
   tiny.ascender = 850;
@@ -132,7 +135,9 @@ TEST_CASE("a drawing is put back where the source has its glyph", "[font]") {
   REQUIRE(font.glyphs.size() == 1);  // the space
   for (const char32_t code : {U'永', U'\x20000'}) {
     constexpr int64_t S = 128;
-    font.glyphs.push_back(glyph_after(source, code, source.draw(code, S, layout).value(), layout));
+    const GrayImage drawing = source.draw(code, S, layout).value();
+    font.glyphs.push_back(
+        glyphs_after(source, std::u32string(1, code), std::span(&drawing, 1), layout).front());
     const auto& outline = font.glyphs.back().outline;
     REQUIRE(outline.size() == 1);
     const TinyFont::Box box = tiny.glyphs.at(code);
@@ -162,6 +167,7 @@ TEST_CASE("a drawing is put back where the source has its glyph", "[font]") {
 }
 
 TEST_CASE("fontTools agrees with what was written", "[.fonttools]") {
+  NEEDS_POTRACE;
   const char* given = std::getenv("ACCRUE_TEST_PYTHON");
   const std::string python = given ? given : "python3";
   if (shell(python + " -c 'import fontTools'").status != 0)

@@ -21,6 +21,7 @@
 #include "data/run_lengths.h"
 #include "data/safetensors.h"
 #include "data/table.h"
+#include "fonts/postscript.h"
 #include "kernels/parallel.h"
 
 namespace accrue::fuzz {
@@ -125,6 +126,12 @@ void look_at_folder(std::span<const std::byte> file) {
   notes_of(*found, seen);
 }
 
+// As potrace prints it for two bitmaps.
+void look_at_outlines(std::span<const std::byte> file) {
+  const std::vector<fonts::BitmapSize> sizes{{8, 4}, {16, 16}};
+  fonts::read_postscript({reinterpret_cast<const char*>(file.data()), file.size()}, sizes);
+}
+
 size_t plain(std::span<const std::byte> file) { return file.size(); }
 
 bool is_gzip(std::span<const std::byte> file) {
@@ -182,7 +189,9 @@ const std::vector<Parser>& parsers() {
       // A name of few bytes becomes several paths.
       {"folders", look_at_folder, [](auto file) { return file.size() * 1024; }},
       {"cifar", [](auto file) { read_cifar10_batch(MemoryFile(file).path()); },
-       [](auto file) { return file.size() * 2; }}};
+       [](auto file) { return file.size() * 2; }},
+      // A line of 12 bytes becomes a part of a curve, in a vector that grows by doubling.
+      {"postscript", look_at_outlines, [](auto file) { return file.size() * 16; }}};
   return all;
 }
 

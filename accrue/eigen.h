@@ -1,0 +1,88 @@
+#pragma once
+
+// Tensors on the cpu as Eigen's matrices without a copy, and Eigen's expressions as tensors.
+// accrue.h does not include this, and accrue's libraries do not need it: finding Eigen 3.4 (Debian:
+// libeigen3-dev; CMake: Eigen3::Eigen) is up to whoever includes it.
+//
+//     as_matrix<float>(y) = as_matrix<float>(x) * as_matrix<float>(w).transpose();
+
+#if !__has_include(<Eigen/Core>)
+#error "accrue/eigen.h needs Eigen 3.4 (Debian: libeigen3-dev); with CMake, link to Eigen3::Eigen"
+#endif
+#include <Eigen/Core>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/tensor.h"
+
+namespace accrue {
+
+// T may be const: nothing can then be written through the view.
+template <class T, class Plain>
+using EigenView = Eigen::Map<std::conditional_t<std::is_const_v<T>, const Plain, Plain>>;
+template <class T>
+using MatrixView = EigenView<
+    T, Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+template <class T>
+using VectorView = EigenView<T, Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, 1>>;
+template <class T>
+using ArrayView = EigenView<T, Eigen::Array<std::remove_const_t<T>, Eigen::Dynamic, 1>>;
+
+// The elements for such a view. Throws Error unless x is a T tensor on Device::cpu with elements.
+template <class T>
+T* eigen_elements(const Tensor& x) {
+  static_assert(std::is_arithmetic_v<T>,
+                "Eigen views have elements float, double, int32_t or uint8_t: as_f32() makes float "
+                "of 16 bits");
+  return x.span<std::remove_const_t<T>>().data();
+}
+
+// The functions below share the tensor's elements, so its storage must outlive the view. What is
+// written through a view is not recorded for differentiation.
+
+// m(r, c) = x[r, c] for x [R, C]. T is float, double, int32_t or uint8_t, or const of these.
+// Throws Error unless x is a T tensor on Device::cpu with elements and two dimensions.
+template <class T>
+MatrixView<T> as_matrix(const Tensor& x) {
+  check(x.shape().rank() == 2,
+        "a tensor {} {} is no matrix: expected two dimensions, which reshape() gives it",
+        name(x.dtype()), x.shape());
+  return {eigen_elements<T>(x), x.size(0), x.size(1)};
+}
+
+// v(n) = x[n] for x [N], a column. Throws Error as as_matrix() does, unless x has one dimension.
+template <class T>
+VectorView<T> as_vector(const Tensor& x) {
+  check(x.shape().rank() == 1,
+        "a tensor {} {} is no vector: expected one dimension, which reshape() gives it",
+        name(x.dtype()), x.shape());
+  return {eigen_elements<T>(x), x.size(0)};
+}
+
+// a(i) = the i-th element of x of any shape, in row-major order, for formulas of single elements.
+// Throws Error unless x is a T tensor on Device::cpu with elements.
+template <class T>
+ArrayView<T> as_array(const Tensor& x) {
+  return {eigen_elements<T>(x), x.numel()};
+}
+
+// A tensor [rows, columns], or [size] for a vector by type, with the values of a matrix, an array
+// or an expression of these: y[r, c] = x(r, c). Its dtype is that of the scalars, which
+// .cast<float>() changes. An expression is computed into the tensor. Matrices of Eigen's own are
+// copied, because a tensor owns its storage; to spare the copy, let as_matrix() of a tensor take
+// their place. Throws OutOfMemory.
+template <class Expression>
+Tensor tensor_of(const Eigen::DenseBase<Expression>& x, Device device = Device::cpu,
+                 Category category = Category::data) {
+  using T = typename Expression::Scalar;
+  const Shape shape =
+      Expression::IsVectorAtCompileTime ? Shape{x.size()} : Shape{x.rows(), x.cols()};
+  const Tensor y = Tensor::empty(shape, dtype_of<T>(), Device::cpu, category);
+  MatrixView<T> values(eigen_elements<T>(y), x.rows(), x.cols());
+  if constexpr (std::is_base_of_v<Eigen::ArrayBase<Expression>, Expression>)
+    values.array() = x.derived();
+  else values.noalias() = x.derived();
+  return device == Device::cpu ? y : y.to(device, category);
+}
+
+}  // namespace accrue
