@@ -61,9 +61,9 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
   }
 }
 
-void Game::play(const MicroBatches& micro_batches) {
+void Game::play(const MicroBatches& micro_batches, const Pass& pass) {
   for (const Turn& turn : turns()) {
-    micro_batches([&](const Samples& samples) { micro_step(turn, samples); });
+    micro_batches([&](const Samples& samples) { micro_step(turn, samples, pass); });
     step(turn);
   }
   end_window();
@@ -90,7 +90,8 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-void Game::micro_step(const Turn& turn, const Samples& samples, std::optional<int64_t> variant) {
+void Game::micro_step(const Turn& turn, const Samples& samples, const Pass& pass,
+                      std::optional<int64_t> variant) {
   const int64_t n = samples.size();
   for (const Player* player : turn) {
     Window& window = player->window;
@@ -104,7 +105,7 @@ void Game::micro_step(const Turn& turn, const Samples& samples, std::optional<in
       const Loss loss = [&] {
         const MemoryScope scope(Phase::forward, "loss");
         if (player->weight) weight = player->weight(samples);
-        return player->loss(samples);
+        return player->loss(samples, pass);
       }();
       window.backward(loss, {n, std::move(weight)});
     };

@@ -7,6 +7,7 @@
 
 #include "accumulate/window.h"
 #include "data/loader.h"
+#include "layers/module.h"
 
 namespace accrue {
 
@@ -20,7 +21,7 @@ struct Player {
   // The mean loss over a micro-batch, with the numbers to report beside it. The other players'
   // parameters are frozen meanwhile and in backward: gradients flow through what they compute, if
   // at all, but not into their parameters.
-  std::function<Loss(const Samples&)> loss;
+  std::function<Loss(const Samples&, const Pass&)> loss;
   // With n = every, the player plays only in the n-th, 2n-th, ... window: 5 for the generator of a
   // WGAN whose critic plays five times as often.
   int64_t every = 1;
@@ -61,7 +62,7 @@ enum class Order {
 // which is
 //
 //   for (const Game::Turn& turn : game.turns()) {
-//     for each micro-batch:  game.micro_step(turn, micro_batch);
+//     for each micro-batch:  game.micro_step(turn, micro_batch, pass);
 //     game.step(turn);
 //   }
 //   game.end_window();
@@ -82,7 +83,7 @@ class Game {
   // Plays one window: every player whose turn it is accumulates it and steps, as enqueue_step()
   // does; its window's reports() say what the step did. If this throws anything, call abandon()
   // before going on.
-  void play(const MicroBatches& micro_batches);
+  void play(const MicroBatches& micro_batches, const Pass& pass = {});
 
   // The turns of the next window in order, and the turns of a window in which every player plays.
   std::vector<Turn> turns() const;
@@ -90,7 +91,8 @@ class Game {
   // Adds the gradients of a micro-batch to the players' windows. With a `variant`,
   // Window::micro_step() runs it, and the samples must be in the same tensors every time; without
   // one it is not recorded.
-  void micro_step(const Turn& turn, const Samples& samples, std::optional<int64_t> variant = {});
+  void micro_step(const Turn& turn, const Samples& samples, const Pass& pass,
+                  std::optional<int64_t> variant = {});
   // Ends a turn with the steps of its players. If they are skipped, the module buffers of all
   // players return to their values before the turn.
   void step(const Turn& turn);

@@ -107,7 +107,7 @@ std::string SkippedWindows::culprit(int64_t window) const {
   const int64_t per_epoch = loader.windows_per_epoch();
   loader.start_epoch(window / per_epoch, window % per_epoch);
   while (const MicroBatch* sample = loader.next()) {
-    if (!is_finite(training_.loss(player_, *sample, Pass::eval())))
+    if (!is_finite(player_.loss(*sample, Pass::eval()).value))
       return fmt::format("the first sample with such a result is number {} of {}",
                          sample->indices.to(Device::cpu).span<int32_t>()[0], data_.name);
     if (sample->ends_window) break;

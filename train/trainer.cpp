@@ -124,12 +124,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   };
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
   while (!is_finished() && !on_any(stop() != Stop::no)) {
-    for (const Game::Turn& turn : training_.game().turns()) {
-      windows.micro_steps(turn, epoch_, window_in_epoch_, observer, stop);
-      training_.game().step(turn);
-      for (const Player* player : turn) observer.on_window(*player);
-    }
-    training_.game().end_window();
+    windows.play(epoch_, window_in_epoch_, observer, stop);
     for (const std::string& line : cuda::refused_graphs())
       if (refused_graphs.insert(line).second) observer.on_refused_graph(line);
     const bool epoch_ends = ++window_in_epoch_ == windows_per_epoch();

@@ -74,7 +74,6 @@ Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
       shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
       data_(data) {
   add_networks(o);
-  alone_ = game_->all_turns().front();
   loader_ = make_loader();
 }
 
@@ -105,15 +104,15 @@ void Training::add_networks(const TrainingOptions& o) {
   };
   if (o.players.empty()) {
     players.push_back(add(""));
-    players.back().loss = [this](const Samples& samples) {
-      return objective_->loss(objective_->answer(model(), samples, *pass_), samples);
+    players.back().loss = [this](const Samples& samples, const Pass& pass) {
+      return objective_->loss(objective_->answer(model(), samples, pass), samples);
     };
     players.back().weight = [this](const Samples& samples) { return objective_->weight(samples); };
   }
   for (const PlayerOptions& player : o.players) {
     players.push_back(add(player.name, player.every, player.times));
-    players.back().loss = [this, loss = player.loss](const Samples& samples) {
-      return loss(by_name_, samples, *pass_);
+    players.back().loss = [this, loss = player.loss](const Samples& samples, const Pass& pass) {
+      return loss(by_name_, samples, pass);
     };
     players.back().terms = player.terms;
     if (player.begin)
@@ -151,17 +150,11 @@ void Training::micro_step(const Game::Turn& turn, const MicroBatch& micro_batch,
                   .epoch = epoch,
                   .samples = micro_batch.indices,
                   .recompute = recompute_};
-  pass_ = &pass;
   for (const Player* player : turn)
     if (player->window.micro_batches() == 0) player->window.expect(micro_batch.window_size);
   // Players that step together are exchanged one after the other.
   if (micro_batch.ends_window && turn.size() == 1) turn.front()->window.expect_last();
-  game_->micro_step(turn, micro_batch, variant(epoch));
-}
-
-Tensor Training::loss(const Player& player, const MicroBatch& micro_batch, const Pass& pass) {
-  pass_ = &pass;
-  return player.loss(micro_batch).value;
+  game_->micro_step(turn, micro_batch, pass, variant(epoch));
 }
 
 int64_t Training::steps() const {

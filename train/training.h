@@ -24,7 +24,7 @@ class Training {
   void micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch);
   // As above, for a training of one network.
   void micro_step(const MicroBatch& micro_batch, int64_t epoch) {
-    micro_step(alone_, micro_batch, epoch);
+    micro_step(game_->all_turns().front(), micro_batch, epoch);
   }
 
   // Forgets the turn under way and goes on with micro-batches of half the size (ceil). The loader
@@ -37,8 +37,6 @@ class Training {
   // A player for each network.
   Game& game() { return *game_; }
   const Game& game() const { return *game_; }
-  // The loss of a player, outside of a window.
-  Tensor loss(const Player& player, const MicroBatch& micro_batch, const Pass& pass);
   // The number of windows with a step, of the player that has taken most.
   int64_t steps() const;
   // All parameters and module buffers; with several networks under names like "generator.0.weight".
@@ -86,8 +84,6 @@ class Training {
   std::vector<std::unique_ptr<Network>> networks_;
   Networks by_name_;
   std::optional<Game> game_;
-  Game::Turn alone_;
-  const Pass* pass_ = nullptr;  // of the micro-step under way
   Dataset data_;
   std::unique_ptr<Loader> loader_;
   int64_t halved_ = 0;

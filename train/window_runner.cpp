@@ -21,6 +21,16 @@ WindowRunner::WindowRunner(Training& training, const TrainingOptions& options)
         name_in(strategy_names(), options.strategy));
 }
 
+void WindowRunner::play(int64_t epoch, int64_t window, Observer& observer,
+                        const StopRequest& stop) {
+  for (const Game::Turn& turn : training_.game().turns()) {
+    micro_steps(turn, epoch, window, observer, stop);
+    training_.game().step(turn);
+    for (const Player* player : turn) observer.on_window(*player);
+  }
+  training_.game().end_window();
+}
+
 void WindowRunner::micro_steps(const Game::Turn& turn, int64_t epoch, int64_t window,
                                Observer& observer, const StopRequest& stop) {
   for (;;) {

@@ -26,6 +26,10 @@ class WindowRunner {
   // Throws Error for OnOom::split with a strategy that cannot take a window back.
   WindowRunner(Training& training, const TrainingOptions& options);
 
+  // Plays window `window` of an epoch: micro_steps() and the step of each of its turns. The
+  // observer is told of each step that has been enqueued.
+  void play(int64_t epoch, int64_t window, Observer& observer,
+            const StopRequest& stop = never_stop);
   // Accumulates the micro-batches of a turn (train/game.h) of window `window` of an epoch. The
   // loader goes there unless it has just had the window before. The caller takes the step. Throws
   // what the micro-batches threw, or Stopped, with the turn rolled back, if `stop` says Stop::now.

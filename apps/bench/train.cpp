@@ -19,6 +19,7 @@
 #include "train/profile_json.h"
 #include "train/profile_report.h"
 #include "train/training.h"
+#include "train/window_runner.h"
 
 namespace accrue::app {
 namespace {
@@ -38,22 +39,12 @@ void wait_for(Device device) {
 // The windows of a training, one after the other. If several ranks share them, all run as many.
 class Windows {
  public:
-  Windows(Training& training, Ranks* ranks) : training_(training), ranks_(ranks) {
-    training_.loader().start_epoch(0);
-  }
+  Windows(Training& training, const TrainingOptions& options)
+      : training_(training), ranks_(options.ranks), runner_(training, options) {}
 
   void run() {
-    Loader& loader = training_.loader();
-    if (window_ == loader.windows_per_epoch()) {
-      loader.start_epoch(++epoch_);
-      window_ = 0;
-    }
-    for (bool ends = !loader.has_share(window_++); !ends;) {
-      const MicroBatch* micro_batch = loader.next();
-      training_.micro_step(*micro_batch, epoch_);
-      ends = micro_batch->ends_window;
-    }
-    training_.window().enqueue_step();
+    if (window_ == training_.loader().windows_per_epoch()) ++epoch_, window_ = 0;
+    runner_.play(epoch_, window_++, silent_);
     training_.window().reports();
   }
 
@@ -81,6 +72,8 @@ class Windows {
  private:
   Training& training_;
   Ranks* const ranks_;
+  WindowRunner runner_;
+  Observer silent_;
   int64_t epoch_ = 0, window_ = 0;
 };
 
@@ -133,7 +126,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   Training training(trained, data.train, device);
   const ladder::GemmProbe probe(device);
 
-  Windows windows(training, trained.ranks);
+  Windows windows(training, trained);
   for (int i = 0; i < 3; ++i) windows.run(), probe.flops_per_s();
 
   std::vector<double> window_seconds, gemm_rates;

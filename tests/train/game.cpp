@@ -96,9 +96,9 @@ struct Pair {
   explicit Pair(Rules rules, Bug planted = Bug::none, Ranks* sharing = nullptr)
       : ranks(sharing),
         bug(planted),
-        game({{"D", d.window, [this](const Samples& s) { return d_loss(s); }},
-              {"G", g.window, [this](const Samples& s) { return g_loss(s); }, rules.every,
-               rules.times}},
+        game({{"D", d.window, [this](const Samples& s, const Pass&) { return d_loss(s); }},
+              {"G", g.window, [this](const Samples& s, const Pass&) { return g_loss(s); },
+               rules.every, rules.times}},
              rules.order) {}
 
   Samples window(int64_t w) const {
@@ -313,7 +313,7 @@ TEST_CASE("what is frozen stays frozen through a game", "[game]") {
 
 TEST_CASE("a game is checked", "[game]") {
   Pair pair({Order::alternating});
-  const auto loss = [&](const Samples& s) { return pair.d_loss(s); };
+  const auto loss = [&](const Samples& s, const Pass&) { return pair.d_loss(s); };
   Window &d = pair.d.window, &g = pair.g.window;
   REQUIRE_THROWS_WITH(Game({}), "a game without players: expected one or more");
   REQUIRE_THROWS_WITH(Game({{"D", d, loss}, {"D", g, loss}}),

@@ -179,8 +179,8 @@ TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
   const std::vector<Player> players{
       {.name = "",
        .window = *learner.window,
-       .loss =
-           [&](const Samples& s) { return learner.objective->loss(learner.model(s["images"]), s); },
+       .loss = [&](const Samples& s,
+                   const Pass&) { return learner.objective->loss(learner.model(s["images"]), s); },
        .weight = [&](const Samples& s) { return learner.objective->weight(s); }}};
   Game game(players);
   const auto turns = game.all_turns();
@@ -189,7 +189,7 @@ TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
     for (int64_t begin = 0; begin < window_size; begin += 2) {
       for (const char* field : {"images", "masks"})
         Tensor(part[field]).copy_from(samples[field].slice(begin, begin + 2));
-      game.micro_step(turns.front(), part, 0);
+      game.micro_step(turns.front(), part, {}, 0);
     }
     game.step(turns.front());
     outcome.reports.push_back(learner.window->reports(Window::Wait::yes).at(0));

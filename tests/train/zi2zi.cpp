@@ -154,9 +154,11 @@ struct GlyphGame {
     networks.add("generator", *g.model);
     with_old_d.add("discriminator", *old_d.model);
     with_old_d.add("generator", *g.model);
-    game.emplace(std::vector{player(d, options[0], [this](const Samples& s) { return d_loss(s); }),
-                             player(g, options[1], [this](const Samples& s) { return g_loss(s); })},
-                 c.order);
+    game.emplace(
+        std::vector{
+            player(d, options[0], [this](const Samples& s, const Pass&) { return d_loss(s); }),
+            player(g, options[1], [this](const Samples& s, const Pass&) { return g_loss(s); })},
+        c.order);
   }
 
   static std::vector<PlayerOptions> players(const Configuration& c, const PlayedAs& how,
@@ -168,7 +170,7 @@ struct GlyphGame {
 
   // Training makes them in the same way.
   Player player(GlyphNetwork& network, const PlayerOptions& o,
-                std::function<Loss(const Samples&)> loss) {
+                std::function<Loss(const Samples&, const Pass&)> loss) {
     return {.name = o.name,
             .window = network.window,
             .loss = std::move(loss),
