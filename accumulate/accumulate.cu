@@ -37,7 +37,7 @@ void accumulate(T* sum, const G* g, T scale, int64_t n, const double* enabled) {
 void accumulate(View sum, View g, double scale, View enabled) {
   dispatch_sum(sum, g, [&]<class T, class G>() {
     accumulate(sum.as<T>(), g.as<const G>(), static_cast<T>(scale), g.numel(),
-               enabled.as<const double>());
+               enabled.data ? enabled.as<const double>() : nullptr);
   });
 }
 
