@@ -227,7 +227,8 @@ void Window::start_next() {
   accumulator_->start_next();
   parameters().drop_packed();
   exchange_->start_next();
-  counts_ = in_all_ = {.expected_samples = options_.effective_batch_size};
+  // Recorded micro-steps, which do not tell it, have as many terms as those before.
+  counts_ = in_all_ = {.expected_samples = options_.effective_batch_size, .terms = counts_.terms};
   is_planned_ = last_is_next_ = false;
 }
 
