@@ -20,15 +20,17 @@
 
 namespace {
 
-// The largest allocation by operator new since it was last set to 0. Tensors' memory is on the
-// ledger instead.
+// By operator new, since it was last set to 0. Tensors' memory is on the ledger instead.
 size_t largest_allocation = 0;
 
 }  // namespace
 
-void* operator new(size_t size) {
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
   largest_allocation = std::max(largest_allocation, size);
-  if (void* memory = std::malloc(size)) return memory;
+  return std::malloc(size);
+}
+void* operator new(size_t size) {
+  if (void* memory = operator new(size, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
