@@ -135,8 +135,18 @@ def well_conditioned_golden(net):
     raise SystemExit(f"{net}: no seed keeps float32 within {FLOAT32_ERROR_LIMIT}")
 
 
-def check(path, tensors):
+def golden_of(net, stored):
+    """The tensors of the seed that a file was written from. Which seed well_conditioned_golden()
+    takes depends on the processor's float32."""
+    for seed in range(1000):
+        if torch.equal(make_case(net, seed)[1].float(), stored["input"]):
+            return golden(net, seed)[0]
+    raise SystemExit(f"{net}: no seed gives the stored inputs")
+
+
+def check(net, path):
     stored = safetensors_io.read(path)
+    tensors = golden_of(net, stored)
     if list(stored) != list(tensors):
         raise SystemExit(f"{path}: other names than {list(tensors)}")
     error = relative_error(stored, {name: value.double() for name, value in tensors.items()})
@@ -153,11 +163,11 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     good = True
     for net in NETS:
-        tensors, path = well_conditioned_golden(net), options.out / f"{net}.safetensors"
+        path = options.out / f"{net}.safetensors"
         if options.check:
-            good = check(path, tensors) and good
+            good = check(net, path) and good
         else:
-            safetensors_io.write(path, tensors, {"written_by": "scripts/golden.py",
+            safetensors_io.write(path, well_conditioned_golden(net), {"written_by": "scripts/golden.py",
                                                  "torch": torch.__version__})
             print(f"wrote {path}, {path.stat().st_size} bytes")
     return 0 if good else 1
