@@ -34,7 +34,7 @@ bool Accumulator::sum_squares(Parameters::Range within) const {
   float beta = 0;
   if (const Tensor gradient = sum(); gradient.defined())
     for (const Parameters::Range range : all)
-      if (const auto [begin, end] = common(range, within); begin < end) {
+      if (const auto [begin, end] = intersection(range, within); begin < end) {
         squared_norm({decision_.partials.view(), beta}, gradient.slice(begin, end).view());
         beta = 1;
       }

@@ -13,10 +13,17 @@
 
 namespace accrue {
 
-// The elements that are in both.
-inline Parameters::Range common(Parameters::Range a, Parameters::Range b) {
+// The elements that are in both; none if it ends before it begins.
+inline Parameters::Range intersection(Parameters::Range a, Parameters::Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
+
+// What has come into a window: in this process, or in all that share it.
+struct WindowCounts {
+  int64_t micro_batches = 0, samples = 0;
+  int64_t expected_samples = 0;
+  size_t terms = 0;  // beside each loss
+};
 
 // How the gradients of a window's micro-batches come together, and how the optimizer steps by them.
 // Each strategy is one of these, in a file of its own (fused.cpp, separate.cpp, moments.cpp,
@@ -48,7 +55,7 @@ class Accumulator {
   // partials = those of the squares of sum(), within these elements. True if any parameter at all
   // has a gradient.
   bool sum_squares(Parameters::Range within) const;
-  // Steps the optimizer in a range that has_gradients() returned.
+  // Steps the optimizer in these elements of ranges().
   virtual void step(Parameters::Range range) = 0;
   // Throws Error for a window that the strategy should not have taken in, now that its size and its
   // outcome are known.
@@ -81,7 +88,7 @@ class Accumulator {
   void on_complete(Complete complete) { complete_ = std::move(complete); }
   // What is a sum over micro-batches, and so over processes, in all ranges(): tensors [P].
   virtual std::vector<Tensor> sums() = 0;
-  // Makes its part of sums() the sum of nothing. Of a parameter that no micro-batch has reached.
+  // Makes the part of sums() of a parameter that no micro-batch has reached the sum of nothing.
   virtual void add_nothing(size_t parameter) = 0;
   // Says that another process counts what the optimizer's moments were before the window.
   virtual void leave_history_to_another() {}

@@ -89,16 +89,6 @@ decltype(cpu::settle_buffers) settle_buffers;
 decltype(cpu::follow_loss) follow_loss;
 }  // namespace cuda
 
-Tensor make_window_state(Device device, double loss_scale) {
-  Tensor state = Tensor::empty({sizeof(WindowState)}, DType::u8, device, Category::workspace);
-  std::vector<uint8_t> bytes(sizeof(WindowState));
-  WindowState initial{};
-  initial.loss_scale.value = loss_scale;
-  std::memcpy(bytes.data(), &initial, sizeof(initial));
-  state.copy_from(Tensor::from(bytes, state.shape(), Device::cpu, Category::workspace));
-  return state;
-}
-
 View kept_of(View state) {
   return {
       is_meta(state.device) ? nullptr : &window_state(state)->kept, {1}, DType::f64, state.device};
@@ -110,7 +100,11 @@ Tensor outcome_of(const Tensor& state) {
 }
 
 Decision make_decision(Device device, double loss_scale) {
-  return {make_window_state(device, loss_scale),
+  WindowState initial{};
+  initial.loss_scale.value = loss_scale;
+  std::vector<uint8_t> bytes(sizeof(initial));
+  std::memcpy(bytes.data(), &initial, sizeof(initial));
+  return {Tensor::from(bytes, {sizeof(initial)}, device, Category::workspace),
           Tensor::empty({norm_partials}, DType::f64, device, Category::workspace)};
 }
 

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "core/autograd.h"
-#include "core/tensor.h"
 #include "kernels/step/step_outcome.h"
 
 namespace accrue {
@@ -56,11 +55,10 @@ struct WindowState {
 static_assert(offsetof(WindowState, loss_scale) == 88 && offsetof(WindowState, noise) == 120 &&
               offsetof(WindowState, outcome) == 264 && sizeof(WindowState) == 424);
 
-// The only element of a state tensor u8 [sizeof(WindowState)], zero but for the loss scale.
+// The only element of a state tensor u8 [sizeof(WindowState)].
 inline WindowState* window_state(const View& state) {
   return reinterpret_cast<WindowState*>(state.as<uint8_t>());
 }
-Tensor make_window_state(Device device, double loss_scale);
 // WindowState::kept, f64 [1].
 View kept_of(View state);
 // The part of a state tensor that is its StepOutcome, which the step's kernels read.
@@ -68,7 +66,7 @@ Tensor outcome_of(const Tensor& state);
 
 // What a window decides by, on the device of its parameters.
 struct Decision {
-  Tensor state;     // u8 [sizeof(WindowState)]
+  Tensor state;     // u8 [sizeof(WindowState)], at first zero but for the loss scale
   Tensor partials;  // f64 [norm_partials], of the gradient's sum of squares (squared_norm.h)
 
   View outcome() const { return outcome_of(state).view(); }
@@ -98,7 +96,7 @@ void add_terms(View state, std::span<const View> terms, const LossWeight& weight
 void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
                        int64_t samples, float beta);
 
-// Remembers the sum of the partial sums of squares (accumulate/accumulate.h) of what the first
+// Remembers the sum of the partial sums of squares (accumulate/squared_norm.h) of what the first
 // micro-batch has put into the accumulator.
 void take_first_norm(View state, View partials);
 
@@ -106,7 +104,7 @@ void take_first_norm(View state, View partials);
 // and what follows does not.
 void plan_step(View state, const StepPlan& plan);
 
-// From the partial sums of squares of the accumulated gradient (accumulate/accumulate.h):
+// From the partial sums of squares of the accumulated gradient (accumulate/squared_norm.h):
 //   norm = sqrt(sum of partials) * N / W / loss_scale        loss = loss_sum / W
 //   grad_scale = N / W / loss_scale * min(1, clip_norm / norm)
 // with the weight W of the micro-batches that were not dropped. Counts the step unless W is 0, the

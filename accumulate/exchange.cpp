@@ -8,20 +8,12 @@
 namespace accrue {
 namespace {
 
-class Alone : public Exchange {
- public:
-  explicit Alone(const Parameters& parameters) : elements_(parameters.values().numel()) {}
-  Parameters::Range shard() const override { return {0, elements_}; }
-
- private:
-  int64_t elements_;
-};
-
 // On a meta device it takes memory, and exchanges nothing.
 class BetweenRanks : public Exchange {
  public:
   BetweenRanks(Accumulator& accumulator, const Decision& decision, const WindowOptions& options)
-      : accumulator_(accumulator),
+      : Exchange(accumulator.parameters()),
+        accumulator_(accumulator),
         decision_(decision),
         options_(options),
         ranks_(*options.ranks),
@@ -239,7 +231,7 @@ void BetweenRanks::add_gradients() {
 
 }  // namespace
 
-void Exchange::check_not(bool under_way) {
+void Exchange::check_was_not(bool under_way) {
   check(!under_way,
         "a window whose gradients other ranks have added up already cannot be abandoned: leave out "
         "expect_last()");
@@ -250,7 +242,7 @@ std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const Decision
   std::unique_ptr<Exchange> exchange;
   if (options.ranks && options.ranks->count() > 1)
     exchange = std::make_unique<BetweenRanks>(accumulator, decision, options);
-  else exchange = std::make_unique<Alone>(accumulator.parameters());
+  else exchange = std::make_unique<Exchange>(accumulator.parameters());
   const Optimizer& optimizer = accumulator.optimizer();
   const auto [begin, end] = exchange->shard();
   const auto [owned_begin, owned_end] = optimizer.owned();

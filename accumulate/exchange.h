@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "accumulate/accumulator.h"
 #include "accumulate/ranks.h"
@@ -12,7 +11,10 @@ namespace accrue {
 // one is of a process alone, which has nothing to do.
 class Exchange {
  public:
+  explicit Exchange(const Parameters& parameters) : elements_(parameters.values().numel()) {}
   virtual ~Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   virtual bool has_others() const { return false; }
   // True if what the device is told may be recorded and replayed: exchanges pass through the host.
@@ -33,7 +35,7 @@ class Exchange {
   virtual void add_gradients() {}
   // Adds up the partial sums of squares of each process's shard().
   virtual void add_norms() {}
-  virtual Parameters::Range shard() const = 0;
+  virtual Parameters::Range shard() const { return {0, elements_}; }
   // Sends the weights that this process alone has changed to the others.
   virtual void share_values() {}
   // Makes the module buffers the mean over the processes, weighted by the samples of the window
@@ -44,8 +46,11 @@ class Exchange {
   // True once others have added up gradients of a window that is not finished.
   virtual bool is_under_way() const { return false; }
   // Throws Error if that was so of a window that was to leave no trace.
-  static void check_not(bool under_way);
+  static void check_was_not(bool under_way);
   virtual void start_next() {}
+
+ private:
+  const int64_t elements_;
 };
 
 // Throws Error for an optimizer that owns other parameters than all, or this process's shard. The

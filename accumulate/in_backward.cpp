@@ -34,7 +34,7 @@ class InBackward : public Accumulator {
   }
   void step_parameter(size_t parameter, const Tensor& gradient) override {
     const Parameters::Range whole = entry(parameter).range();
-    const auto [begin, end] = common(whole, optimizer_.owned());
+    const auto [begin, end] = intersection(whole, optimizer_.owned());
     if (begin < end)
       optimizer_.step({begin, end}, gradient.slice(begin - whole.begin, end - whole.begin).view(),
                       decision_.outcome());

@@ -35,9 +35,10 @@ StepPlan plan_of(const WindowOptions& options, const Schedule& schedule, int64_t
 // The outcomes of steps, which arrive from the device later than they are enqueued.
 class StepReports {
  public:
-  explicit StepReports(const Accumulator& accumulator, Device device);
+  // The accumulator checks the outcomes; it must outlive the reports.
+  StepReports(const Accumulator& accumulator, Device device);
 
-  // A step has been enqueued; `known` is what the host knows of it.
+  // A step of this window has been enqueued, at this learning rate as far as the host knows.
   void push(const WindowCounts& window, double lr, const View& state);
   // Waits for the oldest if the host is max_windows_in_flight ahead.
   void make_room();
@@ -47,7 +48,7 @@ class StepReports {
   // The report of the step enqueued last; take() has those before it.
   StepReport take_last();
 
-  bool are_all_taken() const { return in_flight_.empty(); }
+  // Steps whose outcomes have not arrived.
   size_t in_flight() const { return in_flight_.size(); }
   // Optimizer steps taken, by the outcomes that have arrived.
   int64_t& taken() { return taken_; }

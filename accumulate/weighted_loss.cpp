@@ -17,10 +17,7 @@ void check_weight(const Weight& weight, Device device) {
         name(device));
 }
 
-std::vector<View> terms_of(const Loss& loss, const WindowCounts& window, Device device) {
-  check(window.micro_batches == 0 || loss.terms.size() == window.terms,
-        "a loss has {} numbers beside it, those before it in its window {}: expected as many",
-        loss.terms.size(), window.terms);
+std::vector<View> terms_of(const Loss& loss, Device device) {
   std::vector<View> views;
   for (const Tensor& term : loss.terms) {
     check(term.numel() == 1 && term.device() == device,

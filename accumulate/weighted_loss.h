@@ -44,17 +44,9 @@ struct WeightedLoss {
   int64_t expected_samples;  // of the window
 };
 
-// What has come into a window: in this process, or in all that share it.
-struct WindowCounts {
-  int64_t micro_batches = 0, samples = 0;
-  int64_t expected_samples = 0;
-  size_t terms = 0;  // beside each loss
-};
-
 // Throws Error for a number that is no weight, or a tensor that is no scalar on this device.
 void check_weight(const Weight& weight, Device device);
-// The terms beside a loss. Throws Error unless they are scalars on this device, as many as those
-// before in the window.
-std::vector<View> terms_of(const Loss& loss, const WindowCounts& window, Device device);
+// The terms beside a loss. Throws Error unless they are scalars on this device.
+std::vector<View> terms_of(const Loss& loss, Device device);
 
 }  // namespace accrue

@@ -63,7 +63,10 @@ void Window::backward(const Loss& loss, const Weight& weight) {
 }
 
 void Window::count(const WeightedLoss& weighted) {
-  const std::vector<View> terms = terms_of(weighted.loss, counts_, device_);
+  const std::vector<View> terms = terms_of(weighted.loss, device_);
+  check(weighted.is_first || terms.size() == counts_.terms,
+        "a loss has {} numbers beside it, those before it in its window {}: expected as many",
+        terms.size(), counts_.terms);
   if (!terms.empty())
     add_terms(state(), terms, weighted.weight.of_loss(), weighted.is_first ? 0 : 1,
               options_.on_overflow == OnOverflow::drop_micro_batch ? OfDropped::left_out
@@ -79,7 +82,7 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   const auto is_stale = [&](const MicroStep& other) { return other.variant < variant; };
   micro_steps_.forget_if(is_stale);
   std::erase_if(progress_after_, [&](const auto& known) { return is_stale(known.first); });
-  // What is recorded does not include it.
+  // The plan differs from step to step, so it is not recorded.
   if (accumulator_->steps_in_backward() && !exchange_->has_others()) tell_device();
   const WindowCounts before = counts_;
   // It is called twice if CUDA refuses to record it.
@@ -163,7 +166,7 @@ void Window::tell_device() {
 }
 
 void Window::decide_before_backward() {
-  in_all_ = exchange_->add_counts(counts_);
+  decided_by_ = exchange_->add_counts(counts_);
   tell_device();
   decide();
   optimizer_.begin_step(decision_.outcome());
@@ -175,13 +178,15 @@ void Window::decide() { decide_step(state(), decision_.partials.view(), options_
 void Window::prepare_step() {
   kept_samples_ = exchange_->kept_samples(counts_);
   if (!accumulator_->steps_in_backward()) {
-    in_all_ = exchange_->add_counts(counts_);
+    counts_ = exchange_->add_counts(counts_);
     exchange_->add_gradients();
-  } else if (counts_.micro_batches == 0 && exchange_->has_others()) {
-    decide_before_backward();
-    exchange_->join_backward();
+  } else if (exchange_->has_others()) {
+    if (counts_.micro_batches == 0) {
+      decide_before_backward();
+      exchange_->join_backward();
+    }
+    counts_ = decided_by_;
   }
-  if (exchange_->has_others()) counts_ = in_all_;
   exchange_->mean_buffers(kept_samples_);
   check(counts_.samples > 0, "step() of a window without micro-batches");
   accumulator_->check_whole(counts_);
@@ -201,7 +206,7 @@ void Window::run_step(Part part) {
   if (!has_begun) optimizer_.begin_step(decision_.outcome());
   const Parameters::Range owned = optimizer_.owned();
   for (const Parameters::Range reached : accumulator_->ranges())
-    if (const auto range = common(reached, owned); range.begin < range.end)
+    if (const auto range = intersection(reached, owned); range.begin < range.end)
       accumulator_->step(range);
   if (average_.defined() && average_.numel() > 0)
     average_weights(average_.view(), parameters().values().slice(owned.begin, owned.end).view(),
@@ -227,8 +232,8 @@ void Window::start_next() {
   accumulator_->start_next();
   parameters().drop_packed();
   exchange_->start_next();
-  // Recorded micro-steps, which do not tell it, have as many terms as those before.
-  counts_ = in_all_ = {.expected_samples = options_.effective_batch_size, .terms = counts_.terms};
+  // Recorded micro-steps do not say how many terms they have: as many as those before.
+  counts_ = {.expected_samples = options_.effective_batch_size, .terms = counts_.terms};
   is_planned_ = last_is_next_ = false;
 }
 
@@ -238,7 +243,7 @@ void Window::abandon() {
   buffers_.restore();
   start_next();
   Accumulator::check_untouched(progress);
-  Exchange::check_not(is_under_way);
+  Exchange::check_was_not(is_under_way);
 }
 
 StateDict Window::state_dict() {

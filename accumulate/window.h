@@ -182,8 +182,9 @@ class Window {
   Replays<std::pair<Part, Accumulator::Progress>> steps_;
   std::map<MicroStep, Accumulator::Progress> progress_after_;
   StepReports reports_;
-  WindowCounts counts_, in_all_;  // of this window: in this process, and in all that share it
-  double kept_samples_ = 0;       // in this process, in the last window
+  WindowCounts counts_;      // of this window in this process, from prepare_step() on in all
+  WindowCounts decided_by_;  // of all processes, where the decision comes before backward
+  double kept_samples_ = 0;  // in this process, in the last window
   bool last_is_next_ = false, is_planned_ = false;
 };
 
