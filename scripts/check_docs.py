@@ -15,7 +15,7 @@ top, so that one may use what another has written.
     <!-- part of kernels/prelu.cpp -->
 
 is a piece of a source. Pieces of one name are joined, beside the project's sources, and every .cpp
-must compile. check_words.py looks up the files and symbols that a document names.
+must compile.
 
 Usage: check_docs.py PROGRAM [DOCUMENT ...]
 """
@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 
-import check_words
+from check_words import documents
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
@@ -36,11 +36,6 @@ COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-missi
 COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "data", "font",
             "completion"}
 GROUPS = {"bench", "data", "font"}  # of commands
-
-
-def documents():
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
-            *sorted((ROOT / "accumulate").rglob("*.md"))]
 
 
 def blocks(lines):
@@ -184,10 +179,8 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     checker = Checker(str(pathlib.Path(sys.argv[1]).resolve()))
-    chosen = [pathlib.Path(name).resolve() for name in sys.argv[2:]]
-    for document in chosen or documents():
+    for document in [pathlib.Path(name).resolve() for name in sys.argv[2:]] or documents():
         checker.check(document)
-    checker.errors += check_words.errors(chosen or check_words.documents())
     for error in checker.errors:
         print(f"check_docs: error: {error}", file=sys.stderr)
     print(f"{checker.checked} commands have the options they are shown with, {checker.run} were run, "

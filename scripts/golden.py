@@ -167,8 +167,8 @@ def main():
         if options.check:
             good = check(net, path) and good
         else:
-            safetensors_io.write(path, well_conditioned_golden(net), {"written_by": "scripts/golden.py",
-                                                 "torch": torch.__version__})
+            safetensors_io.write(path, well_conditioned_golden(net), {
+                "written_by": "scripts/golden.py", "torch": torch.__version__})
             print(f"wrote {path}, {path.stat().st_size} bytes")
     return 0 if good else 1
 
