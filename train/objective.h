@@ -75,8 +75,8 @@ using ObjectivePtr = std::shared_ptr<const Objective>;
 ObjectivePtr classification(std::string input = "images", std::string labels = "labels");
 // For numbers [N, ...]: the mean squared error of answers of their shape, and its root.
 ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
-// The objective for a data set with labels, with masks (segmentation(), train/segmentation.h), or
-// of glyphs (glyph_drawing(), train/zi2zi.h). Throws Error for any other data set.
+// Classification, for a data set with labels. Throws Error for any other, whose objective must be
+// said.
 ObjectivePtr objective_of(const Dataset& data);
 
 }  // namespace accrue

@@ -8,10 +8,13 @@
 #include "apps/cli/messages.h"
 #include "data/byte_stream.h"
 #include "data/checkpoint_directory.h"
-#include "data/cifar.h"
-#include "data/dataset.h"
-#include "data/glyphs.h"
 #include "data/safetensors.h"
+#include "fonts/glyphs.h"
+#include "fonts/strokes.h"
+#include "images/augmentation.h"
+#include "images/cifar.h"
+#include "images/find_dataset.h"
+#include "images/mnist.h"
 #include "train/weights.h"
 
 namespace accrue::app {
@@ -35,15 +38,15 @@ void name_classes(Field& masks, const std::vector<std::string>& names) {
   masks.class_names = names;
 }
 
+bool is_built_in(const std::string& data) {
+  return data == "digits" || data == "shapes" || data == "strokes";
+}
+
 // The options that only some data sets heed.
 void check_options_of_data(const Options& options) {
   const std::string data = options.data_name();
-  const auto is_one_of = [&](std::initializer_list<const char*> names) {
-    return std::ranges::find(names, data) != names.end();
-  };
-  const bool is_looked_for = is_one_of({"mnist", "fashion"});
-  const bool is_built_in = is_one_of({"digits", "shapes", "strokes"});
-  const bool is_folder = !is_looked_for && !is_built_in && !holds_mnist(data) &&
+  const bool is_looked_for = data == "mnist" || data == "fashion";
+  const bool is_folder = !is_looked_for && !is_built_in(data) && !holds_mnist(data) &&
                          !holds_cifar10(data) && !holds_glyphs(data);
   struct Heeded {
     const char* option;
@@ -102,7 +105,6 @@ void crop(Datasets& data, ImageSize size, const Options& options, DataUse use) {
         "--crop {}: masks are scored and predicted on whole images; expected no --crop",
         options.crop);
   if (is_trained || !sees_whole) data.train.crop_to(size);
-  data.train.augmentation.crops_anywhere = is_trained;
   if (!sees_whole) data.test.crop_to(size);
 }
 
@@ -182,9 +184,21 @@ Datasets load_data(const Options& options, DataUse use) {
   check(!size || !is_strokes || size->height == size->width,
         "--image-size {}: the strokes of --data strokes are as high as wide", options.image_size);
   Datasets data = reading(options.data_name(), [&] {
-    return find_dataset(options.data_name(), options.data_dir,
-                        size ? size->height : Options::default_strokes,
-                        folder_options(options, use));
+    const std::string name = options.data_name();
+    if (is_strokes) {
+      const StrokesOptions strokes{.train_size = 2000,
+                                   .test_size = 200,
+                                   .side = size ? size->height : Options::default_strokes};
+      return Datasets{make_strokes(Split::train, strokes), make_strokes(Split::test, strokes)};
+    }
+    std::error_code ignored;
+    check(name == "mnist" || name == "fashion" || is_built_in(name) ||
+              std::filesystem::is_directory(name, ignored),
+          "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, "
+          "strokes, or a directory of images, of glyphs or of files in MNIST's format",
+          name);
+    if (holds_glyphs(name)) return load_glyphs(name);
+    return find_dataset(name, options.data_dir, folder_options(options, use));
   });
   const Shape& images = data.train.fields.front().values.shape();
   check(!size || !options.given.contains("image-size") ||
@@ -192,7 +206,9 @@ Datasets load_data(const Options& options, DataUse use) {
         "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
         "--data strokes",
         options.image_size, options.data_name(), images[2], images[3]);
-  data.train.augmentation = parse_augmentation(options.augment);
+  Augmentation augmentation = parse_augmentation(options.augment);
+  augmentation.crops_anywhere = crops && use == DataUse::training;
+  data.train.augmentation = changes_of(augmentation);
   say_what_was_found(data.train);
   for (Dataset* each : {&data.train, &data.test}) normalize(*each, options);
   check_data_for_model(data, options);

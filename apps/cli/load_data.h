@@ -2,7 +2,7 @@
 
 #include "apps/cli/options.h"
 #include "data/dataset.h"
-#include "data/image_folder.h"
+#include "images/image_folder.h"
 
 namespace accrue::app {
 

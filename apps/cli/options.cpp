@@ -12,10 +12,10 @@
 #include "apps/cli/messages.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
+#include "images/segmentation.h"
 #include "kernels/parallel.h"
 #include "train/process.h"
 #include "train/run_identity.h"
-#include "train/segmentation.h"
 
 namespace accrue::app {
 const std::map<std::string, InitScheme>& init_scheme_names() {
@@ -147,6 +147,7 @@ TrainingOptions Options::to_plan(const Dataset& data) const {
 }
 
 ObjectivePtr Options::objective_on(const Dataset& data) const {
+  if (data.has("sources")) return glyph_drawing();
   if (!data.has("masks")) return objective_of(data);
   SegmentationOptions chosen{.class_weights = class_weights};
   std::istringstream rest(mask_loss);
@@ -189,8 +190,8 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
     result.players = zi2zi_players(game);
   } else {
     result.model = model_factory(model);
-    result.objective = objective_on(data);
   }
+  result.objective = objective_on(data);
   const Settings all = settings_of(o);
   const auto tell = [&](const char* name) {
     if (const Setting& setting = all.at(name); all.has_effect(setting) && !setting.text().empty())

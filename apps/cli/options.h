@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "data/classes.h"
-#include "data/image_file.h"
+#include "fonts/zi2zi_game.h"
+#include "images/image_folder.h"
 #include "layers/models.h"
 #include "train/training_options.h"
-#include "train/zi2zi.h"
 
 namespace accrue::app {
 
@@ -53,7 +53,7 @@ struct Options : TrainingOptions {
   std::string crop;        // likewise; empty: whole images
   double hold_out = usual_hold_out;
   bool skip_bad = false;
-  std::string augment;  // data/augmentation.h
+  std::string augment;  // images/augmentation.h
   CacheChoice cache = CacheChoice::automatic;
   std::string data;  // empty: what the model learns from without --data
   std::string data_dir;

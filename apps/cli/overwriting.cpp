@@ -10,8 +10,8 @@
 
 #include "apps/cli/averages.h"
 #include "core/error.h"
-#include "data/dataset.h"
 #include "data/png.h"
+#include "images/mnist.h"
 #include "train/class_table.h"
 
 namespace accrue::app {

@@ -8,10 +8,10 @@
 #include "apps/cli/messages.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
-#include "data/image_folder.h"
-#include "data/image_sheet.h"
-#include "data/packed_images.h"
 #include "data/words.h"
+#include "images/image_folder.h"
+#include "images/image_sheet.h"
+#include "images/packed_images.h"
 
 namespace accrue::app {
 namespace {

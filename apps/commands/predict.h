@@ -7,8 +7,8 @@ namespace accrue::app {
 
 // `accrue predict`: what the network of saved weights answers to images, or to each sample of a
 // data set. Of classes it writes predictions.csv, a line a sample: its name, the most probable
-// class, and the probability of each class. Of masks it writes PNG files (data/mask_files.h), in
-// tiles if that is asked for (layers/tiled_unet.h, or with an overlap layers/tiled.h). Images have
+// class, and the probability of each class. Of masks it writes PNG files (images/mask_files.h), in
+// tiles if that is asked for (images/tiled_unet.h, or with an overlap images/tiled.h). Images have
 // their paths within the folder for names, other samples numbers; classes have the names that the
 // weights' file gives them.
 struct PredictOptions {

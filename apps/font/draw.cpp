@@ -3,10 +3,10 @@
 #include "apps/cli/messages.h"
 #include "apps/font/generator.h"
 #include "data/atomic_file.h"
-#include "data/glyph_sheet.h"
-#include "data/glyphs.h"
-#include "train/glyph_catalogue.h"
-#include "train/glyph_drawings.h"
+#include "fonts/glyph_catalogue.h"
+#include "fonts/glyph_drawings.h"
+#include "fonts/glyph_sheet.h"
+#include "fonts/glyphs.h"
 
 namespace accrue::app {
 Settings settings_of(FontDrawOptions& asked, Options& options) {

@@ -10,10 +10,10 @@
 #include "apps/font/generator.h"
 #include "apps/font/listing.h"
 #include "data/atomic_file.h"
-#include "data/glyphs.h"
 #include "fonts/characters.h"
 #include "fonts/drawn_font.h"
-#include "train/glyph_drawings.h"
+#include "fonts/glyph_drawings.h"
+#include "fonts/glyphs.h"
 
 namespace accrue::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "apps/cli/messages.h"
-#include "train/glyph_drawings.h"
+#include "fonts/glyph_drawings.h"
 
 namespace accrue::app {
 namespace {

@@ -5,7 +5,7 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/font/generator.h"
-#include "train/glyph_score.h"
+#include "fonts/glyph_score.h"
 #include "train/json.h"
 #include "train/score.h"
 #include "train/training.h"
@@ -39,8 +39,8 @@ void score_font(const Options& options) {
   const LoadedGenerator generator = load_generator(options);
   const Dataset& test = generator.data.test;
   const Score score = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
-    return evaluate(*generator.model, test, samples, generator.parameters.compute_dtype(),
-                    generator.device);
+    return evaluate(*generator.model, *glyph_drawing(), test, samples,
+                    generator.parameters.compute_dtype(), generator.device);
   });
   nlohmann::ordered_json json{{"characters", test.size()}};
   say("{} held out   {:>8} {:>8} {:>8} {:>8}\n", counted(test.size(), "glyph"), "SSIM", "ink IoU",

@@ -1,7 +1,7 @@
 // accrue font export.
 
-#include "data/glyphs.h"
 #include "fonts/face.h"
+#include "fonts/glyphs.h"
 #include "layers/models.h"
 #include "tests/support/cli.h"
 #include "tests/support/potrace.h"

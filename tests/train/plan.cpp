@@ -5,8 +5,8 @@
 #include <array>
 
 #include "apps/commands/memory_advice.h"
-#include "data/digits.h"
-#include "data/shapes.h"
+#include "images/digits.h"
+#include "images/shapes.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -83,7 +83,7 @@ std::vector<ModelKind> models() {
   if (sanitized) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
   std::vector<ModelKind> all;
   for (const auto& [name, model] : model_names())
-    if (task_of(model) != Task::drawing) all.push_back(model);  // that: tests/train/zi2zi.cpp
+    if (task_of(model) != Task::drawing) all.push_back(model);  // that: tests/fonts/zi2zi.cpp
   return all;
 }
 

@@ -1,10 +1,11 @@
 // That results do not depend on the CPU's threads.
 
-#include "data/digits.h"
-#include "data/shapes.h"
+#include "images/digits.h"
+#include "images/shapes.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/objective.h"
 #include "tests/support/thread_scope.h"
 #include "train/training.h"
 
@@ -22,6 +23,7 @@ Outcome train(const Dataset& data, const ModelOptions& model, Precision precisio
   const ThreadScope scope(threads);
   TrainingOptions options;
   options.model = model_factory(model);
+  options.objective = objective_on(data);
   options.precision = precision;
   options.strategy = strategy;
   options.batches = {.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
@@ -46,7 +48,7 @@ Dataset data_for(ModelKind kind) {
 
 void check_threads(int64_t steps, double width, const std::vector<int>& counts) {
   for (const auto& [name, kind] : model_names()) {
-    if (task_of(kind) == Task::drawing) continue;  // tests/train/zi2zi.cpp
+    if (task_of(kind) == Task::drawing) continue;  // tests/fonts/zi2zi.cpp
     const Dataset data = data_for(kind);
     const bool has_masks = task_of(kind) == Task::segmentation;
     const ModelOptions model{.kind = kind, .width = width, .classes = has_masks ? 1 : 10};
