@@ -5,7 +5,7 @@
 
 #include "data/png.h"
 #include "data/samples.h"
-#include "layers/zi2zi.h"
+#include "fonts/zi2zi.h"
 
 namespace accrue {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/zi2zi.h"
+#include "fonts/zi2zi.h"
 #include "train/objective.h"
 #include "train/player_options.h"
 
@@ -16,7 +16,7 @@ namespace accrue {
 // The fields of a sample: `sources` and `targets`, images [N, C, S, S] of one character, and
 // `styles` i32 [N], the target's font.
 
-// The features that must agree (Features, layers/zi2zi.h): those of source and drawing, by their
+// The features that must agree (Features, fonts/zi2zi.h): those of source and drawing, by their
 // mean squared difference, as in the original; or those of source and target, on two levels, by
 // their mean absolute difference, as in the port.
 enum class Constancy { original, port };

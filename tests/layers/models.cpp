@@ -42,7 +42,7 @@ Samples random_samples(ModelKind kind) {
     return Tensor::from(values, {N, 1, image, image}, test_device());
   };
   Samples samples{{{"images", draw([&] { return random.normal(); })}}};
-  if (task_of(kind) == Task::segmentation) {
+  if (kind == ModelKind::unet) {
     samples.fields.push_back({"masks", draw([&] { return random.below(2); })});
   } else {
     std::vector<int32_t> labels(N);
@@ -154,7 +154,6 @@ TEST_CASE("parameters of blocks are named as in PyTorch", "[models]") {
 
 TEST_CASE("dropout takes no place in the names of parameters", "[models]") {
   for (const auto& [text, kind] : model_names()) {
-    if (task_of(kind) == Task::drawing) continue;  // tests/fonts/zi2zi.cpp
     INFO(text);
     REQUIRE(names_of(*make_model({.kind = kind, .dropout = 0.5})) ==
             names_of(*make_model({.kind = kind})));
@@ -246,7 +245,7 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
   const Device device = test_device();
   for (const ModelKind kind : block_models) {
     if (reduced() && !one_of_each_kind.contains(kind)) continue;
-    const Datasets host = task_of(kind) == Task::segmentation
+    const Datasets host = kind == ModelKind::unet
                               ? Datasets{make_shapes(accrue::Split::train, {.train_size = 16}),
                                          make_shapes(accrue::Split::test, {.test_size = 4})}
                               : Datasets{make_digits(accrue::Split::train, {.train_size = 16}),
@@ -278,7 +277,6 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
           "[models]") {
   constexpr int64_t samples = 3, C = 3, classes = 7;
   for (const auto& [name, kind] : model_names()) {
-    if (task_of(kind) == Task::drawing) continue;  // tests/fonts/zi2zi.cpp
     if (reduced() && !one_of_each_kind.contains(kind)) continue;
     INFO(name);
     // Models for photographs are large, and BatchNorm needs more than a pixel in their last stage.
@@ -291,7 +289,7 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
       for (uint8_t& byte : *bytes) byte = random.below(2) ? 255 : 0;
     Dataset data{
         "colours", "test", {{"images", Tensor::from(pixels, {samples, C, H, W}), Encoding::pixel}}};
-    if (task_of(kind) == Task::segmentation)
+    if (kind == ModelKind::unet)
       data.fields.push_back(
           {"masks", Tensor::from(mask, {samples, classes, H, W}), Encoding::mask});
     else

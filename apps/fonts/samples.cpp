@@ -1,9 +1,10 @@
-#include "apps/font/samples.h"
+#include "apps/fonts/samples.h"
 
 #include <filesystem>
 #include <numeric>
 
 #include "apps/cli/messages.h"
+#include "fonts/domain.h"
 #include "fonts/glyph_drawings.h"
 
 namespace accrue::app {
@@ -27,8 +28,11 @@ Samples first_of(const Dataset& data, DType dtype) {
 
 FontSamples::FontSamples(const Options& options, Trainer& trainer, RunLog& log,
                          const Dataset& held_out)
-    : options_(options), trainer_(trainer), log_(log) {
-  if (!options.sample_every) return;
+    : sample_every_(options.domains.get<Fonts>().sample_every),
+      log_dir_(options.log_dir),
+      trainer_(trainer),
+      log_(log) {
+  if (!sample_every_) return;
   const Usage before = ledger(Device::cpu).current();
   samples_ = first_of(held_out, compute_dtype(options.precision));
   held_ = ledger(Device::cpu).current();
@@ -37,15 +41,15 @@ FontSamples::FontSamples(const Options& options, Trainer& trainer, RunLog& log,
 }
 
 void FontSamples::on_window(const Player& player) {
-  if (!options_.sample_every || player.name != "generator") return;
+  if (!sample_every_ || player.name != "generator") return;
   const int64_t window = trainer_.windows() + 1;
-  if (window % *options_.sample_every != 0 || window == drawn_window_) return;
+  if (window % *sample_every_ != 0 || window == drawn_window_) return;
   drawn_window_ = window;
   const auto& network = dynamic_cast<const Zi2ziGenerator&>(trainer_.training().model());
   const Tensor drawn = draw_glyphs(network, samples_, trainer_.training().device(),
                                    trainer_.training().batches().micro);
   const GrayImage sheet = sheet_of(samples_, drawn);
-  write_png(fmt::format("{}/samples/window-{:06}.png", options_.log_dir, window), sheet);
+  write_png(fmt::format("{}/samples/window-{:06}.png", log_dir_, window), sheet);
   log_.image(window, "generator/drawings", sheet);
 }
 

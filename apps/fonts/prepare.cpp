@@ -1,7 +1,7 @@
-#include "apps/font/prepare.h"
+#include "apps/fonts/prepare.h"
 
 #include "apps/cli/messages.h"
-#include "apps/font/listing.h"
+#include "apps/fonts/listing.h"
 
 namespace accrue::app {
 namespace {

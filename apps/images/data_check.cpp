@@ -1,4 +1,4 @@
-#include "apps/commands/data_check.h"
+#include "apps/images/data_check.h"
 
 #include <fmt/ranges.h>
 

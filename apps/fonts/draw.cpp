@@ -1,7 +1,7 @@
-#include "apps/font/draw.h"
+#include "apps/fonts/draw.h"
 
 #include "apps/cli/messages.h"
-#include "apps/font/generator.h"
+#include "apps/fonts/generator.h"
 #include "data/atomic_file.h"
 #include "fonts/glyph_catalogue.h"
 #include "fonts/glyph_drawings.h"

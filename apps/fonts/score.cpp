@@ -1,11 +1,12 @@
-#include "apps/font/score.h"
+#include "apps/fonts/score.h"
 
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
-#include "apps/font/generator.h"
+#include "apps/fonts/generator.h"
 #include "fonts/glyph_score.h"
+#include "fonts/zi2zi_game.h"
 #include "train/json.h"
 #include "train/score.h"
 #include "train/training.h"

@@ -1,4 +1,4 @@
-#include "apps/font/export.h"
+#include "apps/fonts/export.h"
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <ranges>
 
 #include "apps/cli/messages.h"
-#include "apps/font/generator.h"
-#include "apps/font/listing.h"
+#include "apps/fonts/generator.h"
+#include "apps/fonts/listing.h"
 #include "data/atomic_file.h"
 #include "fonts/characters.h"
 #include "fonts/drawn_font.h"

@@ -1,9 +1,8 @@
-#include "apps/commands/predict.h"
+#include "apps/images/predict.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iterator>
 
@@ -13,10 +12,8 @@
 #include "apps/cli/overwriting.h"
 #include "data/atomic_file.h"
 #include "data/new_directory.h"
-#include "fonts/glyphs.h"
-#include "images/cifar.h"
+#include "images/domain.h"
 #include "images/mask_files.h"
-#include "images/mnist.h"
 #include "images/segmentation.h"
 #include "images/tiled.h"
 #include "images/tiled_unet.h"
@@ -40,18 +37,23 @@ std::unique_ptr<Module> in_tiles(const Module& model, const PredictOptions& aske
   return std::make_unique<TiledUNet>(*unet, *asked.tile);
 }
 
-// True for the sets that find_dataset() knows by name or by their files, whose samples have no
-// paths.
-bool is_set(const std::string& data) {
-  constexpr std::array by_name{"", "mnist", "fashion", "digits", "shapes", "strokes"};
-  return std::ranges::find(by_name, data) != by_name.end() || holds_glyphs(data) ||
-         holds_mnist(data) || holds_cifar10(data);
+// True for sets that are known by name or by their files, whose samples have no paths.
+bool is_set(const Options& options) {
+  return options.data.empty() || options.domains.claim(options.data) == Domain::Claim::own;
+}
+
+const Images& images_of(const Options& options) { return options.domains.get<Images>(); }
+
+DomainModel model_of(const Options& options) { return options.domains.model(options.model_name); }
+
+bool answers_with_masks(const Options& options) {
+  return accrue::answers_with_masks(model_of(options));
 }
 
 // The images and folders of images that are asked for; none if that is a data set of another kind.
 std::vector<fs::path> paths_of(const Options& options, const PredictOptions& asked) {
   std::vector<fs::path> paths(asked.images.begin(), asked.images.end());
-  const bool is_path = !is_set(options.data);
+  const bool is_path = !is_set(options);
   check(is_path || paths.empty() || options.data.empty(),
         "--data {} is a data set, and {} an image or a folder of images: expected one or the other",
         options.data, asked.images.empty() ? "" : asked.images.front());
@@ -70,7 +72,7 @@ Classes classes_called(const std::vector<std::string>& names) {
 // Folders may be those of the network's classes, or of any images; some of them and some of others
 // are a mistake.
 void check_folders(const ImageFolder& folder, const Options& options) {
-  if (!options.classes_of_weights || task_of(options.network.kind) != Task::classification) return;
+  if (!options.classes_of_weights || answers_with_masks(options)) return;
   const Classes here = classes_called(folder.classes);
   const ClassMatch match = match_classes(here, *options.classes_of_weights);
   std::vector<std::string> unknown;
@@ -85,7 +87,7 @@ void check_folders(const ImageFolder& folder, const Options& options) {
 
 // The classes that a folder's names or masks have, if it has such.
 std::optional<Classes> classes_beside(const Options& options, const ImageFolder& folder) {
-  if (task_of(options.network.kind) == Task::classification)
+  if (!answers_with_masks(options))
     return folder.classes.empty() ? std::nullopt : std::optional(classes_called(folder.classes));
   std::error_code ignored;
   const auto found =
@@ -97,7 +99,7 @@ std::optional<Classes> classes_beside(const Options& options, const ImageFolder&
 // The classes of weights whose file does not name them: those of the folder, if it has as many, or
 // numbers.
 Classes unnamed_classes(const Options& options, const ImageFolder& folder, const Dataset& data) {
-  auto model = make_model(options.model_for(data));
+  auto model = options.factory(options.model_for(data))();
   const int64_t K = classes_of_head(
       options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
   const auto beside = classes_beside(options, folder);
@@ -108,7 +110,7 @@ Classes unnamed_classes(const Options& options, const ImageFolder& folder, const
   }
   say("{} does not name its classes: they are numbers\n", options.weights);
   Classes numbers;
-  const bool has_values = task_of(options.network.kind) == Task::segmentation && K > 1;
+  const bool has_values = answers_with_masks(options) && K > 1;
   for (int64_t k = 0; k < K; ++k) {
     numbers.names.push_back(std::to_string(k));
     if (has_values) numbers.values.push_back(static_cast<uint8_t>(k));
@@ -118,13 +120,31 @@ Classes unnamed_classes(const Options& options, const ImageFolder& folder, const
 
 // The classes with the names of --classes, if there are some.
 Classes called(const Options& options, Classes classes) {
-  if (options.classes.empty()) return classes;
-  check(std::ssize(options.classes) == classes.size() &&
-            (!classes.have_names() || options.classes == classes.names),
+  const std::vector<std::string>& names = images_of(options).classes;
+  if (names.empty()) return classes;
+  check(std::ssize(names) == classes.size() && (!classes.have_names() || names == classes.names),
         "--classes {}: {} knows the classes {}; expected the same, or no --classes",
-        fmt::join(options.classes, ","), options.weights, classes.describe());
-  classes.names = options.classes;
+        fmt::join(names, ","), options.weights, classes.describe());
+  classes.names = names;
   return classes;
+}
+
+// The images of a folder, on the cpu.
+Dataset load_images(const Options& options, const ImageFolder& folder) {
+  const DataRequest request = options.request(DataUse::prediction);
+  check(!request.given.contains("data-dir"),
+        "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
+  Datasets sets{.train = {},
+                .test = load_images_to_answer(folder, images_of(options).folder_options(request))};
+  Dataset& data = sets.test;
+  take_in(data, options);
+  const int64_t channels = data["images"].size(1), known = options.network.image[0];
+  check(!options.classes_of_weights || channels == known,
+        "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
+        "images",
+        data.name, options.weights);
+  crop(sets, model_of(options), request);
+  return std::move(sets.test);
 }
 
 // What is to be answered, and what the answers mean.
@@ -144,9 +164,9 @@ Questions questions_of(const Options& options, const PredictOptions& asked) {
     const std::optional<Classes> classes = classes_of(data);
     return {std::move(data), *classes};
   }
-  const ImageFolder folder = find_images_to_answer(
-      paths, asked.split,
-      options.given.contains("hold-out") ? std::optional(options.hold_out) : std::nullopt);
+  const DataRequest request = options.request(DataUse::prediction);
+  const ImageFolder folder =
+      find_images_to_answer(paths, asked.split, images_of(options).given_hold_out(request));
   check_folders(folder, options);
   Dataset data = load_images(options, folder);
   Options beside = options;
@@ -157,9 +177,9 @@ Questions questions_of(const Options& options, const PredictOptions& asked) {
 }
 
 // A field of such answers.
-Field answers_of(const Classes& classes, Task task) {
-  const bool planes = task == Task::segmentation && classes.values.empty();
-  return {.name = task == Task::segmentation ? "masks" : "labels",
+Field answers_of(const Classes& classes, bool masks) {
+  const bool planes = masks && classes.values.empty();
+  return {.name = masks ? "masks" : "labels",
           .values = {},
           .encoding = planes ? Encoding::mask : Encoding::index,
           .classes = classes.size(),
@@ -167,8 +187,8 @@ Field answers_of(const Classes& classes, Task task) {
           .class_values = classes.values};
 }
 
-void check_tiles(const Options& options, const PredictOptions& asked, Task task) {
-  check(task == Task::segmentation || (!asked.overlays && !asked.tile),
+void check_tiles(const Options& options, const PredictOptions& asked, bool masks) {
+  check(masks || (!asked.overlays && !asked.tile),
         "--{}: {} holds weights of a network that answers with classes, not with masks: expected "
         "neither --overlay nor --tile",
         asked.overlays ? "overlay" : "tile", options.init);
@@ -249,14 +269,14 @@ Settings settings_of(PredictOptions& asked, Options& options) {
 
 void predict(const Options& options, const PredictOptions& asked) {
   const Device device = apply_machine_options(options);
-  const Task task = task_of(options.network.kind);
-  check(task != Task::drawing,
+  check(&options.domains.of_model(options.model_name) == &images_of(options),
         "{} holds weights of a network that draws glyphs: expected a model that answers with "
         "classes or masks; glyphs are drawn by accrue font draw",
         options.init);
-  check_tiles(options, asked, task);
+  const bool masks = answers_with_masks(options);
+  check_tiles(options, asked, masks);
   Questions questions = questions_of(options, asked);
-  const Field answers = answers_of(questions.classes, task);
+  const Field answers = answers_of(questions.classes, masks);
   const Dataset data = place_data({.train = {}, .test = std::move(questions.data)}, device).test;
   ModelOptions shown = options.model_for(data);
   shown.classes = questions.classes.size();
@@ -267,26 +287,24 @@ void predict(const Options& options, const PredictOptions& asked) {
   const fs::path table = directory / "predictions.csv";
   const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
   check_answers(options, asked,
-                task == Task::classification ? std::vector{table}
-                                             : mask_paths(data, answers, directory, overlays));
+                masks ? mask_paths(data, answers, directory, overlays) : std::vector{table});
   make_directory(directory);
-  if (task == Task::classification) check_writable(table);
+  if (!masks) check_writable(table);
 
-  const ObjectivePtr objective = task == Task::segmentation ? segmentation() : classification();
+  const ObjectivePtr objective = masks ? segmentation() : classification();
   const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
     std::string lines;
     for_each_answer(model, *objective, data, samples, network.parameters.compute_dtype(), device,
                     [&](const Tensor& answer, const Samples& part, int64_t begin) {
-                      if (task == Task::segmentation)
+                      if (masks)
                         write_masks(answer, part, begin, data, answers, directory, overlays);
                       else lines += class_table_lines(answer, begin, data, answers);
                     });
     return lines;
   });
-  if (task == Task::classification)
-    write_text_atomically(table, class_table_heading(answers) + text);
-  say("{}: {} of {}\n", task == Task::classification ? table.string() : asked.out,
-      counted(data.size(), task == Task::classification ? "sample" : "mask"), data.name);
+  if (!masks) write_text_atomically(table, class_table_heading(answers) + text);
+  say("{}: {} of {}\n", masks ? asked.out : table.string(),
+      counted(data.size(), masks ? "mask" : "sample"), data.name);
 }
 
 }  // namespace accrue::app

@@ -4,6 +4,7 @@
 
 #include "apps/cli/load_network.h"
 #include "apps/cli/options.h"
+#include "fonts/zi2zi.h"
 
 namespace accrue::app {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/cli/options.h"
+#include "apps/domains.h"
 #include "data/samples.h"
 #include "train/run_log.h"
 #include "train/trainer.h"
@@ -11,18 +11,19 @@ namespace accrue::app {
 // were held out drawn, as a sheet DIR/samples/window-000100.png in the log's directory and in
 // TensorBoard; and it warns where the discriminator has won and where the generator draws blank
 // pages.
-class FontSamples : public Observer {
+class FontSamples : public Watcher {
  public:
   // The first characters of the data set that is held out, which is on the cpu.
   FontSamples(const Options& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
   // The memory of those characters.
-  Usage held_on(Device device) const { return device == Device::cpu ? held_ : Usage{}; }
+  Usage held_on(Device device) const override { return device == Device::cpu ? held_ : Usage{}; }
   void on_window(const Player& player) override;
   void on_step(const WindowReport& report) override;
   void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
 
  private:
-  const Options& options_;
+  const std::optional<int64_t> sample_every_;
+  const std::string log_dir_;
   Trainer& trainer_;
   RunLog& log_;
   Samples samples_;

@@ -1,4 +1,4 @@
-#include "layers/zi2zi.h"
+#include "fonts/zi2zi.h"
 
 #include "kernels/arithmetic.h"
 #include "kernels/concat.h"

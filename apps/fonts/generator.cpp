@@ -1,7 +1,8 @@
-#include "apps/font/generator.h"
+#include "apps/fonts/generator.h"
 
 #include "apps/cli/load_data.h"
 #include "data/safetensors.h"
+#include "fonts/domain.h"
 
 namespace accrue::app {
 
@@ -26,10 +27,10 @@ namespace {
 void check_generator(const Options& options) {
   check(!options.init.empty(),
         "there is nothing to draw with: expected --weights FILE.safetensors");
-  check(options.network.kind == ModelKind::zi2zi,
+  check(dynamic_cast<const Fonts*>(&options.domains.of_model(options.model_name)) != nullptr,
         "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
         "writes them",
-        options.init, name(options.network.kind));
+        options.init, options.model_name);
 }
 
 }  // namespace
