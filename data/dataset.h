@@ -1,17 +1,14 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "data/augmentation.h"
-#include "data/image_file.h"
+#include "data/image_size.h"
 #include "kernels/gather_samples.h"
 
 namespace accrue {
@@ -49,6 +46,21 @@ struct Field {
   std::string class_name(int64_t k) const;
 };
 
+// Where in an image a crop of it lies, as a part of the room that it has: 0 at the left or at the
+// top, 1 at the other side.
+struct CropPlace {
+  double across = 0.5, down = 0.5;
+};
+
+// The changes to one sample: where it is cropped, and then what happens to the row of each of its
+// fields, which has the shape of the field's values.
+struct SampleChange {
+  CropPlace place{};
+  std::function<void(std::span<std::byte> row, const Field& field)> apply{};
+};
+// Draws the changes to a sample, by these arguments alone. Several threads call it at once.
+using DrawChange = std::function<SampleChange(uint64_t seed, int64_t epoch, int64_t sample)>;
+
 // Samples that all have the same fields. In the data sets here these are `images` (pixels
 // [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]), and of drawings
 // `sources`, `targets` (pixels [N, 1, S, S]) and `styles` (indices [N]); an objective says which
@@ -59,8 +71,8 @@ struct Dataset {
   std::vector<Field> fields{};
   std::string about{};               // what was found, in a line; empty if nothing
   std::vector<std::string> names{};  // of the samples, if they have names, such as their files'
-  // A loader with Augment::yes applies it.
-  Augmentation augmentation{};
+  // The changes that a loader with Augment::yes makes; null if there are none.
+  DrawChange augmentation{};
   // The checksum of the files it is made of, if that replaces the checksum of its elements.
   std::function<uint32_t()> checksum{};
 
@@ -95,7 +107,6 @@ struct BuiltInOptions {
   int64_t train_size = 10'000;
   int64_t test_size = 2'000;
   uint64_t seed = 1;
-  int64_t side = 64;  // of strokes: 32, 64, 128 or 256 pixels
 };
 
 struct Datasets {
@@ -106,67 +117,5 @@ struct Datasets {
 inline std::string counted_classes(int64_t number) {
   return fmt::format("{} class{}", number, number == 1 ? "" : "es");
 }
-
-// Says if samples whose files are damaged or do not fit each other are left out.
-enum class SkipBad { no, yes };
-
-inline constexpr double usual_hold_out = 0.1;
-// Says if a data set may have one class only, which can be scored and answered, but not learned.
-enum class OneClass { refused, allowed };
-
-// Options for making a data set of a folder of images (data/image_folder.h).
-struct ImageFolderOptions {
-  std::optional<ImageSize> size{};  // that images are resized to; without it all have one
-  // The share for the test of a folder that has no split; usual_hold_out if it is not set. For one
-  // that has, it must not be set.
-  std::optional<double> hold_out{};
-  int64_t channels = 1;  // at least; gray images are of any number
-  SkipBad skip_bad = SkipBad::no;
-  // The value in masks of pixels that nobody has judged. With it each pixel has one class, even if
-  // the others have no more than two values.
-  std::optional<int64_t> unjudged_mask_value{};
-  // Each value in masks is meant as a class, however few pixels have it.
-  bool has_named_mask_values = false;
-  OneClass one_class = OneClass::refused;
-  // The most bytes of decoded images, of both splits, that are held; if there are more, all are
-  // read when needed.
-  size_t most_held_bytes = std::numeric_limits<size_t>::max();
-  size_t most_image_bytes = usual_most_image_bytes;  // of one image, decoded; a larger one is bad
-};
-
-// Finds and reads a data set by its name, or from a directory:
-//   digits, shapes: generated (data/digits.h, data/shapes.h);
-//   strokes: generated with `side` (data/strokes.h), 2000 samples to train and 200 to test;
-//   mnist, fashion: from the first that exists of data_dir/NAME and data_dir itself (unless it is
-//     empty), data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or
-//     torchvision's MNIST/raw and FashionMNIST/raw;
-//   anything else is a directory: of glyphs (data/glyphs.h), in MNIST's format, CIFAR-10's binary
-//   files (data/cifar.h), or of images (data/image_folder.h).
-// Throws Error with the list of places searched, and what load_mnist(), load_glyphs(),
-// load_cifar10() and load_images() throw.
-Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
-                      int64_t side = 64, const ImageFolderOptions& images = {});
-
-// The directory in which find_dataset() finds mnist or fashion; nothing for another name, or if it
-// is in none.
-std::optional<std::filesystem::path> find_mnist(const std::string& name,
-                                                const std::filesystem::path& data_dir = {});
-
-// True if there is a file by the name of MNIST's training images.
-bool holds_mnist(const std::filesystem::path& directory);
-
-// One of the four files of MNIST: `what` is images or labels. Throws Error, with the names that it
-// may have, if there is none, or if there are several sets.
-std::filesystem::path find_mnist_file(const std::filesystem::path& directory, Split split,
-                                      const std::string& what);
-
-// MNIST or a set in its format (Fashion-MNIST, KMNIST, EMNIST) from a directory with
-// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte;
-// also spelt train-images.idx3-ubyte, with .gz, with test for t10k, and all with one beginning
-// (emnist-letters-train-images-idx3-ubyte). The labels of both splits say how many classes there
-// are: they count from 0, or from 1 if no label is 0; then the classes have the labels for names.
-// Throws Error when a file is missing or bad, when images and labels differ in number, and when
-// most of more than ten classes do not occur, as in damaged files.
-Dataset load_mnist(const std::filesystem::path& directory, Split split);
 
 }  // namespace accrue

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "data/byte_stream.h"
-#include "data/image_file.h"
+#include "data/image_size.h"
 
 namespace accrue {
 namespace {

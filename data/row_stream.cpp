@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include "data/samples.h"
-#include "kernels/judged.h"
 #include "kernels/parallel.h"
 
 namespace accrue {
@@ -92,15 +91,13 @@ bool RowStream::may_read() const {
 
 void RowStream::read(int64_t position) {
   const int32_t sample = order_[static_cast<size_t>(position)];
-  const Augmentation& augmentation = dataset_.augmentation;
-  const Augmenting by = draw_augmenting(augmentation, seed_, epoch_, sample);
+  const SampleChange change =
+      dataset_.augmentation ? dataset_.augmentation(seed_, epoch_, sample) : SampleChange{};
   for (size_t f = 0; f < ring_.fields.size(); ++f) {
     const Field& field = ring_.fields[f];
     const std::span<std::byte> row = row_of(field.values, position % ring_.size());
-    read_row(row, dataset_.fields[f], sample, by.place);
-    if (augmentation.is_any())
-      augment_row(row, field.encoding, field.values.shape(), by,
-                  field.unjudged_value ? not_judged : 0);
+    read_row(row, dataset_.fields[f], sample, change.place);
+    if (change.apply) change.apply(row, field);
   }
 }
 

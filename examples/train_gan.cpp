@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
        .model = model_factory({.kind = ModelKind::unet, .width = 0.5, .classes = 1}),
        .loss = deceive,
        .step = step}};
+  options.objective = segmentation(shapes.train.field("masks"));
   options.batches = {.micro = 4, .effective = 32};
   options.steps = 300;
   if (argc > 1) options.checkpoints = {.directory = argv[1], .every = 20, .resume = true};

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "data/byte_stream.h"
-#include "data/glyphs.h"
+#include "fonts/glyphs.h"
 
 namespace accrue::fonts {
 namespace {

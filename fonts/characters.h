@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "data/glyphs.h"
+#include "fonts/glyphs.h"
 
 namespace accrue::fonts {
 

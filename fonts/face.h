@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "data/glyphs.h"
 #include "data/png.h"
+#include "fonts/glyphs.h"
 
 namespace accrue::fonts {
 

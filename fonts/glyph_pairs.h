@@ -19,7 +19,7 @@ struct GlyphPairsOptions {
 };
 
 // Draws the characters that all fonts have, in the source font and in each target, as a directory
-// of pairs (data/glyphs.h), which appears complete or not at all. Returns its manifest. Throws
+// of pairs (fonts/glyphs.h), which appears complete or not at all. Returns its manifest. Throws
 // Error as Face and characters_of() do, if the directory exists with something in it, and unless
 // there are characters for training and for the test.
 GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/glyphs.h"
+#include "fonts/glyphs.h"
 
 namespace accrue::fonts {
 namespace {

@@ -9,13 +9,6 @@ namespace {
 
 constexpr int64_t deepest = 10;  // levels of a U-Net
 
-// A hidden layer's size or a convolution's channels at this width: a multiple of GroupNorm's 8.
-int64_t scaled(int64_t size, double width) {
-  check(0 < width && width <= 1024, "a model's width is {}: expected a factor, above 0 to 1024",
-        width);
-  return 8 * std::max<int64_t>(1, std::llround(double(size) * width / 8));
-}
-
 bool is_torchvision_resnet(ModelKind kind) {
   return kind == ModelKind::resnet18 || kind == ModelKind::resnet34 || kind == ModelKind::resnet50;
 }
@@ -66,8 +59,7 @@ const std::map<std::string, ModelKind>& model_names() {
                                                       {"resnet18", ModelKind::resnet18},
                                                       {"resnet34", ModelKind::resnet34},
                                                       {"resnet50", ModelKind::resnet50},
-                                                      {"unet", ModelKind::unet},
-                                                      {"zi2zi", ModelKind::zi2zi}};
+                                                      {"unet", ModelKind::unet}};
   return names;
 }
 
@@ -77,9 +69,10 @@ std::string name(ModelKind kind) {
   return "?";
 }
 
-Task task_of(ModelKind kind) {
-  if (kind == ModelKind::zi2zi) return Task::drawing;
-  return kind == ModelKind::unet ? Task::segmentation : Task::classification;
+int64_t scaled(int64_t size, double width) {
+  check(0 < width && width <= 1024, "a model's width is {}: expected a factor, above 0 to 1024",
+        width);
+  return 8 * std::max<int64_t>(1, std::llround(double(size) * width / 8));
 }
 
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout,
@@ -154,22 +147,9 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
 }
 
 ModelOptions default_model(ModelKind kind) {
-  if (kind == ModelKind::zi2zi) return {.kind = kind, .image = {1, 64, 64}, .classes = 1};
   if (kind == ModelKind::unet) return {.kind = kind, .classes = 1};
   if (is_torchvision_resnet(kind)) return {.kind = kind, .image = {3, 224, 224}, .classes = 1000};
   return {.kind = kind};
-}
-
-Zi2ziOptions zi2zi_options(const ModelOptions& options) {
-  check(options.image[1] == options.image[2],
-        "zi2zi on images {}: expected a height that is the width", options.image);
-  Zi2ziOptions o = options.zi2zi;
-  o.size = options.image[1];
-  o.channels = options.image[0];
-  o.styles = options.classes;
-  o.width = scaled(64, options.width);
-  o.init = options.init;
-  return o;
 }
 
 ModelFactory model_factory(const ModelOptions& options) {
@@ -201,7 +181,6 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::resnet18:
     case ModelKind::resnet34:
     case ModelKind::resnet50: return make_torchvision_resnet(options);
-    case ModelKind::zi2zi: return std::make_unique<Zi2ziGenerator>(zi2zi_options(options));
     case ModelKind::unet: break;
   }
   return make_unet(options);

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "layers/blocks.h"
-#include "layers/zi2zi.h"
 
 namespace accrue {
 
@@ -25,8 +24,6 @@ namespace accrue {
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7, or with
 //              another depth, each level of twice the channels at half the size: a logit for each
 //              class and pixel, of one class if pixels only belong to something or not
-//   zi2zi      Zi2ziGenerator (layers/zi2zi.h) of 64 to 512 channels: a drawing for each image, in
-//              one of as many styles as there are classes; H = W
 // Parameters are named as in the nn.Sequential of the same layers in PyTorch; the names within a
 // composite layer are at its declaration.
 enum class ModelKind {
@@ -40,18 +37,12 @@ enum class ModelKind {
   resnet18,
   resnet34,
   resnet50,
-  unet,
-  zi2zi
+  unet
 };
 
 // The models by their names on the command line.
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
-
-// The answer of a model: the class of an image, as logits [N, classes]; the classes of its pixels,
-// as logits [N, classes, H, W]; or an image of the same size, in another style.
-enum class Task { classification, segmentation, drawing };
-Task task_of(ModelKind kind);
 
 struct ModelOptions {
   ModelKind kind = ModelKind::mlp;
@@ -61,15 +52,14 @@ struct ModelOptions {
   int64_t depth = 3;  // of unet: levels
   Shape image{1, 28, 28};  // [C, H, W]
   int64_t classes = 10;
-  Zi2ziOptions zi2zi{};  // of zi2zi, with size, channels, styles, width and init as above
 };
 
-// Options for the sizes above; unet has one class, zi2zi one style and images of 64x64, and
-// torchvision's models are for ImageNet: a thousand classes of images [3, 224, 224].
+// Options for the sizes above; unet has one class, and torchvision's models are for ImageNet: a
+// thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);
 
-// The options of zi2zi's two networks: options.zi2zi, completed from the other fields.
-Zi2ziOptions zi2zi_options(const ModelOptions& options);
+// A hidden layer's size or a convolution's channels at this width: a multiple of GroupNorm's 8.
+int64_t scaled(int64_t size, double width);
 
 // Throws Error for options out of range and for images that are too small for the model.
 std::unique_ptr<Module> make_model(const ModelOptions& options);

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
-    core <- kernels <- layers, optim, data;  optim <- accumulate;  core, data <- fonts
-    layers, accumulate, data <- train <- report;  report, fonts <- accrue
+    core <- kernels <- layers, optim, data;  optim <- accumulate
+    layers, accumulate, data <- train <- images, fonts, report <- accrue
     all of them <- apps, tests
 
+The domains, images and fonts, are those of the root's CMakeLists.txt.
 Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
 accrue/eigen.h, which needs core/ alone.
-fonts/, train/ and report/ do not print to the terminal, parse the command line or name its options.
+train/, domains and report/ do not print to the terminal nor parse the command line; train/ and report/
+do not name its options, either.
 In apps/ only cli/messages.cpp prints, which does not throw.
 A quoted include names a file of this project by its path from the root, and that file exists.
 CUDA sources count bits by the device's own functions.
@@ -18,7 +20,11 @@ import pathlib
 import re
 import sys
 
-LIBRARY = ("core", "kernels", "layers", "optim", "accumulate", "data", "fonts", "train", "report")
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BELOW = {"core", "kernels", "layers", "optim", "accumulate", "data", "train"}
+DOMAINS = re.search(r"set\(ACCRUE_DOMAINS ([^)]+)\)",
+                    (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1).split()
+LIBRARY = (*sorted(BELOW), *DOMAINS, "report")
 PARTS = LIBRARY
 MAY_USE = {
     "core": {"core"},
@@ -26,8 +32,8 @@ MAY_USE = {
     "layers": {"core", "kernels", "layers"},
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
-    "fonts": {"core", "data", "fonts"},
-    "train": {*LIBRARY} - {"fonts", "report"},
+    "train": BELOW,
+    **{domain: {*BELOW, domain} for domain in DOMAINS},
     "report": {"core", "data", "train", "report"},
     "accrue": {*LIBRARY},
     "accumulate": {"core", "kernels", "optim", "accumulate"},
@@ -41,7 +47,8 @@ LADDER = "accumulate/ladder"
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PRINTS = re.compile(r"\bfmt::print\(|\bstd::(cout|cerr|f?printf|fputs|puts)\b")
-NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
+NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("')
+OPTION = re.compile(r'"[^"]*(?<![\w-])--[a-z]')
 # They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and compiles
 # something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
 HOST_BITS = re.compile(r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
@@ -69,9 +76,12 @@ def include_error(root, part, source, line):
 def program_error(part, line):
     if part == "apps" and PRINTS.search(line.split("//")[0]):
         return "apps must print by say() and say_error() (apps/cli/messages.h)"
-    if part not in ("fonts", "train", "report") or not NOT_IN_LIBRARY.search(line.split("//")[0]):
-        return None
-    return f"{part} must not print, parse the command line or name its options"
+    code = line.split("//")[0]
+    if part in ("train", *DOMAINS, "report") and NOT_IN_LIBRARY.search(code):
+        return f"{part} must not print or parse the command line"
+    if part in ("train", "report") and OPTION.search(code):
+        return f"{part} must not name an option of the command line"
+    return None
 
 
 def device_error(path, line):
@@ -112,7 +122,7 @@ def errors(root):
 
 
 def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
+    root = ROOT
     if len(sys.argv) > 1:
         root = pathlib.Path(sys.argv[1]).resolve()
     found = list(errors(root))

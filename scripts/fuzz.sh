@@ -37,9 +37,10 @@ fi
 $available && exit
 
 # Two sources that include the others: a core each, and headers are read once.
-data=(data/{atomic_file,byte_stream,checkpoint,cifar,csv_reader,folder_tree,idx,image_columns}.cpp
-      data/{image_file,image_folder,image_survey,jpeg,mask_layout,mask_values,png,run_lengths}.cpp
-      data/{safetensors,strict_json,table,table_layout}.cpp fonts/postscript.cpp kernels/parallel.cpp
+data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,idx,image_size,png,safetensors}.cpp
+      data/{strict_json,table}.cpp images/{cifar,folder_tree,image_columns,image_file}.cpp
+      images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
+      fonts/postscript.cpp kernels/parallel.cpp
       tests/fuzz/parsers.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp

@@ -107,7 +107,7 @@ finish() {
 # Not through bare git: a clone owned by another user is refused without safe.directory.
 tracked_sources() {
   git -c safe.directory="$root" ls-files -z '*.h' '*.cpp' '*.cuh' '*.cu' 2>/dev/null ||
-    find core kernels layers optim accumulate data fonts train report accrue apps tests examples \
+    find . -path ./build -prune -o \
       \( -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' \) -print0
 }
 

@@ -8,8 +8,6 @@
 #include "accumulate/accumulate.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
-#include "train/segmentation.h"
-#include "train/zi2zi.h"
 
 namespace accrue {
 namespace {
@@ -117,13 +115,10 @@ ObjectivePtr regression(std::string input, std::string targets) {
 }
 
 ObjectivePtr objective_of(const Dataset& data) {
-  if (data.has("sources") && data.has("targets")) return glyph_drawing();
-  const bool labels = data.has("labels"), masks = data.has("masks");
-  check(labels != masks,
-        "data set '{}' has {} labels and masks: expected one of them, or an objective that says "
-        "what is to be learnt",
-        data.name, labels ? "both" : "neither");
-  return labels ? classification() : segmentation(data.field("masks"));
+  check(data.has("labels"),
+        "data set '{}' has no labels: expected an objective that says what is to be learnt",
+        data.name);
+  return classification();
 }
 
 }  // namespace accrue

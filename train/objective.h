@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +32,9 @@ struct Score {
   // "accuracy 97.25 % (1945 of 2000), loss 0.0871", or "Dice 0.9712, IoU 0.9440, loss 0.0871"
   std::string describe() const;
 };
+
+// The meaning of numbers that a run logs, by their names.
+using Descriptions = std::map<std::string, std::string, std::less<>>;
 
 // The purpose of a training: the fields of a sample that a model sees, those that it is to answer,
 // the cost of its answer, and its score. Everything else, from the data set to the predicted
@@ -75,8 +80,8 @@ using ObjectivePtr = std::shared_ptr<const Objective>;
 ObjectivePtr classification(std::string input = "images", std::string labels = "labels");
 // For numbers [N, ...]: the mean squared error of answers of their shape, and its root.
 ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
-// The objective for a data set with labels, with masks (segmentation(), train/segmentation.h), or
-// of glyphs (glyph_drawing(), train/zi2zi.h). Throws Error for any other data set.
+// Classification, for a data set with labels. Throws Error for any other, whose objective must be
+// said.
 ObjectivePtr objective_of(const Dataset& data);
 
 }  // namespace accrue

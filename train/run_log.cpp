@@ -62,8 +62,8 @@ EventFile::Tagged<double> scalars_of(const Json& line, const std::string& group)
 }
 
 // By the key in a JSON line, whatever its group.
-const std::map<std::string, std::string, std::less<>>& descriptions() {
-  static const std::map<std::string, std::string, std::less<>> all{
+const Descriptions& descriptions() {
+  static const Descriptions all{
       {"epoch", "Epoch, counted from 1."},
       {"micro_batches", "Micro-batches in the window."},
       {"samples", "Samples that the other numbers are of."},
@@ -78,27 +78,12 @@ const std::map<std::string, std::string, std::less<>>& descriptions() {
        "Bytes by which the resident memory of the process (RSS) has grown at most since before the "
        "data was loaded."},
       {"correct", "Samples of which the class was predicted correctly."},
-      {"accuracy", "Share of the samples of which the class was predicted correctly, in per cent."},
-      {"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
-      {"iou", "Mean intersection over union of the masks, from 0 to 1."},
-      {"real", "Mean logistic loss of the discriminator over true pairs."},
-      {"fake", "Mean logistic loss of the discriminator over drawings."},
-      {"category",
-       "Mean logistic loss of telling styles apart; the discriminator's sums that of "
-       "true pairs and that of drawings."},
-      {"adversarial", "Mean logistic loss of the generator's drawings taken for true ones."},
-      {"l1", "Mean absolute difference of drawing and target, pixels from -1 to 1."},
-      {"constancy", "Distance of the generator's features that are to agree."},
-      {"adversarial_weight", "Factor on the adversarial part of the generator's loss."},
-      {"ssim", "Mean structural similarity of drawing and target, at most 1."},
-      {"ink_iou", "Mean over glyphs of the intersection over union of the ink, from 0 to 1."},
-      {"ink_f1", "Mean over glyphs of the F1 score of the ink, from 0 to 1."},
-      {"ink", "Ink of all drawings, as a share of that of their targets."},
-      {"drawings", "Sources, drawings and targets, one below the other."}};
+      {"accuracy",
+       "Share of the samples of which the class was predicted correctly, in per cent."}};
   return all;
 }
 
-std::string description_of(const std::string& tag) {
+std::string description_of(const std::string& tag, const Descriptions& others) {
   const size_t slash = tag.find('/');
   const std::string group = tag.substr(0, slash), key = tag.substr(slash + 1);
   const std::string category = key == "total" ? "all categories" : key;
@@ -112,8 +97,9 @@ std::string description_of(const std::string& tag) {
   if (group == "gradients")
     return "The values of a parameter's gradient as the step used it: the mean over the window, "
            "unscaled and clipped.";
-  const auto found = descriptions().find(key);
-  return found == descriptions().end() ? "" : found->second;
+  for (const Descriptions* known : {&descriptions(), &others})
+    if (const auto found = known->find(key); found != known->end()) return found->second;
+  return "";
 }
 
 }  // namespace
@@ -156,7 +142,10 @@ struct RunLog::Files {
    public:
     LogDirectory(const RunLogOptions& options, Strategy strategy, int64_t steps_before)
         : directory_(prepared(options, strategy)),
-          events_(directory_, options.continued ? steps_before + 1 : 0, description_of),
+          events_(directory_, options.continued ? steps_before + 1 : 0,
+                  [others = options.descriptions](const std::string& tag) {
+                    return description_of(tag, others);
+                  }),
           metrics_(directory_ / "metrics.jsonl", AppendFile::Existing::continued),
           last_step_(steps_before) {
       if (!options.hyperparameters.empty()) events_.add_hyperparameters(options.hyperparameters);

@@ -31,6 +31,8 @@ struct RunLogOptions {
   // The run's choices as names and values: its row in TensorBoard's table of hyperparameters.
   // Empty: none.
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
+  // What its scores and its players' terms mean, beside what every run has.
+  Descriptions descriptions{};
   int64_t histograms_every = 0;  // optimizer steps between the gradients' histograms; 0: none
   bool continued = false;        // the run goes on, and its files are continued
   // The process's memory before the run's data was there; the growth is counted from it.

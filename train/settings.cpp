@@ -173,6 +173,14 @@ Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)
                    }});
 }
 
+Settings& Settings::add(std::string& field, const std::vector<std::string>& choices, About about) {
+  std::map<std::string, int> values;
+  for (size_t i = 0; i < choices.size(); ++i) values[choices[i]] = static_cast<int>(i);
+  return add_choice([&field, values] { return values.contains(field) ? values.at(field) : -1; },
+                    [&field, choices](int i) { field = choices[static_cast<size_t>(i)]; }, values,
+                    std::move(about));
+}
+
 Settings& Settings::add_flag(bool& field, bool on, About about) {
   return push({.about = about,
                .is_flag = true,
@@ -211,7 +219,7 @@ const Setting& Settings::at(const std::string& name) const {
   fail("there is no setting {}{}", name, did_you_mean(name, names));
 }
 
-Settings Settings::in(std::initializer_list<std::string> groups) const {
+Settings Settings::in(const std::vector<std::string>& groups) const {
   for (const std::string& group : groups)
     check(std::ranges::find(all_, group, &Setting::group) != all_.end(),
           "there is no group of settings {}", group);
@@ -219,6 +227,12 @@ Settings Settings::in(std::initializer_list<std::string> groups) const {
   std::ranges::copy_if(all_, std::back_inserter(chosen.all_), [&](const Setting& setting) {
     return std::ranges::find(groups, setting.group) != groups.end();
   });
+  return chosen;
+}
+
+Settings Settings::where(const std::function<bool(const Setting&)>& keep) const {
+  Settings chosen;
+  std::ranges::copy_if(all_, std::back_inserter(chosen.all_), keep);
   return chosen;
 }
 

@@ -32,6 +32,10 @@ inline constexpr Range not_negative{.low = 0};
 // decides is in the data.
 enum class Decides { result, no_result };
 
+// Whether weights are saved with it: it decides what their network computes, or how that is scored
+// or drawn with, for which a command may give another value.
+enum class Saved { no, with_weights, with_scores };
+
 struct About {
   std::string name;  // "clip-norm"
   Decides decides;
@@ -45,6 +49,8 @@ struct About {
   // It has an effect only where one of these settings has one of these values.
   std::map<std::string, std::vector<std::string>> acts_with{};
   std::string rather{};  // the setting that is likely to be meant where this one has none
+  Saved saved = Saved::no;
+  std::string data{};  // the data that it has an effect with, if not all: "a folder of images"
 };
 
 struct Setting {
@@ -84,6 +90,8 @@ class Settings {
                       [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
                       std::move(about));
   }
+  // Adds a choice of one of these texts.
+  Settings& add(std::string& field, const std::vector<std::string>& choices, About about);
   // Adds a flag: the field becomes `on` if the flag is given.
   Settings& add_flag(bool& field, bool on, About about);
   Settings& append(const Settings& others);
@@ -93,9 +101,11 @@ class Settings {
   bool has(const std::string& name) const;
   // False if another setting makes this one do nothing.
   bool has_effect(const Setting& setting) const;
+  // The settings for which keep() is true, in the order of the table.
+  Settings where(const std::function<bool(const Setting&)>& keep) const;
   // The settings in these groups, without these names, or with only these names, in the order of
   // the table. They throw Error for a group or name that is not there.
-  Settings in(std::initializer_list<std::string> groups) const;
+  Settings in(const std::vector<std::string>& groups) const;
   Settings without(std::initializer_list<std::string> names) const;
   Settings only(std::initializer_list<std::string> names) const;
   // Without this setting, whose value is settled, and without those that do nothing with it.

@@ -36,9 +36,8 @@ void bench_memory(const Options& options, const BenchMemoryOptions& bench);
 // everybody writes it first to the shipped kernel (accumulate/ladder/), in turns with a copy.
 // Throws Error if a result is wrong.
 struct BenchKernelsOptions {
-  std::optional<ModelKind>
-      model;         // whose parameters; without: `size` bytes of layers of 4096 x 4096
-  std::string size;  // empty: what no cache holds
+  std::string model;  // whose parameters; empty: `size` bytes of layers of 4096 x 4096
+  std::string size;   // empty: what no cache holds
   int64_t micro_batch = 32;
   double seconds = 5;
 };

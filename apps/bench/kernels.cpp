@@ -10,9 +10,10 @@
 namespace accrue::app {
 namespace {
 
-Parameters layout_for(const BenchKernelsOptions& bench, Device device) {
-  if (bench.model) {
-    const auto model = make_model(default_model(*bench.model));
+Parameters layout_for(const Domains& domains, const BenchKernelsOptions& bench, Device device) {
+  if (!bench.model.empty()) {
+    const ModelOptions shown = domains.model(bench.model).shown;
+    const auto model = domains.of_model(bench.model).factory(bench.model, shown)();
     return place(*model, DType::f32, Device::meta, 0);
   }
   // Several times the last-level cache of most processors, and of the largest GPUs.
@@ -81,7 +82,7 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
                         .help = "Bytes of an array of float32",
                         .takes = "64MiB",
                         .unset = "64MiB on cpu, 256MiB on cuda"})
-      .add(bench.model, model_names(),
+      .add(bench.model, names_of_models(options),
            {.name = "model",
             .decides = no_result,
             .help = "This network's parameters instead",
@@ -101,7 +102,7 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
 void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   check_output(options.json);
   const Device device = apply_machine_options(options);
-  const ladder::Arrays arrays(layout_for(bench, device), device);
+  const ladder::Arrays arrays(layout_for(options.domains, bench, device), device);
   std::vector<ladder::Result> results =
       ladder::check_rungs(ladder::all_ladders(arrays, bench.micro_batch), [&] { arrays.reset(); });
   const int64_t rounds = ladder::measure(results, device, bench.seconds);
@@ -114,7 +115,7 @@ void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
   if (!options.json.empty()) {
     const nlohmann::ordered_json figures{{"device", name(device)},
                                          {"threads", thread_count()},
-                                         {"model", bench.model ? name(*bench.model) : ""},
+                                         {"model", bench.model},
                                          {"parameters", arrays.count()},
                                          {"tensors", arrays.tensors()},
                                          {"array_bytes", array_bytes},

@@ -106,7 +106,7 @@ bool MemoryRuns::pytorch_is_installed() const {
 }
 
 void MemoryRuns::measure_pytorch(MemoryRow& row) const {
-  const nlohmann::json request{{"model", name(options_.network.kind)},
+  const nlohmann::json request{{"model", options_.model_name},
                                {"width", row.width},
                                {"micro_batch", row.batches.micro},
                                {"effective_batch", row.batches.effective},

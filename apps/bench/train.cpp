@@ -120,7 +120,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
       trained.players.empty(),
       "bench train measures networks of one loss, but --model {} is a game of {}: expected another "
       "model; accrue train says how many samples a second it took",
-      name(options.network.kind), trained.players.size());
+      options.model_name, trained.players.size());
   const Batches batches = trained.batches;
   const size_t resident_before = resident_bytes();
   Training training(trained, data.train, device);
@@ -142,13 +142,12 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   double gemm_rate = median(gemm_rates);
   if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;
-  say("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", name(options.network.kind),
-      batches.describe(), samples_per_s, name(device), window_seconds.size(),
-      counted(thread_count(), "thread"));
+  say("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", options.model_name, batches.describe(),
+      samples_per_s, name(device), window_seconds.size(), counted(thread_count(), "thread"));
   say("{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
       MachineRates::gemm_size(device));
-  nlohmann::ordered_json result{{"model", name(options.network.kind)},
+  nlohmann::ordered_json result{{"model", options.model_name},
                                 {"micro_batch", batches.micro},
                                 {"effective_batch", batches.effective},
                                 {"device", name(device)},

@@ -8,9 +8,6 @@
 #include "apps/cli/messages.h"
 #include "data/byte_stream.h"
 #include "data/checkpoint_directory.h"
-#include "data/cifar.h"
-#include "data/dataset.h"
-#include "data/glyphs.h"
 #include "data/safetensors.h"
 #include "train/weights.h"
 
@@ -26,104 +23,24 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
   return numbers;
 }
 
-// Gives masks' classes the names of --classes.
-void name_classes(Field& masks, const std::vector<std::string>& names) {
-  const int64_t classes = masks.class_count();
-  check(static_cast<int64_t>(names.size()) == classes,
-        "--classes has {} names, but the masks have {}: expected one for each", names.size(),
-        counted_classes(classes));
-  masks.class_names = names;
-}
-
-// The options that only some data sets heed.
-void check_options_of_data(const Options& options) {
-  const std::string data = options.data_name();
-  const auto is_one_of = [&](std::initializer_list<const char*> names) {
-    return std::ranges::find(names, data) != names.end();
-  };
-  const bool is_looked_for = is_one_of({"mnist", "fashion"});
-  const bool is_built_in = is_one_of({"digits", "shapes", "strokes"});
-  const bool is_folder = !is_looked_for && !is_built_in && !holds_mnist(data) &&
-                         !holds_cifar10(data) && !holds_glyphs(data);
-  struct Heeded {
-    const char* option;
-    bool is_heeded;
-    const char* expected;
-  };
-  for (const auto& [option, is_heeded, expected] :
-       {Heeded{"data-dir", is_looked_for, "--data mnist or fashion"},
-        {"hold-out", is_folder, "a folder of images"},
-        {"skip-bad", is_folder, "a folder of images"},
-        {"cache", is_folder, "a folder of images"},
-        {"ignore-mask", is_folder, "a folder of images and masks"}})
-    check(is_heeded || !options.given.contains(option),
-          "--{} has no effect with --data {}: expected {}, or no --{}", option, data, expected,
-          option);
-}
-
-// The data set has what the model learns from.
-void check_data_for_model(const Datasets& data, const Options& options) {
-  const std::string model = name(options.network.kind), set = data.train.name;
-  if (task_of(options.network.kind) == Task::drawing) {
-    check(options.pixels == Normalization(),
-          "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
-          "expected neither option",
-          fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","), model);
-    check(
-        data.train.has("sources"),
-        "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
-        "{}: expected --data strokes, or a directory of accrue font prepare",
-        model, set, data.train.fields.front().name);
-    return;
+// The settings that only some data sets heed.
+void check_settings_of_data(const Options& asked, const DataRequest& request) {
+  Options options = asked;
+  const Domain& domain = options.domains.of_data(request.data);
+  for (const Setting& setting : settings_of(options)) {
+    const About& about = setting.about;
+    check(about.data.empty() || !request.given.contains(about.name) ||
+              domain.heeds(about.name, request.data),
+          "--{} has no effect with --data {}: expected {}, or no --{}", about.name, request.data,
+          about.data, about.name);
   }
-  const bool has_masks = data.train.has("masks");
-  check(has_masks || data.train.has("labels"),
-        "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
-        "digits, shapes, mnist, fashion, a folder of images or a directory of IDX files",
-        model, set, data.train.fields.front().name);
-  if (task_of(options.network.kind) == Task::segmentation)
-    check(has_masks,
-          "--model {} answers with a mask for each image, but the data set {} has labels: expected "
-          "--data shapes, or a folder of images and masks",
-          model, set);
-  if (task_of(options.network.kind) != Task::segmentation)
-    check(!has_masks,
-          "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
-          "mnist or fashion (--data shapes is for --model unet)",
-          model, set);
 }
 
-void crop(Datasets& data, ImageSize size, const Options& options, DataUse use) {
-  const Task task = task_of(options.network.kind);
-  check(task != Task::drawing, "--crop {}: a glyph is drawn as a whole; expected no --crop",
-        options.crop);
-  const bool is_trained = use == DataUse::training, sees_whole = task == Task::segmentation;
-  check(is_trained || !sees_whole || !options.given.contains("crop"),
-        "--crop {}: masks are scored and predicted on whole images; expected no --crop",
-        options.crop);
-  if (is_trained || !sees_whole) data.train.crop_to(size);
-  data.train.augmentation.crops_anywhere = is_trained;
-  if (!sees_whole) data.test.crop_to(size);
-}
-
-std::optional<double> asked_hold_out(const Options& options) {
-  return options.given.contains("hold-out") ? std::optional(options.hold_out) : std::nullopt;
-}
-
-ImageFolderOptions folder_options(const Options& options, DataUse use) {
-  return {.size = options.size_of_images(),
-          .hold_out = asked_hold_out(options),
-          .channels = options.weights.empty() ? 1 : options.network.image[0],
-          .skip_bad = options.skip_bad ? SkipBad::yes : SkipBad::no,
-          .unjudged_mask_value = options.ignore_mask,
-          .has_named_mask_values = !options.classes.empty(),
-          .one_class = use == DataUse::training ? OneClass::refused : OneClass::allowed,
-          .most_held_bytes = options.most_held_bytes(),
-          .most_image_bytes = options.most_image_bytes()};
-}
-
-void say_what_was_found(const Dataset& data) {
-  if (!data.about.empty()) say("{}: {}\n", data.name, data.about);
+void check_that_data_is_known(const Domains& domains, const std::string& data) {
+  check(domains.claim(data) != Domain::Claim::none,
+        "'{}' is neither a data set nor a directory: expected {}, or a directory of images, of "
+        "glyphs or of files in MNIST's format",
+        data, fmt::join(domains.data_sets(), ", "));
 }
 
 void normalize(Dataset& data, const Options& options) {
@@ -175,59 +92,39 @@ void say_whose_classes(const Options& options, const Dataset& data) {
       classes->describe());
 }
 
-Datasets load_data(const Options& options, DataUse use) {
-  check_options_of_data(options);
-  const std::optional<ImageSize> size = options.size_of_images(), crops = options.size_of_crops();
-  const bool is_strokes = options.data_name() == "strokes";
-  check(!size || !is_strokes || size->height == size->width,
-        "--image-size {}: the strokes of --data strokes are as high as wide", options.image_size);
-  Datasets data = reading(options.data_name(), [&] {
-    return find_dataset(options.data_name(), options.data_dir,
-                        size ? size->height : Options::default_strokes,
-                        folder_options(options, use));
-  });
-  const Shape& images = data.train.fields.front().values.shape();
-  check(!size || !options.given.contains("image-size") ||
-            (images[2] == size->height && images[3] == size->width),
-        "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
-        "--data strokes",
-        options.image_size, options.data_name(), images[2], images[3]);
-  data.train.augmentation = parse_augmentation(options.augment);
-  say_what_was_found(data.train);
-  for (Dataset* each : {&data.train, &data.test}) normalize(*each, options);
-  check_data_for_model(data, options);
-  if (crops) crop(data, *crops, options, use);
-  if (data.train.has("masks") && !options.classes.empty())
-    for (Dataset* each : {&data.train, &data.test})
-      for (Field& field : each->fields)
-        if (field.name == "masks") name_classes(field, options.classes);
-  match_to_weights(data, options, use);
-  return data;
+void take_in(Dataset& data, const Options& options) {
+  if (!data.about.empty()) say("{}: {}\n", data.name, data.about);
+  normalize(data, options);
 }
 
-Dataset load_images(const Options& options, const ImageFolder& folder) {
-  check(!options.given.contains("data-dir"),
-        "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
-  Dataset data = load_images_to_answer(folder, folder_options(options, DataUse::prediction));
-  say_what_was_found(data);
-  normalize(data, options);
-  const int64_t channels = data["images"].size(1), known = options.network.image[0];
-  check(!options.classes_of_weights || channels == known,
-        "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
-        "images",
-        data.name, options.weights);
-  Datasets sets{.train = {}, .test = std::move(data)};
-  if (const auto crops = options.size_of_crops()) crop(sets, *crops, options, DataUse::prediction);
-  return std::move(sets.test);
+Datasets load_data(const Options& options, DataUse use) {
+  const DataRequest request = options.request(use);
+  check_that_data_is_known(options.domains, request.data);
+  check_settings_of_data(options, request);
+  Datasets data =
+      reading(request.data, [&] { return options.domains.of_data(request.data).load(request); });
+  const Shape& images = data.train.fields.front().values.shape();
+  check(!request.size || !options.given.contains("image-size") ||
+            (images[2] == request.size->height && images[3] == request.size->width),
+        "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
+        "--data strokes",
+        request.size ? request.size->text : "", request.data, images[2], images[3]);
+  for (const auto& domain : options.domains) domain->augment(data.train, request);
+  take_in(data.train, options);
+  normalize(data.test, options);
+  options.domains.of_model(options.model_name)
+      .fit(data, options.domains.model(options.model_name), request);
+  match_to_weights(data, options, use);
+  return data;
 }
 
 namespace {
 
 // Asks for what a file does not say, as PyTorch's do not, or warns of what is assumed.
 void check_what_is_said(const Metadata& said, const Options& options) {
-  const bool draws = task_of(options.network.kind) == Task::drawing;
   const auto is_given = [&](const char* name) { return options.given.contains(name); };
-  const bool says = draws || said.contains("model");
+  const bool has_own_pixels = options.domains.model(options.model_name).has_own_pixels;
+  const bool says = has_own_pixels || said.contains("model");
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", options.init);
   if (!says && !(is_given("mean") && is_given("std")))
@@ -264,19 +161,18 @@ Options with_options_of_weights(const Options& options) {
   if (!is_resumed) check_what_is_said(said, options);
   const Settings settings = settings_of(result);
   std::string problems;
-  for (const char* name : settings_of_weights) {
-    const auto found = said.find(name);
-    if (found == said.end()) continue;
-    const Setting& setting = settings.at(name);
-    if (!options.given.contains(name)) setting.set(found->second);
+  for (const Setting& setting : settings) {
+    const About& about = setting.about;
+    const auto found = said.find(about.name);
+    if (about.saved == Saved::no || found == said.end()) continue;
+    const bool is_given = options.given.contains(about.name);
+    if (about.saved == Saved::with_scores) {
+      if (!is_given && !found->second.empty()) setting.set(found->second);
+    } else if (!is_given) setting.set(found->second);
     else if (setting.text() != found->second)
-      problems += fmt::format("\n  --{} is {}, but they were trained with {}", name, setting.text(),
-                              found->second);
+      problems += fmt::format("\n  --{} is {}, but they were trained with {}", about.name,
+                              setting.text(), found->second);
   }
-  for (const char* name : settings_of_scores)
-    if (const auto found = said.find(name);
-        found != said.end() && !found->second.empty() && !options.given.contains(name))
-      settings.at(name).set(found->second);
   if (image.size() == 3) {
     const auto said_of = [&](const char* name) {
       const auto found = said.find(name);

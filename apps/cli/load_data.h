@@ -1,23 +1,16 @@
 #pragma once
 
 #include "apps/cli/options.h"
-#include "data/dataset.h"
-#include "data/image_folder.h"
 
 namespace accrue::app {
 
-// With --crop, what a model sees of images with masks: crops in training, and whole images where
-// they are scored and predicted. Of images with classes these are crops, too, their middle. Data to
-// predict may have fewer classes than the network.
-enum class DataUse { training, scoring, prediction };
-
 // The data set of --data, on the cpu, checked to be one that the model can learn, with its classes
-// numbered as those of the weights that the command begins with. Throws Error as find_dataset()
+// numbered as those of the weights that the command begins with. Throws Error as Domain::load()
 // does, and for other classes than theirs, unless a new head is to learn them.
 Datasets load_data(const Options& options, DataUse use = DataUse::training);
 
-// The images of a folder for the network to answer to, on the cpu.
-Dataset load_images(const Options& options, const ImageFolder& folder);
+// Says what was found, and has pixels normalized as the options say.
+void take_in(Dataset& data, const Options& options);
 
 // Says that weights whose file does not name the network's classes are taken to have those of the
 // data, if these have names.

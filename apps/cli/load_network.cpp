@@ -5,7 +5,7 @@
 namespace accrue::app {
 
 LoadedNetwork load_network(const Options& options, const ModelOptions& network, Device device) {
-  auto model = make_model(network);
+  auto model = options.factory(network)();
   Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
                                 GradientStorage::on_demand);
   load_weights(options.init, parameters);

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <filesystem>
 #include <ranges>
-#include <sstream>
 
 #include "apps/cli/environment.h"
 #include "apps/cli/messages.h"
@@ -15,7 +14,6 @@
 #include "kernels/parallel.h"
 #include "train/process.h"
 #include "train/run_identity.h"
-#include "train/segmentation.h"
 
 namespace accrue::app {
 const std::map<std::string, InitScheme>& init_scheme_names() {
@@ -44,38 +42,15 @@ const std::map<std::string, ScoredSplit>& split_names() {
   return names;
 }
 
-const std::map<std::string, CacheChoice>& cache_names() {
-  static const std::map<std::string, CacheChoice> names{
-      {"auto", CacheChoice::automatic}, {"yes", CacheChoice::yes}, {"no", CacheChoice::no}};
-  return names;
-}
-
-size_t Options::most_held_bytes() const {
-  constexpr size_t any = std::numeric_limits<size_t>::max(), usual = size_t{1} << 30;
-  // Below `any`, so that what is held is told.
-  if (cache != CacheChoice::automatic) return cache == CacheChoice::yes ? any - 1 : 0;
-  return memory_limit.empty() ? usual : std::min(usual, parse_bytes(memory_limit) / 4);
-}
-
-size_t Options::most_image_bytes() const {
-  return memory_limit.empty() ? usual_most_image_bytes
-                              : std::min(usual_most_image_bytes, parse_bytes(memory_limit));
-}
-
 std::string Options::data_name() const {
   if (!data.empty()) return data;
-  switch (task_of(network.kind)) {
-    case Task::segmentation: return "shapes";
-    case Task::drawing: return "strokes";
-    case Task::classification: break;
-  }
-  return "digits";
+  return domains.model(model_name).data;
 }
 
 namespace {
 
 // Reads --option N or HxW.
-std::optional<ImageSize> size_of(const std::string& text, const char* option) {
+std::optional<DataRequest::Size> size_of(const std::string& text, const char* option) {
   if (text.empty()) return std::nullopt;
   constexpr int64_t most = 1 << 14;
   const size_t cross = std::min(text.find('x'), text.size());
@@ -88,16 +63,23 @@ std::optional<ImageSize> size_of(const std::string& text, const char* option) {
     return value;
   };
   const int64_t height = number(0, cross);
-  if (cross == text.size()) return ImageSize{height, height};
-  return ImageSize{height, number(cross + 1, text.size())};
+  const int64_t width = cross == text.size() ? height : number(cross + 1, text.size());
+  return DataRequest::Size{{height, width}, text};
 }
 
 }  // namespace
 
-std::optional<ImageSize> Options::size_of_images() const {
-  return size_of(image_size, "image-size");
+DataRequest Options::request(DataUse use) const {
+  DataRequest asked{.data = data_name(),
+                    .use = use,
+                    .size = size_of(image_size, "image-size"),
+                    .crop = size_of(crop, "crop"),
+                    .pixels = pixels,
+                    .channels = weights.empty() ? 1 : network.image[0],
+                    .given = given};
+  if (!memory_limit.empty()) asked.memory_limit = parse_bytes(memory_limit);
+  return asked;
 }
-std::optional<ImageSize> Options::size_of_crops() const { return size_of(crop, "crop"); }
 
 Batches Options::batches_of(int64_t samples) const {
   check(micro_batch != auto_micro_batch,
@@ -126,11 +108,7 @@ TrainingOptions Options::training(const Dataset& data) const {
         "expected a smaller --micro-batch, or no --noise-scale",
         result.batches.describe());
   check_options(result);
-  const int64_t windows = result.total_steps(data.size()), every = zi2zi.generator_every;
-  check(network.kind != ModelKind::zi2zi || windows == 0 || windows >= every,
-        "--n-critic {}: the generator plays in one window of {}, and the run has {}: expected more "
-        "--epochs or --steps, or a smaller --n-critic or --effective-batch",
-        every, every, windows);
+  domains.of_model(model_name).check_run(result.total_steps(data.size()));
   return result;
 }
 
@@ -147,32 +125,28 @@ TrainingOptions Options::to_plan(const Dataset& data) const {
 }
 
 ObjectivePtr Options::objective_on(const Dataset& data) const {
-  if (!data.has("masks")) return objective_of(data);
-  SegmentationOptions chosen{.class_weights = class_weights};
-  std::istringstream rest(mask_loss);
-  for (std::string part; std::getline(rest, part, '+');) {
-    const auto found = mask_loss_names().find(part);
-    check(found != mask_loss_names().end(), "--loss {}: expected {}, or a sum of some, with +",
-          mask_loss, fmt::join(mask_loss_names() | std::views::keys, ", "));
-    chosen.losses.push_back(found->second);
-  }
-  return segmentation(data.field("masks"), std::move(chosen));
+  return domains.of_model(model_name).objective(data);
 }
 
 ModelOptions Options::model_for(const Dataset& data) const {
-  const bool draws = task_of(network.kind) == Task::drawing;
-  const Shape images = data.field(draws ? "sources" : "images").shape_of(1);
-  ModelOptions model = network;
-  model.image = {images[1], images[2], images[3]};
-  for (const char* classes : {"labels", "masks", "styles"})
-    if (data.has(classes)) model.classes = data.field(classes).class_count();
-  return model;
+  const DomainModel about = domains.model(model_name);
+  const Shape images = data.field(about.input()).shape_of(1);
+  ModelOptions chosen = network;
+  chosen.image = {images[1], images[2], images[3]};
+  if (data.has(about.classes())) chosen.classes = data.field(about.classes()).class_count();
+  return chosen;
+}
+
+ModelFactory Options::factory(const ModelOptions& chosen) const {
+  return domains.of_model(model_name).factory(model_name, chosen);
 }
 
 int64_t Options::steps_in(int64_t windows) const {
-  const bool alternates = network.kind == ModelKind::zi2zi && order == Order::alternating;
-  if (!alternates) return windows;
-  return windows + windows / zi2zi.generator_every * zi2zi.generator_times;
+  const auto players = domains.of_model(model_name).players(network, *this);
+  if (players.empty() || order == Order::simultaneous) return windows;
+  int64_t steps = 0;
+  for (const PlayerOptions& player : players) steps += windows / player.every * player.times;
+  return steps;
 }
 
 TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {
@@ -181,158 +155,46 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   Options o = *this;
   result.identity = deciding(settings_of(o));
   if (!memory_limit.empty() && pack == Pack::where_it_pays) result.pack = Pack::off;
-  const ModelOptions model = model_for(data);
-  if (network.kind == ModelKind::zi2zi) {
-    Zi2ziGame game = zi2zi;
-    game.networks = zi2zi_options(model);
-    game.step = *this;
-    result.players = zi2zi_players(game);
-  } else {
-    result.model = model_factory(model);
-    result.objective = objective_on(data);
-  }
+  const ModelOptions chosen_model = model_for(data);
+  result.players = domains.of_model(model_name).players(chosen_model, *this);
+  if (result.players.empty()) result.model = factory(chosen_model);
+  result.objective = objective_on(data);
   const Settings all = settings_of(o);
-  const auto tell = [&](const char* name) {
-    if (const Setting& setting = all.at(name); all.has_effect(setting) && !setting.text().empty())
-      result.about_weights[name] = setting.text();
-  };
-  std::ranges::for_each(settings_of_weights, tell);
-  std::ranges::for_each(settings_of_scores, tell);
-  result.about_weights["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
+  for (const Setting& setting : all)
+    if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
+      result.about_weights[setting.about.name] = setting.text();
+  result.about_weights["image"] = fmt::format("{}", fmt::join(chosen_model.image.sizes(), "x"));
   if (!crop.empty()) {
     result.about_weights["crop"] = crop;
     if (!image_size.empty()) result.about_weights["image-size"] = image_size;
   }
-  result.about_weights["classes"] = fmt::format("{}", model.classes);
+  result.about_weights["classes"] = fmt::format("{}", chosen_model.classes);
   if (const auto classes = classes_of(data)) add_classes(*classes, result.about_weights);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;
 }
 
-Options font_defaults() {
-  Options options;
-  options.network.kind = ModelKind::zi2zi;
-  options.network.init = InitScheme::normal;
-  options.beta1 = 0.5;
-  return options;
+std::vector<std::string> headings_of_networks(const Options& o) {
+  std::vector<std::string> headings{"Model and data"};
+  for (const auto& domain : o.domains)
+    if (const std::string heading = domain->networks_heading(); !heading.empty())
+      headings.push_back(heading);
+  return headings;
 }
 
-Settings settings_of_folder(Options& o) {
-  Settings s;
-  s.group("Model and data")
-      .add(o.hold_out, {.name = "hold-out",
-                        .decides = Decides::result,
-                        .help = "The part of a folder's images that is for the test, where it has "
-                                "no folder test, val, valid or validation",
-                        .range = {0, 0.99}})
-      .add_flag(o.skip_bad, true,
-                {"skip-bad", Decides::result,
-                 "Leave out a folder's bad files; without, they are refused"})
-      .add(o.cache, cache_names(),
-           {"cache", Decides::no_result,
-            "Hold a folder's decoded images, or read them as they are needed; auto: hold them if "
-            "they take at most 1 GiB, and a quarter of --memory-limit"});
-  return s;
+std::vector<std::string> names_of_models(const Options& o) {
+  std::vector<std::string> names;
+  for (const DomainModel& model : o.domains.models()) names.push_back(model.name);
+  return names;
 }
 
-Settings settings_of_masks(Options& o) {
-  const decltype(About::acts_with) with_unet{{"model", {"unet"}}};
-  Settings s;
-  s.group("Model and data")
-      .add(
-          o.mask_loss,
-          {.name = "loss",
-           .decides = Decides::result,
-           .help = "Of masks: bce where they say what is there and what not, cross-entropy where "
-                   "each pixel has one of several classes, dice of each sample and class, or a sum "
-                   "such as bce+dice; without, bce or cross-entropy",
-           .takes = "LOSS[+LOSS]",
-           .acts_with = with_unet})
-      .add(o.class_weights,
-           {.name = "class-weights",
-            .decides = Decides::result,
-            .help = "How much each class counts in the loss, by the classes' order",
-            .takes = "W,W,...",
-            .range = {0, 1e6},
-            .acts_with = with_unet})
-      .add(o.classes, {.name = "classes",
-                       .decides = Decides::no_result,
-                       .help = "Names of the masks' classes, by their order, for scores and files",
-                       .takes = "NAME,NAME,...",
-                       .acts_with = with_unet})
-      // The objective's name has it.
-      .add(
-          o.ignore_mask,
-          {.name = "ignore-mask",
-           .decides = Decides::no_result,
-           .help = "Value in masks of pixels that nobody has judged, such as 255: they count in no "
-                   "loss and no score",
-           .takes = "VALUE",
-           .range = {0, 255},
-           .acts_with = with_unet});
-  return s;
-}
-
-Settings settings_of_zi2zi(Options& o) {
-  constexpr Decides result = Decides::result;
-  const decltype(About::acts_with) with_zi2zi{{"model", {"zi2zi"}}};
-  Zi2ziOptions& networks = o.network.zi2zi;
-  Zi2ziLosses& losses = o.zi2zi.losses;
-  const auto about = [&](std::string name, std::string help) {
-    return About{.name = std::move(name),
-                 .decides = result,
-                 .help = std::move(help),
-                 .acts_with = with_zi2zi};
-  };
-  const auto weight = [&](std::string name, std::string help) {
-    About all = about(std::move(name), std::move(help));
-    all.range = not_negative;
-    return all;
-  };
-  const auto count = [&](std::string name, std::string help) {
-    About all = about(std::move(name), std::move(help));
-    all.range = {.low = 1};
-    return all;
-  };
-  About adaptive = weight("adversarial-weight",
-                          "Of the generator's wish to deceive; without, 0.05 to 0.6, by the "
-                          "discriminator's loss of a window");
-  About lr_d = about("lr-d", "Learning rate of the discriminator");
-  lr_d.unset = "--lr";
-  About dropout = about("g-dropout", "Dropout in the generator's inner levels");
-  dropout.range = {0, 0.999};
-  Settings s;
-  s.group("Font GAN")
-      .add(networks.upsampling, upsampling_names(),
-           about("upsampling", "How the generator doubles height and width"))
-      .add(networks.skip, skip_names(),
-           about("skip", "How its decoders take in what the encoders saw"))
-      .add(networks.norm, glyph_norm_names(),
-           about("norm", "Norm of both networks; batch depends on the micro-batch"))
-      .add(networks.embedding, count("embedding", "Numbers that a style is"))
-      .add_flag(networks.self_attention, true,
-                about("self-attention", "Self-attention in two levels of the generator"))
-      .add_flag(networks.spectral_norm, true,
-                about("d-spectral-norm", "Spectral norm in the discriminator"))
-      .add(networks.dropout, std::move(dropout))
-      .add(o.order, order_names(),
-           about("order",
-                 "alternating: the discriminator steps, then the generator plays against it; "
-                 "simultaneous: both step at the end of a window"))
-      .add(o.zi2zi.generator_every,
-           count("n-critic", "Windows of the discriminator to one of the generator"))
-      .add(o.zi2zi.generator_times,
-           count("g-steps", "Steps of the generator in each window that it plays"))
-      .add(o.zi2zi.discriminator_lr, std::move(lr_d))
-      .add(losses.constancy, constancy_names(),
-           about("constancy",
-                 "Whose features shall agree: source and drawing (original) or source and target "
-                 "(port)"))
-      .add(losses.l1_weight, weight("l1-weight", "Of the mean distance to the target"))
-      .add(losses.constancy_weight, weight("constancy-weight", "Of the distance of features"))
-      .add(losses.category_weight, weight("category-weight", "Of telling styles apart"))
-      .add(losses.adversarial_weight, std::move(adaptive));
-  return s;
+std::string default_data(const Options& o) {
+  const std::string usual = o.domains.model(Options().model_name).data;
+  std::string text = usual;
+  for (const DomainModel& model : o.domains.models())
+    if (model.data != usual)
+      text += fmt::format("{} for {} {}", text == usual ? ";" : ",", model.name, model.data);
+  return text;
 }
 
 std::vector<std::string> arguments_of(const Options& options) {

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "data/classes.h"
-#include "data/image_file.h"
 #include "layers/models.h"
+#include "train/domain.h"
 #include "train/training_options.h"
-#include "train/zi2zi.h"
 
 namespace accrue::app {
 
@@ -21,46 +20,29 @@ enum class ScoredSplit { both, train, test };
 enum class DeviceChoice { automatic, cpu, cuda };
 // The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
 enum class RankExchange { automatic, host };
-// Whether the decoded images of a folder are kept in memory.
-enum class CacheChoice { automatic, yes, no };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
 // The effective batch where the options leave it open.
 inline constexpr int64_t default_effective_batch = 64;
 
-// The names of choices on the command line, beside model_names() and those of TrainingOptions.
+// The names of choices on the command line, beside those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, DeviceChoice>& device_names();
 const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
-const std::map<std::string, CacheChoice>& cache_names();
 
-// The settings that decide what a trained network computes. Weights are saved with them.
-inline constexpr std::array settings_of_weights{"model",     "width",         "depth",      "mean",
-                                                "std",       "norm",          "upsampling", "skip",
-                                                "embedding", "self-attention"};
-// The settings that decide how it is scored, or drawn with. Weights are saved with them, too, but
-// a command may give others.
-inline constexpr std::array settings_of_scores{"loss", "class-weights", "ignore-mask", "g-dropout"};
+// The domains that the program knows (apps/domains.cpp).
+Domains all_domains();
 
 // A command's options: a training, and what the program does around it. A field has a row in
 // settings_of(), below.
 struct Options : TrainingOptions {
-  ModelOptions network;
-  Zi2ziGame zi2zi;  // but for its networks and steps
-  static constexpr int64_t default_strokes = 64;
-  std::string image_size;  // "32" or "48x64"; empty: 64 of strokes, that of a folder's images
-  std::string crop;        // likewise; empty: whole images
-  double hold_out = usual_hold_out;
-  bool skip_bad = false;
-  std::string augment;  // data/augmentation.h
-  CacheChoice cache = CacheChoice::automatic;
-  std::string data;  // empty: what the model learns from without --data
-  std::string data_dir;
-  std::string mask_loss;  // "cross-entropy+dice"
-  std::vector<double> class_weights;
-  std::vector<std::string> classes;  // of masks, their names
-  std::optional<int64_t> ignore_mask;
+  Domains domains = all_domains();
+  std::string model_name = "mlp";  // of one of the domains
+  ModelOptions network;            // but for its kind
+  std::string image_size;          // "32" or "48x64"; empty: that of the data
+  std::string crop;                // likewise; empty: whole images
+  std::string data;                // empty: what the model learns from without --data
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
   // The weights that a command begins with, those of --init or of the checkpoint from which it
@@ -83,29 +65,24 @@ struct Options : TrainingOptions {
   int64_t profile_windows = 2;
   std::string log_dir;
   std::optional<int64_t> log_histograms;  // every so many steps
-  std::optional<int64_t> sample_every;    // windows, of zi2zi
   int64_t log_every = 100;
   bool measure_baseline = false;
 
-  // The data set's: that of --data, else shapes for a model of masks and digits for one of labels.
+  // That of --data, else the model's.
   std::string data_name() const;
-  // --image-size and --crop; nothing if they are not set. Throw Error for anything but N and HxW.
-  std::optional<ImageSize> size_of_images() const;
-  std::optional<ImageSize> size_of_crops() const;
+  // What is asked of the data. Throws Error for sizes that are not N or HxW.
+  DataRequest request(DataUse use) const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;
-  // The most bytes of decoded images that are kept in memory, by --cache.
-  size_t most_held_bytes() const;
-  // The most for one image of a folder: usual_most_image_bytes, or what --memory-limit allows.
-  size_t most_image_bytes() const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
   // batches that the data (samples) cannot fill.
   Batches batches_of(int64_t samples) const;
-  // The objective for this data: objective_of(), with the losses of masks that are asked for.
-  // Throws Error for losses or weights that do not fit.
+  // The model's objective for this data. Throws Error if what is asked of it does not fit.
   ObjectivePtr objective_on(const Dataset& data) const;
   // The model for the images and classes of the data.
   ModelOptions model_for(const Dataset& data) const;
+  // Makes such a model.
+  ModelFactory factory(const ModelOptions& model) const;
   // The training that is asked for, on this data: the model, its batches and the run's identity are
   // filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
@@ -116,33 +93,40 @@ struct Options : TrainingOptions {
   TrainingOptions training_with(Batches batches, const Dataset& data) const;
 };
 
-// A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
-Options font_defaults();
-
-// The settings of a folder of images, except the images' size.
-Settings settings_of_folder(Options& o);
-
-// The settings of masks: their loss, and their classes.
-Settings settings_of_masks(Options& o);
-
-// The settings of zi2zi: its networks, its losses, and how the two play.
-Settings settings_of_zi2zi(Options& o);
+// The headings of the settings of a network: of its model and data, and of domains' networks.
+std::vector<std::string> headings_of_networks(const Options& o);
+std::vector<std::string> names_of_models(const Options& o);
+// What a model learns from without --data: "digits; for unet shapes".
+std::string default_data(const Options& o);
 
 // The settings of the program by name, of which a command has some as options: --name
 // (apps/cli/declare.h).
 inline Settings settings_of(Options& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  const decltype(About::acts_with) with_zi2zi{{"model", {"zi2zi"}}};
-  std::vector<std::string> but_zi2zi;
-  for (const auto& [name, kind] : model_names())
-    if (kind != ModelKind::zi2zi) but_zi2zi.push_back(name);
+  std::vector<std::string> with_depth, with_dropout;
+  std::string other_dropout;
+  for (const DomainModel& model : o.domains.models()) {
+    if (model.has_depth) with_depth.push_back(model.name);
+    if (model.dropout == "dropout") with_dropout.push_back(model.name);
+    else other_dropout = model.dropout;
+  }
+  const auto of_domains = [&](const std::string& heading) {
+    Settings all;
+    for (const auto& domain : o.domains) all.append(domain->settings(o));
+    return all.where([&](const Setting& setting) { return setting.group == heading; });
+  };
   Settings s;
   s.group("Model and data")
-      .add(o.network.kind, model_names(), {"model", result, "Network to train"})
+      .add(o.model_name, names_of_models(o),
+           {.name = "model",
+            .decides = result,
+            .help = "Network to train",
+            .saved = Saved::with_weights})
       .add(o.network.width, {.name = "width",
                              .decides = result,
                              .help = "Factor on hidden sizes and channels",
-                             .range = positive})
+                             .range = positive,
+                             .saved = Saved::with_weights})
       .add(o.network.depth,
            {.name = "depth",
             .decides = result,
@@ -151,12 +135,13 @@ inline Settings settings_of(Options& o) {
                     "with the colour of --mean below and on the right, and the answer is cut to "
                     "their size",
             .range = Range{1, 10},
-            .acts_with = {{"model", {"unet"}}}})
+            .acts_with = {{"model", with_depth}},
+            .saved = Saved::with_weights})
       .add(o.data,
            {"data", result,
             "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "
             "a folder for each class, images/ and masks/, CIFAR-10's or IDX files, or glyphs",
-            "NAME|DIR", "digits; for unet shapes, for zi2zi strokes"})
+            "NAME|DIR", default_data(o)})
       .add(o.image_size,
            {"image-size", no_result,
             "Height and width that the images of a folder are brought to, or of the built-in "
@@ -168,34 +153,26 @@ inline Settings settings_of(Options& o) {
             "time; for images of one size, or after --image-size. Classes are scored and predicted "
             "by the images' middle, masks on whole images",
             "N|HxW", "whole images"})
-      .append(settings_of_folder(o))
-      .append(settings_of_masks(o))
-      .add(o.augment,
-           {"augment", result,
-            "Change training images, and their masks likewise, otherwise each time: flip and vflip "
-            "(half of them), rotate=DEGREES at most either way (10), crop=PART of the sides at "
-            "least, enlarged (0.8), brightness=PART and contrast=PART at most up or down (0.2); "
-            "what lies outside is black",
-            "NAME[=N],...", "images as they are"})
-      .add(o.data_dir,
-           {"data-dir", no_result, "Where mnist and fashion are looked for first", "DIR"})
+      .append(of_domains("Model and data"))
       .add(o.pixels.mean, {.name = "mean",
                            .decides = result,
                            .help = "Pixels in [0, 1] are x: the net sees (x - mean) / std; one "
                                    "number, or one for each channel",
-                           .takes = "NUMBER,..."})
+                           .takes = "NUMBER,...",
+                           .saved = Saved::with_weights})
       .add(o.pixels.std, {.name = "std",
                           .decides = result,
                           .help = "The same; a net of PyTorch's that was trained on ToTensor() "
                                   "alone takes --mean 0 --std 1",
                           .takes = "NUMBER,... above 0",
-                          .range = positive})
+                          .range = positive,
+                          .saved = Saved::with_weights})
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,
                                .help = "Dropout before the last layer",
                                .range = {0, 0.999},
-                               .acts_with = {{"model", but_zi2zi}},
-                               .rather = "g-dropout"})
+                               .acts_with = {{"model", with_dropout}},
+                               .rather = other_dropout})
       .add(o.network.init, init_scheme_names(),
            {"init-scheme", no_result,
             "Distribution of the initial weights (lecun is PyTorch's default)"})
@@ -210,8 +187,8 @@ inline Settings settings_of(Options& o) {
            .decides = no_result,
            .help = "But for the last layer, which learns other classes; by itself where their "
                    "number is another",
-           .needs = "init"})
-      .append(settings_of_zi2zi(o));
+           .needs = "init"});
+  for (const auto& domain : o.domains) s.append(of_domains(domain->networks_heading()));
   s.group("Machine")
       .add(o.device, device_names(),
            {"device", no_result, "Where to compute; auto: cuda where it can be used, else cpu"})
@@ -265,15 +242,7 @@ inline Settings settings_of(Options& o) {
             .takes = "STEPS",
             .range = positive,
             .needs = "log-dir"})
-      .add(o.sample_every,
-           {.name = "sample-every",
-            .decides = no_result,
-            .help = "Draw characters that are held out, every so many windows, as a sheet in the "
-                    "log's directory",
-            .takes = "WINDOWS",
-            .range = positive,
-            .needs = "log-dir",
-            .acts_with = with_zi2zi})
+      .append(of_domains("Output"))
       .add(o.memory_trace,
            {"memory-trace", no_result,
             "Record every allocation of the first windows, as Chrome's trace events", "FILE.json"})

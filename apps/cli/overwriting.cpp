@@ -10,7 +10,6 @@
 
 #include "apps/cli/averages.h"
 #include "core/error.h"
-#include "data/dataset.h"
 #include "data/png.h"
 #include "train/class_table.h"
 
@@ -233,8 +232,8 @@ void Paths::check_answers(const std::string& what, const std::vector<fs::path>& 
                              : fmt::format("{} files such as '{}'", others.size(), others[0]));
 }
 
-Paths paths_of(const CLI::App& command, const Settings& settings) {
-  static const std::set<std::string> built_in{"mnist", "fashion", "digits", "shapes", "strokes"};
+Paths paths_of(const CLI::App& command, const Settings& settings, const Domains& domains) {
+  const std::vector<std::string> known = domains.data_sets();
   Paths paths;
   int standard_outputs = 0;
   for (const Setting& setting : settings) {
@@ -246,9 +245,8 @@ Paths paths_of(const CLI::App& command, const Settings& settings) {
       else paths.write(what, value, *kind);
     } else if (about.takes.find("FILE") != about.takes.npos || about.takes == "FONT" ||
                about.takes.find("DIR") != about.takes.npos) {
-      if (about.name == "data" && built_in.contains(value)) {
-        const auto files = find_mnist(
-            value, settings.has("data-dir") ? settings.at("data-dir").text() : std::string());
+      if (about.name == "data" && std::ranges::find(known, value) != known.end()) {
+        const auto files = domains.of_data(value).directory_of(value);
         if (files) paths.read(what, *files);
         continue;
       }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "train/settings.h"
+#include "train/domain.h"
 
 namespace CLI {
 class App;
@@ -54,6 +54,6 @@ class Paths {
 };
 
 // The paths that a command's settings name, and those of its other arguments.
-Paths paths_of(const CLI::App& command, const Settings& settings);
+Paths paths_of(const CLI::App& command, const Settings& settings, const Domains& domains);
 
 }  // namespace accrue::app

@@ -39,7 +39,6 @@ void write_nothing(Options& options) {
   for (std::string* file :
        {&options.json, &options.log_dir, &options.profile, &options.memory_trace})
     file->clear();
-  options.sample_every.reset();
 }
 
 // True if each rank has a GPU, and no two have the same one, which NCCL refuses.

@@ -11,29 +11,18 @@ namespace accrue::app {
 namespace {
 
 // Makes as many samples as a micro-batch has, only to be predicted.
-Dataset planned_samples(const ModelOptions& network, int64_t N) {
+Dataset planned_samples(const DomainModel& model, const ModelOptions& network, int64_t N) {
   const Shape& image = network.image;
-  const auto make = [](const Shape& shape, Encoding encoding) {
-    return Tensor::empty(shape, stored_dtype(encoding), Device::meta_cuda, Category::data);
-  };
-  const auto pixels = [&](const char* name) {
-    return Field{name, make({N, image[0], image[1], image[2]}, Encoding::pixel), Encoding::pixel};
-  };
-  const auto classes = [&](const char* name) {
-    return Field{name, make({N}, Encoding::index), Encoding::index, network.classes};
+  const auto shape_of = [&](Encoding encoding) -> Shape {
+    if (encoding == Encoding::pixel) return {N, image[0], image[1], image[2]};
+    return encoding == Encoding::mask ? Shape{N, network.classes, image[1], image[2]} : Shape{N};
   };
   Dataset data{"planned", "shapes"};
-  switch (task_of(network.kind)) {
-    case Task::drawing:
-      data.fields = {pixels("sources"), pixels("targets"), classes("styles")};
-      break;
-    case Task::segmentation:
-      data.fields = {pixels("images"),
-                     {"masks", make({N, network.classes, image[1], image[2]}, Encoding::mask),
-                      Encoding::mask}};
-      break;
-    case Task::classification: data.fields = {pixels("images"), classes("labels")}; break;
-  }
+  for (const auto& [name, encoding] : model.fields)
+    data.fields.push_back({name,
+                           Tensor::empty(shape_of(encoding), stored_dtype(encoding),
+                                         Device::meta_cuda, Category::data),
+                           encoding, encoding == Encoding::index ? network.classes : 0});
   return data;
 }
 
@@ -60,7 +49,8 @@ std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
   alone.accum = 1;
   alone.effective_batch.reset();
   alone.noise_scale = false;
-  const Dataset data = planned_samples(network, options.micro_batch);
+  const Dataset data =
+      planned_samples(options.domains.model(options.model_name), network, options.micro_batch);
   const ConvolutionTrace trace;
   peak_of_windows(alone.training(data), data, Device::meta_cuda);
   std::vector<ChosenConvolution> result;

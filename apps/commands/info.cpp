@@ -11,9 +11,9 @@
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
 #include "apps/commands/convolutions.h"
+#include "apps/domains.h"
 #include "core/cuda.h"
 #include "core/error.h"
-#include "fonts/outline.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
 #include "train/flops.h"
@@ -24,12 +24,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string describe_potrace() {
-  try {
-    return fonts::require_potrace();
-  } catch (const Error&) {
-    return "none (font export runs it: apt install potrace)";
-  }
+// What domains need of the machine.
+std::vector<std::pair<std::string, std::string>> facts_of_domains() {
+  std::vector<std::pair<std::string, std::string>> facts;
+  for (const ProgramDomain& domain : program_domains())
+    if (domain.about_machine) std::ranges::move(domain.about_machine(), std::back_inserter(facts));
+  return facts;
 }
 
 Json to_json(const ChosenConvolution& chosen) {
@@ -67,12 +67,12 @@ std::string to_json(const Options& options, const Module& model, const Parameter
             {"matrix_products", matrix_products()},
             {"cuda", cuda::unavailable_reason().empty()},
             {"mpi", describe_mpi()},
-            {"nccl", describe_nccl()},
-            {"potrace", describe_potrace()},
-            {"model", name(options.network.kind)},
-            {"description", model.describe()},
-            {"parameters", parameters.count()},
-            {"flops_per_training_sample", flops}};
+            {"nccl", describe_nccl()}};
+  for (const auto& [name, fact] : facts_of_domains()) json[name] = fact;
+  json.update({{"model", options.model_name},
+               {"description", model.describe()},
+               {"parameters", parameters.count()},
+               {"flops_per_training_sample", flops}});
   for (const auto& entry : parameters.entries()) {
     const auto sizes = entry.tensor.shape().sizes();
     json["tensors"][entry.name] = std::vector(sizes.begin(), sizes.end());
@@ -92,8 +92,9 @@ ModelOptions shown_network(const Options& options) {
   for (const char* of_data : {"data", "image-size", "crop"})
     if (options.given.contains(of_data)) return options.model_for(load_data(options).train);
   ModelOptions network = options.network;
-  network.image = default_model(network.kind).image;
-  network.classes = default_model(network.kind).classes;
+  const ModelOptions shown = options.domains.model(options.model_name).shown;
+  network.image = shown.image;
+  network.classes = shown.classes;
   return network;
 }
 
@@ -115,17 +116,18 @@ Settings settings_of(InfoOptions& asked, Options& options) {
 
 void info(const Options& options, const InfoOptions& asked) {
   apply_threads(options);
-  say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n"
-      "potrace: {}\n\n",
+  say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n",
       version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
-      cuda::describe_device(), describe_mpi(), describe_nccl(), describe_potrace());
+      cuda::describe_device(), describe_mpi(), describe_nccl());
+  for (const auto& [name, fact] : facts_of_domains()) say("{}: {}\n", name, fact);
+  say("\n");
   const ModelOptions network = shown_network(options);
-  const ModelFactory new_model = model_factory(network);
+  const ModelFactory new_model = options.factory(network);
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
   const double flops = training_flops_per_sample(
       new_model, {1, network.image[0], network.image[1], network.image[2]});
-  say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", name(options.network.kind),
+  say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", options.model_name,
       parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
     say("  {:<24} {}\n", entry.name, entry.tensor.shape());

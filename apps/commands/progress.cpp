@@ -66,16 +66,13 @@ void Progress::on_resume(const std::filesystem::path& checkpoint, const std::str
 void Progress::start(const Datasets& data) {
   Training& training = trainer_.training();
   const std::string batches = training.batches().describe();
-  results_ = {{"model", name(options_.network.kind)},
-              {"parameters", training.parameters().count()},
-              {"data", data.train.name},
-              {"training_samples", data.train.size()},
-              {"test_samples", data.test.size()},
-              {"batches", batches}};
+  results_ = {{"model", options_.model_name},     {"parameters", training.parameters().count()},
+              {"data", data.train.name},          {"training_samples", data.train.size()},
+              {"test_samples", data.test.size()}, {"batches", batches}};
   const int64_t trained = training.parameters().trained_count();
   const bool is_whole = trained == training.parameters().count();
   if (!is_whole) results_["trained_parameters"] = trained;
-  say("{}: {} parameters{} | {}: {} training and {} test samples\n", name(options_.network.kind),
+  say("{}: {} parameters{} | {}: {} training and {} test samples\n", options_.model_name,
       training.parameters().count(),
       is_whole ? "" : fmt::format(", of which {} are trained", trained), data.train.name,
       data.train.size(), data.test.size());
@@ -227,15 +224,12 @@ bool trains_batch_norm(const Training& training) {
 
 void warn_about_batch_norm(const Options& options, const Training& training, Batches batches) {
   if (batches.accumulation_steps() == 1 || !trains_batch_norm(training)) return;
-  const ModelKind kind = options.network.kind;
-  const std::string_view instead = kind == ModelKind::zi2zi    ? "--norm instance"
-                                   : kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)"
-                                                               : "resnet (GroupNorm)";
   say_error(
       "warning: BatchNorm normalises over each micro-batch of {}, not over the "
       "effective batch of {}: the result differs from one big batch. {} does not depend on "
       "the split.\n",
-      counted(batches.micro, "sample"), batches.effective, instead);
+      counted(batches.micro, "sample"), batches.effective,
+      options.domains.model(options.model_name).other_norm);
 }
 
 }  // namespace accrue::app

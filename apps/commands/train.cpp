@@ -12,7 +12,7 @@
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/memory_table.h"
 #include "apps/commands/progress.h"
-#include "apps/font/samples.h"
+#include "apps/domains.h"
 #include "data/atomic_file.h"
 #include "train/memory_trace.h"
 #include "train/process.h"
@@ -92,14 +92,18 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
 
 // By which the run can be repeated, with outputs and checkpoints elsewhere.
 std::string config_of(Options options) {
-  Settings written = settings_of(options)
-                         .in({"Model and data", "Font GAN", "Machine", "Batches", "Optimizer",
-                              "Loss scale", "Evaluation"})
-                         .without({"keep-best"});
-  // Options that only some data sets heed are written if they were given.
-  for (const char* name : {"data-dir", "hold-out", "skip-bad", "cache"})
-    if (!options.given.contains(name)) written = written.without({name});
-  return to_toml(written);
+  std::vector<std::string> headings = headings_of_networks(options);
+  for (const char* heading : {"Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
+    headings.emplace_back(heading);
+  const Settings all = settings_of(options).in(headings).without({"keep-best"});
+  Options defaults;
+  const Settings usual = settings_of(defaults);
+  // What only some data sets heed is written if it was given, or was said by weights.
+  return to_toml(all.where([&](const Setting& setting) {
+    const About& about = setting.about;
+    return about.data.empty() || options.given.contains(about.name) ||
+           setting.text() != usual.at(about.name).text();
+  }));
 }
 
 // For TensorBoard: what a run is about, not where it is written.
@@ -153,8 +157,8 @@ void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& lo
 void train_on(const Device device, const Options& given, std::optional<MemoryTrace>& trace) {
   const size_t resident_before = resident_bytes();
   Datasets loaded = load_data(given);
-  const bool draws = task_of(given.network.kind) == Task::drawing;
-  const Dataset held_out = draws ? loaded.test : Dataset{};  // on the cpu, for samples
+  const auto watch = program_domains()[given.domains.number_of_model(given.model_name)].watch;
+  const Dataset held_out = watch ? loaded.test : Dataset{};  // on the cpu, for samples
   const Datasets data = place_data(std::move(loaded), device);
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
@@ -175,6 +179,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
               .json_lines = lines,
               .directory = options.log_dir,
               .hyperparameters = hyperparameters(options),
+              .descriptions = options.domains.of_model(options.model_name).descriptions(),
               .histograms_every = options.log_histograms.value_or(0),
               .continued = options.checkpoints.resume,
               .resident_before = resident_before},
@@ -192,8 +197,9 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
           ? nullptr
           : std::make_unique<Profile>(device, options.steps_in(options.profile_windows));
   std::vector<Observer*> all{&progress, &log};
-  std::optional<FontSamples> samples;
-  if (draws && is_first) all.push_back(&samples.emplace(options, trainer, log, held_out));
+  std::unique_ptr<Watcher> watcher;
+  if (watch && is_first) watcher = watch(options, trainer, log, held_out);
+  if (watcher) all.push_back(watcher.get());
   Observers observers(all);
   trainer.run(observers, asked_to_stop);
   if (is_reader_gone() && !trainer.is_finished())
@@ -214,7 +220,7 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
     ran.batches = training.batches();
     ran.dealt = asked.batches.micro;
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
-                       data, peak, samples ? samples->held_on(device) : Usage{}, device);
+                       data, peak, watcher ? watcher->held_on(device) : Usage{}, device);
   }
   log.finish(summary(given, progress, device));
   if (profile) report_profile(*profile, options, training.batches());

@@ -1,7 +1,7 @@
 // The directories of pairs that are made of fonts.
 
-#include "data/glyphs.h"
 #include "fonts/face.h"
+#include "fonts/glyphs.h"
 #include "tests/support/cli.h"
 #include "tests/support/tiny_font.h"
 
@@ -57,7 +57,7 @@ TEST_CASE("pairs are made of fonts, and what some lack is left out and named", "
   REQUIRE(manifest.missing ==
           std::vector<MissingCharacter>{{U'!', {"source.ttf", "brush.ttf", "pen x.ttf"}},
                                         {U'C', {"pen x.ttf"}}});
-  const Datasets sets = find_dataset(fonts / "out");
+  const Datasets sets = load_glyphs(fonts / "out");
   REQUIRE(sets.train.size() == 14);
   const auto image_of = [&](const std::string& file, char32_t code) {
     return Face(fonts / file).draw(code, 16, GlyphLayout::bbox).value().pixels;

@@ -4,7 +4,7 @@
 #include <map>
 #include <regex>
 
-#include "data/image_folder.h"
+#include "images/image_folder.h"
 #include "tests/support/cli.h"
 #include "tests/support/image_files.h"
 

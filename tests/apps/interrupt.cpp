@@ -7,8 +7,8 @@
 #include <csignal>
 #include <thread>
 
-#include "data/digits.h"
 #include "data/loader.h"
+#include "images/digits.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

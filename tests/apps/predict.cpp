@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "core/random.h"
-#include "data/dataset.h"
 #include "data/png.h"
+#include "images/find_dataset.h"
 #include "tests/support/cli.h"
 #include "tests/support/image_files.h"
 

@@ -2,8 +2,8 @@
 
 #include "data/csv_reader.h"
 
-#include "data/image_columns.h"
-#include "data/run_lengths.h"
+#include "images/image_columns.h"
+#include "images/run_lengths.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "data/digits.h"
-#include "data/shapes.h"
+#include "images/digits.h"
+#include "images/shapes.h"
 #include "kernels/gather_samples.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"

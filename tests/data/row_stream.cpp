@@ -6,9 +6,9 @@
 #include <chrono>
 
 #include "core/random.h"
-#include "data/image_folder.h"
 #include "data/loader.h"
-#include "data/shapes.h"
+#include "images/image_folder.h"
+#include "images/shapes.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"

@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
-#include "data/strokes.h"
 #include "fonts/drawn_font.h"
+#include "fonts/strokes.h"
 #include "tests/support/cli.h"
 #include "tests/support/potrace.h"
 #include "tests/support/tiny_font.h"

@@ -12,16 +12,16 @@
 
 #include "core/error.h"
 #include "data/checkpoint.h"
-#include "data/cifar.h"
 #include "data/idx.h"
-#include "data/image_columns.h"
-#include "data/image_file.h"
-#include "data/image_folder.h"
 #include "data/png.h"
-#include "data/run_lengths.h"
 #include "data/safetensors.h"
 #include "data/table.h"
 #include "fonts/postscript.h"
+#include "images/cifar.h"
+#include "images/image_columns.h"
+#include "images/image_file.h"
+#include "images/image_folder.h"
+#include "images/run_lengths.h"
 #include "kernels/parallel.h"
 
 namespace accrue::fuzz {
@@ -172,7 +172,7 @@ const std::vector<Parser>& parsers() {
        },
        // A place in a palette becomes three colours.
        [](auto file) { return file.size() * 1032 * 8 * 3; }},
-      // data/jpeg.cpp gives the source of 1366.
+      // images/jpeg.cpp gives the source of 1366.
       {"jpeg", [](auto file) { read_image(MemoryFile(file).path()); },
        [](auto file) { return file.size() * 1366; }},
       // A line of few bytes becomes three texts and a number.

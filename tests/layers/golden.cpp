@@ -6,6 +6,7 @@
 
 #include "accumulate/window.h"
 #include "data/safetensors.h"
+#include "images/segmentation.h"
 #include "layers/layers.h"
 #include "layers/models.h"
 #include "layers/unet.h"
@@ -13,7 +14,6 @@
 #include "tests/support/device.h"
 #include "tests/support/paths.h"
 #include "train/score.h"
-#include "train/segmentation.h"
 
 namespace accrue::test {
 namespace {

@@ -8,15 +8,16 @@
 #include <set>
 
 #include "core/random.h"
-#include "data/digits.h"
-#include "data/shapes.h"
+#include "images/digits.h"
+#include "images/segmentation.h"
+#include "images/shapes.h"
 #include "layers/unet.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/objective.h"
 #include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
-#include "train/segmentation.h"
 #include "train/training.h"
 
 namespace accrue::test {
@@ -41,7 +42,7 @@ Samples random_samples(ModelKind kind) {
     return Tensor::from(values, {N, 1, image, image}, test_device());
   };
   Samples samples{{{"images", draw([&] { return random.normal(); })}}};
-  if (task_of(kind) == Task::segmentation) {
+  if (kind == ModelKind::unet) {
     samples.fields.push_back({"masks", draw([&] { return random.below(2); })});
   } else {
     std::vector<int32_t> labels(N);
@@ -153,7 +154,6 @@ TEST_CASE("parameters of blocks are named as in PyTorch", "[models]") {
 
 TEST_CASE("dropout takes no place in the names of parameters", "[models]") {
   for (const auto& [text, kind] : model_names()) {
-    if (task_of(kind) == Task::drawing) continue;  // tests/train/zi2zi.cpp
     INFO(text);
     REQUIRE(names_of(*make_model({.kind = kind, .dropout = 0.5})) ==
             names_of(*make_model({.kind = kind})));
@@ -245,7 +245,7 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
   const Device device = test_device();
   for (const ModelKind kind : block_models) {
     if (reduced() && !one_of_each_kind.contains(kind)) continue;
-    const Datasets host = task_of(kind) == Task::segmentation
+    const Datasets host = kind == ModelKind::unet
                               ? Datasets{make_shapes(accrue::Split::train, {.train_size = 16}),
                                          make_shapes(accrue::Split::test, {.test_size = 4})}
                               : Datasets{make_digits(accrue::Split::train, {.train_size = 16}),
@@ -253,6 +253,7 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
     const Datasets data{host.train.to(device), host.test.to(device)};
     TrainingOptions options;
     options.model = model_factory(default_model(kind));
+    options.objective = objective_on(data.train);
     Usage first;
     for (const Batches batches : {Batches{1, 2}, {2, 2}, {2, 4}, {2, 7}, {2, 14}}) {
       for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
@@ -276,7 +277,6 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
           "[models]") {
   constexpr int64_t samples = 3, C = 3, classes = 7;
   for (const auto& [name, kind] : model_names()) {
-    if (task_of(kind) == Task::drawing) continue;  // tests/train/zi2zi.cpp
     if (reduced() && !one_of_each_kind.contains(kind)) continue;
     INFO(name);
     // Models for photographs are large, and BatchNorm needs more than a pixel in their last stage.
@@ -289,7 +289,7 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
       for (uint8_t& byte : *bytes) byte = random.below(2) ? 255 : 0;
     Dataset data{
         "colours", "test", {{"images", Tensor::from(pixels, {samples, C, H, W}), Encoding::pixel}}};
-    if (task_of(kind) == Task::segmentation)
+    if (kind == ModelKind::unet)
       data.fields.push_back(
           {"masks", Tensor::from(mask, {samples, classes, H, W}), Encoding::mask});
     else
@@ -300,13 +300,15 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
         .kind = kind, .width = large ? 0.125 : 0.5, .image = {C, H, W}, .classes = classes};
     TrainingOptions options;
     options.model = model_factory(model);
+    options.objective = objective_on(data);
     options.batches = {.micro = 2, .effective = 3};
     const Usage measured = peak_of_windows(options, data, test_device());
     const Usage predicted = planned_peak(options, data.to(meta_of(test_device())), test_device());
     REQUIRE(predicted.bytes == measured.bytes);
     REQUIRE(training_flops_per_sample(options.model, {1, C, H, W}) > 0);
     Training training(options, data, test_device());
-    const Score score = evaluate(training.model(), data, 2, DType::f32, test_device());
+    const Score score =
+        evaluate(training.model(), *options.objective, data, 2, DType::f32, test_device());
     REQUIRE(std::isfinite(score.loss));
     REQUIRE(score.samples == samples);
   }
@@ -331,8 +333,8 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
   }
   REQUIRE(both > 0);
   for (const int64_t micro_batch : {2, 5, 64}) {
-    const Score score =
-        evaluate(model, data.to(test_device()), micro_batch, DType::f32, test_device());
+    const Score score = evaluate(model, *segmentation(), data.to(test_device()), micro_batch,
+                                 DType::f32, test_device());
     REQUIRE(score.samples == 5);
     // A logit within its rounding of 0 may fall on the other side in another micro-batch.
     REQUIRE(score["dice"] == Approx(2 * both / (found + wanted)).epsilon(1e-3));

@@ -6,7 +6,7 @@
 #include "accumulate/window.h"
 #include "core/autograd.h"
 #include "core/random.h"
-#include "data/digits.h"
+#include "images/digits.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/linear.h"

@@ -14,10 +14,10 @@
 #include <sstream>
 
 #include "core/memory.h"
-#include "data/digits.h"
-#include "data/glyphs.h"
 #include "data/safetensors.h"
-#include "data/strokes.h"
+#include "fonts/glyphs.h"
+#include "fonts/strokes.h"
+#include "images/digits.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"

@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "data/image_file.h"
+#include "images/image_file.h"
 
 namespace accrue::test {
 

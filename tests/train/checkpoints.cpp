@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "data/checkpoint_directory.h"
-#include "data/digits.h"
+#include "images/digits.h"
 #include "layers/models.h"
 #include "tests/support/child.h"
 #include "tests/support/image_files.h"

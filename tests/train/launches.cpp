@@ -1,7 +1,7 @@
 // How many launches training takes (docs/cuda.md, "The floor"): small nets cost little else on a
 // GPU. Counted where the runner takes them.
 
-#include "data/digits.h"
+#include "images/digits.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"

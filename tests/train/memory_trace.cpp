@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "data/digits.h"
+#include "images/digits.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"

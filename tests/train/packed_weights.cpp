@@ -1,7 +1,7 @@
 // Weights in the form that products multiply by, kept for the micro-batches of a window.
 
 #include "core/profile.h"
-#include "data/digits.h"
+#include "images/digits.h"
 #include "layers/layers.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"

@@ -5,8 +5,8 @@
 #include <array>
 
 #include "apps/commands/memory_advice.h"
-#include "data/digits.h"
-#include "data/shapes.h"
+#include "images/digits.h"
+#include "images/shapes.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -20,7 +20,7 @@ using app::Options;
 constexpr int64_t N = 100;
 
 Datasets data_for(const Options& options) {
-  if (task_of(options.network.kind) == Task::segmentation) {
+  if (options.model_name == "unet") {
     const BuiltInOptions sizes{.train_size = N, .test_size = 10};
     return {make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
   }
@@ -30,7 +30,7 @@ Datasets data_for(const Options& options) {
 
 Options options_for(ModelKind model, int64_t effective) {
   Options options;
-  options.network.kind = model;
+  options.model_name = name(model);
   options.effective_batch = effective;
   options.micro_batch = app::auto_micro_batch;
   return options;
@@ -82,8 +82,7 @@ std::vector<ModelKind> models() {
   if (on_runner()) return {ModelKind::mlp_small, ModelKind::cnn};
   if (sanitized) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
   std::vector<ModelKind> all;
-  for (const auto& [name, model] : model_names())
-    if (task_of(model) != Task::drawing) all.push_back(model);  // that: tests/train/zi2zi.cpp
+  for (const auto& [name, model] : model_names()) all.push_back(model);
   return all;
 }
 
@@ -106,9 +105,9 @@ TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[
     const size_t plenty = size_t{1} << 40;
     const size_t memory = peak(options, size, plenty) + 100;
     const Plan plan = test::plan(options, memory);
-    INFO(name(options.network.kind) << ", " << name_in(strategy_names(), options.strategy) << ", "
-                                    << name_in(recompute_names(), options.recompute) << ", "
-                                    << memory << " bytes, as for " << size);
+    INFO(options.model_name << ", " << name_in(strategy_names(), options.strategy) << ", "
+                            << name_in(recompute_names(), options.recompute) << ", " << memory
+                            << " bytes, as for " << size);
     REQUIRE(plan.recommended());
     const Alternative& choice = *plan.recommended();
     INFO("chosen: " << choice.batches.micro);

@@ -2,7 +2,8 @@
 
 #include <map>
 
-#include "data/digits.h"
+#include "images/digits.h"
+#include "images/segmentation.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
@@ -286,6 +287,7 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
     TrainingOptions remainder;
     remainder.model =
         model_factory({.kind = ModelKind::unet, .depth = 2, .image = {3, 16, 16}, .classes = 1});
+    remainder.objective = segmentation();
     remainder.precision = Precision::fp16;
     remainder.recompute = Recompute::sqrt;
     remainder.batches = {.micro = 2, .effective = 5};

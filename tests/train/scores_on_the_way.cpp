@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "data/digits.h"
+#include "images/digits.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"

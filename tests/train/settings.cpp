@@ -6,7 +6,7 @@
 
 #include "apps/cli/declare.h"
 #include "apps/cli/options.h"
-#include "data/digits.h"
+#include "images/digits.h"
 #include "tests/support/catch.h"
 #include "train/run_identity.h"
 

@@ -1,6 +1,7 @@
 // A training whose images are read as they are needed: the same weights, the same predicted peak.
 
-#include "data/image_folder.h"
+#include "images/augmentation.h"
+#include "images/image_folder.h"
 #include "kernels/parallel.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
@@ -88,7 +89,7 @@ TEST_CASE("the peak of images that are augmented is predicted to the byte", "[pl
   const TemporaryDirectory folder;
   write_photos(folder);
   Datasets host = load_images(folder.path(), {});
-  host.train.augmentation = parse_augmentation("flip,rotate,brightness");
+  host.train.augmentation = changes_of(parse_augmentation("flip,rotate,brightness"));
   const Datasets data = place_data(host, test_device());
   REQUIRE(data.train.device() == Device::cpu);  // whatever the device
   for (const int64_t micro : {1, 5, 12}) {

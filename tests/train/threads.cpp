@@ -1,10 +1,11 @@
 // That results do not depend on the CPU's threads.
 
-#include "data/digits.h"
-#include "data/shapes.h"
+#include "images/digits.h"
+#include "images/shapes.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/objective.h"
 #include "tests/support/thread_scope.h"
 #include "train/training.h"
 
@@ -22,6 +23,7 @@ Outcome train(const Dataset& data, const ModelOptions& model, Precision precisio
   const ThreadScope scope(threads);
   TrainingOptions options;
   options.model = model_factory(model);
+  options.objective = objective_on(data);
   options.precision = precision;
   options.strategy = strategy;
   options.batches = {.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
@@ -40,15 +42,13 @@ Outcome train(const Dataset& data, const ModelOptions& model, Precision precisio
 }
 
 Dataset data_for(ModelKind kind) {
-  return task_of(kind) == Task::segmentation ? make_shapes(Split::train)
-                                             : make_digits(Split::train);
+  return kind == ModelKind::unet ? make_shapes(Split::train) : make_digits(Split::train);
 }
 
 void check_threads(int64_t steps, double width, const std::vector<int>& counts) {
   for (const auto& [name, kind] : model_names()) {
-    if (task_of(kind) == Task::drawing) continue;  // tests/train/zi2zi.cpp
     const Dataset data = data_for(kind);
-    const bool has_masks = task_of(kind) == Task::segmentation;
+    const bool has_masks = kind == ModelKind::unet;
     const ModelOptions model{.kind = kind, .width = width, .classes = has_masks ? 1 : 10};
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       CAPTURE(name, static_cast<int>(precision));

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "data/digits.h"
+#include "images/digits.h"
 #include "kernels/losses.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"

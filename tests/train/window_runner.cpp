@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/random.h"
-#include "data/digits.h"
+#include "images/digits.h"
 #include "layers/models.h"
 #include "tests/support/allocation_failure.h"
 #include "tests/support/catch.h"

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/cli/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace accrue::app {
+
+// The commands of the program, as they are added to its parser.
+class CommandLine {
+ public:
+  // The options are those of the commands that make a network or have a trained one.
+  CommandLine(CLI::App& program, Options& options);
+
+  // A command that has these settings as its options.
+  CLI::App& add(CLI::App& parent, const std::string& name, const std::string& description,
+                const Settings& settings, Options& options, const std::function<void()>& work);
+  // A command that only has commands.
+  CLI::App& add_group(const std::string& name, const std::string& description);
+
+  CLI::App& program() const { return program_; }
+  // The program, and the commands that have commands.
+  const std::vector<CLI::App*>& groups() const { return groups_; }
+  Options& options() const { return options_; }
+  const Settings& all() const { return all_; }
+  // The settings of a network: those of model and data, of domains' networks and of the machine.
+  Settings settings_of_networks() const;
+
+  // The settings that a file of --config may have: all() and what is added to them.
+  Settings known;
+
+ private:
+  CLI::App& program_;
+  Options& options_;
+  const Settings all_;  // settings_of(options)
+  std::vector<CLI::App*> groups_;
+};
+
+// Makes options necessary.
+void require(CLI::App& command, std::initializer_list<const char*> options);
+
+}  // namespace accrue::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/cli/command_line.h"
+#include "train/run_log.h"
+#include "train/trainer.h"
+
+namespace accrue::app {
+
+// Looks on while a network of a domain is trained.
+class Watcher : public Observer {
+ public:
+  // The memory that it takes.
+  virtual Usage held_on(Device device) const = 0;
+};
+
+// A domain with what the program shows of it. What a domain has nothing of is null.
+struct ProgramDomain {
+  std::unique_ptr<Domain> (*make)();
+  // Commands beside train and eval, beside those that look at a data set, and its own.
+  void (*add_network_commands)(CommandLine&) = nullptr;
+  void (*add_data_commands)(CommandLine&, CLI::App& data) = nullptr;
+  void (*add_own_commands)(CommandLine&) = nullptr;
+  std::unique_ptr<Watcher> (*watch)(const Options&, Trainer&, RunLog&,
+                                    const Dataset& held_out) = nullptr;
+  // What it needs of the machine, for `accrue info`: names and facts.
+  std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
+};
+
+// The one list of domains. Of data that two of them claim the later one is taken.
+const std::vector<ProgramDomain>& program_domains();
+
+}  // namespace accrue::app

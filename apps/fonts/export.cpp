@@ -1,0 +1,218 @@
+#include "apps/fonts/export.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ranges>
+
+#include "apps/cli/messages.h"
+#include "apps/fonts/generator.h"
+#include "apps/fonts/listing.h"
+#include "data/atomic_file.h"
+#include "fonts/characters.h"
+#include "fonts/drawn_font.h"
+#include "fonts/glyph_drawings.h"
+#include "fonts/glyphs.h"
+
+namespace accrue::app {
+namespace {
+
+// A style of the network, and what is known of the glyphs that it learnt.
+struct ChosenStyle {
+  int32_t index = 0;
+  std::string name;
+  std::optional<GlyphFont> font;
+  fonts::GlyphLayout layout = fonts::GlyphLayout::bbox;
+};
+
+void warn_of_other_source(const GlyphManifest& manifest, const GlyphFont& font) {
+  if (manifest.source.name == font.name) return;
+  say_error("warning: the network has learnt to draw from {}, not from {}: expect worse glyphs\n",
+            manifest.source.name, font.name);
+}
+
+ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions& network,
+                              const std::string& data, const std::string& asked) {
+  check(manifest.size == network.size &&
+            static_cast<int64_t>(manifest.styles.size()) == network.styles,
+        "{} has glyphs of {} pixels in {}, but the weights are of a network for {} pixels and {}: "
+        "expected the data set that it was trained on",
+        data, manifest.size, counted(int64_t(manifest.styles.size()), "style"), network.size,
+        counted(network.styles, "style"));
+  check(!asked.empty() || network.styles == 1, "--style is not given: expected one of {}",
+        manifest.style_names());
+  const int32_t index = asked.empty() ? 0 : manifest.style_number(asked);
+  const GlyphStyle& style = manifest.styles[static_cast<size_t>(index)];
+  const auto layout = fonts::glyph_layout_names().find(manifest.layout);
+  check(layout != fonts::glyph_layout_names().end(),
+        "{} has its glyphs placed by '{}': expected one of {}", data, manifest.layout,
+        fmt::join(fonts::glyph_layout_names() | std::views::keys, ", "));
+  return {index, style.name, style.font, layout->second};
+}
+
+// Without a data set, styles have numbers.
+ChosenStyle style_by_number(const Zi2ziOptions& network, const std::string& asked,
+                            fonts::GlyphLayout layout) {
+  if (asked.empty()) {
+    check(network.styles == 1,
+          "the network draws {} styles: expected --data with the directory it was trained on and "
+          "--style with a name, or --style with a number from 0 to {}",
+          network.styles, network.styles - 1);
+    return {0, "a learnt style", {}, layout};
+  }
+  const bool is_number = asked.size() < 6 && asked.find_first_not_of("0123456789") == asked.npos;
+  check(is_number && std::stoll(asked) < network.styles,
+        "there is no style '{}': without --data expected the number of one, from 0 to {}", asked,
+        network.styles - 1);
+  return {static_cast<int32_t>(std::stoll(asked)), "style " + asked, {}, layout};
+}
+
+// Draws characters and adds what came of them to a font.
+class Exporter {
+ public:
+  Exporter(const fonts::Face& source, const LoadedGenerator& generator, const ChosenStyle& style,
+           int64_t micro_batch, size_t total)
+      : source_(source),
+        generator_(generator),
+        style_(style),
+        micro_batch_(micro_batch),
+        total_(total) {}
+  ~Exporter() {
+    if (terminal_) say_error("\r\033[K");
+  }
+
+  // The characters as the source font has them in `sources`.
+  void add(fonts::TrueTypeFont& font, const std::u32string& characters,
+           const std::vector<GrayImage>& sources) {
+    const Samples samples =
+        glyph_samples(sources, style_.index, generator_.parameters.compute_dtype());
+    const Tensor drawn =
+        draw_glyphs(generator_.network(), samples, generator_.device, micro_batch_);
+    for (fonts::TrueTypeFont::Glyph& glyph :
+         fonts::glyphs_after(source_, characters, to_images(drawn), style_.layout)) {
+      if (glyph.outline.empty()) blank_ += glyph.code;
+      else font.glyphs.push_back(std::move(glyph));
+    }
+    done_ += characters.size();
+    if (terminal_) say_error("\r\033[K{} of {} drawn", done_, total_);
+  }
+  const std::u32string& blank() const { return blank_; }
+
+ private:
+  const fonts::Face& source_;
+  const LoadedGenerator& generator_;
+  const ChosenStyle& style_;
+  int64_t micro_batch_;
+  size_t total_, done_ = 0;
+  std::u32string blank_;
+  bool terminal_ = draws_over(STDERR_FILENO);
+};
+
+ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& source,
+                         const Options& options, const FontExportOptions& asked) {
+  const Zi2ziOptions& network = generator.network().options();
+  if (options.data.empty()) return style_by_number(network, asked.style, asked.layout);
+  check(holds_glyphs(options.data),
+        "{} has no manifest.json: expected a directory of accrue font prepare", options.data);
+  const GlyphManifest manifest = read_glyph_manifest(options.data);
+  ChosenStyle style = style_of_manifest(manifest, network, options.data, asked.style);
+  check(!options.given.contains("layout") || asked.layout == style.layout,
+        "--layout is not that of {}, {}: leave it out", options.data, manifest.layout);
+  warn_of_other_source(manifest, source.about());
+  return style;
+}
+
+// Draws the characters that the font has, some at a time, since images take more room than
+// outlines.
+void draw_all(Exporter& exporter, fonts::TrueTypeFont& font, const fonts::Face& source,
+              const std::u32string& characters, int64_t S, fonts::GlyphLayout layout) {
+  constexpr size_t at_a_time = 256;
+  for (size_t begin = 0; begin < characters.size(); begin += at_a_time) {
+    const std::u32string some = characters.substr(begin, at_a_time);
+    std::vector<GrayImage> sources;
+    for (const char32_t code : some) sources.push_back(source.draw(code, S, layout).value());
+    exporter.add(font, some, sources);
+  }
+}
+
+std::string in_short(const std::string& licence) {
+  return licence.empty() ? "says nothing of its licence"
+                         : shortened(from_utf8(licence), most_of_licence);
+}
+
+}  // namespace
+
+Settings settings_of(FontExportOptions& asked, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s = drawing_settings(options).without({"data", "image-size"});
+  s.group("Font")
+      .add(options.data,
+           {"data", no_result, "The directory of glyphs that the network was trained on", "DIR"})
+      .add(asked.font,
+           {"font", no_result, "The source font; FILE.ttc#N for a face of several", "FONT"})
+      .add(asked.characters,
+           {"chars", no_result, "gb2312 (its 6763 hanzi), a file of UTF-8, or the characters",
+            "gb2312|FILE|TEXT"})
+      .add(asked.style, {"style", no_result, "The style to draw them in; without --data its number",
+                         "NAME|N", "the only one"})
+      .add(asked.layout, fonts::glyph_layout_names(),
+           {"layout", no_result,
+            "Without --data: how glyphs were placed for the network, as for font prepare"})
+      .add(asked.name, {"name", no_result, "The name of the new font's family", "TEXT",
+                        "that of the source, and the style's"})
+      .add(asked.out, {"out", no_result, "The font to write", "FILE.ttf"});
+  return s;
+}
+
+void export_font(const Options& given, const FontExportOptions& asked) {
+  fonts::require_potrace();
+  check_writable(asked.out);
+  const fonts::Face source(asked.font);
+  std::u32string characters, missing;
+  const LoadedGenerator generator = load_generator_alone(given);
+  const ChosenStyle style = choose_style(generator, source, given, asked);
+  const int64_t S = generator.network().options().size;
+  const std::u32string wanted = fonts::characters_of(asked.characters);
+  for (const char32_t code : wanted)
+    (source.draw(code, S, style.layout) ? characters : missing) += code;
+  check(!characters.empty(),
+        "{} has none of the {} that are asked for: expected others, or another font",
+        source.about().file, counted(int64_t(wanted.size()), "character"));
+
+  const fonts::FontFacts facts = source.facts();
+  const std::string family = facts.family.empty() ? "Unnamed" : facts.family;
+  const GlyphFont& about = source.about();
+  std::string description = fmt::format(
+      "Drawn by accrue from {} ({}) in {}", about.name, in_short(about.licence),
+      style.font
+          ? fmt::format("the style of {} ({})", style.font->name, in_short(style.font->licence))
+          : style.name);
+  fonts::TrueTypeFont font = fonts::font_after(
+      source, asked.name.empty() ? fmt::format("{} in {}", family, style.name) : asked.name,
+      description);
+  const size_t spaces = font.glyphs.size();
+  std::u32string blank;
+  {
+    Exporter exporter(source, generator, style, given.micro_batch, characters.size());
+    draw_all(exporter, font, source, characters, S, style.layout);
+    blank = exporter.blank();
+  }
+  check(font.glyphs.size() > spaces,
+        "the network draws nothing but blank pages: it needs more training");
+  write_text_atomically(asked.out, fonts::encode_truetype(font));
+
+  const auto count = [](const std::u32string& each) {
+    return counted(int64_t(each.size()), "character");
+  };
+  say("{}: {}, {}\n", asked.out, font.full_name,
+      counted(int64_t(font.glyphs.size() - spaces), "glyph"));
+  if (!missing.empty())
+    say("{} left out, which the font lacks: {}\n", count(missing), shortened(missing, most_listed));
+  if (!blank.empty())
+    say("{} left out, drawn as a blank page: {}\n", count(blank), shortened(blank, most_listed));
+  say("licence of the source: {}\n", in_short(about.licence));
+  if (style.font) say("licence of the style: {}\n", in_short(style.font->licence));
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,57 @@
+#include "apps/fonts/generator.h"
+
+#include "apps/cli/load_data.h"
+#include "data/safetensors.h"
+#include "fonts/domain.h"
+
+namespace accrue::app {
+
+Settings drawing_settings(Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  const Settings all = settings_of(options);
+  Settings s;
+  s.group("Options")
+      .add(options.init,
+           {"weights", no_result, "A generator's, as font train saves them", "FILE.safetensors"})
+      .add(options.micro_batch, {.name = "micro-batch",
+                                 .decides = no_result,
+                                 .help = "Glyphs in memory at a time",
+                                 .range = positive});
+  return s.append(
+      all.only({"data", "image-size", "precision", "device", "threads", "memory-limit"}));
+}
+
+namespace {
+
+// Throws Error unless the weights are a generator's.
+void check_generator(const Options& options) {
+  check(!options.init.empty(),
+        "there is nothing to draw with: expected --weights FILE.safetensors");
+  check(dynamic_cast<const Fonts*>(&options.domains.of_model(options.model_name)) != nullptr,
+        "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
+        "writes them",
+        options.init, options.model_name);
+}
+
+}  // namespace
+
+LoadedGenerator load_generator(const Options& options) {
+  const Device device = apply_machine_options(options);
+  check_generator(options);
+  Datasets data = load_data(options);
+  const ModelOptions network = options.model_for(data.train);
+  return {load_network(options, network, device), std::move(data), device};
+}
+
+LoadedGenerator load_generator_alone(const Options& options) {
+  const Device device = apply_machine_options(options);
+  check_generator(options);
+  const Metadata said = read_safetensors_metadata(options.init);
+  check(said.contains("image") && said.contains("classes"),
+        "{} does not say of which images and of how many styles its network is: expected weights "
+        "that accrue font train --save wrote",
+        options.init);
+  return {load_network(options, options.network, device), {}, device};
+}
+
+}  // namespace accrue::app

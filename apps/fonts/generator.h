@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+
+#include "apps/cli/load_network.h"
+#include "apps/cli/options.h"
+#include "fonts/zi2zi.h"
+
+namespace accrue::app {
+
+// A generator with its weights (--weights), and the data set that it draws from, on the cpu.
+struct LoadedGenerator : LoadedNetwork {
+  Datasets data;
+  Device device;
+
+  const Zi2ziGenerator& network() const { return dynamic_cast<const Zi2ziGenerator&>(*model); }
+};
+// Throws Error for weights of anything else, and for data without glyphs.
+LoadedGenerator load_generator(const Options& options);
+// Loads a generator from weights alone, whose file says which images and how many styles it is for:
+// the data sets have no fields. Throws Error also where it does not say that.
+LoadedGenerator load_generator_alone(const Options& options);
+
+// The settings of a command that draws: the weights, the data and the machine.
+Settings drawing_settings(Options& options);
+
+}  // namespace accrue::app

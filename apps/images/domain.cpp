@@ -1,0 +1,45 @@
+#include "apps/images/domain.h"
+
+#include <CLI/CLI.hpp>
+
+#include "apps/commands/memory_advice.h"
+#include "apps/images/data_check.h"
+#include "apps/images/predict.h"
+#include "data/byte_stream.h"
+#include "images/domain.h"
+
+namespace accrue::app {
+namespace {
+
+void add_predict(CommandLine& line) {
+  const auto asked = std::make_shared<PredictOptions>();
+  Options& options = line.options();
+  CLI::App& command = line.add(
+      line.program(), "predict", "The answers of saved weights to each sample",
+      settings_of(*asked, options), options,
+      [&options, asked] { with_advice(advice_for_evaluation, [&] { predict(options, *asked); }); });
+  require(command, {"--weights", "--out"});
+  command.add_option("images", asked->images, "Images to answer to, and folders of them")
+      ->type_name("FILE|DIR");
+}
+
+void add_check(CommandLine& line, CLI::App& data) {
+  const auto asked = std::make_shared<DataCheckOptions>();
+  const Settings settings = settings_of(*asked);
+  line.known.append(settings);
+  line.add(data, "check", "Find the bad files of a data set of images", settings, line.options(),
+           [asked] { reading(asked->directory, [&] { check_data(*asked); }); })
+      .add_option("directory", asked->directory, "The folder")
+      ->type_name("DIR")
+      ->required();
+}
+
+}  // namespace
+
+ProgramDomain images_of_program() {
+  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Images>()); },
+          .add_network_commands = add_predict,
+          .add_data_commands = add_check};
+}
+
+}  // namespace accrue::app

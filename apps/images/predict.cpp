@@ -1,0 +1,310 @@
+#include "apps/images/predict.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include "apps/cli/load_data.h"
+#include "apps/cli/load_network.h"
+#include "apps/cli/messages.h"
+#include "apps/cli/overwriting.h"
+#include "data/atomic_file.h"
+#include "data/new_directory.h"
+#include "images/domain.h"
+#include "images/mask_files.h"
+#include "images/segmentation.h"
+#include "images/tiled.h"
+#include "images/tiled_unet.h"
+#include "train/class_table.h"
+#include "train/memory_prediction.h"
+#include "train/score.h"
+#include "train/training.h"
+#include "train/weights.h"
+
+namespace accrue::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The model in the tiles that are asked for; null if none are.
+std::unique_ptr<Module> in_tiles(const Module& model, const PredictOptions& asked) {
+  if (!asked.tile) return nullptr;
+  if (asked.overlap) return std::make_unique<Tiled>(model, *asked.tile, *asked.overlap);
+  const auto* const unet = dynamic_cast<const UNet*>(&model);
+  check(unet, "--tile: the network is no U-Net: expected an --overlap, too");
+  return std::make_unique<TiledUNet>(*unet, *asked.tile);
+}
+
+// True for sets that are known by name or by their files, whose samples have no paths.
+bool is_set(const Options& options) {
+  return options.data.empty() || options.domains.claim(options.data) == Domain::Claim::own;
+}
+
+const Images& images_of(const Options& options) { return options.domains.get<Images>(); }
+
+DomainModel model_of(const Options& options) { return options.domains.model(options.model_name); }
+
+bool answers_with_masks(const Options& options) {
+  return accrue::answers_with_masks(model_of(options));
+}
+
+// The images and folders of images that are asked for; none if that is a data set of another kind.
+std::vector<fs::path> paths_of(const Options& options, const PredictOptions& asked) {
+  std::vector<fs::path> paths(asked.images.begin(), asked.images.end());
+  const bool is_path = !is_set(options);
+  check(is_path || paths.empty() || options.data.empty(),
+        "--data {} is a data set, and {} an image or a folder of images: expected one or the other",
+        options.data, asked.images.empty() ? "" : asked.images.front());
+  if (is_path) paths.insert(paths.begin(), options.data);
+  return paths;
+}
+
+Classes classes_called(const std::vector<std::string>& names) {
+  return classes_of(Field{.name = "labels",
+                          .values = {},
+                          .encoding = Encoding::index,
+                          .classes = static_cast<int64_t>(names.size()),
+                          .class_names = names});
+}
+
+// Folders may be those of the network's classes, or of any images; some of them and some of others
+// are a mistake.
+void check_folders(const ImageFolder& folder, const Options& options) {
+  if (!options.classes_of_weights || answers_with_masks(options)) return;
+  const Classes here = classes_called(folder.classes);
+  const ClassMatch match = match_classes(here, *options.classes_of_weights);
+  std::vector<std::string> unknown;
+  for (size_t k = 0; k < match.places.size(); ++k)
+    if (match.places[k] < 0) unknown.push_back(here.names[k]);
+  check(unknown.empty() || std::ssize(unknown) == here.size(),
+        "{} knows the classes {}, but {} has folders of {}: {} is unknown; expected folders of the "
+        "known classes, or images without labels in folders of other names alone",
+        options.weights, options.classes_of_weights->describe(), folder.directory.string(),
+        here.describe(), fmt::join(unknown, ", "));
+}
+
+// The classes that a folder's names or masks have, if it has such.
+std::optional<Classes> classes_beside(const Options& options, const ImageFolder& folder) {
+  if (!answers_with_masks(options))
+    return folder.classes.empty() ? std::nullopt : std::optional(classes_called(folder.classes));
+  std::error_code ignored;
+  const auto found =
+      fs::is_directory(options.data, ignored) ? find_images(options.data) : std::nullopt;
+  if (!found || found->answer == ImageFolder::Answer::classes) return std::nullopt;
+  return classes_of(load_data(options, DataUse::prediction).train);
+}
+
+// The classes of weights whose file does not name them: those of the folder, if it has as many, or
+// numbers.
+Classes unnamed_classes(const Options& options, const ImageFolder& folder, const Dataset& data) {
+  auto model = options.factory(options.model_for(data))();
+  const int64_t K = classes_of_head(
+      options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
+  const auto beside = classes_beside(options, folder);
+  if (beside && beside->size() == K) {
+    say("{} does not name its classes: those of {} are taken: {}\n", options.weights, data.name,
+        beside->describe());
+    return *beside;
+  }
+  say("{} does not name its classes: they are numbers\n", options.weights);
+  Classes numbers;
+  const bool has_values = answers_with_masks(options) && K > 1;
+  for (int64_t k = 0; k < K; ++k) {
+    numbers.names.push_back(std::to_string(k));
+    if (has_values) numbers.values.push_back(static_cast<uint8_t>(k));
+  }
+  return numbers;
+}
+
+// The classes with the names of --classes, if there are some.
+Classes called(const Options& options, Classes classes) {
+  const std::vector<std::string>& names = images_of(options).classes;
+  if (names.empty()) return classes;
+  check(std::ssize(names) == classes.size() && (!classes.have_names() || names == classes.names),
+        "--classes {}: {} knows the classes {}; expected the same, or no --classes",
+        fmt::join(names, ","), options.weights, classes.describe());
+  classes.names = names;
+  return classes;
+}
+
+// The images of a folder, on the cpu.
+Dataset load_images(const Options& options, const ImageFolder& folder) {
+  const DataRequest request = options.request(DataUse::prediction);
+  check(!request.given.contains("data-dir"),
+        "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
+  Datasets sets{.train = {},
+                .test = load_images_to_answer(folder, images_of(options).folder_options(request))};
+  Dataset& data = sets.test;
+  take_in(data, options);
+  const int64_t channels = data["images"].size(1), known = options.network.image[0];
+  check(!options.classes_of_weights || channels == known,
+        "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
+        "images",
+        data.name, options.weights);
+  crop(sets, model_of(options), request);
+  return std::move(sets.test);
+}
+
+// What is to be answered, and what the answers mean.
+struct Questions {
+  Dataset data;
+  Classes classes;
+};
+
+Questions questions_of(const Options& options, const PredictOptions& asked) {
+  check(asked.split || !options.given.contains("hold-out"),
+        "--hold-out has no effect without --split: all images of a folder are answered");
+  const std::vector<fs::path> paths = paths_of(options, asked);
+  if (paths.empty()) {
+    Datasets both = load_data(options, DataUse::prediction);
+    Dataset data = asked.split == Split::train ? std::move(both.train) : std::move(both.test);
+    if (!options.classes_of_weights) say_whose_classes(options, data);
+    const std::optional<Classes> classes = classes_of(data);
+    return {std::move(data), *classes};
+  }
+  const DataRequest request = options.request(DataUse::prediction);
+  const ImageFolder folder =
+      find_images_to_answer(paths, asked.split, images_of(options).given_hold_out(request));
+  check_folders(folder, options);
+  Dataset data = load_images(options, folder);
+  Options beside = options;
+  if (paths.size() == 1) beside.data = paths.front().string();
+  Classes classes = options.classes_of_weights ? *options.classes_of_weights
+                                               : unnamed_classes(beside, folder, data);
+  return {std::move(data), called(options, std::move(classes))};
+}
+
+// A field of such answers.
+Field answers_of(const Classes& classes, bool masks) {
+  const bool planes = masks && classes.values.empty();
+  return {.name = masks ? "masks" : "labels",
+          .values = {},
+          .encoding = planes ? Encoding::mask : Encoding::index,
+          .classes = classes.size(),
+          .class_names = classes.names,
+          .class_values = classes.values};
+}
+
+void check_tiles(const Options& options, const PredictOptions& asked, bool masks) {
+  check(masks || (!asked.overlays && !asked.tile),
+        "--{}: {} holds weights of a network that answers with classes, not with masks: expected "
+        "neither --overlay nor --tile",
+        asked.overlays ? "overlay" : "tile", options.init);
+  if (!asked.tile) return;
+  constexpr int64_t grid = 32;  // of which the pools of every network see the same in a tile
+  const int64_t tile = *asked.tile, overlap = asked.overlap.value_or(0);
+  check(tile % grid == 0 && overlap % grid == 0 && overlap < tile,
+        "--tile {}{}: expected multiples of {}, and an overlap smaller than a tile", tile,
+        asked.overlap ? fmt::format(" --overlap {}", overlap) : "", grid);
+}
+
+std::vector<fs::path> mask_paths(const Dataset& data, const Field& masks, const fs::path& directory,
+                                 Overlays overlays) {
+  std::vector<fs::path> all;
+  for (int64_t n = 0; n < data.size(); ++n)
+    std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
+                      std::back_inserter(all));
+  return all;
+}
+
+void check_answers(const Options& options, const PredictOptions& asked,
+                   const std::vector<fs::path>& answers) {
+  Paths paths;
+  paths.read("--data", options.data);
+  for (const std::string& path : asked.images) paths.read("an image", path);
+  paths.read("--weights", options.init);
+  paths.check_answers("--out " + asked.out, answers, asked.force);
+}
+
+}  // namespace
+
+Settings settings_of(PredictOptions& asked, Options& options) {
+  static const std::map<std::string, Split> splits{{"train", Split::train}, {"test", Split::test}};
+  constexpr Decides no_result = Decides::no_result;
+  const Settings all = settings_of(options);
+  Settings s;
+  s.group("Options")
+      .add(options.init, {"weights", no_result, "As train saves them", "FILE.safetensors"})
+      .add(asked.out, {"out", no_result, "Where the answers are written", "DIR"})
+      .add(asked.split, splits,
+           {.name = "split",
+            .decides = no_result,
+            .help = "Answer to this part of a data set",
+            .takes = "train|test",
+            .unset = "test, of a folder without a test of its own all images"})
+      .add_flag(asked.overlays, true,
+                {"overlay", no_result, "Also write the images with their masks drawn over them"})
+      .add(asked.tile,
+           {.name = "tile",
+            .decides = no_result,
+            .help = "Answer to images with masks in tiles of so many pixels, a multiple "
+                    "of 32, where they are larger: the same answer in less memory, in about four "
+                    "times the time",
+            .takes = "PIXELS",
+            .range = {.low = 32}})
+      .add(asked.overlap, {.name = "overlap",
+                           .decides = no_result,
+                           .help = "Take each tile for an image, which is faster, but group norms "
+                                   "then see a tile only; neighbours share so many pixels, a "
+                                   "multiple of 32 and less than a tile, and each answers to its "
+                                   "half of them",
+                           .takes = "PIXELS",
+                           .unset = "the whole images' answer",
+                           .range = not_negative,
+                           .needs = "tile"})
+      .add(options.micro_batch, {.name = "micro-batch",
+                                 .decides = no_result,
+                                 .help = "Samples in memory at a time",
+                                 .range = positive})
+      .add_flag(asked.force, true,
+                {"force", no_result, "Replace files in --out that accrue has not written"});
+  return s
+      .append(all.in({"Model and data"})
+                  .without({"init", "augment", "dropout", "init-scheme", "seed", "loss",
+                            "class-weights", "new-head"}))
+      .append(all.in({"Machine"}));
+}
+
+void predict(const Options& options, const PredictOptions& asked) {
+  const Device device = apply_machine_options(options);
+  check(&options.domains.of_model(options.model_name) == &images_of(options),
+        "{} holds weights of a network that draws glyphs: expected a model that answers with "
+        "classes or masks; glyphs are drawn by accrue font draw",
+        options.init);
+  const bool masks = answers_with_masks(options);
+  check_tiles(options, asked, masks);
+  Questions questions = questions_of(options, asked);
+  const Field answers = answers_of(questions.classes, masks);
+  const Dataset data = place_data({.train = {}, .test = std::move(questions.data)}, device).test;
+  ModelOptions shown = options.model_for(data);
+  shown.classes = questions.classes.size();
+  const LoadedNetwork network = load_network(options, shown, device);
+  const auto tiled = in_tiles(*network.model, asked);
+  const Module& model = tiled ? *tiled : *network.model;
+  const fs::path directory(asked.out);
+  const fs::path table = directory / "predictions.csv";
+  const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
+  check_answers(options, asked,
+                masks ? mask_paths(data, answers, directory, overlays) : std::vector{table});
+  make_directory(directory);
+  if (!masks) check_writable(table);
+
+  const ObjectivePtr objective = masks ? segmentation() : classification();
+  const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
+    std::string lines;
+    for_each_answer(model, *objective, data, samples, network.parameters.compute_dtype(), device,
+                    [&](const Tensor& answer, const Samples& part, int64_t begin) {
+                      if (masks)
+                        write_masks(answer, part, begin, data, answers, directory, overlays);
+                      else lines += class_table_lines(answer, begin, data, answers);
+                    });
+    return lines;
+  });
+  if (!masks) write_text_atomically(table, class_table_heading(answers) + text);
+  say("{}: {} of {}\n", masks ? asked.out : table.string(),
+      counted(data.size(), masks ? "mask" : "sample"), data.name);
+}
+
+}  // namespace accrue::app

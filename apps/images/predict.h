@@ -1,0 +1,24 @@
+#pragma once
+
+#include "apps/cli/options.h"
+#include "data/dataset.h"
+
+namespace accrue::app {
+
+// `accrue predict`: what the network of saved weights answers to images, or to each sample of a
+// data set. Of classes it writes predictions.csv, a line a sample: its name, the most probable
+// class, and the probability of each class. Of masks it writes PNG files (images/mask_files.h), in
+// tiles if that is asked for (images/tiled_unet.h, or with an overlap images/tiled.h). Images have
+// their paths within the folder for names, other samples numbers; classes have the names that the
+// weights' file gives them.
+struct PredictOptions {
+  std::string out;                  // a directory
+  std::vector<std::string> images;  // files and folders, beside --data
+  std::optional<Split> split;
+  bool overlays = false, force = false;
+  std::optional<int64_t> tile, overlap;  // pixels
+};
+Settings settings_of(PredictOptions& asked, Options& options);
+void predict(const Options& options, const PredictOptions& asked);
+
+}  // namespace accrue::app

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace accrue {
+
+// Height and width in pixels.
+struct ImageSize {
+  int64_t height = 0, width = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+// "640x480": the width first, as image files have it.
+std::string width_by_height(ImageSize size);
+
+// Size and channels of an image, known before its pixels are read.
+struct ImageHeader {
+  ImageSize size;
+  int64_t channels = 0;
+
+  size_t bytes() const { return static_cast<size_t>(channels * size.height * size.width); }
+};
+
+// The most bytes of pixels that an image may have, unless its reader says otherwise: a file of a
+// few kilobytes may claim any number.
+inline constexpr size_t usual_most_image_bytes = size_t{1} << 30;
+// Throws Error, naming the file, for an image of more bytes.
+void check_image_bytes(const ImageHeader& header, size_t most, const std::string& file);
+
+}  // namespace accrue

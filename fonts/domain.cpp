@@ -1,0 +1,189 @@
+#include "fonts/domain.h"
+
+#include <fmt/ranges.h>
+
+#include "fonts/glyphs.h"
+#include "fonts/strokes.h"
+
+namespace accrue {
+namespace {
+
+constexpr const char* model_name = "zi2zi";
+
+Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
+  constexpr Decides result = Decides::result;
+  const decltype(About::acts_with) with_zi2zi{{"model", {model_name}}};
+  Zi2ziOptions& networks = game.networks;
+  Zi2ziLosses& losses = game.losses;
+  const auto about = [&](std::string name, std::string help, Saved saved = Saved::no) {
+    return About{.name = std::move(name),
+                 .decides = result,
+                 .help = std::move(help),
+                 .acts_with = with_zi2zi,
+                 .saved = saved};
+  };
+  const auto of_weights = [&](std::string name, std::string help) {
+    return about(std::move(name), std::move(help), Saved::with_weights);
+  };
+  const auto weight = [&](std::string name, std::string help) {
+    About all = about(std::move(name), std::move(help));
+    all.range = not_negative;
+    return all;
+  };
+  const auto count = [&](std::string name, std::string help) {
+    About all = about(std::move(name), std::move(help));
+    all.range = {.low = 1};
+    return all;
+  };
+  About adaptive = weight("adversarial-weight",
+                          "Of the generator's wish to deceive; without, 0.05 to 0.6, by the "
+                          "discriminator's loss of a window");
+  About lr_d = about("lr-d", "Learning rate of the discriminator");
+  lr_d.unset = "--lr";
+  About dropout = about("g-dropout", "Dropout in the generator's inner levels", Saved::with_scores);
+  dropout.range = {0, 0.999};
+  About embedding = count("embedding", "Numbers that a style is");
+  embedding.saved = Saved::with_weights;
+  Settings s;
+  s.group("Font GAN")
+      .add(networks.upsampling, upsampling_names(),
+           of_weights("upsampling", "How the generator doubles height and width"))
+      .add(networks.skip, skip_names(),
+           of_weights("skip", "How its decoders take in what the encoders saw"))
+      .add(networks.norm, glyph_norm_names(),
+           of_weights("norm", "Norm of both networks; batch depends on the micro-batch"))
+      .add(networks.embedding, std::move(embedding))
+      .add_flag(networks.self_attention, true,
+                of_weights("self-attention", "Self-attention in two levels of the generator"))
+      .add_flag(networks.spectral_norm, true,
+                about("d-spectral-norm", "Spectral norm in the discriminator"))
+      .add(networks.dropout, std::move(dropout))
+      .add(training.order, order_names(),
+           about("order",
+                 "alternating: the discriminator steps, then the generator plays against it; "
+                 "simultaneous: both step at the end of a window"))
+      .add(game.generator_every,
+           count("n-critic", "Windows of the discriminator to one of the generator"))
+      .add(game.generator_times,
+           count("g-steps", "Steps of the generator in each window that it plays"))
+      .add(game.discriminator_lr, std::move(lr_d))
+      .add(losses.constancy, constancy_names(),
+           about("constancy",
+                 "Whose features shall agree: source and drawing (original) or source and target "
+                 "(port)"))
+      .add(losses.l1_weight, weight("l1-weight", "Of the mean distance to the target"))
+      .add(losses.constancy_weight, weight("constancy-weight", "Of the distance of features"))
+      .add(losses.category_weight, weight("category-weight", "Of telling styles apart"))
+      .add(losses.adversarial_weight, std::move(adaptive));
+  return s;
+}
+
+}  // namespace
+
+Settings Fonts::settings(TrainingOptions& training) {
+  Settings s = settings_of_game(game, training);
+  s.group("Output").add(
+      sample_every,
+      {.name = "sample-every",
+       .decides = Decides::no_result,
+       .help = "Draw characters that are held out, every so many windows, as a sheet in the "
+               "log's directory",
+       .takes = "WINDOWS",
+       .range = positive,
+       .needs = "log-dir",
+       .acts_with = {{"model", {model_name}}}});
+  return s;
+}
+
+std::vector<DomainModel> Fonts::models() const {
+  return {{.name = model_name,
+           .fields = {{"sources", Encoding::pixel},
+                      {"targets", Encoding::pixel},
+                      {"styles", Encoding::index}},
+           .data = "strokes",
+           .shown = {.image = {1, 64, 64}, .classes = 1},
+           .has_own_pixels = true,
+           .dropout = "g-dropout",
+           .other_norm = "--norm instance"}};
+}
+
+Zi2ziOptions Fonts::networks(const ModelOptions& model) const {
+  check(model.image[1] == model.image[2], "zi2zi on images {}: expected a height that is the width",
+        model.image);
+  Zi2ziOptions o = game.networks;
+  o.size = model.image[1];
+  o.channels = model.image[0];
+  o.styles = model.classes;
+  o.width = scaled(64, model.width);
+  o.init = model.init;
+  return o;
+}
+
+ModelFactory Fonts::factory(const std::string&, const ModelOptions& options) const {
+  return [o = networks(options)] { return std::make_unique<Zi2ziGenerator>(o); };
+}
+
+std::vector<PlayerOptions> Fonts::players(const ModelOptions& model,
+                                          const StepOptions& step) const {
+  Zi2ziGame played = game;
+  played.networks = networks(model);
+  played.step = step;
+  return zi2zi_players(played);
+}
+
+ObjectivePtr Fonts::objective(const Dataset&) const { return glyph_drawing(); }
+
+Descriptions Fonts::descriptions() const {
+  return {{"real", "Mean logistic loss of the discriminator over true pairs."},
+          {"fake", "Mean logistic loss of the discriminator over drawings."},
+          {"category",
+           "Mean logistic loss of telling styles apart; the discriminator's sums that of "
+           "true pairs and that of drawings."},
+          {"adversarial", "Mean logistic loss of the generator's drawings taken for true ones."},
+          {"l1", "Mean absolute difference of drawing and target, pixels from -1 to 1."},
+          {"constancy", "Distance of the generator's features that are to agree."},
+          {"adversarial_weight", "Factor on the adversarial part of the generator's loss."},
+          {"ssim", "Mean structural similarity of drawing and target, at most 1."},
+          {"ink_iou", "Mean over glyphs of the intersection over union of the ink, from 0 to 1."},
+          {"ink_f1", "Mean over glyphs of the F1 score of the ink, from 0 to 1."},
+          {"ink", "Ink of all drawings, as a share of that of their targets."},
+          {"drawings", "Sources, drawings and targets, one below the other."}};
+}
+
+void Fonts::check_run(int64_t windows) const {
+  const int64_t every = game.generator_every;
+  check(windows == 0 || windows >= every,
+        "--n-critic {}: the generator plays in one window of {}, and the run has {}: "
+        "expected more --epochs or --steps, or a smaller --n-critic or --effective-batch",
+        every, every, windows);
+}
+
+Domain::Claim Fonts::claim(const std::string& data) const {
+  return data == "strokes" || holds_glyphs(data) ? Claim::own : Claim::none;
+}
+
+Datasets Fonts::load(const DataRequest& request) const {
+  if (request.data != "strokes") return load_glyphs(request.data);
+  StrokesOptions strokes{.train_size = 2000, .test_size = 200};
+  if (request.size) {
+    check(request.size->height == request.size->width,
+          "--image-size {}: the strokes of --data strokes are as high as wide", request.size->text);
+    strokes.side = request.size->height;
+  }
+  return {make_strokes(Split::train, strokes), make_strokes(Split::test, strokes)};
+}
+
+void Fonts::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
+  check(request.pixels == Normalization(),
+        "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
+        "expected neither option",
+        fmt::join(request.pixels.mean, ","), fmt::join(request.pixels.std, ","), model.name);
+  check(data.train.has("sources"),
+        "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
+        "{}: expected --data strokes, or a directory of accrue font prepare",
+        model.name, data.train.name, data.train.fields.front().name);
+  check(!request.crop, "--crop {}: a glyph is drawn as a whole; expected no --crop",
+        request.crop ? request.crop->text : "");
+}
+
+}  // namespace accrue

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fonts/zi2zi_game.h"
+#include "train/domain.h"
+
+namespace accrue {
+
+// Characters of one font drawn in the style of others: zi2zi, the data sets of glyphs and strokes.
+class Fonts : public Domain {
+ public:
+  // But for what ModelOptions and StepOptions say.
+  Zi2ziGame game;
+  std::optional<int64_t> sample_every;  // windows
+
+  std::unique_ptr<Domain> clone() const override { return std::make_unique<Fonts>(*this); }
+  void assign(const Domain& other) override { *this = dynamic_cast<const Fonts&>(other); }
+  Settings settings(TrainingOptions& training) override;
+  std::string networks_heading() const override { return "Font GAN"; }
+  std::vector<DomainModel> models() const override;
+  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  std::vector<PlayerOptions> players(const ModelOptions& model,
+                                     const StepOptions& step) const override;
+  ObjectivePtr objective(const Dataset& data) const override;
+  Descriptions descriptions() const override;
+  void check_run(int64_t windows) const override;
+  Claim claim(const std::string& data) const override;
+  std::vector<std::string> data_sets() const override { return {"strokes"}; }
+  Datasets load(const DataRequest& request) const override;
+  void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
+
+ private:
+  Zi2ziOptions networks(const ModelOptions& model) const;
+};
+
+}  // namespace accrue

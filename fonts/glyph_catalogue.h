@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/samples.h"
+#include "fonts/glyphs.h"
+
+namespace accrue {
+
+// Finds samples of glyphs by style and character. The built-in strokes are one style, and their
+// characters have numbers only.
+class GlyphCatalogue {
+ public:
+  // `directory` is that of the manifest, or names the built-in data. `data` must outlive it.
+  GlyphCatalogue(const Datasets& data, const std::string& directory);
+
+  // The number of a style; of the first for an empty name. Throws Error for an unknown one.
+  int32_t style(const std::string& name) const;
+  struct Glyphs {
+    Samples samples;  // gathered in the dtype that is asked for
+    // What tells each character from the others, in every style: its code point, or the number of
+    // strokes.
+    std::vector<int32_t> characters;
+  };
+  // All of the test set in a style.
+  Glyphs held_out(int32_t style, DType dtype) const;
+  // The characters of a text in its order, of either split; spaces are left out. Throws Error for
+  // those that the data set does not have, for none, and without a manifest.
+  Glyphs find(const std::string& text, int32_t style, DType dtype) const;
+
+ private:
+  // Glyphs of a split, all in one style.
+  struct Picked {
+    const Dataset* data;
+    std::vector<int32_t> samples;
+  };
+  int64_t styles() const { return data_.test.field("styles").classes; }
+  Picked place_of(char32_t code, int32_t style) const;
+
+  const Datasets& data_;
+  std::optional<GlyphManifest> manifest_;
+};
+
+}  // namespace accrue

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "data/png.h"
+#include "data/samples.h"
+#include "fonts/zi2zi.h"
+
+namespace accrue {
+
+// Drawing with the network's dropout: each seed draws another variation. A mask depends on the seed
+// and on the glyph's number, not on the glyphs beside it.
+struct Variation {
+  uint64_t seed = 0;
+  std::vector<int32_t> glyphs;  // the number of each sample
+};
+
+// Draws the samples' sources in their styles by a generator on `device`; as many at a time as there
+// is memory for, at most `most`. Returns [N, 1, S, S] f32 on the cpu. Throws Error for a variation
+// that does not number every sample.
+Tensor draw_glyphs(const Zi2ziGenerator& network, const Samples& samples, Device device,
+                   int64_t most, const std::optional<Variation>& variation = {});
+
+// Converts images [N, 1, S, S] of pixels from -1 to 1, of any device and floating dtype, to bytes.
+std::vector<GrayImage> to_images(const Tensor& images);
+
+// Draws the samples' sources in `steps` styles evenly spaced from one to the other, both included:
+// a row of images for each step, all with the same masks. Throws Error for fewer than 2 steps, and
+// as draw_glyphs() does.
+std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
+                                                 const Samples& samples, Device device,
+                                                 int32_t from, int32_t to, int64_t steps,
+                                                 const std::optional<Variation>& variation = {});
+
+// Images of S x S pixels as sources to be drawn in a style, gathered in `dtype`. Throws Error if
+// there is none.
+Samples glyph_samples(const std::vector<GrayImage>& images, int32_t style, DType dtype);
+
+// Sources, drawings and targets, one below the other (fonts/glyph_sheet.h).
+GrayImage sheet_of(const Samples& samples, const Tensor& drawn);
+
+}  // namespace accrue

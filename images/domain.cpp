@@ -1,0 +1,248 @@
+#include "images/domain.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ranges>
+#include <sstream>
+
+#include "images/cifar.h"
+#include "images/find_dataset.h"
+#include "images/mnist.h"
+#include "images/segmentation.h"
+
+namespace accrue {
+namespace {
+
+bool is_looked_for(const std::string& data) { return data == "mnist" || data == "fashion"; }
+
+Settings settings_of_folder(Images& o) {
+  Settings s;
+  s.group("Model and data")
+      .add(o.hold_out, {.name = "hold-out",
+                        .decides = Decides::result,
+                        .help = "The part of a folder's images that is for the test, where it has "
+                                "no folder test, val, valid or validation",
+                        .range = {0, 0.99},
+                        .data = "a folder of images"})
+      .add_flag(o.skip_bad, true,
+                {.name = "skip-bad",
+                 .decides = Decides::result,
+                 .help = "Leave out a folder's bad files; without, they are refused",
+                 .data = "a folder of images"})
+      .add(o.cache, cache_names(),
+           {.name = "cache",
+            .decides = Decides::no_result,
+            .help = "Hold a folder's decoded images, or read them as they are needed; auto: hold "
+                    "them if they take at most 1 GiB, and a quarter of --memory-limit",
+            .data = "a folder of images"});
+  return s;
+}
+
+Settings settings_of_masks(Images& o) {
+  const decltype(About::acts_with) with_unet{{"model", {"unet"}}};
+  Settings s;
+  s.group("Model and data")
+      .add(
+          o.mask_loss,
+          {.name = "loss",
+           .decides = Decides::result,
+           .help = "Of masks: bce where they say what is there and what not, cross-entropy where "
+                   "each pixel has one of several classes, dice of each sample and class, or a sum "
+                   "such as bce+dice; without, bce or cross-entropy",
+           .takes = "LOSS[+LOSS]",
+           .acts_with = with_unet,
+           .saved = Saved::with_scores})
+      .add(o.class_weights,
+           {.name = "class-weights",
+            .decides = Decides::result,
+            .help = "How much each class counts in the loss, by the classes' order",
+            .takes = "W,W,...",
+            .range = {0, 1e6},
+            .acts_with = with_unet,
+            .saved = Saved::with_scores})
+      .add(o.classes, {.name = "classes",
+                       .decides = Decides::no_result,
+                       .help = "Names of the masks' classes, by their order, for scores and files",
+                       .takes = "NAME,NAME,...",
+                       .acts_with = with_unet})
+      // The objective's name has it.
+      .add(
+          o.ignore_mask,
+          {.name = "ignore-mask",
+           .decides = Decides::no_result,
+           .help = "Value in masks of pixels that nobody has judged, such as 255: they count in no "
+                   "loss and no score",
+           .takes = "VALUE",
+           .range = {0, 255},
+           .acts_with = with_unet,
+           .saved = Saved::with_scores,
+           .data = "a folder of images and masks"});
+  return s;
+}
+
+// Gives masks' classes the names of --classes.
+void name_classes(Field& masks, const std::vector<std::string>& names) {
+  const int64_t classes = masks.class_count();
+  check(static_cast<int64_t>(names.size()) == classes,
+        "--classes has {} names, but the masks have {}: expected one for each", names.size(),
+        counted_classes(classes));
+  masks.class_names = names;
+}
+
+}  // namespace
+
+const std::map<std::string, CacheChoice>& cache_names() {
+  static const std::map<std::string, CacheChoice> names{
+      {"auto", CacheChoice::automatic}, {"yes", CacheChoice::yes}, {"no", CacheChoice::no}};
+  return names;
+}
+
+bool answers_with_masks(const DomainModel& model) { return model.classes() == "masks"; }
+
+Settings Images::settings(TrainingOptions&) {
+  Settings s;
+  s.append(settings_of_folder(*this)).append(settings_of_masks(*this));
+  s.group("Model and data")
+      .add(augmentation,
+           {"augment", Decides::result,
+            "Change training images, and their masks likewise, otherwise each time: flip and vflip "
+            "(half of them), rotate=DEGREES at most either way (10), crop=PART of the sides at "
+            "least, enlarged (0.8), brightness=PART and contrast=PART at most up or down (0.2); "
+            "what lies outside is black",
+            "NAME[=N],...", "images as they are"})
+      .add(data_dir, {.name = "data-dir",
+                      .decides = Decides::no_result,
+                      .help = "Where mnist and fashion are looked for first",
+                      .takes = "DIR",
+                      .data = "--data mnist or fashion"});
+  return s;
+}
+
+std::vector<DomainModel> Images::models() const {
+  std::vector<DomainModel> models;
+  for (const auto& [name, kind] : model_names()) {
+    const bool has_masks = kind == ModelKind::unet;
+    const DomainModel::Field answer = has_masks ? DomainModel::Field{"masks", Encoding::mask}
+                                                : DomainModel::Field{"labels", Encoding::index};
+    models.push_back(
+        {.name = name,
+         .fields = {{"images", Encoding::pixel}, answer},
+         .data = has_masks ? "shapes" : "digits",
+         .shown = default_model(kind),
+         .has_depth = has_masks,
+         .other_norm = kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)" : "resnet (GroupNorm)"});
+  }
+  return models;
+}
+
+ModelFactory Images::factory(const std::string& model, const ModelOptions& options) const {
+  ModelOptions named = options;
+  named.kind = model_names().at(model);
+  return model_factory(named);
+}
+
+ObjectivePtr Images::objective(const Dataset& data) const {
+  if (!data.has("masks")) return objective_of(data);
+  SegmentationOptions chosen{.class_weights = class_weights};
+  std::istringstream rest(mask_loss);
+  for (std::string part; std::getline(rest, part, '+');) {
+    const auto found = mask_loss_names().find(part);
+    check(found != mask_loss_names().end(), "--loss {}: expected {}, or a sum of some, with +",
+          mask_loss, fmt::join(mask_loss_names() | std::views::keys, ", "));
+    chosen.losses.push_back(found->second);
+  }
+  return segmentation(data.field("masks"), std::move(chosen));
+}
+
+Descriptions Images::descriptions() const {
+  return {{"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
+          {"iou", "Mean intersection over union of the masks, from 0 to 1."}};
+}
+
+Domain::Claim Images::claim(const std::string& data) const {
+  const std::vector<std::string> names = data_sets();
+  if (std::ranges::find(names, data) != names.end()) return Claim::own;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(data, ignored)) return Claim::none;
+  return holds_mnist(data) || holds_cifar10(data) ? Claim::own : Claim::directory;
+}
+
+std::vector<std::string> Images::data_sets() const {
+  return {"mnist", "fashion", "digits", "shapes"};
+}
+
+std::optional<std::filesystem::path> Images::directory_of(const std::string& data) const {
+  return find_mnist(data, data_dir);
+}
+
+bool Images::heeds(const std::string& setting, const std::string& data) const {
+  return setting == "data-dir" ? is_looked_for(data) : claim(data) != Claim::own;
+}
+
+std::optional<double> Images::given_hold_out(const DataRequest& request) const {
+  return request.given.contains("hold-out") ? std::optional(hold_out) : std::nullopt;
+}
+
+ImageFolderOptions Images::folder_options(const DataRequest& request) const {
+  constexpr size_t any = std::numeric_limits<size_t>::max(), usual = size_t{1} << 30;
+  // Below `any`, so that what is held is told.
+  size_t held = cache == CacheChoice::yes ? any - 1 : 0;
+  if (cache == CacheChoice::automatic)
+    held = std::min(usual, request.memory_limit.value_or(any) / 4);
+  return {.size = request.size,
+          .hold_out = given_hold_out(request),
+          .channels = request.channels,
+          .skip_bad = skip_bad ? SkipBad::yes : SkipBad::no,
+          .unjudged_mask_value = ignore_mask,
+          .has_named_mask_values = !classes.empty(),
+          .one_class = request.use == DataUse::training ? OneClass::refused : OneClass::allowed,
+          .most_held_bytes = held,
+          .most_image_bytes = std::min(usual_most_image_bytes, request.memory_limit.value_or(any))};
+}
+
+Datasets Images::load(const DataRequest& request) const {
+  return find_dataset(request.data, data_dir, folder_options(request));
+}
+
+void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
+  const std::string& set = data.train.name;
+  const bool has_masks = data.train.has("masks");
+  check(has_masks || data.train.has("labels"),
+        "--model {} needs images with labels or masks, but the data set {} has {}: expected --data "
+        "digits, shapes, mnist, fashion, a folder of images or a directory of IDX files",
+        model.name, set, data.train.fields.front().name);
+  if (answers_with_masks(model))
+    check(has_masks,
+          "--model {} answers with a mask for each image, but the data set {} has labels: expected "
+          "--data shapes, or a folder of images and masks",
+          model.name, set);
+  else
+    check(!has_masks,
+          "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
+          "mnist or fashion (--data shapes is for --model unet)",
+          model.name, set);
+  crop(data, model, request);
+  if (has_masks && !classes.empty())
+    for (Dataset* each : {&data.train, &data.test})
+      for (Field& field : each->fields)
+        if (field.name == "masks") name_classes(field, classes);
+}
+
+void Images::augment(Dataset& data, const DataRequest& request) const {
+  Augmentation asked = parse_augmentation(augmentation);
+  asked.crops_anywhere = request.crop && request.use == DataUse::training;
+  data.augmentation = changes_of(asked);
+}
+
+void crop(Datasets& data, const DomainModel& model, const DataRequest& request) {
+  if (!request.crop) return;
+  const bool is_trained = request.use == DataUse::training, sees_whole = answers_with_masks(model);
+  check(is_trained || !sees_whole || !request.given.contains("crop"),
+        "--crop {}: masks are scored and predicted on whole images; expected no --crop",
+        request.crop->text);
+  if (is_trained || !sees_whole) data.train.crop_to(*request.crop);
+  if (!sees_whole) data.test.crop_to(*request.crop);
+}
+
+}  // namespace accrue

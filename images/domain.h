@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "images/augmentation.h"
+#include "images/image_folder.h"
+#include "train/domain.h"
+
+namespace accrue {
+
+// Whether the decoded images of a folder are kept in memory.
+enum class CacheChoice { automatic, yes, no };
+const std::map<std::string, CacheChoice>& cache_names();
+
+// Images with classes or with masks: the models of layers/models.h, the data sets of
+// find_dataset().
+class Images : public Domain {
+ public:
+  double hold_out = usual_hold_out;
+  bool skip_bad = false;
+  CacheChoice cache = CacheChoice::automatic;
+  std::string mask_loss;  // "cross-entropy+dice"
+  std::vector<double> class_weights;
+  std::vector<std::string> classes;  // of masks, their names
+  std::optional<int64_t> ignore_mask;
+  std::string augmentation;  // images/augmentation.h
+  std::string data_dir;
+
+  std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }
+  void assign(const Domain& other) override { *this = dynamic_cast<const Images&>(other); }
+  Settings settings(TrainingOptions& training) override;
+  std::vector<DomainModel> models() const override;
+  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  // segmentation() with the losses that are asked for, or classification().
+  ObjectivePtr objective(const Dataset& data) const override;
+  Descriptions descriptions() const override;
+  Claim claim(const std::string& data) const override;
+  std::vector<std::string> data_sets() const override;
+  std::optional<std::filesystem::path> directory_of(const std::string& data) const override;
+  bool heeds(const std::string& setting, const std::string& data) const override;
+  Datasets load(const DataRequest& request) const override;
+  void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
+  void augment(Dataset& data, const DataRequest& request) const override;
+
+  ImageFolderOptions folder_options(const DataRequest& request) const;
+  // The share that was asked for.
+  std::optional<double> given_hold_out(const DataRequest& request) const;
+};
+
+// True if the network answers with the classes of pixels.
+bool answers_with_masks(const DomainModel& model);
+// Makes crops of what a model sees in crops.
+void crop(Datasets& data, const DomainModel& model, const DataRequest& request);
+
+}  // namespace accrue

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "images/image_folder.h"
+
+namespace accrue {
+
+// Finds and reads a data set of images by its name, or from a directory:
+//   digits, shapes: generated (images/digits.h, images/shapes.h);
+//   mnist, fashion: from the first that exists of data_dir/NAME and data_dir itself (unless it is
+//     empty), data/NAME and ~/.cache/accrue/NAME, where NAME may also be fashion-mnist, or
+//     torchvision's MNIST/raw and FashionMNIST/raw;
+//   anything else is a directory: in MNIST's format, of CIFAR-10's binary files (images/cifar.h),
+//   or of images (images/image_folder.h).
+// Throws Error with the list of places searched, and what load_mnist(), load_cifar10() and
+// load_images() throw.
+Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
+                      const ImageFolderOptions& images = {});
+
+}  // namespace accrue

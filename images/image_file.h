@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/image_size.h"
+
+namespace accrue {
+
+// An image as planes, one after the other, row by row: of gray, of red, green and blue, or of a
+// mask's values.
+struct Image {
+  int64_t channels = 0, height = 0, width = 0;
+  std::vector<uint8_t> pixels{};  // [channels, height, width]
+
+  ImageSize size() const { return {height, width}; }
+  bool operator==(const Image&) const = default;
+};
+
+// Read a PNG or JPEG file, which is recognised by its first bytes, as gray if the file holds gray
+// and else as RGB (a palette of grays is gray). They round 16 bits to 8, show white paper
+// under transparent pixels, and turn a JPEG file by its EXIF orientation. Gamma and colour profiles
+// are left alone. Throw Error, naming the file and the reason, for one that is neither, that is
+// damaged or cut off (whatever libpng or libjpeg says of the data), for CMYK, for one that claims
+// more pixels than its bytes can hold, for more than most_bytes of pixels, before any memory is
+// taken for them, and where the machine has no memory for them. read_image_header() reads no
+// pixels, so damage in them is not noticed.
+Image read_image(const std::filesystem::path& path, size_t most_bytes = usual_most_image_bytes);
+ImageHeader read_image_header(const std::filesystem::path& path,
+                              size_t most_bytes = usual_most_image_bytes);
+
+// Reads a PNG file as a mask, one channel of the values in the file: the places in a palette, or
+// the unchanged values of a gray of any number of bits. A file of colours is taken if all its
+// pixels are gray; alpha is ignored. Throws Error as read_image() does, for other colours, for 16
+// bits, and for JPEG, which does not keep values.
+Image read_mask(const std::filesystem::path& path, size_t most_bytes = usual_most_image_bytes);
+
+// Decodes either format, by its content; `file` is the name for errors.
+Image decode_image(std::span<const std::byte> content, const std::string& file,
+                   size_t most_bytes = usual_most_image_bytes);
+
+// The orientation, 1 to 8, in an APP1 segment of EXIF data ("Exif\0\0" and TIFF); 1 if it has none,
+// or nonsense.
+int exif_orientation(std::span<const std::byte> segment);
+// Turns an image with such an orientation upright.
+Image oriented(Image image, int orientation);
+
+// The image at another size. Where a side shrinks, an output pixel is the mean over its box in the
+// image, height / H by width / W pixels, each weighted by how much of it the box covers. Where a
+// side grows, it is interpolated linearly between the two nearest pixels' centres, and the
+// outermost pixel goes on to the edge. The result is the same on every machine.
+Image resized(const Image& image, ImageSize size);
+// Resizes without mixing values: takes the pixel into which the output pixel's centre falls.
+Image resized_mask(const Image& mask, ImageSize size);
+
+}  // namespace accrue

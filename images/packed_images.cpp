@@ -1,0 +1,109 @@
+#include "images/packed_images.h"
+
+#include <algorithm>
+
+#include "data/idx.h"
+#include "images/cifar.h"
+
+namespace accrue {
+namespace {
+
+namespace fs = std::filesystem;
+using Format = PackedImages::Format;
+
+// Returns what `read` returns; notes its error and returns nothing.
+template <class Read>
+auto try_to(std::vector<BadFile>& bad, const fs::path& path, Read&& read)
+    -> std::optional<decltype(read())> {
+  try {
+    return read();
+  } catch (const Error& error) {
+    bad.push_back({path, error.what()});
+    return std::nullopt;
+  }
+}
+
+bool holds_any_idx(const fs::path& directory) {
+  std::vector<BadFile> missing;
+  for (const Split split : {Split::train, Split::test})
+    for (const char* what : {"images", "labels"})
+      if (try_to(missing, directory, [&] { return find_mnist_file(directory, split, what); }))
+        return true;
+  return false;
+}
+
+void add_idx(PackedImages& found, const fs::path& directory, Split split) {
+  const auto read = [&](const char* what, auto reader) {
+    fs::path path = directory;
+    return try_to(found.bad, path, [&] {
+      path = find_mnist_file(directory, split, what);
+      return reader(path);
+    });
+  };
+  const auto images = read("images", read_idx_images);
+  const auto labels = read("labels", read_idx_labels);
+  if (!images || !labels) return;
+  // Both can be read: what remains is whether they belong together.
+  if (auto data = try_to(found.bad, find_mnist_file(directory, split, "labels"),
+                         [&] { return load_mnist(directory, split); }))
+    found.parts.push_back({split, std::move(*data)});
+}
+
+void check_sizes(PackedImages& found, const fs::path& directory) {
+  const auto size_of = [](const PackedImages::Part& part) {
+    const Shape& shape = part.data["images"].shape();
+    return ImageSize{shape[2], shape[3]};
+  };
+  if (found.parts.size() < 2 || size_of(found.parts[0]) == size_of(found.parts[1])) return;
+  found.bad.push_back({find_mnist_file(directory, Split::test, "images"),
+                       fmt::format("its images are {}, but those for training {}",
+                                   width_by_height(size_of(found.parts[1])),
+                                   width_by_height(size_of(found.parts[0])))});
+}
+
+void add_cifar10(PackedImages& found, const fs::path& path, Split split) {
+  if (auto data = try_to(found.bad, path, [&] { return read_cifar10_batch(path); }))
+    found.parts.push_back({split, std::move(*data)});
+}
+
+}  // namespace
+
+int64_t PackedImages::count(int64_t label, Split split) const {
+  int64_t images = 0;
+  for (const Part& part : parts)
+    if (part.split == split)
+      images += std::ranges::count(part.data["labels"].span<int32_t>(), int32_t(label));
+  return images;
+}
+
+int64_t PackedImages::count(Split split) const {
+  int64_t images = 0;
+  for (const Part& part : parts)
+    if (part.split == split) images += part.data.size();
+  return images;
+}
+
+int64_t PackedImages::classes() const {
+  return parts.empty() ? 0 : parts.front().data.field("labels").classes;
+}
+
+std::optional<PackedImages> find_packed_images(const fs::path& directory) {
+  if (holds_any_idx(directory)) {
+    PackedImages found{.format = Format::idx};
+    for (const Split split : {Split::train, Split::test}) add_idx(found, directory, split);
+    check_sizes(found, directory);
+    return found;
+  }
+  const std::vector<fs::path> batches = cifar10_batches(directory);
+  const fs::path test = cifar10_test_batch(directory);
+  std::error_code ignored;
+  if (batches.empty() && !fs::exists(test, ignored)) return std::nullopt;
+  PackedImages found{.format = Format::cifar10};
+  if (!holds_cifar10(directory))
+    found.bad.push_back({directory / "data_batch_1.bin", "it is not there"});
+  for (const fs::path& path : batches) add_cifar10(found, path, Split::train);
+  add_cifar10(found, test, Split::test);
+  return found;
+}
+
+}  // namespace accrue

@@ -1,0 +1,153 @@
+#include "images/segmentation.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/arithmetic.h"
+#include "kernels/dice_loss.h"
+#include "kernels/judged.h"
+#include "kernels/losses.h"
+#include "kernels/mask_score.h"
+#include "kernels/pixel_cross_entropy.h"
+
+namespace accrue {
+namespace {
+
+class Segmentation : public Objective {
+ public:
+  Segmentation(const Field& masks, SegmentationOptions options)
+      : K_(masks.class_count()), unjudged_(masks.unjudged_value), options_(std::move(options)) {
+    for (int64_t k = 0; k < K_; ++k) names_.push_back(masks.class_name(k));
+  }
+
+  std::string name() const override {
+    std::string text = "segmentation";
+    if (options_.losses.size() > 1 || options_.losses.front() == MaskLoss::dice)
+      for (const MaskLoss loss : options_.losses) text += ", " + name_of(loss);
+    if (!options_.class_weights.empty())
+      text += fmt::format(", weights {}", fmt::join(options_.class_weights, " "));
+    if (unjudged_) text += fmt::format(", {} not judged", *unjudged_);
+    return text;
+  }
+  std::vector<std::string> targets() const override { return {"masks"}; }
+
+  Tensor loss(const Tensor& logits, const Samples& samples) const override {
+    Tensor sum;
+    const Tensor &masks = samples["masks"], judged = weight(samples);
+    for (const MaskLoss kind : options_.losses) {
+      const Tensor loss = kind == MaskLoss::bce ? bce_with_logits(logits, masks)
+                          : kind == MaskLoss::dice
+                              ? dice_loss(logits, masks, options_.class_weights, judged)
+                              : pixel_cross_entropy(logits, masks, options_.class_weights, judged);
+      sum = sum.defined() ? add(sum, loss) : loss;
+    }
+    return sum;
+  }
+
+  Tensor weight(const Samples& samples) const override {
+    return unjudged_ ? judged_weight(samples["masks"]) : Tensor();
+  }
+
+  // The loss, then the sums of add_mask_score().
+  int64_t sums() const override { return 1 + 3 * K_; }
+  void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
+    add_mask_score(sums.slice(1, this->sums()), logits, samples["masks"]);
+    const Tensor mean = loss(logits, samples), total = sums.slice(0, 1);
+    if (unjudged_) add_weighted(total.view(), mean.view(), weight(samples).view());
+    else add_mean(total, mean, samples.size());
+  }
+
+  Score score(std::span<const double> sums, const Dataset& data) const override {
+    const double weight = weight_of(sums, data);
+    Score score{.loss = sums[0] / weight, .samples = data.size()};
+    if (weight == 0) {
+      score.loss = std::nan("");
+      score.metrics = {{"dice", std::nan("")}, {"iou", std::nan("")}};
+      score.text = "no pixel is judged";
+      return score;
+    }
+    double mean_dice = 0, mean_iou = 0;
+    std::vector<std::string> of_classes;
+    std::vector<Score::Metric> more;
+    for (int64_t k = 0; k < K_; ++k) {
+      const double* const of_class = &sums[static_cast<size_t>(1 + 3 * k)];
+      const double both = of_class[0], found_and_wanted = of_class[1] + of_class[2];
+      const bool nothing = found_and_wanted == 0;
+      const double dice = nothing ? 1 : 2 * both / found_and_wanted;
+      const double iou = nothing ? 1 : both / (found_and_wanted - both);
+      mean_dice += dice / double(K_);
+      mean_iou += iou / double(K_);
+      const std::string& name = names_[static_cast<size_t>(k)];
+      of_classes.push_back(fmt::format("{} {:.4f}", name, dice));
+      more.push_back({"dice." + name, dice});
+      more.push_back({"iou." + name, iou});
+    }
+    score.metrics = {{"dice", mean_dice}, {"iou", mean_iou}};
+    score.text = fmt::format("Dice {:.4f}", mean_dice);
+    if (K_ > 1) {
+      score.metrics.insert(score.metrics.end(), more.begin(), more.end());
+      score.text += fmt::format(" ({})", fmt::join(of_classes, ", "));
+    }
+    score.text += fmt::format(", IoU {:.4f}", mean_iou);
+    return score;
+  }
+
+ private:
+  // The weight of all samples. A judged pixel is wanted in one class.
+  double weight_of(std::span<const double> sums, const Dataset& data) const {
+    if (!unjudged_) return double(data.size());
+    double judged = 0;
+    for (int64_t k = 0; k < K_; ++k) judged += sums[static_cast<size_t>(3 + 3 * k)];
+    const Shape& masks = data["masks"].shape();
+    return judged / double(masks[2] * masks[3]);
+  }
+  static std::string name_of(MaskLoss loss) {
+    for (const auto& [name, value] : mask_loss_names())
+      if (value == loss) return name;
+    return "?";
+  }
+
+  const int64_t K_;
+  const std::optional<uint8_t> unjudged_;
+  std::vector<std::string> names_;
+  const SegmentationOptions options_;
+};
+
+}  // namespace
+
+const std::map<std::string, MaskLoss>& mask_loss_names() {
+  static const std::map<std::string, MaskLoss> names{
+      {"bce", MaskLoss::bce}, {"cross-entropy", MaskLoss::cross_entropy}, {"dice", MaskLoss::dice}};
+  return names;
+}
+
+ObjectivePtr segmentation(const Field& masks, SegmentationOptions options) {
+  const bool planes = masks.encoding == Encoding::mask;
+  if (options.losses.empty()) options.losses = {planes ? MaskLoss::bce : MaskLoss::cross_entropy};
+  const auto has = [&](MaskLoss loss) { return std::ranges::count(options.losses, loss) > 0; };
+  check(planes || !has(MaskLoss::bce),
+        "the loss bce is for masks of what is there and what not, but each pixel has one of {} "
+        "classes: expected cross-entropy, dice, or both",
+        masks.classes);
+  check(!planes || !has(MaskLoss::cross_entropy),
+        "the loss cross-entropy is for pixels that have one of several classes each, but the data "
+        "set has masks of what is there and what not: expected bce, dice, or both");
+  const auto& weights = options.class_weights;
+  check(weights.empty() || !has(MaskLoss::bce),
+        "there are {} class weights, which the loss bce does not take: expected none, or dice",
+        weights.size());
+  check(weights.empty() || std::ssize(weights) == masks.class_count(),
+        "there are {} class weights for {} classes: expected one for each", weights.size(),
+        masks.class_count());
+  return std::make_shared<Segmentation>(masks, std::move(options));
+}
+
+ObjectivePtr segmentation() {
+  return segmentation({.name = "masks",
+                       .values = Tensor::empty({1, 1, 1, 1}, DType::u8, Device::meta),
+                       .encoding = Encoding::mask});
+}
+
+}  // namespace accrue

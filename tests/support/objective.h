@@ -1,0 +1,14 @@
+#pragma once
+
+#include "fonts/zi2zi_game.h"
+#include "images/segmentation.h"
+
+namespace accrue::test {
+
+// What the program would have a model learn from this data.
+inline ObjectivePtr objective_on(const Dataset& data) {
+  if (data.has("sources")) return glyph_drawing();
+  return data.has("masks") ? segmentation(data.field("masks")) : classification();
+}
+
+}  // namespace accrue::test

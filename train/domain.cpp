@@ -1,0 +1,60 @@
+#include "train/domain.h"
+
+#include <algorithm>
+
+namespace accrue {
+
+std::vector<PlayerOptions> Domain::players(const ModelOptions&, const StepOptions&) const {
+  return {};
+}
+void Domain::check_run(int64_t) const {}
+std::optional<std::filesystem::path> Domain::directory_of(const std::string&) const { return {}; }
+bool Domain::heeds(const std::string&, const std::string&) const { return false; }
+void Domain::augment(Dataset&, const DataRequest&) const {}
+
+Domains::Domains(const Domains& others) {
+  for (const auto& domain : others) all_.push_back(domain->clone());
+}
+
+Domains& Domains::operator=(const Domains& others) {
+  for (size_t i = 0; i < all_.size(); ++i) all_[i]->assign(*others.all_.at(i));
+  return *this;
+}
+
+std::vector<DomainModel> Domains::models() const {
+  std::vector<DomainModel> models;
+  for (const auto& domain : all_) std::ranges::move(domain->models(), std::back_inserter(models));
+  std::ranges::sort(models, {}, &DomainModel::name);
+  return models;
+}
+
+size_t Domains::number_of_model(const std::string& name) const {
+  for (size_t i = 0; i < all_.size(); ++i) {
+    const std::vector<DomainModel> models = all_[i]->models();
+    if (std::ranges::find(models, name, &DomainModel::name) != models.end()) return i;
+  }
+  fail("there is no model {}", name);
+}
+
+DomainModel Domains::model(const std::string& name) const {
+  const std::vector<DomainModel> models = of_model(name).models();
+  return *std::ranges::find(models, name, &DomainModel::name);
+}
+
+const Domain& Domains::of_data(const std::string& data) const {
+  const Domain* best = all_.front().get();
+  for (const auto& domain : all_) {
+    const std::vector<std::string> names = domain->data_sets();
+    if (std::ranges::find(names, data) != names.end()) return *domain;
+    if (domain->claim(data) >= best->claim(data)) best = domain.get();
+  }
+  return *best;
+}
+
+std::vector<std::string> Domains::data_sets() const {
+  std::vector<std::string> names;
+  for (const auto& domain : all_) std::ranges::move(domain->data_sets(), std::back_inserter(names));
+  return names;
+}
+
+}  // namespace accrue

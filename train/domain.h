@@ -1,0 +1,139 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "layers/models.h"
+#include "train/training_options.h"
+
+namespace accrue {
+
+// A network that a domain offers by its name.
+struct DomainModel {
+  // A field of the samples that it learns from. Pixels are images [C, H, W], indices one class
+  // each, masks planes [classes, H, W].
+  struct Field {
+    std::string name;
+    Encoding encoding;
+  };
+
+  std::string name;             // "unet"
+  std::vector<Field> fields;    // the first is what the network sees, the last has the classes
+  std::string data;             // the data set that it learns from if no other is given
+  ModelOptions shown{};         // the image and the classes with which it is shown without data
+  bool has_depth = false;       // ModelOptions::depth says something
+  bool has_own_pixels = false;  // -1 to 1, whatever the data set's normalization
+  // Settings: the one that is its dropout, and what gives it a norm that does not depend on the
+  // micro-batch.
+  std::string dropout = "dropout";
+  std::string other_norm{};
+
+  const std::string& input() const { return fields.front().name; }
+  const std::string& classes() const { return fields.back().name; }
+};
+
+// What a model sees of data whose images it is trained on in crops: whole images, maybe, where they
+// are scored and predicted. Data to predict may have fewer classes than the network.
+enum class DataUse { training, scoring, prediction };
+
+// What is asked of data of any domain.
+struct DataRequest {
+  struct Size : ImageSize {
+    std::string text;  // as it was given: "32" or "48x64"
+  };
+
+  std::string data;  // a name or a directory
+  DataUse use = DataUse::training;
+  std::optional<Size> size{}, crop{};
+  Normalization pixels{};
+  int64_t channels = 1;  // of images, at least
+  std::optional<size_t> memory_limit{};
+  std::set<std::string> given{};  // the names of the settings that were asked for
+};
+
+// What belongs to one kind of data, such as images: its models, data sets, objectives and settings,
+// as a program needs them. An object has values for its settings. A program has one list of domains
+// (apps/domains.cpp) and names none of them elsewhere.
+class Domain {
+ public:
+  virtual ~Domain() = default;
+  virtual std::unique_ptr<Domain> clone() const = 0;
+  // Takes the values of another of the same type.
+  virtual void assign(const Domain& other) = 0;
+
+  // Each stands under a heading of the program's (settings_of(Options&), apps/cli/options.h) or
+  // under networks_heading(). Some are fields of the training.
+  virtual Settings settings(TrainingOptions& training) = 0;
+  // The heading of the settings of its networks and of how they are trained; empty if it has none.
+  virtual std::string networks_heading() const { return {}; }
+
+  virtual std::vector<DomainModel> models() const = 0;
+  virtual ModelFactory factory(const std::string& model, const ModelOptions& options) const = 0;
+  // The networks that train each other, if its models are games; the last is the model.
+  virtual std::vector<PlayerOptions> players(const ModelOptions& model,
+                                             const StepOptions& step) const;
+  virtual ObjectivePtr objective(const Dataset& data) const = 0;
+  // The meaning of its scores and of its players' terms, by their names.
+  virtual Descriptions descriptions() const { return {}; }
+  // Throws Error for a run of so many windows that makes no sense for its models.
+  virtual void check_run(int64_t windows) const;
+
+  // `own`: one of its data sets or of its formats; `directory`: one that it may be able to read.
+  enum class Claim { none, directory, own };
+  virtual Claim claim(const std::string& data) const = 0;
+  virtual std::vector<std::string> data_sets() const = 0;  // by name
+  // The directory in which one of its data sets lies; nothing if that needs none.
+  virtual std::optional<std::filesystem::path> directory_of(const std::string& data) const;
+  // True if a setting with About::data has an effect with data of this domain.
+  virtual bool heeds(const std::string& setting, const std::string& data) const;
+  virtual Datasets load(const DataRequest& request) const = 0;
+  // Makes data of any domain what one of its models sees. Throws Error if the model cannot learn
+  // from them.
+  virtual void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const = 0;
+  // Adds what it changes in training data of any domain.
+  virtual void augment(Dataset& data, const DataRequest& request) const;
+};
+
+// All domains of a program, with their settings' values. A copy has values of its own. Assignment
+// keeps the objects, to which tables of settings refer, and copies the values.
+class Domains {
+ public:
+  explicit Domains(std::vector<std::unique_ptr<Domain>> all) : all_(std::move(all)) {}
+  Domains(const Domains& others);
+  Domains(Domains&&) = default;
+  Domains& operator=(const Domains& others);
+  ~Domains() = default;
+
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+  // The models of all domains, in the order of their names.
+  std::vector<DomainModel> models() const;
+  // These throw Error if no domain has a model of this name.
+  DomainModel model(const std::string& name) const;
+  const Domain& of_model(const std::string& name) const { return *all_[number_of_model(name)]; }
+  size_t number_of_model(const std::string& name) const;
+
+  // The domain that has a data set of this name, or else claims the data most; of several the last.
+  const Domain& of_data(const std::string& data) const;
+  Domain::Claim claim(const std::string& data) const { return of_data(data).claim(data); }
+  std::vector<std::string> data_sets() const;
+
+  // The one of this type. Throws std::bad_cast if there is none.
+  template <class D>
+  const D& get() const {
+    for (const auto& domain : all_)
+      if (const auto* const found = dynamic_cast<const D*>(domain.get())) return *found;
+    throw std::bad_cast();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Domain>> all_;
+};
+
+}  // namespace accrue
