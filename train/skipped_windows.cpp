@@ -102,7 +102,6 @@ std::string SkippedWindows::culprit(int64_t window) const {
                         .shuffle = options_.shuffle ? Shuffle::on : Shuffle::off,
                         .device = training_.device(),
                         .dtype = training_.parameters().compute_dtype(),
-                        .prefetch = Prefetch::off,
                         .augment = Augment::yes});
   const int64_t per_epoch = loader.windows_per_epoch();
   loader.start_epoch(window / per_epoch, window % per_epoch);

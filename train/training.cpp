@@ -131,7 +131,6 @@ std::unique_ptr<Loader> Training::make_loader() const {
                                                        .shuffle = shuffle_,
                                                        .device = device_,
                                                        .dtype = scored().parameters.compute_dtype(),
-                                                       .prefetch = Prefetch::off,
                                                        .augment = Augment::yes,
                                                        .graphs = graphs_,
                                                        .rank = rank_,

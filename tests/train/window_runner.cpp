@@ -107,8 +107,7 @@ State reference(const TrainingOptions& options, int64_t micro, int64_t change, i
     return std::make_unique<Loader>(kept_digits(), LoaderOptions{.effective_batch_size = E,
                                                                  .micro_batch_size = size,
                                                                  .seed = plain.seed,
-                                                                 .device = test_device(),
-                                                                 .prefetch = Prefetch::off});
+                                                                 .device = test_device()});
   };
   const auto before = loader_of(micro), after = loader_of(then);
   for (int64_t w = 0; w < epochs * windows_per_epoch; ++w) {
