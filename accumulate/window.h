@@ -78,6 +78,8 @@ class Window {
   // `variant` distinguishes micro-steps that are different work for the same number of samples; the
   // graphs of earlier variants are forgotten.
   void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
+  // True if micro_step() may replay its work. Where it never does, it is the work alone.
+  bool replays() const { return micro_steps_.records(); }
 
   // Steps and starts the next window. A window with a non-finite loss or gradient is abandoned
   // instead, and the report says so. Throws Error for a window that is empty (on all ranks, if
@@ -139,6 +141,7 @@ class Window {
   // [1] on this device. Before the first such window y stays as it is.
   void follow_loss(const Tensor& y, const StepFunction& f) const;
 
+  const WindowOptions& options() const { return options_; }
   const Parameters& parameters() const { return accumulator_->parameters(); }
   int64_t micro_batches() const { return counts_.micro_batches; }
   int64_t samples() const { return counts_.samples; }

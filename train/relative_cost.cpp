@@ -18,18 +18,14 @@ double bytes_per_parameter(Strategy strategy) {
   return weights + gradients;
 }
 
-double parameter_count(const ModelFactory& model, const std::vector<std::string>& freeze = {}) {
-  const Parameters parameters =
-      place(*model(), DType::f32, Device::meta, 0, GradientStorage::on_demand, freeze);
-  return double(parameters.trained_count());
-}
-
 // The parameters that get gradients in a micro-batch, on average over the windows.
-double parameter_count(const TrainingOptions& options) {
-  if (options.players.empty()) return parameter_count(options.model, options.freeze);
+double parameter_count(const TrainingOptions& options, const Dataset& data) {
   double count = 0;
-  for (const PlayerOptions& player : options.players)
-    count += parameter_count(player.model) * double(player.times) / double(player.every);
+  for (const PlayerOptions& network : options.networks(options.objective_for(data))) {
+    const Parameters parameters = place(*network.model(), DType::f32, Device::meta, 0,
+                                        GradientStorage::on_demand, options.freeze);
+    count += double(parameters.trained_count()) * double(network.times) / double(network.every);
+  }
   return count;
 }
 
@@ -68,7 +64,7 @@ double window_cost(const TrainingOptions& options, const Dataset& data) {
   }
   const double arithmetic =
       double(options.batches.effective) * flops_per_sample(options, data) * ratio;
-  const double traffic = parameter_count(options) * bytes_per_parameter(options.strategy);
+  const double traffic = parameter_count(options, data) * bytes_per_parameter(options.strategy);
   return arithmetic + double(options.batches.accumulation_steps()) *
                           (flops_per_byte * traffic + flops_per_micro_batch);
 }

@@ -23,9 +23,7 @@ SkippedWindows::SkippedWindows(Training& training, const TrainingOptions& option
       options_(options),
       data_(data),
       player_(player),
-      dynamic_scale_(options.of_player(size_t(&player - training.game().players().data()))
-                         .chosen_loss_scale()
-                         .is_dynamic()) {}
+      dynamic_scale_(player.window.options().loss_scale.is_dynamic()) {}
 
 void SkippedWindows::add_state(StateDict& dict) {
   dict.numbers.emplace_back(player_.named("skipped_in_a_row"), &in_a_row_);

@@ -84,19 +84,21 @@ Metadata TrainingOptions::weights_metadata() const {
   return all;
 }
 
-TrainingOptions TrainingOptions::of_player(size_t player) const {
-  TrainingOptions alone = *this;
-  if (players.empty()) return alone;
-  static_cast<StepOptions&>(alone) = players.at(player).step;
-  alone.model = players.at(player).model;
-  alone.players.clear();
-  return alone;
+std::vector<PlayerOptions> TrainingOptions::networks(const ObjectivePtr& to) const {
+  if (!players.empty()) return players;
+  return {
+      {.name = "",
+       .model = model,
+       .loss = [to](const Networks& networks, const Samples& samples, const Pass& pass) -> Loss {
+         return to->loss(to->answer(networks[""], samples, pass), samples);
+       },
+       .step = *this,
+       .weight = [to](const Samples& samples) { return to->weight(samples); }}};
 }
 
-ScheduleOptions TrainingOptions::schedule_of(size_t player, int64_t samples) const {
-  ScheduleOptions own = players.empty() ? schedule : players.at(player).step.schedule;
-  own.total = total_steps(samples);
-  if (!players.empty()) own.total = own.total / players[player].every * players[player].times;
+ScheduleOptions TrainingOptions::schedule_of(const PlayerOptions& network, int64_t samples) const {
+  ScheduleOptions own = network.step.schedule;
+  own.total = total_steps(samples) / network.every * network.times;
   return own;
 }
 
@@ -119,17 +121,6 @@ ObjectivePtr TrainingOptions::objective_for(const Dataset& data) const {
   const ObjectivePtr chosen = objective ? objective : objective_of(data);
   chosen->check_data(data);
   return chosen;
-}
-
-LossScale TrainingOptions::chosen_loss_scale() const {
-  const bool dynamic = loss_scale.value_or(precision == Precision::fp16 ? dynamic_loss_scale : 1) ==
-                       dynamic_loss_scale;
-  return dynamic ? dynamic_scale : LossScale(loss_scale.value_or(1));
-}
-
-double TrainingOptions::chosen_beta2() const {
-  if (beta2_half_life) return beta2_of_half_life(*beta2_half_life, batches.effective);
-  return beta2.value_or(optimizer == OptimizerKind::lion ? 0.99 : 0.999);
 }
 
 int64_t TrainingOptions::total_steps(int64_t samples) const {

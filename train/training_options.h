@@ -14,11 +14,6 @@
 
 namespace accrue {
 
-// The type that a model computes in: that of activations, and of the factors of its products.
-// Parameters, gradients, moments and sums are always float32. tf32 is float32 in memory; products
-// on a GPU's tensor cores round their factors to 10 fraction bits. It takes effect through
-// cuda::allow_tf32().
-enum class Precision { fp32, tf32, bf16, fp16 };
 constexpr DType compute_dtype(Precision precision) {
   switch (precision) {
     case Precision::bf16: return DType::bf16;
@@ -33,7 +28,7 @@ constexpr DType compute_dtype(Precision precision) {
 // or the run ends.
 enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // The fate of a window for which there is not enough memory: the run fails, or the micro-batch is
-// halved and the window runs again (train/window_runner.h).
+// halved and the window runs again (train/training.h).
 enum class OnOom { fail, split };
 
 // If ranks exchange gradients while the last backward of a window goes on
@@ -126,17 +121,13 @@ struct TrainingOptions : StepOptions {
   // about_weights and accrue's version.
   Metadata weights_metadata() const;
 
-  // The options of one of the players, as if it were alone; without players, these options.
-  TrainingOptions of_player(size_t player) const;
-
-  // The schedule of a player, or of the one network, over the steps it takes of so many samples.
-  ScheduleOptions schedule_of(size_t player, int64_t samples) const;
+  // The networks to train, the players or the one that has no name, whose loss is the objective's.
+  std::vector<PlayerOptions> networks(const ObjectivePtr& objective) const;
+  // The schedule of one of them over the steps it takes of so many samples.
+  ScheduleOptions schedule_of(const PlayerOptions& network, int64_t samples) const;
 
   ObjectivePtr objective_for(const Dataset& data) const;
-  LossScale chosen_loss_scale() const;
   Overlap chosen_overlap(Device device) const;
-  // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
-  double chosen_beta2() const;
   // The number of optimizer steps over so many samples if no window is skipped. No run takes more.
   int64_t total_steps(int64_t samples) const;
 };

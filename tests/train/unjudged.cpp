@@ -173,9 +173,9 @@ TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
   Learner learner("cross-entropy");
   const Samples samples = golden_samples();
   // The tensors that every micro-step reads.
-  const Samples part{
-      {{"images", Tensor::empty({2, 1, H, W}, DType::f64, test_device(), Category::data)},
-       {"masks", Tensor::empty({2, 1, H, W}, DType::i32, test_device(), Category::data)}}};
+  const MicroBatch part{
+      {{{"images", Tensor::empty({2, 1, H, W}, DType::f64, test_device(), Category::data)},
+        {"masks", Tensor::empty({2, 1, H, W}, DType::i32, test_device(), Category::data)}}}};
   const std::vector<Player> players{
       {.name = "",
        .window = *learner.window,
