@@ -98,41 +98,38 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
+void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
                       std::optional<int64_t> variant) {
   bool ended = false;
   for (int64_t i = 0; !ended; ++i) {
-    const MicroBatch* micro_batch = micro_batches(i);
+    const MicroBatch* const micro_batch = micro_batches(i);
     if (!micro_batch) return;
-    micro_step(turn, *micro_batch, pass, variant);
     ended = micro_batch->ends_window;
+    if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
+    for (const Player* player : turn) {
+      begin_micro_batch(*player, *micro_batch);
+      // Players that step together are exchanged one after the other.
+      if (ended && turn.size() == 1) player->window.expect_last();
+      const FreezeOthers others(players_, *player);
+      const auto work = [&] {
+        const auto [loss, weight] = weighted_loss(*player, *micro_batch, pass);
+        player->window.backward(loss, weight);
+      };
+      if (variant && player->window.replays())
+        player->window.micro_step(micro_batch->size(), *variant, work);
+      else work();
+      for (const Player& other : players_)
+        if (&other != player) other.window.keep_buffers_with(player->window);
+    }
   }
 }
 
-void Game::micro_step(const Turn& turn, const MicroBatch& micro_batch, Pass pass,
-                      std::optional<int64_t> variant) {
-  if (micro_batch.indices.defined()) pass.samples = micro_batch.indices;
-  for (const Player* player : turn) {
-    Window& window = player->window;
-    if (window.micro_batches() == 0) {
-      if (micro_batch.window_size > 0) window.expect(micro_batch.window_size);
-      if (player->begin) {
-        player->begin();
-        for (const Player& other : players_) other.window.keep_buffers();
-      }
-    }
-    // Players that step together are exchanged one after the other.
-    if (micro_batch.ends_window && turn.size() == 1) window.expect_last();
-    const FreezeOthers others(players_, *player);
-    const auto work = [&] {
-      const auto [loss, weight] = weighted_loss(*player, micro_batch, pass);
-      window.backward(loss, weight);
-    };
-    if (variant && window.replays()) window.micro_step(micro_batch.size(), *variant, work);
-    else work();
-    for (const Player& other : players_)
-      if (&other != player) other.window.keep_buffers_with(window);
-  }
+void Game::begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const {
+  if (player.window.micro_batches() > 0) return;
+  if (micro_batch.window_size > 0) player.window.expect(micro_batch.window_size);
+  if (!player.begin) return;
+  player.begin();
+  for (const Player& other : players_) other.window.keep_buffers();
 }
 
 bool Game::plays(const Player& player, const Turn& turn) const {

@@ -85,11 +85,8 @@ class Game {
   std::vector<Turn> all_turns() const;
   // Adds the gradients of a window's micro-batches to the windows of the players: the one loop over
   // micro-batches. With a `variant`, Window::micro_step() runs each, and the samples must be in the
-  // same tensors every time; without one they are not recorded.
-  void accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
-                  std::optional<int64_t> variant = {});
-  // Likewise of one micro-batch. `pass` need not have its samples.
-  void micro_step(const Turn& turn, const MicroBatch& micro_batch, Pass pass,
+  // same tensors every time; without one they are not recorded. `pass` need not have samples.
+  void accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
                   std::optional<int64_t> variant = {});
   // Ends a turn with the steps of its players. If they are skipped, the module buffers of all
   // players return to their values before the turn.
@@ -112,6 +109,7 @@ class Game {
   void restored();
 
  private:
+  void begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const;
   bool plays(const Player& player, const Turn& turn) const;
   std::vector<Turn> turns_of(const Turn& playing) const;
 

@@ -37,7 +37,7 @@ class Training {
             const StopRequest& stop = never_stop);
   // The part of play() that is one micro-batch for each player of a turn, or for the one network.
   void micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch) {
-    game_->micro_step(turn, micro_batch, pass(epoch), variant(epoch));
+    game_->accumulate(turn, window_of({&micro_batch, 1}), pass(epoch), variant(epoch));
   }
   void micro_step(const MicroBatch& micro_batch, int64_t epoch) {
     micro_step(game_->all_turns().front(), micro_batch, epoch);
