@@ -137,10 +137,9 @@ class Window {
   // averages, on all ranks. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
-  // y[0] = f(the loss of the last window that was not skipped), on the device, with y f32 or f64
-  // [1] on this device. Before the first such window y stays as it is.
-  void follow_loss(const Tensor& y, const StepFunction& f) const;
-
+  // The counters on the device (WindowState, decision.h), to be read by other kernels: those of the
+  // last step between two windows.
+  View state() const { return decision_.state.view(); }
   const WindowOptions& options() const { return options_; }
   const Parameters& parameters() const { return accumulator_->parameters(); }
   int64_t micro_batches() const { return counts_.micro_batches; }
@@ -170,7 +169,6 @@ class Window {
   void run_step(Part part);
   void finish_step();
   void start_next();
-  View state() const { return decision_.state.view(); }
 
   Optimizer& optimizer_;
   Schedule schedule_;
