@@ -46,7 +46,7 @@ void SkippedWindows::see(const WindowReport& report) {
   }
   without_weight_ = 0;
   // The culprit takes a pass over the window: only if there is one.
-  if (report.overflow && options_.on_overflow == OnOverflowChoice::stop)
+  if (report.overflow && options_.on_overflow == OnOverflow::stop)
     throw Divergence(fmt::format(
         "{} gradient of window {} is not finite (loss {}, loss scale {:g}), which is to end the "
         "run: {}",

@@ -37,9 +37,7 @@ WindowOptions window_options(const TrainingOptions& o, const StepOptions& step, 
           .strategy = o.strategy,
           .clip_norm = step.clip_norm,
           .loss_scale = step.chosen_loss_scale(o.precision),
-          .on_overflow = o.on_overflow == OnOverflowChoice::drop_micro_batch
-                             ? OnOverflow::drop_micro_batch
-                             : OnOverflow::skip_window,
+          .on_overflow = o.on_overflow,
           .ema_decay = step.ema,
           .noise_scale = step.noise_scale ? NoiseScale::estimate : NoiseScale::off,
           .graphs = o.cuda_graphs,
@@ -48,9 +46,8 @@ WindowOptions window_options(const TrainingOptions& o, const StepOptions& step, 
 }
 
 void keep_packed(const TrainingOptions& o, const Parameters& parameters) {
-  if (o.pack == Pack::on) return parameters.keep_packed(PackedForms::Keep::all);
-  if (o.pack == Pack::where_it_pays && o.batches.accumulation_steps() > 1)
-    parameters.keep_packed(PackedForms::Keep::where_it_pays);
+  const bool pays = o.pack == Pack::where_it_pays && o.batches.accumulation_steps() > 1;
+  if (pays || o.pack == Pack::on) parameters.keep_packed(o.pack);
 }
 
 // A network's own, so that two of one shape start apart. The first one's is the run's.

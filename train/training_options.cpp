@@ -44,17 +44,17 @@ const std::map<std::string, OnOom>& on_oom_names() {
   return names;
 }
 
-const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
-  static const std::map<std::string, OnOverflowChoice> names{
-      {"skip-window", OnOverflowChoice::skip_window},
-      {"drop-micro-batch", OnOverflowChoice::drop_micro_batch},
-      {"stop", OnOverflowChoice::stop}};
+const std::map<std::string, OnOverflow>& on_overflow_names() {
+  static const std::map<std::string, OnOverflow> names{
+      {"skip-window", OnOverflow::skip_window},
+      {"drop-micro-batch", OnOverflow::drop_micro_batch},
+      {"stop", OnOverflow::stop}};
   return names;
 }
 
-const std::map<std::string, RankOverlap>& rank_overlap_names() {
-  static const std::map<std::string, RankOverlap> names{
-      {"auto", RankOverlap::automatic}, {"on", RankOverlap::on}, {"off", RankOverlap::off}};
+const std::map<std::string, Overlap>& rank_overlap_names() {
+  static const std::map<std::string, Overlap> names{
+      {"auto", Overlap::automatic}, {"on", Overlap::on}, {"off", Overlap::off}};
   return names;
 }
 
@@ -112,8 +112,8 @@ bool can_overlap(const TrainingOptions& o) {
 }  // namespace
 
 Overlap TrainingOptions::chosen_overlap(Device device) const {
-  const bool wanted = rank_overlap == RankOverlap::on ||
-                      (rank_overlap == RankOverlap::automatic && device == Device::cpu);
+  const bool wanted =
+      rank_overlap == Overlap::on || (rank_overlap == Overlap::automatic && device == Device::cpu);
   return wanted && can_overlap(*this) ? Overlap::on : Overlap::off;
 }
 
@@ -162,7 +162,7 @@ void check_options(const TrainingOptions& o) {
         "step-in-backward steps during the backward of a single micro-batch, but the effective "
         "batch is {}{}: expected micro-batches of {}, or strategy moments or fused",
         o.batches.describe(), ranks > 1 ? fmt::format(" on {} ranks", ranks) : "", least);
-  check(o.rank_overlap != RankOverlap::on || can_overlap(o),
+  check(o.rank_overlap != Overlap::on || can_overlap(o),
         "to exchange gradients during the last backward of a window, it must not be repeated, "
         "gradients must be accumulated, and ranks must own all of the optimizer: expected no "
         "overlap, or on-oom fail, strategy fused and no shards");

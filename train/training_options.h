@@ -24,30 +24,19 @@ constexpr DType compute_dtype(Precision precision) {
   return DType::f32;
 }
 
-// The fate of a gradient that is not finite: its window is skipped, its micro-batch left out,
-// or the run ends.
-enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // The fate of a window for which there is not enough memory: the run fails, or the micro-batch is
 // halved and the window runs again (train/training.h).
 enum class OnOom { fail, split };
-
-// If ranks exchange gradients while the last backward of a window goes on
-// (accumulate/window_options.h).
-enum class RankOverlap { automatic, on, off };
-
-// Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
-// of a window: those where making that form takes a good part of the time, all, or none.
-enum class Pack { where_it_pays, on, off };
 
 // The names of the choices, in messages and files.
 const std::map<std::string, Precision>& precision_names();
 const std::map<std::string, Strategy>& strategy_names();
 const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
-const std::map<std::string, OnOverflowChoice>& on_overflow_names();
+const std::map<std::string, OnOverflow>& on_overflow_names();
 const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
-const std::map<std::string, RankOverlap>& rank_overlap_names();
+const std::map<std::string, Overlap>& rank_overlap_names();
 const std::map<std::string, Order>& order_names();
 
 // A value of TrainingOptions::eval_every.
@@ -92,7 +81,7 @@ struct TrainingOptions : StepOptions {
   std::optional<int64_t> patience;
   bool keep_best = false;  // a checkpoint of the score with the lowest loss, beside the others
 
-  OnOverflowChoice on_overflow = OnOverflowChoice::skip_window;
+  OnOverflow on_overflow = OnOverflow::skip_window;
   int64_t max_skipped = 10;  // windows in a row
 
   uint64_t seed = 1;  // of weights, order and dropout
@@ -108,7 +97,7 @@ struct TrainingOptions : StepOptions {
   // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;
   // automatic: on where it is known to pay, on the CPU, if the other options allow it.
-  RankOverlap rank_overlap = RankOverlap::automatic;
+  Overlap rank_overlap = Overlap::automatic;
   // True if this process writes, for all ranks.
   bool is_first_rank() const;
 
