@@ -13,11 +13,11 @@
 #include "core/median.h"
 #include "core/refused_graphs.h"
 #include "kernels/parallel.h"
-#include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/process.h"
 #include "train/profile_json.h"
 #include "train/profile_report.h"
+#include "train/relative_cost.h"
 #include "train/training.h"
 
 namespace accrue::app {
