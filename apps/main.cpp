@@ -51,10 +51,17 @@ void refuse_ranks(const std::string& command) {
       command, launched().count);
 }
 
+// What a command needs beside its work: whether the launcher's ranks share it, and the options that
+// may help when memory runs out.
+struct Around {
+  bool is_shared = false;
+  std::function<std::string()> advice{};
+};
+
 // A command that has these settings as its options.
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description,
-                      const Settings& settings, Options& options,
-                      const std::function<void()>& work) {
+                      const Settings& settings, Options& options, const std::function<void()>& work,
+                      const Around& around = {}) {
   CLI::App* const command = parent.add_subcommand(name, description);
   declare(*command, settings);
   command->add_option("--config", "Read settings from this file; these options come before it")
@@ -71,7 +78,19 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
     for (const Setting& setting : settings)
       if (setting.text() == "-") write_to_standard_output(setting);
     if (*quiet) silence_messages();
-    work();
+    const std::unique_ptr<MpiRanks> ranks = around.is_shared ? start_ranks(options) : nullptr;
+    try {
+      try {
+        work();
+      } catch (const OutOfMemory& error) {
+        if (!around.advice) throw;
+        fail_with_advice(error, around.advice);
+      }
+    } catch (const std::exception& error) {
+      if (ranks) abort_ranks(*ranks, error);
+      throw;
+    }
+    options.ranks = nullptr;
   });
   return command;
 }
@@ -99,11 +118,8 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
   const Settings of_model = all.in({"Model and data", "Font GAN", "Machine"});
   const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
   const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
-  add_command(app, "train", "Train a network from micro-batches", all, options, [&] {
-    with_ranks(options, [&] {
-      with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
-    });
-  });
+  add_command(app, "train", "Train a network from micro-batches", all, options,
+              [&] { train(options); }, {true, [&] { return advice_for_training(options); }});
   add_command(app, "eval", "Loss and accuracy of saved weights",
               of_model.without({"augment", "dropout", "init-scheme", "seed", "new-head"})
                   .without({"g-dropout", "d-spectral-norm", "order", "n-critic", "g-steps", "lr-d",
@@ -111,11 +127,7 @@ void add_network_commands(CLI::App& app, Asked& asked, const Settings& all) {
                             "adversarial-weight"})
                   .append(evaluation_settings(options))
                   .append(all.only({"rank-timeout"})),
-              options, [&] {
-                with_ranks(options, [&] {
-                  with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
-                });
-              });
+              options, [&] { eval(options); }, {true, [&] { return advice_for_scoring(options); }});
   CLI::App* const predicting = add_command(
       app, "predict", "The answers of saved weights to each sample",
       settings_of(asked.predict, options), options,
@@ -175,8 +187,7 @@ CLI::App& add_bench_commands(CLI::App& app, Asked& asked, const Settings& all) {
                   .append(all.in({"Batches"}).without({"on-oom"}))
                   .append(all.in({"Optimizer", "Loss scale", "Several processes"}))
                   .append(settings_of(asked.bench_train, options)),
-              options,
-              [&] { with_ranks(options, [&] { bench_train(options, asked.bench_train); }); });
+              options, [&] { bench_train(options, asked.bench_train); }, {.is_shared = true});
   add_command(*bench, "memory", "Peak memory with and without accumulation",
               Settings(of_model)
                   .append(all.only({"optimizer", "lr"}))
@@ -201,11 +212,8 @@ CLI::App& add_font_commands(CLI::App& app, Asked& asked) {
   Options& options = asked.font;
   const Settings all =
       settings_of(options).settled("model").without({"hold-out", "skip-bad", "cache", "freeze"});
-  add_command(*font, "train", "Train a generator and a discriminator", all, options, [&] {
-    with_ranks(options, [&] {
-      with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
-    });
-  });
+  add_command(*font, "train", "Train a generator and a discriminator", all, options,
+              [&] { train(options); }, {true, [&] { return advice_for_training(options); }});
   add_command(
       *font, "draw", "Characters in a style, as a sheet", settings_of(asked.font_draw, options),
       options,

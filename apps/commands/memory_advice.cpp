@@ -94,12 +94,15 @@ std::string advice_for_evaluation() {
 }
 
 void with_advice(const std::function<std::string()>& advice, const std::function<void()>& command) {
-  std::string message;
   try {
-    return command();
+    command();
   } catch (const OutOfMemory& error) {
-    message = error.what();
+    fail_with_advice(error, advice);
   }
+}
+
+void fail_with_advice(const OutOfMemory& error, const std::function<std::string()>& advice) {
+  std::string message = error.what();
   try {
     if (const std::string text = advice(); !text.empty()) message += "\n" + text;
   } catch (const Error&) {

@@ -24,5 +24,7 @@ std::string advice_for_evaluation();
 
 // Runs a command; an OutOfMemory that leaves it gets the advice at the end of its message.
 void with_advice(const std::function<std::string()>& advice, const std::function<void()>& command);
+[[noreturn]] void fail_with_advice(const OutOfMemory& error,
+                                   const std::function<std::string()>& advice);
 
 }  // namespace accrue::app
