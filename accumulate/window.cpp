@@ -117,10 +117,6 @@ void Window::keep_buffers_with(const Window& other) {
   buffers_.settle_micro_batch(other.state());
 }
 
-void Window::follow_loss(const Tensor& y, const StepFunction& f) const {
-  accrue::follow_loss(y.view(), state(), f);
-}
-
 // The step
 
 StepReport Window::step() {

@@ -78,6 +78,8 @@ class Window {
   // `variant` distinguishes micro-steps that are different work for the same number of samples; the
   // graphs of earlier variants are forgotten.
   void micro_step(int64_t samples, int64_t variant, const std::function<void()>& work);
+  // True if micro_step() may replay its work. Where it never does, it is the work alone.
+  bool replays() const { return micro_steps_.records(); }
 
   // Steps and starts the next window. A window with a non-finite loss or gradient is abandoned
   // instead, and the report says so. Throws Error for a window that is empty (on all ranks, if
@@ -135,10 +137,10 @@ class Window {
   // averages, on all ranks. Throws Error without an ema_decay, or before the first step.
   void exchange_averages();
 
-  // y[0] = f(the loss of the last window that was not skipped), on the device, with y f32 or f64
-  // [1] on this device. Before the first such window y stays as it is.
-  void follow_loss(const Tensor& y, const StepFunction& f) const;
-
+  // The counters on the device (WindowState, decision.h), to be read by other kernels: those of the
+  // last step between two windows.
+  View state() const { return decision_.state.view(); }
+  const WindowOptions& options() const { return options_; }
   const Parameters& parameters() const { return accumulator_->parameters(); }
   int64_t micro_batches() const { return counts_.micro_batches; }
   int64_t samples() const { return counts_.samples; }
@@ -167,7 +169,6 @@ class Window {
   void run_step(Part part);
   void finish_step();
   void start_next();
-  View state() const { return decision_.state.view(); }
 
   Optimizer& optimizer_;
   Schedule schedule_;

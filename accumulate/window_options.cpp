@@ -52,7 +52,7 @@ void check_options(const WindowOptions& options) {
       "can be skipped for an overflow: expected a constant loss scale, or another strategy",
       name);
   check(
-      options.overlap == Overlap::off || options.strategy == Strategy::fused,
+      options.overlap != Overlap::on || options.strategy == Strategy::fused,
       "only strategy fused has final gradients during the last backward of a window: expected it, "
       "or no exchange meanwhile");
   const bool dropping = options.on_overflow == OnOverflow::drop_micro_batch;

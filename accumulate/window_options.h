@@ -32,15 +32,17 @@ constexpr GradientStorage gradient_storage(Strategy strategy) {
 }
 
 // When ranks exchange gradients: after the last backward of a window, or while it goes on. The
-// results have the same bits either way.
-enum class Overlap { off, on };
+// results have the same bits either way. A training chooses where that is `automatic`; a window
+// takes it for off.
+enum class Overlap { off, on, automatic };
 
 // The reaction to a gradient that is not finite.
 enum class OnOverflow {
-  skip_window,      // the window is skipped whole
-  drop_micro_batch  // the micro-batch that it came of is left out, and the window is a mean over
-                    // the others. Judging each one takes Strategy::separate: a gradient buffer
-                    // more, and two more passes over it a micro-batch
+  skip_window,       // the window is skipped whole
+  drop_micro_batch,  // the micro-batch that it came of is left out, and the window is a mean over
+                     // the others. Judging each one takes Strategy::separate: a gradient buffer
+                     // more, and two more passes over it a micro-batch
+  stop               // the window is skipped, and a training ends
 };
 
 struct WindowOptions {

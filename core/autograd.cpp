@@ -194,17 +194,26 @@ void check_scalar(const Tensor& loss) {
         loss.shape());
 }
 
-void backward_from(const Tensor& loss, Tensor gradient, const GradHook& hook) {
-  const std::shared_ptr<Variable>& root = loss.variable();
-  check(root && root->producer,
+const std::shared_ptr<Variable>& root_of(const Tensor& loss) {
+  check(loss.variable() && loss.variable()->producer,
         "backward() of a loss that depends on nothing differentiable (no parameter that wants a "
         "gradient, or NoGrad was in force)");
-  auto graph = graph_of(root, 0);
-  const MemoryScope phase(Phase::backward, root->producer->label);
-  PendingLeaves leaves(hook);
-  const Restored counting(pending_leaves, hook.complete ? &leaves : nullptr);
-  run_backward(std::move(graph), std::move(gradient));
+  return loss.variable();
 }
+
+// The graph of a loss, and what this thread keeps in mind while it is run.
+struct BackwardPass {
+  BackwardPass(const Tensor& loss, const GradHook& hook)
+      : graph(graph_of(root_of(loss), 0)),
+        phase(Phase::backward, loss.variable()->producer->label),
+        leaves(hook),
+        counting(pending_leaves, hook.complete ? &leaves : nullptr) {}
+
+  Variables graph;
+  MemoryScope phase;
+  PendingLeaves leaves;
+  Restored<PendingLeaves*> counting;
+};
 
 }  // namespace
 
@@ -267,7 +276,8 @@ void backward(const Tensor& loss, Tensor seed, const GradHook& hook) {
         "backward() begins with {} {} on {}: expected what the loss is, {} {} on {}",
         name(seed.dtype()), seed.shape(), name(seed.device()), name(loss.dtype()), loss.shape(),
         name(loss.device()));
-  backward_from(loss, std::move(seed), hook);
+  BackwardPass pass(loss, hook);
+  run_backward(std::move(pass.graph), std::move(seed));
 }
 
 void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
@@ -275,7 +285,8 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
   check(takes_seed(loss), "backward() of a loss that does not begin with an unwritten seed");
   Node& op = *loss.variable()->producer;
   op.backward = [begin = std::move(op.begin), seed](Tensor&) { begin(seed); };
-  backward_from(loss, {}, hook);
+  BackwardPass pass(loss, hook);
+  run_backward(std::move(pass.graph), {});
 }
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {

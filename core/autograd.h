@@ -18,10 +18,14 @@ namespace accrue {
 
 struct Node;
 
+// Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
+// of a window: those where making that form takes a good part of the time, all, or none.
+enum class Pack { where_it_pays, on, off };
+
 // Forms of a parameter's value that ops multiply by (kernels/detail/conv_products.h), kept for the
 // next micro-batch until the value changes.
 struct PackedForms {
-  enum class Keep { where_it_pays, all } keep;
+  Pack keep;
   std::map<int64_t, Tensor> forms;
 };
 

@@ -99,7 +99,7 @@ void Parameters::zero_grad() const {
   }
 }
 
-void Parameters::keep_packed(PackedForms::Keep keep) const {
+void Parameters::keep_packed(Pack keep) const {
   for (const Entry& entry : all_entries_)
     entry.tensor.variable()->packed = std::make_unique<PackedForms>(PackedForms{keep, {}});
 }

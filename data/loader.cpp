@@ -8,14 +8,6 @@
 namespace accrue {
 namespace {
 
-// Samples that are worth waking a thread for.
-constexpr int64_t group_samples = 32;
-
-int64_t group_size(const LoaderOptions& options) {
-  if (options.prefetch == Prefetch::off) return 1;
-  return std::max<int64_t>(1, group_samples / options.micro_batch_size);
-}
-
 LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   dataset.check_fields();
   const Device at = dataset.device();
@@ -50,7 +42,6 @@ Dataset seen(const Dataset& dataset, Augment augment) {
 Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(seen(dataset, options.augment)),
       options_(checked(options, dataset)),
-      group_size_(group_size(options_)),
       own_samples_(window(windows_per_epoch()).begin) {
   if (plans_for_cuda(options_.device)) {
     feed_ = std::make_unique<DeviceFeed>(dataset_, options_.micro_batch_size, options_.dtype,
@@ -59,23 +50,9 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options)
   }
   const MemoryScope scope("order of the epoch");
   order_ = Tensor::empty({dataset.size()}, DType::i32, options_.device, Category::data);
-  const int64_t capacity = std::min(group_size_ * options.micro_batch_size, dataset.size());
   if (dataset_.is_streamed())
-    stream_ = std::make_unique<RowStream>(dataset_, capacity, options.device);
-  slots_.resize(options.prefetch == Prefetch::on ? 2 : 1);
-  for (Samples& slot : slots_)
-    slot = empty_samples(dataset, capacity, options.dtype, options.device);
-  if (options_.device == Device::cpu && options.prefetch == Prefetch::on)
-    thread_ = std::thread(&Loader::prepare_groups, this);
-}
-
-Loader::~Loader() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+    stream_ = std::make_unique<RowStream>(dataset_, options.micro_batch_size, options.device);
+  slot_ = empty_samples(dataset, options.micro_batch_size, options.dtype, options.device);
 }
 
 int64_t Loader::windows_per_epoch() const {
@@ -121,21 +98,13 @@ Loader::Range Loader::micro_batch(int64_t j) const {
   return {begin, std::min(begin + m, whole.end)};
 }
 
-Loader::Range Loader::group(int64_t g) const {
-  const int64_t last = std::min((g + 1) * group_size_, micro_batches_) - 1;
-  return {micro_batch(g * group_size_).begin, micro_batch(last).end};
-}
-
 void Loader::start_epoch(int64_t epoch, int64_t first_window) {
   const int64_t W = windows_per_epoch();
   check(0 <= first_window && first_window <= W,
         "window {} does not exist: an epoch of data set '{}' has {} windows", first_window,
         dataset_.name, W);
   const MemoryScope phase(Phase::data);
-  std::unique_lock lock(mutex_);
-  groups_ = 0;
-  changed_.wait(lock, [&] { return !preparing_; });
-  // The thread now sleeps until groups_ is set again: everything it reads may change.
+  next_window_ = -1;
   const int64_t begin = window(first_window).begin;
   if (!is_meta(options_.device)) {
     const std::span<int32_t> order = feed_ ? feed_->order() : order_.span<int32_t>();
@@ -152,10 +121,13 @@ void Loader::start_epoch(int64_t epoch, int64_t first_window) {
       first_window == W
           ? 0
           : (W - 1 - first_window) * K + ceil_div(last.end - last.begin, options_.micro_batch_size);
-  prepared_ = released_ = 0;
-  error_ = nullptr;
-  groups_ = ceil_div(micro_batches_, group_size_);
-  changed_.notify_all();
+  epoch_ = epoch;
+  next_window_ = first_window;
+}
+
+void Loader::start_window(int64_t epoch, int64_t window) {
+  if (epoch != epoch_ || window != next_window_) start_epoch(epoch, window);
+  if (!has_share(window)) next_window_ = window + 1;
 }
 
 // Moves the samples of this rank to the front.
@@ -168,52 +140,14 @@ void Loader::keep_own(std::span<int32_t> order) const {
   }
 }
 
-void Loader::prepare(int64_t g) {
-  const Range range = group(g);
-  Samples& slot = slots_[g % slots_.size()];
-  if (stream_) {
-    stream_->wait(range.begin, range.end);
-    gather(slot, stream_->ring(), stream_->places(range.begin, range.end));
-    return;
-  }
-  gather(slot, dataset_, order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
-}
-
-void Loader::prepare_groups() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] {
-      return stop_ || (prepared_ < groups_ && prepared_ < released_ + 2 && !error_);
-    });
-    if (stop_) return;
-    const int64_t g = prepared_;
-    preparing_ = true;
-    lock.unlock();
-    std::exception_ptr error;
-    try {
-      prepare(g);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    preparing_ = false;
-    error_ = error;
-    if (!error) ++prepared_;
-    changed_.notify_all();
-  }
-}
-
-void Loader::wait_for_group(int64_t g) {
+void Loader::prepare(Range range) {
   if (is_meta(options_.device)) return;
   const auto begin = std::chrono::steady_clock::now();
-  if (options_.prefetch == Prefetch::off) {
-    prepare(g);
+  if (stream_) {
+    stream_->wait(range.begin, range.end);
+    gather(slot_, stream_->ring(), stream_->places(range.begin, range.end));
   } else {
-    std::unique_lock lock(mutex_);
-    released_ = g;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return prepared_ > g || error_; });
-    if (prepared_ <= g) std::rethrow_exception(error_);
+    gather(slot_, dataset_, order_.span<int32_t>().subspan(range.begin, range.end - range.begin));
   }
   waited_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -224,19 +158,19 @@ const MicroBatch* Loader::next() {
   const MemoryScope phase(Phase::data);
   current_ = {};
   if (position_ == micro_batches_) return nullptr;
-  const Range range = micro_batch(position_), whole = window(first_window_ + window_of(position_));
+  next_window_ = -1;
+  const int64_t w = first_window_ + window_of(position_);
+  const Range range = micro_batch(position_);
   if (feed_) {
     feed_->put(current_, range.begin, range.end);
   } else {
-    const int64_t g = position_ / group_size_;
-    if (position_ % group_size_ == 0) wait_for_group(g);
-    const int64_t base = group(g).begin;
-    const Samples& slot = slots_[g % slots_.size()];
-    static_cast<Samples&>(current_) = slot.slice(range.begin - base, range.end - base);
+    prepare(range);
+    static_cast<Samples&>(current_) = slot_.slice(0, range.end - range.begin);
     current_.indices = order_.slice(range.begin, range.end);
   }
-  current_.window_size = samples_in(first_window_ + window_of(position_));
-  current_.ends_window = range.end == whole.end;
+  current_.window_size = samples_in(w);
+  current_.ends_window = range.end == window(w).end;
+  if (current_.ends_window) next_window_ = w + 1;
   ++position_;
   return &current_;
 }

@@ -1,22 +1,14 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
-#include <mutex>
+#include <memory>
 #include <span>
-#include <thread>
-#include <vector>
 
 #include "data/device_feed.h"
 #include "data/row_stream.h"
 #include "data/samples.h"
 
 namespace accrue {
-
-// Says if a thread prepares the next micro-batches. It needs a core of its own: beside a program
-// that computes on every core it costs more than it saves.
-enum class Prefetch { off, on };
 
 // Says if samples are augmented as the data set says. For training; scores are taken without.
 enum class Augment { no, yes };
@@ -28,7 +20,6 @@ struct LoaderOptions {
   Shuffle shuffle = Shuffle::on;
   Device device = Device::cpu;  // of the micro-batches
   DType dtype = DType::f32;
-  Prefetch prefetch = Prefetch::on;
   Augment augment = Augment::no;
   Graphs graphs = Graphs::off;  // on cuda: replays gathers (core/replay.h)
   // This rank's number, and the number of ranks that share each window (accumulate/ranks.h).
@@ -45,10 +36,9 @@ struct LoaderOptions {
 // ranks before it. Their numbers differ by one at most; the first ranks have more, and the last may
 // have none. The samples of a window and their order do not depend on the number of ranks.
 //
-// A thread prepares the next micro-batches in two slots of a fixed size (Category::data); without
-// prefetching, next() prepares each one in a single slot.
-// For cuda there is neither thread nor slot: a DeviceFeed enqueues each micro-batch.
-// The samples of a streamed data set come from a RowStream, with prefetching or without.
+// next() prepares each micro-batch in a slot of a fixed size (Category::data). For cuda there is no
+// slot: a DeviceFeed enqueues each micro-batch. The samples of a streamed data set come from a
+// RowStream.
 // On a meta device the loader charges the same bytes and does nothing.
 class Loader {
  public:
@@ -56,15 +46,15 @@ class Loader {
   // fields do not agree, and for one that is neither on the device of the micro-batches nor on the
   // cpu.
   Loader(const Dataset& dataset, const LoaderOptions& options);
-  ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   // Goes to the start of a window of an epoch. Throws Error unless 0 <= first_window <=
   // windows_per_epoch().
   void start_epoch(int64_t epoch, int64_t first_window = 0);
+  // As start_epoch(), except that a loader that has come to this window goes on from there.
+  void start_window(int64_t epoch, int64_t window);
   // The next micro-batch, valid until the next call; null at the end of the epoch.
-  // Throws the error that occurred while it was being prepared.
   const MicroBatch* next();
 
   int64_t windows_per_epoch() const;
@@ -72,8 +62,8 @@ class Loader {
   int64_t share_of(int rank, int64_t n) const;
   // True if this rank has micro-batches in window `w` of an epoch.
   bool has_share(int64_t w) const { return window(w).end > window(w).begin; }
-  // Time that next() has spent waiting for the thread, or preparing, since construction.
-  // On cuda it waits only for streamed samples.
+  // Time that next() has spent preparing since construction. On cuda it waits only for streamed
+  // samples.
   double waited_seconds() const { return feed_ ? feed_->waited_seconds() : waited_seconds_; }
 
  private:
@@ -91,37 +81,23 @@ class Loader {
   Range micro_batch(int64_t j) const;
   // The number of this rank's micro-batches in a window that is not the last.
   int64_t micro_batches_per_window() const;
-  // Slot contents: `group` is a run of group_size_ consecutive micro-batches, so that the thread is
-  // not woken for every sample when micro-batches are tiny.
-  Range group(int64_t g) const;
   void keep_own(std::span<int32_t> order) const;
-  void prepare(int64_t g);
-  void prepare_groups();
-  void wait_for_group(int64_t g);
+  void prepare(Range range);
 
   const Dataset dataset_;
   const LoaderOptions options_;
-  const int64_t group_size_;
   const int64_t own_samples_;          // this rank's, in an epoch
   std::unique_ptr<DeviceFeed> feed_;   // for cuda
   std::unique_ptr<RowStream> stream_;  // for others, if the data set is streamed
   Tensor order_;                       // i32 [N]
-  std::vector<Samples> slots_;
+  Samples slot_;
   MicroBatch current_;
   int64_t first_window_ = 0;
   int64_t micro_batches_ = -1;  // of this epoch; -1: not started
   int64_t position_ = 0;        // the next micro-batch
+  int64_t epoch_ = 0;
+  int64_t next_window_ = -1;  // that the next micro-batch begins; -1: it begins none
   double waited_seconds_ = 0;
-
-  // Shared with the thread, under mutex_.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t groups_ = 0;    // to prepare in this epoch
-  int64_t prepared_ = 0;  // groups ready or used
-  int64_t released_ = 0;  // groups used, whose slot is free again
-  bool preparing_ = false, stop_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;
 };
 
 }  // namespace accrue

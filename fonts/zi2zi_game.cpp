@@ -85,7 +85,8 @@ Loss generator_loss(const Zi2ziLosses& losses, const Networks& networks, const S
 void set_adversarial_weight(const Zi2ziLosses& losses, const Networks& networks, const Game& game) {
   const Tensor& weight = discriminator(networks).adversarial_weight();
   if (losses.adversarial_weight) weight.fill(*losses.adversarial_weight);
-  else game.players().front().window.follow_loss(weight, adversarial_weight_of_loss);
+  else
+    follow_loss(weight.view(), game.players().front().window.state(), adversarial_weight_of_loss);
 }
 
 class GlyphDrawing : public Objective {

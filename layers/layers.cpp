@@ -65,10 +65,6 @@ std::string Linear::describe() const {
                      describe_activation(activation_), describe_norm());
 }
 
-int64_t Linear::products(const Shape&, const Shape& y) const {
-  return y[0] * weight_.shape.numel();
-}
-
 Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape, InitScheme scheme,
                Bias bias, WeightNorm norm)
     : Weighted({out, in, kernel, kernel},
@@ -92,10 +88,6 @@ std::string Conv2d::describe() const {
   return describe_filter("conv", w, w[1], w[0], shape_.stride, shape_.padding) + describe_norm();
 }
 
-int64_t Conv2d::products(const Shape&, const Shape& y) const {
-  return y.numel() / y[1] * weight_.shape.numel();
-}
-
 ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, int64_t kernel,
                                  ConvTranspose2dShape shape, InitScheme scheme, Bias bias)
     : shape_(shape),
@@ -114,10 +106,6 @@ Tensor ConvTranspose2d::forward(Tensor x, const Pass&) const {
 std::string ConvTranspose2d::describe() const {
   const Shape& w = weight_.shape;
   return describe_filter("transposed conv", w, w[0], w[1], shape_.stride, shape_.padding);
-}
-
-int64_t ConvTranspose2d::products(const Shape& x, const Shape&) const {
-  return x.numel() / x[1] * weight_.shape.numel();
 }
 
 Embedding::Embedding(int64_t rows, int64_t features)

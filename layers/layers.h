@@ -51,7 +51,6 @@ class Linear : public Weighted {
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
-  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   Activation activation_;
@@ -68,7 +67,6 @@ class Conv2d : public Weighted {
   // forward() of the concatenation of the parts' channels, without making that tensor.
   Tensor joined(const std::vector<Tensor>& parts, const Pass& pass) const;
   std::string describe() const override;
-  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   Conv2dShape shape_;
@@ -82,7 +80,6 @@ class ConvTranspose2d : public Module {
                   InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
-  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   ConvTranspose2dShape shape_;

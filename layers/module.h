@@ -85,9 +85,6 @@ class Module {
   // The number of places that this layer takes in PyTorch's nn.Sequential numbering: 2 if it has a
   // fused activation, so that the names of the parameters agree; 0 for dropout.
   virtual int places() const { return 1; }
-  // The number of multiplications in the layer's own matrix product or convolution from x to y; 0
-  // for other layers, and for those that are made of parts.
-  virtual int64_t products(const Shape& /*x*/, const Shape& /*y*/) const { return 0; }
   // True if a training pass differs from epoch to epoch, as dropout's does. By default true if a
   // child's does.
   virtual bool is_random() const;

@@ -29,9 +29,4 @@ std::string SelfAttention::describe() const {
   return fmt::format("self-attention {}, by scores of {} channels", channels_, inner_channels_);
 }
 
-int64_t SelfAttention::products(const Shape& x, const Shape&) const {
-  const int64_t positions = x.numel(2, x.rank());
-  return x[0] * positions * positions * (channels_ + inner_channels_);
-}
-
 }  // namespace accrue

@@ -14,7 +14,6 @@ class SelfAttention : public Module {
   explicit SelfAttention(int64_t channels, InitScheme scheme = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
-  int64_t products(const Shape& x, const Shape& y) const override;
 
  private:
   int64_t channels_, inner_channels_;

@@ -29,6 +29,14 @@ class FreezeOthers {
   std::vector<Variable*> frozen_;  // that were not before
 };
 
+std::pair<Loss, Weight> weighted_loss(const Player& player, const Samples& samples,
+                                      const Pass& pass) {
+  const MemoryScope scope(Phase::forward, "loss");
+  Tensor weight;
+  if (player.weight) weight = player.weight(samples);
+  return {player.loss(samples, pass), {samples.size(), std::move(weight)}};
+}
+
 }  // namespace
 
 std::string Player::named(std::string_view what) const {
@@ -63,7 +71,7 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
 
 void Game::play(const MicroBatches& micro_batches, const Pass& pass) {
   for (const Turn& turn : turns()) {
-    micro_batches([&](const Samples& samples) { micro_step(turn, samples, pass); });
+    accumulate(turn, micro_batches, pass);
     step(turn);
   }
   end_window();
@@ -90,30 +98,38 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-void Game::micro_step(const Turn& turn, const Samples& samples, const Pass& pass,
+void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
                       std::optional<int64_t> variant) {
-  const int64_t n = samples.size();
-  for (const Player* player : turn) {
-    Window& window = player->window;
-    if (window.micro_batches() == 0 && player->begin) {
-      player->begin();
-      for (const Player& other : players_) other.window.keep_buffers();
+  bool ended = false;
+  for (int64_t i = 0; !ended; ++i) {
+    const MicroBatch* const micro_batch = micro_batches(i);
+    if (!micro_batch) return;
+    ended = micro_batch->ends_window;
+    if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
+    for (const Player* player : turn) {
+      begin_micro_batch(*player, *micro_batch);
+      // Players that step together are exchanged one after the other.
+      if (ended && turn.size() == 1) player->window.expect_last();
+      const FreezeOthers others(players_, *player);
+      const auto work = [&] {
+        const auto [loss, weight] = weighted_loss(*player, *micro_batch, pass);
+        player->window.backward(loss, weight);
+      };
+      if (variant && player->window.replays())
+        player->window.micro_step(micro_batch->size(), *variant, work);
+      else work();
+      for (const Player& other : players_)
+        if (&other != player) other.window.keep_buffers_with(player->window);
     }
-    const FreezeOthers others(players_, *player);
-    const auto work = [&] {
-      Tensor weight;
-      const Loss loss = [&] {
-        const MemoryScope scope(Phase::forward, "loss");
-        if (player->weight) weight = player->weight(samples);
-        return player->loss(samples, pass);
-      }();
-      window.backward(loss, {n, std::move(weight)});
-    };
-    if (variant) window.micro_step(n, *variant, work);
-    else work();
-    for (const Player& other : players_)
-      if (&other != player) other.window.keep_buffers_with(window);
   }
+}
+
+void Game::begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const {
+  if (player.window.micro_batches() > 0) return;
+  if (micro_batch.window_size > 0) player.window.expect(micro_batch.window_size);
+  if (!player.begin) return;
+  player.begin();
+  for (const Player& other : players_) other.window.keep_buffers();
 }
 
 bool Game::plays(const Player& player, const Turn& turn) const {
@@ -155,13 +171,14 @@ StateDict Game::state_dict() {
 }
 
 Game::MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window) {
-  return [&loader, epoch, window](const std::function<void(const Samples&)>& visit) {
-    loader.start_epoch(epoch, window);
-    while (const MicroBatch* micro_batch = loader.next()) {
-      visit(*micro_batch);
-      if (micro_batch->ends_window) return;
-    }
+  return [&loader, epoch, window](int64_t i) -> const MicroBatch* {
+    if (i == 0) loader.start_window(epoch, window);
+    return loader.has_share(window) ? loader.next() : nullptr;
   };
+}
+
+Game::MicroBatches window_of(std::span<const MicroBatch> parts) {
+  return [parts](int64_t i) { return i < std::ssize(parts) ? &parts[size_t(i)] : nullptr; };
 }
 
 }  // namespace accrue

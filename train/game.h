@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,18 +55,10 @@ enum class Order {
 // Players over the same windows of samples. However a window is cut into micro-batches, each player
 // takes the step of one batch of all its samples, in either order. With alternating players the
 // samples come again for each player; that makes accumulation exact although the others step in
-// between.
+// between. One network that trains alone is a game of one player.
 //
 //   Game game({{"discriminator", d_window, d_loss}, {"generator", g_window, g_loss}});
-//   for each window:  game.play(micro_batches);
-//
-// which is
-//
-//   for (const Game::Turn& turn : game.turns()) {
-//     for each micro-batch:  game.micro_step(turn, micro_batch, pass);
-//     game.step(turn);
-//   }
-//   game.end_window();
+//   for each window:  game.play(window_of(loader, epoch, window));
 class Game {
  public:
   // Players that go through a window of samples together and then step: all of them if they are
@@ -77,21 +70,23 @@ class Game {
   // strategy cannot take a window back.
   explicit Game(std::vector<Player> players, Order order = Order::alternating);
 
-  // Calls its argument with each micro-batch of a window, every time with the same ones.
-  using MicroBatches = std::function<void(const std::function<void(const Samples&)>&)>;
+  // The i-th micro-batch of a window, counted from 0. The last one says so (ends_window), or null
+  // follows it. Each turn asks for the same ones.
+  using MicroBatches = std::function<const MicroBatch*(int64_t i)>;
 
   // Plays one window: every player whose turn it is accumulates it and steps, as enqueue_step()
   // does; its window's reports() say what the step did. If this throws anything, call abandon()
   // before going on.
   void play(const MicroBatches& micro_batches, const Pass& pass = {});
 
-  // The turns of the next window in order, and the turns of a window in which every player plays.
+  // The parts of play(): accumulate() and step() for each of these turns, then end_window().
   std::vector<Turn> turns() const;
+  // The turns of a window in which every player plays.
   std::vector<Turn> all_turns() const;
-  // Adds the gradients of a micro-batch to the players' windows. With a `variant`,
-  // Window::micro_step() runs it, and the samples must be in the same tensors every time; without
-  // one it is not recorded.
-  void micro_step(const Turn& turn, const Samples& samples, const Pass& pass,
+  // Adds the gradients of a window's micro-batches to the windows of the players: the one loop over
+  // micro-batches. With a `variant`, Window::micro_step() runs each, and the samples must be in the
+  // same tensors every time; without one they are not recorded. `pass` need not have samples.
+  void accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
                   std::optional<int64_t> variant = {});
   // Ends a turn with the steps of its players. If they are skipped, the module buffers of all
   // players return to their values before the turn.
@@ -114,6 +109,7 @@ class Game {
   void restored();
 
  private:
+  void begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const;
   bool plays(const Player& player, const Turn& turn) const;
   std::vector<Turn> turns_of(const Turn& playing) const;
 
@@ -122,7 +118,9 @@ class Game {
   int64_t windows_ = 0;
 };
 
-// The micro-batches of a window of a data set. The loader must outlive the result.
+// The micro-batches of a window of a data set, or those that are there already. They must outlive
+// the result, as must the loader.
 Game::MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window);
+Game::MicroBatches window_of(std::span<const MicroBatch> parts);
 
 }  // namespace accrue

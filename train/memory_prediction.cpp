@@ -50,18 +50,19 @@ std::vector<int64_t> distinct_sizes(int64_t samples, int64_t micro) {
   return sizes;
 }
 
-// A window of micro-batches of these sizes, each of the same samples.
+// A window of micro-batches of these sizes, each of the same samples, in which every player plays.
 void play(Training& training, const std::vector<int64_t>& sizes) {
+  training.loader().start_epoch(0);
+  const MicroBatch& whole = *training.loader().next();
   const int64_t window_size = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  for (const Game::Turn& turn : training.game().all_turns()) {
-    training.loader().start_epoch(0);
-    const MicroBatch& whole = *training.loader().next();
-    for (size_t i = 0; i < sizes.size(); ++i)
-      training.micro_step(turn,
-                          {whole.slice(0, sizes[i]), whole.indices.slice(0, sizes[i]), window_size,
-                           i + 1 == sizes.size()},
-                          0);
-    training.game().step(turn);
+  std::vector<MicroBatch> parts;
+  for (const int64_t n : sizes)
+    parts.push_back({whole.slice(0, n), whole.indices.slice(0, n), window_size});
+  parts.back().ends_window = true;
+  Game& game = training.game();
+  for (const Game::Turn& turn : game.all_turns()) {
+    game.accumulate(turn, window_of(parts), training.pass(0), training.variant(0));
+    game.step(turn);
     for (const Player* player : turn) player->window.reports(Window::Wait::yes);
   }
 }
@@ -95,7 +96,9 @@ bool scores_on_its_way(const TrainingOptions& options, int64_t samples) {
 
 Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
                       const Dataset* scored, PlannedRank planned) {
-  Training training(options, data, device);
+  TrainingOptions once = options;
+  once.on_oom = OnOom::fail;
+  Training training(once, data, device);
   ledger(device).reset_peak();
   play_windows(training, options, data.size(), planned);
   if (scored && scores_on_its_way(options, data.size()))

@@ -21,9 +21,8 @@ std::vector<Enum> values(const std::map<std::string, Enum>& names) {
   return found;
 }
 
-// More is not always more: loaders group tiny micro-batches into slots of up to 32 samples, scratch
-// depends on the shape, and so does the remainder. So many sizes beyond one that does not fit are
-// tried before the search believes it.
+// More is not always more: scratch depends on the shape, and so does the remainder. So many sizes
+// beyond one that does not fit are tried before the search believes it.
 int64_t doubted_until(int64_t micro) { return std::max<int64_t>(micro, 32) + 8; }
 
 // The largest of 1 ... whole for which fits() holds and whole + 1, or the next larger one, does

@@ -24,8 +24,7 @@ class Networks {
   std::vector<std::pair<std::string, const Module*>> all_;
 };
 
-// One of several networks that train each other (train/game.h), as a GAN's generator or
-// discriminator.
+// One of the networks of a training, such as a GAN's generator or discriminator (train/game.h).
 struct PlayerOptions {
   std::string name;
   ModelFactory model;  // called anew for every prediction of memory
@@ -40,6 +39,7 @@ struct PlayerOptions {
   // As in Player, with the networks and windows of all players. Like the loss, it must not read the
   // values of a tensor.
   std::function<void(const Networks&, const Game&)> begin{};
+  std::function<Tensor(const Samples&)> weight{};  // of Player
 };
 
 }  // namespace accrue

@@ -1,7 +1,7 @@
 #include "train/relative_cost.h"
 
 #include "core/profile.h"
-#include "train/flops.h"
+#include "kernels/losses.h"
 #include "train/training.h"
 
 namespace accrue {
@@ -18,59 +18,57 @@ double bytes_per_parameter(Strategy strategy) {
   return weights + gradients;
 }
 
-double parameter_count(const ModelFactory& model, const std::vector<std::string>& freeze = {}) {
-  const Parameters parameters =
-      place(*model(), DType::f32, Device::meta, 0, GradientStorage::on_demand, freeze);
-  return double(parameters.trained_count());
-}
-
 // The parameters that get gradients in a micro-batch, on average over the windows.
-double parameter_count(const TrainingOptions& options) {
-  if (options.players.empty()) return parameter_count(options.model, options.freeze);
+double parameter_count(const TrainingOptions& options, const Dataset& data) {
   double count = 0;
-  for (const PlayerOptions& player : options.players)
-    count += parameter_count(player.model) * double(player.times) / double(player.every);
+  for (const PlayerOptions& network : options.networks(options.objective_for(data))) {
+    const Parameters parameters = place(*network.model(), DType::f32, Device::meta, 0,
+                                        GradientStorage::on_demand, options.freeze);
+    count += double(parameters.trained_count()) * double(network.times) / double(network.every);
+  }
   return count;
 }
 
-// The arithmetic of the products of a micro-batch in which every player plays.
-double count_flops(TrainingOptions options, const Dataset& data) {
-  options.batches.effective = options.batches.micro;
-  Training training(options, data.to(Device::meta), Device::meta);
-  Profile profile(Device::meta, 0);
-  for (const Game::Turn& turn : training.game().all_turns()) {
-    training.loader().start_epoch(0, 0);
-    training.micro_step(turn, *training.loader().next(), 0);
-    training.game().step(turn);
-  }
+double flops_in(Profile& profile) {
   profile.stop();
   double flops = 0;
   for (const Profile::Row& row : profile.rows()) flops += row.work.flops;
   return flops;
 }
 
-// The arithmetic of a training that keeps all activations and trains all layers.
-double flops_per_sample(const TrainingOptions& options, const Dataset& data) {
-  if (!options.players.empty()) return training_flops_per_sample(options.players, data);
-  const std::string input = options.objective_for(data)->input();
-  return training_flops_per_sample(options.model, data.field(input).shape_of(1));
+// On average over the windows, counted in a micro-batch of each player.
+double flops_per_sample(TrainingOptions options, const Dataset& data) {
+  options.batches.effective = options.batches.micro;
+  options.on_oom = OnOom::fail;
+  Training training(options, data.to(Device::meta), Device::meta);
+  double flops = 0;
+  for (const Player& player : training.game().players()) {
+    training.loader().start_epoch(0);
+    const MicroBatch* const micro_batch = training.loader().next();
+    Profile profile(Device::meta, 0);
+    training.micro_step({&player}, *micro_batch, 0);
+    flops += flops_in(profile) * double(player.times) / double(player.every);
+    training.game().step({&player});
+  }
+  return flops / double(options.batches.micro);
 }
 
 }  // namespace
 
 double window_cost(const TrainingOptions& options, const Dataset& data) {
-  double ratio = 1;
-  if (options.recompute != Recompute::none || !options.freeze.empty()) {
-    TrainingOptions plain = options;
-    plain.recompute = Recompute::none;
-    plain.freeze.clear();
-    ratio = count_flops(options, data) / count_flops(plain, data);
-  }
-  const double arithmetic =
-      double(options.batches.effective) * flops_per_sample(options, data) * ratio;
-  const double traffic = parameter_count(options) * bytes_per_parameter(options.strategy);
+  const double arithmetic = double(options.batches.effective) * flops_per_sample(options, data);
+  const double traffic = parameter_count(options, data) * bytes_per_parameter(options.strategy);
   return arithmetic + double(options.batches.accumulation_steps()) *
                           (flops_per_byte * traffic + flops_per_micro_batch);
+}
+
+double training_flops_per_sample(const ModelFactory& make_model, const Shape& sample) {
+  const auto model = make_model();
+  const Parameters parameters = place(*model, DType::f32, Device::meta, 0);
+  Profile profile(Device::meta, 0);
+  const Tensor y = (*model)(Tensor::empty(sample, DType::f32, Device::meta), Pass::eval());
+  backward(mse_loss(y, Tensor::empty(y.shape(), y.dtype(), y.device())));
+  return flops_in(profile);
 }
 
 }  // namespace accrue

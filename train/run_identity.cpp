@@ -68,32 +68,28 @@ Metadata deciding(const Settings& settings) {
 Metadata run_identity(const TrainingOptions& options, const Dataset& data, const Dataset* scored) {
   TrainingOptions o = options;
   Metadata all = deciding(settings_of(o));
-  const auto add_step = [&](const std::string& prefix, size_t player) {
-    TrainingOptions own = o.of_player(player);
-    for (const auto& [name, value] : deciding(settings_of(static_cast<StepOptions&>(own))))
-      all[prefix + name] = value;
-    // These say more than the setting of their name.
-    all[prefix + "beta2"] = fmt::format("{}", own.chosen_beta2());
-    all[prefix + "schedule"] = Schedule(o.schedule_of(player, data.size())).describe();
-  };
-  if (o.players.empty()) {
-    add_step("", 0);
-  } else {
+  const ObjectivePtr objective = o.objective_for(data);
+  if (!o.players.empty()) {
     for (const Setting& unused : settings_of(static_cast<StepOptions&>(o)))
       all.erase(unused.about.name);
-    for (size_t i = 0; i < o.players.size(); ++i) {
-      const PlayerOptions& player = o.players[i];
-      add_step(player.name + ".", i);
-      all[player.name] = fmt::format("every {} windows, {} times", player.every, player.times);
-    }
     all["order"] = o.order == Order::alternating ? "alternating" : "simultaneous";
+  }
+  for (PlayerOptions& network : o.networks(objective)) {
+    const std::string prefix = network.name.empty() ? "" : network.name + ".";
+    for (const auto& [name, value] : deciding(settings_of(network.step)))
+      all[prefix + name] = value;
+    // These say more than the setting of their name.
+    all[prefix + "beta2"] = fmt::format("{}", network.step.chosen_beta2(o.batches.effective));
+    all[prefix + "schedule"] = Schedule(o.schedule_of(network, data.size())).describe();
+    if (!o.players.empty())
+      all[network.name] = fmt::format("every {} windows, {} times", network.every, network.times);
   }
   all.insert(o.identity.begin(), o.identity.end());
   all["data"] = fingerprint(data);
   if (scored) all[identity_of_scores] = fingerprint(*scored);
   if (const std::string names = class_names_in(data); !names.empty())
     all[std::string(identity_of_classes)] = names;
-  all["objective"] = o.objective_for(data)->name();
+  all["objective"] = objective->name();
   all["effective-batch"] = fmt::format("{}", o.batches.effective);
   all["strategy"] = strategy_text(o);
   return all;

@@ -16,8 +16,7 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
                         .micro_batch_size = size,
                         .shuffle = Shuffle::off,
                         .device = device,
-                        .dtype = dtype,
-                        .prefetch = Prefetch::off};
+                        .dtype = dtype};
   if (ranks && ranks->count() > 1) {  // one window of all samples, dealt one by one
     options.effective_batch_size = data.size();
     options.rank = is_meta(device) ? 0 : ranks->rank();  // a plan is the first rank's

@@ -81,14 +81,19 @@ class Settings {
                       [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
                       std::move(about));
   }
-  // As above, for a choice that may be absent.
+  // As above, for a choice that may be absent; About::unset is then its name.
   template <class Enum>
   Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names, About about) {
     std::map<std::string, int> values;
     for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
-    return add_choice([&field] { return field ? static_cast<int>(*field) : -1; },
-                      [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
-                      std::move(about));
+    constexpr int absent = -1;
+    if (!about.unset.empty()) values[about.unset] = absent;
+    const auto set = [&field](int value) {
+      field.reset();
+      if (value != absent) field = static_cast<Enum>(value);
+    };
+    return add_choice([&field] { return field ? static_cast<int>(*field) : absent; }, set,
+                      std::move(values), std::move(about));
   }
   // Adds a choice of one of these texts.
   Settings& add(std::string& field, const std::vector<std::string>& choices, About about);

@@ -23,9 +23,7 @@ SkippedWindows::SkippedWindows(Training& training, const TrainingOptions& option
       options_(options),
       data_(data),
       player_(player),
-      dynamic_scale_(options.of_player(size_t(&player - training.game().players().data()))
-                         .chosen_loss_scale()
-                         .is_dynamic()) {}
+      dynamic_scale_(player.window.options().loss_scale.is_dynamic()) {}
 
 void SkippedWindows::add_state(StateDict& dict) {
   dict.numbers.emplace_back(player_.named("skipped_in_a_row"), &in_a_row_);
@@ -48,7 +46,7 @@ void SkippedWindows::see(const WindowReport& report) {
   }
   without_weight_ = 0;
   // The culprit takes a pass over the window: only if there is one.
-  if (report.overflow && options_.on_overflow == OnOverflowChoice::stop)
+  if (report.overflow && options_.on_overflow == OnOverflow::stop)
     throw Divergence(fmt::format(
         "{} gradient of window {} is not finite (loss {}, loss scale {:g}), which is to end the "
         "run: {}",
@@ -102,7 +100,6 @@ std::string SkippedWindows::culprit(int64_t window) const {
                         .shuffle = options_.shuffle ? Shuffle::on : Shuffle::off,
                         .device = training_.device(),
                         .dtype = training_.parameters().compute_dtype(),
-                        .prefetch = Prefetch::off,
                         .augment = Augment::yes});
   const int64_t per_epoch = loader.windows_per_epoch();
   loader.start_epoch(window / per_epoch, window % per_epoch);

@@ -11,7 +11,7 @@ namespace accrue {
 
 // Ends a run that has stopped making progress: after `max_skipped` windows in a row were skipped
 // that no smaller loss scale would have saved, or while the scale did not fall to half, with
-// OnOverflowChoice::stop at the first overflow, and after an epoch of windows without any weight.
+// OnOverflow::stop at the first overflow, and after an epoch of windows without any weight.
 class SkippedWindows {
  public:
   // Watches one of the players.

@@ -20,4 +20,15 @@ const std::map<std::string, ScheduleOptions::Kind>& schedule_names() {
   return names;
 }
 
+LossScale StepOptions::chosen_loss_scale(Precision precision) const {
+  const bool dynamic = loss_scale.value_or(precision == Precision::fp16 ? dynamic_loss_scale : 1) ==
+                       dynamic_loss_scale;
+  return dynamic ? dynamic_scale : LossScale(loss_scale.value_or(1));
+}
+
+double StepOptions::chosen_beta2(int64_t effective_batch) const {
+  if (beta2_half_life) return beta2_of_half_life(*beta2_half_life, effective_batch);
+  return beta2.value_or(optimizer == OptimizerKind::lion ? 0.99 : 0.999);
+}
+
 }  // namespace accrue

@@ -13,6 +13,13 @@
 namespace accrue {
 
 enum class OptimizerKind { adam, adamw, sgd, lion };
+
+// The type that a model computes in: that of activations, and of the factors of its products.
+// Parameters, gradients, moments and sums are always float32. tf32 is float32 in memory; products
+// on a GPU's tensor cores round their factors to 10 fraction bits. It takes effect through
+// cuda::allow_tf32().
+enum class Precision { fp32, tf32, bf16, fp16 };
+
 // A value of StepOptions::loss_scale.
 inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
 
@@ -44,6 +51,10 @@ struct StepOptions {
   // else 1.
   std::optional<double> loss_scale{};
   LossScale dynamic_scale = LossScale::dynamic();
+
+  LossScale chosen_loss_scale(Precision precision) const;
+  // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
+  double chosen_beta2(int64_t effective_batch) const;
 };
 
 // The settings of a step by name. Their table stands beside the fields, so that one place has

@@ -12,7 +12,7 @@ Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device dev
                  std::optional<Dataset> scored)
     : options_(options),
       data_(data),
-      training_(make_training(options, data, device)),
+      training_(options, data, device),
       total_steps_(options.total_steps(data.size())),
       accounts_(open_accounts()),
       scored_(std::move(scored)),
@@ -113,7 +113,6 @@ void Trainer::check_other_ranks() const {
 
 void Trainer::run(Observer& observer, const StopRequest& stop) {
   check_other_ranks();
-  WindowRunner windows(training_, options_);
   ledger(training_.device()).reset_peak();
   std::set<std::string> refused_graphs;
   const auto start = std::chrono::steady_clock::now();
@@ -124,7 +123,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
   };
   // A window that is skipped is no step, but its samples have had their turn in the epoch.
   while (!is_finished() && !on_any(stop() != Stop::no)) {
-    windows.play(epoch_, window_in_epoch_, observer, stop);
+    training_.play(epoch_, window_in_epoch_, observer, stop);
     for (const std::string& line : cuda::refused_graphs())
       if (refused_graphs.insert(line).second) observer.on_refused_graph(line);
     const bool epoch_ends = ++window_in_epoch_ == windows_per_epoch();

@@ -7,8 +7,8 @@
 #include "train/checkpoints.h"
 #include "train/score.h"
 #include "train/skipped_windows.h"
+#include "train/training.h"
 #include "train/weights.h"
-#include "train/window_runner.h"
 
 namespace accrue {
 

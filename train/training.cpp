@@ -16,39 +16,38 @@ Owned owned_of(const TrainingOptions& o, const Tensor& values) {
                                                                               : o.ranks->rank());
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, const StepOptions& step,
+                                          Parameters& parameters) {
   const Owned owned = owned_of(o, parameters.values());
-  const double beta2 = o.chosen_beta2();
-  const double decay = o.weight_decay.value_or(o.optimizer == OptimizerKind::adamw ? 0.01 : 0);
-  const AdamOptions adam_options{o.beta1, beta2, o.eps, decay};
-  switch (o.optimizer) {
+  const double beta2 = step.chosen_beta2(o.batches.effective);
+  const double decay =
+      step.weight_decay.value_or(step.optimizer == OptimizerKind::adamw ? 0.01 : 0);
+  const AdamOptions adam_options{step.beta1, beta2, step.eps, decay};
+  switch (step.optimizer) {
     case OptimizerKind::adam: return adam(parameters, adam_options, owned);
     case OptimizerKind::adamw: return adamw(parameters, adam_options, owned);
-    case OptimizerKind::lion: return lion(parameters, {o.beta1, beta2, decay}, owned);
+    case OptimizerKind::lion: return lion(parameters, {step.beta1, beta2, decay}, owned);
     case OptimizerKind::sgd: break;
   }
-  return sgd(parameters, {o.momentum, decay, o.nesterov}, owned);
+  return sgd(parameters, {step.momentum, decay, step.nesterov}, owned);
 }
 
-WindowOptions window_options(const TrainingOptions& o, Device device) {
+WindowOptions window_options(const TrainingOptions& o, const StepOptions& step, Device device) {
   return {.effective_batch_size = o.batches.effective,
           .strategy = o.strategy,
-          .clip_norm = o.clip_norm,
-          .loss_scale = o.chosen_loss_scale(),
-          .on_overflow = o.on_overflow == OnOverflowChoice::drop_micro_batch
-                             ? OnOverflow::drop_micro_batch
-                             : OnOverflow::skip_window,
-          .ema_decay = o.ema,
-          .noise_scale = o.noise_scale ? NoiseScale::estimate : NoiseScale::off,
+          .clip_norm = step.clip_norm,
+          .loss_scale = step.chosen_loss_scale(o.precision),
+          .on_overflow = o.on_overflow,
+          .ema_decay = step.ema,
+          .noise_scale = step.noise_scale ? NoiseScale::estimate : NoiseScale::off,
           .graphs = o.cuda_graphs,
           .ranks = o.ranks,
           .overlap = o.chosen_overlap(device)};
 }
 
 void keep_packed(const TrainingOptions& o, const Parameters& parameters) {
-  if (o.pack == Pack::on) return parameters.keep_packed(PackedForms::Keep::all);
-  if (o.pack == Pack::where_it_pays && o.batches.accumulation_steps() > 1)
-    parameters.keep_packed(PackedForms::Keep::where_it_pays);
+  const bool pays = o.pack == Pack::where_it_pays && o.batches.accumulation_steps() > 1;
+  if (pays || o.pack == Pack::on) parameters.keep_packed(o.pack);
 }
 
 // A network's own, so that two of one shape start apart. The first one's is the run's.
@@ -56,87 +55,84 @@ uint64_t seed_of(uint64_t seed, size_t number) { return seed + number * 0x9e3779
 
 const TrainingOptions& checked(const TrainingOptions& options) {
   check_options(options);
+  check(options.on_oom == OnOom::fail || !drops_gradients(options.strategy),
+        "to split a window that does not fit it is rolled back, which strategy {} cannot: expected "
+        "fused or separate, or to fail when memory runs out",
+        name_in(strategy_names(), options.strategy));
   return options;
 }
 
 }  // namespace
 
-Training::Training(const TrainingOptions& o, const Dataset& data, Device device)
-    : batches_(checked(o).batches),
+Training::Training(const TrainingOptions& options, const Dataset& data, Device device)
+    : options_(checked(options)),
       device_(device),
-      seed_(o.seed),
-      recompute_(o.recompute),
-      graphs_(o.cuda_graphs),
-      rank_(o.ranks && !is_meta(device) ? o.ranks->rank() : 0),  // a plan is the first rank's
-      ranks_(o.ranks ? o.ranks->count() : 1),
-      dealt_(o.dealt.value_or(o.batches.micro)),
-      objective_(o.objective_for(data)),
-      shuffle_(o.shuffle ? Shuffle::on : Shuffle::off),
+      objective_(options.objective_for(data)),
       data_(data) {
-  add_networks(o);
-  loader_ = make_loader();
-}
-
-Training::Network::Network(const TrainingOptions& own, Device device, uint64_t seed,
-                           const ScheduleOptions& schedule)
-    : model(own.model()),
-      parameters(place(*model, accrue::compute_dtype(own.precision), device, seed,
-                       gradient_storage(own.strategy), own.freeze)),
-      optimizer(make_optimizer(own, parameters)),
-      window(*optimizer, schedule, window_options(own, device)) {
-  keep_packed(own, parameters);
-}
-
-void Training::add_networks(const TrainingOptions& o) {
-  std::vector<Player> players;
-  const auto add = [&](const std::string& name, int64_t every = 1, int64_t times = 1) {
-    const size_t number = networks_.size();
-    const TrainingOptions own = o.of_player(number);
-    networks_.push_back(std::make_unique<Network>(own, device_, seed_of(o.seed, number),
-                                                  o.schedule_of(number, data_.size())));
-    const Module& model = *networks_.back()->model;
-    by_name_.add(name, model);
-    return Player{.name = name,
-                  .window = networks_.back()->window,
-                  .every = every,
-                  .times = times,
-                  .begin = [&model] { model.begin_step(); }};
+  if (!options_.dealt) options_.dealt = options.batches.micro;
+  const auto make = [&](int64_t micro) {
+    options_.batches.micro = micro;
+    make_networks();
+    loader_ = make_loader();
   };
-  if (o.players.empty()) {
-    players.push_back(add(""));
-    players.back().loss = [this](const Samples& samples, const Pass& pass) {
-      return objective_->loss(objective_->answer(model(), samples, pass), samples);
-    };
-    players.back().weight = [this](const Samples& samples) { return objective_->weight(samples); };
+  if (options.on_oom == OnOom::split) with_fewer_samples(options.batches.micro, make);
+  else make(options.batches.micro);
+}
+
+Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, uint64_t seed,
+                           const ScheduleOptions& schedule, Device device)
+    : model(own.model()),
+      parameters(place(*model, accrue::compute_dtype(o.precision), device, seed,
+                       gradient_storage(o.strategy), o.freeze)),
+      optimizer(make_optimizer(o, own.step, parameters)),
+      window(*optimizer, schedule, window_options(o, own.step, device)) {
+  keep_packed(o, parameters);
+}
+
+void Training::make_networks() {
+  game_.reset();
+  by_name_ = {};
+  networks_.clear();
+  std::vector<Player> players;
+  for (const PlayerOptions& own : options_.networks(objective_)) {
+    networks_.push_back(
+        std::make_unique<Network>(options_, own, seed_of(options_.seed, networks_.size()),
+                                  options_.schedule_of(own, data_.size()), device_));
+    const Module& model = *networks_.back()->model;
+    by_name_.add(own.name, model);
+    players.push_back({.name = own.name,
+                       .window = networks_.back()->window,
+                       .loss = [this, loss = own.loss](
+                                   const Samples& samples,
+                                   const Pass& pass) { return loss(by_name_, samples, pass); },
+                       .every = own.every,
+                       .times = own.times,
+                       .terms = own.terms,
+                       .begin =
+                           [this, &model, begin = own.begin] {
+                             model.begin_step();
+                             if (begin) begin(by_name_, *game_);
+                           },
+                       .weight = own.weight});
   }
-  for (const PlayerOptions& player : o.players) {
-    players.push_back(add(player.name, player.every, player.times));
-    players.back().loss = [this, loss = player.loss](const Samples& samples, const Pass& pass) {
-      return loss(by_name_, samples, pass);
-    };
-    players.back().terms = player.terms;
-    if (player.begin)
-      players.back().begin = [this, first = players.back().begin, begin = player.begin] {
-        first();
-        begin(by_name_, *game_);
-      };
-  }
-  game_.emplace(std::move(players), o.order);
+  game_.emplace(std::move(players), options_.order);
 }
 
 std::unique_ptr<Loader> Training::make_loader() const {
-  return std::make_unique<Loader>(data_, LoaderOptions{.effective_batch_size = batches_.effective,
-                                                       .micro_batch_size = batches_.micro,
-                                                       .seed = seed_,
-                                                       .shuffle = shuffle_,
-                                                       .device = device_,
-                                                       .dtype = scored().parameters.compute_dtype(),
-                                                       .prefetch = Prefetch::off,
-                                                       .augment = Augment::yes,
-                                                       .graphs = graphs_,
-                                                       .rank = rank_,
-                                                       .ranks = ranks_,
-                                                       .dealt = dealt_});
+  // A plan is the first rank's.
+  const int rank = options_.ranks && !is_meta(device_) ? options_.ranks->rank() : 0;
+  return std::make_unique<Loader>(
+      data_, LoaderOptions{.effective_batch_size = options_.batches.effective,
+                           .micro_batch_size = options_.batches.micro,
+                           .seed = options_.seed,
+                           .shuffle = options_.shuffle ? Shuffle::on : Shuffle::off,
+                           .device = device_,
+                           .dtype = scored().parameters.compute_dtype(),
+                           .augment = Augment::yes,
+                           .graphs = options_.cuda_graphs,
+                           .rank = rank,
+                           .ranks = ranks(),
+                           .dealt = *options_.dealt});
 }
 
 Loader& Training::loader() {
@@ -144,17 +140,69 @@ Loader& Training::loader() {
   return *loader_;
 }
 
-void Training::micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch) {
-  const Pass pass{.mode = Pass::Mode::train,
-                  .seed = seed_,
-                  .epoch = epoch,
-                  .samples = micro_batch.indices,
-                  .recompute = recompute_};
-  for (const Player* player : turn)
-    if (player->window.micro_batches() == 0) player->window.expect(micro_batch.window_size);
-  // Players that step together are exchanged one after the other.
-  if (micro_batch.ends_window && turn.size() == 1) turn.front()->window.expect_last();
-  game_->micro_step(turn, micro_batch, pass, variant(epoch));
+int Training::ranks() const { return options_.ranks ? options_.ranks->count() : 1; }
+
+void Training::play(int64_t epoch, int64_t window, Observer& observer, const StopRequest& stop) {
+  for (const Game::Turn& turn : game_->turns()) {
+    for (bool fits = false; !fits;) {
+      try {
+        const auto all = window_of(loader(), epoch, window);
+        const auto until_stopped = [&](int64_t i) {
+          if (stop() == Stop::now) roll_back_and_stop(turn);
+          return all(i);
+        };
+        game_->accumulate(turn, until_stopped, pass(epoch), variant(epoch));
+        fits = true;
+      } catch (const OutOfMemory&) {
+        if (options_.on_oom == OnOom::fail || batches().micro == 1) throw;
+      }
+      if (!fits) observer.on_halving(halve(epoch, window));
+    }
+    game_->step(turn);
+    for (const Player* player : turn) observer.on_window(*player);
+  }
+  game_->end_window();
+}
+
+void Training::roll_back_and_stop(const Game::Turn& turn) {
+  const int64_t done = turn.front()->window.micro_batches();
+  game_->abandon();
+  throw Stopped(
+      fmt::format("stopped after {} of {} micro-batches of a window, which was rolled back", done,
+                  batches().accumulation_steps()));
+}
+
+// The turn under way is forgotten. The loader of the smaller micro-batch may not fit either: its
+// slots hold some of them.
+Halving Training::halve(int64_t epoch, int64_t window) {
+  const Batches before = batches();
+  game_->abandon();
+  if (device_ == Device::cuda) cuda::synchronize();  // copies out of the loader may be under way
+  loader_.reset();
+  const auto make = [&](int64_t micro) {
+    if (device_ == Device::cuda) cuda::blocks().release_cached();
+    options_.batches.micro = micro;
+    ++halved_;
+    loader_ = make_loader();
+  };
+  with_fewer_samples((before.micro + 1) / 2, make);
+  // The peak from here on is that of the split with which the run goes on.
+  ledger(device_).reset_peak();
+  return {epoch, window, before, batches()};
+}
+
+Pass Training::pass(int64_t epoch) const {
+  return {.mode = Pass::Mode::train,
+          .seed = options_.seed,
+          .epoch = epoch,
+          .recompute = options_.recompute};
+}
+
+int64_t Training::variant(int64_t epoch) const {
+  constexpr int64_t epochs = int64_t{1} << 40;
+  const bool random = std::ranges::any_of(
+      networks_, [](const auto& network) { return network->model->is_random(); });
+  return halved_ * epochs + (random ? epoch : 0);
 }
 
 int64_t Training::steps() const {
@@ -166,33 +214,10 @@ int64_t Training::steps() const {
 
 NamedTensors Training::named_tensors() const {
   NamedTensors all;
-  for (size_t i = 0; i < networks_.size(); ++i)
-    for (auto& [name, tensor] : accrue::named_tensors(networks_[i]->parameters))
-      all.emplace_back(game_->players()[i].named(name), std::move(tensor));
+  for (const Player& player : game_->players())
+    for (auto& [name, tensor] : accrue::named_tensors(player.window.parameters()))
+      all.emplace_back(player.named(name), std::move(tensor));
   return all;
-}
-
-std::vector<const Parameters*> Training::all_parameters() const {
-  std::vector<const Parameters*> all;
-  for (const auto& network : networks_) all.push_back(&network->parameters);
-  return all;
-}
-
-int64_t Training::variant(int64_t epoch) const {
-  constexpr int64_t epochs = int64_t{1} << 40;
-  const bool random = std::ranges::any_of(
-      networks_, [](const auto& network) { return network->model->is_random(); });
-  return halved_ * epochs + (random ? epoch : 0);
-}
-
-void Training::halve_micro_batch() {
-  game_->abandon();
-  if (device_ == Device::cuda) cuda::synchronize();  // copies out of the loader may be under way
-  loader_.reset();
-  if (device_ == Device::cuda) cuda::blocks().release_cached();
-  batches_.micro = (batches_.micro + 1) / 2;
-  ++halved_;
-  loader_ = make_loader();
 }
 
 }  // namespace accrue

@@ -6,33 +6,46 @@
 
 #include "data/loader.h"
 #include "data/safetensors.h"
+#include "train/observer.h"
+#include "train/stop.h"
 #include "train/training_options.h"
 
 namespace accrue {
 
-// A model with its parameters, optimizer and window, or several that train each other, and the
-// loader that feeds them, on one device. On a meta device it charges the ledger the same bytes and
-// computes nothing.
+// The networks of a training, usually one, each with its parameters, optimizer and window, and the
+// loader that feeds them, on one device. It plays windows in memory that may turn out too small. On
+// a meta device it charges the ledger the same bytes and computes nothing.
+//
+// Each turn of a window (train/game.h) is one transaction. With OnOom::split an OutOfMemory, while
+// a micro-batch is prepared or in its forward or backward, rolls the turn back: gradients are
+// fresh, BatchNorm's statistics as they were. Then the micro-batch is halved (ceil) and the same
+// samples run again. Weights and moments are, bit for bit, those of a run that uses the smaller
+// micro-batch from that turn on. At one sample the error is thrown, as it is with OnOom::fail. A
+// step allocates nothing, so no error can come between window and step.
 class Training {
  public:
-  // Throws Error for options out of range or without a model, and OutOfMemory.
+  // With OnOom::split its micro-batches are as small as memory needs. Throws Error for options out
+  // of range or without a model, and OutOfMemory.
   Training(const TrainingOptions& options, const Dataset& data, Device device);
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  // Runs one micro-batch for each player whose turn it is: forward, loss, backward.
-  void micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch);
-  // As above, for a training of one network.
+  // Plays window `window` of an epoch: the micro-batches and the step of each of its turns. The
+  // observer is told of each step that has been enqueued. Throws what the micro-batches threw, or
+  // Stopped, with the turn rolled back, if `stop` says Stop::now before one of them.
+  void play(int64_t epoch, int64_t window, Observer& observer,
+            const StopRequest& stop = never_stop);
+  // The part of play() that is one micro-batch for each player of a turn, or for the one network.
+  void micro_step(const Game::Turn& turn, const MicroBatch& micro_batch, int64_t epoch) {
+    game_->accumulate(turn, window_of({&micro_batch, 1}), pass(epoch), variant(epoch));
+  }
   void micro_step(const MicroBatch& micro_batch, int64_t epoch) {
     micro_step(game_->all_turns().front(), micro_batch, epoch);
   }
-
-  // Forgets the turn under way and goes on with micro-batches of half the size (ceil). The loader
-  // is a new one and must be started anew. If there is no memory for it, there is no loader, and
-  // the caller can only halve again.
-  void halve_micro_batch();
-  // Gives the loader's memory back. loader() then makes a new one, which must be started anew.
-  void release_loader() { loader_.reset(); }
+  // What Game::accumulate() takes for this training: the pass, and a number that differs for work
+  // that does, with other masks or on other memory.
+  Pass pass(int64_t epoch) const;
+  int64_t variant(int64_t epoch) const;
 
   // A player for each network.
   Game& game() { return *game_; }
@@ -41,7 +54,6 @@ class Training {
   int64_t steps() const;
   // All parameters and module buffers; with several networks under names like "generator.0.weight".
   NamedTensors named_tensors() const;
-  std::vector<const Parameters*> all_parameters() const;
 
   // With several networks these return the last one's, whose answers are scored.
   const Module& model() const { return *scored().model; }
@@ -51,10 +63,13 @@ class Training {
   const Window& window() const { return scored().window; }
   const Objective& objective() const { return *objective_; }
   Loader& loader();
-  Batches batches() const { return batches_; }
+  // Gives the loader's memory back. loader() then makes a new one, which must be started anew.
+  void release_loader() { loader_.reset(); }
+  // Its micro-batch is that with which the training goes on.
+  const Batches& batches() const { return options_.batches; }
   Device device() const { return device_; }
   // The number of ranks that share the windows, this one included.
-  int ranks() const { return ranks_; }
+  int ranks() const;
 
  private:
   struct Network {
@@ -62,29 +77,23 @@ class Training {
     Parameters parameters;
     std::unique_ptr<Optimizer> optimizer;
     Window window;
-    Network(const TrainingOptions& own, Device device, uint64_t seed,
-            const ScheduleOptions& schedule);
+    Network(const TrainingOptions& options, const PlayerOptions& own, uint64_t seed,
+            const ScheduleOptions& schedule, Device device);
   };
 
-  void add_networks(const TrainingOptions& options);
+  void make_networks();
   Network& scored() const { return *networks_.back(); }
   std::unique_ptr<Loader> make_loader() const;
-  // Distinguishes micro-steps that are different work: with other masks, or on other memory.
-  int64_t variant(int64_t epoch) const;
+  Halving halve(int64_t epoch, int64_t window);
+  [[noreturn]] void roll_back_and_stop(const Game::Turn& turn);
 
-  Batches batches_;
-  Device device_;
-  uint64_t seed_;
-  Recompute recompute_;
-  Graphs graphs_;
-  int rank_, ranks_;
-  int64_t dealt_;
-  ObjectivePtr objective_;
-  Shuffle shuffle_;
+  TrainingOptions options_;  // with the batches as they are now
+  const Device device_;
+  const ObjectivePtr objective_;
+  const Dataset data_;
   std::vector<std::unique_ptr<Network>> networks_;
   Networks by_name_;
   std::optional<Game> game_;
-  Dataset data_;
   std::unique_ptr<Loader> loader_;
   int64_t halved_ = 0;
 };

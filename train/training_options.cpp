@@ -44,17 +44,17 @@ const std::map<std::string, OnOom>& on_oom_names() {
   return names;
 }
 
-const std::map<std::string, OnOverflowChoice>& on_overflow_names() {
-  static const std::map<std::string, OnOverflowChoice> names{
-      {"skip-window", OnOverflowChoice::skip_window},
-      {"drop-micro-batch", OnOverflowChoice::drop_micro_batch},
-      {"stop", OnOverflowChoice::stop}};
+const std::map<std::string, OnOverflow>& on_overflow_names() {
+  static const std::map<std::string, OnOverflow> names{
+      {"skip-window", OnOverflow::skip_window},
+      {"drop-micro-batch", OnOverflow::drop_micro_batch},
+      {"stop", OnOverflow::stop}};
   return names;
 }
 
-const std::map<std::string, RankOverlap>& rank_overlap_names() {
-  static const std::map<std::string, RankOverlap> names{
-      {"auto", RankOverlap::automatic}, {"on", RankOverlap::on}, {"off", RankOverlap::off}};
+const std::map<std::string, Overlap>& rank_overlap_names() {
+  static const std::map<std::string, Overlap> names{
+      {"auto", Overlap::automatic}, {"on", Overlap::on}, {"off", Overlap::off}};
   return names;
 }
 
@@ -84,19 +84,21 @@ Metadata TrainingOptions::weights_metadata() const {
   return all;
 }
 
-TrainingOptions TrainingOptions::of_player(size_t player) const {
-  TrainingOptions alone = *this;
-  if (players.empty()) return alone;
-  static_cast<StepOptions&>(alone) = players.at(player).step;
-  alone.model = players.at(player).model;
-  alone.players.clear();
-  return alone;
+std::vector<PlayerOptions> TrainingOptions::networks(const ObjectivePtr& to) const {
+  if (!players.empty()) return players;
+  return {
+      {.name = "",
+       .model = model,
+       .loss = [to](const Networks& networks, const Samples& samples, const Pass& pass) -> Loss {
+         return to->loss(to->answer(networks[""], samples, pass), samples);
+       },
+       .step = *this,
+       .weight = [to](const Samples& samples) { return to->weight(samples); }}};
 }
 
-ScheduleOptions TrainingOptions::schedule_of(size_t player, int64_t samples) const {
-  ScheduleOptions own = players.empty() ? schedule : players.at(player).step.schedule;
-  own.total = total_steps(samples);
-  if (!players.empty()) own.total = own.total / players[player].every * players[player].times;
+ScheduleOptions TrainingOptions::schedule_of(const PlayerOptions& network, int64_t samples) const {
+  ScheduleOptions own = network.step.schedule;
+  own.total = total_steps(samples) / network.every * network.times;
   return own;
 }
 
@@ -110,8 +112,8 @@ bool can_overlap(const TrainingOptions& o) {
 }  // namespace
 
 Overlap TrainingOptions::chosen_overlap(Device device) const {
-  const bool wanted = rank_overlap == RankOverlap::on ||
-                      (rank_overlap == RankOverlap::automatic && device == Device::cpu);
+  const bool wanted =
+      rank_overlap == Overlap::on || (rank_overlap == Overlap::automatic && device == Device::cpu);
   return wanted && can_overlap(*this) ? Overlap::on : Overlap::off;
 }
 
@@ -119,17 +121,6 @@ ObjectivePtr TrainingOptions::objective_for(const Dataset& data) const {
   const ObjectivePtr chosen = objective ? objective : objective_of(data);
   chosen->check_data(data);
   return chosen;
-}
-
-LossScale TrainingOptions::chosen_loss_scale() const {
-  const bool dynamic = loss_scale.value_or(precision == Precision::fp16 ? dynamic_loss_scale : 1) ==
-                       dynamic_loss_scale;
-  return dynamic ? dynamic_scale : LossScale(loss_scale.value_or(1));
-}
-
-double TrainingOptions::chosen_beta2() const {
-  if (beta2_half_life) return beta2_of_half_life(*beta2_half_life, batches.effective);
-  return beta2.value_or(optimizer == OptimizerKind::lion ? 0.99 : 0.999);
 }
 
 int64_t TrainingOptions::total_steps(int64_t samples) const {
@@ -171,7 +162,7 @@ void check_options(const TrainingOptions& o) {
         "step-in-backward steps during the backward of a single micro-batch, but the effective "
         "batch is {}{}: expected micro-batches of {}, or strategy moments or fused",
         o.batches.describe(), ranks > 1 ? fmt::format(" on {} ranks", ranks) : "", least);
-  check(o.rank_overlap != RankOverlap::on || can_overlap(o),
+  check(o.rank_overlap != Overlap::on || can_overlap(o),
         "to exchange gradients during the last backward of a window, it must not be repeated, "
         "gradients must be accumulated, and ranks must own all of the optimizer: expected no "
         "overlap, or on-oom fail, strategy fused and no shards");

@@ -14,11 +14,6 @@
 
 namespace accrue {
 
-// The type that a model computes in: that of activations, and of the factors of its products.
-// Parameters, gradients, moments and sums are always float32. tf32 is float32 in memory; products
-// on a GPU's tensor cores round their factors to 10 fraction bits. It takes effect through
-// cuda::allow_tf32().
-enum class Precision { fp32, tf32, bf16, fp16 };
 constexpr DType compute_dtype(Precision precision) {
   switch (precision) {
     case Precision::bf16: return DType::bf16;
@@ -29,30 +24,19 @@ constexpr DType compute_dtype(Precision precision) {
   return DType::f32;
 }
 
-// The fate of a gradient that is not finite: its window is skipped, its micro-batch left out,
-// or the run ends.
-enum class OnOverflowChoice { skip_window, drop_micro_batch, stop };
 // The fate of a window for which there is not enough memory: the run fails, or the micro-batch is
-// halved and the window runs again (train/window_runner.h).
+// halved and the window runs again (train/training.h).
 enum class OnOom { fail, split };
-
-// If ranks exchange gradients while the last backward of a window goes on
-// (accumulate/window_options.h).
-enum class RankOverlap { automatic, on, off };
-
-// Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
-// of a window: those where making that form takes a good part of the time, all, or none.
-enum class Pack { where_it_pays, on, off };
 
 // The names of the choices, in messages and files.
 const std::map<std::string, Precision>& precision_names();
 const std::map<std::string, Strategy>& strategy_names();
 const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
-const std::map<std::string, OnOverflowChoice>& on_overflow_names();
+const std::map<std::string, OnOverflow>& on_overflow_names();
 const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
-const std::map<std::string, RankOverlap>& rank_overlap_names();
+const std::map<std::string, Overlap>& rank_overlap_names();
 const std::map<std::string, Order>& order_names();
 
 // A value of TrainingOptions::eval_every.
@@ -97,7 +81,7 @@ struct TrainingOptions : StepOptions {
   std::optional<int64_t> patience;
   bool keep_best = false;  // a checkpoint of the score with the lowest loss, beside the others
 
-  OnOverflowChoice on_overflow = OnOverflowChoice::skip_window;
+  OnOverflow on_overflow = OnOverflow::skip_window;
   int64_t max_skipped = 10;  // windows in a row
 
   uint64_t seed = 1;  // of weights, order and dropout
@@ -113,7 +97,7 @@ struct TrainingOptions : StepOptions {
   // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;
   // automatic: on where it is known to pay, on the CPU, if the other options allow it.
-  RankOverlap rank_overlap = RankOverlap::automatic;
+  Overlap rank_overlap = Overlap::automatic;
   // True if this process writes, for all ranks.
   bool is_first_rank() const;
 
@@ -126,17 +110,13 @@ struct TrainingOptions : StepOptions {
   // about_weights and accrue's version.
   Metadata weights_metadata() const;
 
-  // The options of one of the players, as if it were alone; without players, these options.
-  TrainingOptions of_player(size_t player) const;
-
-  // The schedule of a player, or of the one network, over the steps it takes of so many samples.
-  ScheduleOptions schedule_of(size_t player, int64_t samples) const;
+  // The networks to train, the players or the one that has no name, whose loss is the objective's.
+  std::vector<PlayerOptions> networks(const ObjectivePtr& objective) const;
+  // The schedule of one of them over the steps it takes of so many samples.
+  ScheduleOptions schedule_of(const PlayerOptions& network, int64_t samples) const;
 
   ObjectivePtr objective_for(const Dataset& data) const;
-  LossScale chosen_loss_scale() const;
   Overlap chosen_overlap(Device device) const;
-  // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
-  double chosen_beta2() const;
   // The number of optimizer steps over so many samples if no window is skipped. No run takes more.
   int64_t total_steps(int64_t samples) const;
 };

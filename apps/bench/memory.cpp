@@ -205,7 +205,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
   check_options(bench);
   check_output(given.json);
   Options options = given;
-  options.device = wanted_device(options) == Device::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
+  options.device = wanted_device(options);
   if (options.threads == 0) options.threads = thread_count();
   const MemoryRuns runs(options, bench.steps, bench.python);
   const std::vector<Way> ways = chosen_ways(options, bench, runs);
@@ -224,7 +224,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
                                 {"data", options.data_name()},
                                 {"precision", name_in(precision_names(), options.precision)},
                                 {"optimizer", name_in(optimizer_names(), options.optimizer)},
-                                {"device", name_in(device_names(), options.device)},
+                                {"device", name(*options.device)},
                                 {"threads", options.threads},
                                 {"steps", bench.steps},
                                 {"rounds", bench.rounds}};

@@ -111,7 +111,7 @@ void MemoryRuns::measure_pytorch(MemoryRow& row) const {
                                {"micro_batch", row.batches.micro},
                                {"effective_batch", row.batches.effective},
                                {"steps", steps_},
-                               {"device", name_in(device_names(), options_.device)},
+                               {"device", name(*options_.device)},
                                {"threads", options_.threads},
                                {"optimizer", name_in(optimizer_names(), options_.optimizer)},
                                {"lr", options_.schedule.base}};

@@ -13,13 +13,12 @@
 #include "core/median.h"
 #include "core/refused_graphs.h"
 #include "kernels/parallel.h"
-#include "train/flops.h"
 #include "train/memory_prediction.h"
 #include "train/process.h"
 #include "train/profile_json.h"
 #include "train/profile_report.h"
+#include "train/relative_cost.h"
 #include "train/training.h"
-#include "train/window_runner.h"
 
 namespace accrue::app {
 namespace {
@@ -40,11 +39,11 @@ void wait_for(Device device) {
 class Windows {
  public:
   Windows(Training& training, const TrainingOptions& options)
-      : training_(training), ranks_(options.ranks), runner_(training, options) {}
+      : training_(training), ranks_(options.ranks) {}
 
   void run() {
     if (window_ == training_.loader().windows_per_epoch()) ++epoch_, window_ = 0;
-    runner_.play(epoch_, window_++, silent_);
+    training_.play(epoch_, window_++, silent_);
     training_.window().reports();
   }
 
@@ -72,7 +71,6 @@ class Windows {
  private:
   Training& training_;
   Ranks* const ranks_;
-  WindowRunner runner_;
   Observer silent_;
   int64_t epoch_ = 0, window_ = 0;
 };

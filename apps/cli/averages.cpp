@@ -10,7 +10,7 @@ std::vector<std::string> describe_averages(const TrainingOptions& o) {
   if (o.beta2_half_life)
     lines.push_back(
         fmt::format("beta2 {:.6g} at an effective batch of {}: a half-life of {:g} samples",
-                    o.chosen_beta2(), o.batches.effective, *o.beta2_half_life));
+                    o.chosen_beta2(o.batches.effective), o.batches.effective, *o.beta2_half_life));
   if (o.ema)
     lines.push_back(
         fmt::format("average of the weights: min({:g}, t / (9 + t)) of it kept in step t", *o.ema));

@@ -30,9 +30,8 @@ const std::map<std::string, RankExchange>& rank_exchange_names() {
   return names;
 }
 
-const std::map<std::string, DeviceChoice>& device_names() {
-  static const std::map<std::string, DeviceChoice> names{
-      {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
+const std::map<std::string, Device>& device_names() {
+  static const std::map<std::string, Device> names{{"cpu", Device::cpu}, {"cuda", Device::cuda}};
   return names;
 }
 
@@ -212,9 +211,7 @@ std::vector<std::string> arguments_of(const Options& options) {
 }
 
 Device wanted_device(const Options& options) {
-  if (options.device == DeviceChoice::automatic)
-    return cuda::unavailable_reason().empty() ? Device::cuda : Device::cpu;
-  return options.device == DeviceChoice::cpu ? Device::cpu : Device::cuda;
+  return options.device.value_or(cuda::unavailable_reason().empty() ? Device::cuda : Device::cpu);
 }
 
 void apply_threads(const Options& options) {
@@ -224,8 +221,8 @@ void apply_threads(const Options& options) {
 
 Device apply_machine_options(const Options& options) {
   const Device device = wanted_device(options);
-  if (options.device == DeviceChoice::cuda) cuda::require_device();
-  if (options.device == DeviceChoice::automatic) {
+  if (options.device == Device::cuda) cuda::require_device();
+  if (!options.device) {
     const std::string reason = cuda::unavailable_reason();
     if (reason.empty()) say("device: cuda ({})\n", cuda::describe_device());
     else if (std::filesystem::exists("/dev/nvidiactl"))

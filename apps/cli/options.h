@@ -17,7 +17,6 @@ namespace accrue::app {
 
 // The parts of a data set that are evaluated.
 enum class ScoredSplit { both, train, test };
-enum class DeviceChoice { automatic, cpu, cuda };
 // The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
 enum class RankExchange { automatic, host };
 // --micro-batch auto: the largest that fits (apps/commands/plan.h).
@@ -27,7 +26,7 @@ inline constexpr int64_t default_effective_batch = 64;
 
 // The names of choices on the command line, beside those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
-const std::map<std::string, DeviceChoice>& device_names();
+const std::map<std::string, Device>& device_names();
 const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
 
@@ -53,8 +52,8 @@ struct Options : TrainingOptions {
   std::optional<int64_t> accum, effective_batch;
 
   ScoredSplit split = ScoredSplit::both;  // of eval
-  DeviceChoice device = DeviceChoice::automatic;
-  int64_t threads = 0;  // 0: one for each CPU that the program may use
+  std::optional<Device> device;           // automatic: a GPU if there is one
+  int64_t threads = 0;                    // 0: one for each CPU that the program may use
   std::string memory_limit;
   int64_t rank_timeout_s = 30;
   RankExchange rank_exchange = RankExchange::automatic;
@@ -191,7 +190,10 @@ inline Settings settings_of(Options& o) {
   for (const auto& domain : o.domains) s.append(of_domains(domain->networks_heading()));
   s.group("Machine")
       .add(o.device, device_names(),
-           {"device", no_result, "Where to compute; auto: cuda where it can be used, else cpu"})
+           {.name = "device",
+            .decides = no_result,
+            .help = "Where to compute; auto: cuda where it can be used, else cpu",
+            .unset = "auto"})
       .add(o.threads, {.name = "threads",
                        .decides = no_result,
                        .help = "Threads; 0 or too many: one for each CPU that the program may use",

@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
-#include "train/flops.h"
+#include "train/relative_cost.h"
 
 namespace accrue::app {
 

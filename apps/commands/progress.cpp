@@ -213,9 +213,9 @@ namespace {
 
 // False if there is none, or all are frozen.
 bool trains_batch_norm(const Training& training) {
-  for (const Parameters* parameters : training.all_parameters())
-    for (const auto& parameter : parameters->entries())
-      for (const auto& buffer : parameters->buffer_entries())
+  for (const Player& player : training.game().players())
+    for (const auto& parameter : player.window.parameters().entries())
+      for (const auto& buffer : player.window.parameters().buffer_entries())
         if (buffer.name == layer_of(parameter.name) + ".running_mean") return true;
   return false;
 }

@@ -226,18 +226,6 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   if (profile) report_profile(*profile, options, training.batches());
 }
 
-// Adds to the library's errors the options that may help.
-void train_with_advice(const Device device, const Options& options,
-                       std::optional<MemoryTrace>& trace) {
-  try {
-    train_on(device, options, trace);
-  } catch (const Stopped& stopped) {
-    fail("interrupted twice: {}", stopped.what());
-  } catch (const Divergence& divergence) {
-    fail("{}\ntry: a lower --lr, or --clip-norm", divergence.what());
-  }
-}
-
 }  // namespace
 
 void train(const Options& options) {
@@ -247,16 +235,25 @@ void train(const Options& options) {
   if (!options.memory_trace.empty())
     trace.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
                   device, about_run(options, std::nullopt, device).dump());
-  try {
-    train_with_advice(device, options, trace);
-  } catch (...) {
-    if (!trace) throw;
+  const auto write_unfinished = [&] {
+    if (!trace) return;
     try {
       write_output(options.memory_trace, trace->text());
       say_error("recorded the memory up to the error: {}\n", options.memory_trace);
     } catch (const std::exception&) {
       // The error that is under way says more.
     }
+  };
+  try {
+    train_on(device, options, trace);
+  } catch (const Stopped& stopped) {
+    write_unfinished();
+    fail("interrupted twice: {}", stopped.what());
+  } catch (const Divergence& divergence) {
+    write_unfinished();
+    fail("{}\ntry: a lower --lr, or --clip-norm", divergence.what());
+  } catch (...) {
+    write_unfinished();
     throw;
   }
 }

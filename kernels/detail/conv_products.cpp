@@ -93,8 +93,7 @@ Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Directi
     return packed;
   };
   PackedForms* const own = variable ? variable->packed.get() : nullptr;
-  if (!own || (own->keep == PackedForms::Keep::where_it_pays &&
-               !cpu::winograd_packing_pays(direction, g, N)))
+  if (!own || (own->keep == Pack::where_it_pays && !cpu::winograd_packing_pays(direction, g, N)))
     return make();
   // Each part of the channels has a form of its own in each direction.
   const auto at = reinterpret_cast<intptr_t>(w.data);

@@ -14,16 +14,19 @@
 namespace accrue::test {
 namespace {
 
-// Sends `signal` to this process from a thread of its own, and takes micro-batches from a loader
-// that prefetches until `seen` says that it has arrived.
+// Sends `signal` to this process from a thread of its own, while another takes micro-batches from
+// the loader, until `seen` says that it has arrived.
 template <class Seen>
 void signal_while_loading(Loader& loader, int signal, Seen&& seen) {
   std::thread sender([&] { ::kill(::getpid(), signal); });
-  for (int64_t epoch = 0; !seen(); ++epoch) {
-    loader.start_epoch(epoch);
-    while (!seen() && loader.next()) std::this_thread::yield();
-  }
+  std::thread loading([&] {
+    for (int64_t epoch = 0; !seen(); ++epoch) {
+      loader.start_epoch(epoch);
+      while (!seen() && loader.next()) std::this_thread::yield();
+    }
+  });
   sender.join();
+  loading.join();
 }
 
 bool handled_by_default(int signal) {
@@ -43,7 +46,7 @@ bool handled_on_its_own_stack(int signal) {
 
 }  // namespace
 
-TEST_CASE("signals are counted while a loader prefetches", "[interrupt]") {
+TEST_CASE("signals are counted while another thread loads", "[interrupt]") {
   const Dataset data = make_digits(Split::train, {.train_size = 200});
   Loader loader(data, {.effective_batch_size = 16, .micro_batch_size = 4});
   for (int times = 0; times < 20; ++times) {

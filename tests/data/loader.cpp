@@ -1,4 +1,4 @@
-// The loader: windows, micro-batches, order, prefetching.
+// The loader: windows, micro-batches, order.
 
 #include "data/loader.h"
 
@@ -100,40 +100,37 @@ TEST_CASE("ranks share each window of the order of one", "[data]") {
           .effective_batch_size = E, .micro_batch_size = m, .seed = 3, .augment = Augment::no};
       const std::vector<int32_t> order = order_of(N, 3, 1, Shuffle::on);
       for (const int R : {1, 2, 3, 5})
-        for (const Prefetch prefetch : {Prefetch::off, Prefetch::on})
-          for (const int64_t smaller : {m, (m + 1) / 2})
-            for (const int64_t first : {0, 1}) {
-              INFO(N << " samples in windows of " << E << " by " << m << ", " << R
-                     << " ranks, from " << first);
-              std::vector<std::vector<int32_t>> windows(size_t((N + E - 1) / E));
-              for (int r = 0; r < R; ++r) {
-                LoaderOptions own = options;
-                own.prefetch = prefetch;
-                own.rank = r;
-                own.ranks = R;
-                own.dealt = m;
-                own.micro_batch_size = smaller;
-                Loader loader(data, own);
-                loader.start_epoch(1, first);
-                for (int64_t w = first; w < loader.windows_per_epoch(); ++w) {
-                  const MicroBatch* part = nullptr;
-                  for (bool ended = !loader.has_share(w); !ended; ended = part->ends_window) {
-                    part = loader.next();
-                    REQUIRE(part != nullptr);
-                    REQUIRE(part->window_size == std::min(E, N - w * E));
-                    const std::vector<int32_t> samples = indices_of(part->indices);
-                    REQUIRE(int64_t(samples.size()) <= smaller);
-                    auto& window = windows[size_t(w)];
-                    window.insert(window.end(), samples.begin(), samples.end());
-                  }
+        for (const int64_t smaller : {m, (m + 1) / 2})
+          for (const int64_t first : {0, 1}) {
+            INFO(N << " samples in windows of " << E << " by " << m << ", " << R << " ranks, from "
+                   << first);
+            std::vector<std::vector<int32_t>> windows(size_t((N + E - 1) / E));
+            for (int r = 0; r < R; ++r) {
+              LoaderOptions own = options;
+              own.rank = r;
+              own.ranks = R;
+              own.dealt = m;
+              own.micro_batch_size = smaller;
+              Loader loader(data, own);
+              loader.start_epoch(1, first);
+              for (int64_t w = first; w < loader.windows_per_epoch(); ++w) {
+                const MicroBatch* part = nullptr;
+                for (bool ended = !loader.has_share(w); !ended; ended = part->ends_window) {
+                  part = loader.next();
+                  REQUIRE(part != nullptr);
+                  REQUIRE(part->window_size == std::min(E, N - w * E));
+                  const std::vector<int32_t> samples = indices_of(part->indices);
+                  REQUIRE(int64_t(samples.size()) <= smaller);
+                  auto& window = windows[size_t(w)];
+                  window.insert(window.end(), samples.begin(), samples.end());
                 }
-                REQUIRE(loader.next() == nullptr);
               }
-              std::vector<int32_t> all;
-              for (const auto& window : windows)
-                all.insert(all.end(), window.begin(), window.end());
-              REQUIRE(all == std::vector<int32_t>(order.begin() + first * E, order.end()));
+              REQUIRE(loader.next() == nullptr);
             }
+            std::vector<int32_t> all;
+            for (const auto& window : windows) all.insert(all.end(), window.begin(), window.end());
+            REQUIRE(all == std::vector<int32_t>(order.begin() + first * E, order.end()));
+          }
     }
 }
 
@@ -217,35 +214,36 @@ TEST_CASE("bad loader options are refused", "[data]") {
   REQUIRE_ERROR(Loader(data.to(Device::meta), {}), "is on the meta device");
 }
 
-TEST_CASE("without prefetching the loader yields the same", "[data]") {
-  const Dataset data = counting(200);
-  for (const int64_t m : {1, 8, 50}) {
-    LoaderOptions options{.effective_batch_size = 50, .micro_batch_size = m, .seed = 3};
-    Loader threaded(data, options);
-    options.prefetch = Prefetch::off;
-    Loader plain(data, options);
-    threaded.start_epoch(2);
-    plain.start_epoch(2);
-    while (const MicroBatch* a = threaded.next()) {
-      const MicroBatch* b = plain.next();
-      REQUIRE(b != nullptr);
-      REQUIRE(std::ranges::equal(a->indices.span<int32_t>(), b->indices.span<int32_t>()));
-      REQUIRE(std::ranges::equal((*a)["labels"].span<int32_t>(), (*b)["labels"].span<int32_t>()));
-      REQUIRE(std::ranges::equal((*a)["images"].span<float>(), (*b)["images"].span<float>()));
-      REQUIRE(a->ends_window == b->ends_window);
+TEST_CASE("the loader goes on from the window that it has come to", "[data]") {
+  const Dataset data = counting(70);
+  const auto begins = [](Loader& loader) {
+    std::vector<int32_t> samples;
+    for (const auto& [epoch, window] : {std::pair{0, 0}, {0, 1}, {0, 1}, {0, 3}, {1, 0}, {1, 2}}) {
+      loader.start_window(epoch, window);
+      const MicroBatch* part = loader.next();
+      samples.push_back(part->indices.span<int32_t>()[0]);
+      while (!part->ends_window) part = loader.next();
     }
-    REQUIRE(plain.next() == nullptr);
-  }
+    loader.start_window(1, 0);
+    loader.next();
+    loader.start_window(1, 1);  // left in the middle
+    samples.push_back(loader.next()->indices.span<int32_t>()[0]);
+    return samples;
+  };
+  const auto first_of = [](int64_t epoch, int64_t window) {
+    return order_of(70, 8, epoch, Shuffle::on)[size_t(20 * window)];
+  };
+  Loader loader(data, {.effective_batch_size = 20, .micro_batch_size = 6, .seed = 8});
+  REQUIRE(begins(loader) == std::vector{first_of(0, 0), first_of(0, 1), first_of(0, 1),
+                                        first_of(0, 3), first_of(1, 0), first_of(1, 2),
+                                        first_of(1, 1)});
 }
 
 TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
-  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   Dataset data = counting(200);
   data["labels"].span<int32_t>()[150] = 10;
-  Loader loader(data, {.effective_batch_size = 50,
-                       .micro_batch_size = 50,
-                       .shuffle = Shuffle::off,
-                       .prefetch = prefetch});
+  Loader loader(data,
+                {.effective_batch_size = 50, .micro_batch_size = 50, .shuffle = Shuffle::off});
   loader.start_epoch(0);
   for (int k = 0; k < 3; ++k) REQUIRE(loader.next() != nullptr);
   REQUIRE_ERROR(loader.next(), "sample 150 has 10 in its labels, expected 0 to 9");
@@ -255,7 +253,6 @@ TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
 }
 
 TEST_CASE("the loader takes the same memory on meta, and none that grows", "[data]") {
-  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   const bool masks = GENERATE(false, true);
   const Dataset data = masks ? make_shapes(Split::test) : make_digits(Split::test);
   const Dataset shape = data.to(Device::meta);
@@ -263,11 +260,9 @@ TEST_CASE("the loader takes the same memory on meta, and none that grows", "[dat
     for (const int64_t m : {1, 7, 64}) {
       const auto bytes_for = [&](const Dataset& set, Device device) {
         const size_t before = ledger(device).current().total();
-        Loader loader(set, {.effective_batch_size = 64,
-                            .micro_batch_size = m,
-                            .device = device,
-                            .dtype = dtype,
-                            .prefetch = prefetch});
+        Loader loader(
+            set,
+            {.effective_batch_size = 64, .micro_batch_size = m, .device = device, .dtype = dtype});
         const size_t bytes = ledger(device).current().total() - before;
         ledger(device).reset_peak();
         loader.start_epoch(0);
@@ -280,9 +275,8 @@ TEST_CASE("the loader takes the same memory on meta, and none that grows", "[dat
       const size_t measured = bytes_for(data, Device::cpu);
       REQUIRE(bytes_for(shape, Device::meta) == measured);
       const size_t sample = (masks ? 2 : 1) * 784 * size_of(dtype);
-      const size_t slots = prefetch == Prefetch::on ? 2 : 1;
-      REQUIRE(measured > slots * static_cast<size_t>(m) * sample);
-      REQUIRE(measured < slots * 65 * sample + 4 * 2000 + 1024);
+      REQUIRE(measured > static_cast<size_t>(m) * sample);
+      REQUIRE(measured < 65 * sample + 4 * 2000 + 1024);
     }
   }
 }
@@ -331,10 +325,7 @@ TEST_CASE("the next samples of an order are gathered from its position on", "[en
 }
 
 TEST_CASE("the loader yields each sample's own mask", "[data]") {
-  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
-  Loader loader(
-      counting_masks(50),
-      {.effective_batch_size = 20, .micro_batch_size = 3, .seed = 2, .prefetch = prefetch});
+  Loader loader(counting_masks(50), {.effective_batch_size = 20, .micro_batch_size = 3, .seed = 2});
   loader.start_epoch(0);
   int64_t seen = 0;
   while (const MicroBatch* part = loader.next()) {

@@ -106,23 +106,19 @@ TEST_CASE("a data set that is read as needed yields what one that is held yields
   const Dataset read = streamed(held);
   REQUIRE(read.bytes() == (held.has("labels") ? 90 * sizeof(int32_t) : 0));
   for (const int threads : {1, 3})
-    for (const int64_t m : {1, 7, 16, 40})
-      for (const Prefetch prefetch : {Prefetch::off, Prefetch::on}) {
-        const ThreadScope use(threads);
-        INFO(threads << " threads, micro-batch " << m);
-        const LoaderOptions options{.effective_batch_size = 40,
-                                    .micro_batch_size = m,
-                                    .seed = 5,
-                                    .device = test_device(),
-                                    .prefetch = prefetch};
-        Loader a(held, options), b(read, options);
-        for (const auto& [epoch, window] : {std::pair{0, 0}, {3, 1}, {3, 3}, {1, 2}}) {
-          REQUIRE(yielded(a, epoch, window) == yielded(b, epoch, window));
-          b.start_epoch(7);
-          b.next();  // left in the middle
-        }
-        REQUIRE(b.waited_seconds() > 0);
+    for (const int64_t m : {1, 7, 16, 40}) {
+      const ThreadScope use(threads);
+      INFO(threads << " threads, micro-batch " << m);
+      const LoaderOptions options{
+          .effective_batch_size = 40, .micro_batch_size = m, .seed = 5, .device = test_device()};
+      Loader a(held, options), b(read, options);
+      for (const auto& [epoch, window] : {std::pair{0, 0}, {3, 1}, {3, 3}, {1, 2}}) {
+        REQUIRE(yielded(a, epoch, window) == yielded(b, epoch, window));
+        b.start_epoch(7);
+        b.next();  // left in the middle
       }
+      REQUIRE(b.waited_seconds() > 0);
+    }
 }
 
 TEST_CASE("samples are read ahead as far as there are places", "[data]") {
@@ -222,17 +218,13 @@ TEST_CASE("a file that goes bad while it is needed is named", "[data]") {
   const Datasets sets = load(folder, 0);
   folder.write("train/c0/07.png", "gone");
   folder.write("train/c1/15.png", png_of(some_planes(3, 6, 6)));
-  const Prefetch prefetch = GENERATE(Prefetch::on, Prefetch::off);
   Loader loader(sets.train, {.effective_batch_size = 5,
                              .micro_batch_size = 5,
                              .shuffle = Shuffle::off,
-                             .device = test_device(),
-                             .prefetch = prefetch});
+                             .device = test_device()});
   loader.start_epoch(0);
   for (int again = 0; again < 2; ++again) {
-    // A thread prepares several such small ones at a time.
-    const bool prepares_several = prefetch == Prefetch::on && test_device() == Device::cpu;
-    if (again == 0 && !prepares_several) REQUIRE(loader.next() != nullptr);
+    if (again == 0) REQUIRE(loader.next() != nullptr);
     REQUIRE_ERROR(loader.next(), "train/c0/07.png': it is neither PNG nor JPEG");
   }
   loader.start_epoch(0, 3);

@@ -224,13 +224,13 @@ Samples glyph_samples(const Zi2ziOptions& o, const PlayedAs& as) {
 // configuration's prefix.
 Played play_window(GlyphGame& played, const Samples& samples, const Cut& cut, int64_t w) {
   Played seen;
-  played.game->play([&](const std::function<void(const Samples&)>& visit) {
-    int64_t begin = w * glyphs_of_a_window;
-    for (const int64_t n : cut) {
-      visit(samples.slice(begin, begin + n));
-      begin += n;
-    }
-  });
+  std::vector<MicroBatch> parts;
+  int64_t begin = w * glyphs_of_a_window;
+  for (const int64_t n : cut) {
+    parts.push_back({samples.slice(begin, begin + n)});
+    begin += n;
+  }
+  played.game->play(window_of(parts));
   for (size_t i = 0; i < 2; ++i) {
     GlyphNetwork& network = i == 0 ? played.d : played.g;
     const StepReport report = network.window.reports(Window::Wait::yes).at(0);

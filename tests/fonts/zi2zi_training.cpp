@@ -109,8 +109,7 @@ GlyphState by_turns(TrainingOptions options, const Dataset& data, int64_t change
       Loader loader(data, {.effective_batch_size = glyphs_of_a_step,
                            .micro_batch_size = turns++ < change ? glyphs_at_once : glyphs_halved,
                            .seed = options.seed,
-                           .device = test_device(),
-                           .prefetch = Prefetch::off});
+                           .device = test_device()});
       play_turn(training, turn, loader, w);
     }
     training.game().end_window();

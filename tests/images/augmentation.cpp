@@ -143,15 +143,12 @@ TEST_CASE("neither split nor threads nor resumption change what is augmented", "
           seen(data, {.micro_batch_size = 7, .shuffle = Shuffle::off, .augment = Augment::yes}, 1));
   for (const int threads : {1, 3})
     for (const int64_t m : {1, 20})
-      for (const int64_t window : {0, 2})
-        for (const Prefetch prefetch : {Prefetch::off, Prefetch::on}) {
-          const ThreadScope use(threads);
-          const auto again =
-              seen(data, {.micro_batch_size = m, .prefetch = prefetch, .augment = Augment::yes}, 1,
-                   window);
-          REQUIRE(again.size() == size_t(60 - 20 * window));
-          for (const auto& [sample, pixels] : again) REQUIRE(pixels == first.at(sample));
-        }
+      for (const int64_t window : {0, 2}) {
+        const ThreadScope use(threads);
+        const auto again = seen(data, {.micro_batch_size = m, .augment = Augment::yes}, 1, window);
+        REQUIRE(again.size() == size_t(60 - 20 * window));
+        for (const auto& [sample, pixels] : again) REQUIRE(pixels == first.at(sample));
+      }
 }
 
 TEST_CASE("crops lie anywhere in training and in the middle elsewhere", "[data]") {

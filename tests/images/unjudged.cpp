@@ -173,9 +173,9 @@ TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
   Learner learner("cross-entropy");
   const Samples samples = golden_samples();
   // The tensors that every micro-step reads.
-  const Samples part{
-      {{"images", Tensor::empty({2, 1, H, W}, DType::f64, test_device(), Category::data)},
-       {"masks", Tensor::empty({2, 1, H, W}, DType::i32, test_device(), Category::data)}}};
+  const MicroBatch part{
+      {{{"images", Tensor::empty({2, 1, H, W}, DType::f64, test_device(), Category::data)},
+        {"masks", Tensor::empty({2, 1, H, W}, DType::i32, test_device(), Category::data)}}}};
   const std::vector<Player> players{
       {.name = "",
        .window = *learner.window,
@@ -189,7 +189,7 @@ TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
     for (int64_t begin = 0; begin < window_size; begin += 2) {
       for (const char* field : {"images", "masks"})
         Tensor(part[field]).copy_from(samples[field].slice(begin, begin + 2));
-      game.micro_step(turns.front(), part, {}, 0);
+      game.accumulate(turns.front(), window_of({&part, 1}), {}, 0);
     }
     game.step(turns.front());
     outcome.reports.push_back(learner.window->reports(Window::Wait::yes).at(0));

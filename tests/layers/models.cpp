@@ -15,8 +15,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/objective.h"
-#include "train/flops.h"
 #include "train/memory_prediction.h"
+#include "train/relative_cost.h"
 #include "train/score.h"
 #include "train/training.h"
 
@@ -189,21 +189,25 @@ TEST_CASE("an observer sees every part of a model, and the model's answer is the
   const Learner learner(ModelKind::unet);
   const NoGrad no_grad;
   std::vector<std::string> seen;
-  int64_t products = 0;
   const Pass watched{.mode = Pass::Mode::train,
-                     .observe = [&](const Module& module, const Shape& x, const Shape& y) {
+                     .observe = [&](const Module& module, const Shape&, const Shape&) {
                        seen.push_back(module.describe());
-                       products += module.products(x, y);
                      }};
   const Tensor y = (*learner.model)(learner.samples["images"], watched);
   REQUIRE(to_doubles(y) == to_doubles((*learner.model)(learner.samples["images"])));
   // 3 DoubleConvs of 4 layers, a transposed convolution, the head, the model itself.
   REQUIRE(seen.size() == 3 * 4 + 3);
   REQUIRE(seen.back() == learner.model->describe());
+}
+
+TEST_CASE("the arithmetic of a sample is that of its products and convolutions", "[models]") {
   // Per pixel: encoder.0 (1 + 8) * 8 * 9, decoder.0 (16 + 8) * 8 * 9, head 8; at a quarter of the
   // pixels encoder.1 (8 + 16) * 16 * 9 and up.0 16 * 8 * 4.
   const int64_t whole = 9 * 8 * 9 + 24 * 8 * 9 + 8, quarter = 24 * 16 * 9 + 16 * 8 * 4;
-  REQUIRE(products == N * image * image * whole + N * image * image / 4 * quarter);
+  // 6 for each, but for the gradient of the images.
+  const int64_t flops = image * image * (6 * whole - 2 * 9 * 8) + image * image / 4 * 6 * quarter;
+  REQUIRE(training_flops_per_sample([] { return small(ModelKind::unet); }, {1, 1, image, image}) ==
+          double(flops));
 }
 
 TEST_CASE("gradients of models of blocks are those of central differences", "[models]") {

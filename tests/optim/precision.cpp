@@ -331,7 +331,7 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   options.dynamic_scale.hysteresis = 1;
   options.dynamic_scale.backoff = 0.99;
   REQUIRE_ERROR(run(1, 0, 4), "not finite in 3 windows in a row");
-  options.on_overflow = OnOverflowChoice::stop;
+  options.on_overflow = OnOverflow::stop;
   REQUIRE_ERROR(run(1, 6e4, 1), "which is to end the run: the first sample");
 }
 

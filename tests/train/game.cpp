@@ -64,13 +64,14 @@ struct Network {
 };
 
 // Rank r of several has the r-th, (r + R)-th, ... micro-batch.
-Game::MicroBatches cut(const Samples& whole, const Sizes& sizes, const Ranks* ranks = nullptr) {
-  return [=](const std::function<void(const Samples&)>& visit) {
-    const size_t r = ranks ? size_t(ranks->rank()) : 0, R = ranks ? size_t(ranks->count()) : 1;
-    int64_t begin = 0;
-    for (size_t i = 0; i < sizes.size(); begin += sizes[i++])
-      if (i % R == r) visit(whole.slice(begin, begin + sizes[i]));
-  };
+std::vector<MicroBatch> cut(const Samples& whole, const Sizes& sizes,
+                            const Ranks* ranks = nullptr) {
+  const size_t r = ranks ? size_t(ranks->rank()) : 0, R = ranks ? size_t(ranks->count()) : 1;
+  std::vector<MicroBatch> parts;
+  int64_t begin = 0;
+  for (size_t i = 0; i < sizes.size(); begin += sizes[i++])
+    if (i % R == r) parts.push_back({whole.slice(begin, begin + sizes[i])});
+  return parts;
 }
 
 // When the players step: the generator in every so many windows, so many times.
@@ -105,7 +106,10 @@ struct Pair {
     return samples.slice(w * samples_of_a_window, (w + 1) * samples_of_a_window);
   }
   // One window, cut.
-  void play(int64_t w, const Sizes& sizes) { game.play(cut(window(w), sizes, ranks)); }
+  void play(int64_t w, const Sizes& sizes) {
+    const auto parts = cut(window(w), sizes, ranks);
+    game.play(window_of(parts));
+  }
 
   // The mean cost of taking images for real ones, or not.
   Tensor verdict(const Tensor& images, double is_real) const {
@@ -289,11 +293,12 @@ TEST_CASE("a game goes on elsewhere with the same bits", "[game]") {
 
 TEST_CASE("a window of a game that fails is played again", "[game]") {
   Pair pair({Order::simultaneous}), undisturbed({Order::simultaneous});
-  REQUIRE_THROWS_WITH(pair.game.play([&](const auto& visit) {
-    visit(pair.window(0).slice(0, 32));
-    throw Error("no more samples");
-  }),
-                      "no more samples");
+  const auto parts = cut(pair.window(0), {32});
+  const auto micro_batches = [&](int64_t i) {
+    check(i == 0, "no more samples");
+    return &parts.front();
+  };
+  REQUIRE_THROWS_WITH(pair.game.play(micro_batches), "no more samples");
   pair.game.abandon();
   for (Pair* each : {&pair, &undisturbed}) each->play(0, {64});
   REQUIRE(pair.game.windows() == 1);

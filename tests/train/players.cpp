@@ -141,8 +141,7 @@ PlayersState by_hand(TrainingOptions options, size_t change = std::numeric_limit
       Loader loader(data, {.effective_batch_size = sizes::effective,
                            .micro_batch_size = turns++ < change ? sizes::micro : sizes::half,
                            .seed = options.seed,
-                           .device = test_device(),
-                           .prefetch = Prefetch::off});
+                           .device = test_device()});
       loader.start_epoch(epoch, w % sizes::windows_per_epoch);
       for (bool ended = false; !ended;) {
         const MicroBatch* part = loader.next();

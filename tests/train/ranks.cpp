@@ -241,13 +241,10 @@ Dataset gray_photos(Split split, const BuiltInOptions& sizes) {
 // The peak of an epoch, and of the score at its end if there is one.
 Usage peak_of_epoch(const TrainingOptions& options, const Datasets& data) {
   Training training(options, data.train, Device::cpu);
-  WindowRunner runner(training, options);
   ledger(Device::cpu).reset_peak();
   Seen seen;
-  for (int64_t window = 0; window < training.loader().windows_per_epoch(); ++window) {
-    runner.micro_steps(training.game().all_turns().front(), 0, window, seen);
-    training.window().step();
-  }
+  for (int64_t window = 0; window < training.loader().windows_per_epoch(); ++window)
+    training.play(0, window, seen);
   if (options.eval_every == each_epoch)
     evaluate(training.model(), training.objective(), data.test, options.batches.micro,
              training.parameters().compute_dtype(), Device::cpu, options.ranks);
@@ -306,13 +303,9 @@ TEST_CASE("ranks may have micro-batches of their own sizes", "[ranks]") {
       options.batches.micro = ranks.rank() == 0 ? 8 : 3;
       const Dataset data = few_digits_of_ranks();
       Training training(options, data, Device::cpu);
-      WindowRunner runner(training, options);
       Seen seen;
       for (int64_t epoch = 0; epoch < 2; ++epoch)
-        for (int64_t window = 0; window < 4; ++window) {
-          runner.micro_steps(training.game().all_turns().front(), epoch, window, seen);
-          training.window().step();
-        }
+        for (int64_t window = 0; window < 4; ++window) training.play(epoch, window, seen);
       weights[size_t(ranks.rank())] = to_doubles(training.parameters().values());
     });
     for (const auto& of_rank : weights) {

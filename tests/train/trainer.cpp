@@ -227,9 +227,7 @@ TEST_CASE("what cannot be trained is refused before it starts", "[window]") {
   options = options_of_run();
   options.strategy = Strategy::moments;
   options.on_oom = OnOom::split;
-  Trainer trainer(options, data, test_device());
-  Diary diary;
-  REQUIRE_ERROR(trainer.run(diary), "which strategy moments cannot");
+  REQUIRE_ERROR(Trainer(options, data, test_device()), "which strategy moments cannot");
 }
 
 TEST_CASE("a run that diverges says so by its type, and keeps what was saved", "[window]") {

@@ -1,8 +1,6 @@
 // Memory that runs out in the middle of a run: --on-oom split goes on as if the smaller micro-batch
 // had been asked for, or there is a clear error; never a leak, never a wrong weight.
 
-#include "train/window_runner.h"
-
 #include <map>
 #include <set>
 
@@ -12,6 +10,7 @@
 #include "tests/support/allocation_failure.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "train/training.h"
 
 namespace accrue::test {
 namespace {
@@ -33,8 +32,8 @@ const Dataset& kept_digits() {
   return *known_digits;
 }
 
-TrainingOptions options_for(ModelKind model, double dropout = 0,
-                            Strategy strategy = Strategy::fused) {
+TrainingOptions options_of_split(ModelKind model, double dropout = 0,
+                                 Strategy strategy = Strategy::fused) {
   ModelOptions network = default_model(model);
   network.dropout = dropout;
   if (on_runner() || sanitized) network.width = 0.25;
@@ -71,22 +70,18 @@ struct Halvings : Observer {
   std::vector<Halving>& all;
 };
 
-// Trains as the program does, through a WindowRunner.
+// Trains as the program does.
 Run run(TrainingOptions options, int64_t micro) {
   Run result;
   options.batches.micro = micro;
   Halvings halvings(result.halvings);
   try {
-    Training training = make_training(options, kept_digits(), test_device());
-    WindowRunner windows(training, options);
+    Training training(options, kept_digits(), test_device());
     if (training.batches().micro < micro)
       result.halvings.push_back({0, 0, {micro, E}, training.batches()});
     for (int64_t epoch = 0; epoch < epochs; ++epoch)
-      for (int64_t window = 0; window < windows_per_epoch; ++window) {
-        const auto turn = training.game().turns().front();
-        windows.micro_steps(turn, epoch, window, halvings);
-        training.window().enqueue_step();
-      }
+      for (int64_t window = 0; window < windows_per_epoch; ++window)
+        training.play(epoch, window, halvings);
     for (const StepReport& report : training.window().reports(Window::Wait::yes))
       REQUIRE(!report.skipped);
     result.state = state_of(training);
@@ -107,8 +102,7 @@ State reference(const TrainingOptions& options, int64_t micro, int64_t change, i
     return std::make_unique<Loader>(kept_digits(), LoaderOptions{.effective_batch_size = E,
                                                                  .micro_batch_size = size,
                                                                  .seed = plain.seed,
-                                                                 .device = test_device(),
-                                                                 .prefetch = Prefetch::off});
+                                                                 .device = test_device()});
   };
   const auto before = loader_of(micro), after = loader_of(then);
   for (int64_t w = 0; w < epochs * windows_per_epoch; ++w) {
@@ -185,10 +179,11 @@ struct Case {
 
 std::vector<Case> cases() {
   const std::vector<Case> all{
-      {"dropout", options_for(ModelKind::mlp_small, 0.3)},
-      {"batch norm", options_for(ModelKind::cnn_bn)},
-      {"separate", options_for(ModelKind::mlp_small, 0, Strategy::separate)},
-      {"group norm, dropout, separate", options_for(ModelKind::cnn_gn, 0.2, Strategy::separate)}};
+      {"dropout", options_of_split(ModelKind::mlp_small, 0.3)},
+      {"batch norm", options_of_split(ModelKind::cnn_bn)},
+      {"separate", options_of_split(ModelKind::mlp_small, 0, Strategy::separate)},
+      {"group norm, dropout, separate",
+       options_of_split(ModelKind::cnn_gn, 0.2, Strategy::separate)}};
   if (on_runner()) return {all[0], all[2]};
   return all;
 }
@@ -230,7 +225,7 @@ TEST_CASE("a device that is full while a micro-step is recorded splits, and lose
           "[oom]") {
   if (test_device() != Device::cuda) return;
   const DigitsOfTestCase digits_until_the_end;
-  const TrainingOptions options = options_for(ModelKind::mlp_small);
+  const TrainingOptions options = options_of_split(ModelKind::mlp_small);
   // The first micro-step of the second window is the first to be recorded.
   const Counts counts = count_allocations(options);
   int64_t before = counts.construction;
@@ -339,7 +334,7 @@ TEST_CASE("a step allocates nothing", "[oom]") {
 
 TEST_CASE("without --on-oom split the error stands", "[oom]") {
   const DigitsOfTestCase digits_until_the_end;
-  TrainingOptions options = options_for(ModelKind::mlp_small);
+  TrainingOptions options = options_of_split(ModelKind::mlp_small);
   options.on_oom = OnOom::fail;
   const Counts counts = count_allocations(options);
   const AllocationFailure failure(counts.construction + 2);
