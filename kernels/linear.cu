@@ -4,9 +4,9 @@
 #include <span>
 
 #include "core/cuda.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/detail/channel_bias.cuh"
 #include "kernels/detail/descriptor.h"
-#include "kernels/detail/gemm.h"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/detail/small_linear.cuh"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "kernels/backend.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/detail/reduce.h"
 #include "kernels/detail/self_attention_kernels.h"
 #include "kernels/detail/vector_exp.h"

@@ -1,13 +1,13 @@
 // The CPU's matrix products beside Eigen's in double.
 
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/gemm.h"
 
 #include <Eigen/Core>
 #include <limits>
 
 #include "core/random.h"
 #include "kernels/backend.h"
-#include "kernels/detail/indirect_gemm.h"
+#include "kernels/cpu/indirect_gemm.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

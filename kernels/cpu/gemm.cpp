@@ -1,11 +1,11 @@
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/gemm.h"
 
 #include "core/ceil_div.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/indirect_gemm.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/gemm_bf16.h"
-#include "kernels/detail/gemm_block.h"
-#include "kernels/detail/indirect_gemm.h"
 
 namespace accrue::cpu {
 namespace {

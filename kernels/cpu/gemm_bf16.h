@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/gemm.h"
 
 namespace accrue::cpu {
 

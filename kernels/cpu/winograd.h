@@ -7,7 +7,7 @@
 namespace accrue::cpu {
 
 // The products of convolutions by 3x3 kernels of stride 1 with 16 multiplications in place of 36
-// for each 2x2 cells of the target (kernels/detail/winograd_transforms.h), for T float or double.
+// for each 2x2 cells of the target (kernels/cpu/winograd_transforms.h), for T float or double.
 
 // True where that is sooner, by the shape of an image alone: a sample's bits do not depend on the
 // samples beside it.

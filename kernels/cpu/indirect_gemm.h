@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/detail/bf16_pair.h"
-#include "kernels/detail/gemm_block.h"
+#include "kernels/cpu/bf16_pair.h"
+#include "kernels/cpu/micro_kernel.h"
 
 namespace accrue::cpu {
 

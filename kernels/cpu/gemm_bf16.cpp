@@ -1,9 +1,9 @@
-#include "kernels/detail/gemm_bf16.h"
+#include "kernels/cpu/gemm_bf16.h"
 
 #include "core/ceil_div.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/gemm_block.h"
 
 #ifdef ACCRUE_HAS_ONEDNN
 #include <omp.h>

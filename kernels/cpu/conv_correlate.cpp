@@ -1,12 +1,12 @@
 #include "kernels/backend.h"
 #include "kernels/convolutions.h"
-#include "kernels/detail/carver.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/conv_frames.h"
+#include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/indirect_gemm.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/detail/conv_cudnn.h"
-#include "kernels/detail/conv_frames.h"
 #include "kernels/detail/conv_products.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/indirect_gemm.h"
-#include "kernels/detail/winograd.h"
 
 namespace accrue {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/indirect_gemm.h"
+#include "kernels/cpu/winograd_transforms.h"
 #include "kernels/detail/conv_geometry.h"
-#include "kernels/detail/indirect_gemm.h"
-#include "kernels/detail/winograd_transforms.h"
 
 // Images as Winograd's products see them: in tiles, each at 16 points.
 namespace accrue::cpu::winograd {

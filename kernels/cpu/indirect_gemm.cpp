@@ -1,4 +1,4 @@
-#include "kernels/detail/indirect_gemm.h"
+#include "kernels/cpu/indirect_gemm.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "kernels/detail/bf16_pair.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/gemm_block.h"
+#include "kernels/cpu/bf16_pair.h"
+#include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/micro_kernel.h"
 
 // Images as a convolution's taps see them, for its three products on the CPU.
 namespace accrue::cpu {

@@ -1,14 +1,14 @@
-#include "kernels/detail/winograd.h"
+#include "kernels/cpu/winograd.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "kernels/backend.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/conv_frames.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/conv_frames.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/winograd_points.h"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/gemm.h"
-#include "kernels/detail/winograd_points.h"
 
 namespace accrue::cpu {
 namespace {

@@ -5,11 +5,11 @@
 #include <array>
 
 #include "kernels/backend.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/gemm.h"
-#include "kernels/detail/winograd.h"
-#include "kernels/detail/winograd_points.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_points.h"
 
 namespace accrue::cpu {
 namespace {
