@@ -21,7 +21,7 @@ struct Node;
 // Forms of a parameter's value that ops multiply by (kernels/detail/conv_products.h), kept for the
 // next micro-batch until the value changes.
 struct PackedForms {
-  enum class Keep { where_it_pays, all } keep;
+  enum class Policy { where_it_pays, always } policy;
   std::map<int64_t, Tensor> forms;
 };
 

@@ -99,9 +99,9 @@ void Parameters::zero_grad() const {
   }
 }
 
-void Parameters::keep_packed(PackedForms::Keep keep) const {
+void Parameters::keep_packed(PackedForms::Policy policy) const {
   for (const Entry& entry : all_entries_)
-    entry.tensor.variable()->packed = std::make_unique<PackedForms>(PackedForms{keep, {}});
+    entry.tensor.variable()->packed = std::make_unique<PackedForms>(PackedForms{policy, {}});
 }
 
 void Parameters::drop_packed() const {

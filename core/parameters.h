@@ -84,7 +84,7 @@ class Parameters {
   void zero_grad() const;
   // From now on ops keep the forms in which they multiply by parameters, all of them or those that
   // pay, until drop_packed(). Call drop_packed() after changing values.
-  void keep_packed(PackedForms::Keep keep) const;
+  void keep_packed(PackedForms::Policy policy) const;
   void drop_packed() const;
   // Frozen parameters refuse gradients, and steps leave their values alone. `prefix` selects by the
   // start of the name; empty selects all that are not fixed.

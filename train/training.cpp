@@ -46,9 +46,9 @@ WindowOptions window_options(const TrainingOptions& o, Device device) {
 }
 
 void keep_packed(const TrainingOptions& o, const Parameters& parameters) {
-  if (o.pack == Pack::on) return parameters.keep_packed(PackedForms::Keep::all);
+  if (o.pack == Pack::on) return parameters.keep_packed(PackedForms::Policy::always);
   if (o.pack == Pack::where_it_pays && o.batches.accumulation_steps() > 1)
-    parameters.keep_packed(PackedForms::Keep::where_it_pays);
+    parameters.keep_packed(PackedForms::Policy::where_it_pays);
 }
 
 // A network's own, so that two of one shape start apart. The first one's is the run's.

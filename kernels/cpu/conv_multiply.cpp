@@ -1,27 +1,25 @@
+// Gather and scatter, by the products of indirect_gemm.h.
+
 #include <array>
 
 #include "kernels/backend.h"
-#include "kernels/convolutions.h"
 #include "kernels/cpu/bump_allocator.h"
 #include "kernels/cpu/conv_frames.h"
 #include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/convolution.h"
 #include "kernels/cpu/indirect_gemm.h"
 #include "kernels/cpu/winograd.h"
-#include "kernels/detail/conv_cudnn.h"
-#include "kernels/detail/conv_products.h"
 
-namespace accrue {
+namespace accrue::cpu {
 namespace {
-
-using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
 
 // The scratch of gather and scatter on elements of type T, multiplied as F. `products` has one
 // entry for each phase of the target; `weights` are there if w has to be widened or paired first.
 template <class T, class F>
-struct Scratch {
+struct MultiplyScratch {
   using W = Wide<T>;
-  using Weight = typename cpu::Arithmetic<F>::Left;
-  static constexpr int64_t elements = cpu::elements_in<F>;
+  using Weight = typename Arithmetic<F>::Left;
+  static constexpr int64_t elements = elements_in<F>;
   PackedTiling packed;
   IndirectGemm* products;
   int32_t *weight_row, *weight_at, *source_at, *column_at;
@@ -31,9 +29,9 @@ struct Scratch {
   int64_t frame_size, columns_size, result_size, phases, slots;
   size_t bytes;
 
-  Scratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base)
+  MultiplyScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base)
       : packed(t, N, lanes<W>) {
-    Carver carver(base);
+    BumpAllocator allocator(base);
     const bool packs = packed.pays;
     phases = t.h.target_step * t.w.target_step;
     slots = packs ? packed.slots : t.slots;
@@ -42,74 +40,19 @@ struct Scratch {
     columns_size = packs ? packed.phases * packed.depth * packed.columns + lanes<W> : 0;
     result_size = packs ? packed.phases * packed.rows * packed.columns
                         : t.target_channels * round_up(t.cells(t.band), lanes<W>);
-    products = carver.take<IndirectGemm>(phases);
-    weight_row = carver.take<int32_t>(t.target_channels);
-    weight_at = carver.take<int32_t>(t.frame_channels * g.area());
-    source_at = carver.take<int32_t>(t.frame_channels * g.area());
-    column_at = carver.take<int32_t>(packs ? packed.depth : 0);
+    products = allocator.take<IndirectGemm>(phases);
+    weight_row = allocator.take<int32_t>(t.target_channels);
+    weight_at = allocator.take<int32_t>(t.frame_channels * g.area());
+    source_at = allocator.take<int32_t>(t.frame_channels * g.area());
+    column_at = allocator.take<int32_t>(packs ? packed.depth : 0);
     const int64_t pairs = t.target_channels * t.frame_channels * g.area();
-    weights = carver.take<Weight>(cpu::in_pairs<F> ? 2 * pairs : is_16_bit<T> ? g.w_extent() : 0);
-    frames = carver.take<F>(slots * frame_size);
-    columns = carver.take<F>(slots * columns_size);
-    results = carver.take<W>(slots * result_size);
-    bytes = carver.used();
+    weights = allocator.take<Weight>(in_pairs<F> ? 2 * pairs : is_16_bit<T> ? g.w_extent() : 0);
+    frames = allocator.take<F>(slots * frame_size);
+    columns = allocator.take<F>(slots * columns_size);
+    results = allocator.take<W>(slots * result_size);
+    bytes = allocator.used();
   }
 };
-
-Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType dtype,
-                    Device device) {
-  const bool gathers = direction == Direction::gather;
-  ConvolutionTrace::note(
-      {gathers ? ConvolutionProduct::forward : ConvolutionProduct::backward_data, g, N, dtype});
-  const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
-    if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
-    if constexpr (!is_16_bit<T>)
-      if (cpu::winograd_pays(direction, g)) return cpu::winograd_bytes<T>(direction, g, N);
-    const ConvTiling tiling(direction, g, N, cpu::elements_in<F>);
-    return static_cast<int64_t>(Scratch<T, F>(tiling, g, N, nullptr).bytes);
-  });
-  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
-}
-
-}  // namespace
-
-Tensor conv_gather_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of(Direction::gather, g, N, dtype, device);
-}
-Tensor conv_scatter_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of(Direction::scatter, g, N, dtype, device);
-}
-
-Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Direction direction,
-                      const ConvGeometry& g, int64_t N) {
-  if (is_16_bit_dtype(w.dtype) || plans_for_cuda(w.device) || !cpu::winograd_pays(direction, g))
-    return {};
-  const auto make = [&] {
-    const Tensor packed = Tensor::empty(
-        {dispatch_wide(w.dtype, [&]<class T>() { return cpu::winograd_weights<T>(direction, g); })},
-        w.dtype, w.device, Category::workspace);
-    launch<cpu::pack_weights, cuda::pack_weights>(w.device, packed.view(), w, direction, g);
-    return packed;
-  };
-  PackedForms* const own = variable ? variable->packed.get() : nullptr;
-  if (!own || (own->keep == PackedForms::Keep::where_it_pays &&
-               !cpu::winograd_packing_pays(direction, g, N)))
-    return make();
-  // Each part of the channels has a form of its own in each direction.
-  const auto at = reinterpret_cast<intptr_t>(w.data);
-  Tensor& form = own->forms[direction == Direction::gather ? at : ~at];
-  if (!form.defined()) form = make();
-  return form;
-}
-
-namespace cpu {
-
-void pack_weights(View packed, View w, Direction direction, const ConvGeometry& g) {
-  dispatch_wide(w.dtype,
-                [&]<class T>() { winograd_pack(packed.as<T>(), w.as<const T>(), direction, g); });
-}
-
-namespace {
 
 // How a product's result is changed on its way to the target.
 template <class T>
@@ -120,13 +63,13 @@ struct Epilogue {
 
 // Where a product's result lies: of channels [m_begin, m_end) of the target.
 template <class W>
-struct Result2d {
+struct ResultPlanes {
   const W* data;
   int64_t stride, row_stride, m_begin, m_end;
 };
 
 template <class T, class F, class Accumulate>
-void store_result(const Epilogue<T>& e, const Result2d<Wide<T>>& result, const ConvTiling& t,
+void store_result(const Epilogue<T>& e, const ResultPlanes<Wide<T>>& result, const ConvTiling& t,
                   Band band, int64_t phase, F f, Accumulate accumulate) {
   const int64_t h_phase = phase / t.w.target_step, w_phase = phase % t.w.target_step;
   const int64_t h_step = t.h.target_step, w_step = t.w.target_step, W = t.w.target;
@@ -160,9 +103,9 @@ struct WeightSteps {
   }
 };
 
-// The tables of Scratch.
+// The tables of a scratch.
 template <class T, class F>
-void fill_tables(const Scratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g,
+void fill_tables(const MultiplyScratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g,
                  WeightSteps steps) {
   for (int64_t m = 0; m < t.target_channels; ++m)
     x.weight_row[m] = static_cast<int32_t>(m * steps.target * x.elements);
@@ -196,18 +139,16 @@ void pair_weights(BFloat16Pair* out, const BFloat16* w, Direction direction, con
   const bool gather = direction == Direction::gather;
   const int64_t rows = gather ? g.O : 1, row_step = gather ? g.filter_step() : 0;
   const int64_t size = gather ? g.area() : g.taps(), step = gather ? g.area() : g.filter_step();
-  parallel_for(rows * t.frame_channels, size, [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t channel = at % t.frame_channels * 2;
-      const BFloat16* first = w + at / t.frame_channels * row_step + channel * step;
-      interleave(out + at * size, first, channel + 1 < t.source_channels ? first + step : nullptr,
-                 size);
-    }
+  parallel_each(rows * t.frame_channels, size, [&](int64_t at) {
+    const int64_t channel = at % t.frame_channels * 2;
+    const BFloat16* first = w + at / t.frame_channels * row_step + channel * step;
+    interleave(out + at * size, first, channel + 1 < t.source_channels ? first + step : nullptr,
+               size);
   });
 }
 
 template <class T, class F>
-const typename Arithmetic<F>::Left* prepared_weights(const Scratch<T, F>& x, const T* w,
+const typename Arithmetic<F>::Left* prepared_weights(const MultiplyScratch<T, F>& x, const T* w,
                                                      Direction direction, const ConvTiling& t,
                                                      const ConvGeometry& g) {
   if constexpr (in_pairs<F>) {
@@ -221,7 +162,7 @@ const typename Arithmetic<F>::Left* prepared_weights(const Scratch<T, F>& x, con
 // The arguments that all chunks of a product share.
 template <class T, class F>
 struct Multiplication {
-  const Scratch<T, F>& scratch;
+  const MultiplyScratch<T, F>& scratch;
   const ConvTiling& tiling;
   const T* source;
   const typename Arithmetic<F>::Left* weights;
@@ -229,7 +170,7 @@ struct Multiplication {
   Activation activation;
   float beta;
 
-  void store(const Result2d<Wide<T>>& result, Band band, int64_t phase) const {
+  void store(const ResultPlanes<Wide<T>>& result, Band band, int64_t phase) const {
     with_formula(activation, [&](auto f) {
       with_beta(beta, [&](auto accumulate) {
         store_result(epilogue, result, tiling, band, phase, f, accumulate);
@@ -241,7 +182,7 @@ struct Multiplication {
 template <class T, class F>
 void multiply_band(const Multiplication<T, F>& x, Band band, int slot) {
   using W = Wide<T>;
-  const Scratch<T, F>& scratch = x.scratch;
+  const MultiplyScratch<T, F>& scratch = x.scratch;
   F* const frame = scratch.frames + slot * scratch.frame_size;
   W* const result = scratch.results + slot * scratch.result_size;
   load_frame(frame, x.source, x.tiling, band, 0, x.tiling.frame_channels);
@@ -256,24 +197,25 @@ void multiply_band(const Multiplication<T, F>& x, Band band, int slot) {
 template <class T, class F>
 void multiply_packed(const Multiplication<T, F>& x, int64_t N, int64_t chunk, int slot) {
   using W = Wide<T>;
-  const Scratch<T, F>& scratch = x.scratch;
+  const MultiplyScratch<T, F>& scratch = x.scratch;
   const PackedTiling& p = scratch.packed;
   const int64_t n_begin = chunk / p.row_groups * p.images;
   const int64_t m_begin = chunk % p.row_groups * p.rows;
   const int64_t m_end = std::min(m_begin + p.rows, p.whole.target_channels);
-  const int64_t images = std::min(p.images, N - n_begin), channels = p.whole.frame_channels;
-  F* const frame = scratch.frames + slot * scratch.frame_size;
+  const int64_t channels = p.whole.frame_channels;
+  const Frames<F> frames{scratch.frames + slot * scratch.frame_size, p.frame(),
+                         std::min(p.images, N - n_begin)};
   F* const columns = scratch.columns + slot * scratch.columns_size;
   W* const results = scratch.results + slot * scratch.result_size;
+  const auto columns_of = [&](int64_t phase) { return columns + phase * p.depth * p.columns; };
   const Partition blocks(m_end - m_begin, block_rows);
   for (int64_t c = 0; c < channels; c += p.channels) {
     const int64_t size = std::min(p.channels, channels - c);
-    for (int64_t i = 0; i < images; ++i)
-      load_frame(frame + i * p.frame(), x.source, p.whole, Band(p.whole, n_begin + i), c, c + size);
+    load_frames(frames, x.source, p.whole, n_begin, c, c + size);
     for (int64_t phase = 0; phase < p.phases; ++phase) {
       const IndirectGemm& all = scratch.products[phase];
-      pack_columns(columns + phase * p.depth * p.columns, p.columns, frame, p.frame(), all.b_row,
-                   all.K / channels * size, images, p.cells, p.whole);
+      pack_columns<F>({columns_of(phase), p.columns, p.cells}, frames, all.b_row,
+                      all.K / channels * size, p.whole);
     }
     for (int64_t block = 0; block < blocks.parts; ++block) {
       const int32_t* const row = scratch.weight_row + m_begin + blocks.begin(block);
@@ -287,40 +229,38 @@ void multiply_packed(const Multiplication<T, F>& x, int64_t N, int64_t chunk, in
                                    .a_col = all.a_col + c * taps,
                                    .b_row = scratch.column_at};
         indirect_gemm<F>(results + (phase * p.rows + blocks.begin(block)) * p.columns, x.weights,
-                         columns + phase * p.depth * p.columns, product,
-                         c == 0 ? Result::write : Result::add);
+                         columns_of(phase), product, c == 0 ? Result::write : Result::add);
       }
     }
   }
   for (int64_t phase = 0; phase < p.phases; ++phase)
-    for (int64_t i = 0; i < images; ++i)
+    for (int64_t i = 0; i < frames.images; ++i)
       x.store({results + phase * p.rows * p.columns + i * p.cells, p.columns, p.whole.w.steps(),
                m_begin, m_end},
               Band(p.whole, n_begin + i), phase);
 }
 
 // target = act(sum over taps and source channels of weight * source + b) + beta * target.
-void multiply(Direction direction, GradTarget target, View source, const ConvWeights& w, View b,
-              Activation activation, const ConvGeometry& g, View workspace) {
-  dispatch_factors(source.dtype, [&]<class T, class F>() {
-    const int64_t N = source.shape[0];
+void multiply(const ConvProduct& p) {
+  dispatch_factors(p.source.dtype, [&]<class T, class F>() {
+    const Direction direction = p.direction;
+    const ConvGeometry& g = p.geometry;
+    const int64_t N = p.N();
     if constexpr (!is_16_bit<T>)
-      if (winograd_pays(direction, g))
-        return winograd_multiply<T>(direction, target, source, w.packed, b, activation, g,
-                                    workspace);
+      if (winograd_pays(direction, g)) return winograd_multiply<T>(p);
     const ConvTiling banded(direction, g, N, elements_in<F>);
-    const Scratch<T, F> scratch(banded, g, N, workspace.data);
+    const MultiplyScratch<T, F> scratch(banded, g, N, p.workspace.data);
     const bool packs = scratch.packed.pays;
     const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
     fill_tables(scratch, tiling, g, WeightSteps::of<F>(direction, tiling, g));
     const Multiplication<T, F> x{
         .scratch = scratch,
         .tiling = tiling,
-        .source = source.as<const T>(),
-        .weights = prepared_weights(scratch, w.w.as<const T>(), direction, tiling, g),
-        .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
-        .activation = activation,
-        .beta = target.beta};
+        .source = p.source.as<const T>(),
+        .weights = prepared_weights(scratch, p.weights.w.as<const T>(), direction, tiling, g),
+        .epilogue = {p.target.grad.as<T>(), p.bias.data ? p.bias.as<T>() : nullptr},
+        .activation = p.activation,
+        .beta = p.target.beta};
     std::array<bool, ConvTiling::most_slots> prepared{};
     parallel_chunks(
         packs ? scratch.packed.chunks : N * banded.bands, static_cast<int>(scratch.slots),
@@ -337,15 +277,28 @@ void multiply(Direction direction, GradTarget target, View source, const ConvWei
 
 }  // namespace
 
+int64_t multiply_bytes(Direction direction, const ConvGeometry& g, int64_t N, DType dtype) {
+  return dispatch_factors(dtype, [&]<class T, class F>() {
+    if constexpr (!is_16_bit<T>)
+      if (winograd_pays(direction, g)) return winograd_bytes<T>(direction, g, N);
+    const ConvTiling tiling(direction, g, N, elements_in<F>);
+    return static_cast<int64_t>(MultiplyScratch<T, F>(tiling, g, N, nullptr).bytes);
+  });
+}
+
+void pack_weights(View packed, View w, Direction direction, const ConvGeometry& g) {
+  dispatch_wide(w.dtype,
+                [&]<class T>() { winograd_pack(packed.as<T>(), w.as<const T>(), direction, g); });
+}
+
 void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
                  const ConvGeometry& g, View workspace) {
-  multiply(Direction::gather, grid, image, w, b, activation, g, workspace);
+  multiply({Direction::gather, g, grid, image, w, b, activation, workspace});
 }
 
 void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b, const ConvGeometry& g,
                   View workspace) {
-  multiply(Direction::scatter, image, grid, w, b, Activation::none, g, workspace);
+  multiply({Direction::scatter, g, image, grid, w, b, Activation::none, workspace});
 }
 
-}  // namespace cpu
-}  // namespace accrue
+}  // namespace accrue::cpu

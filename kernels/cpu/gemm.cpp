@@ -4,7 +4,6 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/indirect_gemm.h"
-#include "kernels/cpu/micro_kernel.h"
 #include "kernels/detail/formulas.h"
 
 namespace accrue::cpu {
@@ -16,122 +15,106 @@ template <class W>
 constexpr int64_t panel_columns = table_vectors* lanes<W>;
 constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512, blocks_apart = 8;
 
-// c = op(A) b + (add ? c : 0) for a block; A from its first row and column on.
+// c = op(a) b, or c + op(a) b, for a block of c.
 template <class W, int rows, int vectors, Transpose a_op>
-void block_of_c(W* c, int64_t c_stride, const W* a, int64_t a_stride, const W* b, int64_t b_stride,
-                int64_t K, bool add) {
+void multiply_block_of(Matrix<W> c, Matrix<const W> a, Matrix<const W> b, int64_t K,
+                       Result result) {
   constexpr int64_t ahead = 8;  // rows of B that are fetched before they are wanted
   Lanes<W> sum[rows][vectors] = {};
   const W* a_at[a_op == Transpose::no ? rows : 1];
   if constexpr (a_op == Transpose::no)
 #pragma GCC unroll 16
-    for (int m = 0; m < rows; ++m) a_at[m] = a + m * a_stride;
+    for (int m = 0; m < rows; ++m) a_at[m] = a.data + m * a.stride;
   multiply_block<W, rows, vectors>(
       sum, K,
       [&](int m, int64_t k) {
         if constexpr (a_op == Transpose::no) return a_at[m][k];
-        else return a[k * a_stride + m];
+        else return a.data[k * a.stride + m];
       },
       [&](int64_t k) {
-        const W* row = b + k * b_stride;
-        for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + ahead * b_stride + v * lanes<W>);
+        const W* row = b.data + k * b.stride;
+        for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + ahead * b.stride + v * lanes<W>);
         return row;
       });
-  if (add) {
+  if (result == Result::add) {
 #pragma GCC unroll 16
     for (int m = 0; m < rows; ++m)
 #pragma GCC unroll 16
-      for (int v = 0; v < vectors; ++v) sum[m][v] += load(c + m * c_stride + v * lanes<W>);
+      for (int v = 0; v < vectors; ++v) sum[m][v] += load(c.data + m * c.stride + v * lanes<W>);
   }
-#pragma GCC unroll 16
-  for (int m = 0; m < rows; ++m)
-#pragma GCC unroll 16
-    for (int v = 0; v < vectors; ++v) store_lanes(c + m * c_stride + v * lanes<W>, sum[m][v]);
+  store_block(c.data, c.stride, sum);
 }
 
 template <class W>
-using Block = void (*)(W*, int64_t, const W*, int64_t, const W*, int64_t, int64_t, bool);
+using Block = void (*)(Matrix<W>, Matrix<const W>, Matrix<const W>, int64_t, Result);
 template <class W, Transpose a_op>
 constexpr auto blocks = make_blocks<Block<W>>(
     []<int rows, int vectors>(std::integral_constant<int, rows>,
                               std::integral_constant<int, vectors>) -> Block<W> {
-      return block_of_c<W, rows, vectors, a_op>;
+      return multiply_block_of<W, rows, vectors, a_op>;
     });
 
-// Part of C, [m, m + rows) x [n, n + columns), at most a panel wide.
-struct Tile {
-  int64_t m, rows, n, columns;
-};
-
-// Rows [k, k + depth) of a tile's panel of op(B), widened and padded with zeros to whole vectors.
-template <class W, class T>
-void pack_panel(W* out, int64_t stride, const T* b, const Product<T>& p, int64_t k, int64_t depth,
-                const Tile& t) {
-  const bool transposed = p.b_op == Transpose::yes;
-  const T* from = transposed ? b + t.n * p.K + k : b + k * p.N + t.n;
-  if constexpr (std::is_same_v<W, T>) {
-    if (transposed) return transpose(out, stride, from, p.K, t.columns, depth);
-    if (stride == t.columns) {
-      for (int64_t i = 0; i < depth; ++i)
-        for (int64_t j = 0; j < stride; j += lanes<W>)
-          store_lanes(out + i * stride + j, load(from + i * p.N + j));
-      return;
-    }
-  }
-  for (int64_t i = 0; i < depth; ++i) {
-    W* row = out + i * stride;
-    if (transposed)
-      for (int64_t j = 0; j < t.columns; ++j) row[j] = from[j * p.K + i];
-    else std::copy_n(from + i * p.N, t.columns, row);
-    std::fill_n(row + t.columns, stride - t.columns, W(0));
-  }
-}
-
-// Some rows of C, at most a block's, times a panel b of `columns`.
+// Some rows of C, at most a block's, times a panel b.
 template <class W>
-void multiply_rows(W* c, int64_t c_stride, const W* a, int64_t a_stride, Transpose a_op,
-                   int64_t rows, const W* b, int64_t b_stride, int64_t columns, int64_t depth,
-                   bool add) {
-  const int64_t vectors = ceil_div(columns, lanes<W>);
-  const size_t index = block_index(rows, vectors);
+void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const W> b,
+                   const GemmSize& size, Result result) {
+  const int64_t vectors = ceil_div(size.N, lanes<W>);
+  const size_t index = block_index(size.M, vectors);
   const Block<W> block =
       a_op == Transpose::no ? blocks<W, Transpose::no>[index] : blocks<W, Transpose::yes>[index];
-  if (columns % lanes<W> == 0) return block(c, c_stride, a, a_stride, b, b_stride, depth, add);
+  if (size.N % lanes<W> == 0) return block(c, a, b, size.K, result);
   // The last vector would reach beyond C's row.
   W padded[block_rows * panel_columns<W>];
-  block(padded, vectors * lanes<W>, a, a_stride, b, b_stride, depth, false);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t j = 0; j < columns; ++j) {
-      const W value = padded[r * vectors * lanes<W> + j];
-      c[r * c_stride + j] = add ? c[r * c_stride + j] + value : value;
+  const int64_t stride = vectors * lanes<W>;
+  block({padded, stride}, a, b, size.K, Result::write);
+  for (int64_t m = 0; m < size.M; ++m)
+    for (int64_t n = 0; n < size.N; ++n) {
+      W& out = c.data[m * c.stride + n];
+      const W value = padded[m * stride + n];
+      out = result == Result::add ? out + value : value;
     }
 }
 
 // C = A B^T is also C^T = B A^T, for which A is transposed, not B: for a layer whose micro-batch is
 // smaller than its weight, that is less work, and the weight is read as it lies. A's rows become
 // vectors, whose last one should not be too empty.
+enum class Form { c, c_transposed };
 template <class T>
-bool better_transposed(const Product<T>& p) {
-  return p.a_op == Transpose::no && p.b_op == Transpose::yes && p.M <= p.N &&
-         3 * round_up(p.M, lanes<Wide<T>>) <= 4 * p.M;
+Form better_form(const Gemm<T>& g) {
+  const bool transposed = g.a_op == Transpose::no && g.b_op == Transpose::yes && g.M <= g.N &&
+                          3 * round_up(g.M, lanes<Wide<T>>) <= 4 * g.M;
+  return transposed ? Form::c_transposed : Form::c;
 }
 
-// How C is cut into chunks, by rows and by panels, and in which order a chunk goes through it.
+// Part of C, at most a panel wide: rows [m, m + rows), which are blocks [first_block, end_block),
+// and columns [n, n + columns).
+struct Tile {
+  int64_t m, rows, n, columns, first_block = 0, end_block = 0;
+};
+
+// How a product in a form runs: C is cut into chunks by rows and by panels, and a chunk goes from
+// tile to tile, panel by panel.
 template <class T, class W = Wide<T>>
-struct Cut {
+struct GemmTiling {
+  Form form;
+  int64_t N;
   Partition row_blocks, panels, row_groups{1, 1}, panel_groups{1, 1};
   int64_t blocks_at_once;
   bool packs;
 
-  Cut(const Product<T>& p, bool transposed)
-      : row_blocks(p.M, block_rows), panels(ceil_div(p.N, lanes<W>), vectors_beside(p.M)) {
+  GemmTiling(const Gemm<T>& g, Form form)
+      : form(form),
+        N(g.N),
+        row_blocks(g.M, block_rows),
+        panels(ceil_div(g.N, lanes<W>), vectors_beside(g.M)) {
     constexpr int64_t chunk_work = 1 << 20, many_blocks = 6, few_terms = 64;
+    const bool transposed = form == Form::c_transposed;
     // A short sum is bound by the traffic of C, whose rows are then written from end to end.
-    const bool by_rows = p.b_op == Transpose::no && p.K < p.M && p.K <= few_terms;
+    const bool by_rows = g.b_op == Transpose::no && g.K < g.M && g.K <= few_terms;
     // A panel is copied where it would be read against B's rows.
-    packs = is_16_bit<T> || p.b_op == Transpose::yes;
+    packs = is_16_bit<T> || g.b_op == Transpose::yes;
     // An element that is moved costs as much as sixteen products.
-    const int64_t work = p.M * p.N * p.K + 16 * (p.M * p.N + p.N * p.K + p.M * p.K);
+    const int64_t work = g.M * g.N * g.K + 16 * (g.M * g.N + g.N * g.K + g.M * g.K);
     const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
     const int64_t least_blocks = by_rows ? 1 : transposed ? 2 * many_blocks : many_blocks;
     const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
@@ -147,13 +130,27 @@ struct Cut {
                                     : row_blocks.parts;
   }
 
-  int64_t column(int64_t panel) const { return panels.begin(panel) * lanes<W>; }
+  int64_t chunks() const { return row_groups.parts * panel_groups.parts; }
+  // Calls body(tile) for each tile of a chunk.
+  template <class Body>
+  void for_each_tile(int64_t chunk, Body&& body) const {
+    const int64_t row_group = chunk / panel_groups.parts, panel_group = chunk % panel_groups.parts;
+    const int64_t last_block = row_groups.begin(row_group + 1);
+    for (int64_t block = row_groups.begin(row_group); block < last_block; block += blocks_at_once)
+      for (int64_t panel = panel_groups.begin(panel_group);
+           panel < panel_groups.begin(panel_group + 1); ++panel) {
+        const int64_t end = std::min(block + blocks_at_once, last_block);
+        const int64_t m = row_blocks.begin(block), n = panels.begin(panel) * lanes<W>;
+        const int64_t n_end = std::min(N, panels.begin(panel + 1) * lanes<W>);
+        body(Tile{m, row_blocks.begin(end) - m, n, n_end - n, block, end});
+      }
+  }
 };
 
-// Room for a panel, and for a tile's sums where C cannot hold them: 16-bit results are rounded, and
-// those of C^T transposed, when they are complete.
+// A chunk's scratch: a panel, and a tile's sums where C cannot hold them: 16-bit results are
+// rounded, and those of C^T transposed, when they are complete.
 template <class W>
-struct Room {
+struct GemmScratch {
   static constexpr int64_t panel_size =
       panel_elements * int64_t{sizeof(float)} / int64_t{sizeof(W)};
   alignas(64) W panel[panel_size];
@@ -162,70 +159,100 @@ struct Room {
   alignas(64) W transposed[(2 * most_rows + lanes<W>)*panel_columns<W> / 2];
 };
 
+// A product as all of its chunks see it: of a and b in the tiling's form, to end up in c.
+template <class C, class T>
+struct TiledGemm {
+  Matrix<C> c;
+  const T *a, *b;
+  const Gemm<T>& gemm;
+  const GemmTiling<T>& tiling;
+};
+
+// Rows [k, k + depth) of a tile's panel of op(B), widened and padded with zeros to whole vectors.
+template <class W, class T>
+void pack_panel(Matrix<W> out, const T* b, const Gemm<T>& g, int64_t k, int64_t depth,
+                const Tile& t) {
+  const bool transposed = g.b_op == Transpose::yes;
+  const T* from = transposed ? b + t.n * g.K + k : b + k * g.N + t.n;
+  if constexpr (std::is_same_v<W, T>) {
+    if (transposed) return transpose(out.data, out.stride, from, g.K, t.columns, depth);
+    if (out.stride == t.columns) {
+      for (int64_t i = 0; i < depth; ++i)
+        for (int64_t j = 0; j < out.stride; j += lanes<W>)
+          store_lanes(out.data + i * out.stride + j, load(from + i * g.N + j));
+      return;
+    }
+  }
+  for (int64_t i = 0; i < depth; ++i) {
+    W* row = out.data + i * out.stride;
+    if (transposed)
+      for (int64_t j = 0; j < t.columns; ++j) row[j] = from[j * g.K + i];
+    else std::copy_n(from + i * g.N, t.columns, row);
+    std::fill_n(row + t.columns, out.stride - t.columns, W(0));
+  }
+}
+
 // A tile of C = act(sums + bias) + beta * C.
 template <class C, class T, class W>
-void finish_tile(C* c, W* sums, int64_t stride, const Product<T>& p, const Tile& t, float beta) {
-  with_formula(p.activation, [&](auto f) {
+void finish_tile(const TiledGemm<C, T>& x, Matrix<W> sums, const Tile& t, float beta) {
+  with_formula(x.gemm.activation, [&](auto f) {
     with_beta(beta, [&](auto accumulate) {
       for (int64_t r = 0; r < t.rows; ++r) {
-        W* row = sums + r * stride;
-        if (p.bias)
-          for (int64_t j = 0; j < t.columns; ++j) row[j] += p.bias[t.n + j];
-        C* out = c + (t.m + r) * p.N + t.n;
+        W* row = sums.data + r * sums.stride;
+        if (x.gemm.bias)
+          for (int64_t j = 0; j < t.columns; ++j) row[j] += x.gemm.bias[t.n + j];
+        C* out = x.c.data + (t.m + r) * x.c.stride + t.n;
         for (int64_t j = 0; j < t.columns; ++j) store(out[j], f(row[j]), accumulate);
       }
     });
   });
 }
 
-// One chunk's work on a tile of C, or, if `transposed`, on one of C^T that ends up in C.
+// A tile of C, or, in the transposed form, of C^T.
 template <class C, class T, class W = Wide<T>>
-void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile& t,
-                  const Partition& row_blocks, int64_t first_block, int64_t last_block, bool packs,
-                  bool transposed, Room<W>& room) {
+void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scratch) {
   constexpr bool rounds = !std::is_same_v<C, W>;
+  const Gemm<T>& g = x.gemm;
+  const bool transposed = x.tiling.form == Form::c_transposed;
   const bool sums_apart = rounds || transposed;
-  const bool a_transposed = p.a_op == Transpose::yes;
-  const int64_t a_stride = a_transposed ? p.M : p.K;
+  const bool a_transposed = g.a_op == Transpose::yes;
+  const int64_t a_stride = a_transposed ? g.M : g.K;
   const int64_t padded = round_up(t.columns, lanes<W>);
-  const bool packed = packs || padded != t.columns;
-  const int64_t stride = sums_apart ? padded : p.N;
-  W* target = room.sums;
+  const bool packed = x.tiling.packs || padded != t.columns;
+  Matrix<W> sums{scratch.sums, padded};
   if constexpr (!rounds)
-    if (!transposed) target = c + t.m * p.N + t.n;
-  const int64_t most = packed ? std::min(room.panel_size / padded, most_depth) : most_depth;
-  for (int64_t k = 0; k == 0 || k < p.K; k += most) {
-    const int64_t depth = std::min(most, p.K - k);
-    const bool add = k > 0 || (!sums_apart && p.beta != 0);
-    const W* b_at = room.panel;
-    int64_t b_stride = padded;
-    if (packed) pack_panel(room.panel, padded, b, p, k, depth, t);
-    else if constexpr (std::is_same_v<T, W>) b_at = b + k * p.N + t.n, b_stride = p.N;
-    for (int64_t block = first_block; block < last_block; ++block) {
-      const int64_t m = row_blocks.begin(block), rows = row_blocks.size(block);
-      const T* from = a_transposed ? a + k * a_stride + m : a + m * a_stride + k;
-      W* to = target + (m - t.m) * stride;
+    if (!transposed) sums = x.c.from(t.m, t.n);
+  const int64_t most = packed ? std::min(scratch.panel_size / padded, most_depth) : most_depth;
+  for (int64_t k = 0; k == 0 || k < g.K; k += most) {
+    const int64_t depth = std::min(most, g.K - k);
+    const bool adds = k > 0 || (!sums_apart && g.beta != 0);
+    Matrix<const W> panel{scratch.panel, padded};
+    if (packed) pack_panel<W>({scratch.panel, padded}, x.b, g, k, depth, t);
+    else if constexpr (std::is_same_v<T, W>) panel = {x.b + k * g.N + t.n, g.N};
+    for (int64_t block = t.first_block; block < t.end_block; ++block) {
+      const int64_t m = x.tiling.row_blocks.begin(block), rows = x.tiling.row_blocks.size(block);
+      const T* from = a_transposed ? x.a + k * a_stride + m : x.a + m * a_stride + k;
+      const auto multiply = [&](Matrix<const W> a, Transpose a_op) {
+        multiply_rows(sums.from(m - t.m, 0), a, a_op, panel, {rows, t.columns, depth},
+                      adds ? Result::add : Result::write);
+      };
       if constexpr (std::is_same_v<T, W>) {
-        multiply_rows(to, stride, from, a_stride, p.a_op, rows, b_at, b_stride, t.columns, depth,
-                      add);
+        multiply({from, a_stride}, g.a_op);
       } else {
         W widened[block_rows * most_depth];
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t j = 0; j < depth; ++j)
             widened[r * depth + j] = from[a_transposed ? j * a_stride + r : r * a_stride + j];
-        multiply_rows(to, stride, widened, depth, Transpose::no, rows, b_at, b_stride, t.columns,
-                      depth, add);
+        multiply({widened, depth}, Transpose::no);
       }
     }
   }
   if (transposed) {
-    const int64_t width = round_up(t.rows, lanes<W>);
-    transpose(room.transposed, width, room.sums, padded, t.rows, t.columns);
-    Product<T> q = p;
-    q.N = p.M;
-    finish_tile(c, room.transposed, width, q, Tile{t.n, t.columns, t.m, t.rows}, p.beta);
-  } else if (sums_apart || p.bias || p.activation != Activation::none) {
-    finish_tile(c, target, stride, p, t, sums_apart ? p.beta : 0);
+    const Matrix<W> back{scratch.transposed, round_up(t.rows, lanes<W>)};
+    transpose(back.data, back.stride, scratch.sums, padded, t.rows, t.columns);
+    finish_tile(x, back, Tile{t.n, t.columns, t.m, t.rows}, g.beta);
+  } else if (sums_apart || g.bias || g.activation != Activation::none) {
+    finish_tile(x, sums, t, sums_apart ? g.beta : 0);
   }
 }
 
@@ -234,7 +261,7 @@ void compute_tile(C* c, const T* a, const T* b, const Product<T>& p, const Tile&
 constexpr int64_t few_rows = 8, dot_rows = 4, dot_columns = 6;
 
 template <class T, int rows, int columns>
-void dot_block(T* c, const Product<T>& p, const T* a, const T* b) {
+void dot_block(T* c, const Gemm<T>& p, const T* a, const T* b) {
   Lanes<T> sum[rows][columns] = {};
   const int64_t whole = p.K / lanes<T> * lanes<T>;
   for (int64_t k = 0; k < whole; k += lanes<T>) {
@@ -268,79 +295,65 @@ void dot_block(T* c, const Product<T>& p, const T* a, const T* b) {
 }
 
 template <class T>
-void dot_gemm(T* c, const T* a, const T* b, const Product<T>& p) {
-  using Dot = void (*)(T*, const Product<T>&, const T*, const T*);
+void dot_gemm(T* c, const T* a, const T* b, const Gemm<T>& p) {
+  using Dot = void (*)(T*, const Gemm<T>&, const T*, const T*);
   static constexpr auto dots = []<size_t... i>(std::index_sequence<i...>) {
     return std::array<Dot, sizeof...(i)>{dot_block<T, i / dot_columns + 1, i % dot_columns + 1>...};
   }
   (std::make_index_sequence<dot_rows * dot_columns>());
   const Partition rows(p.M, dot_rows), columns(p.N, dot_columns);
-  parallel_for(columns.parts, dot_columns * p.K * rows.parts, [&](int64_t begin, int64_t end) {
-    for (int64_t column = begin; column < end; ++column)
-      for (int64_t row = 0; row < rows.parts; ++row) {
-        const int64_t m = rows.begin(row), n = columns.begin(column);
-        Product<T> part = p;
-        if (p.bias) part.bias = p.bias + n;
-        dots[static_cast<size_t>((rows.size(row) - 1) * dot_columns + columns.size(column) - 1)](
-            c + m * p.N + n, part, a + m * p.K, b + n * p.K);
-      }
+  parallel_each(columns.parts, dot_columns * p.K * rows.parts, [&](int64_t column) {
+    for (int64_t row = 0; row < rows.parts; ++row) {
+      const int64_t m = rows.begin(row), n = columns.begin(column);
+      Gemm<T> part = p;
+      if (p.bias) part.bias = p.bias + n;
+      dots[static_cast<size_t>((rows.size(row) - 1) * dot_columns + columns.size(column) - 1)](
+          c + m * p.N + n, part, a + m * p.K, b + n * p.K);
+    }
   });
 }
 
 }  // namespace
 
 template <class C, class T>
-void gemm(C* c, const T* a, const T* b, const Product<T>& p) {
-  if (p.M == 0 || p.N == 0) return;
+void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
+  if (g.M == 0 || g.N == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (p.K > 0 && processor_multiplies_bfloat16()) return gemm_bf16(c, a, b, p);
+    if (g.K > 0 && processor_multiplies_bfloat16()) return gemm_bf16(c, a, b, g);
   if constexpr (std::is_same_v<T, Wide<T>>)
-    if (p.a_op == Transpose::no && p.b_op == Transpose::yes && p.M <= few_rows)
-      return dot_gemm(c, a, b, p);
-  const bool transposed = better_transposed(p);
-  Product<T> q = p;
-  if (transposed) std::swap(a, b), std::swap(q.M, q.N);
-  const Cut<T> cut(q, transposed);
-  const int64_t chunks = cut.row_groups.parts * cut.panel_groups.parts;
-  parallel_chunks(chunks, any_slots, [&](int64_t chunk, int) {
-    const int64_t row_group = chunk / cut.panel_groups.parts;
-    const int64_t panel_group = chunk % cut.panel_groups.parts;
-    const int64_t last_block = cut.row_groups.begin(row_group + 1);
-    const int64_t last_panel = cut.panel_groups.begin(panel_group + 1);
-    Room<Wide<T>> room;
-    for (int64_t block = cut.row_groups.begin(row_group); block < last_block;
-         block += cut.blocks_at_once)
-      for (int64_t panel = cut.panel_groups.begin(panel_group); panel < last_panel; ++panel) {
-        const int64_t end = std::min(block + cut.blocks_at_once, last_block);
-        const int64_t m = cut.row_blocks.begin(block), n = cut.column(panel);
-        const Tile tile{m, cut.row_blocks.begin(end) - m, n,
-                        std::min(q.N, cut.column(panel + 1)) - n};
-        compute_tile(c, a, b, q, tile, cut.row_blocks, block, end, cut.packs, transposed, room);
-      }
+    if (g.a_op == Transpose::no && g.b_op == Transpose::yes && g.M <= few_rows)
+      return dot_gemm(c, a, b, g);
+  const Form form = better_form(g);
+  Gemm<T> formed = g;
+  if (form == Form::c_transposed) std::swap(a, b), std::swap(formed.M, formed.N);
+  const GemmTiling<T> tiling(formed, form);
+  const TiledGemm<C, T> x{{c, g.N}, a, b, formed, tiling};
+  parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
+    GemmScratch<Wide<T>> scratch;
+    tiling.for_each_tile(chunk, [&](const Tile& tile) { compute_tile(x, tile, scratch); });
   });
 }
 
 template <class T>
 void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
-                    const ProductSize& size, bool add) {
+                    const GemmSize& size, Result result) {
   const Partition rows(size.M, block_rows);
   for (int64_t block = 0; block < rows.parts; ++block) {
     const int64_t m = rows.begin(block);
-    multiply_rows(c.data + m * c.stride, c.stride,
-                  a.data + (a_op == Transpose::no ? m * a.stride : m), a.stride, a_op,
-                  rows.size(block), b.data, b.stride, size.N, size.K, add);
+    multiply_rows(c.from(m, 0), a_op == Transpose::no ? a.from(m, 0) : a.from(0, m), a_op, b,
+                  {rows.size(block), size.N, size.K}, result);
   }
 }
 
 template void multiply_panel(Matrix<float>, Matrix<const float>, Transpose, Matrix<const float>,
-                             const ProductSize&, bool);
+                             const GemmSize&, Result);
 template void multiply_panel(Matrix<double>, Matrix<const double>, Transpose, Matrix<const double>,
-                             const ProductSize&, bool);
-template void gemm(float*, const float*, const float*, const Product<float>&);
-template void gemm(double*, const double*, const double*, const Product<double>&);
-template void gemm(float*, const Half*, const Half*, const Product<Half>&);
-template void gemm(Half*, const Half*, const Half*, const Product<Half>&);
-template void gemm(float*, const BFloat16*, const BFloat16*, const Product<BFloat16>&);
-template void gemm(BFloat16*, const BFloat16*, const BFloat16*, const Product<BFloat16>&);
+                             const GemmSize&, Result);
+template void gemm(float*, const float*, const float*, const Gemm<float>&);
+template void gemm(double*, const double*, const double*, const Gemm<double>&);
+template void gemm(float*, const Half*, const Half*, const Gemm<Half>&);
+template void gemm(Half*, const Half*, const Half*, const Gemm<Half>&);
+template void gemm(float*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&);
+template void gemm(BFloat16*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&);
 
 }  // namespace accrue::cpu

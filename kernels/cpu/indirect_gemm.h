@@ -16,7 +16,6 @@ struct IndirectGemm {
   int64_t M, N, K;
   const int32_t *a_row, *a_col, *b_row;
 };
-enum class Result { write, add };
 
 // One thread.
 template <class T>
