@@ -100,7 +100,7 @@ void Training::add_networks(const TrainingOptions& o) {
                   .window = networks_.back()->window,
                   .every = every,
                   .times = times,
-                  .begin = [&model] { model.begin_step(); }};
+                  .begin = [&model] { model.begin_window(); }};
   };
   if (o.players.empty()) {
     players.push_back(add(""));
