@@ -35,11 +35,11 @@ void add_loss(const LossSeed& seed) {
 }
 
 void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
-               OfDropped of_dropped) {
+               DroppedTerms dropped) {
   for (size_t i = 0; i < terms.size(); ++i)
     dispatch_wide(terms[i].dtype, [&]<class T>() {
       formula::AddTerm{}(*window_state(state), i, double(*terms[i].as<T>()),
-                         DeviceWeight(weight).value(), beta, of_dropped);
+                         DeviceWeight(weight).value(), beta, dropped);
     });
 }
 
@@ -59,8 +59,8 @@ void veto_step(View state, View other) {
   formula::Veto{}(*window_state(state), *window_state(other));
 }
 
-void settle_buffers(View buffers, View before, View state, Settled what) {
-  const bool skipped = formula::goes_back(*window_state(state), what);
+void settle_buffers(View buffers, View before, View state, Transaction transaction) {
+  const bool skipped = formula::rolls_back(*window_state(state), transaction);
   dispatch_wide(buffers.dtype, [&]<class T>() {
     T *now = buffers.as<T>(), *then = before.as<T>();
     if (skipped) std::copy_n(then, buffers.numel(), now);
@@ -89,9 +89,11 @@ decltype(cpu::settle_buffers) settle_buffers;
 decltype(cpu::follow_loss) follow_loss;
 }  // namespace cuda
 
-View kept_of(View state) {
-  return {
-      is_meta(state.device) ? nullptr : &window_state(state)->kept, {1}, DType::f64, state.device};
+View accepted_of(View state) {
+  return {is_meta(state.device) ? nullptr : &window_state(state)->accepted,
+          {1},
+          DType::f64,
+          state.device};
 }
 
 Tensor outcome_of(const Tensor& state) {
@@ -141,11 +143,11 @@ void add_loss(View state, View loss, const LossWeight& weight, float beta) {
 }
 
 void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
-               OfDropped of_dropped) {
+               DroppedTerms dropped) {
   check(terms.size() <= max_loss_terms,
         "{} numbers beside a loss are to be reported: expected at most {}", terms.size(),
         max_loss_terms);
-  launch<cpu::add_terms, cuda::add_terms>(state.device, state, terms, weight, beta, of_dropped);
+  launch<cpu::add_terms, cuda::add_terms>(state.device, state, terms, weight, beta, dropped);
 }
 
 void take_first_norm(View state, View partials) {
@@ -164,8 +166,9 @@ void veto_step(View state, View other) {
   launch<cpu::veto_step, cuda::veto_step>(state.device, state, other);
 }
 
-void settle_buffers(View buffers, View before, View state, Settled what) {
-  launch<cpu::settle_buffers, cuda::settle_buffers>(state.device, buffers, before, state, what);
+void settle_buffers(View buffers, View before, View state, Transaction transaction) {
+  launch<cpu::settle_buffers, cuda::settle_buffers>(state.device, buffers, before, state,
+                                                    transaction);
 }
 
 void follow_loss(View y, View state, const StepFunction& f) {

@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(lone_thread) add_loss_kernel(Seed<T> seed) {
 template <class T>
 __global__ void __launch_bounds__(lone_thread)
     add_term_kernel(WindowState* state, size_t number, const T* term, DeviceWeight weight,
-                    float beta, OfDropped of_dropped) {
-  formula::AddTerm{}(*state, number, double(*term), weight.value(), beta, of_dropped);
+                    float beta, DroppedTerms dropped) {
+  formula::AddTerm{}(*state, number, double(*term), weight.value(), beta, dropped);
 }
 
 template <class T>
@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    settle_buffers_kernel(T* buffers, T* before, const WindowState* state, Settled what,
+    settle_buffers_kernel(T* buffers, T* before, const WindowState* state, Transaction transaction,
                           int64_t n) {
-  const bool skipped = formula::goes_back(*state, what);
+  const bool skipped = formula::rolls_back(*state, transaction);
   for (int64_t i = first_item(); i < n; i += item_stride()) {
     if (skipped) buffers[i] = before[i];
     else before[i] = buffers[i];
@@ -109,11 +109,11 @@ void add_loss(const LossSeed& seed) {
 }
 
 void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
-               OfDropped of_dropped) {
+               DroppedTerms dropped) {
   for (size_t i = 0; i < terms.size(); ++i)
     dispatch_wide(terms[i].dtype, [&]<class T>() {
       enqueue(one_thread, add_term_kernel<T>, window_state(state), i, terms[i].as<const T>(),
-              DeviceWeight(weight), beta, of_dropped);
+              DeviceWeight(weight), beta, dropped);
     });
 }
 
@@ -137,10 +137,10 @@ void decide_step(View state, View partials, NoiseScale noise_scale) {
           partials.numel(), noise_scale);
 }
 
-void settle_buffers(View buffers, View before, View state, Settled what) {
+void settle_buffers(View buffers, View before, View state, Transaction transaction) {
   dispatch_wide(buffers.dtype, [&]<class T>() {
     enqueue(grid_over(buffers.numel()), settle_buffers_kernel<T>, buffers.as<T>(), before.as<T>(),
-            window_state(state), what, buffers.numel());
+            window_state(state), transaction, buffers.numel());
   });
 }
 

@@ -42,7 +42,7 @@ struct WindowState {
   double loss_sum;                               // each times its weight, so far
   std::array<double, max_loss_terms> term_sums;  // likewise
   int64_t dropped_samples;                       // so far
-  double kept;  // 1: the micro-batch judged last is to be kept, 0: dropped
+  double accepted;  // 1: the micro-batch judged last counts, 0: it is dropped
   LossScaleState loss_scale;
   double first_squares;  // of the accumulator after the first micro-batch
   GradientNoise noise;
@@ -59,8 +59,8 @@ static_assert(offsetof(WindowState, loss_scale) == 88 && offsetof(WindowState, n
 inline WindowState* window_state(const View& state) {
   return reinterpret_cast<WindowState*>(state.as<uint8_t>());
 }
-// WindowState::kept, f64 [1].
-View kept_of(View state);
+// WindowState::accepted, f64 [1].
+View accepted_of(View state);
 // The part of a state tensor that is its StepOutcome, which the step's kernels read.
 Tensor outcome_of(const Tensor& state);
 
@@ -86,10 +86,10 @@ void seed_gradient(View dloss, View state, const LossWeight& weight, double of);
 void add_loss(View state, View loss, const LossWeight& weight, float beta);
 
 // Likewise of numbers beside the loss, f32 or f64 [1] each, at most max_loss_terms.
-// OfDropped::left_out: they do not count if the last micro-batch judged is dropped.
-enum class OfDropped { counted, left_out };
+// DroppedTerms::leave_out: they do not count if the last micro-batch judged is dropped.
+enum class DroppedTerms { count, leave_out };
 void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
-               OfDropped of_dropped);
+               DroppedTerms dropped);
 
 // add_loss() for a micro-batch that may be dropped: if its loss and the sum of the partial sums of
 // squares of its gradient are finite, it is kept; else its samples are counted as dropped.
@@ -130,8 +130,8 @@ void veto_step(View state, View other);
 // After a step the buffers are the ones to go back to; after a skipped one they go back:
 //   skipped: buffers = before        else: before = buffers
 // Likewise after a micro-batch that was kept, or dropped.
-enum class Settled { step, micro_batch };
-void settle_buffers(View buffers, View before, View state, Settled what);
+enum class Transaction { step, micro_batch };
+void settle_buffers(View buffers, View before, View state, Transaction transaction);
 
 // A number that is constant between thresholds of another: values[i] where i bounds, in ascending
 // order, are at most as large.

@@ -14,8 +14,9 @@ HOST_DEVICE inline bool is_finite(double x) { return x - x == 0; }
 // True if float32 has numbers as large as x >= 0; false for NaN.
 HOST_DEVICE inline bool fits(double x) { return x <= std::numeric_limits<float>::max(); }
 
-HOST_DEVICE inline bool goes_back(const WindowState& state, Settled what) {
-  return what == Settled::step ? state.outcome.skipped != Skipped::no : state.kept == 0;
+HOST_DEVICE inline bool rolls_back(const WindowState& state, Transaction transaction) {
+  return transaction == Transaction::step ? state.outcome.skipped != Skipped::no
+                                          : state.accepted == 0;
 }
 
 // judge_micro_batch() after the sum, for both devices.
@@ -23,8 +24,8 @@ struct Judge {
   HOST_DEVICE void operator()(WindowState& state, double sum_of_squares, double loss, double weight,
                               int64_t samples, float beta) const {
     if (beta == 0) state.loss_sum = 0, state.outcome.weight = 0, state.dropped_samples = 0;
-    state.kept = is_finite(sum_of_squares) && is_finite(loss) ? 1 : 0;
-    if (state.kept) state.loss_sum += loss * weight, state.outcome.weight += weight;
+    state.accepted = is_finite(sum_of_squares) && is_finite(loss) ? 1 : 0;
+    if (state.accepted) state.loss_sum += loss * weight, state.outcome.weight += weight;
     else state.dropped_samples += samples;
   }
 };
@@ -32,10 +33,10 @@ struct Judge {
 // add_terms() for term number i, for both devices.
 struct AddTerm {
   HOST_DEVICE void operator()(WindowState& state, size_t i, double term, double weight, float beta,
-                              OfDropped of_dropped) const {
+                              DroppedTerms dropped) const {
     double& sum = state.term_sums[i];
     if (beta == 0) sum = 0;
-    if (of_dropped == OfDropped::counted || state.kept != 0) sum += term * weight;
+    if (dropped == DroppedTerms::count || state.accepted != 0) sum += term * weight;
   }
 };
 

@@ -32,13 +32,13 @@ void ModuleBuffers::restore() {
 
 void ModuleBuffers::settle_step(const View& state) {
   if (after_step_.defined())
-    settle_buffers(buffers_.view(), after_step_.view(), state, Settled::step);
+    settle_buffers(buffers_.view(), after_step_.view(), state, Transaction::step);
   remember_for_micro_batch();
 }
 
 void ModuleBuffers::settle_micro_batch(const View& state) {
   if (after_micro_batch_.defined())
-    settle_buffers(buffers_.view(), after_micro_batch_.view(), state, Settled::micro_batch);
+    settle_buffers(buffers_.view(), after_micro_batch_.view(), state, Transaction::micro_batch);
 }
 
 }  // namespace accrue

@@ -65,18 +65,18 @@ class IntoMoments : public Accumulator {
   void add_nothing(size_t parameter) override {
     fold(parameter, entry(parameter).tensor.view(), 0);  // 0 times anything
   }
-  void leave_history_to_another() override { at_first_ = Earlier::drop; }
+  void leave_history_to_another() override { at_first_ = PastMoments::drop; }
 
  private:
   void fold(size_t parameter, const View& gradient, double scale) {
     char& reached = progress_.reached[parameter];
     progress_.touched = true;
     optimizer_.fold(entry(parameter).range(), gradient,
-                    {.scale = scale, .earlier = reached ? Earlier::keep : at_first_});
+                    {.scale = scale, .past = reached ? PastMoments::stay : at_first_});
     reached = 1;
   }
 
-  Earlier at_first_ = Earlier::decay;
+  PastMoments at_first_ = PastMoments::decay;
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ class Separate : public Accumulator {
     if (weighted.is_first) sum_.fill(0);
     for (const auto [begin, end] : claimed())
       accumulate(sum_.slice(begin, end).view(), parameters().gradients().slice(begin, end).view(),
-                 1, drops() ? kept_of(state()) : View{});
+                 1, drops() ? accepted_of(state()) : View{});
     for (size_t i = 0; i < progress_.reached.size(); ++i)
       progress_.reached[i] |= char(entry(i).claimed());
   }

@@ -69,8 +69,8 @@ void Window::count(const WeightedLoss& weighted) {
         terms.size(), counts_.terms);
   if (!terms.empty())
     add_terms(state(), terms, weighted.weight.of_loss(), weighted.is_first ? 0 : 1,
-              options_.on_overflow == OnOverflow::drop_micro_batch ? OfDropped::left_out
-                                                                   : OfDropped::counted);
+              options_.on_overflow == OnOverflow::drop_micro_batch ? DroppedTerms::leave_out
+                                                                   : DroppedTerms::count);
   counts_.terms = terms.size();
   counts_.samples += weighted.weight.samples;
   ++counts_.micro_batches;

@@ -16,6 +16,7 @@ foreach(folder docs accumulate)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT program
           FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
 endforeach()
+install(FILES kernels/cpu/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/kernels/cpu COMPONENT program)
 
 if(TARGET accrue_cuda_libraries)
   set_target_properties(accrue_cuda_libraries PROPERTIES EXPORT_NAME cuda_libraries)

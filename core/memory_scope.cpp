@@ -15,7 +15,7 @@ thread_local Phase current_phase = Phase::setup;
 thread_local Label current_label;
 
 // Never destroyed, because allocations that end with the program have labels, too.
-const std::string* keep(std::string_view text) {
+const std::string* intern(std::string_view text) {
   static std::mutex mutex;
   static auto& texts = *new std::unordered_set<std::string>;
   std::lock_guard lock(mutex);
@@ -30,7 +30,7 @@ std::string_view name(Phase phase) {
   return names[static_cast<size_t>(phase)];
 }
 
-Label::Label(std::string_view text) : text_(text.empty() ? nullptr : keep(text)) {}
+Label::Label(std::string_view text) : text_(text.empty() ? nullptr : intern(text)) {}
 
 MemoryScope::MemoryScope(Phase phase) : MemoryScope(phase, current_label) {}
 MemoryScope::MemoryScope(Label label) : MemoryScope(current_phase, label) {}

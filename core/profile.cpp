@@ -151,8 +151,8 @@ void Profile::take_times() {
     sum.work.flops += row.work.flops;
     sum.work.bytes += row.work.bytes;
     phases_[row.phase].kernels_us += end - begin;
-    keep({row.phase, row.op, kernel.layer, row.kernel, begin, end, row.work, kernel.step,
-          kernel.micro_batch});
+    add({row.phase, row.op, kernel.layer, row.kernel, begin, end, row.work, kernel.step,
+         kernel.micro_batch});
   }
   for (const PhasePart& part : parts_) {
     const OpenPhase& whole = part.of;
@@ -160,15 +160,15 @@ void Profile::take_times() {
     sum.phase = whole.phase;
     sum.us += us[part.end] - us[part.begin];
     if (part.is_last)
-      keep({whole.phase,
-            {},
-            {},
-            {},
-            whole.begin_us ? *whole.begin_us : us[whole.begin],
-            us[part.end],
-            {},
-            whole.step,
-            whole.micro_batch});
+      add({whole.phase,
+           {},
+           {},
+           {},
+           whole.begin_us ? *whole.begin_us : us[whole.begin],
+           us[part.end],
+           {},
+           whole.step,
+           whole.micro_batch});
   }
   for (OpenPhase& phase : open_)
     if (!phase.begin_us) phase.begin_us = us[phase.begin];
@@ -177,7 +177,7 @@ void Profile::take_times() {
   part_begin_ = unnamed_ = 0;
 }
 
-void Profile::keep(Span span) {
+void Profile::add(Span span) {
   if (span.step >= traced_steps_) return;
   if (spans_.size() < most_spans) spans_.push_back(span);
   else ++spans_left_out_;

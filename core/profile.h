@@ -179,7 +179,7 @@ class Profile {
   void close() noexcept;
   void end_part(bool is_last);
   void take_times();
-  void keep(Span span);
+  void add(Span span);
 
   static thread_local constinit Profile* of_this_thread;
 

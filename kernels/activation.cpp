@@ -11,9 +11,8 @@ void activation_backward_over(View dy, View y, Activation activation) {
       T* out = dy.as<T>();
       const T* at = y.as<T>();
       const formula::Backward<F> through{f};
-      parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) out[i] = T(through(widen(out[i]), widen(at[i])));
-      });
+      parallel_each(dy.numel(), 1,
+                    [&](int64_t i) { out[i] = T(through(widen(out[i]), widen(at[i]))); });
     });
   });
 }

@@ -1,6 +1,7 @@
 #include "kernels/arithmetic.h"
 
 #include "kernels/backend.h"
+#include "kernels/detail/scale.h"
 
 namespace accrue {
 namespace cpu {
@@ -10,9 +11,7 @@ void add(View y, View a, View b) {
   dispatch_floating(y.dtype, [&]<class T>() {
     T* out = y.as<T>();
     const T *left = a.as<T>(), *right = b.as<T>();
-    parallel_for(y.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = T(left[i] + right[i]);
-    });
+    parallel_each(y.numel(), 1, [&](int64_t i) { out[i] = T(left[i] + right[i]); });
   });
 }
 
@@ -22,22 +21,18 @@ void multiply(GradTarget y, View a, View b) {
     T* out = y.grad.as<T>();
     const T *left = a.as<T>(), *right = b.as<T>();
     with_beta(y.beta, [&](auto accumulate) {
-      parallel_for(a.numel(), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) store(out[i], left[i] * right[i], accumulate);
-      });
+      parallel_each(a.numel(), 1,
+                    [&](int64_t i) { store(out[i], left[i] * right[i], accumulate); });
     });
   });
 }
 
-// y = factor * x + beta * y; y may be x.
 template <class T>
 void scale_each(GradTarget y, View x, Wide<T> factor) {
   T* out = y.grad.as<T>();
   const T* in = x.as<T>();
   with_beta(y.beta, [&](auto accumulate) {
-    parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) store(out[i], factor * in[i], accumulate);
-    });
+    parallel_each(x.numel(), 1, [&](int64_t i) { store(out[i], factor * in[i], accumulate); });
   });
 }
 
@@ -47,7 +42,6 @@ void scale(GradTarget y, View x, double factor) {
   dispatch_floating(x.dtype, [&]<class T>() { scale_each<T>(y, x, static_cast<Wide<T>>(factor)); });
 }
 
-// y = factor[0] * x + beta * y; y may be x.
 void scale_by(GradTarget y, View x, View factor) {
   const double f = factor.dtype == DType::f64 ? *factor.as<double>() : *factor.as<float>();
   dispatch_floating(x.dtype, [&]<class T>() { scale_each<T>(y, x, static_cast<Wide<T>>(f)); });
@@ -55,11 +49,8 @@ void scale_by(GradTarget y, View x, View factor) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::add) add;
-decltype(cpu::scale) scale;
-decltype(cpu::scale_by) scale_by;
 decltype(cpu::multiply) multiply;
 }  // namespace cuda
 

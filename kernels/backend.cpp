@@ -2,6 +2,10 @@
 
 namespace accrue {
 
+std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x) {
+  return x.sole_owner() ? claim_grad_over(edge, x) : claim_grad(edge);
+}
+
 void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors) {
   const Tensor& first = **tensors.begin();
   for (const Tensor* tensor : tensors) {

@@ -41,6 +41,10 @@ inline Tensor operand(const Tensor& parameter, DType dtype) {
   return has_copy ? variable->copy : parameter.detach();
 }
 
+// The target of the gradient of an input whose value x a closure has kept to its end: in x's place
+// where the forward's tensors are gone and x is the closure's alone.
+std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x);
+
 // Throws Error unless all tensors are on one device and of one floating dtype.
 void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors);
 

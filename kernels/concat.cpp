@@ -14,10 +14,9 @@ void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_col
     T* out = to.grad.as<T>() + to_columns.begin;
     const T* in = from.as<T>() + from_columns.begin;
     with_beta(to.beta, [&](auto accumulate) {
-      parallel_for(rows, width, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r)
-          for (int64_t c = 0; c < width; ++c)
-            store(out[r * to_columns.stride + c], in[r * from_columns.stride + c], accumulate);
+      parallel_each(rows, width, [&](int64_t r) {
+        for (int64_t c = 0; c < width; ++c)
+          store(out[r * to_columns.stride + c], in[r * from_columns.stride + c], accumulate);
       });
     });
   });
@@ -33,7 +32,6 @@ struct WorkOf<cpu::copy_columns> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::copy_columns) copy_columns;
 }  // namespace cuda

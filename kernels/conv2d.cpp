@@ -83,16 +83,11 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   const Tensor w = operand(weight, dtype), b = operand(bias, dtype);
   const std::vector<ConvGeometry> geometries = geometries_of(parts, w, b, shape);
   const ConvGeometry& first = geometries[0];
-  const int64_t N = parts[0].size(0);
-  Tensor y = Tensor::empty({N, first.O, first.GH, first.GW}, dtype, device);
+  Tensor y = Tensor::empty({parts[0].size(0), first.O, first.GH, first.GW}, dtype, device);
   for_each_part(geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
-    const View filters = filters_in(w.view());
-    const Tensor packed =
-        packed_weights(weight.variable(), filters, Direction::gather, geometry, N);
-    launch<cpu::conv_gather, cuda::conv_gather>(
-        device, GradTarget{y.view(), k == 0 ? 0.0f : 1.0f}, parts[k].view(),
-        ConvWeights(filters, packed), k == 0 && b.defined() ? b.view() : View{}, activation,
-        geometry, conv_gather_workspace(geometry, N, dtype, device).view());
+    gather({y.view(), k == 0 ? 0.0f : 1.0f}, parts[k].view(),
+           {filters_in(w.view()), weight.variable()}, k == 0 && b.defined() ? b.view() : View{},
+           activation, geometry);
   });
 
   const std::vector<Edge> dx_edges(parts.begin(), parts.end());
@@ -100,37 +95,25 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   std::vector<Edge> edges = dx_edges;
   edges.push_back(dw_edge), edges.push_back(db_edge);
   for (Tensor& part : parts) part = part.detach();
-  record(
-      "conv2d", y, edges,
-      [=, y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
-        const int64_t O = dy.size(1), cells = dy.shape().numel(2, 4);
-        if (y.defined())
-          launch<cpu::activation_backward_over, cuda::activation_backward_over>(
-              device, dy.view(), y.view(), activation);
-        y.reset();
-        if (auto dw = claim_grad(dw_edge))
-          for_each_part(
-              geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
-                launch<cpu::conv_correlate, cuda::conv_correlate>(
-                    device, GradTarget{filters_in(dw->grad), dw->beta}, dy.view(), parts[k].view(),
-                    geometry, conv_correlate_workspace(geometry, N, dtype, device).view());
-              });
-        parts.clear();
-        if (auto db = claim_grad(db_edge))
-          launch<cpu::channel_sum, cuda::channel_sum>(
-              device, *db, dy.view(), channel_sums_scratch(1, N, O, cells, dtype, device).view());
-        for_each_part(
-            geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
-              if (auto dx = claim_grad(dx_edges[k])) {
-                const View filters = filters_in(w.view());
-                const Tensor packed =
-                    packed_weights(dw_edge.variable(), filters, Direction::scatter, geometry, N);
-                launch<cpu::conv_scatter, cuda::conv_scatter>(
-                    device, *dx, dy.view(), ConvWeights(filters, packed), View{}, geometry,
-                    conv_scatter_workspace(geometry, N, dtype, device).view());
-              }
-            });
-      });
+  record("conv2d", y, edges,
+         [=, y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
+           if (y.defined())
+             launch<cpu::activation_backward_over, cuda::activation_backward_over>(
+                 device, dy.view(), y.view(), activation);
+           y.reset();
+           if (auto dw = claim_grad(dw_edge))
+             for_each_part(geometries, [&](size_t k, const auto& filters_in,
+                                           const ConvGeometry& geometry) {
+               correlate({filters_in(dw->grad), dw->beta}, dy.view(), parts[k].view(), geometry);
+             });
+           parts.clear();
+           if (auto db = claim_grad(db_edge)) sum_channels(*db, dy.view());
+           for_each_part(geometries, [&](size_t k, const auto& filters_in,
+                                         const ConvGeometry& geometry) {
+             if (auto dx = claim_grad(dx_edges[k]))
+               scatter(*dx, dy.view(), {filters_in(w.view()), dw_edge.variable()}, {}, geometry);
+           });
+         });
   return y;
 }
 

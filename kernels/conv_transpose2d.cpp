@@ -48,37 +48,18 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                         ConvTranspose2dShape shape) {
   const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
   const ConvGeometry geometry = geometry_of(x, w, b, shape);
-  const int64_t N = x.size(0);
-  const DType dtype = x.dtype();
-  Tensor y = Tensor::empty({N, geometry.C, geometry.H, geometry.W}, x.dtype(), x.device());
-  const Tensor packed =
-      packed_weights(weight.variable(), w.view(), Direction::scatter, geometry, N);
-  launch<cpu::conv_scatter, cuda::conv_scatter>(
-      y.device(), GradTarget{y.view(), 0}, x.view(), ConvWeights(w.view(), packed),
-      b.defined() ? b.view() : View{}, geometry,
-      conv_scatter_workspace(geometry, N, dtype, x.device()).view());
+  Tensor y = Tensor::empty({x.size(0), geometry.C, geometry.H, geometry.W}, x.dtype(), x.device());
+  scatter({y.view(), 0}, x.view(), {w.view(), weight.variable()}, b.defined() ? b.view() : View{},
+          geometry);
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
          [=, x = x.detach()](Tensor& dy) mutable {
-           const Device device = dy.device();
-           if (auto dw = claim_grad(dw_edge))
-             launch<cpu::conv_correlate, cuda::conv_correlate>(
-                 device, *dw, x.view(), dy.view(), geometry,
-                 conv_correlate_workspace(geometry, N, dtype, device).view());
+           if (auto dw = claim_grad(dw_edge)) correlate(*dw, x.view(), dy.view(), geometry);
            x.reset();
-           if (auto db = claim_grad(db_edge))
-             launch<cpu::channel_sum, cuda::channel_sum>(
-                 device, *db, dy.view(),
-                 channel_sums_scratch(1, N, geometry.C, geometry.H * geometry.W, dtype, device)
-                     .view());
-           if (auto dx = claim_grad(dx_edge)) {
-             const Tensor packed =
-                 packed_weights(dw_edge.variable(), w.view(), Direction::gather, geometry, N);
-             launch<cpu::conv_gather, cuda::conv_gather>(
-                 device, *dx, dy.view(), ConvWeights(w.view(), packed), View{}, Activation::none,
-                 geometry, conv_gather_workspace(geometry, N, dtype, device).view());
-           }
+           if (auto db = claim_grad(db_edge)) sum_channels(*db, dy.view());
+           if (auto dx = claim_grad(dx_edge))
+             gather(*dx, dy.view(), {w.view(), dw_edge.variable()}, {}, Activation::none, geometry);
          });
   return y;
 }

@@ -13,20 +13,18 @@ void copy_shifted(GradTarget target, View source, Shift shift) {
   const int64_t end = std::clamp<int64_t>(from[3] - shift.columns, begin, W);
   dispatch_floating(source.dtype, [&]<class T>() {
     with_beta(target.beta, [&](auto accumulate) {
-      parallel_for(to.numel(0, 3), W, [&](int64_t first, int64_t last) {
-        for (int64_t row = first; row < last; ++row) {
-          T* const out = target.grad.as<T>() + row * W;
-          const int64_t h = row % H + shift.rows;
-          const bool inside = h >= 0 && h < from[2];
-          const T* const in = source.as<T>() + (row / H * from[2] + h) * from[3] + shift.columns;
-          const auto zeros = [&](int64_t w, int64_t until) {
-            for (; w < until; ++w) store(out[w], Wide<T>(0), accumulate);
-          };
-          zeros(0, inside ? begin : W);
-          if (!inside) continue;
-          for (int64_t w = begin; w < end; ++w) store(out[w], widen(in[w]), accumulate);
-          zeros(end, W);
-        }
+      parallel_each(to.numel(0, 3), W, [&](int64_t row) {
+        T* const out = target.grad.as<T>() + row * W;
+        const int64_t h = row % H + shift.rows;
+        const bool inside = h >= 0 && h < from[2];
+        const T* const in = source.as<T>() + (row / H * from[2] + h) * from[3] + shift.columns;
+        const auto zeros = [&](int64_t w, int64_t until) {
+          for (; w < until; ++w) store(out[w], Wide<T>(0), accumulate);
+        };
+        zeros(0, inside ? begin : W);
+        if (!inside) return;
+        for (int64_t w = begin; w < end; ++w) store(out[w], widen(in[w]), accumulate);
+        zeros(end, W);
       });
     });
   });

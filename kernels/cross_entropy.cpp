@@ -31,13 +31,11 @@ void cross_entropy(View loss, View block_sums, View x, View labels) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int32_t* label = labels.as<int32_t>();
     double* sums = block_sums.as<double>();
-    parallel_for(block_sums.numel(), rows * C, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) {
-        sums[b] = 0;
-        for (int64_t n = b * rows; n < std::min(N, (b + 1) * rows); ++n) {
-          const T* row = x.as<T>() + n * C;
-          sums[b] += static_cast<double>(row_softmax(row, C, label[n]).loss(row[label[n]]));
-        }
+    parallel_each(block_sums.numel(), rows * C, [&](int64_t b) {
+      sums[b] = 0;
+      for (int64_t n = b * rows; n < std::min(N, (b + 1) * rows); ++n) {
+        const T* row = x.as<T>() + n * C;
+        sums[b] += static_cast<double>(row_softmax(row, C, label[n]).loss(row[label[n]]));
       }
     });
     double sum = 0;
@@ -85,7 +83,6 @@ void add_score(View score, View x, View labels) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::cross_entropy_backward) cross_entropy_backward;
@@ -119,10 +116,8 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   }
   const Edge edge = x;
   record_loss("cross_entropy", loss, edge, [=, x = x.detach()](const LossSeed& seed) mutable {
-    // x is this closure's alone once the forward's tensors are gone: dx may then take its place.
-    Tensor over = x;
-    x.reset();
-    if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+    Tensor over = std::move(x);
+    if (auto dx = claim_grad_over_value(edge, over))
       launch<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(over.device(), *dx, seed,
                                                                         over.view(), labels.view());
   });

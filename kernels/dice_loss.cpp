@@ -71,26 +71,24 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
   else check_planes(masks);
   dispatch_floating(x.dtype, [&]<class T>() {
     using W = Wide<T>;
-    parallel_for(N * blocks, std::min(P, dice_block) * K, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) {
-        double* const of_block = block_sums.as<double>() + b * K * 3;
-        std::fill_n(of_block, 3 * K, 0.0);
-        const int64_t n = b / blocks, begin = b % blocks * dice_block;
-        for_each_run(begin, std::min(P, begin + dice_block), P,
-                     [&](int64_t, int64_t p, int64_t size) {
-                       for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
-                         W both = 0, found = 0, wanted = 0;
-                         for (int64_t i = 0; i < size; ++i) {
-                           both += run.p[i] * run.t[i];
-                           found += run.p[i];
-                           wanted += run.t[i];
-                         }
-                         of_block[3 * k] += static_cast<double>(both);
-                         of_block[3 * k + 1] += static_cast<double>(found);
-                         of_block[3 * k + 2] += static_cast<double>(wanted);
-                       });
+    parallel_each(N * blocks, std::min(P, dice_block) * K, [&](int64_t b) {
+      double* const of_block = block_sums.as<double>() + b * K * 3;
+      std::fill_n(of_block, 3 * K, 0.0);
+      const int64_t n = b / blocks, begin = b % blocks * dice_block;
+      for_each_run(begin, std::min(P, begin + dice_block), P,
+                   [&](int64_t, int64_t p, int64_t size) {
+                     for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
+                       W both = 0, found = 0, wanted = 0;
+                       for (int64_t i = 0; i < size; ++i) {
+                         both += run.p[i] * run.t[i];
+                         found += run.p[i];
+                         wanted += run.t[i];
+                       }
+                       of_block[3 * k] += static_cast<double>(both);
+                       of_block[3 * k + 1] += static_cast<double>(found);
+                       of_block[3 * k + 2] += static_cast<double>(wanted);
                      });
-      }
+                   });
     });
     double* const all = sums.as<double>();
     std::fill_n(all, 3 * N * K, 0.0);
@@ -148,7 +146,6 @@ void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::dice_loss) dice_loss;
 decltype(cpu::dice_loss_backward) dice_loss_backward;
@@ -181,10 +178,8 @@ Tensor dice_loss(const Tensor& x, const Tensor& masks, std::span<const double> c
   }
   const Edge edge = x;
   record("dice_loss", loss, {edge}, [=, x = x.detach(), kept = judged](Tensor& dloss) mutable {
-    // x is this closure's alone once the forward's tensors are gone: dx may then take its place.
-    Tensor over = x;
-    x.reset();
-    if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+    Tensor over = std::move(x);
+    if (auto dx = claim_grad_over_value(edge, over))
       launch<cpu::dice_loss_backward, cuda::dice_loss_backward>(over.device(), *dx, dloss.view(),
                                                                 sums.view(), over.view(),
                                                                 masks.view(), weights, counted);

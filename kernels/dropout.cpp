@@ -16,14 +16,15 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
         // Here, so that the compiler knows that writing y does not change it.
-        const auto keep = mask.keep<Wide<T>>();
+        const auto masked = mask.of_elements<Wide<T>>();
         uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {
           const int64_t n = i / tiles, first = i % tiles * tile, size = std::min(tile, E - first);
           mask.draw<tile / words_of_call>(word, samples.as<int32_t>()[n], first);
           const T* in = x.as<T>() + n * E + first;
           T* out = y.grad.as<T>() + n * E + first;
-          for (int64_t j = 0; j < size; ++j) store(out[j], keep(widen(in[j]), word[j]), accumulate);
+          for (int64_t j = 0; j < size; ++j)
+            store(out[j], masked(widen(in[j]), word[j]), accumulate);
         }
       });
     });
@@ -32,7 +33,6 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::dropout) dropout;
 }  // namespace cuda

@@ -11,7 +11,7 @@ template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     dropout_kernel(T* y, const T* x, const int32_t* samples, int64_t N, int64_t E, Mask mask) {
   using Part = Vector<T, width>;
-  const auto keep = mask.keep<Wide<T>>();
+  const auto masked = mask.of_elements<Wide<T>>();
   const int64_t calls = (E + words_of_call - 1) / words_of_call;
   for (int64_t i = first_item(); i < N * calls; i += item_stride()) {
     const int64_t n = i / calls, first = i % calls * words_of_call;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(block_threads)
       Part out;
       if constexpr (accumulate) out = target;
       for (int w = 0; w < width; ++w)
-        store(out.values[w], keep(widen(in.values[w]), word[part + w]),
+        store(out.values[w], masked(widen(in.values[w]), word[part + w]),
               std::bool_constant<accumulate>{});
       target = out;
     }

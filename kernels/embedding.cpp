@@ -12,10 +12,8 @@ void embedding(View y, View w, View index) {
     check(0 <= row[n] && row[n] < V, "[embedding] index {} at position {} is outside [0, {})",
           row[n], n, V);
   dispatch_floating(w.dtype, [&]<class T>() {
-    parallel_for(N, D, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n)
-        std::copy_n(w.as<T>() + row[n] * D, D, y.as<T>() + n * D);
-    });
+    parallel_each(N, D,
+                  [&](int64_t n) { std::copy_n(w.as<T>() + row[n] * D, D, y.as<T>() + n * D); });
   });
 }
 
@@ -53,7 +51,6 @@ struct WorkOf<cpu::embedding_backward> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::embedding) embedding;
 decltype(cpu::embedding_backward) embedding_backward;

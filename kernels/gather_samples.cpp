@@ -89,7 +89,6 @@ struct WorkOf<cpu::gather_samples> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::gather_samples) gather_samples;
 }  // namespace cuda

@@ -4,7 +4,7 @@
 
 #include "core/ceil_div.h"
 #include "kernels/backend.h"
-#include "kernels/detail/judged_kernels.h"
+#include "kernels/detail/elements_per_block.h"
 
 namespace accrue {
 namespace cpu {
@@ -12,12 +12,10 @@ namespace cpu {
 void judged_weight(View weight, View block_counts, View labels, int64_t labels_of_sample) {
   const int32_t* label = labels.as<const int32_t>();
   double* counts = block_counts.as<double>();
-  parallel_for(block_counts.numel(), judged_block, [&](int64_t first, int64_t last) {
-    for (int64_t b = first; b < last; ++b) {
-      const int32_t* const begin = label + b * judged_block;
-      const int64_t size = std::min(judged_block, labels.numel() - b * judged_block);
-      counts[b] = double(size - std::count(begin, begin + size, not_judged));
-    }
+  parallel_each(block_counts.numel(), elements_per_block, [&](int64_t b) {
+    const int32_t* const begin = label + b * elements_per_block;
+    const int64_t size = std::min(elements_per_block, labels.numel() - b * elements_per_block);
+    counts[b] = double(size - std::count(begin, begin + size, not_judged));
   });
   double sum = 0;
   for (int64_t b = 0; b < block_counts.numel(); ++b) sum += counts[b];
@@ -32,7 +30,6 @@ void add_weighted(View sum, View mean, View weight) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::judged_weight) judged_weight;
 decltype(cpu::add_weighted) add_weighted;
@@ -43,8 +40,8 @@ Tensor judged_weight(const Tensor& labels) {
         "[judged_weight] labels {} {}: expected i32 of one sample or more", name(labels.dtype()),
         labels.shape());
   Tensor weight = Tensor::empty({}, DType::f64, labels.device());
-  const Tensor block_counts = Tensor::empty({ceil_div(labels.numel(), judged_block)}, DType::f64,
-                                            labels.device(), Category::workspace);
+  const Tensor block_counts = Tensor::empty({ceil_div(labels.numel(), elements_per_block)},
+                                            DType::f64, labels.device(), Category::workspace);
   launch<cpu::judged_weight, cuda::judged_weight>(labels.device(), weight.view(),
                                                   block_counts.view(), labels.view(),
                                                   labels.numel() / labels.size(0));

@@ -1,15 +1,15 @@
-#include "kernels/detail/judged_kernels.h"
+#include "kernels/detail/elements_per_block.h"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/judged.h"
 
 namespace accrue::cuda {
 namespace {
 
-// A block counts `judged_block` consecutive labels, a thread every 256th of them.
+// A block counts `elements_per_block` consecutive labels, a thread every 256th of them.
 __global__ void __launch_bounds__(block_threads)
     count_judged_kernel(double* block_counts, const int32_t* labels, int64_t n) {
-  const int64_t begin = blockIdx.x * judged_block;
-  const int64_t end = n - begin < judged_block ? n : begin + judged_block;
+  const int64_t begin = blockIdx.x * elements_per_block;
+  const int64_t end = n - begin < elements_per_block ? n : begin + elements_per_block;
   int count = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += block_threads)
     count += labels[i] != not_judged;

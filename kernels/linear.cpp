@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/gemm.h"
 
 namespace accrue {
 namespace cpu {
@@ -10,12 +11,12 @@ namespace cpu {
 // c = op(a) op(b) + beta * c for two-dimensional views.
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) {
   dispatch_floating(a.dtype, [&]<class T>() {
-    const Product<T> product{.M = c.grad.shape[0],
-                             .N = c.grad.shape[1],
-                             .K = a_op == Transpose::yes ? a.shape[0] : a.shape[1],
-                             .a_op = a_op,
-                             .b_op = b_op,
-                             .beta = c.beta};
+    const Gemm<T> product{.M = c.grad.shape[0],
+                          .N = c.grad.shape[1],
+                          .K = a_op == Transpose::yes ? a.shape[0] : a.shape[1],
+                          .a_op = a_op,
+                          .b_op = b_op,
+                          .beta = c.beta};
     if (c.grad.dtype == a.dtype) gemm(c.grad.as<T>(), a.as<const T>(), b.as<const T>(), product);
     else gemm(c.grad.as<Wide<T>>(), a.as<const T>(), b.as<const T>(), product);
   });
@@ -25,14 +26,14 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) 
 void linear_forward(View y, View x, View w, View b, Activation activation, View) {
   dispatch_floating(x.dtype, [&]<class T>() {
     gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
-         Product<T>{.M = x.shape[0],
-                    .N = w.shape[0],
-                    .K = x.shape[1],
-                    .a_op = Transpose::no,
-                    .b_op = Transpose::yes,
-                    .beta = 0,
-                    .bias = b.data ? b.as<const T>() : nullptr,
-                    .activation = activation});
+         Gemm<T>{.M = x.shape[0],
+                 .N = w.shape[0],
+                 .K = x.shape[1],
+                 .a_op = Transpose::no,
+                 .b_op = Transpose::yes,
+                 .beta = 0,
+                 .bias = b.data ? b.as<const T>() : nullptr,
+                 .activation = activation});
   });
 }
 
@@ -63,20 +64,18 @@ void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db,
 
 template <>
 struct WorkOf<cpu::matmul> {
-  Work operator()(const GradTarget& c, const View& a, const View& b, Transpose a_op, Transpose,
-                  const View&) const {
+  Work operator()(const GradTarget& c, const View& a, const View& b, Transpose a_op,
+                  const auto&...) const {
     const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
-    return {.flops = 2 * double(c.grad.numel()) * double(K),
-            .bytes = bytes_of(c) + bytes_of(a) + bytes_of(b)};
+    return work_of(2 * double(c.grad.numel()) * double(K), c, a, b);
   }
 };
 
 template <>
 struct WorkOf<cpu::linear_forward> {
-  Work operator()(const View& y, const View& x, const View& w, const View& b, Activation,
-                  const View&) const {
-    return {.flops = 2 * double(x.shape[0]) * double(w.numel()),
-            .bytes = bytes_of(y) + bytes_of(x) + bytes_of(w) + bytes_of(b)};
+  Work operator()(const View& y, const View& x, const View& w, const View& b,
+                  const auto&...) const {
+    return work_of(2 * double(x.shape[0]) * double(w.numel()), y, x, w, b);
   }
 };
 
@@ -91,7 +90,6 @@ struct WorkOf<cpu::linear_backward> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::matmul) matmul;
 decltype(cpu::linear_forward) linear_forward;

@@ -6,9 +6,9 @@
 #include "core/cuda.h"
 #include "kernels/detail/channel_bias.cuh"
 #include "kernels/detail/descriptor.h"
-#include "kernels/detail/gemm.h"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/detail/small_linear.cuh"
+#include "kernels/detail/transpose.h"
 
 namespace accrue::cuda {
 namespace {
@@ -19,7 +19,7 @@ using Preference = Descriptor<cublasLtMatmulPreferenceDestroy>;
 
 // All that the choice of an algorithm depends on: the same product is always computed by the same
 // algorithm, hence to the same bits.
-struct Product {
+struct MatmulKey {
   DType dtype, result;
   int64_t M, N, K;
   Transpose a_op, b_op;
@@ -28,7 +28,7 @@ struct Product {
   uint32_t alignment;
   int64_t workspace_bytes;
 
-  auto operator<=>(const Product&) const = default;
+  auto operator<=>(const MatmulKey&) const = default;
 };
 
 struct Prepared {
@@ -86,7 +86,7 @@ uint32_t alignment_of(std::initializer_list<const void*> addresses) {
 
 // Returns the algorithm that cuBLASLt's heuristics choose, or nullopt if they know no way.
 std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
-                                                     const Product& product) {
+                                                     const MatmulKey& product) {
   const auto preference =
       make_descriptor<cublasLtMatmulPreferenceDestroy>(cublasLtMatmulPreferenceCreate);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(product.workspace_bytes));
@@ -112,7 +112,7 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
 }
 
 // c^T = op(b)^T op(a)^T: cuBLASLt's first factor is b.
-Prepared prepare(const Product& product, View c, View a, View b, const void* bias) {
+Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* bias) {
   Prepared prepared{make_descriptor<cublasLtMatmulDescDestroy>(
                         cublasLtMatmulDescCreate, product.compute, data_type(wide(product.dtype))),
                     layout_of(a), layout_of(b), layout_of(c)};
@@ -131,20 +131,20 @@ Prepared prepare(const Product& product, View c, View a, View b, const void* bia
 // more than a small product. It is never destroyed, for the reason that Context is not.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
                 const void* bias = nullptr) {
-  static auto& all = *new std::map<Product, Prepared>;
+  static auto& all = *new std::map<MatmulKey, Prepared>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
-  const Product product{a.dtype,
-                        c.grad.dtype,
-                        c.grad.shape[0],
-                        c.grad.shape[1],
-                        K,
-                        a_op,
-                        b_op,
-                        compute_type(a.dtype),
-                        bias != nullptr,
-                        alignment_of({c.grad.data, a.data, b.data, bias}),
-                        workspace.numel()};
+  const MatmulKey product{a.dtype,
+                          c.grad.dtype,
+                          c.grad.shape[0],
+                          c.grad.shape[1],
+                          K,
+                          a_op,
+                          b_op,
+                          compute_type(a.dtype),
+                          bias != nullptr,
+                          alignment_of({c.grad.data, a.data, b.data, bias}),
+                          workspace.numel()};
   auto at = all.find(product);
   if (at == all.end()) at = all.emplace(product, prepare(product, c.grad, a, b, bias)).first;
   const Prepared& prepared = at->second;

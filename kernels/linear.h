@@ -2,7 +2,7 @@
 
 #include "core/autograd.h"
 #include "kernels/activation.h"
-#include "kernels/detail/gemm.h"
+#include "kernels/detail/transpose.h"
 
 namespace accrue {
 

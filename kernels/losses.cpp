@@ -1,17 +1,11 @@
 #include "kernels/losses.h"
 
 #include "core/ceil_div.h"
+#include "kernels/detail/elements_per_block.h"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/losses_kernels.h"
 #include "kernels/detail/reduce.h"
 
 namespace accrue {
-namespace {
-
-int64_t blocks_of(int64_t n) { return ceil_div(n, loss_block); }
-
-}  // namespace
-
 namespace cpu {
 
 // Targets is a View or nothing, for an f that knows its target.
@@ -20,14 +14,12 @@ void loss(View loss, View block_sums, View x, F f, Targets... target) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t n = x.numel(), blocks = block_sums.numel();
     double* sums = block_sums.as<double>();
-    parallel_for(blocks, loss_block, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) {
-        const int64_t begin = b * loss_block, size = std::min(loss_block, n - begin);
-        const auto sum = [=](const T* in, const auto*... t) {
-          return sum_of<Wide<T>>(size, [=](int64_t i) { return f(widen(in[i]), widen(t[i])...); });
-        };
-        sums[b] = sum(x.as<T>() + begin, target.template as<T>() + begin...);
-      }
+    parallel_each(blocks, elements_per_block, [&](int64_t b) {
+      const int64_t begin = b * elements_per_block, size = std::min(elements_per_block, n - begin);
+      const auto sum = [=](const T* in, const auto*... t) {
+        return sum_of<Wide<T>>(size, [=](int64_t i) { return f(widen(in[i]), widen(t[i])...); });
+      };
+      sums[b] = sum(x.as<T>() + begin, target.template as<T>() + begin...);
     });
     double sum = 0;
     for (int64_t b = 0; b < blocks; ++b) sum += sums[b];
@@ -42,9 +34,8 @@ void loss_backward(GradTarget dx, View dloss, View x, F f, Targets... target) {
     const Wide<T> factor = *dloss.as<Wide<T>>() / static_cast<Wide<T>>(x.numel());
     const auto write = [&](T* out, const T* in, const auto*... t) {
       with_beta(dx.beta, [&](auto accumulate) {
-        parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i)
-            store(out[i], factor * f.slope_at(widen(in[i]), widen(t[i])...), accumulate);
+        parallel_each(x.numel(), 1, [&](int64_t i) {
+          store(out[i], factor * f.slope_at(widen(in[i]), widen(t[i])...), accumulate);
         });
       });
     };
@@ -63,7 +54,6 @@ void check_probabilities(View target) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 template <class F, class... Targets>
 void loss(View loss, View block_sums, View x, F f, Targets... target);
@@ -82,19 +72,16 @@ Tensor mean_loss(std::string_view op, const Tensor& x, F f, const Targets&... ta
   check(x.numel() > 0, "[{}] x {}: expected at least one element", op, x.shape());
   Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());
   {
-    const Tensor block_sums =
-        Tensor::empty({blocks_of(x.numel())}, DType::f64, x.device(), Category::workspace);
+    const Tensor block_sums = Tensor::empty({ceil_div(x.numel(), elements_per_block)}, DType::f64,
+                                            x.device(), Category::workspace);
     launch<cpu::loss<F, TargetView<Targets>...>, cuda::loss<F, TargetView<Targets>...>>(
         x.device(), loss.view(), block_sums.view(), x.view(), f, target.view()...);
   }
   const Edge edge = x;
   record(op, loss, {edge},
          [edge, f, x = x.detach(), ... target = target.detach()](Tensor& dloss) mutable {
-           // x is this closure's alone once the forward's tensors are gone: dx may then take its
-           // place.
-           Tensor over = x;
-           x.reset();
-           if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+           Tensor over = std::move(x);
+           if (auto dx = claim_grad_over_value(edge, over))
              launch<cpu::loss_backward<F, TargetView<Targets>...>,
                     cuda::loss_backward<F, TargetView<Targets>...>>(
                  dloss.device(), *dx, dloss.view(), over.view(), f, target.view()...);

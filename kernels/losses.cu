@@ -1,6 +1,6 @@
+#include "kernels/detail/elements_per_block.h"
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/losses_kernels.h"
 #include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
@@ -15,8 +15,9 @@ constexpr int sum_threads = 512;
 template <int width, class W, class F, class... Inputs>
 __global__ void __launch_bounds__(sum_threads)
     loss_kernel(W* loss, double* block_sums, int64_t n, F f, const Inputs*... inputs) {
-  const int64_t begin = int64_t{blockIdx.x} * loss_block;
-  const int64_t size = n - begin < loss_block ? n - begin : loss_block, vectors = size / width;
+  const int64_t begin = int64_t{blockIdx.x} * elements_per_block;
+  const int64_t size = n - begin < elements_per_block ? n - begin : elements_per_block,
+                vectors = size / width;
   ((inputs += begin), ...);
   W sum = 0;
   for (int64_t v = threadIdx.x; v < vectors; v += sum_threads)

@@ -52,7 +52,6 @@ void add_mask_score(View score, View x, View masks) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::add_mask_score) add_mask_score;
 }  // namespace cuda

@@ -35,31 +35,27 @@ auto along(const PerChannel<T>& values, int64_t c, std::integral_constant<int64_
   else return [&values, c](int64_t j) { return values[c + j]; };
 }
 
+// The sum of term(x) over a group.
+template <class T, class Term>
+double group_sum(const T* x, const Grouping& at, int64_t group, Term term) {
+  double sum = 0;
+  for_each_run(at, group, [&](int64_t first, int64_t size) {
+    sum += sum_of<Wide<T>>(size, [=, in = x + first](int64_t j) { return term(in[j]); });
+  });
+  return sum;
+}
+
 // The moments of each group, and `running` moved towards them, with the unbiased variance.
 void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running, View) {
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        const double elements = static_cast<double>(at.elements());
-        parallel_for(at.count(), at.elements(), [&](int64_t begin, int64_t end) {
-          for (int64_t g = begin; g < end; ++g) {
-            double sum = 0, squares = 0;
-            for_each_run(at, g, [&](int64_t first, int64_t size) {
-              const T* in = x.as<T>() + first;
-              sum += sum_of<W>(size, [=](int64_t j) { return in[j]; });
-            });
-            const W center = static_cast<W>(sum / elements);
-            for_each_run(at, g, [&](int64_t first, int64_t size) {
-              const T* in = x.as<T>() + first;
-              squares +=
-                  sum_of<W>(size, [=](int64_t j) { return (in[j] - center) * (in[j] - center); });
-            });
-            mean.as<W>()[g] = center;
-            rstd.as<W>()[g] = rstd_of(static_cast<W>(squares / elements), eps);
-            if (!running.mean.data) continue;
-            move_towards(center, running.mean.as<W>()[g], running.momentum);
-            move_towards(static_cast<W>(squares / (elements - 1)), running.var.as<W>()[g],
-                         running.momentum);
-          }
+        const MomentsOut<W> out(mean, rstd, at, eps, running);
+        const T* in = x.as<T>();
+        parallel_each(at.count(), at.elements(), [&](int64_t g) {
+          const double sum = group_sum(in, at, g, [](T v) { return v; });
+          const W center = static_cast<W>(sum / static_cast<double>(at.elements()));
+          out.store(g, center,
+                    group_sum(in, at, g, [=](T v) { return (v - center) * (v - center); }));
         });
       });
 }
@@ -77,19 +73,15 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
 // Calls body(i, z) with the place and the normalised value of each element.
 template <class T, class Body>
 void for_each_normalized(View x, const Normalizer& by, View gamma, View beta, Body&& body) {
-  using W = Wide<T>;
-  const PerChannel<W> gammas(gamma, 1), betas(beta, 0);
-  parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) {
-      const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
-      for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-        const T* in = x.as<T>() + first;
-        const auto weight = along(gammas, c, step);
-        const auto bias = along(betas, c, step);
-        for (int64_t j = 0; j < size; ++j)
-          body(first + j, standardized(in[j]) * weight(j) + bias(j));
-      });
-    }
+  const PerChannel<Wide<T>> gammas(gamma, 1), betas(beta, 0);
+  parallel_each(by.at.count(), by.at.elements(), [&](int64_t g) {
+    const auto standardized = by.standardized<Wide<T>>(g);
+    for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+      const T* in = x.as<T>() + first;
+      const auto weight = along(gammas, c, step);
+      const auto bias = along(betas, c, step);
+      for (int64_t j = 0; j < size; ++j) body(first + j, standardized(in[j]) * weight(j) + bias(j));
+    });
   });
 }
 
@@ -116,104 +108,108 @@ void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View b
   });
 }
 
+// sums[j] = the sum of the terms of channel c + j, j < width, which have one group in each sample.
+template <class T, class TermAt>
+void sum_side_by_side(double* sums, const Grouping& at, int64_t c, int64_t width,
+                      const TermAt& term_at) {
+  std::fill_n(sums, width, 0);
+  for (int64_t n = 0; n < at.N; ++n) {
+    const auto term = term_at((n * at.C + c) * at.S, at.group_of(n, c));
+    if (at.S == 1)
+      for (int64_t j = 0; j < width; ++j) sums[j] += static_cast<double>(term(j));
+    else
+      for (int64_t j = 0; j < width; ++j)
+        sums[j] += sum_of<T>(at.S, [&](int64_t s) { return term(j * at.S + s); });
+  }
+}
+
 // out[c] = sum_{i in c} term(i) + beta * out[c]. term_at(first, g) gives the terms of elements
 // first + j, which are in group g. A thread owns a range of channels; neighbours are summed side
 // by side, because with S = 1 a single channel is a strided column.
 template <class T, class TermAt>
-void channel_sums(GradTarget target, const Grouping& at, TermAt&& term_at) {
+void channel_sums(GradTarget target, const Grouping& at, const TermAt& term_at) {
   constexpr int64_t block = 64;
   T* out = target.grad.as<T>();
-  const auto sum_channels = [&](int64_t c, int64_t width, double* sums) {
-    for (int64_t n = 0; n < at.N; ++n) {
-      const auto term = term_at((n * at.C + c) * at.S, at.group_of(n, c));
-      if (at.S == 1)
-        for (int64_t j = 0; j < width; ++j) sums[j] += static_cast<double>(term(j));
-      else
-        for (int64_t j = 0; j < width; ++j)
-          sums[j] += sum_of<T>(at.S, [&](int64_t s) { return term(j * at.S + s); });
+  parallel_for(at.C, at.N * at.S, [&](int64_t begin, int64_t end) {
+    double sums[block];
+    for (int64_t c = begin, width = 0; c < end; c += width) {
+      width = std::min({block, end - c, at.K - c % at.K});
+      sum_side_by_side<T>(sums, at, c, width, term_at);
+      for (int64_t j = 0; j < width; ++j)
+        out[c + j] = blend(static_cast<T>(sums[j]), target.beta, out[c + j]);
     }
-  };
-  with_beta(target.beta, [&](auto accumulate) {
-    parallel_for(at.C, at.N * at.S, [&](int64_t begin, int64_t end) {
-      int64_t width = 0;
-      for (int64_t c = begin; c < end; c += width) {
-        width = std::min({block, end - c, at.K - c % at.K});
-        double sums[block] = {};
-        sum_channels(c, width, sums);
-        for (int64_t j = 0; j < width; ++j) store(out[c + j], static_cast<T>(sums[j]), accumulate);
-      }
-    });
   });
-}
-
-void norm_gamma_backward(GradTarget dgamma, View dy, View x, Normalizer by) {
-  dispatch_floating(
-      dy.dtype, [&]<class T, class W = Wide<T>>() {
-        channel_sums<W>(dgamma, by.at, [&](int64_t first, int64_t g) {
-          const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
-          const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
-          return [=](int64_t j) { return d[j] * standardized(in[j]); };
-        });
-      });
-}
-
-void norm_beta_backward(GradTarget dbeta, View dy, Grouping at) {
-  dispatch_floating(
-      dy.dtype, [&]<class T, class W = Wide<T>>() {
-        channel_sums<W>(dbeta, at, [&](int64_t first, int64_t) {
-          const T* d = dy.as<T>() + first;
-          return [=](int64_t j) { return widen(d[j]); };
-        });
-      });
 }
 
 // The gradients of gamma and beta, where wanted.
 void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget> dbeta, View dy,
                      View x, Normalizer by, View) {
-  if (dgamma) norm_gamma_backward(*dgamma, dy, x, by);
-  if (dbeta) norm_beta_backward(*dbeta, dy, by.at);
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        const T *in = x.as<T>(), *d = dy.as<T>();
+        if (dgamma)
+          channel_sums<W>(*dgamma, by.at, [&](int64_t first, int64_t g) {
+            return [in = in + first, d = d + first, standardized = by.standardized<W>(g)](
+                       int64_t j) { return d[j] * standardized(in[j]); };
+          });
+        if (dbeta)
+          channel_sums<W>(*dbeta, by.at, [&](int64_t first, int64_t) {
+            return [d = d + first](int64_t j) { return widen(d[j]); };
+          });
+      });
 }
+
+// The operands of norm_backward().
+template <class T, class W = Wide<T>>
+struct NormBackward {
+  T* dx;
+  const T *dy, *x;
+  PerChannel<W> gamma;
+  const Normalizer& by;
+
+  DxTerms<W> terms_of(int64_t g, const Standardized<W>& standardized) const {
+    double sum = 0, product = 0;
+    for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+      const T *in = x + first, *d = dy + first;
+      const auto weight = along(gamma, c, step);
+      sum += sum_of<W>(size, [&](int64_t j) { return weight(j) * d[j]; });
+      product += sum_of<W>(
+          size, [&](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
+    });
+    return DxTerms<W>::of(sum, product, standardized.rstd, by.at.elements());
+  }
+
+  template <class Accumulate>
+  void store_group(int64_t g, Accumulate accumulate) const {
+    const auto standardized = by.standardized<W>(g);
+    const bool constant = by.source == Source::constant;
+    const DxTerms<W> terms = constant ? DxTerms<W>{} : terms_of(g, standardized);
+    for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+      T* const out = dx + first;
+      const T* const d = dy + first;
+      const auto weight = along(gamma, c, step);
+      if (constant) {
+        for (int64_t j = 0; j < size; ++j)
+          store(out[j], standardized.rstd * (weight(j) * d[j]), accumulate);
+        return;
+      }
+      const T* const in = x + first;
+      for (int64_t j = 0; j < size; ++j)
+        store(out[j], standardized.backward(in[j], weight(j) * d[j], terms), accumulate);
+    });
+  }
+};
 
 // dx may be dy: a group's sums are complete before its first element is written. With constant
 // moments x is not read.
 void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
-        const PerChannel<W> gammas(gamma, 1);
-        const double elements = static_cast<double>(by.at.elements());
-        const auto group = [&](int64_t g, auto accumulate) {
-          const Standardized<W> standardized{by.mean.as<W>()[g], by.rstd.as<W>()[g]};
-          double sum = 0, product = 0;  // of gamma dy, and of gamma dy (x - mean)
-          if (by.source == Source::batch)
-            for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-              const T *in = x.as<T>() + first, *d = dy.as<T>() + first;
-              const auto weight = along(gammas, c, step);
-              sum += sum_of<W>(size, [&](int64_t j) { return weight(j) * d[j]; });
-              product += sum_of<W>(
-                  size, [&](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
-            });
-          const W average = static_cast<W>(sum / elements);
-          const W slope =
-              standardized.rstd * standardized.rstd * static_cast<W>(product / elements);
-          for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
-            const T* d = dy.as<T>() + first;
-            T* out = dx.grad.as<T>() + first;
-            const auto weight = along(gammas, c, step);
-            if (by.source == Source::constant) {
-              for (int64_t j = 0; j < size; ++j)
-                store(out[j], standardized.rstd * (weight(j) * d[j]), accumulate);
-              return;
-            }
-            const T* in = x.as<T>() + first;
-            for (int64_t j = 0; j < size; ++j)
-              store(out[j], standardized.backward(in[j], weight(j) * d[j], average, slope),
-                    accumulate);
-          });
-        };
+        const NormBackward<T> backward{dx.grad.as<T>(), dy.as<T>(), x.data ? x.as<T>() : nullptr,
+                                       PerChannel<W>(gamma, 1), by};
         with_beta(dx.beta, [&](auto accumulate) {
-          parallel_for(by.at.count(), by.at.elements(), [&](int64_t begin, int64_t end) {
-            for (int64_t g = begin; g < end; ++g) group(g, accumulate);
-          });
+          parallel_each(by.at.count(), by.at.elements(),
+                        [&](int64_t g) { backward.store_group(g, accumulate); });
         });
       });
 }
@@ -228,7 +224,6 @@ struct WorkOf<cpu::normalized_backward_over> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::group_moments) group_moments;
 decltype(cpu::given_moments) given_moments;

@@ -112,26 +112,6 @@ __device__ T team_sum(T value) {
   else return block_sum<team>(value);
 }
 
-// Where mean and rstd = 1 / sqrt(variance + eps) of each group go, and statistics that move towards
-// them, where there are any.
-template <class W>
-struct MomentsOut {
-  W *mean, *rstd;
-  int64_t elements;  // of a group
-  double eps;
-  W *running_mean, *running_var;
-  double momentum;
-
-  // `deviations` is the sum of the squared distances from the mean.
-  __device__ void store(int64_t g, W center, W deviations) const {
-    mean[g] = center;
-    rstd[g] = rstd_of(deviations / static_cast<W>(elements), eps);
-    if (!running_mean) return;
-    move_towards(center, running_mean[g], momentum);
-    move_towards(deviations / static_cast<W>(elements - 1), running_var[g], momentum);
-  }
-};
-
 // The sum of a team's elements. A vector is copied before its elements are read: that makes one
 // load of it, not `width`.
 template <int width, int team, class T, class W = Wide<T>>
@@ -304,19 +284,6 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// With d = gamma * dy,
-//   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
-// hence one pass for the two averages and one that writes.
-template <class W>
-struct DxTerms {
-  W average, slope;
-
-  // Computes the terms from the sums of d and of d * (x - mean).
-  __device__ static DxTerms of(W sum, W product, W rstd, int64_t elements) {
-    return {sum / static_cast<W>(elements), rstd * rstd * (product / static_cast<W>(elements))};
-  }
-};
-
 // Adds up the two sums that DxTerms needs, over a team.
 template <int width, int team, class T, class W>
 __device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
@@ -348,7 +315,7 @@ __device__ void store_dx(T* dx, const T* dy, const T* x, int64_t v, const At& at
   W d[width];
   for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
   for (int w = 0; w < width; ++w)
-    store(result.values[w], standardized.backward(xs.values[w], d[w], terms.average, terms.slope),
+    store(result.values[w], standardized.backward(xs.values[w], d[w], terms),
           std::bool_constant<accumulate>{});
   store_vector(dx, v, result);
 }
@@ -436,10 +403,7 @@ void group_moments(View mean, View rstd, View x, Grouping at, double eps, Runnin
   const int64_t pieces = group_pieces(at);
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        MomentsOut<W> out{mean.as<W>(), rstd.as<W>(), at.elements(),   eps,
-                          nullptr,      nullptr,      running.momentum};
-        if (running.mean.data)
-          out.running_mean = running.mean.as<W>(), out.running_var = running.var.as<W>();
+        const MomentsOut<W> out(mean, rstd, at, eps, running);
         with_width<T>(run_of(at), {x.data}, [&](auto width) {
           if (pieces > 1) {
             enqueue(grid_of_pieces(at), piece_moments_kernel<width.value, T>, out, scratch.as<W>(),

@@ -16,14 +16,6 @@ void one_hot(View y, View index) {
 
 }  // namespace cpu
 
-template <>
-struct WorkOf<cpu::one_hot> {
-  Work operator()(const View& y, const View& index) const {
-    return {.bytes = bytes_of(y) + bytes_of(index)};
-  }
-};
-
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::one_hot) one_hot;
 }  // namespace cuda

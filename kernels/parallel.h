@@ -69,4 +69,12 @@ void parallel_for(int64_t n, int64_t work_per_item, Body&& body) {
                   [&](int64_t chunk, int) { body(n * chunk / chunks, n * (chunk + 1) / chunks); });
 }
 
+// Calls body(i) for each i in [0, n).
+template <class Body>
+void parallel_each(int64_t n, int64_t work_per_item, Body&& body) {
+  parallel_for(n, work_per_item, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
 }  // namespace accrue

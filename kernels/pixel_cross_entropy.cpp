@@ -1,8 +1,9 @@
 #include "kernels/pixel_cross_entropy.h"
 
 #include "core/ceil_div.h"
+#include "kernels/detail/class_weights.h"
+#include "kernels/detail/cross_entropy_kernels.h"
 #include "kernels/detail/loss_seed.h"
-#include "kernels/detail/pixel_cross_entropy_kernels.h"
 #include "kernels/detail/pixel_runs.h"
 
 namespace accrue {
@@ -16,23 +17,21 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
   dispatch_floating(x.dtype, [&]<class T>() {
     using W = Wide<T>;
     double* sums = block_sums.as<double>();
-    parallel_for(block_sums.numel(), block * C, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) {
-        sums[b] = 0;
-        for_each_run(b * block, std::min(pixels, (b + 1) * block), P,
-                     [&](int64_t n, int64_t p, int64_t size) {
-                       const T* in = x.as<T>() + n * C * P + p;
-                       const int32_t* label = labels.as<int32_t>() + n * P + p;
-                       const RunSoftmax<T> softmax(in, label, C, P, size);
-                       W sum = 0;
-                       for (int64_t i = 0; i < size; ++i) {
-                         if (label[i] == not_judged) continue;
-                         const RowSoftmax<W> pixel{softmax.maximum[i], softmax.rest[i]};
-                         sum += W(weights[label[i]]) * pixel.loss(in[label[i] * P + i]);
-                       }
-                       sums[b] += static_cast<double>(sum);
-                     });
-      }
+    parallel_each(block_sums.numel(), block * C, [&](int64_t b) {
+      sums[b] = 0;
+      for_each_run(b * block, std::min(pixels, (b + 1) * block), P,
+                   [&](int64_t n, int64_t p, int64_t size) {
+                     const T* in = x.as<T>() + n * C * P + p;
+                     const int32_t* label = labels.as<int32_t>() + n * P + p;
+                     const RunSoftmax<T> softmax(in, label, C, P, size);
+                     W sum = 0;
+                     for (int64_t i = 0; i < size; ++i) {
+                       if (label[i] == not_judged) continue;
+                       const RowSoftmax<W> pixel{softmax.maximum[i], softmax.rest[i]};
+                       sum += W(weights[label[i]]) * pixel.loss(in[label[i] * P + i]);
+                     }
+                     sums[b] += static_cast<double>(sum);
+                   });
     });
     double sum = 0;
     for (int64_t b = 0; b < block_sums.numel(); ++b) sum += sums[b];
@@ -72,7 +71,6 @@ void pixel_cross_entropy_backward(GradTarget dx, const LossSeed& from, View x, V
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::pixel_cross_entropy) pixel_cross_entropy;
 decltype(cpu::pixel_cross_entropy_backward) pixel_cross_entropy_backward;
@@ -100,11 +98,8 @@ Tensor pixel_cross_entropy(const Tensor& x, const Tensor& labels,
   const Edge edge = x;
   record_loss("pixel_cross_entropy", loss, edge,
               [=, x = x.detach(), kept = judged](const LossSeed& seed) mutable {
-                // x is this closure's alone once the forward's tensors are gone: dx may then take
-                // its place.
-                Tensor over = x;
-                x.reset();
-                if (auto dx = over.sole_owner() ? claim_grad_over(edge, over) : claim_grad(edge))
+                Tensor over = std::move(x);
+                if (auto dx = claim_grad_over_value(edge, over))
                   launch<cpu::pixel_cross_entropy_backward, cuda::pixel_cross_entropy_backward>(
                       over.device(), *dx, seed, over.view(), labels.view(), weights, counted);
               });

@@ -1,8 +1,8 @@
 #include <limits>
 
+#include "kernels/detail/class_weights.h"
 #include "kernels/detail/counted.h"
 #include "kernels/detail/loss_seed.h"
-#include "kernels/detail/pixel_cross_entropy_kernels.h"
 #include "kernels/detail/pixel_softmax.cuh"
 #include "kernels/detail/reduce.cuh"
 

@@ -14,11 +14,9 @@ void for_each_shuffled_row(const Shape& x, int64_t factor, Body&& body) {
   // Each group of `factor` channels of x makes every factor-th row of a plane.
   const int64_t groups = x.numel(0, 2) / factor, H = x[2], W = x[3];
   const auto rows = [&](auto r) {
-    parallel_for(groups * H, r * W, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t group = row / H, h = row % H;
-        body(((group / r * H + h) * r + group % r) * r * W, (group * r * H + h) * W, r);
-      }
+    parallel_each(groups * H, r * W, [&](int64_t row) {
+      const int64_t group = row / H, h = row % H;
+      body(((group / r * H + h) * r + group % r) * r * W, (group * r * H + h) * W, r);
     });
   };
   if (factor == 2) rows(std::integral_constant<int64_t, 2>{});
@@ -53,7 +51,6 @@ void pixel_shuffle_backward(GradTarget dx, View dy, int64_t factor) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::pixel_shuffle) pixel_shuffle;
 decltype(cpu::pixel_shuffle_backward) pixel_shuffle_backward;

@@ -12,9 +12,7 @@ void map(View y, View x, const formula::AnyPointwise& formula) {
         dispatch_floating(x.dtype, [&]<class T>() {
           T* out = y.as<T>();
           const T* in = x.as<T>();
-          parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) out[i] = T(f(widen(in[i])));
-          });
+          parallel_each(x.numel(), 1, [&](int64_t i) { out[i] = T(f(widen(in[i]))); });
         });
       },
       formula);
@@ -28,9 +26,8 @@ void map_backward(GradTarget dx, View dy, View kept, const formula::AnyPointwise
           T* out = dx.grad.as<T>();
           const T *in = dy.as<T>(), *at = kept.as<T>();
           with_beta(dx.beta, [&](auto accumulate) {
-            parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-              for (int64_t i = begin; i < end; ++i)
-                store(out[i], in[i] * f.slope_at(widen(at[i])), accumulate);
+            parallel_each(dy.numel(), 1, [&](int64_t i) {
+              store(out[i], in[i] * f.slope_at(widen(at[i])), accumulate);
             });
           });
         });
@@ -40,7 +37,6 @@ void map_backward(GradTarget dx, View dy, View kept, const formula::AnyPointwise
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::map) map;
 decltype(cpu::map_backward) map_backward;

@@ -194,12 +194,10 @@ void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
 void global_avg_pool2d(View y, View x) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t P = x.shape.numel(2, 4);
-    parallel_for(y.numel(), P, [&](int64_t begin, int64_t end) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        const T* in = x.as<T>() + plane * P;
-        const double sum = sum_of<Wide<T>>(P, [=](int64_t i) { return widen(in[i]); });
-        y.as<T>()[plane] = T(static_cast<Wide<T>>(sum / static_cast<double>(P)));
-      }
+    parallel_each(y.numel(), P, [&](int64_t plane) {
+      const T* in = x.as<T>() + plane * P;
+      const double sum = sum_of<Wide<T>>(P, [=](int64_t i) { return widen(in[i]); });
+      y.as<T>()[plane] = T(static_cast<Wide<T>>(sum / static_cast<double>(P)));
     });
   });
 }
@@ -209,12 +207,10 @@ void global_avg_pool2d_backward(GradTarget dx, View dy) {
     const int64_t P = dx.grad.shape.numel(2, 4);
     const auto share = 1 / static_cast<Wide<T>>(P);
     with_beta(dx.beta, [&](auto accumulate) {
-      parallel_for(dy.numel(), P, [&](int64_t begin, int64_t end) {
-        for (int64_t plane = begin; plane < end; ++plane) {
-          T* out = dx.grad.as<T>() + plane * P;
-          const Wide<T> value = share * dy.as<T>()[plane];
-          for (int64_t i = 0; i < P; ++i) store(out[i], value, accumulate);
-        }
+      parallel_each(dy.numel(), P, [&](int64_t plane) {
+        T* out = dx.grad.as<T>() + plane * P;
+        const Wide<T> value = share * dy.as<T>()[plane];
+        for (int64_t i = 0; i < P; ++i) store(out[i], value, accumulate);
       });
     });
   });
@@ -222,7 +218,6 @@ void global_avg_pool2d_backward(GradTarget dx, View dy) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::max_pool2d) max_pool2d;
 decltype(cpu::max_pool2d_backward) max_pool2d_backward;

@@ -1,6 +1,7 @@
 #include "kernels/scale_add.h"
 
 #include "kernels/detail/row_products.h"
+#include "kernels/detail/scale.h"
 
 namespace accrue {
 namespace cpu {
@@ -10,24 +11,7 @@ void scale_add(View y, View x, View gamma, View a) {
     T* out = y.as<T>();
     const T *from = x.as<T>(), *branch = a.as<T>();
     const Wide<T> factor = *gamma.as<Wide<T>>();
-    parallel_for(y.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = T(from[i] + factor * branch[i]);
-    });
-  });
-}
-
-// dx = factor * dy, where no factor is 1; dx may be dy.
-void scale_add_backward(GradTarget dx, View dy, View factor) {
-  if (!factor.data && dx.grad.data == dy.data && dx.beta == 0) return;
-  dispatch_floating(dy.dtype, [&]<class T>() {
-    T* out = dx.grad.as<T>();
-    const T* d = dy.as<T>();
-    const Wide<T> f = factor.data ? *factor.as<Wide<T>>() : 1;
-    with_beta(dx.beta, [&](auto accumulate) {
-      parallel_for(dy.numel(), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) store(out[i], f * d[i], accumulate);
-      });
-    });
+    parallel_each(y.numel(), 1, [&](int64_t i) { out[i] = T(from[i] + factor * branch[i]); });
   });
 }
 
@@ -45,10 +29,8 @@ void scale_add_factor_backward(GradTarget dgamma, View dy, View a, View scratch)
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::scale_add) scale_add;
-decltype(cpu::scale_add_backward) scale_add_backward;
 decltype(cpu::scale_add_factor_backward) scale_add_factor_backward;
 }  // namespace cuda
 
@@ -74,11 +56,9 @@ Tensor scale_add(const Tensor& x, const Tensor& gamma, const Tensor& a) {
            // dx may take dy over, which da still needs.
            const bool over = !dx_edge.wants_grad();
            if (auto da = over ? claim_grad_over(da_edge, dy) : claim_grad(da_edge))
-             launch<cpu::scale_add_backward, cuda::scale_add_backward>(device, *da, dy.view(),
-                                                                       gamma.view());
+             launch<cpu::scale_by, cuda::scale_by>(device, *da, dy.view(), gamma.view());
            if (auto dx = claim_grad_over(dx_edge, dy))
-             launch<cpu::scale_add_backward, cuda::scale_add_backward>(device, *dx, dy.view(),
-                                                                       View{});
+             launch<cpu::scale, cuda::scale>(device, *dx, dy.view(), 1.0);
          });
   return y;
 }

@@ -11,12 +11,6 @@ struct AddScaled {
   HOST_DEVICE W operator()(W x, W a) const { return x + *gamma * a; }
 };
 
-template <class W>
-struct ScaledBy {
-  const W* gamma;
-  HOST_DEVICE W operator()(W dy) const { return gamma ? *gamma * dy : dy; }
-};
-
 // One block: the pieces' sums are few.
 template <bool accumulate, class W>
 __global__ void __launch_bounds__(block_threads)
@@ -34,15 +28,6 @@ void scale_add(View y, View x, View gamma, View a) {
       y.dtype, [&]<class T, class W = Wide<T>>() {
         elementwise(y.as<T>(), 0, y.numel(), AddScaled<W>{gamma.as<const W>()}, x.as<const T>(),
                     a.as<const T>());
-      });
-}
-
-void scale_add_backward(GradTarget dx, View dy, View factor) {
-  if (!factor.data && dx.grad.data == dy.data && dx.beta == 0) return;
-  dispatch_floating(
-      dy.dtype, [&]<class T, class W = Wide<T>>() {
-        const ScaledBy<W> f{factor.data ? factor.as<const W>() : nullptr};
-        elementwise(dx.grad.as<T>(), dx.beta, dy.numel(), f, dy.as<const T>());
       });
 }
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "kernels/backend.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/detail/reduce.h"
 #include "kernels/detail/self_attention_kernels.h"
 #include "kernels/detail/vector_exp.h"
@@ -29,15 +29,15 @@ struct ForwardScratch {
   size_t bytes;
 
   ForwardScratch(const AttentionSizes& s, void* base) {
-    Carver carver(base);
+    BumpAllocator allocator(base);
     const int64_t R = rows_of_block(s.P), widened = is_16_bit<T> ? s.P : 0;
-    scores = carver.take<W>(R * s.P);
-    q_rows = carver.take<W>(R * s.D);
-    y_rows = carver.take<W>(R * s.C);
-    inverse_sums = carver.take<W>(R);
-    k = carver.take<W>(s.D * widened);
-    v = carver.take<W>(s.C * widened);
-    bytes = carver.used();
+    scores = allocator.take<W>(R * s.P);
+    q_rows = allocator.take<W>(R * s.D);
+    y_rows = allocator.take<W>(R * s.C);
+    inverse_sums = allocator.take<W>(R);
+    k = allocator.take<W>(s.D * widened);
+    v = allocator.take<W>(s.C * widened);
+    bytes = allocator.used();
   }
 };
 
@@ -49,18 +49,18 @@ struct BackwardScratch {
   size_t bytes;
 
   BackwardScratch(const AttentionSizes& s, void* base) {
-    Carver carver(base);
+    BumpAllocator allocator(base);
     const int64_t R = rows_of_block(s.P), widened = is_16_bit<T> ? s.P : 0;
-    a = carver.take<W>(R * s.P);
-    ds = carver.take<W>(R * s.P);
-    k_rows = carver.take<W>(R * s.D);
-    v_rows = carver.take<W>(R * s.C);
-    sums = carver.take<W>(R * std::max(s.C, s.D));
-    dq = carver.take<W>(s.D * s.P);
-    t = carver.take<W>(s.P);
-    q = carver.take<W>(s.D * widened);
-    dy = carver.take<W>(s.C * widened);
-    bytes = carver.used();
+    a = allocator.take<W>(R * s.P);
+    ds = allocator.take<W>(R * s.P);
+    k_rows = allocator.take<W>(R * s.D);
+    v_rows = allocator.take<W>(R * s.C);
+    sums = allocator.take<W>(R * std::max(s.C, s.D));
+    dq = allocator.take<W>(s.D * s.P);
+    t = allocator.take<W>(s.P);
+    q = allocator.take<W>(s.D * widened);
+    dy = allocator.take<W>(s.C * widened);
+    bytes = allocator.used();
   }
 };
 
@@ -68,19 +68,15 @@ struct BackwardScratch {
 template <class T, class W = Wide<T>>
 const W* widened(W* copy, const T* x, int64_t n) {
   if constexpr (std::is_same_v<T, W>) return x;
-  else
-    parallel_for(n, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) copy[i] = x[i];
-    });
+  else parallel_each(n, 1, [&](int64_t i) { copy[i] = x[i]; });
   return copy;
 }
 
 // The first `columns` of x [rows, stride], side by side.
 template <class W, class T>
 void take_columns(W* out, const T* x, int64_t rows, int64_t columns, int64_t stride) {
-  parallel_for(rows, columns, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r)
-      for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = x[r * stride + c];
+  parallel_each(rows, columns, [&](int64_t r) {
+    for (int64_t c = 0; c < columns; ++c) out[r * columns + c] = x[r * stride + c];
   });
 }
 
@@ -88,10 +84,9 @@ void take_columns(W* out, const T* x, int64_t rows, int64_t columns, int64_t str
 template <class T, class W>
 void store_columns(T* out, float beta, const W* x, int64_t rows, int64_t columns, int64_t stride) {
   with_beta(beta, [&](auto accumulate) {
-    parallel_for(rows, columns, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r)
-        for (int64_t c = 0; c < columns; ++c)
-          store(out[r * stride + c], x[r * columns + c], accumulate);
+    parallel_each(rows, columns, [&](int64_t r) {
+      for (int64_t c = 0; c < columns; ++c)
+        store(out[r * stride + c], x[r * columns + c], accumulate);
     });
   });
 }
@@ -119,34 +114,31 @@ void sum_over_channels(W* t, const T* dy, const T* y, int64_t C, int64_t P) {
 
 }  // namespace
 
-void self_attention(View y, View L, View q, View k, View v, View scratch) {
+void self_attention(View y, View L, AttentionInputs in, View scratch) {
   dispatch_floating(
-      q.dtype, [&]<class T, class W = Wide<T>>() {
-        const AttentionSizes s(q.shape, v.shape);
+      y.dtype, [&]<class T, class W = Wide<T>>() {
+        const T *q = in.q.as<const T>(), *k = in.k.as<const T>(), *v = in.v.as<const T>();
+        const AttentionSizes s(in);
         const auto [N, D, C, P] = s;
         const ForwardScratch<T> x(s, scratch.data);
         const W scale = static_cast<W>(s.scale());
         for (int64_t n = 0; n < N; ++n) {
-          const W* keys = widened(x.k, k.as<const T>() + n * D * P, D * P);
-          const W* values = widened(x.v, v.as<const T>() + n * C * P, C * P);
+          const W* keys = widened(x.k, k + n * D * P, D * P);
+          const W* values = widened(x.v, v + n * C * P, C * P);
           const int64_t R = rows_of_block(P);
           for (int64_t i = 0; i < P; i += R) {
             const int64_t rows = std::min(R, P - i);
-            take_columns(x.q_rows, q.as<const T>() + n * D * P + i, D, rows, P);
-            gemm(x.scores, x.q_rows, keys,
-                 Product<W>{rows, P, D, Transpose::yes, Transpose::no, 0});
-            parallel_for(rows, P, [&](int64_t begin, int64_t end) {
-              for (int64_t r = begin; r < end; ++r)
-                std::tie(L.as<W>()[n * P + i + r], x.inverse_sums[r]) =
-                    exponentiate(x.scores + r * P, P, scale);
+            take_columns(x.q_rows, q + n * D * P + i, D, rows, P);
+            gemm(x.scores, x.q_rows, keys, Gemm<W>{rows, P, D, Transpose::yes, Transpose::no, 0});
+            parallel_each(rows, P, [&](int64_t r) {
+              std::tie(L.as<W>()[n * P + i + r], x.inverse_sums[r]) =
+                  exponentiate(x.scores + r * P, P, scale);
             });
-            gemm(x.y_rows, values, x.scores,
-                 Product<W>{C, rows, P, Transpose::no, Transpose::yes, 0});
+            gemm(x.y_rows, values, x.scores, Gemm<W>{C, rows, P, Transpose::no, Transpose::yes, 0});
             T* out = y.as<T>() + n * C * P + i;
-            parallel_for(C, rows, [&](int64_t begin, int64_t end) {
-              for (int64_t c = begin; c < end; ++c)
-                for (int64_t r = 0; r < rows; ++r)
-                  out[c * P + r] = T(x.y_rows[c * rows + r] * x.inverse_sums[r]);
+            parallel_each(C, rows, [&](int64_t c) {
+              for (int64_t r = 0; r < rows; ++r)
+                out[c * P + r] = T(x.y_rows[c * rows + r] * x.inverse_sums[r]);
             });
           }
         }
@@ -154,12 +146,13 @@ void self_attention(View y, View L, View q, View k, View v, View scratch) {
 }
 
 // Where the targets are one buffer, dv is stored before dk is added, and dk before dq.
-void self_attention_backward(std::optional<GradTarget> dv, std::optional<GradTarget> dk,
-                             std::optional<GradTarget> dq, View dy, View y, View L, View q, View k,
-                             View v, View scratch) {
+void self_attention_backward(AttentionTargets targets, View dy, View y, View L, AttentionInputs in,
+                             View scratch) {
   dispatch_floating(
-      q.dtype, [&]<class T, class W = Wide<T>>() {
-        const AttentionSizes s(q.shape, v.shape);
+      y.dtype, [&]<class T, class W = Wide<T>>() {
+        const auto& [dq, dk, dv] = targets;
+        const T *q = in.q.as<const T>(), *k = in.k.as<const T>(), *v = in.v.as<const T>();
+        const AttentionSizes s(in);
         const auto [N, D, C, P] = s;
         const BackwardScratch<T> x(s, scratch.data);
         const W scale = static_cast<W>(s.scale());
@@ -168,36 +161,34 @@ void self_attention_backward(std::optional<GradTarget> dv, std::optional<GradTar
           const T *dy_n = dy.as<const T>() + n * C * P, *y_n = y.as<const T>() + n * C * P;
           const W* L_n = L.as<const W>() + n * P;
           sum_over_channels(x.t, dy_n, y_n, C, P);
-          const W* queries = widened(x.q, q.as<const T>() + n * D * P, D * P);
+          const W* queries = widened(x.q, q + n * D * P, D * P);
           const W* dys = widened(x.dy, dy_n, C * P);
           for (int64_t j = 0; j < P; j += R) {
             const int64_t rows = std::min(R, P - j);
-            take_columns(x.k_rows, k.as<const T>() + n * D * P + j, D, rows, P);
-            gemm(x.a, x.k_rows, queries, Product<W>{rows, P, D, Transpose::yes, Transpose::no, 0});
-            parallel_for(rows, P, [&](int64_t begin, int64_t end) {
-              for (int64_t r = begin; r < end; ++r)
-                for (int64_t i = 0; i < P; ++i)
-                  x.a[r * P + i] = vector_exp(scale * x.a[r * P + i] - L_n[i]);
+            take_columns(x.k_rows, k + n * D * P + j, D, rows, P);
+            gemm(x.a, x.k_rows, queries, Gemm<W>{rows, P, D, Transpose::yes, Transpose::no, 0});
+            parallel_each(rows, P, [&](int64_t r) {
+              for (int64_t i = 0; i < P; ++i)
+                x.a[r * P + i] = vector_exp(scale * x.a[r * P + i] - L_n[i]);
             });
             if (dv) {
-              gemm(x.sums, dys, x.a, Product<W>{C, rows, P, Transpose::no, Transpose::yes, 0});
+              gemm(x.sums, dys, x.a, Gemm<W>{C, rows, P, Transpose::no, Transpose::yes, 0});
               store_columns(dv->grad.as<T>() + n * C * P + j, dv->beta, x.sums, C, rows, P);
             }
             if (!dk && !dq) continue;
-            take_columns(x.v_rows, v.as<const T>() + n * C * P + j, C, rows, P);
-            gemm(x.ds, x.v_rows, dys, Product<W>{rows, P, C, Transpose::yes, Transpose::no, 0});
-            parallel_for(rows, P, [&](int64_t begin, int64_t end) {
-              for (int64_t r = begin; r < end; ++r)
-                for (int64_t i = 0; i < P; ++i)
-                  x.ds[r * P + i] = score_gradient(x.a[r * P + i], x.ds[r * P + i], x.t[i], scale);
+            take_columns(x.v_rows, v + n * C * P + j, C, rows, P);
+            gemm(x.ds, x.v_rows, dys, Gemm<W>{rows, P, C, Transpose::yes, Transpose::no, 0});
+            parallel_each(rows, P, [&](int64_t r) {
+              for (int64_t i = 0; i < P; ++i)
+                x.ds[r * P + i] = score_gradient(x.a[r * P + i], x.ds[r * P + i], x.t[i], scale);
             });
             if (dk) {
-              gemm(x.sums, queries, x.ds, Product<W>{D, rows, P, Transpose::no, Transpose::yes, 0});
+              gemm(x.sums, queries, x.ds, Gemm<W>{D, rows, P, Transpose::no, Transpose::yes, 0});
               store_columns(dk->grad.as<T>() + n * D * P + j, dk->beta, x.sums, D, rows, P);
             }
             if (dq)
               gemm(x.dq, x.k_rows, x.ds,
-                   Product<W>{D, P, rows, Transpose::no, Transpose::no, j == 0 ? 0.0f : 1.0f});
+                   Gemm<W>{D, P, rows, Transpose::no, Transpose::no, j == 0 ? 0.0f : 1.0f});
           }
           if (dq) store_columns(dq->grad.as<T>() + n * D * P, dq->beta, x.dq, D, P, P);
         }
@@ -209,31 +200,24 @@ void self_attention_backward(std::optional<GradTarget> dv, std::optional<GradTar
 // Two products in the forward; five in backward, of which two are those of the forward again.
 template <>
 struct WorkOf<cpu::self_attention> {
-  Work operator()(const View& y, const View& L, const View& q, const View& k, const View& v,
-                  const View&) const {
-    const AttentionSizes s(q.shape, v.shape);
-    const double pairs = double(s.N) * double(s.P) * double(s.P);
-    return {.flops = 2 * pairs * double(s.C + s.D),
-            .bytes = bytes_of(y) + bytes_of(L) + bytes_of(q) + bytes_of(k) + bytes_of(v)};
+  Work operator()(const View& y, const View& L, const AttentionInputs& in, const View&) const {
+    const AttentionSizes s(in);
+    return work_of(2 * s.pairs() * double(s.C + s.D), y, L, in.q, in.k, in.v);
   }
 };
 
 template <>
 struct WorkOf<cpu::self_attention_backward> {
-  Work operator()(const std::optional<GradTarget>& dv, const std::optional<GradTarget>& dk,
-                  const std::optional<GradTarget>& dq, const View& dy, const View& y, const View& L,
-                  const View& q, const View& k, const View& v, const View&) const {
-    const AttentionSizes s(q.shape, v.shape);
-    const double pairs = double(s.N) * double(s.P) * double(s.P);
+  Work operator()(const AttentionTargets& targets, const View& dy, const View& y, const View& L,
+                  const AttentionInputs& in, const View&) const {
+    const auto& [dq, dk, dv] = targets;
+    const AttentionSizes s(in);
     const int64_t terms =
         s.D + (dv ? s.C : 0) + (dk || dq ? s.C : 0) + (dk ? s.D : 0) + (dq ? s.D : 0);
-    return {.flops = 2 * pairs * double(terms),
-            .bytes = bytes_of(dv) + bytes_of(dk) + bytes_of(dq) + bytes_of(dy) + bytes_of(y) +
-                     bytes_of(L) + bytes_of(q) + bytes_of(k) + bytes_of(v)};
+    return work_of(2 * s.pairs() * double(terms), dv, dk, dq, dy, y, L, in.q, in.k, in.v);
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::self_attention) self_attention;
 decltype(cpu::self_attention_backward) self_attention_backward;
@@ -241,11 +225,11 @@ decltype(cpu::self_attention_backward) self_attention_backward;
 
 namespace {
 
-enum class Direction { forward, backward };
+enum class Stage { forward, backward };
 
-Tensor attention_scratch(Direction direction, const AttentionSizes& s, DType dtype, Device device) {
+Tensor attention_scratch(Stage stage, const AttentionSizes& s, DType dtype, Device device) {
   const size_t bytes = dispatch_floating(dtype, [&]<class T>() {
-    const bool forward = direction == Direction::forward;
+    const bool forward = stage == Stage::forward;
     if (plans_for_cuda(device))
       return forward ? size_t{0} : static_cast<size_t>(s.N * s.P) * sizeof(Wide<T>);
     return forward ? cpu::ForwardScratch<T>(s, nullptr).bytes
@@ -265,21 +249,22 @@ Tensor self_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
         "[self_attention] q {}, k {} and v {}: expected q and k [N, D, H, W] and v [N, C, H, W], "
         "none empty",
         q.shape(), k.shape(), v.shape());
-  const AttentionSizes sizes(q.shape(), v.shape());
+  const AttentionSizes sizes({q.view(), k.view(), v.view()});
   const Device device = q.device();
   Tensor y = Tensor::empty(v.shape(), v.dtype(), device);
   const Tensor L = Tensor::empty({sizes.N, sizes.P}, wide(q.dtype()), device);
   launch<cpu::self_attention, cuda::self_attention>(
-      device, y.view(), L.view(), q.view(), k.view(), v.view(),
-      attention_scratch(Direction::forward, sizes, q.dtype(), device).view());
+      device, y.view(), L.view(), AttentionInputs{q.view(), k.view(), v.view()},
+      attention_scratch(Stage::forward, sizes, q.dtype(), device).view());
 
   const Edge dq_edge = q, dk_edge = k, dv_edge = v;
   record("self_attention", y, {dq_edge, dk_edge, dv_edge},
          [=, q = q.detach(), k = k.detach(), v = v.detach(), y = y.detach()](Tensor& dy) {
            const auto [dv, dk, dq] = claim_grads(dv_edge, dk_edge, dq_edge);
            launch<cpu::self_attention_backward, cuda::self_attention_backward>(
-               device, dv, dk, dq, dy.view(), y.view(), L.view(), q.view(), k.view(), v.view(),
-               attention_scratch(Direction::backward, sizes, q.dtype(), device).view());
+               device, AttentionTargets{dq, dk, dv}, dy.view(), y.view(), L.view(),
+               AttentionInputs{q.view(), k.view(), v.view()},
+               attention_scratch(Stage::backward, sizes, q.dtype(), device).view());
          });
   return y;
 }

@@ -1,7 +1,5 @@
 #include <limits>
-#include <optional>
 
-#include "kernels/backend.h"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/detail/self_attention_kernels.h"
 
@@ -185,11 +183,12 @@ void weighted_sums(GradTarget out, const T* z, int64_t K, const Positions<T>& ro
 
 }  // namespace
 
-void self_attention(View y, View L, View q, View k, View v, View) {
+void self_attention(View y, View L, AttentionInputs in, View) {
   dispatch_floating(
-      q.dtype, [&]<class T, class W = Wide<T>>() {
-        const AttentionSizes s(q.shape, v.shape);
-        const T *queries = q.as<const T>(), *keys = k.as<const T>(), *values = v.as<const T>();
+      y.dtype, [&]<class T, class W = Wide<T>>() {
+        const AttentionSizes s(in);
+        const T *queries = in.q.as<const T>(), *keys = in.k.as<const T>();
+        const T* values = in.v.as<const T>();
         const Grid grid{dim3(static_cast<unsigned>(s.N * ceil_div<int64_t>(s.P, tile)))};
         enqueue(grid, log_sums_kernel<T>, L.as<W>(), queries, keys, s, static_cast<W>(s.scale()));
         weighted_sums<Weight::probability, Rows::queries, T>({y, 0}, values, s.C, {queries, values},
@@ -199,28 +198,27 @@ void self_attention(View y, View L, View q, View k, View v, View) {
 }
 
 // A kernel for each gradient, which computes its tiles again: no sum is over several blocks.
-void self_attention_backward(std::optional<GradTarget> dv, std::optional<GradTarget> dk,
-                             std::optional<GradTarget> dq, View dy, View y, View L, View q, View k,
-                             View v, View scratch) {
+void self_attention_backward(AttentionTargets targets, View dy, View y, View L, AttentionInputs in,
+                             View scratch) {
   dispatch_floating(
-      q.dtype, [&]<class T, class W = Wide<T>>() {
-        const AttentionSizes s(q.shape, v.shape);
-        const Positions<T> queries{q.as<const T>(), dy.as<const T>()};
-        const Positions<T> keys{k.as<const T>(), v.as<const T>()};
+      y.dtype, [&]<class T, class W = Wide<T>>() {
+        const AttentionSizes s(in);
+        const Positions<T> queries{in.q.as<const T>(), dy.as<const T>()};
+        const Positions<T> keys{in.k.as<const T>(), in.v.as<const T>()};
         const W* log_sums = L.as<const W>();
         W* t = static_cast<W*>(scratch.data);
-        if (dk || dq)
+        if (targets.dk || targets.dq)
           enqueue(grid_over(s.N * s.P), channel_products_kernel<T>, t, dy.as<const T>(),
                   y.as<const T>(), s);
-        if (dv)
-          weighted_sums<Weight::probability, Rows::keys, T>(*dv, queries.valued, s.C, keys, queries,
-                                                            log_sums, t, s);
-        if (dk)
-          weighted_sums<Weight::gradient, Rows::keys, T>(*dk, queries.scored, s.D, keys, queries,
-                                                         log_sums, t, s);
-        if (dq)
-          weighted_sums<Weight::gradient, Rows::queries, T>(*dq, keys.scored, s.D, queries, keys,
-                                                            log_sums, t, s);
+        if (targets.dv)
+          weighted_sums<Weight::probability, Rows::keys, T>(*targets.dv, queries.valued, s.C, keys,
+                                                            queries, log_sums, t, s);
+        if (targets.dk)
+          weighted_sums<Weight::gradient, Rows::keys, T>(*targets.dk, queries.scored, s.D, keys,
+                                                         queries, log_sums, t, s);
+        if (targets.dq)
+          weighted_sums<Weight::gradient, Rows::queries, T>(*targets.dq, keys.scored, s.D, queries,
+                                                            keys, log_sums, t, s);
       });
 }
 

@@ -43,9 +43,7 @@ void spectral_normalize(View y, View sigma, View partials, View w, View u, View 
         for (int64_t i = 0; i < cut.count(); ++i) sum += left[i / cut.pieces] * sums[i];
         const W divisor = *sigma.as<W>() = static_cast<W>(sum);
         T* out = y.as<T>();
-        parallel_for(w.numel(), 1, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) out[i] = T(in[i] / divisor);
-        });
+        parallel_each(w.numel(), 1, [&](int64_t i) { out[i] = T(in[i] / divisor); });
       });
 }
 
@@ -115,7 +113,6 @@ struct WorkOf<cpu::power_iteration> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::spectral_normalize) spectral_normalize;
 decltype(cpu::spectral_normalize_backward) spectral_normalize_backward;

@@ -23,17 +23,15 @@ void resize_nearest(View y, View x) {
   const int64_t W = columns.in, work = y.shape.numel(2, 4) / rows.in + 1;
   dispatch_floating(x.dtype, [&]<class T>() {
     with_first(columns, [&](auto first_reader) {
-      parallel_for(x.shape.numel(0, 3), work, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t first = rows.first(row), last = rows.first(row + 1);
-          if (first == last) continue;
-          const T* in = x.as<T>() + row * W;
-          T* out = y.as<T>() + first * columns.out;
-          for (int64_t w = 0; w < W; ++w)
-            std::fill(out + first_reader(w), out + first_reader(w + 1), in[w]);
-          for (int64_t h = 1; h < last - first; ++h)
-            std::copy_n(out, columns.out, out + h * columns.out);
-        }
+      parallel_each(x.shape.numel(0, 3), work, [&](int64_t row) {
+        const int64_t first = rows.first(row), last = rows.first(row + 1);
+        if (first == last) return;
+        const T* in = x.as<T>() + row * W;
+        T* out = y.as<T>() + first * columns.out;
+        for (int64_t w = 0; w < W; ++w)
+          std::fill(out + first_reader(w), out + first_reader(w + 1), in[w]);
+        for (int64_t h = 1; h < last - first; ++h)
+          std::copy_n(out, columns.out, out + h * columns.out);
       });
     });
   });
@@ -46,23 +44,22 @@ void resize_nearest_backward(GradTarget dx, View dy) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     constexpr int64_t stretch = 64;
     with_first(columns, [&](auto first_reader) {
-      parallel_for(dx.grad.shape.numel(0, 3), work, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row)
-          for (int64_t from = 0; from < W; from += stretch) {
-            const int64_t size = std::min(stretch, W - from);
-            Wide<T> sums[stretch] = {};
-            for (int64_t h = rows.first(row); h < rows.first(row + 1); ++h) {
-              const T* in = dy.as<T>() + h * columns.out;
-              for (int64_t w = 0; w < size; ++w) {
-                Wide<T> of_row = 0;
-                for (int64_t k = first_reader(from + w); k < first_reader(from + w + 1); ++k)
-                  of_row += in[k];
-                sums[w] += of_row;
-              }
+      parallel_each(dx.grad.shape.numel(0, 3), work, [&](int64_t row) {
+        for (int64_t from = 0; from < W; from += stretch) {
+          const int64_t size = std::min(stretch, W - from);
+          Wide<T> sums[stretch] = {};
+          for (int64_t h = rows.first(row); h < rows.first(row + 1); ++h) {
+            const T* in = dy.as<T>() + h * columns.out;
+            for (int64_t w = 0; w < size; ++w) {
+              Wide<T> of_row = 0;
+              for (int64_t k = first_reader(from + w); k < first_reader(from + w + 1); ++k)
+                of_row += in[k];
+              sums[w] += of_row;
             }
-            T* out = dx.grad.as<T>() + row * W + from;
-            for (int64_t w = 0; w < size; ++w) out[w] = blend(sums[w], dx.beta, out[w]);
           }
+          T* out = dx.grad.as<T>() + row * W + from;
+          for (int64_t w = 0; w < size; ++w) out[w] = blend(sums[w], dx.beta, out[w]);
+        }
       });
     });
   });
@@ -70,7 +67,6 @@ void resize_nearest_backward(GradTarget dx, View dy) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::resize_nearest) resize_nearest;
 decltype(cpu::resize_nearest_backward) resize_nearest_backward;

@@ -19,6 +19,12 @@ double bytes_of(const Scalar&) {
   return 0;
 }
 
+// So many products, and each argument touched once.
+template <class... Args>
+Work work_of(double flops, const Args&... args) {
+  return {.flops = flops, .bytes = (0.0 + ... + bytes_of(args))};
+}
+
 // The work of a kernel, derived from its arguments. By default it has no products, and touches each
 // view once and each target of a gradient once, or twice with beta 1. A kernel of products, or one
 // that touches its arguments more or less often, specialises this beside its declaration. Weights,
@@ -27,7 +33,7 @@ template <auto Kernel>
 struct WorkOf {
   template <class... Args>
   Work operator()(const Args&... args) const {
-    return {.bytes = (0.0 + ... + bytes_of(args))};
+    return work_of(0, args...);
   }
 };
 

@@ -44,7 +44,7 @@ std::string Weighted::describe_norm() const {
   return norm_ == WeightNorm::none ? "" : ", spectral norm";
 }
 
-void Weighted::on_begin_step() const {
+void Weighted::on_begin_window() const {
   if (norm_ == WeightNorm::spectral) power_iteration(u_.tensor, v_.tensor, weight_.tensor);
 }
 

@@ -26,15 +26,15 @@ enum class WeightNorm { none, spectral };
 
 // A layer with such a weight. With a spectral norm its names are those of
 // torch.nn.utils.spectral_norm: the parameter is weight_orig, and the buffers are weight_u and
-// weight_v. Only begin_step() changes these, by one power iteration, so that a forward is the same
-// for all micro-batches of a window, and in evaluation.
+// weight_v. Only begin_window() changes these, by one power iteration, so that a forward is the
+// same for all micro-batches of a window, and in evaluation.
 class Weighted : public Module {
  protected:
   Weighted(const Shape& shape, Init init, WeightNorm norm);
   // The weight that the layer multiplies by, normalised if it has a WeightNorm.
   Tensor weight() const;
   std::string describe_norm() const;
-  void on_begin_step() const override;
+  void on_begin_window() const override;
   Parameter weight_;
 
  private:

@@ -65,12 +65,12 @@ void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix
   for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
 }
 
-void Module::begin_step() const {
+void Module::begin_window() const {
   {
     const MemoryScope scope(label_.empty() ? MemoryScope::label() : label_);
-    on_begin_step();
+    on_begin_window();
   }
-  for (const auto& [name, child] : children_) child->begin_step();
+  for (const auto& [name, child] : children_) child->begin_window();
 }
 
 bool Module::is_random() const {
@@ -118,7 +118,7 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
     draw(b.tensor, b.init, first_buffer_stream + number++);
   });
   round_copies(parameters);
-  for (int i = 0; i < Module::settling_steps; ++i) model.begin_step();
+  for (int i = 0; i < Module::settling_steps; ++i) model.begin_window();
   return parameters;
 }
 

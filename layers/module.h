@@ -76,7 +76,7 @@ class Module {
   // iteration. Called once before the first micro-batch of each optimizer step. The state must lie
   // in module buffers, so that taking a window back takes this back, too. Visits this module and
   // its children. place() also calls it, `settling_steps` times.
-  void begin_step() const;
+  void begin_window() const;
   // PyTorch's spectral norm begins with as many power iterations.
   static constexpr int settling_steps = 15;
 
@@ -112,8 +112,8 @@ class Module {
   // Runs body() as operator() runs forward(): in the memory scope of the pass and of this module,
   // and observed. x is the shape of body()'s input.
   Tensor run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const;
-  // The part of begin_step() that belongs to this module alone.
-  virtual void on_begin_step() const {}
+  // The part of begin_window() that belongs to this module alone.
+  virtual void on_begin_window() const {}
 
  private:
   std::vector<std::pair<std::string, Parameter*>> parameters_;

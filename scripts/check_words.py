@@ -35,7 +35,7 @@ FRAGMENT = re.compile(r"//\s*(Of|Those)\s")
 def documents():
     beside = ("README.md", "CONTRIBUTING.md", "tests/README.md", "tests/simt/README.md")
     return [ROOT / name for name in beside] + [
-        path for folder in ("docs", "accumulate") for path in sorted((ROOT / folder).rglob("*.md"))]
+        path for folder in ("docs", "accumulate", "kernels") for path in sorted((ROOT / folder).rglob("*.md"))]
 
 
 def folders():

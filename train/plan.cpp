@@ -62,11 +62,11 @@ class Candidate {
     }
     const auto fits = [this](int64_t micro) { return peak(micro).total() <= memory_; };
     const int64_t micro = largest_that_fits(whole, fits);
-    return micro > 0 ? alternative(micro) : frugal();
+    return micro > 0 ? alternative(micro) : least_memory();
   }
 
   // With the micro-batch that needs least, of those that were run.
-  Alternative frugal() {
+  Alternative least_memory() {
     int64_t least = peaks_.rbegin()->first;
     for (const auto& [micro, peak] : peaks_)
       if (peak.total() < peaks_.at(least).total()) least = micro;
@@ -121,11 +121,11 @@ TrainingOptions in_this_way(TrainingOptions options, const Alternative& a) {
   return options;
 }
 
-Freedom no_freedom(const TrainingOptions& options) {
+SearchSpace only_choice(const TrainingOptions& options) {
   return {{options.strategy}, {options.recompute}};
 }
 
-Freedom any_freedom() { return {values(strategy_names()), values(recompute_names())}; }
+SearchSpace all_choices() { return {values(strategy_names()), values(recompute_names())}; }
 
 std::vector<const Alternative*> Plan::candidates(const std::vector<Alternative>& all) {
   const bool only = std::ranges::all_of(all, is_another_optimizer);
@@ -141,23 +141,23 @@ const Alternative* Plan::recommended() const {
 }
 
 const Alternative& Plan::smallest() const {
-  const auto all = candidates(frugal);
+  const auto all = candidates(least_memory);
   return **std::ranges::min_element(
       all, {}, [](const Alternative* a) { return std::pair(a->peak.total(), a->relative_cost); });
 }
 
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
-                  size_t memory, const Freedom& freedom) {
+                  size_t memory, const SearchSpace& space) {
   Plan plan{.memory = memory};
   TrainingOptions varied = options;
-  for (const Strategy strategy : freedom.strategies)
-    for (const Recompute recompute : freedom.recomputes) {
+  for (const Strategy strategy : space.strategies)
+    for (const Recompute recompute : space.recomputes) {
       varied.strategy = strategy;
       varied.recompute = recompute;
       try {
         Candidate candidate(varied, planned, device, memory);
         plan.alternatives.push_back(candidate.best());
-        plan.frugal.push_back(candidate.frugal());
+        plan.least_memory.push_back(candidate.least_memory());
         const int64_t whole = largest_micro_batch(options);
         if (strategy == Strategy::fused && recompute == Recompute::none &&
             plan.alternatives.back().batches.micro != whole)
@@ -165,7 +165,7 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
       } catch (const Error& error) {
         const std::string reason =
             fmt::format("strategy {}: {}", name_in(strategy_names(), strategy), error.what());
-        check(freedom.strategies.size() > 1, "{}", reason);
+        check(space.strategies.size() > 1, "{}", reason);
         if (std::ranges::find(plan.refused, reason) == plan.refused.end())
           plan.refused.push_back(reason);
       }

@@ -23,12 +23,12 @@ struct Alternative {
 TrainingOptions in_this_way(TrainingOptions options, const Alternative& a);
 
 // The choices among which to search, besides the micro-batch.
-struct Freedom {
+struct SearchSpace {
   std::vector<Strategy> strategies;
   std::vector<Recompute> recomputes;
 };
-Freedom no_freedom(const TrainingOptions& options);
-Freedom any_freedom();
+SearchSpace only_choice(const TrainingOptions& options);
+SearchSpace all_choices();
 
 // The result of planning. It has at least one alternative; if all are refused there is no plan.
 struct Plan {
@@ -38,7 +38,7 @@ struct Plan {
   // that fit come first, cheapest first.
   std::vector<Alternative> alternatives;
   // For each strategy and recompute, the micro-batch that needs the least memory.
-  std::vector<Alternative> frugal;
+  std::vector<Alternative> least_memory;
   // Choices that cannot be combined with the other options, and why: "strategy moments: ...".
   std::vector<std::string> refused;
 
@@ -59,6 +59,6 @@ struct Plan {
 // such a run: the micro-batch fits, and one with a sample more does not. The device itself is not
 // needed. Throws Error for options that contradict themselves or the data.
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
-                  size_t memory, const Freedom& freedom);
+                  size_t memory, const SearchSpace& space);
 
 }  // namespace accrue

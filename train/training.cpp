@@ -110,7 +110,7 @@ void Training::make_networks() {
                        .terms = own.terms,
                        .begin =
                            [this, &model, begin = own.begin] {
-                             model.begin_step();
+                             model.begin_window();
                              if (begin) begin(by_name_, *game_);
                            },
                        .weight = own.weight});

@@ -21,7 +21,7 @@ double error_of_sum(const Arrays& a, const Array& g) {
 }
 
 // The weight gradient of one layer. As many terms as there are samples, none above 1.
-struct Product {
+struct WeightGradient {
   View dw;
   Tensor x, dz;
   size_t offset;
@@ -50,8 +50,8 @@ Tensor random_rows(const Arrays& a, int64_t rows, int64_t columns) {
   return x.to(a.device, Category::workspace);
 }
 
-std::vector<Product> products_of(const Arrays& a, int64_t N) {
-  std::vector<Product> products;
+std::vector<WeightGradient> products_of(const Arrays& a, int64_t N) {
+  std::vector<WeightGradient> products;
   for (size_t p = 0; p < a.layout.size(); ++p) {
     const Shape& shape = a.layout[p].tensor.shape();
     if (shape.rank() != 2) continue;
@@ -95,11 +95,11 @@ std::vector<Rung> accumulate_ladder(const Arrays& a) {
 }
 
 std::vector<Rung> gemm_ladder(const Arrays& a, int64_t N) {
-  const std::vector<Product> products = products_of(a, N);
+  const std::vector<WeightGradient> products = products_of(a, N);
   if (products.empty()) return {};
   const auto run = [products](float beta) {
     return [products, beta] {
-      for (const Product& p : products)
+      for (const WeightGradient& p : products)
         multiply({p.dw, beta}, p.dz.view(), p.x.view(), Transpose::yes, Transpose::no);
     };
   };
@@ -107,12 +107,12 @@ std::vector<Rung> gemm_ladder(const Arrays& a, int64_t N) {
     return [products, &a, beta] {
       const Tensor after = a.sum.on_host();
       double worst = 0;
-      for (const Product& p : products) worst = std::max(worst, p.error(a, after, beta));
+      for (const WeightGradient& p : products) worst = std::max(worst, p.error(a, after, beta));
       return worst;
     };
   };
   int64_t weights = 0, inputs = 0;
-  for (const Product& p : products) {
+  for (const WeightGradient& p : products) {
     weights += p.dw.numel();
     inputs += p.x.numel() + p.dz.numel();
   }

@@ -27,7 +27,7 @@ Options with_micro_batch_chosen(const Options& options, const Datasets& data, De
         "--memory-limit 64MiB",
         name(device));
   const Plan plan = plan_windows(options.to_plan(data.train), plan_data(data, device), device,
-                                 *memory, no_freedom(options));
+                                 *memory, only_choice(options));
   const Alternative* best = plan.recommended();
   if (!best) {
     const Alternative& least = plan.smallest();
@@ -52,10 +52,10 @@ std::string advice_for_training(const Options& options) {
   const LimitScope unlimited(Device::cpu, std::nullopt);
   const Datasets planned = plan_data(load_data(options), device, *memory);
   const TrainingOptions wanted = options.to_plan(planned.train);
-  const auto found = [&](const Freedom& freedom) {
-    return plan_windows(wanted, planned, device, *memory, freedom);
+  const auto found = [&](const SearchSpace& space) {
+    return plan_windows(wanted, planned, device, *memory, space);
   };
-  const Plan same = found(no_freedom(options)), any = found(any_freedom());
+  const Plan same = found(only_choice(options)), any = found(all_choices());
   std::string text;
   for (const Plan* plan : {&same, &any}) {
     const Alternative* a = plan->recommended();

@@ -135,12 +135,12 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
   plain.optimizer = OptimizerKind::sgd;
   plain.momentum = 0;
   plain.nesterov = false;
-  const Plan all = plan_windows(wanted, planned, device, plan.memory, any_freedom());
+  const Plan all = plan_windows(wanted, planned, device, plan.memory, all_choices());
   if (const Alternative* a = all.recommended())
     return fmt::format("with {} it would fit", flags(*a, options));
   if (const Alternative& other = all.alternatives.front(); other.fits)
     return fmt::format("with {}, which is another optimizer, it would fit", flags(other, options));
-  const Plan stateless = plan_windows(plain, planned, device, plan.memory, any_freedom());
+  const Plan stateless = plan_windows(plain, planned, device, plan.memory, all_choices());
   if (const Alternative* a = stateless.recommended())
     return fmt::format("with --optimizer sgd {} it would fit", flags(*a, options));
   const Alternative& least = all.smallest();
@@ -185,11 +185,11 @@ void plan(Options options, const PlanOptions& asked) {
   if (asked.ranks > 1) options.ranks = &ranks;
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);
-  Freedom freedom = any_freedom();
-  if (options.given.contains("strategy")) freedom.strategies = {options.strategy};
-  if (options.given.contains("recompute")) freedom.recomputes = {options.recompute};
+  SearchSpace space = all_choices();
+  if (options.given.contains("strategy")) space.strategies = {options.strategy};
+  if (options.given.contains("recompute")) space.recomputes = {options.recompute};
   const TrainingOptions wanted = options.to_plan(planned.train);
-  const Plan plan = plan_windows(wanted, planned, device, memory, freedom);
+  const Plan plan = plan_windows(wanted, planned, device, memory, space);
   const auto deciding = [&](const Alternative& a) {
     return deciding_allocation(in_this_way(wanted, a), planned.train, device, &planned.test);
   };

@@ -27,7 +27,7 @@ struct ChannelPieces {
   }
 };
 
-// Room for the pieces' sums, `sums` for each channel.
+// Scratch for the pieces' sums, `sums` for each channel.
 inline Tensor channel_sums_scratch(int64_t sums, int64_t N, int64_t C, int64_t S, DType dtype,
                                    Device device) {
   const int64_t pieces = plans_for_cuda(device) ? ChannelPieces(N, C, S).pieces : 1;
@@ -46,5 +46,8 @@ void channel_sum(GradTarget db, View dy, View scratch);
 namespace cuda {
 decltype(cpu::channel_sum) channel_sum;
 }  // namespace cuda
+
+// Launches channel_sum() with its scratch.
+void sum_channels(GradTarget db, const View& dy);
 
 }  // namespace accrue

@@ -92,7 +92,7 @@ inline int64_t split_sum_bytes(const ConvGeometry& g, DType dtype) {
 // Throws Error if an image is too large for cuDNN.
 inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
                                int64_t split_sums = 0) {
-  constexpr int64_t least = 4 << 20, frugal = 1 << 20;
+  constexpr int64_t least = 4 << 20, modest = 1 << 20;
   const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
   const int64_t largest =
       std::max({symmetric.C * symmetric.H * symmetric.W, g.O * g.GH * g.GW, g.O * g.taps()});
@@ -106,7 +106,7 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
   const int64_t of_one =
       uses_tensor_cores(dtype)
           ? std::max(algorithm_bytes(g, 1, dtype), algorithm_bytes(padded, 1, dtype)) + split_sums
-          : frugal;
+          : modest;
   return (symmetric == g ? 0 : image_bytes(symmetric, N, dtype)) +
          (g.has_part_of_w() ? weights_bytes(g, dtype) : 0) +
          std::max({least, algorithm_bytes(symmetric, N, dtype) + split_sums, copies + of_one});

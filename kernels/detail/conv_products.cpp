@@ -1,88 +1,19 @@
 #include "kernels/detail/conv_products.h"
 
-#include <array>
-
 #include "kernels/backend.h"
 #include "kernels/convolutions.h"
-#include "kernels/detail/carver.h"
+#include "kernels/cpu/convolution.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/detail/conv_cudnn.h"
-#include "kernels/detail/conv_frames.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/indirect_gemm.h"
-#include "kernels/detail/winograd.h"
 
 namespace accrue {
 namespace {
 
-using cpu::IndirectGemm, cpu::lanes, cpu::Partition;
-
-// The scratch of gather and scatter on elements of type T, multiplied as F. `products` has one
-// entry for each phase of the target; `weights` are there if w has to be widened or paired first.
-template <class T, class F>
-struct Scratch {
-  using W = Wide<T>;
-  using Weight = typename cpu::Arithmetic<F>::Left;
-  static constexpr int64_t elements = cpu::elements_in<F>;
-  PackedTiling packed;
-  IndirectGemm* products;
-  int32_t *weight_row, *weight_at, *source_at, *column_at;
-  Weight* weights;
-  F *frames, *columns;
-  W* results;
-  int64_t frame_size, columns_size, result_size, phases, slots;
-  size_t bytes;
-
-  Scratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base)
-      : packed(t, N, lanes<W>) {
-    Carver carver(base);
-    const bool packs = packed.pays;
-    phases = t.h.target_step * t.w.target_step;
-    slots = packs ? packed.slots : t.slots;
-    frame_size =
-        round_up(packs ? packed.images * packed.frame() : t.frame(t.band), lanes<W>) + lanes<W>;
-    columns_size = packs ? packed.phases * packed.depth * packed.columns + lanes<W> : 0;
-    result_size = packs ? packed.phases * packed.rows * packed.columns
-                        : t.target_channels * round_up(t.cells(t.band), lanes<W>);
-    products = carver.take<IndirectGemm>(phases);
-    weight_row = carver.take<int32_t>(t.target_channels);
-    weight_at = carver.take<int32_t>(t.frame_channels * g.area());
-    source_at = carver.take<int32_t>(t.frame_channels * g.area());
-    column_at = carver.take<int32_t>(packs ? packed.depth : 0);
-    const int64_t pairs = t.target_channels * t.frame_channels * g.area();
-    weights = carver.take<Weight>(cpu::in_pairs<F> ? 2 * pairs : is_16_bit<T> ? g.w_extent() : 0);
-    frames = carver.take<F>(slots * frame_size);
-    columns = carver.take<F>(slots * columns_size);
-    results = carver.take<W>(slots * result_size);
-    bytes = carver.used();
-  }
-};
-
-Tensor workspace_of(Direction direction, const ConvGeometry& g, int64_t N, DType dtype,
-                    Device device) {
-  const bool gathers = direction == Direction::gather;
-  ConvolutionTrace::note(
-      {gathers ? ConvolutionProduct::forward : ConvolutionProduct::backward_data, g, N, dtype});
-  const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
-    if (plans_for_cuda(device)) return cuda::workspace_bytes(g, N, dtype);
-    if constexpr (!is_16_bit<T>)
-      if (cpu::winograd_pays(direction, g)) return cpu::winograd_bytes<T>(direction, g, N);
-    const ConvTiling tiling(direction, g, N, cpu::elements_in<F>);
-    return static_cast<int64_t>(Scratch<T, F>(tiling, g, N, nullptr).bytes);
-  });
-  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
-}
-
-}  // namespace
-
-Tensor conv_gather_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of(Direction::gather, g, N, dtype, device);
-}
-Tensor conv_scatter_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  return workspace_of(Direction::scatter, g, N, dtype, device);
-}
-
-Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Direction direction,
-                      const ConvGeometry& g, int64_t N) {
+// The form of the filters that a product of N images multiplies by: the one that their parameter
+// keeps, if it does, else a new one; undefined where they are read as they lie.
+Tensor packed_weights(const Filters& filters, Direction direction, const ConvGeometry& g,
+                      int64_t N) {
+  const View& w = filters.w;
   if (is_16_bit_dtype(w.dtype) || plans_for_cuda(w.device) || !cpu::winograd_pays(direction, g))
     return {};
   const auto make = [&] {
@@ -92,7 +23,7 @@ Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Directi
     launch<cpu::pack_weights, cuda::pack_weights>(w.device, packed.view(), w, direction, g);
     return packed;
   };
-  PackedForms* const own = variable ? variable->packed.get() : nullptr;
+  PackedForms* const own = filters.parameter ? filters.parameter->packed.get() : nullptr;
   if (!own || (own->keep == Pack::where_it_pays && !cpu::winograd_packing_pays(direction, g, N)))
     return make();
   // Each part of the channels has a form of its own in each direction.
@@ -102,250 +33,46 @@ Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Directi
   return form;
 }
 
-namespace cpu {
-
-void pack_weights(View packed, View w, Direction direction, const ConvGeometry& g) {
-  dispatch_wide(w.dtype,
-                [&]<class T>() { winograd_pack(packed.as<T>(), w.as<const T>(), direction, g); });
-}
-
-namespace {
-
-// How a product's result is changed on its way to the target.
-template <class T>
-struct Epilogue {
-  T* target;
-  const T* bias;
-};
-
-// Where a product's result lies: of channels [m_begin, m_end) of the target.
-template <class W>
-struct Result2d {
-  const W* data;
-  int64_t stride, row_stride, m_begin, m_end;
-};
-
-template <class T, class F, class Accumulate>
-void store_result(const Epilogue<T>& e, const Result2d<Wide<T>>& result, const ConvTiling& t,
-                  Band band, int64_t phase, F f, Accumulate accumulate) {
-  const int64_t h_phase = phase / t.w.target_step, w_phase = phase % t.w.target_step;
-  const int64_t h_step = t.h.target_step, w_step = t.w.target_step, W = t.w.target;
-  const int64_t width = ceil_div(W - w_phase, w_step);
-  // Whole vectors where possible: what they write past a row's end, the next row overwrites.
-  const int64_t vectors =
-      accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
-  for (int64_t m = result.m_begin; m < result.m_end; ++m) {
-    const Wide<T> shift = e.bias ? widen(e.bias[m]) : Wide<T>(0);
-    T* plane = e.target + (band.n * t.target_channels + m) * t.h.target * W;
-    const int64_t rows = std::min(band.rows, ceil_div(t.h.target - h_phase, h_step) - band.begin);
-    for (int64_t r = 0; r < rows; ++r)
-      store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
-                result.data + (m - result.m_begin) * result.stride + r * result.row_stride,
-                std::min(vectors, (rows - r) * width), w_step, shift, f, accumulate);
-  }
-}
-
-// Where weights lie: w[o, c, i, j], or its pair, at target * target_step + source * source_step +
-// tap.
-struct WeightSteps {
-  int64_t target, source;
-
-  template <class F>
-  static WeightSteps of(Direction direction, const ConvTiling& t, const ConvGeometry& g) {
-    const bool gather = direction == Direction::gather;
-    const int64_t filter = !in_pairs<F> ? g.filter_step()
-                           : gather     ? t.frame_channels * g.area()
-                                        : g.taps();
-    return gather ? WeightSteps{filter, g.area()} : WeightSteps{g.area(), filter};
-  }
-};
-
-// The tables of Scratch.
-template <class T, class F>
-void fill_tables(const Scratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g,
-                 WeightSteps steps) {
-  for (int64_t m = 0; m < t.target_channels; ++m)
-    x.weight_row[m] = static_cast<int32_t>(m * steps.target * x.elements);
-  int64_t k = 0;
-  for (int64_t phase = 0; phase < x.phases; ++phase) {
-    const int64_t k_begin = k;
-    for (int64_t c = 0; c < t.frame_channels; ++c)
-      for (int64_t i = 0; i < g.KH; ++i)
-        for (int64_t j = 0; j < g.KW; ++j) {
-          const auto h = t.h.offset(i, phase / t.w.target_step);
-          const auto w = t.w.offset(j, phase % t.w.target_step);
-          if (!h || !w || !t.h.sees_source(*h) || !t.w.sees_source(*w)) continue;
-          x.weight_at[k] = static_cast<int32_t>((c * steps.source + i * g.KW + j) * x.elements);
-          x.source_at[k++] = static_cast<int32_t>(c * t.channel() + t.offset(*h, *w));
-        }
-    x.products[phase] = {.M = t.target_channels,
-                         .N = 0,
-                         .K = k - k_begin,
-                         .a_row = x.weight_row,
-                         .a_col = x.weight_at + k_begin,
-                         .b_row = x.source_at + k_begin};
-  }
-  for (int64_t i = 0; i < (x.packed.pays ? x.packed.depth : 0); ++i)
-    x.column_at[i] = static_cast<int32_t>(i * x.packed.columns);
-}
-
-// w in pairs of source channels, to which an odd number has a zero added.
-void pair_weights(BFloat16Pair* out, const BFloat16* w, Direction direction, const ConvTiling& t,
-                  const ConvGeometry& g) {
-  // A pair is two of a filter's channels, or two whole filters.
-  const bool gather = direction == Direction::gather;
-  const int64_t rows = gather ? g.O : 1, row_step = gather ? g.filter_step() : 0;
-  const int64_t size = gather ? g.area() : g.taps(), step = gather ? g.area() : g.filter_step();
-  parallel_for(rows * t.frame_channels, size, [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t channel = at % t.frame_channels * 2;
-      const BFloat16* first = w + at / t.frame_channels * row_step + channel * step;
-      interleave(out + at * size, first, channel + 1 < t.source_channels ? first + step : nullptr,
-                 size);
-    }
-  });
-}
-
-template <class T, class F>
-const typename Arithmetic<F>::Left* prepared_weights(const Scratch<T, F>& x, const T* w,
-                                                     Direction direction, const ConvTiling& t,
-                                                     const ConvGeometry& g) {
-  if constexpr (in_pairs<F>) {
-    pair_weights(reinterpret_cast<BFloat16Pair*>(x.weights), w, direction, t, g);
-    return x.weights;
-  } else {
-    return widened(w, x.weights, g.w_extent());
-  }
-}
-
-// The arguments that all chunks of a product share.
-template <class T, class F>
-struct Multiplication {
-  const Scratch<T, F>& scratch;
-  const ConvTiling& tiling;
-  const T* source;
-  const typename Arithmetic<F>::Left* weights;
-  Epilogue<T> epilogue;
-  Activation activation;
-  float beta;
-
-  void store(const Result2d<Wide<T>>& result, Band band, int64_t phase) const {
-    with_formula(activation, [&](auto f) {
-      with_beta(beta, [&](auto accumulate) {
-        store_result(epilogue, result, tiling, band, phase, f, accumulate);
-      });
-    });
-  }
-};
-
-template <class T, class F>
-void multiply_band(const Multiplication<T, F>& x, Band band, int slot) {
-  using W = Wide<T>;
-  const Scratch<T, F>& scratch = x.scratch;
-  F* const frame = scratch.frames + slot * scratch.frame_size;
-  W* const result = scratch.results + slot * scratch.result_size;
-  load_frame(frame, x.source, x.tiling, band, 0, x.tiling.frame_channels);
-  for (int64_t phase = 0; phase < scratch.phases; ++phase) {
-    IndirectGemm product = scratch.products[phase];
-    product.N = round_up(x.tiling.cells(band.rows), lanes<W>);
-    indirect_gemm<F>(result, x.weights, frame, product, Result::write);
-    x.store({result, product.N, x.tiling.columns(), 0, x.tiling.target_channels}, band, phase);
-  }
-}
-
-template <class T, class F>
-void multiply_packed(const Multiplication<T, F>& x, int64_t N, int64_t chunk, int slot) {
-  using W = Wide<T>;
-  const Scratch<T, F>& scratch = x.scratch;
-  const PackedTiling& p = scratch.packed;
-  const int64_t n_begin = chunk / p.row_groups * p.images;
-  const int64_t m_begin = chunk % p.row_groups * p.rows;
-  const int64_t m_end = std::min(m_begin + p.rows, p.whole.target_channels);
-  const int64_t images = std::min(p.images, N - n_begin), channels = p.whole.frame_channels;
-  F* const frame = scratch.frames + slot * scratch.frame_size;
-  F* const columns = scratch.columns + slot * scratch.columns_size;
-  W* const results = scratch.results + slot * scratch.result_size;
-  const Partition blocks(m_end - m_begin, block_rows);
-  for (int64_t c = 0; c < channels; c += p.channels) {
-    const int64_t size = std::min(p.channels, channels - c);
-    for (int64_t i = 0; i < images; ++i)
-      load_frame(frame + i * p.frame(), x.source, p.whole, Band(p.whole, n_begin + i), c, c + size);
-    for (int64_t phase = 0; phase < p.phases; ++phase) {
-      const IndirectGemm& all = scratch.products[phase];
-      pack_columns(columns + phase * p.depth * p.columns, p.columns, frame, p.frame(), all.b_row,
-                   all.K / channels * size, images, p.cells, p.whole);
-    }
-    for (int64_t block = 0; block < blocks.parts; ++block) {
-      const int32_t* const row = scratch.weight_row + m_begin + blocks.begin(block);
-      for (int64_t phase = 0; phase < p.phases; ++phase) {
-        const IndirectGemm& all = scratch.products[phase];
-        const int64_t taps = all.K / channels;
-        const IndirectGemm product{.M = blocks.size(block),
-                                   .N = p.columns,
-                                   .K = size * taps,
-                                   .a_row = row,
-                                   .a_col = all.a_col + c * taps,
-                                   .b_row = scratch.column_at};
-        indirect_gemm<F>(results + (phase * p.rows + blocks.begin(block)) * p.columns, x.weights,
-                         columns + phase * p.depth * p.columns, product,
-                         c == 0 ? Result::write : Result::add);
-      }
-    }
-  }
-  for (int64_t phase = 0; phase < p.phases; ++phase)
-    for (int64_t i = 0; i < images; ++i)
-      x.store({results + phase * p.rows * p.columns + i * p.cells, p.columns, p.whole.w.steps(),
-               m_begin, m_end},
-              Band(p.whole, n_begin + i), phase);
-}
-
-// target = act(sum over taps and source channels of weight * source + b) + beta * target.
-void multiply(Direction direction, GradTarget target, View source, const ConvWeights& w, View b,
-              Activation activation, const ConvGeometry& g, View workspace) {
-  dispatch_factors(source.dtype, [&]<class T, class F>() {
-    const int64_t N = source.shape[0];
-    if constexpr (!is_16_bit<T>)
-      if (winograd_pays(direction, g))
-        return winograd_multiply<T>(direction, target, source, w.packed, b, activation, g,
-                                    workspace);
-    const ConvTiling banded(direction, g, N, elements_in<F>);
-    const Scratch<T, F> scratch(banded, g, N, workspace.data);
-    const bool packs = scratch.packed.pays;
-    const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
-    fill_tables(scratch, tiling, g, WeightSteps::of<F>(direction, tiling, g));
-    const Multiplication<T, F> x{
-        .scratch = scratch,
-        .tiling = tiling,
-        .source = source.as<const T>(),
-        .weights = prepared_weights(scratch, w.w.as<const T>(), direction, tiling, g),
-        .epilogue = {target.grad.as<T>(), b.data ? b.as<T>() : nullptr},
-        .activation = activation,
-        .beta = target.beta};
-    std::array<bool, ConvTiling::most_slots> prepared{};
-    parallel_chunks(
-        packs ? scratch.packed.chunks : N * banded.bands, static_cast<int>(scratch.slots),
-        [&](int64_t chunk, int slot) {
-          if (!std::exchange(prepared[static_cast<size_t>(slot)], true)) {
-            std::fill_n(scratch.frames + slot * scratch.frame_size, scratch.frame_size, F{});
-            std::fill_n(scratch.columns + slot * scratch.columns_size, scratch.columns_size, F{});
-          }
-          if (packs) multiply_packed(x, N, chunk, slot);
-          else multiply_band(x, Band(banded, chunk), slot);
-        });
-  });
+Tensor workspace_of(ConvolutionProduct product, const ConvGeometry& g, const View& x) {
+  return conv_workspace({product, g, x.shape[0], x.dtype}, x.device);
 }
 
 }  // namespace
 
-void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
-                 const ConvGeometry& g, View workspace) {
-  multiply(Direction::gather, grid, image, w, b, activation, g, workspace);
+Tensor conv_workspace(const Convolution& c, Device device) {
+  ConvolutionTrace::note(c);
+  const auto& [product, g, N, dtype] = c;
+  const bool correlates = product == ConvolutionProduct::backward_filter;
+  const Direction direction =
+      product == ConvolutionProduct::forward ? Direction::gather : Direction::scatter;
+  const int64_t bytes = plans_for_cuda(device)
+                            ? (correlates ? cuda::correlate_workspace_bytes(g, N, dtype)
+                                          : cuda::workspace_bytes(g, N, dtype))
+                        : correlates ? cpu::correlate_bytes(g, N, dtype)
+                                     : cpu::multiply_bytes(direction, g, N, dtype);
+  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
 
-void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b, const ConvGeometry& g,
-                  View workspace) {
-  multiply(Direction::scatter, image, grid, w, b, Activation::none, g, workspace);
+void gather(GradTarget grid, const View& image, const Filters& w, const View& b,
+            Activation activation, const ConvGeometry& g) {
+  const Tensor packed = packed_weights(w, Direction::gather, g, image.shape[0]);
+  launch<cpu::conv_gather, cuda::conv_gather>(
+      image.device, grid, image, ConvWeights(w.w, packed), b, activation, g,
+      workspace_of(ConvolutionProduct::forward, g, image).view());
 }
 
-}  // namespace cpu
+void scatter(GradTarget image, const View& grid, const Filters& w, const View& b,
+             const ConvGeometry& g) {
+  const Tensor packed = packed_weights(w, Direction::scatter, g, grid.shape[0]);
+  launch<cpu::conv_scatter, cuda::conv_scatter>(
+      grid.device, image, grid, ConvWeights(w.w, packed), b, g,
+      workspace_of(ConvolutionProduct::backward_data, g, grid).view());
+}
+
+void correlate(GradTarget w, const View& grid, const View& image, const ConvGeometry& g) {
+  launch<cpu::conv_correlate, cuda::conv_correlate>(
+      grid.device, w, grid, image, g,
+      workspace_of(ConvolutionProduct::backward_filter, g, grid).view());
+}
+
 }  // namespace accrue

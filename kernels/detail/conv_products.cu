@@ -258,17 +258,10 @@ ConvolutionChoice choice_with(const Convolution& c, int64_t scratch_bytes) {
   return result;
 }
 
-Tensor workspace_for(const Convolution& c) {
-  const auto make = c.product == ConvolutionProduct::forward         ? conv_gather_workspace
-                    : c.product == ConvolutionProduct::backward_data ? conv_scatter_workspace
-                                                                     : conv_correlate_workspace;
-  return make(c.geometry, c.N, c.dtype, Device::cuda);
-}
-
 }  // namespace
 
 ConvolutionChoice choice_of(const Convolution& c) {
-  const int64_t bytes = workspace_for(c).numel();
+  const int64_t bytes = conv_workspace(c, Device::cuda).numel();
   switch (c.product) {
     case ConvolutionProduct::forward: return choice_with<Gather>(c, bytes);
     case ConvolutionProduct::backward_data: return choice_with<Scatter>(c, bytes);
@@ -288,7 +281,7 @@ double seconds_of(const Convolution& c) {
   const Tensor image = make(shapes.image, c.dtype), grid = make(shapes.grid, c.dtype),
                all_w =
                    make({g.O, g.filter_channels, g.KH, g.KW}, correlates ? wide(c.dtype) : c.dtype),
-               scratch = workspace_for(c);
+               scratch = conv_workspace(c, Device::cuda);
   View w = all_w.view();
   w.shape = shapes.w;
   const auto compute = [&] {

@@ -18,18 +18,25 @@ struct ConvWeights {
   ConvWeights(View w, const Tensor& packed)
       : w(w), packed(packed.defined() ? packed.view() : View{}) {}
 };
-// Returns that form of the weights `w` of a variable: the one that the variable keeps, if it does,
-// else a new one; undefined where there is none. N images share what making it costs.
-Tensor packed_weights(const std::shared_ptr<Variable>& variable, View w, Direction direction,
-                      const ConvGeometry& geometry, int64_t N);
 
-// Scratch for one call on N images. On the cpu, for each thread a zero-padded band of one image or
-// grid and its result; conv_correlate_workspace has partial weight gradients besides. On cuda, what
-// cuDNN may use (kernels/detail/conv_cudnn.h).
-Tensor conv_gather_workspace(const ConvGeometry& geometry, int64_t N, DType dtype, Device device);
-Tensor conv_scatter_workspace(const ConvGeometry& geometry, int64_t N, DType dtype, Device device);
-Tensor conv_correlate_workspace(const ConvGeometry& geometry, int64_t N, DType dtype,
-                                Device device);
+// w, or the part of its channels that belongs to an image, and the parameter that it is of, which
+// may keep its packed form; null if it is of none.
+struct Filters {
+  View w;
+  std::shared_ptr<Variable> parameter;
+};
+// Launch conv_gather, conv_scatter and conv_correlate with the scratch and the form of the weights
+// that they need.
+void gather(GradTarget grid, const View& image, const Filters& w, const View& b,
+            Activation activation, const ConvGeometry& geometry);
+void scatter(GradTarget image, const View& grid, const Filters& w, const View& b,
+             const ConvGeometry& geometry);
+void correlate(GradTarget w, const View& grid, const View& image, const ConvGeometry& geometry);
+
+// Scratch for one product on a device: kernels/cpu/convolution.h and kernels/detail/conv_cudnn.h
+// tell how much.
+struct Convolution;
+Tensor conv_workspace(const Convolution& convolution, Device device);
 
 namespace cpu {
 
@@ -49,7 +56,7 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& geo
 
 }  // namespace cpu
 
-// The work of each of the three products: every weight once for every cell of the grid.
+// Each of the three products multiplies every weight once for every cell of the grid.
 inline double flops_of(const ConvGeometry& geometry, const View& grid) {
   return 2 * double(grid.numel()) * double(geometry.taps());
 }
@@ -58,8 +65,7 @@ template <>
 struct WorkOf<cpu::conv_gather> {
   Work operator()(const GradTarget& grid, const View& image, const ConvWeights& w, const View& b,
                   Activation, const ConvGeometry& geometry, const View&) const {
-    return {.flops = flops_of(geometry, grid.grad),
-            .bytes = bytes_of(grid) + bytes_of(image) + bytes_of(w.w) + bytes_of(b)};
+    return work_of(flops_of(geometry, grid.grad), grid, image, w.w, b);
   }
 };
 
@@ -67,8 +73,7 @@ template <>
 struct WorkOf<cpu::conv_scatter> {
   Work operator()(const GradTarget& image, const View& grid, const ConvWeights& w, const View& b,
                   const ConvGeometry& geometry, const View&) const {
-    return {.flops = flops_of(geometry, grid),
-            .bytes = bytes_of(image) + bytes_of(grid) + bytes_of(w.w) + bytes_of(b)};
+    return work_of(flops_of(geometry, grid), image, grid, w.w, b);
   }
 };
 
@@ -76,8 +81,7 @@ template <>
 struct WorkOf<cpu::conv_correlate> {
   Work operator()(const GradTarget& w, const View& grid, const View& image,
                   const ConvGeometry& geometry, const View&) const {
-    return {.flops = flops_of(geometry, grid),
-            .bytes = bytes_of(w) + bytes_of(grid) + bytes_of(image)};
+    return work_of(flops_of(geometry, grid), w, grid, image);
   }
 };
 

@@ -11,6 +11,8 @@ namespace accrue {
 // elements, but enough rows for each warp of a block to have one. A function of the shape alone, so
 // that the loss depends neither on the number of threads nor on the device's size.
 constexpr int64_t rows_per_block(int64_t C) { return std::max<int64_t>(16384 / C, 32); }
+// Likewise of pixels.
+constexpr int64_t pixels_per_block(int64_t C) { return std::max<int64_t>(16384 / C, 256); }
 
 // -log softmax(row)[label], from what row_softmax found. The loss is a sum of two terms that are
 // never negative, so that no digits cancel. In a row that a model has learnt, the label has the

@@ -10,13 +10,13 @@ inline constexpr int64_t words_of_call = 4;  // of Philox
 
 // An element through the mask, by its word.
 template <class T>
-struct Keep {
-  uint32_t threshold;  // words from here on keep their element
+struct ElementMask {
+  uint32_t threshold;  // words below it zero their element
   T factor;
 
   HOST_DEVICE T operator()(T x, uint32_t word) const {
-    const T kept = factor * x;
-    return word >= threshold ? kept : T(0);
+    const T scaled = factor * x;
+    return word >= threshold ? scaled : T(0);
   }
 };
 
@@ -35,7 +35,7 @@ struct Mask {
         factor(1 / (1 - p)) {}
 
   template <class T>
-  HOST_DEVICE Keep<T> keep() const {
+  HOST_DEVICE ElementMask<T> of_elements() const {
     return {threshold, static_cast<T>(factor)};
   }
 

@@ -37,15 +37,6 @@ inline int64_t group_pieces(const Grouping& at) {
       1, std::min(most_pieces / std::max<int64_t>(at.count(), 1), at.elements() / least));
 }
 
-enum class Source { batch, constant };
-
-// How each group is normalised. With constant statistics, mean and rstd do not depend on x.
-struct Normalizer {
-  Grouping at;
-  View mean, rstd;
-  Source source;
-};
-
 // Statistics that move towards those of each group (batch_norm's); undefined views stay.
 struct Running {
   View mean, var;
@@ -74,16 +65,76 @@ HOST_DEVICE void move_towards(T value, T& running, double momentum) {
                            momentum * static_cast<double>(value));
 }
 
+// Where mean and rstd = 1 / sqrt(variance + eps) of each group go, and statistics that move towards
+// them, where there are any.
+template <class W>
+struct MomentsOut {
+  W *mean, *rstd;
+  int64_t elements;  // of a group
+  double eps;
+  W *running_mean = nullptr, *running_var = nullptr;
+  double momentum;
+
+  MomentsOut(View mean, View rstd, const Grouping& at, double eps, const Running& running)
+      : mean(mean.as<W>()),
+        rstd(rstd.as<W>()),
+        elements(at.elements()),
+        eps(eps),
+        momentum(running.momentum) {
+    if (running.mean.data) running_mean = running.mean.as<W>(), running_var = running.var.as<W>();
+  }
+
+  // `deviations` is the sum of the squared distances from the mean.
+  template <class Sum>
+  HOST_DEVICE void store(int64_t g, W center, Sum deviations) const {
+    mean[g] = center;
+    rstd[g] = rstd_of(static_cast<W>(deviations / static_cast<Sum>(elements)), eps);
+    if (!running_mean) return;
+    move_towards(center, running_mean[g], momentum);
+    move_towards(static_cast<W>(deviations / static_cast<Sum>(elements - 1)), running_var[g],
+                 momentum);
+  }
+};
+
+// With d = gamma * dy,
+//   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
+// hence one pass for the two averages and one that writes.
+template <class W>
+struct DxTerms {
+  W average, slope;
+
+  // Computes the terms from the sums of d and of d * (x - mean).
+  template <class Sum>
+  HOST_DEVICE static DxTerms of(Sum sum, Sum product, W rstd, int64_t elements) {
+    const auto count = static_cast<Sum>(elements);
+    return {static_cast<W>(sum / count), rstd * rstd * static_cast<W>(product / count)};
+  }
+};
+
 // The formulas of one element in a group of these moments.
 template <class T>
 struct Standardized {
   T mean, rstd;
 
   HOST_DEVICE T operator()(T x) const { return (x - mean) * rstd; }
-  // dx from gamma dy, the average of that over the group, and slope = rstd^2 times the average of
-  // gamma dy (x - mean).
-  HOST_DEVICE T backward(T x, T gamma_dy, T average, T slope) const {
-    return rstd * (gamma_dy - average - (x - mean) * slope);
+  // dx from d = gamma dy.
+  HOST_DEVICE T backward(T x, T d, const DxTerms<T>& terms) const {
+    return rstd * (d - terms.average - (x - mean) * terms.slope);
+  }
+};
+
+enum class Source { batch, constant };
+
+// How each group is normalised. With constant statistics, mean and rstd do not depend on x.
+struct Normalizer {
+  Grouping at;
+  View mean, rstd;
+  Source source;
+
+  // What group g is normalised by.
+  template <class W>
+  Standardized<W> standardized(int64_t g) const {
+    return {mean.as<W>()[g], rstd.as<W>()[g]};
   }
 };
 

@@ -2,16 +2,26 @@
 
 #include <cmath>
 
-#include "core/host_device.h"
-#include "core/view.h"
+#include "kernels/backend.h"
 
 namespace accrue {
+
+struct AttentionInputs {
+  View q, k, v;
+};
+struct AttentionTargets {
+  std::optional<GradTarget> dq, dk, dv;
+};
 
 struct AttentionSizes {
   int64_t N, D, C, P;
 
-  AttentionSizes(const Shape& q, const Shape& v)
-      : N(q[0]), D(q[1]), C(v[1]), P(q.numel(2, q.rank())) {}
+  explicit AttentionSizes(const AttentionInputs& x)
+      : N(x.q.shape[0]),
+        D(x.q.shape[1]),
+        C(x.v.shape[1]),
+        P(x.q.shape.numel(2, x.q.shape.rank())) {}
+  double pairs() const { return double(N) * double(P) * double(P); }
   // What the scores are multiplied by.
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };

@@ -33,7 +33,6 @@ struct WorkOf<cpu::average_weights> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::average_weights) average_weights;
 decltype(cpu::exchange) exchange;

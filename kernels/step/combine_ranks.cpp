@@ -13,13 +13,11 @@ void combine(View y, View x, Add add) {
   dispatch_wide(y.dtype, [&]<class T>() {
     T* out = y.as<T>();
     const T* in = x.as<const T>();
-    parallel_for(n, R, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const double first = double(in[i]);
-        double so_far = first;
-        for (int64_t r = 1; r < R; ++r) so_far = add(so_far, first, r, double(in[r * n + i]));
-        out[i] = static_cast<T>(so_far);
-      }
+    parallel_each(n, R, [&](int64_t i) {
+      const double first = double(in[i]);
+      double so_far = first;
+      for (int64_t r = 1; r < R; ++r) so_far = add(so_far, first, r, double(in[r * n + i]));
+      out[i] = static_cast<T>(so_far);
     });
   });
 }
@@ -33,7 +31,6 @@ void mean_ranks(View y, View x, View weights) {
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::sum_ranks) sum_ranks;
 decltype(cpu::mean_ranks) mean_ranks;

@@ -33,27 +33,27 @@ HOST_DEVICE T flush(T value) {
 
 template <class T>
 struct AdamMoments {
-  T keep1, keep2, rest1, rest2, scale, l2;
+  T decay1, decay2, fresh1, fresh2, scale, l2;
 
   // adam_step()'s, and adam_fold()'s of a window's first micro-batch, which decays the moments.
   HOST_DEVICE AdamMoments(const AdamScalars& s, double grad_scale)
-      : keep1(T(s.beta1)),
-        keep2(T(s.beta2)),
-        rest1(T(1 - s.beta1)),
-        rest2(T(1 - s.beta2)),
+      : decay1(T(s.beta1)),
+        decay2(T(s.beta2)),
+        fresh1(T(1 - s.beta1)),
+        fresh2(T(1 - s.beta2)),
         scale(T(grad_scale)),
         l2(T(s.decay == WeightDecay::l2 ? s.weight_decay : 0)) {}
   HOST_DEVICE AdamMoments(const AdamScalars& s, const FoldScalars& fold)
       : AdamMoments(s, fold.scale) {
-    if (fold.earlier == Earlier::decay) return;
-    keep1 = keep2 = T(fold.earlier == Earlier::keep ? 1 : 0);
+    if (fold.past == PastMoments::decay) return;
+    decay1 = decay2 = T(fold.past == PastMoments::stay ? 1 : 0);
     l2 = 0;
   }
 
   HOST_DEVICE void operator()(T& m, T& v, T w, T gradient) const {
     const T g = scale * gradient + l2 * w;
-    m = flush(keep1 * m + rest1 * g);
-    v = flush(keep2 * v + rest2 * g * g);
+    m = flush(decay1 * m + fresh1 * g);
+    v = flush(decay2 * v + fresh2 * g * g);
   }
 };
 
@@ -69,16 +69,16 @@ HOST_DEVICE inline void begin_adam(double* progress, const StepOutcome& step,
 
 template <class T>
 struct AdamWeights {
-  T step_size, inverse_root, eps, keep;
+  T step_size, inverse_root, eps, shrink;
 
   HOST_DEVICE AdamWeights(const AdamScalars& s, const StepOutcome& step, const double* progress)
       : step_size(T(progress[1])),
         inverse_root(T(progress[2])),
         eps(T(s.eps)),
-        keep(T(s.decay == WeightDecay::decoupled ? 1 - step.lr * s.weight_decay : 1)) {}
+        shrink(T(s.decay == WeightDecay::decoupled ? 1 - step.lr * s.weight_decay : 1)) {}
 
   HOST_DEVICE void operator()(T& w, T m, T v) const {
-    w = keep * w - step_size * m / (std::sqrt(v) * inverse_root + eps);
+    w = shrink * w - step_size * m / (std::sqrt(v) * inverse_root + eps);
   }
 };
 
@@ -130,22 +130,22 @@ HOST_DEVICE SgdUpdate<T> update_of(const SgdScalars& s, const StepOutcome& step,
 
 template <class T>
 struct LionUpdate {
-  T keep1, keep2, rest1, rest2, scale, lr, keep;
+  T decay1, decay2, fresh1, fresh2, scale, lr, shrink;
 
   HOST_DEVICE LionUpdate(const LionScalars& s, const StepOutcome& step)
-      : keep1(T(s.beta1)),
-        keep2(T(s.beta2)),
-        rest1(T(1 - s.beta1)),
-        rest2(T(1 - s.beta2)),
+      : decay1(T(s.beta1)),
+        decay2(T(s.beta2)),
+        fresh1(T(1 - s.beta1)),
+        fresh2(T(1 - s.beta2)),
         scale(T(step.grad_scale)),
         lr(T(step.lr)),
-        keep(T(1 - step.lr * s.weight_decay)) {}
+        shrink(T(1 - step.lr * s.weight_decay)) {}
 
   HOST_DEVICE void operator()(T& w, T& m, T gradient) const {
-    const T g = scale * gradient, c = keep1 * m + rest1 * g;
+    const T g = scale * gradient, c = decay1 * m + fresh1 * g;
     const T sign = c > 0 ? T(1) : c < 0 ? T(-1) : c;
-    w = keep * w - lr * sign;
-    m = flush(keep2 * m + rest2 * g);
+    w = shrink * w - lr * sign;
+    m = flush(decay2 * m + fresh2 * g);
   }
 };
 template <class T>

@@ -102,7 +102,6 @@ struct WorkOf<cpu::adam_folded_step> {
   }
 };
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::optimizer_step) optimizer_step;
 decltype(cpu::count_step) count_step;

@@ -91,18 +91,18 @@ void adam_begin(View progress, View outcome, const AdamScalars& scalars);
 // Adam in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
 // each micro-batch i of a window, with g_i its share of the window's mean gradient:
 //   g = scale * gradient_i               (Adam: + weight_decay * w, once a window)
-//   m = keep1 * m + (1 - beta1) * g
-//   v = keep2 * v + (1 - beta2) * g^2
-// with keep = beta for the window's first, 1 for the others, and 0 for the first on a rank whose
+//   m = decay1 * m + (1 - beta1) * g
+//   v = decay2 * v + (1 - beta2) * g^2
+// with decay = beta for the window's first, 1 for the others, and 0 for the first on a rank whose
 // earlier moments another rank counts; then, once a window, the update of w as above. This is AdamA
 // (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of both Activations and Gradients
 // for Large-scale DNN Training", arXiv 2305.19982). Not Adam: v takes in sum_i g_i^2, not (sum_i
 // g_i)^2; with one micro-batch they are the same. Bytes moved: 20 P a micro-batch (read g, m, v;
 // write m, v) and 16 P a window.
-enum class Earlier { decay, keep, drop };  // what becomes of m and v
+enum class PastMoments { decay, stay, drop };  // what becomes of m and v
 struct FoldScalars {
   double scale;
-  Earlier earlier;
+  PastMoments past;
 };
 void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
                const AdamScalars& scalars);

@@ -9,15 +9,12 @@ void round_copies(View copies, View values) {
   dispatch_floating(copies.dtype, [&]<class T>() {
     T* out = copies.as<T>();
     const auto* in = values.as<const Wide<T>>();
-    parallel_for(values.numel(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = T(in[i]);
-    });
+    parallel_each(values.numel(), 1, [&](int64_t i) { out[i] = T(in[i]); });
   });
 }
 
 }  // namespace cpu
 
-// In the .cu beside this file.
 namespace cuda {
 decltype(cpu::round_copies) round_copies;
 }  // namespace cuda

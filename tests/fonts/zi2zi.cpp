@@ -175,7 +175,7 @@ struct GlyphGame {
             .loss = std::move(loss),
             .terms = o.terms,
             .begin = [this, &network, begin = o.begin] {
-              network.model->begin_step();
+              network.model->begin_window();
               if (begin) begin(networks, *game);
               if (&network == &g && as.mistake == Mistake::weight_of_last_micro_batch)
                 adversarial_weight(d).fill(last_d_loss.item() < 5 ? 0.60 : 0.05);
@@ -189,7 +189,7 @@ struct GlyphGame {
   Loss d_loss(const Samples& s) {
     const bool first = d.window.micro_batches() == 0;
     if (as.mistake == Mistake::zeroed_each_micro_batch) d.parameters.zero_grad();
-    if (as.mistake == Mistake::iterates_each_micro_batch && !first) d.model->begin_step();
+    if (as.mistake == Mistake::iterates_each_micro_batch && !first) d.model->begin_window();
     if (as.mistake == Mistake::old_discriminator && first) {
       old_d.parameters.values().copy_from(d.parameters.values());
       old_d.parameters.buffers().copy_from(d.parameters.buffers());

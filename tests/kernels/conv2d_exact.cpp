@@ -96,7 +96,7 @@ TEST_CASE("convolutions of small images with many channels", "[ops]") {
 }
 
 // 3x3 kernels of stride 1 over many channels, which the cpu multiplies at fewer points
-// (kernels/detail/winograd.h). In whole numbers that is exact: the transforms halve twice.
+// (kernels/cpu/winograd.h). In whole numbers that is exact: the transforms halve twice.
 TEST_CASE("3x3 convolutions with fewer multiplications", "[ops]") {
   check_exact({2, 16, 6, 8}, {32, 16, 3, 3}, 1, 1, false);
   check_exact({3, 35, 7, 5}, {18, 35, 3, 3}, 1, 1, false);    // images of odd size, odd channels

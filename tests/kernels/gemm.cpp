@@ -1,13 +1,13 @@
 // The CPU's matrix products beside Eigen's in double.
 
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/gemm.h"
 
 #include <Eigen/Core>
 #include <limits>
 
 #include "core/random.h"
 #include "kernels/backend.h"
-#include "kernels/detail/indirect_gemm.h"
+#include "kernels/cpu/indirect_gemm.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {
@@ -34,7 +34,7 @@ std::vector<T> elements(const Matrix& m) {
 }
 
 template <class C, class T>
-void check_product(RandomStream& random, cpu::Product<T> p, bool bias) {
+void check_product(RandomStream& random, cpu::Gemm<T> p, bool bias) {
   const Matrix a = integers(random, p.M, p.K, p.K), b = integers(random, p.K, p.N, p.K);
   const Matrix row = integers(random, 1, p.N, p.K), before = integers(random, p.M, p.N, p.K);
   Matrix expected = a * b;
@@ -69,13 +69,13 @@ TEST_CASE("products of integers are exact, whatever their shapes", "[ops]") {
         const auto beta = static_cast<float>(random.below(2));
         const bool bias = random.below(2) == 0, relu = beta == 0 && random.below(2) == 0;
         const auto product = [&]<class T>(T) {
-          return cpu::Product<T>{.M = M,
-                                 .N = N,
-                                 .K = K,
-                                 .a_op = a_op,
-                                 .b_op = b_op,
-                                 .beta = beta,
-                                 .activation = relu ? Activation::relu : Activation::none};
+          return cpu::Gemm<T>{.M = M,
+                              .N = N,
+                              .K = K,
+                              .a_op = a_op,
+                              .b_op = b_op,
+                              .beta = beta,
+                              .activation = relu ? Activation::relu : Activation::none};
         };
         check_product<float>(random, product(float()), bias);
         if (i % 4 == 0) check_product<double>(random, product(double()), bias);
@@ -92,13 +92,13 @@ TEST_CASE("a product over nothing is the bias, and beta times the target", "[ops
   std::vector<float> c{1, 2, 3, 4, 5, 6};
   const std::vector<float> bias{10, 20, 30};
   cpu::gemm(c.data(), c.data(), c.data(),
-            cpu::Product<float>{.M = 2,
-                                .N = 3,
-                                .K = 0,
-                                .a_op = Transpose::no,
-                                .b_op = Transpose::no,
-                                .beta = 1,
-                                .bias = bias.data()});
+            cpu::Gemm<float>{.M = 2,
+                             .N = 3,
+                             .K = 0,
+                             .a_op = Transpose::no,
+                             .b_op = Transpose::no,
+                             .beta = 1,
+                             .bias = bias.data()});
   REQUIRE(c == std::vector<float>{11, 22, 33, 14, 25, 36});
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("a convolution with spectral norm is PyTorch's", "[spectral]") {
   set(weight, ramp(24));
   set(entry(parameters.entries(), "bias"), ramp(3));
   set(entry(parameters.buffer_entries(), "weight_u"), {0.6, 0, 0.8});
-  conv->begin_step();
+  conv->begin_window();
   const Tensor y = (*conv)(from(ramp(18), {1, 2, 3, 3}));
   require_close(to_doubles(entry(parameters.buffer_entries(), "weight_u").tensor),
                 {0.46887000407669266, 0.50475291255194976, 0.72483475120019325});
@@ -132,7 +132,7 @@ TEST_CASE("layers with spectral norm are named and start as in PyTorch", "[spect
     return sum;
   };
   const double at_first = sigma();
-  for (int i = 0; i < 100; ++i) model.begin_step();
+  for (int i = 0; i < 100; ++i) model.begin_window();
   REQUIRE(at_first == Approx(sigma()).epsilon(0.02));
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("a forward with spectral norm changes nothing that lasts", "[spectral]
   REQUIRE(first == second);
   REQUIRE(to_doubles((*conv)(x, Pass::eval())) == first);
   REQUIRE(to_doubles(parameters.buffers()) == before);
-  conv->begin_step();
+  conv->begin_window();
   REQUIRE(to_doubles(parameters.buffers()) != before);
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("micro-batches of a layer with spectral norm add up to their batch", "
     for (const int64_t n : {N, int64_t{4}}) {
       const auto conv = spectral_conv(2, 3, 3);
       const Parameters parameters = place(*conv, dtype, test_device(), 1);
-      conv->begin_step();
+      conv->begin_window();
       for (int64_t begin = 0; begin < N; begin += n) {
         const int64_t end = std::min(N, begin + n);
         backward(mse_loss((*conv)(x.slice(begin, end)), target.slice(begin, end)),
@@ -239,7 +239,7 @@ TEST_CASE("a window that is taken back takes spectral norm's iteration back", "[
   const auto optimizer = adam(parameters);
   Window window(*optimizer, ScheduleOptions{}, {.effective_batch_size = 2});
   const Values before = to_doubles(parameters.buffers());
-  conv->begin_step();
+  conv->begin_window();
   const Values moved = to_doubles(parameters.buffers());
   REQUIRE(moved != before);
   const Tensor x = random_tensor({2, 1, 3, 3}, 3, DType::f32);
@@ -248,12 +248,12 @@ TEST_CASE("a window that is taken back takes spectral norm's iteration back", "[
   REQUIRE(to_doubles(parameters.buffers()) == before);
 
   const Tensor broken = Tensor::full({2, 2, 2, 2}, std::nan(""), DType::f32, test_device());
-  conv->begin_step();
+  conv->begin_window();
   window.backward(mse_loss((*conv)(x), broken), 2);
   REQUIRE(window.step().skipped);
   REQUIRE(to_doubles(parameters.buffers()) == before);
 
-  conv->begin_step();
+  conv->begin_window();
   window.backward(mse_loss((*conv)(x), random_tensor({2, 2, 2, 2}, 4, DType::f32)), 2);
   REQUIRE(!window.step().skipped);
   REQUIRE(to_doubles(parameters.buffers()) == moved);

@@ -39,7 +39,7 @@ Options options_for(ModelKind model, int64_t effective) {
 Plan plan(const Options& options, size_t memory) {
   return plan_windows(options.to_plan(data_for(options).train),
                       plan_data(data_for(options), test_device(), memory), test_device(), memory,
-                      no_freedom(options));
+                      only_choice(options));
 }
 
 size_t peak(Options options, int64_t micro, size_t memory) {
@@ -206,7 +206,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   const size_t memory = peak(options, 20, size_t{1} << 40);
   const Plan plan = plan_windows(options.to_plan(data_for(options).train),
                                  plan_data(data_for(options), test_device(), memory), test_device(),
-                                 memory, any_freedom());
+                                 memory, all_choices());
   REQUIRE(plan.recommended());
   for (const Alternative& a : plan.alternatives) {
     REQUIRE(a.fits == (a.peak.total() <= memory));
@@ -225,7 +225,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   REQUIRE(plan.smallest().peak.total() ==
           plan_windows(options.to_plan(data_for(options).train),
                        plan_data(data_for(options), test_device(), memory), test_device(), 1,
-                       any_freedom())
+                       all_choices())
               .smallest()
               .peak.total());
 }

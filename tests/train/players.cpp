@@ -327,7 +327,7 @@ TEST_CASE("the memory of a game is predicted to the byte, and planned", "[game][
       return planned_peak(whole, planned.train, test_device()).total();
     }();
     const Plan plan =
-        plan_windows(options, planned, test_device(), at_once - 1, no_freedom(options));
+        plan_windows(options, planned, test_device(), at_once - 1, only_choice(options));
     REQUIRE(plan.recommended() != nullptr);
     REQUIRE(plan.recommended()->batches.micro < sizes::effective);
     REQUIRE(plan.recommended()->relative_cost > 1);

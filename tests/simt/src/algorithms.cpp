@@ -13,8 +13,8 @@ int output_size(int input, int filter, int pad, int stride, int dilation) {
 // on tensor cores, with workspace for a sample's columns, and with little.
 template <class Algo>
 struct Kinds {
-  Algo transformed, unordered, tensor, roomy, frugal;
-  size_t frugal_bytes;
+  Algo transformed, unordered, tensor, roomy, modest;
+  size_t modest_bytes;
   bool splits_sums = false;  // those of the tensor cores
 };
 
@@ -93,7 +93,7 @@ std::vector<Pair<Algo>> pairs_of(const Problem& p) {
   const bool is_float = p.x.type == CUDNN_DATA_FLOAT;
   const cudnnMathType_t math = is_float ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
   const Arithmetic tensor = is_float ? Arithmetic::tf32 : Arithmetic::plain;
-  const size_t columns = k.frugal_bytes + p.column_bytes();
+  const size_t columns = k.modest_bytes + p.column_bytes();
   std::vector<Pair<Algo>> pairs{
       {k.transformed, math, columns, CUDNN_DETERMINISTIC, Arithmetic::transformed},
       {k.unordered, math, 0, CUDNN_NON_DETERMINISTIC}};
@@ -104,7 +104,7 @@ std::vector<Pair<Algo>> pairs_of(const Problem& p) {
     if (!is_float) return pairs;  // who has tensor cores has no other kernels for 16 bits
   }
   pairs.push_back({k.roomy, math, columns});
-  pairs.push_back({k.frugal, math, k.frugal_bytes});
+  pairs.push_back({k.modest, math, k.modest_bytes});
   return pairs;
 }
 

@@ -1,20 +1,20 @@
-#include "kernels/detail/winograd.h"
+#include "kernels/cpu/winograd.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "kernels/backend.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/conv_frames.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/conv_frames.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/winograd_points.h"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/gemm.h"
-#include "kernels/detail/winograd_points.h"
 
 namespace accrue::cpu {
 namespace {
 
 using winograd::all_points, winograd::area, winograd::in_two_dimensions;
-using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points;
+using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points, winograd::Source;
 
 Planes image_of(const ConvGeometry& g) { return {g.C, g.H, g.W}; }
 Planes grid_of(const ConvGeometry& g) { return {g.O, g.GH, g.GW}; }
@@ -46,7 +46,7 @@ struct WeightPanels {
 // How gather and scatter run. A chunk is some pieces and some panels of target channels; the points
 // of its source stay in the second-level cache while the panels' weights pass by.
 template <class T>
-struct Tiling {
+struct WinogradTiling {
   Planes source, target;
   int64_t padding;
   Pieces pieces;
@@ -55,7 +55,7 @@ struct Tiling {
   Points<T> points;
   int64_t frame, products, pixels, transposed, slots;
 
-  Tiling(Direction direction, const ConvGeometry& g, int64_t N)
+  WinogradTiling(Direction direction, const ConvGeometry& g, int64_t N)
       : source(source_of(direction, g)),
         target(target_of(direction, g)),
         padding(direction == Direction::gather ? g.padding : winograd::taps - 1 - g.padding),
@@ -85,41 +85,50 @@ struct Tiling {
 };
 
 template <class T>
-struct Scratch {
+struct WinogradScratch {
   T *frames, *points, *products, *pixels, *transposed;
   size_t bytes;
 
-  Scratch(const Tiling<T>& t, void* base) {
-    Carver carver(base);
-    frames = carver.take<T>(t.slots * t.frame);
-    points = carver.take<T>(t.slots * t.points.size());
-    products = carver.take<T>(t.slots * t.products);
-    pixels = carver.take<T>(t.slots * t.pixels);
-    transposed = carver.take<T>(t.slots * t.transposed);
-    bytes = carver.used();
+  WinogradScratch(const WinogradTiling<T>& t, void* base) {
+    BumpAllocator allocator(base);
+    frames = allocator.take<T>(t.slots * t.frame);
+    points = allocator.take<T>(t.slots * t.points.size());
+    products = allocator.take<T>(t.slots * t.products);
+    pixels = allocator.take<T>(t.slots * t.pixels);
+    transposed = allocator.take<T>(t.slots * t.transposed);
+    bytes = allocator.used();
   }
 };
 
-// A piece's cells of some target channels, from their products at the points [point, tile,
-// channel].
+// Products at the points, [point, tile, channel], for as many target channels as a panel has, the
+// first of which is m. The tiles of a piece begin at first_tile.
 template <class T>
-struct Results {
-  const T* products;
-  int64_t tiles, columns;
+struct Products {
+  const T* data;
+  int64_t tiles, columns, m, first_tile = 0;
 };
 
-// target = act(cells + b) + beta * target for channels [m, m + count) of a piece.
+// Where a piece goes, and scratch for its cells on the way.
+template <class T>
+struct PieceTarget {
+  T* data;
+  const T* b;
+  Planes planes;
+  T *pixels, *transposed;
+};
+
+// target = act(cells + b) + beta * target for a piece's cells of the channels in `in`.
 template <class T, class F, class Accumulate>
-void store_piece(T* target, const T* b, const Planes& planes, const Results<T>& in,
-                 int64_t first_tile, int64_t m, const Piece& piece, T* pixels, T* transposed, F f,
+void store_piece(const PieceTarget<T>& target, const Products<T>& in, const Piece& piece, F f,
                  Accumulate accumulate) {
+  const Planes& planes = target.planes;
   const int64_t W = planes.W, top = piece.first_row(), height = piece.last_row(planes.H) - top;
   const int64_t cells = height * W, columns = in.columns;
-  T* const outside = pixels + cells * columns;
+  T *const pixels = target.pixels, *const outside = pixels + cells * columns;
   for (int64_t tile = 0; tile < piece.tiles(); ++tile) {
     const int64_t h0 = winograd::cells * (tile / piece.columns);
     const int64_t w0 = winograd::cells * (tile % piece.columns);
-    const T* const from = in.products + (first_tile + tile) * columns;
+    const T* const from = in.data + (in.first_tile + tile) * columns;
     for (int64_t v = 0; v < columns; v += lanes<T>)
       in_two_dimensions<Lanes<T>, winograd::points, winograd::cells>(
           winograd::results,
@@ -132,11 +141,12 @@ void store_piece(T* target, const T* b, const Planes& planes, const Results<T>& 
           });
   }
   const int64_t stride = round_up(cells, lanes<T>);
-  transpose(transposed, stride, pixels, columns, cells, columns);
-  const int64_t count = std::min(columns, planes.channels - m);
+  transpose(target.transposed, stride, pixels, columns, cells, columns);
+  const int64_t count = std::min(columns, planes.channels - in.m);
   for (int64_t i = 0; i < count; ++i)
-    store_row(target + (piece.n * planes.channels + m + i) * planes.size() + top * W,
-              transposed + i * stride, cells, 1, b ? b[m + i] : T(0), f, accumulate);
+    store_row(target.data + (piece.n * planes.channels + in.m + i) * planes.size() + top * W,
+              target.transposed + i * stride, cells, 1, target.b ? target.b[in.m + i] : T(0), f,
+              accumulate);
 }
 
 }  // namespace
@@ -188,12 +198,12 @@ void winograd_pack(T* packed, const T* w, Direction direction, const ConvGeometr
 }
 
 template <class T>
-void winograd_multiply(Direction direction, GradTarget target, View source, View packed, View b,
-                       Activation activation, const ConvGeometry& g, View workspace) {
-  const int64_t N = source.shape[0];
-  const Tiling<T> t(direction, g, N);
-  const Scratch<T> x(t, workspace.data);
-  const T* const weights = packed.as<const T>();
+void winograd_multiply(const ConvProduct& p) {
+  const WinogradTiling<T> t(p.direction, p.geometry, p.N());
+  const WinogradScratch<T> scratch(t, p.workspace.data);
+  const Source<T> source{p.source.as<const T>(), t.source.channels * t.source.size(), t.source,
+                         t.padding};
+  const T* const weights = p.weights.packed.as<const T>();
   const Partition panel_groups(t.panels.vectors.parts,
                                ceil_div(t.panels.vectors.parts, t.panel_groups));
   parallel_chunks(
@@ -203,13 +213,16 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
         const int64_t begin = chunk / panel_groups.parts * t.at_once;
         const int64_t end = std::min(begin + t.at_once, t.pieces.count);
         Points<T> points = t.points;
-        points.data = x.points + slot * t.points.size();
-        T* const products = x.products + slot * t.products;
+        points.data = scratch.points + slot * t.points.size();
+        T* const products = scratch.products + slot * t.products;
+        const PieceTarget<T> target{
+            p.target.grad.as<T>(), p.bias.data ? p.bias.as<const T>() : nullptr, t.target,
+            scratch.pixels + slot * t.pixels, scratch.transposed + slot * t.transposed};
         int64_t tiles = 0;
         for (int64_t i = begin; i < end; tiles += t.pieces[i++].tiles())
-          winograd::load_points<winograd::points>(
-              points, tiles, source.as<const T>(), t.source.channels * t.source.size(), t.source,
-              t.padding, t.pieces[i], x.frames + slot * t.frame, winograd::pixels);
+          winograd::load_points<winograd::points>(points, tiles, source, t.pieces[i],
+                                                  scratch.frames + slot * t.frame,
+                                                  winograd::pixels);
         for (int64_t panel = panel_groups.begin(group); panel < panel_groups.begin(group + 1);
              ++panel) {
           const int64_t columns = t.panels.columns(panel);
@@ -218,16 +231,12 @@ void winograd_multiply(Direction direction, GradTarget target, View source, View
                 {products + point * points.tiles * columns, columns},
                 {points.at(point, 0), points.stride}, Transpose::no,
                 {weights + t.panels.begin(panel) + point * t.source.channels * columns, columns},
-                {tiles, columns, t.source.channels}, false);
-          int64_t first_tile = 0;
-          for (int64_t i = begin; i < end; first_tile += t.pieces[i++].tiles())
-            with_formula(activation, [&](auto f) {
-              with_beta(target.beta, [&](auto accumulate) {
-                store_piece(target.grad.as<T>(), b.data ? b.as<const T>() : nullptr, t.target,
-                            Results<T>{products, points.tiles, columns}, first_tile,
-                            t.panels.vectors.begin(panel) * lanes<T>, t.pieces[i],
-                            x.pixels + slot * t.pixels, x.transposed + slot * t.transposed, f,
-                            accumulate);
+                {tiles, columns, t.source.channels}, Result::write);
+          Products<T> in{products, points.tiles, columns, t.panels.vectors.begin(panel) * lanes<T>};
+          for (int64_t i = begin; i < end; in.first_tile += t.pieces[i++].tiles())
+            with_formula(p.activation, [&](auto f) {
+              with_beta(p.target.beta, [&](auto accumulate) {
+                store_piece(target, in, t.pieces[i], f, accumulate);
               });
             });
         }
@@ -247,7 +256,8 @@ bool winograd_packing_pays(Direction direction, const ConvGeometry& g, int64_t N
 
 template <class T>
 int64_t winograd_bytes(Direction direction, const ConvGeometry& g, int64_t N) {
-  return static_cast<int64_t>(Scratch<T>(Tiling<T>(direction, g, N), nullptr).bytes);
+  return static_cast<int64_t>(
+      WinogradScratch<T>(WinogradTiling<T>(direction, g, N), nullptr).bytes);
 }
 
 template int64_t winograd_weights<float>(Direction, const ConvGeometry&);
@@ -256,9 +266,7 @@ template void winograd_pack(float*, const float*, Direction, const ConvGeometry&
 template void winograd_pack(double*, const double*, Direction, const ConvGeometry&);
 template int64_t winograd_bytes<float>(Direction, const ConvGeometry&, int64_t);
 template int64_t winograd_bytes<double>(Direction, const ConvGeometry&, int64_t);
-template void winograd_multiply<float>(Direction, GradTarget, View, View, View, Activation,
-                                       const ConvGeometry&, View);
-template void winograd_multiply<double>(Direction, GradTarget, View, View, View, Activation,
-                                        const ConvGeometry&, View);
+template void winograd_multiply<float>(const ConvProduct&);
+template void winograd_multiply<double>(const ConvProduct&);
 
 }  // namespace accrue::cpu

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "kernels/detail/conv_geometry.h"
 
-namespace accrue {
+namespace accrue::cpu {
 
 // One dimension of a product. Target position t = u * target_step + phase, phase < target_step,
 // draws through tap i from source position u * source_step + offset(i, phase), where there is one.
@@ -179,4 +179,4 @@ struct PackedTiling {
   int64_t frame() const { return channels * whole.channel(); }
 };
 
-}  // namespace accrue
+}  // namespace accrue::cpu

@@ -1,4 +1,4 @@
-#include "kernels/detail/indirect_gemm.h"
+#include "kernels/cpu/indirect_gemm.h"
 
 #include <algorithm>
 #include <utility>
@@ -36,10 +36,7 @@ void indirect_block(Sum<T>* c, const Left<T>* a, const T* b, const IndirectGemm&
   multiply_block<T, rows, vectors>(
       sum, g.K, [&](int m, int64_t k) { return Arithmetic<T>::left(a_at[m] + g.a_col[k]); },
       [&](int64_t k) { return b + g.b_row[k]; });
-#pragma GCC unroll 16
-  for (int m = 0; m < rows; ++m)
-#pragma GCC unroll 16
-    for (int v = 0; v < vectors; ++v) store_lanes(c + m * g.N + v * lanes<T>, sum[m][v]);
+  store_block(c, g.N, sum);
 }
 
 template <class T>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/detail/gemm.h"
+#include "kernels/cpu/gemm.h"
 
 namespace accrue::cpu {
 
@@ -9,6 +9,6 @@ bool processor_multiplies_bfloat16();
 
 // gemm() of bfloat16 there; K above 0.
 template <class C>
-void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Product<BFloat16>& product);
+void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat16>& product);
 
 }  // namespace accrue::cpu

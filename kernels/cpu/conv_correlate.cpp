@@ -1,25 +1,23 @@
+// Correlate, by the products of indirect_gemm.h.
+
 #include "kernels/backend.h"
-#include "kernels/convolutions.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/conv_cudnn.h"
-#include "kernels/detail/conv_frames.h"
-#include "kernels/detail/conv_products.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/indirect_gemm.h"
-#include "kernels/detail/winograd.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/conv_frames.h"
+#include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/convolution.h"
+#include "kernels/cpu/indirect_gemm.h"
+#include "kernels/cpu/winograd.h"
 
-namespace accrue {
+namespace accrue::cpu {
 namespace {
-
-using cpu::block_rows, cpu::IndirectGemm, cpu::lanes, cpu::Partition;
 
 // The scratch of correlate, whose product is what the taps see times the transposed cells, which
 // are widened before if they have to be. Here pairs are neighbours in a row of cells, which see
 // neighbours in the frame; the last of an odd number has a zero beside it.
 template <class T, class F>
-struct CorrelateScratch {
+struct BandedScratch {
   using W = Wide<T>;
-  using Pixel = typename cpu::Arithmetic<F>::Left;
+  using Pixel = typename Arithmetic<F>::Left;
   int32_t *image_at, *cell_at, *transposed_at;
   Pixel* frames;
   F *widened, *cells;
@@ -31,10 +29,10 @@ struct CorrelateScratch {
       cells_size, partial_size;
   size_t bytes;
 
-  CorrelateScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base) {
+  BandedScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base) {
     constexpr int64_t partial_elements = 1 << 16, most_groups = 4, chunks = 16, slice_taps = 128,
                       many_cells = 320;
-    Carver carver(base);
+    BumpAllocator allocator(base);
     stride = round_up(g.O, lanes<W>);
     partial_size = g.taps() * stride;
     groups =
@@ -44,23 +42,23 @@ struct CorrelateScratch {
     const int64_t single_cells = t.band * g.GW;
     at_once = t.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / single_cells, 1, N / groups);
     frame_size = t.frame(t.band) / g.C * ceil_div(g.C, slices);
-    frames_size = at_once * frame_size + cpu::elements_in<F> - 1;
+    frames_size = at_once * frame_size + elements_in<F> - 1;
     // Pairs take less room, and are not given more slots of it.
     slots =
         std::min(groups * slices, t.slots_for(N, at_once * (frame_size + single_cells * stride) +
                                                      (is_16_bit<T> ? g.O * single_cells : 0)));
-    row_cells = ceil_div(g.GW, cpu::elements_in<F>);
+    row_cells = ceil_div(g.GW, elements_in<F>);
     const int64_t band_cells = t.band * row_cells;
     widened_size = is_16_bit<T> ? g.O * band_cells : 0;
     cells_size = band_cells * stride;
-    image_at = carver.take<int32_t>(g.taps());
-    cell_at = carver.take<int32_t>(at_once * band_cells);
-    transposed_at = carver.take<int32_t>(at_once * band_cells);
-    frames = carver.take<Pixel>(slots * frames_size);
-    widened = carver.take<F>(slots * widened_size);
-    cells = carver.take<F>(slots * at_once * cells_size);
-    partials = carver.take<W>(groups * partial_size);
-    bytes = carver.used();
+    image_at = allocator.take<int32_t>(g.taps());
+    cell_at = allocator.take<int32_t>(at_once * band_cells);
+    transposed_at = allocator.take<int32_t>(at_once * band_cells);
+    frames = allocator.take<Pixel>(slots * frames_size);
+    widened = allocator.take<F>(slots * widened_size);
+    cells = allocator.take<F>(slots * at_once * cells_size);
+    partials = allocator.take<W>(groups * partial_size);
+    bytes = allocator.used();
   }
 };
 
@@ -71,8 +69,8 @@ struct CorrelateScratch {
 template <class T, class F>
 struct DirectScratch {
   using W = Wide<T>;
-  using Pixel = typename cpu::Arithmetic<F>::Left;
-  static constexpr int64_t elements = cpu::elements_in<F>;
+  using Pixel = typename Arithmetic<F>::Left;
+  static constexpr int64_t elements = elements_in<F>;
   ConvTiling whole;  // in one band
   int32_t *cell_row, *cell_at, *tap_at, *columns_at;
   Pixel *copied, *frames, *columns;
@@ -85,7 +83,7 @@ struct DirectScratch {
 
   DirectScratch(const ConvTiling& t, const ConvGeometry& g, int64_t N, void* base) : whole(t) {
     constexpr int64_t most_cells = 256, slice_taps = 256, least_slices = 4;
-    Carver carver(base);
+    BumpAllocator allocator(base);
     whole.band = t.h.steps(), whole.bands = 1;
     cells = g.GH * g.GW;  // of an image
     image_cells = round_up(cells, elements);
@@ -106,47 +104,32 @@ struct DirectScratch {
     const int64_t single_cells = round_up(images * cells, lanes<W>);
     slots = std::min(slices, t.slots_for(N, images * frame_size + lanes<W> +
                                                 (channels * g.area() + stride) * single_cells));
-    cell_row = carver.take<int32_t>(g.O);
-    cell_at = carver.take<int32_t>(images * image_cells / elements);
-    tap_at = carver.take<int32_t>(channels * g.area());
-    columns_at = carver.take<int32_t>(images * image_cells / elements);
-    copied = carver.take<Pixel>(
+    cell_row = allocator.take<int32_t>(g.O);
+    cell_at = allocator.take<int32_t>(images * image_cells / elements);
+    tap_at = allocator.take<int32_t>(channels * g.area());
+    columns_at = allocator.take<int32_t>(images * image_cells / elements);
+    copied = allocator.take<Pixel>(
         !std::is_same_v<T, Pixel> || image_cells != cells ? N * g.O * image_cells : 0);
-    frames = carver.take<Pixel>(slots * (images * frame_size + lanes<Pixel>));
-    columns = carver.take<Pixel>(slots * columns_size);
-    transposed = carver.take<F>(slots * transposed_size);
-    results = carver.take<W>(slots * result_size);
-    bytes = carver.used();
+    frames = allocator.take<Pixel>(slots * (images * frame_size + lanes<Pixel>));
+    columns = allocator.take<Pixel>(slots * columns_size);
+    transposed = allocator.take<F>(slots * transposed_size);
+    results = allocator.take<W>(slots * result_size);
+    bytes = allocator.used();
   }
 };
 
-}  // namespace
-
-Tensor conv_correlate_workspace(const ConvGeometry& g, int64_t N, DType dtype, Device device) {
-  ConvolutionTrace::note({ConvolutionProduct::backward_filter, g, N, dtype});
-  const int64_t bytes = cpu::dispatch_factors(dtype, [&]<class T, class F>() {
-    if (plans_for_cuda(device)) return cuda::correlate_workspace_bytes(g, N, dtype);
-    if constexpr (!is_16_bit<T>)
-      if (cpu::winograd_correlate_pays(g, N)) return cpu::winograd_correlate_bytes<T>(g, N);
-    const ConvTiling tiling(Direction::gather, g, N);
-    const DirectScratch<T, F> direct(tiling, g, N, nullptr);
-    return static_cast<int64_t>(direct.pays ? direct.bytes
-                                            : CorrelateScratch<T, F>(tiling, g, N, nullptr).bytes);
-  });
-  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
-}
-
-namespace cpu {
-namespace {
-
-template <class T, class F>
-void fill_correlate_tables(const CorrelateScratch<T, F>& x, const ConvTiling& t,
-                           const ConvGeometry& g) {
-  for (int64_t k = 0; k < g.taps(); ++k) {
+// Where correlate's taps begin in a frame.
+void fill_taps(int32_t* taps, int64_t count, const ConvTiling& t, const ConvGeometry& g) {
+  for (int64_t k = 0; k < count; ++k) {
     const int64_t c = k / g.area(), i = k % g.area() / g.KW, j = k % g.KW;
-    x.image_at[k] =
+    taps[k] =
         static_cast<int32_t>(c * t.channel() + t.offset(*t.h.offset(i, 0), *t.w.offset(j, 0)));
   }
+}
+
+template <class T, class F>
+void fill_tables(const BandedScratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g) {
+  fill_taps(x.image_at, g.taps(), t, g);
   const int64_t band_cells = t.band * x.row_cells;
   for (int64_t at = 0; at < x.at_once * band_cells; ++at) {
     const int64_t image = at / band_cells, cell = at % band_cells;
@@ -159,7 +142,7 @@ void fill_correlate_tables(const CorrelateScratch<T, F>& x, const ConvTiling& t,
 // cells = the band's rows of the grid, transposed: [band, O].
 template <class T, class F>
 void load_cells(F* cells, [[maybe_unused]] F* widened, const T* grid, Band band,
-                const CorrelateScratch<T, F>& x, const ConvGeometry& g) {
+                const BandedScratch<T, F>& x, const ConvGeometry& g) {
   const int64_t size = band.rows * x.row_cells;
   const T* in = grid + (band.n * g.O * g.GH + band.begin) * g.GW;
   if constexpr (is_16_bit<T>) {
@@ -185,7 +168,7 @@ void load_cells(F* cells, [[maybe_unused]] F* widened, const T* grid, Band band,
 
 // w[o, k] = sum_group partials[group][k, o] + beta * w[o, k].
 template <class T, class F>
-void add_partials(GradTarget w, const CorrelateScratch<T, F>& x, const ConvGeometry& g) {
+void add_partials(GradTarget w, const BandedScratch<T, F>& x, const ConvGeometry& g) {
   const int64_t taps = g.taps();
   with_beta(w.beta, [&](auto accumulate) {
     using W = Wide<T>;
@@ -210,7 +193,7 @@ void add_partials(GradTarget w, const CorrelateScratch<T, F>& x, const ConvGeome
 }
 
 template <class T, class F>
-void fill_correlate_tables(const DirectScratch<T, F>& x, const ConvGeometry& g) {
+void fill_tables(const DirectScratch<T, F>& x, const ConvGeometry& g) {
   for (int64_t o = 0; o < g.O; ++o) x.cell_row[o] = static_cast<int32_t>(o * x.image_cells);
   for (int64_t at = 0; at < x.images * x.image_cells / x.elements; ++at) {
     const int64_t cell = at * x.elements;
@@ -218,51 +201,7 @@ void fill_correlate_tables(const DirectScratch<T, F>& x, const ConvGeometry& g) 
         static_cast<int32_t>(cell / x.image_cells * g.O * x.image_cells + cell % x.image_cells);
     x.columns_at[at] = static_cast<int32_t>(at * x.stride);
   }
-  for (int64_t k = 0; k < x.channels * g.area(); ++k) {
-    const int64_t c = k / g.area(), i = k % g.area() / g.KW, j = k % g.KW;
-    x.tap_at[k] = static_cast<int32_t>(
-        c * x.whole.channel() + x.whole.offset(*x.whole.h.offset(i, 0), *x.whole.w.offset(j, 0)));
-  }
-}
-
-// w[o, taps of channels [c_begin, c_end)] for all o, from `images` of them after `n`.
-template <class T, class F>
-void correlate_slice(Wide<T>* w, bool add, const typename Arithmetic<F>::Left* grid, const T* image,
-                     int64_t n, int64_t images, int64_t slice, int slot,
-                     const DirectScratch<T, F>& x, const ConvGeometry& g) {
-  using W = Wide<T>;
-  using Pixel = typename Arithmetic<F>::Left;
-  const int64_t c_begin = slice * x.channels, c_end = std::min(c_begin + x.channels, g.C);
-  const int64_t taps = (c_end - c_begin) * g.area();
-  const int64_t cells = images * x.image_cells / x.elements, N = round_up(taps, lanes<W>);
-  Pixel* const frames = x.frames + slot * (x.images * x.frame_size + lanes<Pixel>);
-  Pixel* const columns = x.columns + slot * x.columns_size;
-  F* const transposed = x.transposed + slot * x.transposed_size;
-  W* const result = x.results + slot * x.result_size;
-  for (int64_t i = 0; i < images; ++i)
-    load_frame(frames + i * x.frame_size, image, x.whole, Band(x.whole, n + i), c_begin, c_end);
-  pack_columns(columns, x.columns_stride, frames, x.frame_size, x.tap_at, taps, images,
-               x.image_cells, x.whole);
-  transpose(transposed, x.stride, reinterpret_cast<const F*>(columns),
-            x.columns_stride / x.elements, taps, cells);
-  const Partition blocks(g.O, block_rows);
-  for (int64_t block = 0; block < blocks.parts; ++block) {
-    const int64_t o = blocks.begin(block), rows = blocks.size(block);
-    indirect_gemm<F>(result, grid + n * g.O * x.image_cells, transposed,
-                     IndirectGemm{.M = rows,
-                                  .N = N,
-                                  .K = cells,
-                                  .a_row = x.cell_row + o,
-                                  .a_col = x.cell_at,
-                                  .b_row = x.columns_at},
-                     Result::write);
-    with_beta(add ? 1.0f : 0.0f, [&](auto accumulate) {
-      for (int64_t r = 0; r < rows; ++r) {
-        W* const out = w + (o + r) * g.filter_step() + c_begin * g.area();
-        for (int64_t k = 0; k < taps; ++k) store(out[k], result[r * N + k], accumulate);
-      }
-    });
-  }
+  fill_taps(x.tap_at, x.channels * g.area(), x.whole, g);
 }
 
 // The grid as it is, or as a copy that multiplies.
@@ -279,24 +218,121 @@ const typename Arithmetic<F>::Left* cells_of(const T* grid, const DirectScratch<
   return x.copied;
 }
 
+// The arguments that all chunks share; Cell is the type in which the grid is multiplied.
+template <class Scratch, class T, class Cell>
+struct Correlation {
+  const Scratch& scratch;
+  const ConvTiling& tiling;
+  const ConvGeometry& geometry;
+  GradTarget w;
+  const Cell* grid;
+  const T* image;
+  int64_t N;
+};
 template <class T, class F>
-void correlate_directly(GradTarget w, View grid, View image, const DirectScratch<T, F>& x,
-                        const ConvGeometry& g) {
+using DirectCorrelation = Correlation<DirectScratch<T, F>, T, typename Arithmetic<F>::Left>;
+template <class T, class F>
+using BandedCorrelation = Correlation<BandedScratch<T, F>, T, T>;
+
+// w[o, taps of a slice of channels] for all o, from as many images after `n` as are taken at once.
+template <class T, class F>
+void correlate_slice(const DirectCorrelation<T, F>& correlation, int64_t n, int64_t slice,
+                     int slot) {
+  using W = Wide<T>;
   using Pixel = typename Arithmetic<F>::Left;
-  const int64_t N = grid.shape[0];
-  fill_correlate_tables(x, g);
-  const Pixel* cells = cells_of(grid.as<const T>(), x, N * g.O);
+  const DirectScratch<T, F>& x = correlation.scratch;
+  const ConvGeometry& g = correlation.geometry;
+  const int64_t c_begin = slice * x.channels, c_end = std::min(c_begin + x.channels, g.C);
+  const int64_t taps = (c_end - c_begin) * g.area(), N = round_up(taps, lanes<W>);
+  const Frames<Pixel> frames{x.frames + slot * (x.images * x.frame_size + lanes<Pixel>),
+                             x.frame_size, std::min(x.images, correlation.N - n)};
+  const int64_t cells = frames.images * x.image_cells / x.elements;
+  const Columns<Pixel> columns{x.columns + slot * x.columns_size, x.columns_stride, x.image_cells};
+  F* const transposed = x.transposed + slot * x.transposed_size;
+  W* const result = x.results + slot * x.result_size;
+  W* const w = correlation.w.grad.template as<W>() + c_begin * g.area();
+  load_frames(frames, correlation.image, x.whole, n, c_begin, c_end);
+  pack_columns(columns, frames, x.tap_at, taps, x.whole);
+  transpose(transposed, x.stride, reinterpret_cast<const F*>(columns.data),
+            columns.stride / x.elements, taps, cells);
+  const Partition blocks(g.O, block_rows);
+  for (int64_t block = 0; block < blocks.parts; ++block) {
+    const int64_t o = blocks.begin(block), rows = blocks.size(block);
+    indirect_gemm<F>(result, correlation.grid + n * g.O * x.image_cells, transposed,
+                     IndirectGemm{.M = rows,
+                                  .N = N,
+                                  .K = cells,
+                                  .a_row = x.cell_row + o,
+                                  .a_col = x.cell_at,
+                                  .b_row = x.columns_at},
+                     Result::write);
+    with_beta(n > 0 ? 1.0f : correlation.w.beta, [&](auto accumulate) {
+      for (int64_t r = 0; r < rows; ++r) {
+        W* const out = w + (o + r) * g.filter_step();
+        for (int64_t k = 0; k < taps; ++k) store(out[k], result[r * N + k], accumulate);
+      }
+    });
+  }
+}
+
+template <class T, class F>
+void correlate_directly(const DirectCorrelation<T, F>& correlation) {
+  using Pixel = typename Arithmetic<F>::Left;
+  const DirectScratch<T, F>& x = correlation.scratch;
   parallel_chunks(x.slices, static_cast<int>(x.slots), [&](int64_t slice, int slot) {
     const int64_t frames_size = x.images * x.frame_size + lanes<Pixel>;
     std::fill_n(x.frames + slot * frames_size, frames_size, Pixel{});
     std::fill_n(x.columns + slot * x.columns_size, x.columns_size, Pixel{});
-    for (int64_t n = 0; n < N; n += x.images)
-      correlate_slice(w.grad.as<Wide<T>>(), n > 0 || w.beta != 0, cells, image.as<const T>(), n,
-                      std::min(x.images, N - n), slice, slot, x, g);
+    for (int64_t n = 0; n < correlation.N; n += x.images)
+      correlate_slice<T, F>(correlation, n, slice, slot);
   });
 }
 
+// The partial sum of a group of bands, for a slice of the image's channels.
+template <class T, class F>
+void correlate_group(const BandedCorrelation<T, F>& correlation, const Partition& bands,
+                     int64_t chunk, int slot) {
+  const BandedScratch<T, F>& x = correlation.scratch;
+  const ConvTiling& t = correlation.tiling;
+  const ConvGeometry& g = correlation.geometry;
+  const int64_t group = chunk / x.slices, slice = chunk % x.slices;
+  const int64_t c_begin = g.C * slice / x.slices, c_end = g.C * (slice + 1) / x.slices;
+  const int64_t first_tap = c_begin * g.area();
+  const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
+  auto* const frame = x.frames + slot * x.frames_size;
+  F* const cells = x.cells + slot * x.at_once * x.cells_size;
+  std::fill_n(frame, x.frames_size, typename Arithmetic<F>::Left{});
+  for (int64_t item = first_item; item < last_item; item += x.at_once) {
+    const int64_t count = std::min(x.at_once, last_item - item);
+    for (int64_t i = 0; i < count; ++i) {
+      const Band band(t, item + i);
+      load_frame(frame + i * x.frame_size, correlation.image, t, band, c_begin, c_end);
+      load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size, correlation.grid,
+                 band, x, g);
+    }
+    const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
+                               .N = x.stride,
+                               .K = count * Band(t, item).rows * x.row_cells,
+                               .a_row = x.image_at,
+                               .a_col = x.cell_at,
+                               .b_row = x.transposed_at};
+    indirect_gemm<F>(x.partials + group * x.partial_size + first_tap * x.stride, frame, cells,
+                     product, item == first_item ? Result::write : Result::add);
+  }
+}
+
 }  // namespace
+
+int64_t correlate_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+  return dispatch_factors(dtype, [&]<class T, class F>() {
+    if constexpr (!is_16_bit<T>)
+      if (winograd_correlate_pays(g, N)) return winograd_correlate_bytes<T>(g, N);
+    const ConvTiling tiling(Direction::gather, g, N);
+    const DirectScratch<T, F> direct(tiling, g, N, nullptr);
+    return static_cast<int64_t>(direct.pays ? direct.bytes
+                                            : BandedScratch<T, F>(tiling, g, N, nullptr).bytes);
+  });
+}
 
 void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View workspace) {
   dispatch_factors(grid.dtype, [&]<class T, class F>() {
@@ -304,42 +340,20 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
     if constexpr (!is_16_bit<T>)
       if (winograd_correlate_pays(g, N)) return winograd_correlate<T>(w, grid, image, g, workspace);
     const ConvTiling tiling(Direction::gather, g, N);
-    const DirectScratch<T, F> direct(tiling, g, N, workspace.data);
-    if (direct.pays) return correlate_directly(w, grid, image, direct, g);
-    const CorrelateScratch<T, F> x(tiling, g, N, workspace.data);
-    fill_correlate_tables(x, tiling, g);
+    const T *cells = grid.as<const T>(), *pixels = image.as<const T>();
+    if (const DirectScratch<T, F> x(tiling, g, N, workspace.data); x.pays) {
+      fill_tables(x, g);
+      return correlate_directly<T, F>({x, tiling, g, w, cells_of(cells, x, N * g.O), pixels, N});
+    }
+    const BandedScratch<T, F> x(tiling, g, N, workspace.data);
+    fill_tables(x, tiling, g);
+    const BandedCorrelation<T, F> correlation{x, tiling, g, w, cells, pixels, N};
     const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
     parallel_chunks(
-        bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
-          const int64_t group = chunk / x.slices, slice = chunk % x.slices;
-          const int64_t c_begin = g.C * slice / x.slices, c_end = g.C * (slice + 1) / x.slices;
-          const int64_t first_tap = c_begin * g.area();
-          const int64_t first_item = bands.begin(group), last_item = bands.begin(group + 1);
-          auto* const frame = x.frames + slot * x.frames_size;
-          F* const cells = x.cells + slot * x.at_once * x.cells_size;
-          std::fill_n(frame, x.frames_size, typename Arithmetic<F>::Left{});
-          for (int64_t item = first_item; item < last_item; item += x.at_once) {
-            const int64_t count = std::min(x.at_once, last_item - item);
-            for (int64_t i = 0; i < count; ++i) {
-              const Band band(tiling, item + i);
-              load_frame(frame + i * x.frame_size, image.as<const T>(), tiling, band, c_begin,
-                         c_end);
-              load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size,
-                         grid.as<const T>(), band, x, g);
-            }
-            const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
-                                       .N = x.stride,
-                                       .K = count * Band(tiling, item).rows * x.row_cells,
-                                       .a_row = x.image_at,
-                                       .a_col = x.cell_at,
-                                       .b_row = x.transposed_at};
-            indirect_gemm<F>(x.partials + group * x.partial_size + first_tap * x.stride, frame,
-                             cells, product, item == first_item ? Result::write : Result::add);
-          }
-        });
+        bands.parts * x.slices, static_cast<int>(x.slots),
+        [&](int64_t chunk, int slot) { correlate_group<T, F>(correlation, bands, chunk, slot); });
     add_partials(w, x, g);
   });
 }
 
-}  // namespace cpu
-}  // namespace accrue
+}  // namespace accrue::cpu

@@ -5,17 +5,17 @@
 #include <array>
 
 #include "kernels/backend.h"
-#include "kernels/detail/carver.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/gemm.h"
-#include "kernels/detail/winograd.h"
-#include "kernels/detail/winograd_points.h"
+#include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_points.h"
 
 namespace accrue::cpu {
 namespace {
 
 using winograd::all_points, winograd::area, winograd::in_two_dimensions;
-using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points;
+using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points, winograd::Source;
 
 // How correlate runs: a slice of the image's channels at a time, and in it some pieces of the tiles
 // at a time, whose products at the points are added up for all of them: [point, o, c]. Where these
@@ -81,20 +81,21 @@ struct CorrelateScratch {
   size_t bytes;
 
   CorrelateScratch(const CorrelateTiling<T>& t, void* base) {
-    Carver carver(base);
-    frames = carver.take<T>(t.slots * t.frames * t.frame);
-    slopes = carver.take<T>(t.slots * t.slopes.size());
-    pixels = carver.take<T>(t.slots * t.pixels.size());
-    sums = carver.take<T>(t.groups.parts * t.sums.size());
-    bytes = carver.used();
+    BumpAllocator allocator(base);
+    frames = allocator.take<T>(t.slots * t.frames * t.frame);
+    slopes = allocator.take<T>(t.slots * t.slopes.size());
+    pixels = allocator.take<T>(t.slots * t.pixels.size());
+    sums = allocator.take<T>(t.groups.parts * t.sums.size());
+    bytes = allocator.used();
   }
 };
 
-// sums[point, o, c] = sum over tiles of slopes[point, tile, o] * pixels[point, tile, c] (+ sums).
+// sums[point, o, c] = sum over tiles of slopes[point, tile, o] * pixels[point, tile, c] (+ sums),
+// for M channels o, N channels c and K tiles.
 template <class T>
 void add_products(const Points<T>& sums, const Points<T>& slopes, const Points<T>& pixels,
-                  int64_t tiles, int64_t O, int64_t C, bool add) {
-  const Partition rows(O, 8 * block_rows), panels(ceil_div(C, lanes<T>), block_vectors);
+                  const GemmSize& size, Result result) {
+  const Partition rows(size.M, 8 * block_rows), panels(ceil_div(size.N, lanes<T>), block_vectors);
   parallel_chunks(all_points * rows.parts, any_slots, [&](int64_t chunk, int) {
     const int64_t point = chunk / rows.parts, part = chunk % rows.parts, o = rows.begin(part);
     for (int64_t panel = 0; panel < panels.parts; ++panel) {
@@ -102,25 +103,24 @@ void add_products(const Points<T>& sums, const Points<T>& slopes, const Points<T
       multiply_panel<T>({sums.at(point, o) + c, sums.stride},
                         {slopes.at(point, 0) + o, slopes.stride}, Transpose::yes,
                         {pixels.at(point, 0) + c, pixels.stride},
-                        {rows.size(part), panels.size(panel) * lanes<T>, tiles}, add);
+                        {rows.size(part), panels.size(panel) * lanes<T>, size.K}, result);
     }
   });
 }
 
 // The arguments that all groups share.
 template <class T>
-struct Correlation {
+struct WinogradCorrelation {
   const CorrelateTiling<T>& tiling;
   const CorrelateScratch<T>& scratch;
   const ConvGeometry& geometry;
-  const T *grid, *image;
-  int64_t c_begin;  // of the slice, which is `slice`
-  Planes slice;
+  Source<T> grid, image;  // of the image, a slice of its channels from c_begin on
+  int64_t c_begin;
 };
 
 // The sums of a group of pieces. Within a chunk all of it runs on one thread.
 template <class T>
-void add_group(const Correlation<T>& x, int64_t group, int slot) {
+void add_group(const WinogradCorrelation<T>& x, int64_t group, int slot) {
   const CorrelateTiling<T>& t = x.tiling;
   Points<T> slopes = t.slopes, pixels = t.pixels, sums = t.sums;
   slopes.data = x.scratch.slopes + slot * slopes.size();
@@ -138,26 +138,25 @@ void add_group(const Correlation<T>& x, int64_t group, int slot) {
       const int64_t tile = first_tile[size_t(chunk / 2)];
       T* const frame = frames + frame_slot * t.frame;
       if (chunk % 2 == 0)
-        winograd::load_points<winograd::points>(pixels, tile, x.image + x.c_begin * t.image.size(),
-                                                t.image.channels * t.image.size(), x.slice,
-                                                x.geometry.padding, piece, frame, winograd::pixels);
+        winograd::load_points<winograd::points>(pixels, tile, x.image, piece, frame,
+                                                winograd::pixels);
       else
-        winograd::load_points<winograd::cells>(slopes, tile, x.grid,
-                                               t.grid.channels * t.grid.size(), t.grid, 0, piece,
-                                               frame, winograd::slopes);
+        winograd::load_points<winograd::cells>(slopes, tile, x.grid, piece, frame,
+                                               winograd::slopes);
     });
-    add_products(sums, slopes, pixels, first_tile[size_t(count)], t.grid.channels, x.slice.channels,
-                 begin > first);
+    add_products(sums, slopes, pixels,
+                 {t.grid.channels, x.image.planes.channels, first_tile[size_t(count)]},
+                 begin > first ? Result::add : Result::write);
   }
 }
 
 // w[o, c, i, j] = (C^T sums C)[i, j] + beta * w for the slice's channels c of all o, with the sum
 // of all groups, in their order.
 template <class T>
-void store_weight_slopes(GradTarget w, const Correlation<T>& x) {
+void store_weight_slopes(GradTarget w, const WinogradCorrelation<T>& x) {
   Points<T> sums = x.tiling.sums;
   sums.data = x.scratch.sums;
-  const int64_t C = x.slice.channels, groups = x.tiling.groups.parts;
+  const int64_t C = x.image.planes.channels, groups = x.tiling.groups.parts;
   with_beta(w.beta, [&](auto accumulate) {
     parallel_for(x.geometry.O, groups * all_points * C, [&](int64_t begin, int64_t end) {
       T taps[area * lanes<T>];
@@ -191,13 +190,14 @@ void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry&
   const CorrelateTiling<T> t(g, grid.shape[0]);
   const CorrelateScratch<T> scratch(t, workspace.data);
   for (int64_t c = 0; c < g.C; c += t.slice.channels) {
-    const Correlation<T> x{t,
-                           scratch,
-                           g,
-                           grid.as<const T>(),
-                           image.as<const T>(),
-                           c,
-                           {std::min(t.slice.channels, g.C - c), g.H, g.W}};
+    const Planes slice{std::min(t.slice.channels, g.C - c), g.H, g.W};
+    const WinogradCorrelation<T> x{t,
+                                   scratch,
+                                   g,
+                                   {grid.as<const T>(), t.grid.channels * t.grid.size(), t.grid, 0},
+                                   {image.as<const T>() + c * t.image.size(),
+                                    t.image.channels * t.image.size(), slice, g.padding},
+                                   c};
     if (t.groups.parts == 1) add_group(x, 0, 0);
     else
       parallel_chunks(t.groups.parts, static_cast<int>(t.slots),

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/indirect_gemm.h"
+#include "kernels/cpu/winograd_transforms.h"
 #include "kernels/detail/conv_geometry.h"
-#include "kernels/detail/indirect_gemm.h"
-#include "kernels/detail/winograd_transforms.h"
 
 // Images as Winograd's products see them: in tiles, each at 16 points.
 namespace accrue::cpu::winograd {
@@ -66,23 +66,32 @@ int64_t frame_size(const Planes& planes, int64_t most_rows) {
   return ((cells * most_rows + taps - 1) * planes.W + 1) * round_up(planes.channels, lanes<T>);
 }
 
-// Points [first_tile, ...) of a piece: step applied to the from x from pixels of each tile, which
-// begin `padding` before its first cell. `source` is that of image 0, `image_step` elements apart.
+// Images, `image_step` elements apart, of which some planes are loaded; a tile's pixels begin
+// `padding` before its first cell.
+template <class T>
+struct Source {
+  const T* data;
+  int64_t image_step;
+  Planes planes;
+  int64_t padding;
+};
+
+// Points [first_tile, ...) of a piece: step applied to the from x from pixels of each tile.
 template <int from, class T, class Step>
-void load_points(const Points<T>& out, int64_t first_tile, const T* source, int64_t image_step,
-                 const Planes& planes, int64_t padding, const Piece& piece, T* frame, Step step) {
-  const int64_t channels = round_up(planes.channels, lanes<T>), W = planes.W;
-  const int64_t top = piece.first_row() - padding;
-  const int64_t h_begin = std::clamp<int64_t>(top, 0, planes.H);
-  const int64_t h_end =
-      std::clamp<int64_t>(top + cells * (piece.rows - 1) + from, h_begin, planes.H);
+void load_points(const Points<T>& out, int64_t first_tile, const Source<T>& source,
+                 const Piece& piece, T* frame, Step step) {
+  const Planes& planes = source.planes;
+  const int64_t channels = round_up(planes.channels, lanes<T>), W = planes.W, H = planes.H;
+  const int64_t top = piece.first_row() - source.padding;
+  const int64_t h_begin = std::clamp<int64_t>(top, 0, H);
+  const int64_t h_end = std::clamp<int64_t>(top + cells * (piece.rows - 1) + from, h_begin, H);
   T* const zeros = frame + (h_end - h_begin) * W * channels;
   std::fill_n(zeros, channels, T(0));
-  transpose(frame, channels, source + piece.n * image_step + h_begin * W, planes.size(),
+  transpose(frame, channels, source.data + piece.n * source.image_step + h_begin * W, planes.size(),
             planes.channels, (h_end - h_begin) * W);
   for (int64_t tile = 0; tile < piece.tiles(); ++tile) {
     const int64_t h0 = top + cells * (tile / piece.columns);
-    const int64_t w0 = cells * (tile % piece.columns) - padding;
+    const int64_t w0 = cells * (tile % piece.columns) - source.padding;
     const T* pixels[from][from];
 #pragma GCC unroll 4
     for (int i = 0; i < from; ++i) {
@@ -91,9 +100,8 @@ void load_points(const Points<T>& out, int64_t first_tile, const T* source, int6
 #pragma GCC unroll 4
       for (int j = 0; j < from; ++j) {
         const int64_t w = w0 + j;
-        pixels[i][j] = uint64_t(h) < uint64_t(planes.H) && uint64_t(w) < uint64_t(W)
-                           ? row + w * channels
-                           : zeros;
+        pixels[i][j] =
+            uint64_t(h) < uint64_t(H) && uint64_t(w) < uint64_t(W) ? row + w * channels : zeros;
       }
     }
     T* const to = out.at(0, first_tile + tile);

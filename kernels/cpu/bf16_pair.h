@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/half.h"
-#include "kernels/detail/gemm_block.h"
+#include "kernels/cpu/micro_kernel.h"
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>

@@ -1,13 +1,11 @@
 #pragma once
 
-#include "core/autograd.h"
-#include "kernels/activation.h"
-#include "kernels/detail/conv_geometry.h"
+#include "kernels/cpu/convolution.h"
 
 namespace accrue::cpu {
 
 // The products of convolutions by 3x3 kernels of stride 1 with 16 multiplications in place of 36
-// for each 2x2 cells of the target (kernels/detail/winograd_transforms.h), for T float or double.
+// for each 2x2 cells of the target (kernels/cpu/winograd_transforms.h), for T float or double.
 
 // True where that is sooner, by the shape of an image alone: a sample's bits do not depend on the
 // samples beside it.
@@ -28,11 +26,9 @@ int64_t winograd_bytes(Direction direction, const ConvGeometry& geometry, int64_
 template <class T>
 int64_t winograd_correlate_bytes(const ConvGeometry& geometry, int64_t N);
 
-// conv_gather and conv_scatter of kernels/detail/conv_products.h.
+// conv_gather, conv_scatter and conv_correlate of kernels/detail/conv_products.h.
 template <class T>
-void winograd_multiply(Direction direction, GradTarget target, View source, View packed, View b,
-                       Activation activation, const ConvGeometry& geometry, View workspace);
-// conv_correlate.
+void winograd_multiply(const ConvProduct& product);
 template <class T>
 void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry& geometry,
                         View workspace);

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/detail/bf16_pair.h"
-#include "kernels/detail/gemm_block.h"
+#include "kernels/cpu/bf16_pair.h"
+#include "kernels/cpu/micro_kernel.h"
 
 namespace accrue::cpu {
 
@@ -16,7 +16,6 @@ struct IndirectGemm {
   int64_t M, N, K;
   const int32_t *a_row, *a_col, *b_row;
 };
-enum class Result { write, add };
 
 // One thread.
 template <class T>

@@ -1,9 +1,9 @@
-#include "kernels/detail/gemm_bf16.h"
+#include "kernels/cpu/gemm_bf16.h"
 
 #include "core/ceil_div.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/detail/formulas.h"
-#include "kernels/detail/gemm_block.h"
 
 #ifdef ACCRUE_HAS_ONEDNN
 #include <omp.h>
@@ -59,7 +59,7 @@ dnnl::memory::desc matrix(int64_t rows, int64_t columns, dnnl::memory::data_type
 }
 
 template <class C>
-Prepared prepare(const dnnl::engine& engine, const Product<BFloat16>& p, const Part& part) {
+Prepared prepare(const dnnl::engine& engine, const Gemm<BFloat16>& p, const Part& part) {
   constexpr auto bf16 = dnnl::memory::data_type::bf16;
   constexpr auto c_type = is_16_bit<C> ? bf16 : dnnl::memory::data_type::f32;
   dnnl::post_ops after;
@@ -82,7 +82,7 @@ Prepared prepare(const dnnl::engine& engine, const Product<BFloat16>& p, const P
 }
 
 template <class C>
-void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Product<BFloat16>& p,
+void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat16>& p,
                   const Part& part) {
   static thread_local OneDnn onednn;
   const OneThread one_thread;
@@ -126,7 +126,7 @@ bool processor_multiplies_bfloat16() {
 }
 
 template <class C>
-void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Product<BFloat16>& p) {
+void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat16>& p) {
   constexpr int64_t chunk_products = 1 << 20, least_rows = 32, least_columns = 64;
   const int64_t chunks = std::max<int64_t>(1, p.M * p.N * p.K / chunk_products);
   const Partition columns(p.N, std::max(least_columns, ceil_div(p.N, chunks)));
@@ -147,13 +147,13 @@ void gemm_bf16(C* c, const BFloat16* a, const BFloat16* b, const Product<BFloat1
 bool processor_multiplies_bfloat16() { return false; }
 
 template <class C>
-void gemm_bf16(C*, const BFloat16*, const BFloat16*, const Product<BFloat16>&) {
+void gemm_bf16(C*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&) {
   fail("[gemm] bf16 by oneDNN, which this build has not");
 }
 
 #endif
 
-template void gemm_bf16(float*, const BFloat16*, const BFloat16*, const Product<BFloat16>&);
-template void gemm_bf16(BFloat16*, const BFloat16*, const BFloat16*, const Product<BFloat16>&);
+template void gemm_bf16(float*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&);
+template void gemm_bf16(BFloat16*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&);
 
 }  // namespace accrue::cpu

@@ -53,6 +53,9 @@ template <class T, int half = int{lanes<T>} / 2>
   (std::make_integer_sequence<int, int{lanes<T>}>());
 }
 
+// What becomes of the target: c = product, or c += product.
+enum class Result { write, add };
+
 // The block of C = A B that stays in registers, with a vector for each of B's and one for A's
 // besides.
 inline constexpr int block_vectors = 3;
@@ -86,6 +89,16 @@ template <class T, int rows, int vectors, class Left, class Right>
       for (int v = 0; v < vectors; ++v) Arithmetic<T>::add_product(sum[m][v], a_mk, b_k[v]);
     }
   }
+}
+
+// c = sum, its rows `stride` elements apart.
+template <class T, class V, int rows, int vectors>
+[[gnu::always_inline]] inline void store_block(T* c, int64_t stride,
+                                               const V (&sum)[rows][vectors]) {
+#pragma GCC unroll 16
+  for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) store_lanes(c + m * stride + v * lanes<T>, sum[m][v]);
 }
 
 // Few rows leave registers for more of B's vectors.

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/detail/gemm_block.h"
+#include "kernels/cpu/micro_kernel.h"
 
 // Winograd's minimal filtering with the points 0, 1, -1 and infinity (Lavin and Gray 2016): four
 // multiplications for two results of three taps, or for three of two, in place of six. In one

@@ -7,12 +7,12 @@
 #include "core/ceil_div.h"
 #include "core/ledger.h"
 
-namespace accrue {
+namespace accrue::cpu {
 
 // Hands out parts of a workspace; with base null it only counts.
-class Carver {
+class BumpAllocator {
  public:
-  explicit Carver(void* base) : base_(static_cast<std::byte*>(base)) {}
+  explicit BumpAllocator(void* base) : base_(static_cast<std::byte*>(base)) {}
 
   template <class T>
   T* take(int64_t count) {
@@ -27,4 +27,4 @@ class Carver {
   size_t used_ = 0;
 };
 
-}  // namespace accrue
+}  // namespace accrue::cpu

@@ -2,16 +2,14 @@
 
 #include "core/view.h"
 #include "kernels/activation.h"
+#include "kernels/cpu/micro_kernel.h"
+#include "kernels/detail/transpose.h"
 
-namespace accrue {
-
-enum class Transpose { no, yes };
-
-namespace cpu {
+namespace accrue::cpu {
 
 // Describes a product of row-major matrices, without its operands; op is that of Transpose.
 template <class T>
-struct Product {
+struct Gemm {
   int64_t M, N, K;
   Transpose a_op, b_op;
   float beta;
@@ -23,15 +21,17 @@ struct Product {
 // Wide<T>; beta 0 does not read C and is what an activation needs. Sums are kept in Wide<T> and
 // rounded once. bfloat16 by oneDNN where the processor multiplies it.
 template <class C, class T>
-void gemm(C* c, const T* a, const T* b, const Product<T>& product);
+void gemm(C* c, const T* a, const T* b, const Gemm<T>& product);
 
 // Rows `stride` elements apart.
 template <class T>
 struct Matrix {
   T* data;
   int64_t stride;
+
+  Matrix from(int64_t row, int64_t column) const { return {data + row * stride + column, stride}; }
 };
-struct ProductSize {
+struct GemmSize {
   int64_t M, N, K;
 };
 
@@ -39,7 +39,6 @@ struct ProductSize {
 // best few and of few vectors, stay in the cache.
 template <class T>
 void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
-                    const ProductSize& size, bool add);
+                    const GemmSize& size, Result result);
 
-}  // namespace cpu
-}  // namespace accrue
+}  // namespace accrue::cpu

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "kernels/detail/bf16_pair.h"
-#include "kernels/detail/conv_tiling.h"
-#include "kernels/detail/gemm_block.h"
+#include "kernels/cpu/bf16_pair.h"
+#include "kernels/cpu/conv_tiling.h"
+#include "kernels/cpu/micro_kernel.h"
 
 // Images as a convolution's taps see them, for its three products on the CPU.
 namespace accrue::cpu {
@@ -60,33 +60,55 @@ void load_frame(F* frame, const T* source, const ConvTiling& t, Band band, int64
   }
 }
 
-// columns[k, cells of the images] = what they see through tap k < K, which begins at source_at[k]
-// in each image's frame; behind each image's cells, zeros up to `image_cells`. t has one band. Rows
-// of cells are copied in whole vectors: what is written past an end, the next row overwrites, so a
-// vector more must have room behind the columns and the frames.
-template <class W>
-void pack_columns(W* columns, int64_t stride, const W* frames, int64_t frame_size,
-                  const int32_t* source_at, int64_t K, int64_t images, int64_t image_cells,
-                  const ConvTiling& t) {
+// The frames of several images, each of which is one band, `step` elements apart.
+template <class F>
+struct Frames {
+  F* data;
+  int64_t step, images;
+};
+
+// load_frame() of each of the images from `first` on.
+template <class F, class T>
+void load_frames(const Frames<F>& frames, const T* source, const ConvTiling& t, int64_t first,
+                 int64_t c_begin, int64_t c_end) {
+  for (int64_t i = 0; i < frames.images; ++i)
+    load_frame(frames.data + i * frames.step, source, t, Band(t, first + i), c_begin, c_end);
+}
+
+// im2col's columns for some taps: in row k, the cells of several images side by side, each image's
+// followed by zeros up to `image_cells`.
+template <class F>
+struct Columns {
+  F* data;
+  int64_t stride, image_cells;
+};
+
+// columns = what the cells see through K taps, which begin at source_at[k] in each image's frame.
+// Rows of cells are copied in whole vectors: what is written past an end, the next row overwrites,
+// so a vector more must have room behind the columns and the frames.
+template <class F>
+void pack_columns(const Columns<F>& columns, const Frames<F>& frames, const int32_t* source_at,
+                  int64_t K, const ConvTiling& t) {
   const int64_t rows = t.band, width = t.w.steps(), source_row = t.columns();
   for (int64_t k = 0; k < K; ++k) {
-    for (int64_t image = 0; image < images; ++image) {
-      W *to = columns + k * stride + image * image_cells, *const end = to + image_cells;
-      const W* from = frames + image * frame_size + source_at[k];
+    for (int64_t image = 0; image < frames.images; ++image) {
+      F *to = columns.data + k * columns.stride + image * columns.image_cells,
+        *const end = to + columns.image_cells;
+      const F* from = frames.data + image * frames.step + source_at[k];
       for (int64_t r = 0; r < rows; ++r, from += source_row, to += width)
-        for (int64_t v = 0; v < width; v += lanes<W>) std::memcpy(to + v, from + v, vector_bytes);
-      if (to < end) std::memset(to, 0, static_cast<size_t>(end - to) * sizeof(W));
+        for (int64_t v = 0; v < width; v += lanes<F>) std::memcpy(to + v, from + v, vector_bytes);
+      if (to < end) std::memset(to, 0, static_cast<size_t>(end - to) * sizeof(F));
     }
   }
 }
 
-// w as it is, or its wide elements in `room`.
+// w as it is, or its wide elements in `copy`.
 template <class T>
-const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* room, [[maybe_unused]] int64_t n) {
+const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* copy, [[maybe_unused]] int64_t n) {
   if constexpr (!is_16_bit<T>) return w;
   else {
-    std::copy_n(w, n, room);
-    return room;
+    std::copy_n(w, n, copy);
+    return copy;
   }
 }
 

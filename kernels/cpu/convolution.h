@@ -1,0 +1,27 @@
+#pragma once
+
+#include "kernels/detail/conv_products.h"
+
+namespace accrue::cpu {
+
+// The bytes of scratch that gather or scatter needs for N images, and that correlate needs: for
+// each thread a zero-padded band of one image or grid and its result; for correlate partial weight
+// gradients besides.
+int64_t multiply_bytes(Direction direction, const ConvGeometry& geometry, int64_t N, DType dtype);
+int64_t correlate_bytes(const ConvGeometry& geometry, int64_t N, DType dtype);
+
+// conv_gather() or conv_scatter() with all that it is called with.
+struct ConvProduct {
+  Direction direction;
+  const ConvGeometry& geometry;
+  GradTarget target;
+  View source;
+  const ConvWeights& weights;
+  View bias;
+  Activation activation;
+  View workspace;
+
+  int64_t N() const { return source.shape[0]; }
+};
+
+}  // namespace accrue::cpu

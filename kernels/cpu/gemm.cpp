@@ -1,0 +1,359 @@
+#include "kernels/cpu/gemm.h"
+
+#include "core/ceil_div.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/indirect_gemm.h"
+#include "kernels/detail/formulas.h"
+
+namespace accrue::cpu {
+namespace {
+
+// A panel is as many columns of B as a block of C has. K is cut so that a panel's part, and 16-bit
+// operands and results in float, have room on the stack and in the second-level cache.
+template <class W>
+constexpr int64_t panel_columns = table_vectors* lanes<W>;
+constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512, blocks_apart = 8;
+
+// c = op(a) b, or c + op(a) b, for a block of c.
+template <class W, int rows, int vectors, Transpose a_op>
+void multiply_block_of(Matrix<W> c, Matrix<const W> a, Matrix<const W> b, int64_t K,
+                       Result result) {
+  constexpr int64_t ahead = 8;  // rows of B that are fetched before they are wanted
+  Lanes<W> sum[rows][vectors] = {};
+  const W* a_at[a_op == Transpose::no ? rows : 1];
+  if constexpr (a_op == Transpose::no)
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) a_at[m] = a.data + m * a.stride;
+  multiply_block<W, rows, vectors>(
+      sum, K,
+      [&](int m, int64_t k) {
+        if constexpr (a_op == Transpose::no) return a_at[m][k];
+        else return a.data[k * a.stride + m];
+      },
+      [&](int64_t k) {
+        const W* row = b.data + k * b.stride;
+        for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + ahead * b.stride + v * lanes<W>);
+        return row;
+      });
+  if (result == Result::add) {
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m)
+#pragma GCC unroll 16
+      for (int v = 0; v < vectors; ++v) sum[m][v] += load(c.data + m * c.stride + v * lanes<W>);
+  }
+  store_block(c.data, c.stride, sum);
+}
+
+template <class W>
+using Block = void (*)(Matrix<W>, Matrix<const W>, Matrix<const W>, int64_t, Result);
+template <class W, Transpose a_op>
+constexpr auto blocks = make_blocks<Block<W>>(
+    []<int rows, int vectors>(std::integral_constant<int, rows>,
+                              std::integral_constant<int, vectors>) -> Block<W> {
+      return multiply_block_of<W, rows, vectors, a_op>;
+    });
+
+// Some rows of C, at most a block's, times a panel b.
+template <class W>
+void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const W> b,
+                   const GemmSize& size, Result result) {
+  const int64_t vectors = ceil_div(size.N, lanes<W>);
+  const size_t index = block_index(size.M, vectors);
+  const Block<W> block =
+      a_op == Transpose::no ? blocks<W, Transpose::no>[index] : blocks<W, Transpose::yes>[index];
+  if (size.N % lanes<W> == 0) return block(c, a, b, size.K, result);
+  // The last vector would reach beyond C's row.
+  W padded[block_rows * panel_columns<W>];
+  const int64_t stride = vectors * lanes<W>;
+  block({padded, stride}, a, b, size.K, Result::write);
+  for (int64_t m = 0; m < size.M; ++m)
+    for (int64_t n = 0; n < size.N; ++n) {
+      W& out = c.data[m * c.stride + n];
+      const W value = padded[m * stride + n];
+      out = result == Result::add ? out + value : value;
+    }
+}
+
+// C = A B^T is also C^T = B A^T, for which A is transposed, not B: for a layer whose micro-batch is
+// smaller than its weight, that is less work, and the weight is read as it lies. A's rows become
+// vectors, whose last one should not be too empty.
+enum class Form { c, c_transposed };
+template <class T>
+Form better_form(const Gemm<T>& g) {
+  const bool transposed = g.a_op == Transpose::no && g.b_op == Transpose::yes && g.M <= g.N &&
+                          3 * round_up(g.M, lanes<Wide<T>>) <= 4 * g.M;
+  return transposed ? Form::c_transposed : Form::c;
+}
+
+// Part of C, at most a panel wide: rows [m, m + rows), which are blocks [first_block, end_block),
+// and columns [n, n + columns).
+struct Tile {
+  int64_t m, rows, n, columns, first_block = 0, end_block = 0;
+};
+
+// How a product in a form runs: C is cut into chunks by rows and by panels, and a chunk goes from
+// tile to tile, panel by panel.
+template <class T, class W = Wide<T>>
+struct GemmTiling {
+  Form form;
+  int64_t N;
+  Partition row_blocks, panels, row_groups{1, 1}, panel_groups{1, 1};
+  int64_t blocks_at_once;
+  bool packs;
+
+  GemmTiling(const Gemm<T>& g, Form form)
+      : form(form),
+        N(g.N),
+        row_blocks(g.M, block_rows),
+        panels(ceil_div(g.N, lanes<W>), vectors_beside(g.M)) {
+    constexpr int64_t chunk_work = 1 << 20, many_blocks = 6, few_terms = 64;
+    const bool transposed = form == Form::c_transposed;
+    // A short sum is bound by the traffic of C, whose rows are then written from end to end.
+    const bool by_rows = g.b_op == Transpose::no && g.K < g.M && g.K <= few_terms;
+    // A panel is copied where it would be read against B's rows.
+    packs = is_16_bit<T> || g.b_op == Transpose::yes;
+    // An element that is moved costs as much as sixteen products.
+    const int64_t work = g.M * g.N * g.K + 16 * (g.M * g.N + g.N * g.K + g.M * g.K);
+    const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
+    const int64_t least_blocks = by_rows ? 1 : transposed ? 2 * many_blocks : many_blocks;
+    const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
+    // Two groups of few rows are better than none for a second thread.
+    const int64_t two = std::clamp<int64_t>(row_blocks.parts / many_blocks, 1, 2);
+    const int64_t by = std::min(wanted, std::max(two, row_blocks.parts / least_blocks));
+    row_groups = Partition(row_blocks.parts, ceil_div(row_blocks.parts, by));
+    const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
+    panel_groups = Partition(panels.parts, ceil_div(panels.parts, rest));
+    blocks_at_once = transposed     ? 2 * blocks_apart  // of half as many columns
+                     : is_16_bit<T> ? blocks_apart
+                     : by_rows      ? 1
+                                    : row_blocks.parts;
+  }
+
+  int64_t chunks() const { return row_groups.parts * panel_groups.parts; }
+  // Calls body(tile) for each tile of a chunk.
+  template <class Body>
+  void for_each_tile(int64_t chunk, Body&& body) const {
+    const int64_t row_group = chunk / panel_groups.parts, panel_group = chunk % panel_groups.parts;
+    const int64_t last_block = row_groups.begin(row_group + 1);
+    for (int64_t block = row_groups.begin(row_group); block < last_block; block += blocks_at_once)
+      for (int64_t panel = panel_groups.begin(panel_group);
+           panel < panel_groups.begin(panel_group + 1); ++panel) {
+        const int64_t end = std::min(block + blocks_at_once, last_block);
+        const int64_t m = row_blocks.begin(block), n = panels.begin(panel) * lanes<W>;
+        const int64_t n_end = std::min(N, panels.begin(panel + 1) * lanes<W>);
+        body(Tile{m, row_blocks.begin(end) - m, n, n_end - n, block, end});
+      }
+  }
+};
+
+// A chunk's scratch: a panel, and a tile's sums where C cannot hold them: 16-bit results are
+// rounded, and those of C^T transposed, when they are complete.
+template <class W>
+struct GemmScratch {
+  static constexpr int64_t panel_size =
+      panel_elements * int64_t{sizeof(float)} / int64_t{sizeof(W)};
+  alignas(64) W panel[panel_size];
+  static constexpr int64_t most_rows = blocks_apart * block_rows;
+  alignas(64) W sums[most_rows * panel_columns<W>];
+  alignas(64) W transposed[(2 * most_rows + lanes<W>)*panel_columns<W> / 2];
+};
+
+// A product as all of its chunks see it: of a and b in the tiling's form, to end up in c.
+template <class C, class T>
+struct TiledGemm {
+  Matrix<C> c;
+  const T *a, *b;
+  const Gemm<T>& gemm;
+  const GemmTiling<T>& tiling;
+};
+
+// Rows [k, k + depth) of a tile's panel of op(B), widened and padded with zeros to whole vectors.
+template <class W, class T>
+void pack_panel(Matrix<W> out, const T* b, const Gemm<T>& g, int64_t k, int64_t depth,
+                const Tile& t) {
+  const bool transposed = g.b_op == Transpose::yes;
+  const T* from = transposed ? b + t.n * g.K + k : b + k * g.N + t.n;
+  if constexpr (std::is_same_v<W, T>) {
+    if (transposed) return transpose(out.data, out.stride, from, g.K, t.columns, depth);
+    if (out.stride == t.columns) {
+      for (int64_t i = 0; i < depth; ++i)
+        for (int64_t j = 0; j < out.stride; j += lanes<W>)
+          store_lanes(out.data + i * out.stride + j, load(from + i * g.N + j));
+      return;
+    }
+  }
+  for (int64_t i = 0; i < depth; ++i) {
+    W* row = out.data + i * out.stride;
+    if (transposed)
+      for (int64_t j = 0; j < t.columns; ++j) row[j] = from[j * g.K + i];
+    else std::copy_n(from + i * g.N, t.columns, row);
+    std::fill_n(row + t.columns, out.stride - t.columns, W(0));
+  }
+}
+
+// A tile of C = act(sums + bias) + beta * C.
+template <class C, class T, class W>
+void finish_tile(const TiledGemm<C, T>& x, Matrix<W> sums, const Tile& t, float beta) {
+  with_formula(x.gemm.activation, [&](auto f) {
+    with_beta(beta, [&](auto accumulate) {
+      for (int64_t r = 0; r < t.rows; ++r) {
+        W* row = sums.data + r * sums.stride;
+        if (x.gemm.bias)
+          for (int64_t j = 0; j < t.columns; ++j) row[j] += x.gemm.bias[t.n + j];
+        C* out = x.c.data + (t.m + r) * x.c.stride + t.n;
+        for (int64_t j = 0; j < t.columns; ++j) store(out[j], f(row[j]), accumulate);
+      }
+    });
+  });
+}
+
+// A tile of C, or, in the transposed form, of C^T.
+template <class C, class T, class W = Wide<T>>
+void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scratch) {
+  constexpr bool rounds = !std::is_same_v<C, W>;
+  const Gemm<T>& g = x.gemm;
+  const bool transposed = x.tiling.form == Form::c_transposed;
+  const bool sums_apart = rounds || transposed;
+  const bool a_transposed = g.a_op == Transpose::yes;
+  const int64_t a_stride = a_transposed ? g.M : g.K;
+  const int64_t padded = round_up(t.columns, lanes<W>);
+  const bool packed = x.tiling.packs || padded != t.columns;
+  Matrix<W> sums{scratch.sums, padded};
+  if constexpr (!rounds)
+    if (!transposed) sums = x.c.from(t.m, t.n);
+  const int64_t most = packed ? std::min(scratch.panel_size / padded, most_depth) : most_depth;
+  for (int64_t k = 0; k == 0 || k < g.K; k += most) {
+    const int64_t depth = std::min(most, g.K - k);
+    const bool adds = k > 0 || (!sums_apart && g.beta != 0);
+    Matrix<const W> panel{scratch.panel, padded};
+    if (packed) pack_panel<W>({scratch.panel, padded}, x.b, g, k, depth, t);
+    else if constexpr (std::is_same_v<T, W>) panel = {x.b + k * g.N + t.n, g.N};
+    for (int64_t block = t.first_block; block < t.end_block; ++block) {
+      const int64_t m = x.tiling.row_blocks.begin(block), rows = x.tiling.row_blocks.size(block);
+      const T* from = a_transposed ? x.a + k * a_stride + m : x.a + m * a_stride + k;
+      const auto multiply = [&](Matrix<const W> a, Transpose a_op) {
+        multiply_rows(sums.from(m - t.m, 0), a, a_op, panel, {rows, t.columns, depth},
+                      adds ? Result::add : Result::write);
+      };
+      if constexpr (std::is_same_v<T, W>) {
+        multiply({from, a_stride}, g.a_op);
+      } else {
+        W widened[block_rows * most_depth];
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t j = 0; j < depth; ++j)
+            widened[r * depth + j] = from[a_transposed ? j * a_stride + r : r * a_stride + j];
+        multiply({widened, depth}, Transpose::no);
+      }
+    }
+  }
+  if (transposed) {
+    const Matrix<W> back{scratch.transposed, round_up(t.rows, lanes<W>)};
+    transpose(back.data, back.stride, scratch.sums, padded, t.rows, t.columns);
+    finish_tile(x, back, Tile{t.n, t.columns, t.m, t.rows}, g.beta);
+  } else if (sums_apart || g.bias || g.activation != Activation::none) {
+    finish_tile(x, sums, t, sums_apart ? g.beta : 0);
+  }
+}
+
+// For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
+// element of C.
+constexpr int64_t few_rows = 8, dot_rows = 4, dot_columns = 6;
+
+template <class T, int rows, int columns>
+void dot_block(T* c, const Gemm<T>& p, const T* a, const T* b) {
+  Lanes<T> sum[rows][columns] = {};
+  const int64_t whole = p.K / lanes<T> * lanes<T>;
+  for (int64_t k = 0; k < whole; k += lanes<T>) {
+    Lanes<T> b_k[columns];
+#pragma GCC unroll 16
+    for (int n = 0; n < columns; ++n) b_k[n] = load(b + n * p.K + k);
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) {
+      const Lanes<T> a_k = load(a + m * p.K + k);
+#pragma GCC unroll 16
+      for (int n = 0; n < columns; ++n) sum[m][n] += a_k * b_k[n];
+    }
+  }
+  constexpr int count = rows * columns, L = int{lanes<T>};
+  T sums[round_up(count, L)];
+#pragma GCC unroll 16
+  for (int i = 0; i < count; i += L) {
+    Lanes<T> some[L] = {};
+#pragma GCC unroll 16
+    for (int l = 0; l < L; ++l)
+      if (i + l < count) some[l] = sum[(i + l) / columns][(i + l) % columns];
+    store_lanes(sums + i, sums_of_lanes<T>(some));
+  }
+  for (int m = 0; m < rows; ++m)
+    for (int n = 0; n < columns; ++n) {
+      T value = sums[m * columns + n];
+      for (int64_t k = whole; k < p.K; ++k) value += a[m * p.K + k] * b[n * p.K + k];
+      if (p.bias) value += p.bias[n];
+      c[m * p.N + n] = blend(activate(p.activation, value), p.beta, c[m * p.N + n]);
+    }
+}
+
+template <class T>
+void dot_gemm(T* c, const T* a, const T* b, const Gemm<T>& p) {
+  using Dot = void (*)(T*, const Gemm<T>&, const T*, const T*);
+  static constexpr auto dots = []<size_t... i>(std::index_sequence<i...>) {
+    return std::array<Dot, sizeof...(i)>{dot_block<T, i / dot_columns + 1, i % dot_columns + 1>...};
+  }
+  (std::make_index_sequence<dot_rows * dot_columns>());
+  const Partition rows(p.M, dot_rows), columns(p.N, dot_columns);
+  parallel_each(columns.parts, dot_columns * p.K * rows.parts, [&](int64_t column) {
+    for (int64_t row = 0; row < rows.parts; ++row) {
+      const int64_t m = rows.begin(row), n = columns.begin(column);
+      Gemm<T> part = p;
+      if (p.bias) part.bias = p.bias + n;
+      dots[static_cast<size_t>((rows.size(row) - 1) * dot_columns + columns.size(column) - 1)](
+          c + m * p.N + n, part, a + m * p.K, b + n * p.K);
+    }
+  });
+}
+
+}  // namespace
+
+template <class C, class T>
+void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
+  if (g.M == 0 || g.N == 0) return;
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (g.K > 0 && processor_multiplies_bfloat16()) return gemm_bf16(c, a, b, g);
+  if constexpr (std::is_same_v<T, Wide<T>>)
+    if (g.a_op == Transpose::no && g.b_op == Transpose::yes && g.M <= few_rows)
+      return dot_gemm(c, a, b, g);
+  const Form form = better_form(g);
+  Gemm<T> formed = g;
+  if (form == Form::c_transposed) std::swap(a, b), std::swap(formed.M, formed.N);
+  const GemmTiling<T> tiling(formed, form);
+  const TiledGemm<C, T> x{{c, g.N}, a, b, formed, tiling};
+  parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
+    GemmScratch<Wide<T>> scratch;
+    tiling.for_each_tile(chunk, [&](const Tile& tile) { compute_tile(x, tile, scratch); });
+  });
+}
+
+template <class T>
+void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
+                    const GemmSize& size, Result result) {
+  const Partition rows(size.M, block_rows);
+  for (int64_t block = 0; block < rows.parts; ++block) {
+    const int64_t m = rows.begin(block);
+    multiply_rows(c.from(m, 0), a_op == Transpose::no ? a.from(m, 0) : a.from(0, m), a_op, b,
+                  {rows.size(block), size.N, size.K}, result);
+  }
+}
+
+template void multiply_panel(Matrix<float>, Matrix<const float>, Transpose, Matrix<const float>,
+                             const GemmSize&, Result);
+template void multiply_panel(Matrix<double>, Matrix<const double>, Transpose, Matrix<const double>,
+                             const GemmSize&, Result);
+template void gemm(float*, const float*, const float*, const Gemm<float>&);
+template void gemm(double*, const double*, const double*, const Gemm<double>&);
+template void gemm(float*, const Half*, const Half*, const Gemm<Half>&);
+template void gemm(Half*, const Half*, const Half*, const Gemm<Half>&);
+template void gemm(float*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&);
+template void gemm(BFloat16*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&);
+
+}  // namespace accrue::cpu
