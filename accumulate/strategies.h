@@ -27,6 +27,8 @@ struct StrategyFacts {
   bool is_of_one_micro_batch = false;
   // It adds up in Adam's moments, and needs them whole.
   bool sums_in_moments = false;
+  // Ranks cannot exchange its sum.
+  bool is_for_one_process = false;
   // What the last backward of a window completes is the sum, which ranks may exchange meanwhile.
   bool has_final_gradients = false;
   // A micro-batch's gradient lies apart from the sum until it is judged.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "accumulate/ranks.h"
 #include "core/error.h"
 
 namespace accrue {
@@ -53,6 +54,10 @@ void check_options(const WindowOptions& options) {
       options.overlap == Overlap::off || strategy.has_final_gradients,
       "only strategy fused has final gradients during the last backward of a window: expected it, "
       "or no exchange meanwhile");
+  check(!strategy.is_for_one_process || !options.ranks || options.ranks->count() == 1,
+        "strategy {} has a sum that ranks cannot exchange: expected one process, or another "
+        "strategy",
+        strategy.name);
   const bool dropping = options.on_overflow == OnOverflow::drop_micro_batch;
   check(!dropping || strategy.judges_micro_batches,
         "to drop a micro-batch its gradient must lie apart from the sum until it is judged: "

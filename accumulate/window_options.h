@@ -26,6 +26,8 @@ enum class OnOverflow {
 struct WindowOptions {
   int64_t effective_batch_size = 1;  // N
   Strategy strategy = Strategy::fused;
+  // That of what a strategy draws at random.
+  uint64_t seed = 0;
   // Largest global L2 norm of the window's gradient; the whole window is scaled down to it.
   std::optional<double> clip_norm{};
   LossScale loss_scale{};

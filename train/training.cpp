@@ -30,9 +30,10 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, Parameters& 
   return sgd(parameters, {o.momentum, decay, o.nesterov}, owned);
 }
 
-WindowOptions window_options(const TrainingOptions& o, Device device) {
+WindowOptions window_options(const TrainingOptions& o, Device device, uint64_t seed) {
   return {.effective_batch_size = o.batches.effective,
           .strategy = o.strategy,
+          .seed = seed,
           .clip_norm = o.clip_norm,
           .loss_scale = o.chosen_loss_scale(),
           .on_overflow = o.on_overflow == OnOverflowChoice::drop_micro_batch
@@ -83,7 +84,7 @@ Training::Network::Network(const TrainingOptions& own, Device device, uint64_t s
       parameters(place(*model, accrue::compute_dtype(own.precision), device, seed,
                        gradient_storage(own.strategy), own.freeze)),
       optimizer(make_optimizer(own, parameters)),
-      window(*optimizer, schedule, window_options(own, device)) {
+      window(*optimizer, schedule, window_options(own, device, seed)) {
   keep_packed(own, parameters);
 }
 
