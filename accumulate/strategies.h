@@ -47,11 +47,11 @@ struct StrategyFacts {
 };
 
 // All strategies. A new one has its place in these three lists, in one order.
-enum class Strategy { fused, separate, moments, step_in_backward };
+enum class Strategy { fused, separate, moments, step_in_backward, bf16_sum };
 extern const StrategyFacts fused_strategy, separate_strategy, moments_strategy,
-    step_in_backward_strategy;
+    step_in_backward_strategy, bf16_sum_strategy;
 inline constexpr std::array all_strategies{&fused_strategy, &separate_strategy, &moments_strategy,
-                                           &step_in_backward_strategy};
+                                           &step_in_backward_strategy, &bf16_sum_strategy};
 
 inline const StrategyFacts& facts_of(Strategy strategy) {
   return *all_strategies.at(static_cast<size_t>(strategy));
