@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "accumulate/squared_norm.h"
-#include "accumulate/strategies.h"
 
 namespace accrue {
 
@@ -101,13 +100,7 @@ void Accumulator::differentiate(const WeightedLoss& weighted, LossSum sum, GradH
 std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,
                                               const WindowOptions& options) {
   check_options(options);
-  switch (options.strategy) {
-    case Strategy::fused: return fused_accumulator(optimizer, decision, options);
-    case Strategy::separate: return separate_accumulator(optimizer, decision, options);
-    case Strategy::moments: return moments_accumulator(optimizer, decision, options);
-    case Strategy::step_in_backward: return in_backward_accumulator(optimizer, decision, options);
-  }
-  throw Error("no such strategy");
+  return facts_of(options.strategy).make(optimizer, decision, options);
 }
 
 }  // namespace accrue

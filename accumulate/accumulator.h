@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accumulate/decision.h"
+#include "accumulate/strategies.h"
 #include "accumulate/weighted_loss.h"
 #include "accumulate/window_options.h"
 #include "optim/optimizer.h"
@@ -26,9 +27,9 @@ struct WindowCounts {
 };
 
 // How the gradients of a window's micro-batches come together, and how the optimizer steps by them.
-// Each strategy is one of these, in a file of its own (fused.cpp, separate.cpp, moments.cpp,
-// in_backward.cpp): lay them side by side. The window (window.h) calls add() for each micro-batch,
-// decides, and calls step() for the ranges that have a gradient.
+// Each strategy is one of these, in a file of its own in strategies/: lay them side by side. The
+// window (window.h) calls add() for each micro-batch, decides, and calls step() for the ranges that
+// have a gradient.
 class Accumulator {
  public:
   // Throws Error unless the parameters' gradients are where the strategy needs them.
@@ -36,6 +37,12 @@ class Accumulator {
   virtual ~Accumulator() = default;
   Accumulator(const Accumulator&) = delete;
   Accumulator& operator=(const Accumulator&) = delete;
+  // For StrategyFacts::make.
+  template <class T>
+  static std::unique_ptr<Accumulator> make(Optimizer& optimizer, const Decision& decision,
+                                           const WindowOptions& options) {
+    return std::make_unique<T>(optimizer, decision, options);
+  }
 
   // Comes before anything else of a micro-batch. Throws Error for one that the strategy cannot
   // take.

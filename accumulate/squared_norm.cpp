@@ -15,11 +15,12 @@ namespace {
 template <class T>
 double sum_of_squares(const T* in, int64_t n) {
   constexpr int64_t lanes = 64;
-  T sum[lanes] = {};
+  Wide<T> sum[lanes] = {};
+  const auto add = [&](int64_t lane, Wide<T> v) { sum[lane] += v * v; };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
-    for (int64_t lane = 0; lane < lanes; ++lane) sum[lane] += in[i + lane] * in[i + lane];
-  for (; i < n; ++i) sum[i % lanes] += in[i] * in[i];
+    for (int64_t lane = 0; lane < lanes; ++lane) add(lane, in[i + lane]);
+  for (; i < n; ++i) add(i % lanes, in[i]);
   const double total = std::accumulate(sum, sum + lanes, 0.0);
   if (std::isfinite(total)) return total;
   return std::transform_reduce(in, in + n, 0.0, std::plus(),
@@ -31,7 +32,7 @@ double sum_of_squares(const T* in, int64_t n) {
 void squared_norm(GradTarget partials, View g) {
   const int64_t P = g.numel(), places = norm_partials;
   double* out = partials.grad.as<double>();
-  dispatch_wide(g.dtype, [&]<class T>() {
+  dispatch_floating(g.dtype, [&]<class T>() {
     parallel_for(places, P / places + 1, [&](int64_t first, int64_t last) {
       for (int64_t j = first; j < last; ++j) {
         const int64_t begin = P * j / places, end = P * (j + 1) / places;

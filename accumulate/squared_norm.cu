@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(block_threads)
 
 void squared_norm(GradTarget partials, View g) {
   const Grid grid{dim3(norm_partials)};
-  dispatch_wide(g.dtype, [&]<class T>() {
+  dispatch_floating(g.dtype, [&]<class T>() {
     const T* in = g.as<const T>();
     with_width<T>(0, {in}, [&](auto width) {
       enqueue(grid, squared_norm_kernel<width.value, T>, partials.grad.as<double>(), partials.beta,

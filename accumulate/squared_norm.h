@@ -10,8 +10,9 @@ namespace accrue {
 inline constexpr int64_t norm_partials = 1024;
 
 // partials[j] = (sum of squares of the elements of g in part j) + beta * partials[j], partials f64
-// [norm_partials], g [P]. Their sum is the squared norm; it is finite if and only if every element
-// of g is (float32: its squares do not overflow in double). One read of g: 4 P bytes.
+// [norm_partials], g [P] of any floating dtype. Their sum is the squared norm; it is finite if and
+// only if every element of g is (float32: its squares do not overflow in double). One read of g: 4
+// P bytes.
 void squared_norm(GradTarget partials, View g);
 
 }  // namespace accrue

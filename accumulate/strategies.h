@@ -1,16 +1,62 @@
 #pragma once
 
+#include <array>
 #include <memory>
+#include <string_view>
 
-#include "accumulate/accumulator.h"
+#include "core/parameters.h"
 
 namespace accrue {
 
-// The accumulator of each strategy (window_options.h), which is in the .cpp of its name. Each
-// throws Error for an optimizer that it cannot work with.
-using MakeAccumulator = std::unique_ptr<Accumulator>(Optimizer& optimizer, const Decision& decision,
-                                                     const WindowOptions& options);
-MakeAccumulator fused_accumulator, separate_accumulator, moments_accumulator,
-    in_backward_accumulator;
+class Accumulator;
+class Optimizer;
+struct Decision;
+struct WindowOptions;
+
+// What is known of a way in which the gradients of a window's micro-batches come together. Each
+// strategy says it in the .cpp of its name in accumulate/strategies/, beside its Accumulator; all
+// others ask here, and name no strategy.
+struct StrategyFacts {
+  std::string_view name, help;  // "step-in-backward", and what it does, for people
+
+  GradientStorage storage = GradientStorage::arena;  // that of the parameters it works on
+  // It never has the whole gradient: the norm is unknown, only a loss that is not finite skips a
+  // window, and a window cannot be taken back.
+  bool drops_gradients = false;
+  // A window has one micro-batch for each rank.
+  bool is_of_one_micro_batch = false;
+  // It adds up in Adam's moments, and needs them whole.
+  bool sums_in_moments = false;
+  // Ranks cannot exchange its sum.
+  bool is_for_one_process = false;
+  // What the last backward of a window completes is the sum, which ranks may exchange meanwhile.
+  bool has_final_gradients = false;
+  // A micro-batch's gradient lies apart from the sum until it is judged.
+  bool judges_micro_batches = false;
+  // The split decides the result, beyond the rounding of a sum's order.
+  bool split_decides = false;
+  // What sets its step apart from that of one big batch: "is another optimizer". Empty if nothing
+  // does; of the others a plan recommends only what was asked for.
+  std::string_view differs{};
+  // Bytes a parameter moved for each micro-batch, beside those of weights and gradients
+  // (train/relative_cost.h).
+  double bytes_moved = 0;
+
+  // Throws Error for an optimizer that it cannot work with.
+  std::unique_ptr<Accumulator> (*make)(Optimizer&, const Decision&, const WindowOptions&) = nullptr;
+};
+
+// All strategies. A new one has its place in these three lists, in one order.
+enum class Strategy { fused, separate, moments, step_in_backward, bf16_sum };
+extern const StrategyFacts fused_strategy, separate_strategy, moments_strategy,
+    step_in_backward_strategy, bf16_sum_strategy;
+inline constexpr std::array all_strategies{&fused_strategy, &separate_strategy, &moments_strategy,
+                                           &step_in_backward_strategy, &bf16_sum_strategy};
+
+inline const StrategyFacts& facts_of(Strategy strategy) {
+  return *all_strategies.at(static_cast<size_t>(strategy));
+}
+inline bool drops_gradients(Strategy strategy) { return facts_of(strategy).drops_gradients; }
+inline GradientStorage gradient_storage(Strategy strategy) { return facts_of(strategy).storage; }
 
 }  // namespace accrue

@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <limits>
-#include <string_view>
 
+#include "accumulate/ranks.h"
 #include "core/error.h"
 
 namespace accrue {
@@ -35,28 +35,31 @@ void check_options(const WindowOptions& options) {
   check_loss_scale(options.loss_scale);
   check(!options.ema_decay || (*options.ema_decay >= 0 && *options.ema_decay < 1),
         "decay of the weights' average {}: expected in [0, 1)", options.ema_decay.value_or(0));
-  const bool drops = drops_gradients(options.strategy);
-  const std::string_view name =
-      options.strategy == Strategy::moments ? "moments" : "step-in-backward";
+  const StrategyFacts& strategy = facts_of(options.strategy);
+  const bool drops = strategy.drops_gradients;
   check(!drops || !options.clip_norm,
         "strategy {} never has the whole gradient, so it cannot clip its norm: expected no clip "
         "norm, or another strategy",
-        name);
+        strategy.name);
   check(!drops || options.noise_scale == NoiseScale::off,
         "strategy {} never has the whole gradient, so it cannot estimate its noise scale: expected "
         "no noise scale, or another strategy",
-        name);
+        strategy.name);
   check(
       !drops || !options.loss_scale.is_dynamic(),
       "strategy {} uses up each gradient before the window's are known to be finite, so no window "
       "can be skipped for an overflow: expected a constant loss scale, or another strategy",
-      name);
+      strategy.name);
   check(
-      options.overlap != Overlap::on || options.strategy == Strategy::fused,
+      options.overlap != Overlap::on || strategy.has_final_gradients,
       "only strategy fused has final gradients during the last backward of a window: expected it, "
       "or no exchange meanwhile");
+  check(!strategy.is_for_one_process || !options.ranks || options.ranks->count() == 1,
+        "strategy {} has a sum that ranks cannot exchange: expected one process, or another "
+        "strategy",
+        strategy.name);
   const bool dropping = options.on_overflow == OnOverflow::drop_micro_batch;
-  check(!dropping || options.strategy == Strategy::separate,
+  check(!dropping || strategy.judges_micro_batches,
         "to drop a micro-batch its gradient must lie apart from the sum until it is judged: "
         "expected strategy separate");
   check(!dropping || options.noise_scale == NoiseScale::off,

@@ -4,32 +4,12 @@
 
 #include "accumulate/decision.h"
 #include "accumulate/loss_scale.h"
-#include "core/parameters.h"
+#include "accumulate/strategies.h"
 #include "core/replay.h"
 
 namespace accrue {
 
 class Ranks;
-
-// The way the gradients of a window's micro-batches come together.
-enum class Strategy {
-  fused,     // backward kernels write dst = value + beta * dst into the accumulator (default)
-  separate,  // a second gradient buffer, then the explicit kernel sum += g: what is written by hand
-             // everywhere, and this library's own baseline
-  moments,   // each parameter's gradient is folded into Adam's moments and dropped as soon as it is
-             // complete: another optimizer (AdamA, kernels/step/optimizer_step.h)
-  step_in_backward  // for windows of one micro-batch a rank: each parameter is stepped and its
-                    // gradient dropped as soon as its last op is done
-};
-// True for the last two, which need no memory for all gradients at once. They never have the whole
-// gradient, so its norm is unknown, and only a non-finite loss skips a window.
-constexpr bool drops_gradients(Strategy strategy) {
-  return strategy == Strategy::moments || strategy == Strategy::step_in_backward;
-}
-// Returns the gradient storage that the strategy needs.
-constexpr GradientStorage gradient_storage(Strategy strategy) {
-  return drops_gradients(strategy) ? GradientStorage::on_demand : GradientStorage::arena;
-}
 
 // When ranks exchange gradients: after the last backward of a window, or while it goes on. The
 // results have the same bits either way. A training chooses where that is `automatic`; a window
@@ -48,6 +28,8 @@ enum class OnOverflow {
 struct WindowOptions {
   int64_t effective_batch_size = 1;  // N
   Strategy strategy = Strategy::fused;
+  // That of what a strategy draws at random.
+  uint64_t seed = 0;
   // Largest global L2 norm of the window's gradient; the whole window is scaled down to it.
   std::optional<double> clip_norm{};
   LossScale loss_scale{};

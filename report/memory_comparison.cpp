@@ -4,6 +4,7 @@
 
 #include "core/median.h"
 #include "train/json.h"
+#include "train/training_options.h"
 
 namespace accrue {
 namespace {
@@ -38,17 +39,30 @@ const Way& at_once() {
 }
 
 const std::vector<Way>& all_ways() {
-  static const std::vector<Way> ways{
-      {"fused", {{"strategy", "fused"}}, Way::Split::always},
-      {"separate", {{"strategy", "separate"}}, Way::Split::always},
-      {"recompute-sqrt", {{"strategy", "fused"}, {"recompute", "sqrt"}}, Way::Split::either},
-      {"recompute-all", {{"strategy", "fused"}, {"recompute", "all"}}, Way::Split::either},
-      {"fused-bf16", {{"strategy", "fused"}, {"precision", "bf16"}}, Way::Split::either},
-      {"fused-fp16", {{"strategy", "fused"}, {"precision", "fp16"}}, Way::Split::either},
-      {"moments", {{"strategy", "moments"}}, Way::Split::always},
-      {"step-in-backward", {{"strategy", "step-in-backward"}}, Way::Split::never},
-      {"pytorch", {}, Way::Split::either}};
+  static const std::vector<Way> ways = [] {
+    std::vector<Way> all;
+    for (const StrategyFacts* strategy : all_strategies) {
+      const std::string name(strategy->name);
+      all.push_back({name,
+                     {{"strategy", name}},
+                     strategy->is_of_one_micro_batch ? Way::Split::never : Way::Split::always});
+    }
+    for (const Way& way : std::initializer_list<Way>{
+             {"recompute-sqrt", {{"strategy", "fused"}, {"recompute", "sqrt"}}, Way::Split::either},
+             {"recompute-all", {{"strategy", "fused"}, {"recompute", "all"}}, Way::Split::either},
+             {"fused-bf16", {{"strategy", "fused"}, {"precision", "bf16"}}, Way::Split::either},
+             {"fused-fp16", {{"strategy", "fused"}, {"precision", "fp16"}}, Way::Split::either},
+             {"pytorch", {}, Way::Split::either}})
+      all.push_back(way);
+    return all;
+  }();
   return ways;
+}
+
+const StrategyFacts* Way::strategy() const {
+  for (const auto& [setting, value] : settings)
+    if (setting == "strategy") return &facts_of(strategy_names().at(value));
+  return nullptr;
 }
 
 const Way* find_way(const std::string& name) {

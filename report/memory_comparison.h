@@ -11,6 +11,8 @@
 
 namespace accrue {
 
+struct StrategyFacts;
+
 // A way to get from an effective batch to an optimizer step; a comparison has rows of each.
 struct Way {
   enum class Split {
@@ -24,6 +26,8 @@ struct Way {
   Split split;
 
   bool is_pytorch() const { return name == "pytorch"; }
+  // Null for PyTorch.
+  const StrategyFacts* strategy() const;
   // Whether the row has the command's --precision; other rows have one of their own.
   bool is_in_given_precision() const {
     return std::ranges::none_of(settings, [](auto& s) { return s.first == "precision"; });

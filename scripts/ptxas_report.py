@@ -28,7 +28,7 @@ import cubin
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Every parameter goes through their kernels: the short table has each of them. It names sources, so
 # it is that of a build without CMAKE_UNITY_BUILD.
-STEP_KERNELS = ("accumulate", "squared_norm", "optimizer_step")
+STEP_KERNELS = ("accumulate", "accumulate_bf16", "squared_norm", "optimizer_step")
 # Their vectors are those that they store. What they load is gathered from wherever it lies, one
 # element at a time, or is of 16 bits where the vector is of float.
 WIDE_STORES = ("pixel_shuffle_kernel<", "pixel_shuffle_backward_kernel<", "resize_kernel<",

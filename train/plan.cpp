@@ -110,7 +110,7 @@ bool better(const Alternative& a, const Alternative& b) {
   return a.batches.micro > b.batches.micro;
 }
 
-bool is_another_optimizer(const Alternative& a) { return a.strategy == Strategy::moments; }
+bool differs(const Alternative& a) { return !facts_of(a.strategy).differs.empty(); }
 
 }  // namespace
 
@@ -128,10 +128,10 @@ SearchSpace only_choice(const TrainingOptions& options) {
 SearchSpace all_choices() { return {values(strategy_names()), values(recompute_names())}; }
 
 std::vector<const Alternative*> Plan::candidates(const std::vector<Alternative>& all) {
-  const bool only = std::ranges::all_of(all, is_another_optimizer);
+  const bool only = std::ranges::all_of(all, differs);
   std::vector<const Alternative*> found;
   for (const Alternative& a : all)
-    if (only || !is_another_optimizer(a)) found.push_back(&a);
+    if (only || !differs(a)) found.push_back(&a);
   return found;
 }
 

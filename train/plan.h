@@ -43,8 +43,8 @@ struct Plan {
   std::vector<std::string> refused;
 
   // The cheapest alternative that fits, of equals the one with the largest micro-batch; null if
-  // none fits. `moments` is another optimizer, so it is recommended only if nothing else may be
-  // chosen.
+  // none fits. A strategy whose step differs from that of one big batch is recommended only if
+  // nothing else may be chosen.
   const Alternative* recommended() const;
   // The alternative that needs the least memory; of equals the cheapest.
   const Alternative& smallest() const;

@@ -13,9 +13,7 @@ constexpr double flops_per_byte = 10, flops_per_micro_batch = 2e6;
 
 double bytes_per_parameter(Strategy strategy) {
   constexpr double weights = 8, gradients = 8;
-  if (strategy == Strategy::separate) return weights + gradients + 12;
-  if (strategy == Strategy::moments) return weights + gradients + 20;
-  return weights + gradients;
+  return weights + gradients + facts_of(strategy).bytes_moved;
 }
 
 // The parameters that get gradients in a micro-batch, on average over the windows.

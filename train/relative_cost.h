@@ -12,8 +12,8 @@ namespace accrue {
 //   E  samples             F  operations of a sample's products and convolutions, with what is
 //   K  micro-batches          computed again and without what frozen layers save
 //   B  bytes moved for each micro-batch: weights are read in forward and backward, gradients added
-//      to (16 bytes a parameter); separate adds a second buffer (12), moments two moments (20);
-//      of several networks the sum over their turns
+//      to (16 bytes a parameter), and what the strategy moves beside that
+//      (StrategyFacts::bytes_moved); of several networks the sum over their turns
 //   b  operations in the time of moving a byte, 10      c  calls and launches, 2 million
 double window_cost(const TrainingOptions& options, const Dataset& data);
 

@@ -11,10 +11,10 @@
 namespace accrue {
 namespace {
 
-// With the split where that decides the result: AdamA's v is a sum over the micro-batches.
+// With the split where that decides the result.
 std::string strategy_text(const TrainingOptions& o) {
   const std::string name = name_in(strategy_names(), o.strategy);
-  return o.strategy == Strategy::moments
+  return facts_of(o.strategy).split_decides
              ? fmt::format("{} of micro-batches of {}", name, o.batches.micro)
              : name;
 }

@@ -167,8 +167,10 @@ struct RunLog::Files {
       EventFile::Tagged<Histogram> histograms;
       for (const auto& [name, gradient, scale] : player.window.last_gradients()) {
         const Tensor host = gradient.device() == Device::cpu ? gradient : gradient.to(Device::cpu);
-        histograms.emplace_back("gradients/" + player.named(name),
-                                histogram_of(host.span<float>(), scale));
+        const std::vector<float> values = dispatch_floating(host.dtype(), [&]<class T>() {
+          return std::vector<float>(host.span<T>().begin(), host.span<T>().end());
+        });
+        histograms.emplace_back("gradients/" + player.named(name), histogram_of(values, scale));
       }
       events_.add(player.window.steps(), {}, histograms);
     }

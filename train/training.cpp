@@ -32,9 +32,11 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, const StepOp
   return sgd(parameters, {step.momentum, decay, step.nesterov}, owned);
 }
 
-WindowOptions window_options(const TrainingOptions& o, const StepOptions& step, Device device) {
+WindowOptions window_options(const TrainingOptions& o, const StepOptions& step, uint64_t seed,
+                             Device device) {
   return {.effective_batch_size = o.batches.effective,
           .strategy = o.strategy,
+          .seed = seed,
           .clip_norm = step.clip_norm,
           .loss_scale = step.chosen_loss_scale(o.precision),
           .on_overflow = o.on_overflow,
@@ -85,7 +87,7 @@ Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, u
       parameters(place(*model, accrue::compute_dtype(o.precision), device, seed,
                        gradient_storage(o.strategy), o.freeze)),
       optimizer(make_optimizer(o, own.step, parameters)),
-      window(*optimizer, schedule, window_options(o, own.step, device)) {
+      window(*optimizer, schedule, window_options(o, own.step, seed, device)) {
   keep_packed(o, parameters);
 }
 

@@ -19,12 +19,20 @@ const std::map<std::string, Precision>& precision_names() {
 }
 
 const std::map<std::string, Strategy>& strategy_names() {
-  static const std::map<std::string, Strategy> names{
-      {"fused", Strategy::fused},
-      {"separate", Strategy::separate},
-      {"moments", Strategy::moments},
-      {"step-in-backward", Strategy::step_in_backward}};
+  static const std::map<std::string, Strategy> names = [] {
+    std::map<std::string, Strategy> all;
+    for (size_t i = 0; i < all_strategies.size(); ++i)
+      all.emplace(all_strategies[i]->name, static_cast<Strategy>(i));
+    return all;
+  }();
   return names;
+}
+
+std::string help_of_strategies() {
+  std::string help;
+  for (const StrategyFacts* strategy : all_strategies)
+    help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", strategy->name, strategy->help);
+  return help;
 }
 
 const std::map<std::string, Pack>& pack_names() {
@@ -106,7 +114,7 @@ namespace {
 
 // A window that others have the gradients of cannot be repeated.
 bool can_overlap(const TrainingOptions& o) {
-  return o.on_oom == OnOom::fail && o.strategy == Strategy::fused && !o.shard_optimizer;
+  return o.on_oom == OnOom::fail && facts_of(o.strategy).has_final_gradients && !o.shard_optimizer;
 }
 
 }  // namespace
@@ -158,17 +166,20 @@ void check_options(const TrainingOptions& o) {
         micro, effective);
   const int64_t ranks = o.ranks ? o.ranks->count() : 1;
   const int64_t least = ceil_div(effective, ranks);
-  check(o.strategy != Strategy::step_in_backward || micro >= least,
-        "step-in-backward steps during the backward of a single micro-batch, but the effective "
+  const StrategyFacts& strategy = facts_of(o.strategy);
+  check(!strategy.is_of_one_micro_batch || micro >= least,
+        "{} steps during the backward of a single micro-batch, but the effective "
         "batch is {}{}: expected micro-batches of {}, or strategy moments or fused",
-        o.batches.describe(), ranks > 1 ? fmt::format(" on {} ranks", ranks) : "", least);
+        strategy.name, o.batches.describe(), ranks > 1 ? fmt::format(" on {} ranks", ranks) : "",
+        least);
   check(o.rank_overlap != Overlap::on || can_overlap(o),
         "to exchange gradients during the last backward of a window, it must not be repeated, "
         "gradients must be accumulated, and ranks must own all of the optimizer: expected no "
         "overlap, or on-oom fail, strategy fused and no shards");
-  check(o.strategy != Strategy::moments || !o.shard_optimizer,
-        "strategy moments adds up in the optimizer's state, so every rank needs all of it: "
-        "expected no shards, or another strategy");
+  check(!strategy.sums_in_moments || !o.shard_optimizer,
+        "strategy {} adds up in the optimizer's state, so every rank needs all of it: expected no "
+        "shards, or another strategy",
+        strategy.name);
 }
 
 }  // namespace accrue

@@ -31,6 +31,7 @@ enum class OnOom { fail, split };
 // The names of the choices, in messages and files.
 const std::map<std::string, Precision>& precision_names();
 const std::map<std::string, Strategy>& strategy_names();
+std::string help_of_strategies();
 const std::map<std::string, Recompute>& recompute_names();
 const std::map<std::string, OnOom>& on_oom_names();
 const std::map<std::string, OnOverflow>& on_overflow_names();
@@ -139,11 +140,7 @@ inline Settings settings_of(TrainingOptions& o) {
                           "Record micro-steps and steps once and replay them; the same bits either "
                           "way"});
   s.group("Batches")
-      .add(o.strategy, strategy_names(),
-           {"strategy", result,
-            "fused: backward accumulates; separate: a second buffer and an adding pass; moments: "
-            "gradients go into Adam's moments one by one (AdamA, another optimizer); "
-            "step-in-backward: parameters are stepped one by one, without accumulation"})
+      .add(o.strategy, strategy_names(), {"strategy", result, help_of_strategies()})
       .add(o.recompute, recompute_names(),
            {"recompute", no_result,
             "Keep fewer activations and compute them again in backward: of the model's n blocks, "
@@ -236,9 +233,8 @@ inline Settings settings_of(TrainingOptions& o) {
   return s;
 }
 
-// Throws Error unless 1 <= micro <= effective, for several micro-batches a rank with
-// step_in_backward, for moments with a sharded optimizer, without a model, and for players that do
-// not go together.
+// Throws Error unless 1 <= micro <= effective, for a strategy that does not go with the split or a
+// sharded optimizer, without a model, and for players that do not go together.
 void check_options(const TrainingOptions& options);
 
 }  // namespace accrue

@@ -45,13 +45,13 @@ std::vector<Way> chosen_ways(const Options& options, const BenchMemoryOptions& b
     return ways;
   }
   ways = all_ways();
+  const bool has_moments =
+      options.optimizer == OptimizerKind::adam || options.optimizer == OptimizerKind::adamw;
   std::erase_if(ways, [&](const Way& way) {
-    return (way.is_pytorch() && (!has_pytorch || !fp32)) ||
-           (way.name == "moments" && options.optimizer != OptimizerKind::adam &&
-            options.optimizer != OptimizerKind::adamw) ||
+    if (way.is_pytorch()) return !has_pytorch || !fp32;
+    return (way.strategy()->sums_in_moments && !has_moments) ||
            // Its loss scale is dynamic.
-           ((way.name == "moments" || way.name == "step-in-backward") &&
-            options.precision == Precision::fp16) ||
+           (way.strategy()->drops_gradients && options.precision == Precision::fp16) ||
            (!way.is_in_given_precision() && !fp32);
   });
   return ways;

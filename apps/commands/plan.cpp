@@ -139,7 +139,8 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
   if (const Alternative* a = all.recommended())
     return fmt::format("with {} it would fit", flags(*a, options));
   if (const Alternative& other = all.alternatives.front(); other.fits)
-    return fmt::format("with {}, which is another optimizer, it would fit", flags(other, options));
+    return fmt::format("with {}, which {}, it would fit", flags(other, options),
+                       facts_of(other.strategy).differs);
   const Plan stateless = plan_windows(plain, planned, device, plan.memory, all_choices());
   if (const Alternative* a = stateless.recommended())
     return fmt::format("with --optimizer sgd {} it would fit", flags(*a, options));

@@ -153,6 +153,15 @@ HOST_DEVICE LionUpdate<T> update_of(const LionScalars& s, const StepOutcome& ste
   return {s, step};
 }
 
+// Calls body.operator()<G>() with the gradient's type, which is the parameters' type T or bfloat16
+// under float32.
+template <class T, class Body>
+void with_gradient(const View& gradient, Body&& body) {
+  if constexpr (std::is_same_v<T, float>)
+    if (gradient.dtype == DType::bf16) return body.template operator()<BFloat16>();
+  body.template operator()<T>();
+}
+
 // Calls body(pointers to the moments that are there...). Throws Error if the update takes others.
 template <class T, class Update, class Body>
 void with_moments(const Moments& moments, Body&& body) {

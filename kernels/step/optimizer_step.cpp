@@ -42,7 +42,9 @@ void optimizer_step(Weights w, const Moments& moments, View gradient, View progr
         dispatch_wide(w.values.dtype, [&]<class T>() {
           const auto update = formula::update_of<T>(scalars, step, begun);
           formula::with_moments<T, decltype(update)>(moments, [&](auto*... m) {
-            step_each(w, update, w.values.as<T>(), m..., gradient.as<const T>());
+            formula::with_gradient<T>(gradient, [&]<class G>() {
+              step_each(w, update, w.values.as<T>(), m..., gradient.as<const G>());
+            });
           });
         });
       },

@@ -6,7 +6,8 @@ namespace accrue::cuda {
 namespace {
 
 // All parameters of a model in one launch. A thread has `width` consecutive parameters at a time:
-// in float32 and with two moments four 16-byte loads (w, m, v, gradient) and three such stores.
+// in float32 and with two moments four 16-byte loads (w, m, v, gradient) and three such stores. Of
+// a gradient in bfloat16 it loads 8 bytes.
 
 // The arrays of a step with a copy of the weights, or without.
 struct NoCopy {};
@@ -19,9 +20,9 @@ __device__ void step_each(int64_t n, const Update& update, WriteOnly<C> copy, Ar
   update_each<width>(n, formula::Copied<Update>{update}, copy, arrays...);
 }
 
-template <int width, class T, class Copy, class Scalars, class... Moments>
+template <int width, class T, class G, class Copy, class Scalars, class... Moments>
 __global__ void __launch_bounds__(block_threads)
-    step_kernel(Copy copy, T* w, const T* gradient, int64_t n, const double* progress,
+    step_kernel(Copy copy, T* w, const G* gradient, int64_t n, const double* progress,
                 const StepOutcome* outcome, Scalars scalars, Moments*... moments) {
   if (outcome->skipped != Skipped::no) return;
   const auto update = formula::update_of<T>(scalars, *outcome, progress);
@@ -77,13 +78,13 @@ void with_copy_and_width(const View& copy, std::initializer_list<const void*> ar
 void optimizer_step(Weights weights, const Moments& moments, View gradient_, View progress_,
                     View outcome, const StepRule& rule) {
   const double* const progress = progress_.data ? progress_.as<const double>() : nullptr;
-  const auto step = [&]<class T, class Scalars>(const Scalars& scalars, auto*... m) {
+  const auto step = [&]<class T, class G, class Scalars>(const Scalars& scalars, auto*... m) {
     T* w = weights.values.as<T>();
-    const T* gradient = gradient_.as<const T>();
+    const G* gradient = gradient_.as<const G>();
     const int64_t n = weights.values.numel();
     with_copy_and_width<T>(weights.copy, {w, gradient, m...}, [&](auto copy, auto width) {
       enqueue(grid_over(n / width),
-              step_kernel<width.value, T, decltype(copy), Scalars,
+              step_kernel<width.value, T, G, decltype(copy), Scalars,
                           std::remove_pointer_t<decltype(m)>...>,
               copy, w, gradient, n, progress, step_outcome(outcome), scalars, m...);
     });
@@ -92,8 +93,11 @@ void optimizer_step(Weights weights, const Moments& moments, View gradient_, Vie
       [&]<class Scalars>(const Scalars& scalars) {
         dispatch_wide(weights.values.dtype, [&]<class T>() {
           using Update = decltype(formula::update_of<T>(scalars, StepOutcome{}, progress));
-          formula::with_moments<T, Update>(
-              moments, [&](auto*... m) { step.template operator()<T, Scalars>(scalars, m...); });
+          formula::with_moments<T, Update>(moments, [&](auto*... m) {
+            formula::with_gradient<T>(gradient_, [&]<class G>() {
+              step.template operator()<T, G, Scalars>(scalars, m...);
+            });
+          });
         });
       },
       rule);

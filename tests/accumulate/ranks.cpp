@@ -662,6 +662,8 @@ TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
   REQUIRE_ERROR(
       check_options(WindowOptions{.strategy = Strategy::separate, .overlap = Overlap::on}),
       "only strategy fused");
+  REQUIRE_ERROR(check_options(WindowOptions{.strategy = Strategy::bf16_sum, .ranks = &ranks}),
+                "a sum that ranks cannot exchange");
   // Other ranks have its gradients.
   const auto announced = [](const std::function<void(Learner&, const Batch&)>& then) {
     run_ranks(

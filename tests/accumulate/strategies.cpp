@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "accumulate/window.h"
+#include "core/ceil_div.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "layers/models.h"
@@ -204,7 +205,7 @@ TEST_CASE("recorded micro-steps that drop gradients give the same bits", "[strat
       const int64_t samples = i == 5 ? 7 : N;
       const Batch batch = random_batch(samples, 10 + i, DType::f32);
       window.expect(samples);
-      const int64_t micro = strategy == Strategy::moments ? 5 : samples;
+      const int64_t micro = facts_of(strategy).is_of_one_micro_batch ? samples : 5;
       for (int64_t begin = 0; begin < samples; begin += micro) {
         const int64_t n = std::min(micro, samples - begin);
         place.x.slice(0, n).copy_from(batch.x.slice(begin, begin + n));
@@ -217,7 +218,8 @@ TEST_CASE("recorded micro-steps that drop gradients give the same bits", "[strat
     REQUIRE(window.reports(Window::Wait::yes).size() == 8);
     return learner.state();
   };
-  for (const Strategy strategy : {Strategy::moments, Strategy::step_in_backward})
+  for (const Strategy strategy :
+       {Strategy::moments, Strategy::step_in_backward, Strategy::bf16_sum})
     REQUIRE(state_after(strategy, Graphs::on) == state_after(strategy, Graphs::off));
   if (!on_runner()) return;
   cuda::refused_graphs();
@@ -266,7 +268,8 @@ TEST_CASE("dropping strategies refuse what they cannot do", "[strategies]") {
   REQUIRE_ERROR(folding.window.expect(6), "before the first");
 }
 
-TEST_CASE("gradients of moments take no more than the largest layer's", "[strategies][memory]") {
+TEST_CASE("gradients that are dropped take no more than the largest layer's",
+          "[strategies][memory]") {
   constexpr std::array<int64_t, 5> wide{64, 128, 256, 128, 10};
   const auto peak = [&](Strategy strategy, Device device) {
     auto model = make_mlp(wide);
@@ -288,6 +291,11 @@ TEST_CASE("gradients of moments take no more than the largest layer's", "[strate
   REQUIRE(fused[Category::gradients] > 2 * moments[Category::gradients]);
   REQUIRE(moments[Category::optimizer] == fused[Category::optimizer]);
   REQUIRE(peak(Strategy::moments, meta_of(test_device())).bytes == moments.bytes);
+  // Beside a sum of half the bytes.
+  const Usage narrow = peak(Strategy::bf16_sum, test_device());
+  REQUIRE(narrow[Category::gradients] ==
+          round_up(fused[Category::gradients] / 2, size_t(64)) + moments[Category::gradients]);
+  REQUIRE(peak(Strategy::bf16_sum, meta_of(test_device())).bytes == narrow.bytes);
 }
 
 }  // namespace accrue::test::strategies

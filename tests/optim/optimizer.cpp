@@ -102,6 +102,7 @@ Values random_values(int64_t n, uint64_t seed) {
 struct Mode {
   DType dtype, compute;
   std::vector<int64_t> cuts = {};  // between ranges; odd ones leave them misaligned
+  DType gradient = dtype;
 };
 
 // Parameters full of random values, their optimizer, and the same in double.
@@ -127,8 +128,10 @@ struct Stepped {
 
   int64_t P() const { return parameters.values().numel(); }
 
-  void step(const Values& sum, double grad_scale, Skipped skipped = Skipped::no) {
-    const Tensor outcome = decided(grad_scale, skipped), gradient = tensor_of(sum, mode.dtype);
+  void step(const Values& wanted, double grad_scale, Skipped skipped = Skipped::no) {
+    const Tensor outcome = decided(grad_scale, skipped),
+                 gradient = tensor_of(wanted, mode.gradient);
+    const Values sum = to_doubles(gradient);
     optimizer->begin_step(outcome.view());
     int64_t begin = 0;
     std::vector<int64_t> ends = mode.cuts;
@@ -157,7 +160,8 @@ struct Stepped {
 
   // At `rounding`, several times what the formula's roundings of numbers up to 2 make of one.
   void check(double rounding) const {
-    INFO(rule.name << ", " << name(mode.dtype) << ", " << name(mode.compute));
+    INFO(rule.name << ", " << name(mode.dtype) << ", " << name(mode.compute) << ", "
+                   << name(mode.gradient));
     REQUIRE(optimizer->steps() == steps);
     const double bound = 64 * double(steps) * rounding;
     REQUIRE(largest_difference(to_doubles(parameters.values()), w) <= bound);
@@ -173,11 +177,15 @@ struct Stepped {
   }
 };
 
-const std::vector<Mode> modes{
-    {DType::f64, DType::f64},           {DType::f64, DType::f64, {33, 64}},
-    {DType::f32, DType::f32},           {DType::f32, DType::f32, {33, 64}},
-    {DType::f32, DType::f16},           {DType::f32, DType::bf16},
-    {DType::f32, DType::bf16, {33, 64}}};
+const std::vector<Mode> modes{{DType::f64, DType::f64},
+                              {DType::f64, DType::f64, {33, 64}},
+                              {DType::f32, DType::f32},
+                              {DType::f32, DType::f32, {33, 64}},
+                              {DType::f32, DType::f16},
+                              {DType::f32, DType::bf16},
+                              {DType::f32, DType::bf16, {33, 64}},
+                              {DType::f32, DType::f32, {}, DType::bf16},
+                              {DType::f32, DType::f16, {33, 64}, DType::bf16}};
 
 }  // namespace
 

@@ -71,7 +71,8 @@ TEST_CASE("a window's state goes on elsewhere with the same bits", "[checkpoint]
     for (const auto& [make, strategy] : {std::pair{with_adam, Strategy::fused},
                                          {with_sgd, Strategy::separate},
                                          {with_adam, Strategy::moments},
-                                         {with_sgd, Strategy::step_in_backward}}) {
+                                         {with_sgd, Strategy::step_in_backward},
+                                         {with_adam, Strategy::bf16_sum}}) {
       if (on_runner() && kind == ModelKind::cnn_bn) continue;
       INFO("model " << int(kind) << ", strategy " << int(strategy));
       Learner first(kind, make, strategy, 1), second(kind, make, strategy, 2);

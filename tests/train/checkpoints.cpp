@@ -67,6 +67,7 @@ TEST_CASE("a run in parts ends with the same bits, for models, strategies and K"
         require_same_in_parts(runs, "--model " + model + " --strategy " + strategy +
                                         " --micro-batch " + micro + epochs);
       }
+  require_same_in_parts(runs, "--model mlp-small --strategy bf16-sum --micro-batch 3" + epochs);
   // A scale that overflows at first, and grows again.
   require_same_in_parts(runs,
                         "--model mlp-small --precision fp16 --loss-scale-init 1e9 "

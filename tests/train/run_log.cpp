@@ -201,12 +201,14 @@ TEST_CASE("a log that cannot be kept is refused before training", "[output]") {
 TEST_CASE("the gradients of a log are those the step used", "[cli][full]") {
   if (without_protobuf()) return;
   const Folder folder;
-  succeed(small + (folder / "run") + " --clip-norm 0.01 --loss-scale 8 --log-histograms 6");
-  const auto events = read_events(event_file(folder / "run"));
-  double squares = 0;
-  for (const Event& event : events)
-    for (const auto& [name, histogram] : event.histograms) squares += histogram.sum_squares;
-  REQUIRE(std::sqrt(squares) == Approx(0.01).epsilon(1e-5));
+  for (const std::string strategy : {"fused", "bf16-sum"}) {
+    succeed(small + (folder / strategy) + " --clip-norm 0.01 --loss-scale 8 --log-histograms 6" +
+            " --strategy " + strategy);
+    double squares = 0;
+    for (const Event& event : read_events(event_file(folder / strategy)))
+      for (const auto& [name, histogram] : event.histograms) squares += histogram.sum_squares;
+    REQUIRE(std::sqrt(squares) == Approx(0.01).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("a run that goes on starts a new event file", "[cli][full]") {

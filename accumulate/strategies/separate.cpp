@@ -4,8 +4,8 @@
 // lies apart from the sum, it can be judged and left out (OnOverflow::drop_micro_batch).
 
 #include "accumulate/accumulate.h"
+#include "accumulate/accumulator.h"
 #include "accumulate/squared_norm.h"
-#include "accumulate/strategies.h"
 
 namespace accrue {
 namespace {
@@ -68,9 +68,10 @@ class Separate : public Accumulator {
 
 }  // namespace
 
-std::unique_ptr<Accumulator> separate_accumulator(Optimizer& optimizer, const Decision& decision,
-                                                  const WindowOptions& options) {
-  return std::make_unique<Separate>(optimizer, decision, options);
-}
+const StrategyFacts separate_strategy{.name = "separate",
+                                      .help = "a second buffer and an adding pass",
+                                      .judges_micro_batches = true,
+                                      .bytes_moved = 12,  // reads sum and gradient, writes sum
+                                      .make = Accumulator::make<Separate>};
 
 }  // namespace accrue

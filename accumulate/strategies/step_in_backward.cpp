@@ -3,7 +3,7 @@
 // gradients, and the same bits as a step after backward. What the step multiplies by is therefore
 // decided before backward, by the loss alone.
 
-#include "accumulate/strategies.h"
+#include "accumulate/accumulator.h"
 
 namespace accrue {
 namespace {
@@ -49,9 +49,12 @@ class InBackward : public Accumulator {
 
 }  // namespace
 
-std::unique_ptr<Accumulator> in_backward_accumulator(Optimizer& optimizer, const Decision& decision,
-                                                     const WindowOptions& options) {
-  return std::make_unique<InBackward>(optimizer, decision, options);
-}
+const StrategyFacts step_in_backward_strategy{
+    .name = "step-in-backward",
+    .help = "parameters are stepped one by one, without accumulation",
+    .storage = GradientStorage::on_demand,
+    .drops_gradients = true,
+    .is_of_one_micro_batch = true,
+    .make = Accumulator::make<InBackward>};
 
 }  // namespace accrue

@@ -4,7 +4,7 @@
 // sum_i g_i^2. A window cannot be taken back, and what is folded is a share of a number of samples
 // that must be known before.
 
-#include "accumulate/strategies.h"
+#include "accumulate/accumulator.h"
 
 namespace accrue {
 namespace {
@@ -81,9 +81,15 @@ class IntoMoments : public Accumulator {
 
 }  // namespace
 
-std::unique_ptr<Accumulator> moments_accumulator(Optimizer& optimizer, const Decision& decision,
-                                                 const WindowOptions& options) {
-  return std::make_unique<IntoMoments>(optimizer, decision, options);
-}
+const StrategyFacts moments_strategy{
+    .name = "moments",
+    .help = "gradients go into Adam's moments one by one (AdamA, another optimizer)",
+    .storage = GradientStorage::on_demand,
+    .drops_gradients = true,
+    .sums_in_moments = true,
+    .split_decides = true,  // v is a sum over the micro-batches
+    .differs = "is another optimizer",
+    .bytes_moved = 20,  // reads gradient, m and v, writes m and v
+    .make = Accumulator::make<IntoMoments>};
 
 }  // namespace accrue

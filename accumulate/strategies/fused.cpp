@@ -3,7 +3,7 @@
 // micro-batch or of the next. Nothing else moves: no buffer, no zeroing and no addition beside the
 // kernels' own. 4 P bytes of gradients in float32.
 
-#include "accumulate/strategies.h"
+#include "accumulate/accumulator.h"
 
 namespace accrue {
 namespace {
@@ -43,9 +43,9 @@ class Fused : public Accumulator {
 
 }  // namespace
 
-std::unique_ptr<Accumulator> fused_accumulator(Optimizer& optimizer, const Decision& decision,
-                                               const WindowOptions& options) {
-  return std::make_unique<Fused>(optimizer, decision, options);
-}
+const StrategyFacts fused_strategy{.name = "fused",
+                                   .help = "backward accumulates",
+                                   .has_final_gradients = true,
+                                   .make = Accumulator::make<Fused>};
 
 }  // namespace accrue

@@ -1,0 +1,63 @@
+// Strategy bf16-sum: the sum is kept in bfloat16, 2 P bytes where fused keeps 4 P. Backward makes
+// each parameter's gradient in float32; as soon as it is complete it is added to the sum, which is
+// rounded by chance to a neighbour (accumulate_bf16.h), and dropped. So the sum has the mean of the
+// one in float32, and a noise of about 2^-9 of it for each micro-batch (docs/memory.md). The step
+// reads the sum as it is.
+
+#include "accumulate/accumulate_bf16.h"
+#include "accumulate/accumulator.h"
+
+namespace accrue {
+namespace {
+
+class Bf16Sum : public Accumulator {
+ public:
+  Bf16Sum(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+      : Accumulator(optimizer, decision, options) {
+    const Tensor& values = parameters().values();
+    check(values.dtype() == DType::f32,
+          "strategy bf16-sum adds up gradients in float32: expected parameters in f32, not {}",
+          name(values.dtype()));
+    const MemoryScope scope("window");
+    sum_ = Tensor::full(values.shape(), 0, DType::bf16, values.device(), Category::gradients);
+  }
+
+  void add(const WeightedLoss& weighted) override {
+    differentiate(weighted, LossSum::add, GradHook::When::kernel,
+                  [&](size_t parameter, Variable& leaf) {
+                    const auto [begin, end] = entry(parameter).range();
+                    char& reached = progress_.reached[parameter];
+                    accumulate_bf16({sum_.slice(begin, end).view(), reached ? 1.0f : 0.0f},
+                                    leaf.grad.reshape({end - begin}).view(),
+                                    {options_.seed, begin, decision_.outcome()});
+                    reached = 1;
+                    leaf.grad.reset();
+                    leaf.fresh = true;
+                  });
+  }
+
+  Tensor sum() const override { return sum_; }
+  void step(Parameters::Range range) override {
+    optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
+  }
+
+  // For ranks, which refuse this strategy.
+  std::vector<Tensor> sums() override { return {}; }
+  void add_nothing(size_t) override {}
+
+ private:
+  Tensor sum_;
+};
+
+}  // namespace
+
+const StrategyFacts bf16_sum_strategy{
+    .name = "bf16-sum",
+    .help = "gradients are added up in bfloat16, in half the memory, with stochastic rounding",
+    .storage = GradientStorage::on_demand,
+    .is_for_one_process = true,
+    .differs = "rounds the sum of gradients to bfloat16",
+    .bytes_moved = 8,  // reads gradient and sum, writes sum
+    .make = Accumulator::make<Bf16Sum>};
+
+}  // namespace accrue
