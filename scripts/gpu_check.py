@@ -257,11 +257,11 @@ class Check:
 
     def warm_up_pytorch(self):
         """torch.compile needs minutes of a processor, which the tests leave free."""
-        requests = [{"configuration": text, "threads": 4, "seconds": 0.1, "memory": False,
-                     "device": "cuda", "data": "", "precision": "fp32"}
-                    for text in ("mlp:32x4", "cnn:32x4")]
-        return [subprocess.Popen(["nice", self.options.python, "scripts/bench_pytorch.py",
-                                  "--torch-process", json.dumps(request)], cwd=ROOT,
+        requests = [{"measure": "speed", "model": model, "width": 1, "micro_batch": 32,
+                     "effective_batch": 128, "device": "cuda", "precision": "fp32", "threads": 4,
+                     "seconds": 0.1} for model in ("mlp", "cnn")]
+        return [subprocess.Popen(["nice", self.options.python, "scripts/torch_training.py",
+                                  json.dumps(request)], cwd=ROOT,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL, start_new_session=True)
                 for request in requests]

@@ -210,18 +210,15 @@ python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
-  step "golden files, by PyTorch" "$python" scripts/golden.py --check
-  step "golden file of unjudged pixels, by PyTorch" "$python" scripts/golden_unjudged.py --check
+  golden=(nets unjudged game zi2zi random)
   if "$python" -c 'import torchvision' 2>/dev/null; then
-    step "golden file of ResNets, by torchvision" "$python" scripts/golden_resnet.py --check
-    step "golden file of fine-tuning, by torchvision" "$python" scripts/golden_fine_tuning.py --check
+    golden+=(resnet fine_tuning)
   else
     skip "golden files of ResNets and fine-tuning: no Python module torchvision for $python"
   fi
-  step "golden file of a game, by PyTorch" "$python" scripts/golden_game.py --check
-  step "golden file of zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check
-  step "accumulation in zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check-accumulation
-  step "random configurations, by PyTorch" "$python" scripts/golden_random.py --check
+  for name in "${golden[@]}"; do
+    step "golden files, $name, by PyTorch" "$python" scripts/golden.py --check "$name"
+  done
 else
   skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"
 fi
