@@ -121,7 +121,8 @@ class Accrue:
         """Networks that take photographs are trained on the user's; digits do for the others."""
         photographs = ["--data", self.options.data] if configuration.model == "resnet50" else []
         return ["--model", configuration.model, "--width", f"{configuration.width:g}",
-                "--precision", self.options.precision, "--device", self.options.device, *photographs]
+                "--precision", self.options.precision, "--device", self.options.device,
+                *photographs]
 
     def training(self, configuration):
         return [*self.network(configuration), "--micro-batch", configuration.micro_batch,
@@ -216,7 +217,8 @@ def rows(configuration, ways, options):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("configurations", nargs="*", type=Configuration, metavar="MODEL[@WIDTH]:MxK",
+    parser.add_argument("configurations", nargs="*", type=Configuration,
+                        metavar="MODEL[@WIDTH]:MxK",
                         help=f"default: {' '.join(SPEED_CONFIGURATIONS)};"
                              f" with --memory: {' '.join(MEMORY_CONFIGURATIONS)}")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -2,8 +2,8 @@
 """Measures windows of zi2zi's training in PyTorch on the CPU, and prints what they took, as JSON.
 
 The networks and the training of reference_zi2zi.py in float32, with dropout, the port's constancy
-loss and an Adam each; pixel-shuffle, added skips and instance norm. Each way to train is measured in
-processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and with
+loss and an Adam each; pixel-shuffle, added skips and instance norm. Each way to train is measured
+in processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and with
 GroupNorm of as many groups as channels, which computes the same; and where alternating players have
 a single micro-batch, making G's glyphs once for both or twice, which is slower but holds less. The
 best figure of all ways counts. InstanceNorm2d with channels_last is left out: of a batch of one

@@ -18,7 +18,8 @@ NAMES = ("nets", "unjudged", "resnet", "fine_tuning", "game", "zi2zi", "random")
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; default: all")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help=f"{', '.join(NAMES)} (default: all)")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     options = parser.parse_args()
     good = True

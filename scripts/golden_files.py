@@ -67,21 +67,23 @@ def read(name):
     data = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:data])
     header.pop("__metadata__")
-    return {name: torch.frombuffer(bytearray(content[slice(*(data + at for at in
-                                                             entry["data_offsets"]))]),
-                                   dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in header.items()}
+    tensors = {}
+    for key, entry in header.items():
+        begin, end = (data + at for at in entry["data_offsets"])
+        values = torch.frombuffer(bytearray(content[begin:end]), dtype=DTYPES[entry["dtype"]])
+        tensors[key] = values.reshape(entry["shape"])
+    return tensors
 
 
 def write(name, tensors, **metadata):
     header = {"__metadata__": {"written_by": "scripts/golden.py", "torch": torch.__version__,
                                **metadata}}
-    data = b""
+    names, data = {dtype: name for name, dtype in DTYPES.items()}, b""
     for key, tensor in tensors.items():
         begin = len(data)
         data += bytes(tensor.detach().flatten().contiguous().view(torch.uint8).tolist())
-        header[key] = {"dtype": next(name for name, dtype in DTYPES.items() if dtype == tensor.dtype),
-                       "shape": list(tensor.shape), "data_offsets": [begin, len(data)]}
+        header[key] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                       "data_offsets": [begin, len(data)]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that the data is aligned
     path = FOLDER / f"{name}.safetensors"

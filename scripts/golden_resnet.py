@@ -1,8 +1,8 @@
 """The golden file torchvision.safetensors: torchvision's resnet18, 34 and 50.
 
-The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and labels
-follow from a formula (uniform() below), and of each gradient there are three sums. For each NAME of
-the networks, in float64 but where it says so:
+The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and
+labels follow from a formula (uniform() below), and of each gradient there are three sums. For each
+NAME of the networks, in float64:
 
     NAME.logits             [4, 5]  of eval mode
     NAME.loss               [1]     the mean cross-entropy of training mode

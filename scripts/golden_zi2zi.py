@@ -71,7 +71,8 @@ configuration): compare them with the largest element of the player's whole grad
 such a gradient's rounding into steps of about rounding / eps * learning rate, which changes no
 other value.
 
---check also compares windows cut into micro-batches, each weighted by its share, with one big batch.
+A check also compares windows cut into micro-batches, each weighted by its share, with one big
+batch.
 """
 
 import functools

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""The checks of scripts/gpu_check.sh, which calls this with a program and its tests.
+"""Runs every check that needs a GPU, the most useful first, and ends in time.
+
+    scripts/gpu_check.py OUT_DIR --bundle FILE    program and tests of scripts/gpu_bundle.sh
+    scripts/gpu_check.py OUT_DIR                  builds both here for the machine's GPU first
 
 Each step has a limit of time, and all together have one: what no longer fits is not begun and
-counts as not reached. After every step OUT_DIR has a new summary.md, results.json and log.txt; what
-they are made from stays in build/gpu-measured. With --failed, only what failed in an earlier call is
-repeated, with launches that wait for their end and under memcheck.
+counts as not reached. After every step OUT_DIR has a new summary.md (a page), results.json and
+log.txt; what they are made from stays in build/gpu-measured. With --failed, only what failed in an
+earlier call is repeated, with launches that wait for their end and under memcheck. Exits with 1 if
+a required check failed. Needs no network; changes nothing about the GPU.
 """
 
 import argparse
@@ -21,9 +25,11 @@ import sys
 import time
 import zlib
 
+import gpu_machine
 import gpu_summary
+from gpu_machine import ROOT
+from make_satellite import write_png
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Tests of what a device computes, by tag, the most telling first; a test belongs to the first that
 # it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
 FIRST = ("ops",)
@@ -41,18 +47,11 @@ LONGEST_TEST = 60  # seconds
 
 def write_images(folder, classes=10, of_each=20, size=224):
     """PNG files of noise in a folder for each class, for networks that take photographs."""
-    def chunk(kind, data):
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
     for label in range(classes):
         (folder / f"class{label}").mkdir(parents=True)
         for number in range(of_each):
-            rows = b"".join(b"\0" + os.urandom(3 * size) for _ in range(size))
-            (folder / f"class{label}" / f"{number}.png").write_bytes(
-                b"\x89PNG\r\n\x1a\n"
-                + chunk(b"IHDR", struct.pack(">2I5B", size, size, 8, 2, 0, 0, 0))
-                + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
+            write_png(folder / f"class{label}" / f"{number}.png",
+                      [os.urandom(3 * size) for _ in range(size)], size, colour_type=2)
     return folder
 
 
@@ -65,7 +64,7 @@ class Check:
 
     def __init__(self, options, measured):
         self.options, self.measured = options, measured
-        self.deadline = time.monotonic() + options.seconds - ROOM
+        self.deadline = options.end - ROOM
         shutil.rmtree(self.measured, ignore_errors=True)
         self.measured.mkdir(parents=True)
         self.log = open(self.measured / "log.txt", "w", encoding="utf-8")
@@ -345,7 +344,8 @@ class Check:
                 profiler, "--clock-control", "none", "--csv", "--metrics",
                 "gpu__time_duration.sum,dram__bytes.sum", "--launch-skip", skip, "--launch-count",
                 count, self.options.program, "train", "--device", "cuda", "--model", model,
-                *arguments, "--micro-batch", 32, "--accum", 1, "--steps", 5, "--cuda-graphs", "off"])
+                *arguments, "--micro-batch", 32, "--accum", 1, "--steps", 5,
+                "--cuda-graphs", "off"])
             kernels = kernels_of(output)
             if kernels:
                 (self.measured / f"ncu-{model}.json").write_text(json.dumps({"kernels": kernels}))
@@ -453,23 +453,58 @@ def kernels_of(output):
     return sorted(kernels.values(), key=lambda kernel: -kernel["us"])
 
 
-def main():
+def parse(start):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--program", type=pathlib.Path, required=True)
-    parser.add_argument("--tests", type=pathlib.Path, required=True)
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--sanitizer", default="", help="compute-sanitizer")
-    parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--failed", type=pathlib.Path, help="results.json of an earlier call")
+
+    def path(text):
+        return pathlib.Path(text).resolve()
+
+    parser.add_argument("out", type=path, nargs="?")
+    parser.add_argument("--bundle", type=path, metavar="FILE",
+                        help="program and tests that scripts/gpu_bundle.sh built elsewhere; without"
+                             " it, or where they do not start, both are built here")
+    parser.add_argument("--prefix", type=path, metavar="DIR",
+                        help="where the libraries to build with are (scripts/vendor_headers.sh)")
+    parser.add_argument("--python", default="python3", metavar="PROG",
+                        help="the Python that has PyTorch, beside which accrue is timed")
+    parser.add_argument("--seconds", type=int, default=500, metavar="N",
+                        help="how long it may take, the build included (default: 500)")
+    parser.add_argument("--failed", type=path, metavar="FILE",
+                        help="only what failed, by the results.json of an earlier call")
     parser.add_argument("--skip", default="(?!)", metavar="REGEX",
                         help="steps to leave out, by name")
-    parser.add_argument("--runner", action="store_true", help="the tests' runner is the device")
+    parser.add_argument("--runner", type=path, metavar="DIR",
+                        help="a build with the runner (preset simt-release) in place of the GPU, to"
+                             " try the checks")
     parser.add_argument("--workers", type=int, help="tests at once",
                         default=max(1, min(8, len(os.sched_getaffinity(0)) // 2)))
+    parser.add_argument("--missing", action="store_true",
+                        help="say what this machine lacks, and do nothing")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    if not options.out and not options.missing:
+        parser.error("expected OUT_DIR")
+    if options.seconds < 1:
+        parser.error(f"--seconds {options.seconds}: expected a positive number")
+    options.end = start + options.seconds
+    return options
+
+
+def main():
+    options = parse(time.monotonic())
+    machine = gpu_machine.Machine(options)
+    lacking = list(machine.missing())
+    print("missing here:" + ("\n  ".join(["", *lacking]) if lacking else " nothing"), flush=True)
+    if options.missing:
+        return 0
+    if not options.runner and not gpu_machine.have_gpu():
+        gpu_machine.fail("no NVIDIA GPU here: nothing can be checked")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        gpu_machine.fail(f"cannot write to {options.out}")
     results = json.loads(options.failed.read_text()) if options.failed else None
+    options.program, options.tests = machine.programs(lambda: options.end - time.monotonic())
+    options.sanitizer = gpu_machine.compute_sanitizer()
     # Not in OUT_DIR, which may be emptied between two calls.
     check = Check(options, ROOT / "build" / "gpu-measured")
     try:

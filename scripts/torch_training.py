@@ -2,7 +2,7 @@
 
     python3 scripts/torch_training.py '{"model": "cnn", "width": 1, "micro_batch": 8, ...}'
 
-answers such a request in a process of its own, as JSON: for the row PyTorch of `accrue bench memory`
+answers such a request in a process of its own, as JSON: for PyTorch's row of `accrue bench memory`
 and for scripts/bench_pytorch.py and scripts/bench_ranks_pytorch.py. Its "measure" is
 
     memory   what some windows on samples that are bytes in memory take (the default)
@@ -52,7 +52,8 @@ EAGER = Way("eager")
 def ways_of(model, device):
     """Those that may be the fastest."""
     if device == "cpu":
-        return [EAGER] if model.startswith("mlp") else [EAGER, Way("channels last", channels_last=True)]
+        images = [] if model.startswith("mlp") else [Way("channels last", channels_last=True)]
+        return [EAGER, *images]
     if model == "resnet50":  # which takes torch.compile a minute
         return [EAGER, Way("fused Adam, channels last", fused=True, channels_last=True)]
     return [EAGER, Way("fused Adam", fused=True), Way("compiled", fused=True, compiled=True)]
@@ -246,7 +247,8 @@ def measure_rank(request):
 
     distributed.init_process_group("gloo", rank=request["rank"], world_size=request["ranks"])
     # Loads code, which is no memory of the training.
-    warm_up = DistributedDataParallel(torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU()))
+    small = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU())
+    warm_up = DistributedDataParallel(small)
     warm_up(torch.randn(8, 1, 8, 8)).sum().backward()
     torch.optim.Adam(warm_up.parameters()).step()
     before = resident_bytes("VmRSS")
