@@ -44,7 +44,8 @@ PRINTS = re.compile(r"\bfmt::print\(|\bstd::(cout|cerr|f?printf|fputs|puts)\b")
 NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
 # They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and compiles
 # something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
-HOST_BITS = re.compile(r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
+HOST_BITS = re.compile(
+    r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
 
 
@@ -111,14 +112,7 @@ def errors(root):
                     yield f"{path.relative_to(root)}:{number}: {error}"
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    if len(sys.argv) > 1:
-        root = pathlib.Path(sys.argv[1]).resolve()
-    found = list(errors(root))
-    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    found = list(errors(pathlib.Path(__file__).resolve().parent.parent))
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    sys.exit(bool(found))

@@ -1,8 +1,5 @@
 """Tests of gpu_check.py on a made-up machine, whose GPU, toolkit and programs are
-scripts.
-
-    python3 -m unittest discover -s scripts -p '*_test.py'
-"""
+scripts."""
 
 import argparse
 import json
@@ -240,7 +237,3 @@ class Units(unittest.TestCase):
         self.assertEqual([(each["name"], each["launches"], each["us"]) for each in kernels],
                          [("b", 1, 5.0), ("a", 2, 3.5)])
         self.assertEqual(kernels[1]["bytes"], 1e6)
-
-
-if __name__ == "__main__":
-    unittest.main()

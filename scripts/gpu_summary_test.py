@@ -1,7 +1,4 @@
-"""Tests of gpu_summary.py on made-up measurements.
-
-    python3 -m unittest discover -s scripts -p '*_test.py'
-"""
+"""Tests of gpu_summary.py on made-up measurements."""
 
 import json
 import pathlib
@@ -147,7 +144,3 @@ class Summary(unittest.TestCase):
         _, page, _ = run({"convolutions-cnn-fp32": {"convolutions": both}}, [])
         self.assertIn("| cnn-fp32 | forward | IMPLICIT_GEMM | FMA_MATH | f32 | 2 | 4 | 1.000 |"
                       " 4.0 | 2 | 0 |", page)
-
-
-if __name__ == "__main__":
-    unittest.main()
