@@ -3,10 +3,10 @@
 
 The networks and the training of reference_zi2zi.py in float32, with dropout, the port's constancy
 loss and an Adam each; pixel-shuffle, added skips and instance norm. Each way to train is measured
-in processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and with
-GroupNorm of as many groups as channels, which computes the same; and where alternating players have
-a single micro-batch, making G's glyphs once for both or twice, which is slower but holds less. The
-best figure of all ways counts. InstanceNorm2d with channels_last is left out: of a batch of one
+in processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and
+with GroupNorm of as many groups as channels, which computes the same; and where alternating players
+have a single micro-batch, making G's glyphs once for both or twice, which is slower but holds less.
+The best figure of all ways counts. InstanceNorm2d with channels_last is left out: of a batch of one
 sample its backward is wrong on the CPU, without a word, where the gradient that comes in is
 channels_last (in 1.13 and 2.15).
 

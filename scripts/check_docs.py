@@ -173,8 +173,8 @@ def main():
         checker.check(document)
     for error in checker.errors:
         print(f"check_docs: error: {error}", file=sys.stderr)
-    print(f"{checker.checked} commands have the options they are shown with, {checker.run} were run,"
-          f" {checker.compiled} sources compiled")
+    print(f"{checker.checked} commands have the options they are shown with,"
+          f" {checker.run} were run, {checker.compiled} sources compiled")
     sys.exit(bool(checker.errors))
 
 

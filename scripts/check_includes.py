@@ -42,8 +42,8 @@ SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PRINTS = re.compile(r"\bfmt::print\(|\bstd::(cout|cerr|f?printf|fputs|puts)\b")
 NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("|"[^"]*(?<![\w-])--[a-z]')
-# They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and compiles
-# something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
+# They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and
+# compiles something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
 HOST_BITS = re.compile(
     r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
@@ -100,8 +100,8 @@ def errors(root):
             if path.suffix in SOURCES and path.is_relative_to(root / RUNNER):
                 check = runner_error
             elif path.suffix in SOURCES:
-                check = lambda line: (include_error(root, part, path, line) or program_error(part, line)
-                                      or device_error(path, line))
+                check = lambda line: (include_error(root, part, path, line) or
+                                      program_error(part, line) or device_error(path, line))
             elif path.name == "CMakeLists.txt":
                 check = lambda line: link_error(part, line)
             else:

@@ -3,9 +3,10 @@
 
 The builds of scripts/test.sh and scripts/demo.sh compile many sources together, in which one may
 use what only another includes. Without --all only the sources that changed, or that include what
-changed, since the branch left origin's main; on main itself, where nothing tells what came together,
-in the last 50 commits. Uncommitted changes count. As all of them would take a few minutes of a processor,
---limit N takes the first: what changed, then what includes that, then what includes those.
+changed, since the branch left origin's main; on main itself, where nothing tells what came
+together, in the last 50 commits. Uncommitted changes count. As all of them would take a few minutes
+of a processor, --limit N takes the first: what changed, then what includes that, then what includes
+those.
 
 A source that both presets have, release and simt (CUDA sources as C++), is compiled as in release.
 """
@@ -93,8 +94,8 @@ def configure(preset, options):
 
 
 def generate(folder, source):
-    """Makes a source whose header others may include (protobuf's), but not what it depends on: CMake
-    has it wait for all libraries that its own links to."""
+    """Makes a source whose header others may include (protobuf's), but not what it depends on:
+    CMake has it wait for all libraries that its own links to."""
     if not source.exists():
         command = subprocess.run(["ninja", "-C", folder, "-t", "commands", "-s",
                                   source.relative_to(folder)],

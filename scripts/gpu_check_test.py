@@ -98,8 +98,9 @@ class GpuCheck(unittest.TestCase):
         environment.pop("CUDACXX", None)
         process = subprocess.run(
             [sys.executable, self.tree / "scripts" / "gpu_check.py", self.out,
-             "--python", sys.executable, "--prefix", self.machine, *arguments], check=False, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+             "--python", sys.executable, "--prefix", self.machine, *arguments],
+            check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
         return process.stdout, process.returncode
 
     def check_bundle(self, *arguments):
