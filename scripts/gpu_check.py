@@ -19,11 +19,9 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import time
-import zlib
 
 import gpu_machine
 import gpu_summary
@@ -104,11 +102,20 @@ class Check:
         shutil.copy(self.measured / "log.txt", self.options.out)
         return status
 
+    def leave_out(self, name, why):
+        self.record(name, "skipped", 0, "optional", why)
+
+    def is_left_out(self, name, need):
+        """Records a step that --skip names."""
+        found = re.search(self.options.skip, name)
+        if found:
+            self.record(name, "skipped", 0, need)
+        return found
+
     def step(self, need, limit, name, command, environment=None):
         """One command. need: required; optional (its failure is told but fails nothing); or budget
         (required, but being stopped by the limit is no failure). Returns its output."""
-        if re.search(self.options.skip, name):
-            self.record(name, "skipped", 0, need)
+        if self.is_left_out(name, need):
             return ""
         if self.left() < 2:
             self.record(name, "left", 0, need, "no time was left")
@@ -163,8 +170,7 @@ class Check:
     def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None):
         """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left
         for is 'left'."""
-        if re.search(self.options.skip, title):
-            self.record(title, "skipped", 0, need)
+        if self.is_left_out(title, need):
             return []
         start, over = time.monotonic(), time.monotonic() + min(limit, max(0, self.left()))
 
@@ -230,8 +236,7 @@ class Check:
 
     def convolutions(self):
         """Which algorithms cuDNN's heuristics gave, for every shape of the models."""
-        if re.search(self.options.skip, "convolutions"):
-            self.record("convolutions", "skipped", 0, "required")
+        if self.is_left_out("convolutions", "required"):
             return
         start, failures = time.monotonic(), []
         jobs = [(model, precision) for model in MODELS for precision in PRECISIONS]
@@ -313,6 +318,10 @@ class Check:
                 "--steps", 3, "--rounds", 1, "--json", self.measured / f"memory-{model}.json"])
 
     def beside_pytorch(self):
+        if self.options.runner or not self.has_torch():
+            self.leave_out("beside PyTorch", "the runner is no GPU" if self.options.runner else
+                           "no PyTorch that can use the GPU")
+            return
         self.resnet50_beside_pytorch()
         for configuration in ("mlp:32x4", "cnn:32x4"):
             self.step("optional", 80, f"beside PyTorch, {configuration}", [
@@ -332,8 +341,9 @@ class Check:
         """By the profiler, of two windows without graphs: where the device's time goes."""
         profiler = shutil.which("ncu") or next(
             map(str, pathlib.Path("/usr/local").glob("cuda*/bin/ncu")), None)
-        if not profiler:
-            self.record("time per kernel", "skipped", 0, "optional", "no ncu here")
+        if self.options.runner or not profiler:
+            self.leave_out("time per kernel", "the runner is no GPU" if self.options.runner else
+                           "no ncu here")
             return
         # Past the first micro-step, which loads libraries, and then some micro-steps more.
         for model, skip, count, *arguments in (
@@ -356,10 +366,12 @@ class Check:
         that most of them end in time."""
         ops = sorted(ops, key=lambda result: result["seconds"])
         self.run_cases(tool, "budget", limit, [(result["tag"], result["name"]) for result in ops],
-                       self.options.workers, prefix=(
-                           self.options.sanitizer, "--tool", tool, "--error-exitcode", "9",
-                           "--print-limit", "10", "--report-api-errors", "no",
-                           "--kernel-name", "kernel_substring=accrue"))
+                       self.options.workers, prefix=(*self.sanitizer(tool), "--kernel-name",
+                                                     "kernel_substring=accrue"))
+
+    def sanitizer(self, tool):
+        return (self.options.sanitizer, "--tool", tool, "--error-exitcode", "9",
+                "--print-limit", "10", "--report-api-errors", "no")
 
     def everything(self):
         options = self.options
@@ -377,30 +389,20 @@ class Check:
                        [case for case in others if case not in alone][:few], options.workers)
         self.run_cases("tests alone", "required", 30, alone[:few], 1)
         self.bench_train()
-        if options.runner:
-            self.record("time per kernel", "skipped", 0, "optional", "the runner is no GPU")
-        else:
-            self.time_per_kernel()
+        self.time_per_kernel()
         self.bench_kernels()
         self.bench_memory()
-        if options.runner:
-            self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
-        elif not self.has_torch():
-            self.record("beside PyTorch", "skipped", 0, "optional",
-                        "no PyTorch that can use the GPU")
-        else:
-            for process in warming:
-                try:
-                    process.wait(timeout=max(1, min(30, self.left())))
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, 9)
-            self.beside_pytorch()
+        for process in warming:
+            try:
+                process.wait(timeout=max(1, min(30, self.left())))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+        self.beside_pytorch()
         if memcheck:
             self.sanitize("memcheck", 60, ops)
             self.sanitize("racecheck", 40, ops)
         else:
-            self.record("memcheck, racecheck", "skipped", 0, "optional",
-                        "no compute-sanitizer that takes this device")
+            self.leave_out("memcheck, racecheck", "no compute-sanitizer that takes this device")
 
     def again(self, results):
         """What failed in an earlier call."""
@@ -411,16 +413,13 @@ class Check:
         cases = list(dict.fromkeys(cases))
         if cases:
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"}
-            alone = [case for case in cases if case[0] in ALONE]
-            others = [case for case in cases if case not in alone]
-            for title, listed, workers in (("tests", others, self.options.workers),
-                                           ("tests alone", alone, 1)):
+            for title, alone, workers in (("tests", False, self.options.workers),
+                                          ("tests alone", True, 1)):
+                listed = [case for case in cases if (case[0] in ALONE) == alone]
                 if listed:
                     self.run_cases(title, "required", 100, listed, workers, environment=blocking)
             if self.options.sanitizer and not self.options.runner:
-                self.run_cases("memcheck", "budget", 150, cases, 4, prefix=(
-                    self.options.sanitizer, "--tool", "memcheck", "--error-exitcode", "9",
-                    "--print-limit", "10", "--report-api-errors", "no"))
+                self.run_cases("memcheck", "budget", 150, cases, 4, self.sanitizer("memcheck"))
         steps = {step["step"] for step in results["steps"] if step["status"] in ("failed", "left")}
         for begin, step in (("convolutions", self.convolutions),
                             ("bench kernels", self.bench_kernels),

@@ -274,8 +274,8 @@ class Players:
             self.differentiate_d(source, target, style, share, fake)
         self.step("D")
         self.lambda_adv = lambda_adv_of(self.seen["D.loss"].item())
-        for micro_batch in micro_batches():
-            self.differentiate_g(*micro_batch, made)
+        for source, target, style, share in micro_batches():
+            self.differentiate_g(source, target, style, share, made)
         self.step("G")
 
     def simultaneous(self, micro_batches):
