@@ -8,7 +8,7 @@ list(TRANSFORM parts PREPEND accrue_ OUTPUT_VARIABLE libraries)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
 
 install(TARGETS accrue RUNTIME COMPONENT program)
-install(FILES scripts/torch_memory.py scripts/reference_models.py
+install(FILES scripts/torch_training.py scripts/reference_models.py
         DESTINATION ${CMAKE_INSTALL_DATADIR}/accrue/scripts COMPONENT program)
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measures windows of zi2zi's training in PyTorch on the CPU, and prints what they took, as JSON.
 
-The networks and losses of reference_zi2zi.py in float32, with dropout, the port's constancy loss
-and an Adam each; pixel-shuffle, added skips and instance norm. Each way to train is measured in
-processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and with
-GroupNorm of as many groups as channels, which computes the same; and where alternating players have
-a single micro-batch, making G's glyphs once for both or twice, which is slower but holds less. The
-best figure of all ways counts. InstanceNorm2d with channels_last is left out: of a batch of one
+The networks and the training of reference_zi2zi.py in float32, with dropout, the port's constancy
+loss and an Adam each; pixel-shuffle, added skips and instance norm. Each way to train is measured
+in processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and
+with GroupNorm of as many groups as channels, which computes the same; and where alternating players
+have a single micro-batch, making G's glyphs once for both or twice, which is slower but holds less.
+The best figure of all ways counts. InstanceNorm2d with channels_last is left out: of a batch of one
 sample its backward is wrong on the CPU, without a word, where the gradient that comes in is
 channels_last (in 1.13 and 2.15).
 
@@ -27,15 +27,14 @@ import argparse
 import gc
 import itertools
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 
 import torch
 import reference_zi2zi as zi2zi
-from torch_memory import forget_peak, resident_bytes
+from bench_pytorch import last_json, load_before, run
+from torch_training import forget_peak, resident_bytes
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 TINY = {"size": 32, "ngf": 4, "ndf": 4, "micro_batch": 2, "effective_batch": 2}
@@ -43,8 +42,8 @@ WAYS = (("contiguous", "instance"), ("contiguous", "group"), ("channels_last", "
 LEARNING_RATES = {"G": 1e-3, "D": 2e-4}
 
 
-def adam(net, learning_rate):
-    options = {"lr": learning_rate, "betas": (0.5, 0.999), "eps": 1e-8}
+def adam(name, net):
+    options = {"lr": LEARNING_RATES[name], "betas": (0.5, 0.999), "eps": 1e-8}
     try:
         return torch.optim.Adam(net.parameters(), fused=True, **options)
     except RuntimeError:  # before 2.4 not on the CPU
@@ -59,26 +58,26 @@ def use_group_norm(net):
                 setattr(module, name, torch.nn.GroupNorm(channels, channels, affine=False))
 
 
+def bytes_of(tensors):
+    return sum(each.numel() * each.element_size() for each in tensors)
+
+
 class Training:
     def __init__(self, request):
         self.request, self.layout = request, LAYOUTS[request["layout"]]
         size, styles = request["size"], request["styles"]
-        self.g = zi2zi.Generator(size, styles, ngf=request["ngf"], attention=request["attention"])
-        self.d = zi2zi.Discriminator(size, styles, ndf=request["ndf"], spectral=request["spectral"])
-        self.nets = {"G": self.g, "D": self.d}
-        for net in self.nets.values():
+        g = zi2zi.Generator(size, styles, ngf=request["ngf"], attention=request["attention"])
+        d = zi2zi.Discriminator(size, styles, ndf=request["ndf"], spectral=request["spectral"])
+        for net in (g, d):
             if request["norm"] == "group":
                 use_group_norm(net)
             net.to(memory_format=self.layout)
-        self.optimizers = {name: adam(net, LEARNING_RATES[name])
-                           for name, net in self.nets.items()}
+        self.players = zi2zi.Players(g, d, adam, request["order"])
         count = request["effective_batch"]
         self.glyphs = torch.randint(256, (2, count, 1, size, size), dtype=torch.uint8)
         self.styles = torch.randint(styles, (count,))
-        self.lambda_adv = zi2zi.FIRST_LAMBDA_ADV
 
     def micro_batches(self):
-        """Source, target, style and share of the window."""
         size = self.request["micro_batch"]
         for *glyphs, style in zip(*(each.split(size) for each in self.glyphs),
                                   self.styles.split(size)):
@@ -86,77 +85,21 @@ class Training:
                               for each in glyphs)
             yield source, target, style, len(style) / self.request["effective_batch"]
 
-    def differentiate_d(self, source, target, style, fake, share):
-        """One half of the loss after the other, so that one graph is there at a time."""
-        self.d.requires_grad_(True)
-        total = 0
-        for glyph, is_real in ((target, 1.0), (fake.detach(), 0.0)):
-            binary, category = self.d(source, glyph)
-            loss = 0.5 * share * (zi2zi.bce(binary, is_real) + zi2zi.CATEGORY_WEIGHT *
-                                  zi2zi.category(category, style))
-            loss.backward()
-            total += loss.detach()
-        return total
-
-    def differentiate_g(self, source, target, style, share, made):
-        self.d.requires_grad_(False)
-        loss, _ = zi2zi.generator_loss(self.g, self.d, source, target, style, self.lambda_adv,
-                                       "port", made)
-        (share * loss).backward()
-
-    def step(self, name):
-        self.optimizers[name].step()
-        self.optimizers[name].zero_grad(set_to_none=True)
-
     def window(self):
-        self.d.start_step()
-        if self.request["order"] == "alternating":
-            self.alternating()
-        else:
-            self.simultaneous()
-
-    def alternating(self):
-        d_loss, made = 0, None
-        for source, target, style, share in self.micro_batches():
-            if self.request["glyphs_made_once"]:
-                made = zi2zi.make_fake(self.g, source, style)
-                fake = made[1]
-            else:
-                with torch.no_grad():
-                    fake = self.g(source, style)
-            d_loss += self.differentiate_d(source, target, style, fake, share)
-        self.step("D")
-        self.lambda_adv = zi2zi.lambda_adv_of(d_loss.item())
-        for source, target, style, share in self.micro_batches():
-            self.differentiate_g(source, target, style, share, made)
-        self.step("G")
-
-    def simultaneous(self):
-        d_loss = 0
-        for source, target, style, share in self.micro_batches():
-            made = zi2zi.make_fake(self.g, source, style)
-            d_loss += self.differentiate_d(source, target, style, made[1], share)
-            self.differentiate_g(source, target, style, share, made)
-            del made  # before the next is there
-        for name in self.nets:
-            self.step(name)
-        self.lambda_adv = zi2zi.lambda_adv_of(d_loss.item())
+        self.players.window(self.micro_batches, self.request["glyphs_made_once"])
 
     def data_bytes(self):
         return bytes_of([self.glyphs, self.styles])
 
     def state_bytes(self):
         """What there is between two windows, without the samples."""
-        state = [value for optimizer in self.optimizers.values()
+        players = self.players
+        state = [value for optimizer in players.optimizers.values()
                  for values in optimizer.state.values() for value in values.values()
                  if torch.is_tensor(value)]
-        weights = [*self.g.parameters(), *self.d.parameters(), *self.g.buffers(),
-                   *self.d.buffers()]
-        return bytes_of(state + weights + [u for pair in self.d.vectors.values() for u in pair])
-
-
-def bytes_of(tensors):
-    return sum(each.numel() * each.element_size() for each in tensors)
+        weights = [tensor for net in players.nets.values()
+                   for tensor in itertools.chain(net.parameters(), net.buffers())]
+        return bytes_of(state + weights + [u for pair in players.d.vectors.values() for u in pair])
 
 
 def measure_speed(request):
@@ -190,21 +133,13 @@ def measure_tensors(request):
     return {"tensor_bytes": training.state_bytes() + max(bytes_now)}
 
 
-def child(request):
+def answer(request):
+    """What a process of its own measures."""
     torch.manual_seed(1)
     torch.set_num_threads(request["threads"])
     torch.ones(1)
     measured = measure_speed if request["what"] == "speed" else measure_tensors
     print(json.dumps(measured(request)))
-
-
-def ask(request):
-    """The answer of a process of its own."""
-    process = subprocess.run([sys.executable, __file__, "--child", json.dumps(request)],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if process.returncode != 0:
-        raise SystemExit(f"{request} failed:\n{process.stderr}")
-    return json.loads(process.stdout.splitlines()[-1])
 
 
 def parse(arguments):
@@ -223,29 +158,25 @@ def parse(arguments):
 
 
 def main():
-    request = parse(sys.argv[1:])
-    ways, once = [], [False]
-    if request["order"] == "alternating" and request["micro_batch"] >= request["effective_batch"]:
-        once.append(True)
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        print(f"warning: the machine is busy (load {load:.1f}); figures will mislead",
-              file=sys.stderr)
+    request, load, ways = parse(sys.argv[1:]), load_before(), []
+    one_micro_batch = request["micro_batch"] >= request["effective_batch"]
+    once = (False, True) if request["order"] == "alternating" and one_micro_batch else (False,)
     for (layout, norm), glyphs_made_once in itertools.product(WAYS, once):
         way = {"layout": layout, "norm": norm, "glyphs_made_once": glyphs_made_once}
         for what in ("speed", "tensors"):
-            way.update(ask({**request, **way, "what": what}))
+            command = [sys.executable, __file__, "--answer",
+                       json.dumps({**request, **way, "what": what})]
+            way.update(last_json(run(command)[0]))
         ways.append(way)
     best = {key: choose(way[key] for way in ways)
             for key, choose in (("samples_per_s", max), ("rss_growth_bytes", min),
                                 ("rss_growth_after_small_bytes", min), ("tensor_bytes", min))}
     print(json.dumps({"torch": torch.__version__, "load_before": load, **request, "best": best,
                       "ways": ways}, indent=2))
-    return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        child(json.loads(sys.argv[2]))
+    if sys.argv[1:2] == ["--answer"]:
+        answer(json.loads(sys.argv[2]))
     else:
-        sys.exit(main())
+        main()

@@ -20,6 +20,7 @@ must compile.
 Usage: check_docs.py PROGRAM [DOCUMENT ...]
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -28,11 +29,11 @@ import subprocess
 import sys
 import tempfile
 
-from check_words import documents
+from check_words import ROOT, documents
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
-COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-missing-field-initializers"]
+COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra",
+           "-Wno-missing-field-initializers"]
 COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "data", "font",
             "completion"}
 GROUPS = {"bench", "data", "font"}  # of commands
@@ -47,10 +48,8 @@ def blocks(lines):
             begin = i + fenced
             end = begin
             while end < len(lines) and (
-                not lines[end].startswith("```")
-                if fenced
-                else lines[end].startswith("    ") or not lines[end].strip()
-            ):
+                    not lines[end].startswith("```") if fenced else
+                    lines[end].startswith("    ") or not lines[end].strip()):
                 end += 1
             cut = 0 if fenced else 4
             yield begin + 1, [line[cut:].rstrip() for line in lines[begin:end]], mark
@@ -102,20 +101,15 @@ class Checker:
 
     def options(self, path):
         if path not in self.helps:
-            shown = subprocess.run(
-                [self.program, *path, "--help-all"], capture_output=True, text=True, check=False
-            )
+            shown = subprocess.run([self.program, *path, "--help-all"], capture_output=True,
+                                   text=True, check=False)
             self.helps[path] = set(re.findall(r"--[a-z][a-z0-9-]*", shown.stdout))
         return self.helps[path]
 
     def check_options(self, where, command):
         for words in parts_of(command):
-            count = 0
-            while count < len(words) and re.fullmatch(r"[a-z]+", words[count]) and count < 2:
-                count += words[0] in GROUPS or count == 0
-                if words[0] not in GROUPS:
-                    break
-            path = tuple(words[:count])
+            path = tuple(itertools.takewhile(re.compile("[a-z]+").fullmatch,
+                                             words[:2 if words[0] in GROUPS else 1]))
             if not path or path[0] not in COMMANDS:
                 continue
             self.checked += 1
@@ -126,11 +120,10 @@ class Checker:
 
     def execute(self, where, command, output, folder, fails):
         self.run += 1
-        environment = dict(os.environ, PATH=f"{pathlib.Path(self.program).parent}:{os.environ['PATH']}")
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        path = f"{pathlib.Path(self.program).parent}:{os.environ['PATH']}"
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": path},
+                              text=True, check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
         if (done.returncode != 0) != fails:
             self.errors.append(f"{where}: '{command}' ends with {done.returncode}:\n{done.stdout}")
             return
@@ -138,9 +131,8 @@ class Checker:
         for expected in output:
             pattern = ".*".join(re.escape(text) for text in expected.split("..."))
             if not any(re.fullmatch(pattern, line.strip()) for line in rest):
-                self.errors.append(
-                    f"{where}: '{command}' prints no line '{expected}' in its place:\n{done.stdout}"
-                )
+                self.errors.append(f"{where}: '{command}' prints no line '{expected}' in its place:"
+                                   f"\n{done.stdout}")
                 return
 
     def compile(self, document, parts, folder):
@@ -151,10 +143,8 @@ class Checker:
             if not file.endswith(".cpp"):
                 continue
             self.compiled += 1
-            done = subprocess.run(
-                [*COMPILE, f"-I{folder}", f"-I{ROOT}", str(folder / file)],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            done = subprocess.run([*COMPILE, f"-I{folder}", f"-I{ROOT}", str(folder / file)],
+                                  capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 self.errors.append(f"{document}: {file} does not compile:\n{done.stderr}")
 
@@ -183,8 +173,8 @@ def main():
         checker.check(document)
     for error in checker.errors:
         print(f"check_docs: error: {error}", file=sys.stderr)
-    print(f"{checker.checked} commands have the options they are shown with, {checker.run} were run, "
-          f"{checker.compiled} sources compiled")
+    print(f"{checker.checked} commands have the options they are shown with,"
+          f" {checker.run} were run, {checker.compiled} sources compiled")
     sys.exit(bool(checker.errors))
 
 

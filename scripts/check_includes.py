@@ -49,9 +49,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PRINTS = re.compile(r"\bfmt::print\(|\bstd::(cout|cerr|f?printf|fputs|puts)\b")
 NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("')
 OPTION = re.compile(r'"[^"]*(?<![\w-])--[a-z]')
-# They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and compiles
-# something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
-HOST_BITS = re.compile(r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
+# They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and
+# compiles something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
+HOST_BITS = re.compile(
+    r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
 
 
@@ -109,8 +110,8 @@ def errors(root):
             if path.suffix in SOURCES and path.is_relative_to(root / RUNNER):
                 check = runner_error
             elif path.suffix in SOURCES:
-                check = lambda line: (include_error(root, part, path, line) or program_error(part, line)
-                                      or device_error(path, line))
+                check = lambda line: (include_error(root, part, path, line) or
+                                      program_error(part, line) or device_error(path, line))
             elif path.name == "CMakeLists.txt":
                 check = lambda line: link_error(part, line)
             else:
@@ -121,14 +122,7 @@ def errors(root):
                     yield f"{path.relative_to(root)}:{number}: {error}"
 
 
-def main():
-    root = ROOT
-    if len(sys.argv) > 1:
-        root = pathlib.Path(sys.argv[1]).resolve()
-    found = list(errors(root))
-    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    found = list(errors(ROOT))
+    print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+    sys.exit(bool(found))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compiles sources each by itself, as far as errors and warnings go (-fsyntax-only).
 
-The builds of scripts/test.sh and scripts/demo.sh compile many sources together, in which one may use
-what only another includes. Without --all only the sources that changed, or that include what changed,
-since the branch left origin's main; on main itself, where nothing tells what came together, in the
-last 50 commits. Uncommitted changes count. As all of them would take a few minutes of a processor,
---limit N takes the first: what changed, then what includes that, then what includes those.
+The builds of scripts/test.sh and scripts/demo.sh compile many sources together, in which one may
+use what only another includes. Without --all only the sources that changed, or that include what
+changed, since the branch left origin's main; on main itself, where nothing tells what came
+together, in the last 50 commits. Uncommitted changes count. As all of them would take a few minutes
+of a processor, --limit N takes the first: what changed, then what includes that, then what includes
+those.
 
 A source that both presets have, release and simt (CUDA sources as C++), is compiled as in release.
 """
@@ -20,10 +21,10 @@ import shlex
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from check_words import ROOT, SOURCES, files_like
+
 PRESETS = ("release", "simt")
 COMMITS_ON_MAIN = 50
-SOURCES = ("*.h", "*.cuh", "*.cpp", "*.cu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -56,19 +57,16 @@ def changed_since(commit):
 
 
 def includes_of(path):
-    """The files of this project that one of its files includes; the runner's are named as CUDA's."""
+    """Files of this project that one of its files includes; the runner's are named as CUDA's."""
     names = INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))
     candidates = (name for used in names for name in (used, f"tests/simt/include/{used}"))
     return {name for name in candidates if (ROOT / name).is_file()}
 
 
 def with_what_includes(changed):
-    paths = [path.relative_to(ROOT).as_posix()
-             for pattern in SOURCES for part in ROOT.iterdir()
-             if part.is_dir() and part.name[0] != "." and part.name != "build"
-             for path in part.rglob(pattern)]
     includers = {}
-    for path in paths:
+    for file in files_like(SOURCES):
+        path = file.relative_to(ROOT).as_posix()
         for included in includes_of(path):
             includers.setdefault(included, []).append(path)
     found = sorted(changed)
@@ -96,7 +94,7 @@ def configure(preset, options):
 
 
 def generate(folder, source):
-    """Makes a source that others may include the header of (protobuf's), but not what it depends on:
+    """Makes a source whose header others may include (protobuf's), but not what it depends on:
     CMake has it wait for all libraries that its own links to."""
     if not source.exists():
         command = subprocess.run(["ninja", "-C", folder, "-t", "commands", "-s",
@@ -129,9 +127,8 @@ def main():
         print("check_syntax: no history here, which would tell what changed: nothing to check")
         return 0
     commands = {}
-    for preset in PRESETS:
-        for path, entry in configure(preset, options).items():
-            commands.setdefault(path, entry)
+    for preset in reversed(PRESETS):
+        commands.update(configure(preset, options))
     chosen, why = list(commands), ""
     if not arguments.all:
         found = with_what_includes(changed_since(commit))

@@ -73,8 +73,7 @@ def symbols():
 
 def prose(text):
     """A document without its blocks of code, line for line."""
-    lines, fenced, block = [], False, False
-    before = ""
+    lines, fenced, block, before = [], False, False, ""
     for line in text.split("\n"):
         if line.startswith("```"):
             fenced = not fenced
@@ -82,7 +81,7 @@ def prose(text):
             continue
         block = line.startswith("    ") and (block or not before.strip())
         lines.append("" if fenced or block else line)
-        before = line if not block else ""
+        before = "" if block else line
     return "\n".join(lines)
 
 
@@ -163,24 +162,14 @@ def document_errors(document, known):
     yield from missing_symbols(text, name, known)
 
 
-def source_errors():
-    for path in files_like(SOURCES):
-        name = path.relative_to(ROOT).as_posix()
-        yield from fragments(path.read_text(encoding="utf-8"), name)
-
-
-def errors(of):
-    for document in of:
-        yield from document_errors(document, symbols())
-    yield from source_errors()
-
-
 def main():
-    found = list(errors([pathlib.Path(name).resolve() for name in sys.argv[1:]] or documents()))
+    of = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or documents()
+    found = [error for document in of for error in document_errors(document, symbols())]
+    found += [error for path in files_like(SOURCES)
+              for error in fragments(path.read_text(encoding="utf-8"), path.relative_to(ROOT))]
     for error in found:
         print(f"check_words: error: {error}", file=sys.stderr)
-    count = len(sys.argv) - 1 or len(documents())
-    print(f"the files and symbols of {count} documents were looked up")
+    print(f"the files and symbols of {len(of)} documents were looked up")
     return bool(found)
 
 

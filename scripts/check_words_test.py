@@ -1,7 +1,4 @@
-"""Tests of check_words.py on made-up documents and comments.
-
-    python3 -m unittest discover -s scripts -p '*_test.py'
-"""
+"""Tests of check_words.py on made-up documents and comments."""
 
 import pathlib
 import tempfile
@@ -65,7 +62,3 @@ class Comments(unittest.TestCase):
 
     def test_sentences_pass(self):
         self.assertEqual([], list(check_words.fragments("// Often\n// one of\nOf x\n", "x.h")))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -22,6 +22,7 @@ END
 }
 
 fail() { echo "demo: error: $*" >&2; exit 1; }
+need_value() { [[ $# -ge 2 ]] || fail "$1 needs a value"; }
 
 data_dir=$root/data/mnist
 digits=false
@@ -30,14 +31,9 @@ epochs=3
 steps=()
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --data-dir | --epochs | --steps)
-      [[ $# -ge 2 ]] || fail "$1 needs a value"
-      case $1 in
-        --data-dir) data_dir=$2 ;;
-        --epochs) epochs=$2 ;;
-        --steps) steps=(--steps "$2") ;;
-      esac
-      shift ;;
+    --data-dir) need_value "$@"; data_dir=$2; shift ;;
+    --epochs) need_value "$@"; epochs=$2; shift ;;
+    --steps) need_value "$@"; steps=(--steps "$2"); shift ;;
     --digits) digits=true ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit ;;

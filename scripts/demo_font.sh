@@ -21,6 +21,7 @@ END
 }
 
 fail() { echo "demo_font: error: $*" >&2; exit 1; }
+need_value() { [[ $# -ge 2 ]] || fail "$1 needs a value"; }
 
 out=$root/build/demo_font
 strokes=false
@@ -28,13 +29,8 @@ setup=true
 epochs=14
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --out | --epochs)
-      [[ $# -ge 2 ]] || fail "$1 needs a value"
-      case $1 in
-        --out) out=$2 ;;
-        --epochs) epochs=$2 ;;
-      esac
-      shift ;;
+    --out) need_value "$@"; out=$2; shift ;;
+    --epochs) need_value "$@"; epochs=$2; shift ;;
     --strokes) strokes=true ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit ;;

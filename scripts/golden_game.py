@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes the golden file of tests/train/game.cpp, tests/golden/game.safetensors, with PyTorch.
+"""The golden file game.safetensors of tests/train/game.cpp: two players.
 
 A small generator G and discriminator D are trained for 6 windows of 64 samples, each as ONE batch,
 in float64, with an Adam each (learning rates 1e-2 for D, 4e-3 for G):
@@ -18,25 +17,16 @@ The file holds
     CASE.P.norm       F64  the norms of its gradient there
     CASE.P.gradient   F64  [steps, parameters], the gradients one parameter after the other
     CASE.P.final      F64  [parameters], the weights after the last window
-
-The inputs come from Python's own generator, so every version of PyTorch writes the same values up
-to the rounding of float64. Needs torch alone.
-
-    scripts/golden_game.py            writes the file
-    scripts/golden_game.py --check    compares the committed file with what this PyTorch computes
 """
 
-import argparse
 import copy
-import pathlib
 import random
-import sys
 
 import torch
 from torch.nn import functional
 
-import safetensors_io
-from golden import check, uniform
+import golden_files
+from golden_files import flat, uniform
 from reference_models import mlp
 
 WINDOWS, SAMPLES, NOISE, IMAGE = 6, 64, 6, 5
@@ -68,10 +58,6 @@ def loss_of(name, players, x, real):
     return verdict(fake, 1.0) + 2 * functional.mse_loss(fake, real)
 
 
-def flat(tensors):
-    return torch.cat([t.detach().flatten() for t in tensors])
-
-
 def play(players, inputs, reals, order, every, times):
     optimizers = {name: torch.optim.Adam(players[name].parameters(), lr=rate, eps=EPSILON)
                   for name, rate in LEARNING_RATES.items()}
@@ -88,19 +74,17 @@ def play(players, inputs, reals, order, every, times):
 
     for window, (x, real) in enumerate(zip(inputs.split(SAMPLES), reals.split(SAMPLES)), 1):
         playing = ["D"] + times * ["G"] if window % every == 0 else ["D"]
-        if order == "alternating":
-            for name in playing:
+        # Each turn ends with the steps of those who play in it.
+        turns = [[name] for name in playing] if order == "alternating" else [playing]
+        for turn in turns:
+            for name in turn:
                 differentiate(name, x, real)
-                optimizers[name].step()
-        else:
-            for name in playing:
-                differentiate(name, x, real)
-            for name in playing:
+            for name in turn:
                 optimizers[name].step()
     return seen
 
 
-def golden():
+def make():
     players, inputs, reals = make_players()
     tensors = {"input": inputs.float(), "real": reals.float()}
     for name, player in players.items():
@@ -115,19 +99,9 @@ def golden():
     return tensors
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    options = parser.parse_args()
-    path, tensors = root / "tests" / "golden" / "game.safetensors", golden()
-    if options.check:
-        return 0 if check(path, tensors) else 1
-    safetensors_io.write(path, tensors, {"written_by": "scripts/golden_game.py",
-                                         "torch": torch.__version__})
-    print(f"wrote {path}, {path.stat().st_size} bytes")
-    return 0
+def write():
+    golden_files.write("game", make())
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def check():
+    return golden_files.agrees("game", make(), 1e-12)

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes tests/golden/random.{json,safetensors}: one window of 200 random configurations.
+"""The golden files random.{json,safetensors}: one window of 200 random configurations.
 
 A configuration is a small net (layers in sequence on images of any height and width, a ResNet or a
 U-Net), a split into micro-batches of which the last may be short, as the window may be, a loss, a
@@ -21,23 +20,19 @@ much at random (stochastic arithmetic). The bound of a tensor is FACTOR times th
 any element in DRAWS such windows, and a few roundings. Roundings are no larger than these moves, so
 a right program does not come near, and a wrong factor or term exceeds it by far. A configuration is
 drawn again if its bounds are wide, which is how a net that sits on a kink of relu shows.
-
-    scripts/golden_random.py            writes the files
-    scripts/golden_random.py --check    compares the committed files with what this PyTorch computes
 """
 
-import argparse
+import collections
 import json
 import math
-import pathlib
 import random
-import sys
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-import safetensors_io
+import golden_files
+from golden_files import flat
 from random_configurations import draw_configuration, make_model
 
 CONFIGURATIONS, DRAWS, FACTOR = 200, 8, 4
@@ -206,7 +201,7 @@ def run_window(configuration, generator=None):
         shares.append(torch.autograd.grad(share, parameters))
         loss, begin = loss + share.item(), begin + n
     gradient = [sum(parts) for parts in zip(*shares)]
-    norm = torch.cat([g.flatten() for g in gradient]).norm().item()
+    norm = flat(gradient).norm().item()
     if configuration["clip_norm"]:
         gradient = [g * min(1, configuration["clip_norm"] / norm) for g in gradient]
     with torch.no_grad():
@@ -267,21 +262,17 @@ def draw_measured(number):
     raise SystemExit(f"configuration {number}: all bounds are wide")
 
 
-def flat(tensors, precision):
-    values = torch.cat([tensor.flatten() for tensor in tensors])
-    return values if precision == "f64" else values.float()
-
-
-def check(folder):
-    stored = safetensors_io.read(folder / "random.safetensors")
-    configurations = json.loads((folder / "random.json").read_text())
+def check():
+    torch.set_num_threads(1)
+    stored = golden_files.read("random")
+    configurations = json.loads((golden_files.FOLDER / "random.json").read_text())
     worst = 0.0
     for number, configuration in enumerate(configurations):
         loss, norm, gradient, state = run_window(configuration)
         rounded = 0 if configuration["precision"] == "f64" else 2.0**-24
         for name, tensors in (("gradient", gradient), ("weights", state)):
-            truth = torch.cat([tensor.flatten() for tensor in tensors])
-            error = largest(stored[f"{number}.{name}"].double() - truth) / largest(truth)
+            error = golden_files.relative_error({name: stored[f"{number}.{name}"]},
+                                                {name: flat(tensors)})
             worst = max(worst, error - rounded)
         for name, value in (("loss_is", loss), ("norm_is", norm)):
             worst = max(worst, abs(configuration[name][0] / value - 1))
@@ -290,34 +281,18 @@ def check(folder):
     return worst <= 1e-10
 
 
-def write(folder):
-    tensors, lines, counts = {}, [], {}
+def write():
+    torch.set_num_threads(1)
+    tensors, lines, counts = {}, [], collections.Counter()
     for number in range(CONFIGURATIONS):
         (_, _, gradient, state), configuration = draw_measured(number)
         for name, values in (("gradient", gradient), ("weights", state)):
-            tensors[f"{number}.{name}"] = flat(values, configuration["precision"])
+            values = flat(values)
+            tensors[f"{number}.{name}"] = values if configuration["precision"] == "f64" \
+                else values.float()
         lines.append(json.dumps(configuration))
-        for key in ("precision", "strategy", "recompute", "loss"):
-            counts.setdefault(key, {}).setdefault(configuration[key], 0)
-            counts[key][configuration[key]] += 1
-    (folder / "random.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
-    safetensors_io.write(folder / "random.safetensors", tensors,
-                         {"written_by": "scripts/golden_random.py", "torch": torch.__version__})
+        counts.update(f"{key} {configuration[key]}"
+                      for key in ("precision", "strategy", "recompute", "loss"))
+    (golden_files.FOLDER / "random.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    golden_files.write("random", tensors)
     print(counts)
-
-
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=root / "tests" / "golden")
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    if options.check:
-        return 0 if check(options.out) else 1
-    write(options.out)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
-"""Writes the golden file tests/golden/torchvision.safetensors, with torchvision's resnet18, 34 and 50.
+"""The golden file torchvision.safetensors: torchvision's resnet18, 34 and 50.
 
-The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and labels
-follow from a formula (uniform() below), and of each gradient there are three sums. For each NAME of
-the networks, in float64 but where it says so:
+The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and
+labels follow from a formula (uniform() below), and of each gradient there are three sums. For each
+NAME of the networks, in float64:
 
     NAME.logits             [4, 5]  of eval mode
     NAME.loss               [1]     the mean cross-entropy of training mode
@@ -13,26 +12,18 @@ the networks, in float64 but where it says so:
 
 Tensor t of a network, counted over its parameters and then its buffers, both in the order of
 named_parameters() and named_buffers() (num_batches_tracked left out), begins as the formula's
-stream t. Needs torch and torchvision.
-
-    scripts/golden_resnet.py            writes the file
-    scripts/golden_resnet.py --check    compares the committed file with what this PyTorch computes
+stream t.
 """
-
-import argparse
-import pathlib
-import sys
 
 import torch
 import torchvision
 from torch.nn import functional
 
-import safetensors_io
+import golden_files
 
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 SAMPLES, CHANNELS, HEIGHT, WIDTH, CLASSES = 4, 3, 48, 40, 5
 NETS = ("resnet18", "resnet34", "resnet50")
-# Of the formula, for what is no tensor of a network.
+# Streams of the formula for what is no tensor of a network.
 IMAGES, LABELS, FIRST_VECTOR, SECOND_VECTOR = 100000, 100001, 100002, 100003
 
 
@@ -47,9 +38,10 @@ def uniform(stream, count):
 def initial(stream, name, shape):
     """Float32 values; gains and variances near 1, the others around 0."""
     u = uniform(stream, shape.numel()).reshape(shape)
+    is_gain = ("bn" in name or "downsample.1" in name) and name.endswith("weight")
     if len(shape) > 1:
         u = u * (6 / shape[1:].numel())**0.5
-    elif name.endswith("running_var") or ("bn" in name or "downsample.1" in name) and name.endswith("weight"):
+    elif is_gain or name.endswith("running_var"):
         u = 1 + u / 2
     else:
         u = u / 4
@@ -66,17 +58,25 @@ def buffers_of(model):
     return [(name, b) for name, b in model.named_buffers() if "num_batches" not in name]
 
 
-def golden(name):
+def make_model(name):
     model = getattr(torchvision.models, name)(num_classes=CLASSES).double()
     with torch.no_grad():
         for stream, (own, x) in enumerate([*model.named_parameters(), *buffers_of(model)]):
             x.copy_(initial(stream, own, x.shape))
-    images = uniform(IMAGES, SAMPLES * CHANNELS * HEIGHT * WIDTH).float().double()
-    images = images.reshape(SAMPLES, CHANNELS, HEIGHT, WIDTH)
-    labels = ((uniform(LABELS, SAMPLES) + 1) / 2 * CLASSES).long()
-    tensors = {}
+    return model
+
+
+def make_samples(count):
+    """Images and labels."""
+    images = uniform(IMAGES, count * CHANNELS * HEIGHT * WIDTH).float().double()
+    labels = ((uniform(LABELS, count) + 1) / 2 * CLASSES).long()
+    return images.reshape(count, CHANNELS, HEIGHT, WIDTH), labels
+
+
+def golden(name):
+    model, (images, labels) = make_model(name), make_samples(SAMPLES)
     with torch.no_grad():
-        tensors["logits"] = model.eval()(images)
+        tensors = {"logits": model.eval()(images)}
     loss = functional.cross_entropy(model.train()(images), labels)
     loss.backward()
     tensors["loss"] = loss.detach().reshape(1)
@@ -85,31 +85,13 @@ def golden(name):
     return {f"{name}.{own}": x for own, x in tensors.items()}
 
 
-def write_or_check(path, tensors, tolerance, description):
-    """Writes the golden file, or with --check returns 1 if it differs by more than the tolerance."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    options = parser.parse_args()
-    if options.check:
-        stored = safetensors_io.read(path)
-        if list(stored) != list(tensors):
-            raise SystemExit(f"{path}: other names than {list(tensors)}")
-        error = max(((stored[name] - x).abs().max() / x.abs().max()).item()
-                    for name, x in tensors.items())
-        print(f"{path}: within {error:.1e} of torchvision {torchvision.__version__}")
-        return 0 if error <= tolerance else 1
-    safetensors_io.write(path, tensors, {"written_by": f"scripts/{pathlib.Path(sys.argv[0]).name}",
-                                         "torch": torch.__version__,
-                                         "torchvision": torchvision.__version__})
-    print(f"wrote {path}, {path.stat().st_size} bytes")
-    return 0
+def make():
+    return {own: x for name in NETS for own, x in golden(name).items()}
 
 
-def main():
-    tensors = {own: x for name in NETS for own, x in golden(name).items()}
-    return write_or_check(GOLDEN / "torchvision.safetensors", tensors, 1e-9,
-                          __doc__.splitlines()[0])
+def write():
+    golden_files.write("torchvision", make(), torchvision=torchvision.__version__)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def check():
+    return golden_files.agrees("torchvision", make(), 1e-9)

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes tests/golden/unjudged.safetensors with PyTorch: masks of which a part is not judged.
+"""The golden file unjudged.safetensors: masks of which a part is not judged.
 
 A net of two convolutions takes three steps of SGD with momentum on one window of 8 samples, as one
 batch, in float64. A third of the pixels has the label 255, two samples have no other, and the loss
@@ -12,24 +11,17 @@ judged pixels, in which each sample counts by their number. The file holds
     final.LOSS.NAME   F64  the weights after three steps
     loss.LOSS         F64  [3], the windows' losses
     grad_norm.LOSS    F64  [3], the windows' gradient norms
-
-    scripts/golden_unjudged.py            writes the file
-    scripts/golden_unjudged.py --check    compares it with what this PyTorch computes
 """
 
 import copy
-import pathlib
 import random
-import sys
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-import golden
-import safetensors_io
+import golden_files
 
-PATH = pathlib.Path(__file__).resolve().parent.parent / "tests/golden/unjudged.safetensors"
 CLASSES, UNJUDGED, STEPS = 3, 255, 3
 
 
@@ -46,30 +38,14 @@ def both(logits, labels):
     return cross_entropy(logits, labels) + ((1 - dice).mean(1) * of_sample).sum() / of_sample.sum()
 
 
-def train(model, inputs, labels, loss_of):
-    """Trains the model in place; returns the first gradient, and loss and norm of each window."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
-    first_gradient, losses, norms = None, [], []
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = loss_of(model(inputs), labels[:, 0].long())
-        loss.backward()
-        gradient = {name: p.grad.clone() for name, p in model.named_parameters()}
-        first_gradient = first_gradient or gradient
-        losses.append(loss.item())
-        norms.append(torch.cat([g.flatten() for g in gradient.values()]).norm().item())
-        optimizer.step()
-    return first_gradient, losses, norms
-
-
 def make():
     generator = random.Random("unjudged")
     model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, CLASSES, 1))
     model = model.double()
     with torch.no_grad():
         for p in model.parameters():
-            p.copy_(golden.uniform(generator, 0.7, *p.shape))
-    inputs = golden.uniform(generator, 1, 8, 1, 5, 6)
+            p.copy_(golden_files.uniform(generator, 0.7, *p.shape))
+    inputs = golden_files.uniform(generator, 1, 8, 1, 5, 6)
     labels = torch.tensor([generator.choice([0, 1, 2, 2, UNJUDGED, UNJUDGED])
                            for _ in range(inputs.numel())]).int().reshape(inputs.shape)
     labels[4:6] = UNJUDGED  # in micro-batches of 1 and of 2, some have no judged pixel
@@ -77,17 +53,16 @@ def make():
     tensors.update({f"init.{name}": p.detach().float() for name, p in model.named_parameters()})
     for name, loss_of in {"cross-entropy": cross_entropy, "both": both}.items():
         trained = copy.deepcopy(model)
-        gradient, losses, norms = train(trained, inputs, labels, loss_of)
-        tensors.update({f"grad.{name}.{key}": g for key, g in gradient.items()})
-        tensors.update({f"final.{name}.{key}": p for key, p in trained.state_dict().items()})
-        tensors[f"loss.{name}"] = torch.tensor(losses, dtype=torch.float64)
-        tensors[f"grad_norm.{name}"] = torch.tensor(norms, dtype=torch.float64)
+        optimizer = torch.optim.SGD(trained.parameters(), lr=0.5, momentum=0.9)
+        seen = golden_files.train(trained, optimizer, lambda x, y: loss_of(trained(x), y),
+                                  [(inputs, labels[:, 0].long())], STEPS)
+        tensors.update(golden_files.record(name, trained, seen))
     return tensors
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(0 if golden.check(PATH, make()) else 1)
-    safetensors_io.write(PATH, make(), {"written_by": "scripts/golden_unjudged.py",
-                                        "torch": torch.__version__})
-    print(f"wrote {PATH}, {PATH.stat().st_size} bytes")
+def write():
+    golden_files.write("unjudged", make())
+
+
+def check():
+    return golden_files.agrees("unjudged", make(), 1e-12)

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Writes the golden file of zi2zi, tests/golden/zi2zi.safetensors, with PyTorch.
+"""The golden file zi2zi.safetensors.
 
 Generator G and discriminator D of reference_zi2zi.py are trained for 10 windows of 8 samples, each
 as ONE batch, in float64, without dropout, with Adam (betas 0.5 and 0.999, eps 1e-8; learning rate
@@ -10,23 +9,12 @@ the one before's (0.25 in the first window). Spectral norm's power iteration, u 
 in turn (v from u, then u from v), runs at the beginning of each window and nowhere else: G sees the
 stepped weights through the same u and v.
 
-The configurations, with one channel, ngf = ndf = 4 and embedding 8 in all of them:
-
-    name             size  styles  order         up             skip    attention,  constancy  head
-                                                                        spectral               scale
-    32.alternating   32    2       alternating   pixel-shuffle  add     no          port       48
-    32.simultaneous  32    5       simultaneous  transposed     concat  yes         tf         1
-    64.alternating   64    3       alternating   pixel-shuffle  add     yes         port       1
-    64.simultaneous  64    1       simultaneous  pixel-shuffle  add     no          port       48
-    32.batch         32    2       alternating   transposed     add     no          port       1
-
-The last has batch norm, the others instance norm. Batch norm couples the samples of a batch, so
-only windows of one batch of 8 can agree with it. Its running statistics move with every forward:
-G's also when D is trained, and D's also when G is.
+CONFIGURATIONS has the configurations; the file's metadata has each again, as JSON under its name.
+Batch norm couples the samples of a batch, so only windows of one batch of 8 can agree with it. Its
+running statistics move with every forward: G's also when D is trained, and D's also when G is.
 
 A head scale of 48 starts D with losses around 5, where lambda_adv changes: a program that takes it
-from a micro-batch, or from the wrong window, differs. The file's metadata has each configuration
-again, as JSON under its name.
+from a micro-batch, or from the wrong window, differs.
 
 Initial values and samples are not in the file: they come from streams of numbers, each with a name,
 that are the same to the last bit in every language. The stream called NAME is SplitMix64, seeded
@@ -83,46 +71,36 @@ configuration): compare them with the largest element of the player's whole grad
 such a gradient's rounding into steps of about rounding / eps * learning rate, which changes no
 other value.
 
-    scripts/golden_zi2zi.py                        writes the file
-    scripts/golden_zi2zi.py --check                compares the committed file with this PyTorch
-    scripts/golden_zi2zi.py --check-accumulation   compares windows cut into micro-batches, each
-                                                   weighted by its share, with one big batch
+A check also compares windows cut into micro-batches, each weighted by its share, with one big
+batch.
 """
 
-import argparse
 import functools
 import json
 import math
-import pathlib
-import sys
 
 import torch
 
+import golden_files
 import reference_zi2zi as zi2zi
-import safetensors_io
 
 WINDOWS, SAMPLES = 10, 8
 LEARNING_RATES = {"G": 1e-3, "D": 2e-4}
 BETAS, EPSILON = (0.5, 0.999), 1e-8
 MOST_WHOLE, PROJECTIONS = 64, 4
 SPLITS = ((1,) * 8, (2,) * 4, (3, 3, 2))
-CONFIGURATIONS = {
-    "32.alternating": {"size": 32, "styles": 2, "order": "alternating", "up": "pixel-shuffle",
-                       "skip": "add", "attention": False, "spectral": False,
-                       "constancy": "port", "head_scale": 48, "norm": "instance"},
-    "32.simultaneous": {"size": 32, "styles": 5, "order": "simultaneous", "up": "transposed",
-                        "skip": "concat", "attention": True, "spectral": True,
-                        "constancy": "tf", "head_scale": 1, "norm": "instance"},
-    "64.alternating": {"size": 64, "styles": 3, "order": "alternating", "up": "pixel-shuffle",
-                       "skip": "add", "attention": True, "spectral": True,
-                       "constancy": "port", "head_scale": 1, "norm": "instance"},
-    "64.simultaneous": {"size": 64, "styles": 1, "order": "simultaneous", "up": "pixel-shuffle",
-                        "skip": "add", "attention": False, "spectral": False,
-                        "constancy": "port", "head_scale": 48, "norm": "instance"},
-    "32.batch": {"size": 32, "styles": 2, "order": "alternating", "up": "transposed",
-                 "skip": "add", "attention": False, "spectral": False,
-                 "constancy": "port", "head_scale": 1, "norm": "batch"},
-}
+KEYS = ("size", "styles", "order", "up", "skip", "attention", "spectral", "constancy", "head_scale",
+        "norm")
+CONFIGURATIONS = {name: dict(zip(KEYS, values)) for name, *values in (
+    ("32.alternating", 32, 2, "alternating", "pixel-shuffle", "add", False, False, "port", 48,
+     "instance"),
+    ("32.simultaneous", 32, 5, "simultaneous", "transposed", "concat", True, True, "tf", 1,
+     "instance"),
+    ("64.alternating", 64, 3, "alternating", "pixel-shuffle", "add", True, True, "port", 1,
+     "instance"),
+    ("64.simultaneous", 64, 1, "simultaneous", "pixel-shuffle", "add", False, False, "port", 48,
+     "instance"),
+    ("32.batch", 32, 2, "alternating", "transposed", "add", False, False, "port", 1, "batch"))}
 COMMON = {"channels": 1, "ngf": 4, "ndf": 4, "embedding": 8}
 MASK = 2**64 - 1
 
@@ -144,37 +122,47 @@ def stream(name, *shape):
     return torch.tensor(values, dtype=torch.float64).reshape(shape)
 
 
-class Players:
-    """G and D with their initial values, and their optimizers."""
+class Players(zi2zi.Players):
+    """G and D with their initial values, who write down what they see of a window."""
 
     def __init__(self, configuration):
-        c = self.configuration = configuration
+        c = configuration
         both = {"channels": COMMON["channels"], "norm": c["norm"]}
-        self.nets = {
-            "G": zi2zi.Generator(c["size"], c["styles"], ngf=COMMON["ngf"], dropout=0,
-                                 embedding=COMMON["embedding"], up=c["up"], skip=c["skip"],
-                                 attention=c["attention"], **both).double(),
-            "D": zi2zi.Discriminator(c["size"], c["styles"], ndf=COMMON["ndf"],
-                                     spectral=c["spectral"], **both).double()}
-        with torch.no_grad():
-            for name, p in self.parameters().items():
-                if p.dim() > 1:
-                    head = name in ("D.binary.weight", "D.category.weight")
-                    scale = 1 / math.sqrt(p.numel() // p.shape[0])
-                    p.copy_(stream(name, *p.shape) * scale * (c["head_scale"] if head else 1))
-                else:
-                    p.copy_(stream(name, *p.shape) * 0.1)
-                    if name.endswith("weight"):  # of a norm
-                        p.add_(1)
-                    if name.endswith("gamma"):
-                        p.fill_(0.5)
-        vectors = self.nets["D"].vectors
-        for name, (u, _) in vectors.items():
+        g = zi2zi.Generator(c["size"], c["styles"], ngf=COMMON["ngf"], dropout=0,
+                            embedding=COMMON["embedding"], up=c["up"], skip=c["skip"],
+                            attention=c["attention"], **both)
+        d = zi2zi.Discriminator(c["size"], c["styles"], ndf=COMMON["ndf"], spectral=c["spectral"],
+                                **both)
+        super().__init__(g.double(), d.double(), lambda name, net: torch.optim.Adam(
+            net.parameters(), LEARNING_RATES[name], BETAS, EPSILON), c["order"], c["constancy"])
+        self.first_gradient = {}
+        self.initialize(c["head_scale"])
+
+    @torch.no_grad()
+    def initialize(self, head_scale):
+        for name, p in self.parameters().items():
+            if p.dim() > 1:
+                head = name in ("D.binary.weight", "D.category.weight")
+                scale = 1 / math.sqrt(p.numel() // p.shape[0])
+                p.copy_(stream(name, *p.shape) * scale * (head_scale if head else 1))
+            else:
+                p.copy_(stream(name, *p.shape) * 0.1)
+                if name.endswith("weight"):  # of a norm
+                    p.add_(1)
+                if name.endswith("gamma"):
+                    p.fill_(0.5)
+        for name, (u, _) in self.d.vectors.items():
             u = stream(f"D.{name}.u", len(u))
-            vectors[name] = u / u.norm(), None
-        self.optimizers = {name: torch.optim.Adam(net.parameters(), lr=LEARNING_RATES[name],
-                                                  betas=BETAS, eps=EPSILON)
-                           for name, net in self.nets.items()}
+            self.d.vectors[name] = u / u.norm(), None
+
+    def step(self, name):
+        gradient = {f"{name}.{key}": p.grad for key, p in self.nets[name].named_parameters()}
+        self.seen[f"{name}.norm"] = golden_files.flat(gradient.values()).norm()
+        for key, each in gradient.items():
+            self.first_gradient.setdefault(key, each)
+        if name == "G":
+            self.seen["lambda_adv"] = torch.tensor(self.lambda_adv, dtype=torch.float64)
+        super().step(name)
 
     def parameters(self):
         return {f"{player}.{name}": p for player, net in self.nets.items()
@@ -188,11 +176,10 @@ class Players:
 
     def vanishing(self):
         """Names of parameters that what follows undoes."""
-        g, d = self.nets["G"], self.nets["D"]
-        pairs = [(f"G.encoder.{i}.conv", level.norm) for i, level in enumerate(g.encoder)]
-        pairs += [(f"G.decoder.{i}.conv", level.norm) for i, level in enumerate(g.decoder)
+        pairs = [(f"G.encoder.{i}.conv", level.norm) for i, level in enumerate(self.g.encoder)]
+        pairs += [(f"G.decoder.{i}.conv", level.norm) for i, level in enumerate(self.g.decoder)
                   if not isinstance(level.shuffle, torch.nn.PixelShuffle)]
-        pairs += [(f"D.conv.{i}", norm) for i, norm in enumerate(d.norm)]
+        pairs += [(f"D.conv.{i}", norm) for i, norm in enumerate(self.d.norm)]
         undone = [f"{conv}.bias" for conv, norm in pairs
                   if isinstance(norm, torch.nn.InstanceNorm2d)]
         return undone + [name for name in self.parameters() if name.endswith("attention.key.bias")]
@@ -204,63 +191,21 @@ def samples_of(configuration):
     return [*(stream(name, count, 1, size, size) for name in ("source", "target")), style]
 
 
-def add_scaled(sums, values, share):
-    """Adds a micro-batch's means, weighted by its share of the window."""
-    for key, value in values.items():
-        value = value.detach() * share
-        sums[key] = sums[key] + value if key in sums else value
-
-
-def turn(players, player, micro_batches, lambda_adv):
-    """A player's losses, parts and gradient (in .grad) of a window; the weights stay."""
-    g, d = players.nets["G"], players.nets["D"]
-    parameters = list(players.nets[player].parameters())
-    seen, gradients = {}, {}
-    for source, target, style in micro_batches:
-        if player == "D":
-            with torch.no_grad():
-                fake = g(source, style)
-            loss, parts = zi2zi.discriminator_loss(d, source, target, fake, style)
-        else:
-            loss, parts = zi2zi.generator_loss(g, d, source, target, style, lambda_adv,
-                                               players.configuration["constancy"])
-        share = len(style) / SAMPLES
-        add_scaled(gradients, dict(enumerate(torch.autograd.grad(loss, parameters))), share)
-        add_scaled(seen, {"loss": loss, **parts}, share)
-    for p, gradient in zip(parameters, gradients.values()):
-        p.grad = gradient
-    seen["norm"] = torch.cat([p.grad.flatten() for p in parameters]).norm()
-    return {f"{player}.{key}": value for key, value in seen.items()}
-
-
-def play(players, micro_batches, lambda_adv):
-    """One window; returns what is recorded of it. lambda_adv: by the window before."""
-    players.nets["D"].start_step()
-    seen = turn(players, "D", micro_batches, None)
-    if players.configuration["order"] == "alternating":
-        players.optimizers["D"].step()
-        lambda_adv = zi2zi.lambda_adv_of(seen["D.loss"])
-    seen.update(turn(players, "G", micro_batches, lambda_adv))
-    if players.configuration["order"] == "simultaneous":
-        players.optimizers["D"].step()
-    players.optimizers["G"].step()
-    return {**seen, "lambda_adv": torch.tensor(lambda_adv, dtype=torch.float64)}
-
-
 def train(configuration, sizes):
     """What the file holds of a configuration, tensors whole, with windows cut into these sizes."""
-    players, samples = Players(configuration), samples_of(configuration)
-    windows, gradients, lambda_adv = [], None, zi2zi.FIRST_LAMBDA_ADV
+    players, samples, windows = Players(configuration), samples_of(configuration), []
+    keys = [f"{player}.{key}" for player, parts in players.PARTS.items()
+            for key in ("loss", *parts, "norm")] + ["lambda_adv"]
     for w in range(WINDOWS):
-        window = [each[w * SAMPLES:(w + 1) * SAMPLES] for each in samples]
-        micro_batches = list(zip(*(each.split(sizes) for each in window)))
-        windows.append(play(players, micro_batches, lambda_adv))
-        lambda_adv = zi2zi.lambda_adv_of(windows[-1]["D.loss"])
-        gradients = gradients or {name: p.grad for name, p in players.parameters().items()}
-    tensors = {key: torch.stack([each[key] for each in windows]) for key in windows[0]}
-    tensors.update({f"gradient.{name}": gradient for name, gradient in gradients.items()})
+        window = [each[w * SAMPLES:(w + 1) * SAMPLES].split(sizes) for each in samples]
+        micro_batches = [(*each, len(each[0]) / SAMPLES) for each in zip(*window)]
+        players.window(lambda: micro_batches)
+        windows.append(players.seen)
+    tensors = {key: torch.stack([each[key] for each in windows]) for key in keys}
+    tensors.update({f"gradient.{name}": players.first_gradient[name]
+                    for name in players.parameters()})
     tensors.update({f"final.{name}": p.detach() for name, p in players.parameters().items()})
-    tensors.update({f"final.D.{name}.u": u for name, (u, _) in players.nets["D"].vectors.items()})
+    tensors.update({f"final.D.{name}.u": u for name, (u, _) in players.d.vectors.items()})
     tensors.update({f"final.{name}": buffer for name, buffer in players.running().items()})
     return tensors
 
@@ -320,17 +265,17 @@ def report(title, largest):
     return not far
 
 
-def check(path):
-    stored, tensors, good = safetensors_io.read(path), golden(), True
-    if list(stored) != list(tensors):
-        raise SystemExit(f"{path}: other names than this script writes")
+def check():
+    torch.set_num_threads(1)  # the tensors are too small for more
+    stored, tensors, good = golden_files.read("zi2zi"), golden(), True
+    golden_files.require_names("zi2zi", stored, tensors)
     for name, vanishing in vanishing_names().items():
         prefix = f"{name}."
-        of = [{key: value for key, value in each.items() if key.startswith(prefix)}
-              for each in (stored, tensors)]
+        both = [{key: value for key, value in each.items() if key.startswith(prefix)}
+                for each in (stored, tensors)]
         good = report(f"{name}: PyTorch {torch.__version__}",
-                      differences(*of, vanishing, prefix)) and good
-    return good
+                      differences(*both, vanishing, prefix)) and good
+    return check_accumulation() and good
 
 
 def check_accumulation():
@@ -345,28 +290,8 @@ def check_accumulation():
     return good
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    parser.add_argument("--check-accumulation", action="store_true",
-                        help="compare windows cut into micro-batches with one big batch")
-    options = parser.parse_args()
-    path = root / "tests" / "golden" / "zi2zi.safetensors"
-    torch.set_num_threads(1)  # the tensors are too small for more
-    if options.check_accumulation:
-        return 0 if check_accumulation() else 1
-    if options.check:
-        return 0 if check(path) else 1
-    metadata = {name: json.dumps({**configuration, **COMMON})
-                for name, configuration in CONFIGURATIONS.items()}
-    tensors = golden()
-    safetensors_io.write(path, tensors, {
-        **metadata, "vanishing": json.dumps(vanishing_names()),
-        "written_by": "scripts/golden_zi2zi.py", "torch": torch.__version__})
-    print(f"wrote {path}, {path.stat().st_size} bytes")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def write():
+    torch.set_num_threads(1)
+    configurations = {name: json.dumps({**configuration, **COMMON})
+                      for name, configuration in CONFIGURATIONS.items()}
+    golden_files.write("zi2zi", golden(), vanishing=json.dumps(vanishing_names()), **configurations)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the program and its tests for GPUs of compute capability 9.0 (H100, H200) on a machine that
 # has none, into an archive that is carried to one where nothing can be installed. There the libraries
-# of CUDA come with PyTorch; scripts/gpu_check.sh --bundle FILE finds them.
+# of CUDA come with PyTorch; scripts/gpu_check.py --bundle FILE finds them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

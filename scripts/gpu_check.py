@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""The checks of scripts/gpu_check.sh, which calls this with a program and its tests.
+"""Runs every check that needs a GPU, the most useful first, and ends in time.
+
+    scripts/gpu_check.py OUT_DIR --bundle FILE    program and tests of scripts/gpu_bundle.sh
+    scripts/gpu_check.py OUT_DIR                  builds both here for the machine's GPU first
 
 Each step has a limit of time, and all together have one: what no longer fits is not begun and
-counts as not reached. After every step OUT_DIR has a new summary.md, results.json and log.txt; what
-they are made from stays in build/gpu-measured. With --failed, only what failed in an earlier call is
-repeated, with launches that wait for their end and under memcheck.
+counts as not reached. After every step OUT_DIR has a new summary.md (a page), results.json and
+log.txt; what they are made from stays in build/gpu-measured. With --failed, only what failed in an
+earlier call is repeated, with launches that wait for their end and under memcheck. Exits with 1 if
+a required check failed. Needs no network; changes nothing about the GPU.
 """
 
 import argparse
@@ -15,15 +19,15 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import time
-import zlib
 
+import gpu_machine
 import gpu_summary
+from gpu_machine import ROOT
+from make_satellite import write_png
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Tests of what a device computes, by tag, the most telling first; a test belongs to the first that
 # it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
 FIRST = ("ops",)
@@ -41,18 +45,11 @@ LONGEST_TEST = 60  # seconds
 
 def write_images(folder, classes=10, of_each=20, size=224):
     """PNG files of noise in a folder for each class, for networks that take photographs."""
-    def chunk(kind, data):
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
     for label in range(classes):
         (folder / f"class{label}").mkdir(parents=True)
         for number in range(of_each):
-            rows = b"".join(b"\0" + os.urandom(3 * size) for _ in range(size))
-            (folder / f"class{label}" / f"{number}.png").write_bytes(
-                b"\x89PNG\r\n\x1a\n"
-                + chunk(b"IHDR", struct.pack(">2I5B", size, size, 8, 2, 0, 0, 0))
-                + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
+            write_png(folder / f"class{label}" / f"{number}.png",
+                      [os.urandom(3 * size) for _ in range(size)], size, colour_type=2)
     return folder
 
 
@@ -65,7 +62,7 @@ class Check:
 
     def __init__(self, options, measured):
         self.options, self.measured = options, measured
-        self.deadline = time.monotonic() + options.seconds - ROOM
+        self.deadline = options.end - ROOM
         shutil.rmtree(self.measured, ignore_errors=True)
         self.measured.mkdir(parents=True)
         self.log = open(self.measured / "log.txt", "w", encoding="utf-8")
@@ -105,11 +102,20 @@ class Check:
         shutil.copy(self.measured / "log.txt", self.options.out)
         return status
 
+    def leave_out(self, name, why):
+        self.record(name, "skipped", 0, "optional", why)
+
+    def is_left_out(self, name, need):
+        """Records a step that --skip names."""
+        found = re.search(self.options.skip, name)
+        if found:
+            self.record(name, "skipped", 0, need)
+        return found
+
     def step(self, need, limit, name, command, environment=None):
         """One command. need: required; optional (its failure is told but fails nothing); or budget
         (required, but being stopped by the limit is no failure). Returns its output."""
-        if re.search(self.options.skip, name):
-            self.record(name, "skipped", 0, need)
+        if self.is_left_out(name, need):
             return ""
         if self.left() < 2:
             self.record(name, "left", 0, need, "no time was left")
@@ -164,8 +170,7 @@ class Check:
     def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None):
         """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left
         for is 'left'."""
-        if re.search(self.options.skip, title):
-            self.record(title, "skipped", 0, need)
+        if self.is_left_out(title, need):
             return []
         start, over = time.monotonic(), time.monotonic() + min(limit, max(0, self.left()))
 
@@ -231,8 +236,7 @@ class Check:
 
     def convolutions(self):
         """Which algorithms cuDNN's heuristics gave, for every shape of the models."""
-        if re.search(self.options.skip, "convolutions"):
-            self.record("convolutions", "skipped", 0, "required")
+        if self.is_left_out("convolutions", "required"):
             return
         start, failures = time.monotonic(), []
         jobs = [(model, precision) for model in MODELS for precision in PRECISIONS]
@@ -257,11 +261,11 @@ class Check:
 
     def warm_up_pytorch(self):
         """torch.compile needs minutes of a processor, which the tests leave free."""
-        requests = [{"configuration": text, "threads": 4, "seconds": 0.1, "memory": False,
-                     "device": "cuda", "data": "", "precision": "fp32"}
-                    for text in ("mlp:32x4", "cnn:32x4")]
-        return [subprocess.Popen(["nice", self.options.python, "scripts/bench_pytorch.py",
-                                  "--torch-process", json.dumps(request)], cwd=ROOT,
+        requests = [{"measure": "speed", "model": model, "width": 1, "micro_batch": 32,
+                     "effective_batch": 128, "device": "cuda", "precision": "fp32", "threads": 4,
+                     "seconds": 0.1} for model in ("mlp", "cnn")]
+        return [subprocess.Popen(["nice", self.options.python, "scripts/torch_training.py",
+                                  json.dumps(request)], cwd=ROOT,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL, start_new_session=True)
                 for request in requests]
@@ -314,6 +318,10 @@ class Check:
                 "--steps", 3, "--rounds", 1, "--json", self.measured / f"memory-{model}.json"])
 
     def beside_pytorch(self):
+        if self.options.runner or not self.has_torch():
+            self.leave_out("beside PyTorch", "the runner is no GPU" if self.options.runner else
+                           "no PyTorch that can use the GPU")
+            return
         self.resnet50_beside_pytorch()
         for configuration in ("mlp:32x4", "cnn:32x4"):
             self.step("optional", 80, f"beside PyTorch, {configuration}", [
@@ -333,8 +341,9 @@ class Check:
         """By the profiler, of two windows without graphs: where the device's time goes."""
         profiler = shutil.which("ncu") or next(
             map(str, pathlib.Path("/usr/local").glob("cuda*/bin/ncu")), None)
-        if not profiler:
-            self.record("time per kernel", "skipped", 0, "optional", "no ncu here")
+        if self.options.runner or not profiler:
+            self.leave_out("time per kernel", "the runner is no GPU" if self.options.runner else
+                           "no ncu here")
             return
         # Past the first micro-step, which loads libraries, and then some micro-steps more.
         for model, skip, count, *arguments in (
@@ -345,7 +354,8 @@ class Check:
                 profiler, "--clock-control", "none", "--csv", "--metrics",
                 "gpu__time_duration.sum,dram__bytes.sum", "--launch-skip", skip, "--launch-count",
                 count, self.options.program, "train", "--device", "cuda", "--model", model,
-                *arguments, "--micro-batch", 32, "--accum", 1, "--steps", 5, "--cuda-graphs", "off"])
+                *arguments, "--micro-batch", 32, "--accum", 1, "--steps", 5,
+                "--cuda-graphs", "off"])
             kernels = kernels_of(output)
             if kernels:
                 (self.measured / f"ncu-{model}.json").write_text(json.dumps({"kernels": kernels}))
@@ -356,10 +366,12 @@ class Check:
         that most of them end in time."""
         ops = sorted(ops, key=lambda result: result["seconds"])
         self.run_cases(tool, "budget", limit, [(result["tag"], result["name"]) for result in ops],
-                       self.options.workers, prefix=(
-                           self.options.sanitizer, "--tool", tool, "--error-exitcode", "9",
-                           "--print-limit", "10", "--report-api-errors", "no",
-                           "--kernel-name", "kernel_substring=accrue"))
+                       self.options.workers, prefix=(*self.sanitizer(tool), "--kernel-name",
+                                                     "kernel_substring=accrue"))
+
+    def sanitizer(self, tool):
+        return (self.options.sanitizer, "--tool", tool, "--error-exitcode", "9",
+                "--print-limit", "10", "--report-api-errors", "no")
 
     def everything(self):
         options = self.options
@@ -377,30 +389,20 @@ class Check:
                        [case for case in others if case not in alone][:few], options.workers)
         self.run_cases("tests alone", "required", 30, alone[:few], 1)
         self.bench_train()
-        if options.runner:
-            self.record("time per kernel", "skipped", 0, "optional", "the runner is no GPU")
-        else:
-            self.time_per_kernel()
+        self.time_per_kernel()
         self.bench_kernels()
         self.bench_memory()
-        if options.runner:
-            self.record("beside PyTorch", "skipped", 0, "optional", "the runner is no GPU")
-        elif not self.has_torch():
-            self.record("beside PyTorch", "skipped", 0, "optional",
-                        "no PyTorch that can use the GPU")
-        else:
-            for process in warming:
-                try:
-                    process.wait(timeout=max(1, min(30, self.left())))
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, 9)
-            self.beside_pytorch()
+        for process in warming:
+            try:
+                process.wait(timeout=max(1, min(30, self.left())))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+        self.beside_pytorch()
         if memcheck:
             self.sanitize("memcheck", 60, ops)
             self.sanitize("racecheck", 40, ops)
         else:
-            self.record("memcheck, racecheck", "skipped", 0, "optional",
-                        "no compute-sanitizer that takes this device")
+            self.leave_out("memcheck, racecheck", "no compute-sanitizer that takes this device")
 
     def again(self, results):
         """What failed in an earlier call."""
@@ -411,16 +413,13 @@ class Check:
         cases = list(dict.fromkeys(cases))
         if cases:
             blocking = {"CUDA_LAUNCH_BLOCKING": "1"}
-            alone = [case for case in cases if case[0] in ALONE]
-            others = [case for case in cases if case not in alone]
-            for title, listed, workers in (("tests", others, self.options.workers),
-                                           ("tests alone", alone, 1)):
+            for title, alone, workers in (("tests", False, self.options.workers),
+                                          ("tests alone", True, 1)):
+                listed = [case for case in cases if (case[0] in ALONE) == alone]
                 if listed:
                     self.run_cases(title, "required", 100, listed, workers, environment=blocking)
             if self.options.sanitizer and not self.options.runner:
-                self.run_cases("memcheck", "budget", 150, cases, 4, prefix=(
-                    self.options.sanitizer, "--tool", "memcheck", "--error-exitcode", "9",
-                    "--print-limit", "10", "--report-api-errors", "no"))
+                self.run_cases("memcheck", "budget", 150, cases, 4, self.sanitizer("memcheck"))
         steps = {step["step"] for step in results["steps"] if step["status"] in ("failed", "left")}
         for begin, step in (("convolutions", self.convolutions),
                             ("bench kernels", self.bench_kernels),
@@ -453,23 +452,58 @@ def kernels_of(output):
     return sorted(kernels.values(), key=lambda kernel: -kernel["us"])
 
 
-def main():
+def parse(start):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--program", type=pathlib.Path, required=True)
-    parser.add_argument("--tests", type=pathlib.Path, required=True)
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--sanitizer", default="", help="compute-sanitizer")
-    parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--failed", type=pathlib.Path, help="results.json of an earlier call")
+
+    def path(text):
+        return pathlib.Path(text).resolve()
+
+    parser.add_argument("out", type=path, nargs="?")
+    parser.add_argument("--bundle", type=path, metavar="FILE",
+                        help="program and tests that scripts/gpu_bundle.sh built elsewhere; without"
+                             " it, or where they do not start, both are built here")
+    parser.add_argument("--prefix", type=path, metavar="DIR",
+                        help="where the libraries to build with are (scripts/vendor_headers.sh)")
+    parser.add_argument("--python", default="python3", metavar="PROG",
+                        help="the Python that has PyTorch, beside which accrue is timed")
+    parser.add_argument("--seconds", type=int, default=500, metavar="N",
+                        help="how long it may take, the build included (default: 500)")
+    parser.add_argument("--failed", type=path, metavar="FILE",
+                        help="only what failed, by the results.json of an earlier call")
     parser.add_argument("--skip", default="(?!)", metavar="REGEX",
                         help="steps to leave out, by name")
-    parser.add_argument("--runner", action="store_true", help="the tests' runner is the device")
+    parser.add_argument("--runner", type=path, metavar="DIR",
+                        help="a build with the runner (preset simt-release) in place of the GPU, to"
+                             " try the checks")
     parser.add_argument("--workers", type=int, help="tests at once",
                         default=max(1, min(8, len(os.sched_getaffinity(0)) // 2)))
+    parser.add_argument("--missing", action="store_true",
+                        help="say what this machine lacks, and do nothing")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    if not options.out and not options.missing:
+        parser.error("expected OUT_DIR")
+    if options.seconds < 1:
+        parser.error(f"--seconds {options.seconds}: expected a positive number")
+    options.end = start + options.seconds
+    return options
+
+
+def main():
+    options = parse(time.monotonic())
+    machine = gpu_machine.Machine(options)
+    lacking = list(machine.missing())
+    print("missing here:" + ("\n  ".join(["", *lacking]) if lacking else " nothing"), flush=True)
+    if options.missing:
+        return 0
+    if not options.runner and not gpu_machine.have_gpu():
+        gpu_machine.fail("no NVIDIA GPU here: nothing can be checked")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        gpu_machine.fail(f"cannot write to {options.out}")
     results = json.loads(options.failed.read_text()) if options.failed else None
+    options.program, options.tests = machine.programs(lambda: options.end - time.monotonic())
+    options.sanitizer = gpu_machine.compute_sanitizer()
     # Not in OUT_DIR, which may be emptied between two calls.
     check = Check(options, ROOT / "build" / "gpu-measured")
     try:

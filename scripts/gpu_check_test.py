@@ -1,8 +1,5 @@
-"""Tests of gpu_check.sh and gpu_check.py on a made-up machine, whose GPU, toolkit and programs are
-scripts.
-
-    python3 -m unittest discover -s scripts -p '*_test.py'
-"""
+"""Tests of gpu_check.py on a made-up machine, whose GPU, toolkit and programs are
+scripts."""
 
 import argparse
 import json
@@ -77,7 +74,7 @@ class GpuCheck(unittest.TestCase):
         self.machine = pathlib.Path(folder.name)
         self.tree, self.out = self.machine / "tree", self.machine / "out"
         (self.tree / "scripts").mkdir(parents=True)
-        for name in ("gpu_check.sh", "gpu_check.py", "gpu_summary.py", "machine.sh"):
+        for name in ("gpu_check.py", "gpu_machine.py", "gpu_summary.py", "make_satellite.py"):
             shutil.copy(SCRIPTS / name, self.tree / "scripts")
         (self.machine / "bin").mkdir()
         for name, text in TOOLS.items():
@@ -100,9 +97,10 @@ class GpuCheck(unittest.TestCase):
                        "PATH": f"{self.machine / 'bin'}:{os.environ['PATH']}", **variables}
         environment.pop("CUDACXX", None)
         process = subprocess.run(
-            [self.tree / "scripts" / "gpu_check.sh", self.out, "--python", sys.executable,
-             "--prefix", self.machine, *arguments], check=False, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [sys.executable, self.tree / "scripts" / "gpu_check.py", self.out,
+             "--python", sys.executable, "--prefix", self.machine, *arguments],
+            check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
         return process.stdout, process.returncode
 
     def check_bundle(self, *arguments):
@@ -201,7 +199,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("| tests | window | a window | failed |", self.summary())
 
     def test_steps_are_left_out_by_name(self):
-        output, status = self.check_bundle("--", "--skip", "bench|^tests$")
+        output, status = self.check_bundle("--skip", "bench|^tests$")
         self.assertEqual(status, 0, output)
         self.assertIn("| tests | skipped |", self.summary())
         self.assertFalse(any("bench train" in call or "a window" in call for call in self.calls()))
@@ -217,8 +215,8 @@ class GpuCheck(unittest.TestCase):
 class Units(unittest.TestCase):
     def test_what_hangs_is_stopped_and_holds_up_no_other(self):
         with tempfile.TemporaryDirectory() as folder:
-            options = argparse.Namespace(seconds=60, out=pathlib.Path(folder), program="true",
-                                         tests="sleep", workers=2, skip="(?!)")
+            options = argparse.Namespace(end=time.monotonic() + 60, out=pathlib.Path(folder),
+                                         program="true", tests="sleep", workers=2, skip="(?!)")
             check = gpu_check.Check(options, pathlib.Path(folder) / "measured")
             start = time.monotonic()
             status, _, seconds = check.run(["bash", "-c", "sleep 50 & sleep 50"], 0.2)
@@ -240,7 +238,3 @@ class Units(unittest.TestCase):
         self.assertEqual([(each["name"], each["launches"], each["us"]) for each in kernels],
                          [("b", 1, 5.0), ("a", 2, 3.5)])
         self.assertEqual(kernels[1]["bytes"], 1e6)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,16 +1,8 @@
-#!/usr/bin/env python3
-"""Puts together what scripts/gpu_check.sh measured: summary.md, a page, and results.json.
-
-    scripts/gpu_summary.py MEASURED OUT_DIR
-
-Exits with 1 if a required step failed or was not reached. A target that is missed is told, and
-fails nothing.
-"""
+"""Puts together what scripts/gpu_check.py measured: summary.md, a page, and results.json."""
 
 import json
 import pathlib
 import statistics
-import sys
 
 GRAPHS = ("on", "off")
 LARGE_BYTES = 256 << 20  # an array that no cache holds
@@ -284,13 +276,9 @@ def write(file, text):
 
 
 def main(measured, out):
+    """Whether a required step failed or was not reached. A target that is missed is told, and fails
+    nothing."""
     results = read_measured(pathlib.Path(measured))
     write(pathlib.Path(out) / "results.json", json.dumps(results, indent=1) + "\n")
     write(pathlib.Path(out) / "summary.md", summary(results))
     return bool(failures(results)) or not results["steps"]
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    sys.exit(main(*sys.argv[1:]))

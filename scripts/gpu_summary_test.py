@@ -1,7 +1,4 @@
-"""Tests of gpu_summary.py on made-up measurements.
-
-    python3 -m unittest discover -s scripts -p '*_test.py'
-"""
+"""Tests of gpu_summary.py on made-up measurements."""
 
 import json
 import pathlib
@@ -141,12 +138,9 @@ class Summary(unittest.TestCase):
 
     def test_convolutions(self):
         each = {"product": "forward", "algorithm": "IMPLICIT_GEMM", "math": "FMA_MATH",
-                "dtype": "f32", "count": 2, "workspace_bytes": 4e6, "parts": 1, "padded": False, "ms": 0.25}
+                "dtype": "f32", "count": 2, "workspace_bytes": 4e6, "parts": 1, "padded": False,
+                "ms": 0.25}
         both = [each, each | {"parts": 2}]
         _, page, _ = run({"convolutions-cnn-fp32": {"convolutions": both}}, [])
         self.assertIn("| cnn-fp32 | forward | IMPLICIT_GEMM | FMA_MATH | f32 | 2 | 4 | 1.000 |"
                       " 4.0 | 2 | 0 |", page)
-
-
-if __name__ == "__main__":
-    unittest.main()

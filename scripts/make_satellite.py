@@ -3,13 +3,14 @@
 
     scripts/make_satellite.py DIR [--images 24] [--size 1400x2100] [--classes 4] [--seed 1]
 
-DIR/images/0000.png (RGB) has DIR/masks/0000.png, whose gray value is a pixel's class. Class 0 is the
-ground, and each other one covers a few regions with wavy edges. A class differs from the next by its
-colour and by the strength of its noise, so that a network has to look at neighbourhoods. The same
-arguments give the same pixels. Needs Python's standard library alone.
+DIR/images/0000.png (RGB) has DIR/masks/0000.png, whose gray value is a pixel's class. Class 0 is
+the ground, and each other one covers a few regions with wavy edges. A class differs from the next
+by its colour and by the strength of its noise, so that a network has to look at neighbourhoods. The
+same arguments give the same pixels. Needs Python's standard library alone.
 """
 
 import argparse
+import itertools
 import math
 import pathlib
 import random
@@ -63,11 +64,8 @@ def draw(rng, height, width, classes):
     image = []
     for labels in mask:
         noise, pixels, begin = rng.randbytes(3 * width), bytearray(3 * width), 0
-        while begin < width:
-            label, end = labels[begin], begin + 1
-            other = [at for value in range(classes) if value != label
-                     for at in [labels.find(value, end)] if at >= 0]
-            end = min(other, default=width)
+        for label, run in itertools.groupby(labels):
+            end = begin + len(list(run))
             for channel, table in enumerate(tables[label]):
                 part = slice(3 * begin + channel, 3 * end, 3)
                 pixels[part] = noise[part].translate(table)

@@ -1,7 +1,4 @@
-"""Tests of ptxas_report.py: its rules on made-up kernels, and a planted one that nvcc compiles.
-
-    python3 -m unittest discover -s scripts -p '*_test.py'
-"""
+"""Tests of ptxas_report.py: its rules on made-up kernels, and a planted one that nvcc compiles."""
 
 import os
 import pathlib
@@ -164,7 +161,3 @@ class Planted(unittest.TestCase):
         narrow = self.planted["planted_sum_kernel<false, 8>"]
         self.assertEqual(list(narrow.faults()), [f"{narrow.name} has no 128-bit load"])
         self.assertEqual(list(self.planted["planted_sum_kernel<true, 8>"].faults()), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

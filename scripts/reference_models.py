@@ -114,17 +114,13 @@ def resnet20(width=1, norm=group_norm):
     return resnet(scaled(STAGES, width), norm=norm)
 
 
-def unet(width=1):
-    return UNet(scaled(STAGES, width))
-
-
 def resnet50():
     from torchvision import models  # which only those who ask for it need
 
     return models.resnet50()
 
 
-# The classifiers, by the names and with the width of accrue's.
+# By the names and with the width of accrue's.
 MODELS = {
     "mlp": lambda width=1: mlp(784, *scaled((512, 256, 128), width), 10),
     "mlp-small": lambda width=1: mlp(784, *scaled((256,), width), 10),
@@ -134,6 +130,7 @@ MODELS = {
     "resnet": resnet20,
     "resnet-bn": lambda width=1: resnet20(width, nn.BatchNorm2d),
     "resnet50": lambda width=1: resnet50(),
+    "unet": lambda width=1: UNet(scaled(STAGES, width)),
 }
 # The shape in which each model takes a sample.
 SAMPLE_SHAPES = {name: (784,) if name.startswith("mlp") else (1, 28, 28) for name in MODELS}

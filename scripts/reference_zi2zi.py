@@ -1,11 +1,7 @@
-#!/usr/bin/env python3
-"""zi2zi's generator and discriminator in PyTorch, with their losses: accrue's outside judge.
+"""zi2zi's generator and discriminator in PyTorch, and their training: accrue's outside judge.
 
-Plain and readable rather than fast; accrue's networks have the same layers with the same names. Run
-by itself it counts the parameters at 256 pixels.
+Plain and readable rather than fast; accrue's networks have the same layers with the same names.
 """
-
-import sys
 
 import torch
 from torch import nn
@@ -191,39 +187,6 @@ def category(logits, style):
     return functional.binary_cross_entropy_with_logits(logits, target)
 
 
-def discriminator_loss(d, source, target, fake, style):
-    """The loss and its parts; no gradient reaches the generator."""
-    real_binary, real_category = d(source, target)
-    fake_binary, fake_category = d(source, fake.detach())
-    parts = {"real": bce(real_binary, 1.0), "fake": bce(fake_binary, 0.0),
-             "category_real": category(real_category, style),
-             "category_fake": category(fake_category, style)}
-    loss = 0.5 * (parts["real"] + parts["fake"]) + \
-        0.5 * CATEGORY_WEIGHT * (parts["category_real"] + parts["category_fake"])
-    return loss, parts
-
-
-def make_fake(g, source, style):
-    """(e, fake): the encoder's outputs, which the constancy loss needs too, and the glyph."""
-    e, s = g.encode(source)
-    return e, g.decode(e, s, style)
-
-
-def generator_loss(g, d, source, target, style, lambda_adv, constancy, made=None):
-    """The loss and its parts, these without their weights; made: by make_fake, if it is there."""
-    e, fake = made or make_fake(g, source, style)
-    if constancy == "port":
-        far = (g.pick_features(e, "port") - g.features(target, "port")).abs().mean()
-    else:
-        far = (g.pick_features(e, "tf") - g.features(fake, "tf")).square().mean()
-    binary, styles = d(source, fake)
-    parts = {"adversarial": bce(binary, 1.0), "l1": (fake - target).abs().mean(),
-             "constancy": far, "category": category(styles, style)}
-    loss = lambda_adv * parts["adversarial"] + L1_WEIGHT * parts["l1"] + \
-        CONSTANCY_WEIGHT * parts["constancy"] + CATEGORY_WEIGHT * parts["category"]
-    return loss, parts
-
-
 def lambda_adv_of(d_loss):
     """The weight of the adversarial part, by the discriminator's loss of a whole window."""
     if d_loss > 5:
@@ -234,18 +197,102 @@ def lambda_adv_of(d_loss):
     return 0.60
 
 
-def parameter_count(module):
-    return sum(p.numel() for p in module.parameters())
+class Players:
+    """Generator G and discriminator D, with an optimizer each; window() is one step of both."""
+
+    PARTS = {"D": ("real", "fake", "category_real", "category_fake"),
+             "G": ("adversarial", "l1", "constancy", "category")}
+
+    def __init__(self, g, d, make_optimizer, order, constancy="port"):
+        self.g, self.d, self.nets = g, d, {"G": g, "D": d}
+        self.optimizers = {name: make_optimizer(name, net) for name, net in self.nets.items()}
+        self.order, self.constancy = order, constancy
+        self.lambda_adv = FIRST_LAMBDA_ADV
+        self.seen = {}
+
+    def differentiate(self, player, loss, parts, share):
+        """Adds to the player's gradients, and to what is seen of the window."""
+        (share * loss).backward()
+        for key, value in {"loss": loss, **parts}.items():
+            self.seen[f"{player}.{key}"] += share * value.detach()
+
+    def differentiate_d(self, source, target, style, share, fake):
+        """One half of the loss after the other, so that one graph is there at a time; no gradient
+        reaches the generator."""
+        self.d.requires_grad_(True)
+        for name, glyph, is_real in (("real", target, 1.0), ("fake", fake.detach(), 0.0)):
+            binary, styles = self.d(source, glyph)
+            parts = {name: bce(binary, is_real), f"category_{name}": category(styles, style)}
+            loss = 0.5 * (parts[name] + CATEGORY_WEIGHT * parts[f"category_{name}"])
+            self.differentiate("D", loss, parts, share)
+
+    def make_fake(self, source, style):
+        """(e, fake): the encoder's outputs, which the constancy loss needs too, and the glyph."""
+        e, s = self.g.encode(source)
+        return e, self.g.decode(e, s, style)
+
+    def differentiate_g(self, source, target, style, share, made=None):
+        """made: by make_fake, if it is there."""
+        self.d.requires_grad_(False)
+        e, fake = made or self.make_fake(source, style)
+        if self.constancy == "port":
+            far = self.g.pick_features(e, "port") - self.g.features(target, "port")
+            far = far.abs().mean()
+        else:
+            far = (self.g.pick_features(e, "tf") - self.g.features(fake, "tf")).square().mean()
+        binary, styles = self.d(source, fake)
+        parts = {"adversarial": bce(binary, 1.0), "l1": (fake - target).abs().mean(),
+                 "constancy": far, "category": category(styles, style)}
+        loss = self.lambda_adv * parts["adversarial"] + L1_WEIGHT * parts["l1"] + \
+            CONSTANCY_WEIGHT * parts["constancy"] + CATEGORY_WEIGHT * parts["category"]
+        self.differentiate("G", loss, parts, share)
+
+    def step(self, name):
+        self.optimizers[name].step()
+        self.optimizers[name].zero_grad(set_to_none=True)
+
+    def window(self, micro_batches, glyphs_made_once=False):
+        """micro_batches() yields source, target, style and share of the window; each order of the
+        players goes through them as often as it needs. Afterwards `seen` has the mean losses."""
+        self.seen = {f"{player}.{key}": 0 for player, parts in self.PARTS.items()
+                     for key in ("loss", *parts)}
+        self.d.start_step()
+        if self.order == "alternating":
+            self.alternating(micro_batches, glyphs_made_once)
+        else:
+            self.simultaneous(micro_batches)
+
+    def alternating(self, micro_batches, glyphs_made_once):
+        made = None
+        for source, target, style, share in micro_batches():
+            if glyphs_made_once:
+                made = self.make_fake(source, style)
+                fake = made[1]
+            else:
+                with torch.no_grad():
+                    fake = self.g(source, style)
+            self.differentiate_d(source, target, style, share, fake)
+        self.step("D")
+        self.lambda_adv = lambda_adv_of(self.seen["D.loss"].item())
+        for source, target, style, share in micro_batches():
+            self.differentiate_g(source, target, style, share, made)
+        self.step("G")
+
+    def simultaneous(self, micro_batches):
+        for source, target, style, share in micro_batches():
+            made = self.make_fake(source, style)
+            self.differentiate_d(source, target, style, share, made[1])
+            self.differentiate_g(source, target, style, share, made)
+            del made  # before the next is there
+        for name in self.nets:
+            self.step(name)
+        self.lambda_adv = lambda_adv_of(self.seen["D.loss"].item())
 
 
 def check_parameter_counts():
-    counts = parameter_count(Generator(256, 40)), parameter_count(Discriminator(256, 40))
-    if counts != (GENERATOR_PARAMETERS, DISCRIMINATOR_PARAMETERS):
-        raise SystemExit(f"parameters at 256 pixels: expected {GENERATOR_PARAMETERS} and"
-                         f" {DISCRIMINATOR_PARAMETERS}, got {counts[0]} and {counts[1]}")
-    return counts
-
-
-if __name__ == "__main__":
-    print("generator {:,}, discriminator {:,} parameters".format(*check_parameter_counts()))
-    sys.exit(0)
+    for net, expected in ((Generator(256, 40), GENERATOR_PARAMETERS),
+                          (Discriminator(256, 40), DISCRIMINATOR_PARAMETERS)):
+        count = sum(p.numel() for p in net.parameters())
+        if count != expected:
+            raise SystemExit(f"{type(net).__name__} at 256 pixels: expected {expected} parameters,"
+                             f" got {count}")

@@ -55,13 +55,11 @@ cmake_is_new_enough() {
 
 # not_installed PACKAGE...: those that dpkg does not hold, one a line.
 not_installed() {
-  local -A installed=()
-  local package status
-  while read -r package status; do
-    [[ $status == *ok\ installed ]] && installed[$package]=1
-  done < <(dpkg-query --show --showformat='${Package} ${Status}\n' "$@" 2>/dev/null)
+  local package
   for package in "$@"; do
-    [[ -n ${installed[$package]:-} ]] || echo "$package"
+    # shellcheck disable=SC2016  # for dpkg-query
+    [[ $(dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null) == *'ok installed' ]] ||
+      echo "$package"
   done
 }
 

@@ -30,11 +30,11 @@ WRAPPER = 'echo $$ > "$0/pid-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"'
 
 
 def command(options, folder, weights=None):
-    program = [options.program, "train", "--device", "cpu", "--model", "mlp-small", "--threads", "1",
-               "--optimizer", "adam", "--ema", "0.99", "--shard-optimizer", "--micro-batch", "8",
-               "--effective-batch", "100", "--epochs", str(options.epochs), "--checkpoint-every",
-               "5", "--checkpoint-dir", str(folder / "checkpoints"), "--resume", "--rank-timeout",
-               str(TIMEOUT_S)]
+    program = [options.program, "train", "--device", "cpu", "--model", "mlp-small",
+               "--threads", "1", "--optimizer", "adam", "--ema", "0.99", "--shard-optimizer",
+               "--micro-batch", "8", "--effective-batch", "100", "--epochs", str(options.epochs),
+               "--checkpoint-every", "5", "--checkpoint-dir", str(folder / "checkpoints"),
+               "--resume", "--rank-timeout", str(TIMEOUT_S)]
     if weights:
         program += ["--save", str(weights)]
     return ["mpirun", "-n", str(options.ranks), "sh", "-c", WRAPPER, str(folder), *program]
@@ -77,7 +77,6 @@ def disturb(options, rng, longest, expected):
         pid_file = folder / f"pid-{rank}"
         while not pid_file.exists() or not pid_file.read_text().strip():
             time.sleep(0.01)
-        pids = []
         try:
             process.wait(timeout=delay)
             return None, done + ", which had ended"
@@ -100,9 +99,8 @@ def disturb(options, rng, longest, expected):
             return None, done + ", too late"
         saved = sorted((folder / "checkpoints").glob("step-*"))
         done += f": ended after {took:.1f} s, latest {saved[-1].name if saved else 'none'}"
-        named = (f"process rank {rank} " in output or f"rank {rank} of {options.ranks}, on" in output
-                 or "--rank-timeout" in output)
-        if not named:
+        signs = f"process rank {rank} ", f"rank {rank} of {options.ranks}, on", "--rank-timeout"
+        if not any(sign in output for sign in signs):
             return f"no line names the rank:\n{output}", done
         if finish(options, folder)[0] != expected:
             return "resumed, it has other weights", done

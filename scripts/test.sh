@@ -76,20 +76,24 @@ std::regex expression("a+");' | "${CXX:-c++}" -O2 -x c++ -c -o /dev/null -
 
 # step NAME COMMAND...: one check. True if it passed.
 step() {
-  local name=$1 start cpu_before
+  local name=$1 status=0 start cpu_before
   shift
   heading "$name"
   started
   if "$@" </dev/null; then
     passed=$((passed + 1))
-    took "$name"
   else
     heading "FAILED: $name"
-    failed=$((failed + 1))
-    failures+=("$name")
-    took "$name"
-    return 1
+    failed=$((failed + 1)) failures+=("$name") status=1
   fi
+  took "$name"
+  return "$status"
+}
+
+# step_if_available NAME SCRIPT OPTIONS...: a check whose script says what it lacks on this machine.
+step_if_available() {
+  local missing
+  if missing=$("$2" --available); then step "$@"; else skip "$1: $missing"; fi
 }
 
 finish() {
@@ -150,8 +154,8 @@ build_thread_tests() {
   configure build/tsan tsan && cmake --build --preset tsan --parallel "$(nproc)"
 }
 
-# The number of tests with this attribute of a JUnit report: tests, failures, disabled, skipped.
-count_of() { sed -n "s/^.*[[:space:]]$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
+# The number of tests with this attribute of the JUnit $report: tests, failures, disabled, skipped.
+count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1; }
 
 side_by_side=(--parallel "$(nproc)")
 for_release=(--label-exclude thorough)
@@ -168,13 +172,11 @@ run_tests() {
     --timeout 2400 --output-junit "$report" "${for_release[@]}" "${@:3}" </dev/null || status=1
   took "$name"
   if [[ ! -s $report ]]; then
-    failed=$((failed + 1))
-    failures+=("$name: ctest wrote no report")
+    failed=$((failed + 1)) failures+=("$name: ctest wrote no report")
     return
   fi
-  tests=$(count_of "$report" tests)
-  failures_here=$(count_of "$report" failures)
-  skipped_here=$(($(count_of "$report" skipped) + $(count_of "$report" disabled)))
+  tests=$(count_of tests) failures_here=$(count_of failures)
+  skipped_here=$(($(count_of skipped) + $(count_of disabled)))
   if [[ $status -ne 0 && $failures_here -eq 0 ]]; then failures_here=1; fi
   [[ $failures_here -eq 0 ]] || failures+=("$failures_here of the $name")
   [[ $skipped_here -eq 0 ]] || skips+=("$skipped_here of the $name")
@@ -210,35 +212,25 @@ python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
-  step "golden files, by PyTorch" "$python" scripts/golden.py --check
-  step "golden file of unjudged pixels, by PyTorch" "$python" scripts/golden_unjudged.py --check
+  golden=(nets unjudged game zi2zi random)
   if "$python" -c 'import torchvision' 2>/dev/null; then
-    step "golden file of ResNets, by torchvision" "$python" scripts/golden_resnet.py --check
-    step "golden file of fine-tuning, by torchvision" "$python" scripts/golden_fine_tuning.py --check
+    golden+=(resnet fine_tuning)
   else
     skip "golden files of ResNets and fine-tuning: no Python module torchvision for $python"
   fi
-  step "golden file of a game, by PyTorch" "$python" scripts/golden_game.py --check
-  step "golden file of zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check
-  step "accumulation in zi2zi, by PyTorch" "$python" scripts/golden_zi2zi.py --check-accumulation
-  step "random configurations, by PyTorch" "$python" scripts/golden_random.py --check
+  for name in "${golden[@]}"; do
+    step "golden files, $name, by PyTorch" "$python" scripts/golden.py --check "$name"
+  done
 else
   skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"
 fi
 if step "build (release)" build build/release release; then
   run_tests release build/release "${side_by_side[@]}"
-  if missing=$(scripts/check_report.py --available); then
-    step "report in a browser" scripts/check_report.py --program build/release/apps/accrue
-  else
-    skip "report in a browser: $missing"
-  fi
+  step_if_available "report in a browser" scripts/check_report.py \
+    --program build/release/apps/accrue
   step "documents" scripts/check_docs.py build/release/apps/accrue
   step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
-  if missing=$(scripts/check_mpich.sh --available); then
-    step "ranks of MPICH" scripts/check_mpich.sh build/release
-  else
-    skip "ranks of MPICH: $missing"
-  fi
+  step_if_available "ranks of MPICH" scripts/check_mpich.sh build/release
   if command -v doxygen >/dev/null; then
     step "C++ documentation" cmake --build build/release --target docs
   else
@@ -278,24 +270,18 @@ else
   skip "tests (cuda): no build"
 fi
 
-if missing=$(scripts/fuzz.sh --available); then
-  seconds=2
-  ! $thorough || seconds=60
-  step "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
-else
-  skip "fuzz: $missing"
-fi
+seconds=2
+! $thorough || seconds=60
+step_if_available "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
 if step "build (tsan)" build_thread_tests; then
   step "threads: loops, loader and signals" \
     build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
 fi
 
-if ! $thorough; then
-  skip "a bare Debian 13: left out without --thorough"
-elif missing=$(scripts/check_debian.sh --available); then
-  step "a bare Debian 13" scripts/check_debian.sh
+if $thorough; then
+  step_if_available "a bare Debian 13" scripts/check_debian.sh
 else
-  skip "a bare Debian 13: $missing"
+  skip "a bare Debian 13: left out without --thorough"
 fi
 if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
 

@@ -115,7 +115,7 @@ void MemoryRuns::measure_pytorch(MemoryRow& row) const {
                                {"threads", options_.threads},
                                {"optimizer", name_in(optimizer_names(), options_.optimizer)},
                                {"lr", options_.schedule.base}};
-  const std::string script = script_path("torch_memory.py");
+  const std::string script = script_path("torch_training.py");
   const ChildResult child = must_succeed(row, run_program(python_, {script, request.dump()}));
   const auto answer = nlohmann::json::parse(child.output.substr(child.output.rfind('{')));
   row.peak[Category::data] = answer["data_bytes"];
