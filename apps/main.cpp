@@ -37,14 +37,16 @@ struct Asked {
 
 // The settings of a network, without how it is trained.
 Settings settings_of_eval(const CommandLine& line) {
-  const Settings& all = line.all();
-  Settings chosen =
-      all.in({"Model and data"}).without({"augment", "dropout", "init-scheme", "seed", "new-head"});
-  for (const auto& domain : line.options().domains)
-    chosen.append(all.where([heading = domain->networks_heading()](const Setting& setting) {
-      return setting.group == heading && setting.about.saved == Saved::with_weights;
-    }));
-  return chosen.append(all.in({"Machine"}));
+  const auto is_of_domain = [&](const Setting& setting) {
+    return std::ranges::any_of(line.options().domains, [&](const auto& domain) {
+      return domain->networks_heading() == setting.group;
+    });
+  };
+  return line.settings_of_networks()
+      .without({"augment", "dropout", "init-scheme", "seed", "new-head"})
+      .where([&](const Setting& setting) {
+        return !is_of_domain(setting) || setting.about.saved == Saved::with_weights;
+      });
 }
 
 void add_network_commands(CommandLine& line, Asked& asked) {

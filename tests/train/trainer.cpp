@@ -187,7 +187,7 @@ TEST_CASE("an objective of one's own is trained, scored, and part of what a run 
   const TemporaryDirectory folder;
   TrainingOptions options = options_of_run(folder.path().string());
   options.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25, .classes = 1});
-  REQUIRE_ERROR(Trainer(options, train, test_device()), "neither labels and masks");
+  REQUIRE_ERROR(Trainer(options, train, test_device()), "no labels: expected an objective");
   options.objective = std::make_shared<Brightness>("brightness");
   options.epochs = 20;
   Diary diary;
