@@ -6,7 +6,6 @@
 #include <ranges>
 #include <sstream>
 
-#include "images/cifar.h"
 #include "images/find_dataset.h"
 #include "images/mnist.h"
 #include "images/segmentation.h"
@@ -165,7 +164,7 @@ Domain::Claim Images::claim(const std::string& data) const {
   if (std::ranges::find(names, data) != names.end()) return Claim::own;
   std::error_code ignored;
   if (!std::filesystem::is_directory(data, ignored)) return Claim::none;
-  return holds_mnist(data) || holds_cifar10(data) ? Claim::own : Claim::directory;
+  return holds_image_set(data) ? Claim::own : Claim::directory;
 }
 
 std::vector<std::string> Images::data_sets() const {

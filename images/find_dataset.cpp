@@ -22,4 +22,8 @@ Datasets find_dataset(const std::string& name, const std::filesystem::path& data
   return holds_cifar10(name) ? load_cifar10(name) : load_images(name, images);
 }
 
+bool holds_image_set(const std::filesystem::path& directory) {
+  return holds_mnist(directory) || holds_cifar10(directory);
+}
+
 }  // namespace accrue

@@ -16,4 +16,7 @@ namespace accrue {
 Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
                       const ImageFolderOptions& images = {});
 
+// True if the files in a directory are in one of those formats, and not a folder of images.
+bool holds_image_set(const std::filesystem::path& directory);
+
 }  // namespace accrue
