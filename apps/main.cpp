@@ -55,36 +55,46 @@ void add_network_commands(CommandLine& line, Asked& asked) {
   const Settings of_model = line.settings_of_networks();
   const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
   const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
-  line.add(line.program(), "train", "Train a network from micro-batches", all, options, [&] {
-    with_ranks(options, [&] {
-      with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
-    });
-  });
-  line.add(line.program(), "eval", "Loss and accuracy of saved weights",
-           settings_of_eval(line)
-               .append(evaluation_settings(options))
-               .append(all.only({"rank-timeout"})),
-           options, [&] {
-             with_ranks(options, [&] {
-               with_advice([&] { return advice_for_scoring(options); }, [&] { eval(options); });
-             });
-           });
+  line.add(line.program(),
+           {.name = "train",
+            .description = "Train a network from micro-batches",
+            .settings = all,
+            .work = [&] { train(options); },
+            .advice = [&] { return advice_for_training(options); },
+            .is_shared = true},
+           options);
+  line.add(line.program(),
+           {.name = "eval",
+            .description = "Loss and accuracy of saved weights",
+            .settings = settings_of_eval(line)
+                            .append(evaluation_settings(options))
+                            .append(all.only({"rank-timeout"})),
+            .work = [&] { eval(options); },
+            .advice = [&] { return advice_for_scoring(options); },
+            .is_shared = true},
+           options);
   for (const ProgramDomain& domain : program_domains())
     if (domain.add_network_commands) domain.add_network_commands(line);
-  require(line.add(line.program(), "plan", "The largest micro-batch that fits, and what else would",
-                   of_model.without({"memory-limit"})
-                       .append(of_batches.without({"micro-batch", "accum"}))
-                       .append(of_optimizer)
-                       .append(all.only({"shard-optimizer", "rank-exchange"}))
-                       .append(settings_of(asked.plan, options)),
-                   options, [&] { plan(options, asked.plan); }),
-          {"--memory"});
-  line.add(line.program(), "info", "The build, the machine and a model's layers",
-           Settings(of_model)
-               .append(all.in({"Optimizer"}))
-               .append(all.only({"micro-batch", "effective-batch"}))
-               .append(settings_of(asked.info, options)),
-           options, [&] { info(options, asked.info); });
+  line.add(line.program(),
+           {.name = "plan",
+            .description = "The largest micro-batch that fits, and what else would",
+            .settings = of_model.without({"memory-limit"})
+                            .append(of_batches.without({"micro-batch", "accum"}))
+                            .append(of_optimizer)
+                            .append(all.only({"shard-optimizer", "rank-exchange"}))
+                            .append(settings_of(asked.plan, options)),
+            .work = [&] { plan(options, asked.plan); },
+            .needed = {"--memory"}},
+           options);
+  line.add(line.program(),
+           {.name = "info",
+            .description = "The build, the machine and a model's layers",
+            .settings = Settings(of_model)
+                            .append(all.in({"Optimizer"}))
+                            .append(all.only({"micro-batch", "effective-batch"}))
+                            .append(settings_of(asked.info, options)),
+            .work = [&] { info(options, asked.info); }},
+           options);
 }
 
 void report_runs(const std::vector<std::string>& directories, const std::string& output) {
@@ -93,10 +103,14 @@ void report_runs(const std::vector<std::string>& directories, const std::string&
 }
 
 void add_report_command(CommandLine& line, Asked& asked) {
-  line.add(line.program(), "report", "Compare runs in one web page",
-           Settings().group("Output").add(asked.page,
-                                          {"output", Decides::no_result, "The page", "FILE.html"}),
-           line.options(), [&] { report_runs(asked.run_directories, asked.page); })
+  Settings settings = Settings().group("Output").add(
+      asked.page, {"output", Decides::no_result, "The page", "FILE.html"});
+  line.add(line.program(),
+           {.name = "report",
+            .description = "Compare runs in one web page",
+            .settings = std::move(settings),
+            .work = [&] { report_runs(asked.run_directories, asked.page); }},
+           line.options())
       .add_option("runs", asked.run_directories, "What train --log-dir wrote")
       ->type_name("DIR")
       ->required();
@@ -113,21 +127,32 @@ void add_bench_commands(CommandLine& line, Asked& asked) {
   const Settings& all = line.all();
   const Settings of_model = line.settings_of_networks();
   CLI::App& bench = line.add_group("bench", "Measure speed or memory");
-  line.add(bench, "train", "Samples per second",
-           Settings(of_model)
-               .append(all.in({"Batches"}).without({"on-oom"}))
-               .append(all.in({"Optimizer", "Loss scale", "Several processes"}))
-               .append(settings_of(asked.bench_train, options)),
-           options, [&] { with_ranks(options, [&] { bench_train(options, asked.bench_train); }); });
-  require(line.add(bench, "memory", "Peak memory with and without accumulation",
-                   Settings(of_model)
-                       .append(all.only({"optimizer", "lr"}))
-                       .append(settings_of(asked.bench_memory, options)),
-                   options, [&] { bench_memory(options, asked.bench_memory); }),
-          {"--effective-batch"});
-  line.add(bench, "kernels", "Accumulation and steps, from naive to shipped",
-           all.only({"device", "threads"}).append(settings_of(asked.bench_kernels, options)),
-           options, [&] { bench_kernels(options, asked.bench_kernels); });
+  line.add(bench,
+           {.name = "train",
+            .description = "Samples per second",
+            .settings = Settings(of_model)
+                            .append(all.in({"Batches"}).without({"on-oom"}))
+                            .append(all.in({"Optimizer", "Loss scale", "Several processes"}))
+                            .append(settings_of(asked.bench_train, options)),
+            .work = [&] { bench_train(options, asked.bench_train); },
+            .is_shared = true},
+           options);
+  line.add(bench,
+           {.name = "memory",
+            .description = "Peak memory with and without accumulation",
+            .settings = Settings(of_model)
+                            .append(all.only({"optimizer", "lr"}))
+                            .append(settings_of(asked.bench_memory, options)),
+            .work = [&] { bench_memory(options, asked.bench_memory); },
+            .needed = {"--effective-batch"}},
+           options);
+  line.add(bench,
+           {.name = "kernels",
+            .description = "Accumulation and steps, from naive to shipped",
+            .settings =
+                all.only({"device", "threads"}).append(settings_of(asked.bench_kernels, options)),
+            .work = [&] { bench_kernels(options, asked.bench_kernels); }},
+           options);
 }
 
 void add_completion_command(CLI::App& app, Asked& asked) {

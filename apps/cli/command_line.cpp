@@ -33,6 +33,31 @@ void refuse_ranks(const std::string& command) {
       command, launched().count);
 }
 
+// The message with what may help.
+std::string with_advice(std::string message, const std::function<std::string()>& advice) {
+  try {
+    if (const std::string text = advice(); !text.empty()) message += "\n" + text;
+  } catch (const Error&) {
+    // The options themselves are wrong, or the data is gone: the first error says enough.
+  }
+  return message;
+}
+
+// Throws the exception that has ended a command. If several ranks share it, all end.
+[[noreturn]] void rethrow(const Command& command, MpiRanks* ranks) {
+  try {
+    try {
+      throw;
+    } catch (const OutOfMemory& error) {
+      if (command.advice) throw Error(with_advice(error.what(), command.advice));
+      throw;
+    }
+  } catch (const std::exception& error) {
+    if (ranks) abort_ranks(*ranks, error);
+    throw;
+  }
+}
+
 }  // namespace
 
 CommandLine::CommandLine(CLI::App& program, Options& options)
@@ -47,38 +72,38 @@ CLI::App& CommandLine::add_group(const std::string& name, const std::string& des
   return *groups_.back();
 }
 
-CLI::App& CommandLine::add(CLI::App& parent, const std::string& name,
-                           const std::string& description, const Settings& settings,
-                           Options& options, const std::function<void()>& work) {
-  CLI::App* const command = parent.add_subcommand(name, description);
-  declare(*command, settings);
-  command->add_option("--config", "Read settings from this file; these options come before it")
+CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& options) {
+  CLI::App* const parser = parent.add_subcommand(command.name, command.description);
+  declare(*parser, command.settings);
+  parser->add_option("--config", "Read settings from this file; these options come before it")
       ->type_name("FILE.toml");
   const auto quiet = std::make_shared<bool>(false);
-  command->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
-  command->final_callback([=, &options] {
-    constexpr std::array shared{"train", "eval"};
-    if (std::ranges::find(shared, name) == shared.end()) refuse_ranks(name);
-    options.given = given_settings(*command, settings);
+  parser->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
+  for (const std::string& option : command.needed) parser->get_option(option)->required();
+  parser->final_callback([=, &options] {
+    if (!command.is_shared) refuse_ranks(command.name);
+    options.given = given_settings(*parser, command.settings);
     options = with_options_of_weights(options);
-    check_effects(*command, settings);
-    paths_of(*command, settings, options.domains).refuse_overwriting();
-    for (const Setting& setting : settings)
+    check_effects(*parser, command.settings);
+    paths_of(*parser, command.settings, options.domains).refuse_overwriting();
+    for (const Setting& setting : command.settings)
       if (setting.text() == "-") write_to_standard_output(setting);
     if (*quiet) silence_messages();
-    work();
+    const std::unique_ptr<MpiRanks> ranks = command.is_shared ? start_ranks(options) : nullptr;
+    try {
+      command.work();
+    } catch (...) {
+      rethrow(command, ranks.get());
+    }
+    options.ranks = nullptr;
   });
-  return *command;
+  return *parser;
 }
 
 Settings CommandLine::settings_of_networks() const {
   std::vector<std::string> groups = headings_of_networks(options_);
   groups.push_back("Machine");
   return all_.in(groups);
-}
-
-void require(CLI::App& command, std::initializer_list<const char*> options) {
-  for (const char* option : options) command.get_option(option)->required();
 }
 
 }  // namespace accrue::app

@@ -12,15 +12,24 @@ class App;
 
 namespace accrue::app {
 
+struct Command {
+  std::string name, description;
+  Settings settings;  // that it has as options
+  std::function<void()> work;
+  std::vector<std::string> needed{};  // options that must be given
+  // What may help where memory runs out, for the end of the error's message.
+  std::function<std::string()> advice{};
+  bool is_shared = false;  // by the launcher's ranks, if there are several
+};
+
 // The commands of the program, as they are added to its parser.
 class CommandLine {
  public:
   // The options are those of the commands that make a network or have a trained one.
   CommandLine(CLI::App& program, Options& options);
 
-  // A command that has these settings as its options.
-  CLI::App& add(CLI::App& parent, const std::string& name, const std::string& description,
-                const Settings& settings, Options& options, const std::function<void()>& work);
+  // Adds a command that works by these options.
+  CLI::App& add(CLI::App& parent, const Command& command, Options& options);
   // A command that only has commands.
   CLI::App& add_group(const std::string& name, const std::string& description);
 
@@ -41,8 +50,5 @@ class CommandLine {
   const Settings all_;  // settings_of(options)
   std::vector<CLI::App*> groups_;
 };
-
-// Makes options necessary.
-void require(CLI::App& command, std::initializer_list<const char*> options);
 
 }  // namespace accrue::app

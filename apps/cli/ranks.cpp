@@ -52,6 +52,26 @@ bool have_own_gpus(Ranks& ranks, bool has_gpu) {
   return all.front().front() != '\0' && std::ranges::adjacent_find(all) == all.end();
 }
 
+// Hands these ranks to the options, with a share of the processors and a GPU each.
+void share_machine(MpiRanks& ranks, Options& options) {
+  check_for_ranks(options);
+  options.ranks = &ranks;
+  const int sharing = ranks.sharing_processors();
+  if (options.threads == 0) options.threads = std::max(1, available_cpus() / sharing);
+  // One process a GPU, if there are as many.
+  const int gpus = wanted_device(options) == Device::cuda ? cuda::device_count() : 0;
+  if (gpus > 0) cuda::use_device(ranks.number_here() % gpus);
+  const bool by_nccl = built_with_nccl() && options.rank_exchange == RankExchange::automatic &&
+                       have_own_gpus(ranks, gpus > 0);
+  if (by_nccl) ranks.reach_gpus();
+  if (ranks.rank() > 0) write_nothing(options);
+  else
+    say("ranks: {}, {} each{}\n", ranks.count(), counted(options.threads, "thread"),
+        gpus > 0 ? fmt::format(", {} on this machine, exchange {}", counted(gpus, "GPU"),
+                               by_nccl ? "by NCCL " + describe_nccl() : "through the host")
+                 : "");
+}
+
 }  // namespace
 
 Launched launched() {
@@ -73,7 +93,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-void with_ranks(Options& options, const std::function<void()>& work) {
+std::unique_ptr<MpiRanks> start_ranks(Options& options) {
   if (launched().count == 1) {
     // Slurm's step of several tasks that say nothing of each other.
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)
@@ -81,33 +101,21 @@ void with_ranks(Options& options, const std::function<void()>& work) {
           "warning: Slurm runs this {} times, each as one process: for ranks of one training "
           "use srun --mpi=pmix, or pmi2\n",
           tasks);
-    return work();
+    return nullptr;
   }
-  const std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
+  std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
   try {
-    check_for_ranks(options);
-    options.ranks = ranks.get();
-    const int sharing = ranks->sharing_processors();
-    if (options.threads == 0) options.threads = std::max(1, available_cpus() / sharing);
-    // One process a GPU, if there are as many.
-    const int gpus = wanted_device(options) == Device::cuda ? cuda::device_count() : 0;
-    if (gpus > 0) cuda::use_device(ranks->number_here() % gpus);
-    const bool by_nccl = built_with_nccl() && options.rank_exchange == RankExchange::automatic &&
-                         have_own_gpus(*ranks, gpus > 0);
-    if (by_nccl) ranks->reach_gpus();
-    if (ranks->rank() > 0) write_nothing(options);
-    else
-      say("ranks: {}, {} each{}\n", ranks->count(), counted(options.threads, "thread"),
-          gpus > 0 ? fmt::format(", {} on this machine, exchange {}", counted(gpus, "GPU"),
-                                 by_nccl ? "by NCCL " + describe_nccl() : "through the host")
-                   : "");
-    work();
-    options.ranks = nullptr;
+    share_machine(*ranks, options);
   } catch (const std::exception& error) {
-    say_error("accrue: error: rank {} of {}, on {}: {}\n", ranks->rank(), ranks->count(),
-              host_name(), error.what());
-    ranks->abort(1);
+    abort_ranks(*ranks, error);
   }
+  return ranks;
+}
+
+void abort_ranks(MpiRanks& ranks, const std::exception& error) {
+  say_error("accrue: error: rank {} of {}, on {}: {}\n", ranks.rank(), ranks.count(), host_name(),
+            error.what());
+  ranks.abort(1);
 }
 
 }  // namespace accrue::app

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -38,9 +38,10 @@ std::unique_ptr<MpiRanks> start_mpi(int64_t timeout_s);
 // "Open MPI v4.1.4", or why there is none. Starts nothing.
 std::string describe_mpi();
 
-// Runs work(), which trains by these options, as one of the launcher's ranks, if there are several:
-// the first alone prints and writes files, and the processors are shared out. If one fails, all end
-// with its message.
-void with_ranks(Options& options, const std::function<void()>& work);
+// Makes this process one of the launcher's ranks, which share what these options ask for: the first
+// alone prints and writes files, and the processors are shared out. Null if there is one process.
+std::unique_ptr<MpiRanks> start_ranks(Options& options);
+// Ends all ranks with the message of this one, which failed.
+void abort_ranks(MpiRanks& ranks, const std::exception& error);
 
 }  // namespace accrue::app

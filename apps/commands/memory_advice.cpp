@@ -93,19 +93,4 @@ std::string advice_for_evaluation() {
   return "try: a larger --memory-limit; not even one sample at a time fits";
 }
 
-void with_advice(const std::function<std::string()>& advice, const std::function<void()>& command) {
-  std::string message;
-  try {
-    return command();
-  } catch (const OutOfMemory& error) {
-    message = error.what();
-  }
-  try {
-    if (const std::string text = advice(); !text.empty()) message += "\n" + text;
-  } catch (const Error&) {
-    // The options themselves are wrong, or the data is gone: the first error says enough.
-  }
-  throw Error(message);
-}
-
 }  // namespace accrue::app

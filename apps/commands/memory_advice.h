@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "apps/cli/options.h"
@@ -21,8 +20,5 @@ std::string advice_for_training(const Options& options);
 std::string advice_for_scoring(const Options& options);
 // Evaluation takes fewer samples at a time by itself: only memory helps.
 std::string advice_for_evaluation();
-
-// Runs a command; an OutOfMemory that leaves it gets the advice at the end of its message.
-void with_advice(const std::function<std::string()>& advice, const std::function<void()>& command);
 
 }  // namespace accrue::app

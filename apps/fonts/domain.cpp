@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/cli/ranks.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/train.h"
 #include "apps/fonts/draw.h"
@@ -38,40 +37,50 @@ void add_font_commands(CommandLine& line) {
   Options& options = asked->options;
   options = font_defaults();
   CLI::App& font = line.add_group("font", "Draw the characters of one font in another's style");
-  // Every command's function keeps `asked` alive.
-  const auto add = [&](const std::string& name, const std::string& description,
-                       const Settings& settings, const std::function<void()>& work,
-                       std::initializer_list<const char*> needed = {}) {
-    require(line.add(font, name, description, settings, options, [asked, work] { work(); }),
-            needed);
-  };
   const Settings of_prepare = settings_of(asked->prepare);
   line.known.append(of_prepare);
-  require(line.add(font, "prepare", "Pairs of glyphs from font files", of_prepare, line.options(),
-                   [asked] { prepare_font(asked->prepare); }),
-          {"--source", "--target", "--chars", "--out"});
-  add("train", "Train a generator and a discriminator",
-      settings_of(options).settled("model").without({"hold-out", "skip-bad", "cache", "freeze"}),
-      [&options] {
-        with_ranks(options, [&] {
-          with_advice([&] { return advice_for_training(options); }, [&] { train(options); });
-        });
-      });
+  line.add(font,
+           {.name = "prepare",
+            .description = "Pairs of glyphs from font files",
+            .settings = of_prepare,
+            .work = [asked] { prepare_font(asked->prepare); },
+            .needed = {"--source", "--target", "--chars", "--out"}},
+           line.options());
+  line.add(font,
+           {.name = "train",
+            .description = "Train a generator and a discriminator",
+            .settings = settings_of(options).settled("model").without(
+                {"hold-out", "skip-bad", "cache", "freeze"}),
+            .work = [asked] { train(asked->options); },
+            .advice = [asked] { return advice_for_training(asked->options); },
+            .is_shared = true},
+           options);
   const Settings of_draw = settings_of(asked->draw, options);
   line.known.append(of_draw);
-  add("draw", "Characters in a style, as a sheet", of_draw,
-      [&options, &draw = asked->draw] {
-        with_advice(advice_for_evaluation, [&] { draw_font(options, draw); });
-      },
-      {"--weights"});
-  add("score", "How well held-out characters are drawn", font_score_settings(options),
-      [&options] { with_advice(advice_for_evaluation, [&] { score_font(options); }); },
-      {"--weights"});
-  add("export", "A font file of characters drawn in a style", settings_of(asked->write, options),
-      [&options, &write = asked->write] {
-        with_advice(advice_for_evaluation, [&] { export_font(options, write); });
-      },
-      {"--weights", "--font", "--chars", "--out"});
+  line.add(font,
+           {.name = "draw",
+            .description = "Characters in a style, as a sheet",
+            .settings = of_draw,
+            .work = [asked] { draw_font(asked->options, asked->draw); },
+            .needed = {"--weights"},
+            .advice = advice_for_evaluation},
+           options);
+  line.add(font,
+           {.name = "score",
+            .description = "How well held-out characters are drawn",
+            .settings = font_score_settings(options),
+            .work = [asked] { score_font(asked->options); },
+            .needed = {"--weights"},
+            .advice = advice_for_evaluation},
+           options);
+  line.add(font,
+           {.name = "export",
+            .description = "A font file of characters drawn in a style",
+            .settings = settings_of(asked->write, options),
+            .work = [asked] { export_font(asked->options, asked->write); },
+            .needed = {"--weights", "--font", "--chars", "--out"},
+            .advice = advice_for_evaluation},
+           options);
 }
 
 std::unique_ptr<Watcher> watch(const Options& options, Trainer& trainer, RunLog& log,

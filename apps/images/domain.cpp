@@ -14,11 +14,14 @@ namespace {
 void add_predict(CommandLine& line) {
   const auto asked = std::make_shared<PredictOptions>();
   Options& options = line.options();
-  CLI::App& command = line.add(
-      line.program(), "predict", "The answers of saved weights to each sample",
-      settings_of(*asked, options), options,
-      [&options, asked] { with_advice(advice_for_evaluation, [&] { predict(options, *asked); }); });
-  require(command, {"--weights", "--out"});
+  CLI::App& command = line.add(line.program(),
+                               {.name = "predict",
+                                .description = "The answers of saved weights to each sample",
+                                .settings = settings_of(*asked, options),
+                                .work = [&options, asked] { predict(options, *asked); },
+                                .needed = {"--weights", "--out"},
+                                .advice = advice_for_evaluation},
+                               options);
   command.add_option("images", asked->images, "Images to answer to, and folders of them")
       ->type_name("FILE|DIR");
 }
@@ -27,8 +30,12 @@ void add_check(CommandLine& line, CLI::App& data) {
   const auto asked = std::make_shared<DataCheckOptions>();
   const Settings settings = settings_of(*asked);
   line.known.append(settings);
-  line.add(data, "check", "Find the bad files of a data set of images", settings, line.options(),
-           [asked] { reading(asked->directory, [&] { check_data(*asked); }); })
+  line.add(data,
+           {.name = "check",
+            .description = "Find the bad files of a data set of images",
+            .settings = settings,
+            .work = [asked] { reading(asked->directory, [&] { check_data(*asked); }); }},
+           line.options())
       .add_option("directory", asked->directory, "The folder")
       ->type_name("DIR")
       ->required();
