@@ -274,7 +274,7 @@ seconds=2
 ! $thorough || seconds=60
 step_if_available "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
 if step "build (tsan)" build_thread_tests; then
-  step "threads: loops, loader and signals" \
+  step "threads: loops, reading ahead and signals" \
     build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
 fi
 
