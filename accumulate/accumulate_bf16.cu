@@ -1,5 +1,6 @@
 #include "accumulate/accumulate_bf16.h"
 #include "accumulate/stochastic_rounding.h"
+#include "core/ceil_div.h"
 #include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {
@@ -45,9 +46,9 @@ void accumulate_bf16(GradTarget sum, View g, const RoundingKey& key) {
   if (n == 0) return;
   constexpr int width = RoundingBits::elements_of_call;
   with_beta(sum.beta, [&](auto accumulates) {
-    enqueue(grid_over((n + width - 1) / width), accumulate_bf16_kernel<width, accumulates.value>,
-            sum.grad.as<BFloat16>(), g.as<const float>(), n, key.seed, key.first / width,
-            step_outcome(key.window));
+    enqueue(grid_over(ceil_div<int64_t>(n, width)),
+            accumulate_bf16_kernel<width, accumulates.value>, sum.grad.as<BFloat16>(),
+            g.as<const float>(), n, key.seed, key.first / width, step_outcome(key.window));
   });
 }
 
