@@ -12,6 +12,7 @@ class App;
 
 namespace accrue::app {
 
+// What the program is told to do.
 struct Command {
   std::string name, description;
   Settings settings;  // that it has as options
