@@ -41,6 +41,20 @@ bool Accumulator::sum_squares(Parameters::Range within) const {
   return !all.empty();
 }
 
+std::vector<Tensor> Accumulator::sums() {
+  return sum().defined() ? std::vector{sum()} : std::vector<Tensor>();
+}
+
+void Accumulator::add_nothing(size_t parameter) {
+  const auto [begin, end] = entry(parameter).range();
+  if (sum().defined()) sum().slice(begin, end).fill(0);
+}
+
+void Accumulator::drop(Variable& leaf) {
+  leaf.grad.reset();
+  leaf.fresh = true;
+}
+
 void Accumulator::step_parameter(size_t, const Tensor&) {
   throw Error("this strategy does not step parameters one by one");
 }

@@ -94,9 +94,10 @@ class Accumulator {
   using Complete = std::function<void(size_t parameter, const Tensor& gradient)>;
   void on_complete(Complete complete) { complete_ = std::move(complete); }
   // What is a sum over micro-batches, and so over processes, in all ranges(): tensors [P].
-  virtual std::vector<Tensor> sums() = 0;
+  // By default sum(), if there is one.
+  virtual std::vector<Tensor> sums();
   // Makes the part of sums() of a parameter that no micro-batch has reached the sum of nothing.
-  virtual void add_nothing(size_t parameter) = 0;
+  virtual void add_nothing(size_t parameter);
   // Says that another process counts what the optimizer's moments were before the window.
   virtual void leave_history_to_another() {}
   // Steps one parameter by its whole gradient, in add() or for a process without a micro-batch.
@@ -119,6 +120,8 @@ class Accumulator {
     if (complete_) complete_(parameter, gradient);
   }
   bool is_watched() const { return complete_ != nullptr; }
+  // Gives back the memory of a gradient that has been taken in.
+  static void drop(Variable& leaf);
   View state() const { return decision_.state.view(); }
 
   Optimizer& optimizer_;

@@ -31,8 +31,7 @@ class Bf16Sum : public Accumulator {
                                     leaf.grad.reshape({end - begin}).view(),
                                     {options_.seed, begin, decision_.outcome()});
                     reached = 1;
-                    leaf.grad.reset();
-                    leaf.fresh = true;
+                    drop(leaf);
                   });
   }
 
@@ -40,10 +39,6 @@ class Bf16Sum : public Accumulator {
   void step(Parameters::Range range) override {
     optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
   }
-
-  // For ranks, which refuse this strategy.
-  std::vector<Tensor> sums() override { return {}; }
-  void add_nothing(size_t) override {}
 
  private:
   Tensor sum_;

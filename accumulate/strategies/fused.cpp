@@ -33,12 +33,6 @@ class Fused : public Accumulator {
     for (size_t i = 0; i < progress.reached.size(); ++i)
       entry(i).tensor.variable()->fresh = progress.reached[i] == 0;
   }
-
-  std::vector<Tensor> sums() override { return {sum()}; }
-  void add_nothing(size_t parameter) override {
-    const auto [begin, end] = entry(parameter).range();
-    sum().slice(begin, end).fill(0);
-  }
 };
 
 }  // namespace

@@ -32,8 +32,7 @@ class IntoMoments : public Accumulator {
     differentiate(weighted, LossSum::add, GradHook::When::kernel,
                   [&](size_t parameter, Variable& leaf) {
                     fold(parameter, leaf.grad.view(), 1 / options_.loss_scale.initial);
-                    leaf.grad.reset();
-                    leaf.fresh = true;
+                    drop(leaf);
                   });
     progress_.touched = true;
   }

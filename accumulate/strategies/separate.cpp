@@ -37,12 +37,6 @@ class Separate : public Accumulator {
     optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
   }
 
-  std::vector<Tensor> sums() override { return {sum_}; }
-  void add_nothing(size_t parameter) override {
-    const auto [begin, end] = entry(parameter).range();
-    sum_.slice(begin, end).fill(0);
-  }
-
  private:
   bool drops() const { return options_.on_overflow == OnOverflow::drop_micro_batch; }
   // The ranges that the micro-batch under way has reached.

@@ -28,8 +28,7 @@ class InBackward : public Accumulator {
                     const Tensor gradient = leaf.grad.reshape({leaf.grad.numel()});
                     completed(parameter, gradient);
                     step_parameter(parameter, gradient);
-                    leaf.grad.reset();
-                    leaf.fresh = true;
+                    drop(leaf);
                   });
   }
   void step_parameter(size_t parameter, const Tensor& gradient) override {
@@ -43,8 +42,6 @@ class InBackward : public Accumulator {
   }
 
   void step(Parameters::Range) override {}
-  std::vector<Tensor> sums() override { return {}; }
-  void add_nothing(size_t) override {}
 };
 
 }  // namespace
