@@ -1,0 +1,37 @@
+#include "text/tokenizer.h"
+
+#include "core/error.h"
+
+namespace accrue {
+namespace {
+
+class Bytes : public Tokenizer {
+ public:
+  int64_t size() const override { return end + 1; }
+  int32_t end_of_text() const override { return end; }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> tokens;
+    tokens.reserve(text.size());
+    for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+    return tokens;
+  }
+
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    for (const int32_t token : tokens) {
+      check(0 <= token && token <= end, "token {} is outside [0, {})", token, size());
+      if (token != end) text += static_cast<char>(token);
+    }
+    return text;
+  }
+
+ private:
+  static constexpr int32_t end = 256;
+};
+
+}  // namespace
+
+TokenizerPtr bytes_tokenizer() { return std::make_shared<Bytes>(); }
+
+}  // namespace accrue
