@@ -6,6 +6,7 @@
 
 #include "core/host_device.h"
 #include "core/tensor.h"
+#include "kernels/detail/vector_exp.h"
 
 namespace accrue {
 
@@ -54,7 +55,7 @@ struct Sigmoid {
   static constexpr Keeps keeps = Keeps::y;
   template <class T>
   HOST_DEVICE T operator()(T x) const {
-    const T e = std::exp(x < 0 ? x : -x);
+    const T e = vector_exp(x < 0 ? x : -x);
     return (x < 0 ? e : T(1)) / (1 + e);
   }
   template <class T>
@@ -113,7 +114,35 @@ struct Silu {
   }
 };
 
-using AnyPointwise = std::variant<Relu, LeakyRelu, Gelu, Sigmoid, Tanh, Silu>;
+// x * (1 + tanh(u)) / 2 with u = sqrt(2 / pi) * (x + 0.044715 x^3): gelu's approximation (Hendrycks
+// & Gimpel 2016), which GPT-2 uses. Computed as x * sigmoid(2 u), which keeps its digits where x <
+// 0. Minus infinity gives NaN, as in PyTorch.
+struct GeluTanh {
+  static constexpr std::string_view name = "gelu_tanh";
+  static constexpr Keeps keeps = Keeps::x;
+  template <class T>
+  HOST_DEVICE T operator()(T x) const {
+    return x * Sigmoid{}(x * (linear<T> + cubic<T> * x * x));
+  }
+  template <class T>
+  HOST_DEVICE T slope_at(T x) const {
+    // From here on the slope is 0 or 1 in every type, and the square of x does not overflow.
+    const T near = x < -22 ? T(-22) : x > 22 ? T(22) : x, square = near * near;
+    const T twice_u = near * (linear<T> + cubic<T> * square);
+    const T slope_of_it = linear<T> + 3 * cubic<T> * square;
+    const T e = vector_exp(twice_u < 0 ? twice_u : -twice_u), r = 1 / (1 + e);
+    return r * ((twice_u < 0 ? e : T(1)) + near * slope_of_it * e * r);
+  }
+
+ private:
+  // 2 u = linear * x + cubic * x^3
+  template <class T>
+  static constexpr T linear = T(1.5957691216057308);
+  template <class T>
+  static constexpr T cubic = T(0.07135481627260025);
+};
+
+using AnyPointwise = std::variant<Relu, LeakyRelu, Gelu, GeluTanh, Sigmoid, Tanh, Silu>;
 
 }  // namespace formula
 
@@ -123,6 +152,7 @@ Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
 
 inline Tensor relu(Tensor x) { return pointwise(std::move(x), formula::Relu{}); }
 inline Tensor gelu(Tensor x) { return pointwise(std::move(x), formula::Gelu{}); }
+inline Tensor gelu_tanh(Tensor x) { return pointwise(std::move(x), formula::GeluTanh{}); }
 inline Tensor sigmoid(Tensor x) { return pointwise(std::move(x), formula::Sigmoid{}); }
 inline Tensor tanh(Tensor x) { return pointwise(std::move(x), formula::Tanh{}); }
 inline Tensor silu(Tensor x) { return pointwise(std::move(x), formula::Silu{}); }

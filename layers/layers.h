@@ -233,6 +233,7 @@ class PointwiseLayer : public Module {
 
 using Relu = PointwiseLayer<formula::Relu>;
 using Gelu = PointwiseLayer<formula::Gelu>;
+using GeluTanh = PointwiseLayer<formula::GeluTanh>;
 using Sigmoid = PointwiseLayer<formula::Sigmoid>;
 using Tanh = PointwiseLayer<formula::Tanh>;
 using Silu = PointwiseLayer<formula::Silu>;

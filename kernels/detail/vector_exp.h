@@ -4,13 +4,15 @@
 #include <cmath>
 #include <cstdint>
 
-namespace accrue::cpu {
+#include "core/host_device.h"
+
+namespace accrue {
 
 // exp(x) for x <= 88, of operations that the compiler makes vectors of, which it does not of
 // std::exp. In float within 2 units of the last place, and 0 below -87, where the result would be
 // denormal. NaN stays NaN.
 // x = n * ln 2 + r with |r| <= ln 2 / 2, and exp(r) by the polynomial of Moshier's Cephes library.
-[[gnu::always_inline]] inline float vector_exp(float x) {
+[[gnu::always_inline]] HOST_DEVICE inline float vector_exp(float x) {
   // Adding 1.5 * 2^23 rounds to a whole number, which the sum then has in its lowest bits.
   constexpr float rounder = 0x1.8p23f, log2_e = 1.44269504f;
   const float shifted = x * log2_e + rounder, n = shifted - rounder;
@@ -26,6 +28,6 @@ namespace accrue::cpu {
   const float y = exp_r * std::bit_cast<float>(exponent);
   return x < -87 ? 0 : y;
 }
-inline double vector_exp(double x) { return std::exp(x); }
+HOST_DEVICE inline double vector_exp(double x) { return std::exp(x); }
 
-}  // namespace accrue::cpu
+}  // namespace accrue

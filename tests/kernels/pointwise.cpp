@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "core/autograd.h"
 #include "kernels/conv2d.h"
@@ -62,6 +63,9 @@ TEST_CASE("activations", "[ops]") {
       [](double x) { return x > 0 ? x : 0.2 * x; }));
   check_op(
       activation("gelu", gelu, [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2))); }));
+  check_op(activation("gelu_tanh", gelu_tanh, [](double x) {
+    return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }));
   check_op(activation(
       "sigmoid", [](const Tensor& x) { return sigmoid(x); }, logistic));
   check_op(activation(
@@ -81,8 +85,9 @@ TEST_CASE("relu writes over its input exactly when it is handed the last referen
   REQUIRE(relu(std::move(x)).view().data == storage);
 }
 
-// PyTorch 2.15, float64, the default (exact) gelu. Every x is a number of all four dtypes.
-TEST_CASE("gelu and silu give PyTorch's values", "[ops]") {
+// PyTorch 2.15, float64; gelu_tanh by its definition, in decimals of 60 digits. Every x is a number
+// of all four dtypes.
+TEST_CASE("gelu, gelu_tanh and silu give PyTorch's values", "[ops]") {
   const Values x{-12, -5, -2.5, -1, -0.5, 0, 0.5, 1, 2.5, 5, 12};
   struct Golden {
     Tensor (*f)(Tensor);
@@ -96,6 +101,13 @@ TEST_CASE("gelu and silu give PyTorch's values", "[ops]") {
              {0, -7.1469460018034646e-06, -0.03761108590814519, -0.08331547058768635,
               0.13250487534383712, 0.5, 0.8674951246561629, 1.0833154705876864, 1.037611085908145,
               1.000007146946002, 1}},
+      Golden{gelu_tanh,
+             {-1.635985449353481e-61, -2.291796196629506e-07, -0.015084266089998582,
+              -0.1588080093917233, -0.15428599017485609, 0.0, 0.34571400982514394,
+              0.8411919906082767, 2.484915733910001, 4.999999770820381, 12.0},
+             {-5.290403352522559e-60, -1.5463619875325946e-06, -0.037951576212666184,
+              -0.08296408384578255, 0.1326300964653577, 0.5, 0.8673699035346423, 1.0829640838457826,
+              1.037951576212666, 1.0000015463619876, 1.0}},
       Golden{silu,
              {-7.373009522657661e-05, -0.03346425462142428, -0.18964545005310887,
               -0.2689414213699951, -0.1887703343990727, 0, 0.3112296656009273, 0.7310585786300049,
@@ -120,8 +132,8 @@ TEST_CASE("gelu and silu give PyTorch's values", "[ops]") {
 }
 
 // Where exponentials overflow or vanish, no 0 * infinity may come of it.
-TEST_CASE("gelu and silu far from zero are x or nothing", "[ops]") {
-  for (const auto f : {gelu, silu})
+TEST_CASE("gelu, gelu_tanh and silu far from zero are x or nothing", "[ops]") {
+  for (const auto f : {gelu, gelu_tanh, silu})
     for (const DType dtype : floating) {
       const double largest = dtype == DType::f16 ? 65504 : dtype == DType::f64 ? 1e308 : 0x1p127;
       const Values x{40, 4096, largest, -40, -4096, -largest};
@@ -134,8 +146,8 @@ TEST_CASE("gelu and silu far from zero are x or nothing", "[ops]") {
     }
 }
 
-TEST_CASE("a NaN goes through gelu and silu, forward and backward", "[ops]") {
-  for (const auto f : {gelu, silu})
+TEST_CASE("a NaN goes through gelu, gelu_tanh and silu, forward and backward", "[ops]") {
+  for (const auto f : {gelu, gelu_tanh, silu})
     for (const DType dtype : floating) {
       const auto [y, slope] = values_and_slopes(f, Values(20, NAN), dtype);
       for (size_t i = 0; i < y.size(); ++i) REQUIRE((std::isnan(y[i]) && std::isnan(slope[i])));
