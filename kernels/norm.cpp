@@ -52,7 +52,7 @@ void group_moments(View mean, View rstd, View x, Grouping at, double eps, Runnin
         const MomentsOut<W> out(mean, rstd, at, eps, running);
         const T* in = x.as<T>();
         parallel_each(at.count(), at.elements(), [&](int64_t g) {
-          const double sum = group_sum(in, at, g, [](T v) { return v; });
+          const double sum = out.mean ? group_sum(in, at, g, [](T v) { return v; }) : 0;
           const W center = static_cast<W>(sum / static_cast<double>(at.elements()));
           out.store(g, center,
                     group_sum(in, at, g, [=](T v) { return (v - center) * (v - center); }));
@@ -74,8 +74,9 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
 template <class T, class Body>
 void for_each_normalized(View x, const Normalizer& by, View gamma, View beta, Body&& body) {
   const PerChannel<Wide<T>> gammas(gamma, 1), betas(beta, 0);
+  const auto statistics = by.statistics<Wide<T>>();
   parallel_each(by.at.count(), by.at.elements(), [&](int64_t g) {
-    const auto standardized = by.standardized<Wide<T>>(g);
+    const auto standardized = statistics[g];
     for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
       const T* in = x.as<T>() + first;
       const auto weight = along(gammas, c, step);
@@ -147,10 +148,12 @@ void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget>
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         const T *in = x.as<T>(), *d = dy.as<T>();
+        const auto statistics = by.statistics<W>();
         if (dgamma)
           channel_sums<W>(*dgamma, by.at, [&](int64_t first, int64_t g) {
-            return [in = in + first, d = d + first, standardized = by.standardized<W>(g)](
-                       int64_t j) { return d[j] * standardized(in[j]); };
+            return [in = in + first, d = d + first, standardized = statistics[g]](int64_t j) {
+              return d[j] * standardized(in[j]);
+            };
           });
         if (dbeta)
           channel_sums<W>(*dbeta, by.at, [&](int64_t first, int64_t) {
@@ -166,24 +169,26 @@ struct NormBackward {
   const T *dy, *x;
   PerChannel<W> gamma;
   const Normalizer& by;
+  const Statistics<W> statistics = by.statistics<W>();
 
-  DxTerms<W> terms_of(int64_t g, const Standardized<W>& standardized) const {
+  DxTerms<W> terms_of(int64_t g) const {
+    const auto standardized = statistics[g];
     double sum = 0, product = 0;
     for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
       const T *in = x + first, *d = dy + first;
       const auto weight = along(gamma, c, step);
-      sum += sum_of<W>(size, [&](int64_t j) { return weight(j) * d[j]; });
+      if (statistics.mean) sum += sum_of<W>(size, [&](int64_t j) { return weight(j) * d[j]; });
       product += sum_of<W>(
           size, [&](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
     });
-    return DxTerms<W>::of(sum, product, standardized.rstd, by.at.elements());
+    return statistics.dx_terms(g, sum, product, by.at.elements());
   }
 
   template <class Accumulate>
   void store_group(int64_t g, Accumulate accumulate) const {
-    const auto standardized = by.standardized<W>(g);
+    const auto standardized = statistics[g];
     const bool constant = by.source == Source::constant;
-    const DxTerms<W> terms = constant ? DxTerms<W>{} : terms_of(g, standardized);
+    const DxTerms<W> terms = constant ? DxTerms<W>{} : terms_of(g);
     for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
       T* const out = dx + first;
       const T* const d = dy + first;
@@ -255,7 +260,7 @@ void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, c
           beta.shape(), x.shape(), C);
 }
 
-// Mean and 1 / sqrt(variance + eps) of every group, measured or given.
+// Mean and 1 / sqrt(variance + eps) of every group, measured or given. No mean counts as 0.
 struct Moments {
   Tensor mean, rstd;
   Source source;
@@ -274,13 +279,16 @@ Tensor pieces_scratch(const Grouping& at, Source source, DType dtype, Device dev
                        Category::workspace);
 }
 
+enum class Center { mean, zero };
+
 Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double eps,
-                const Running& running = {}) {
+                const Running& running = {}, Center center = Center::mean) {
   check(at.elements() > 1, "[{}] x {} has groups of {} element(s): expected at least 2", op,
         x.shape(), at.elements());
   Moments moments = Moments::empty(x, at, Source::batch);
+  if (center == Center::zero) moments.mean.reset();
   launch<cpu::group_moments, cuda::group_moments>(
-      x.device(), moments.mean.view(), moments.rstd.view(), x.view(), at, eps, running,
+      x.device(), view_of(moments.mean), moments.rstd.view(), x.view(), at, eps, running,
       pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
   return moments;
 }
@@ -290,7 +298,7 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
                  Activation activation = Activation::none) {
   const Device device = x.device();
   const auto by = [=] {
-    return Normalizer{at, moments.mean.view(), moments.rstd.view(), moments.source};
+    return Normalizer{at, view_of(moments.mean), moments.rstd.view(), moments.source};
   };
   Tensor y;
   if (result_is_unread()) {
@@ -324,6 +332,14 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   return y;
 }
 
+// The rows of x [..., C].
+Grouping rows(std::string_view op, const Tensor& x) {
+  check(x.defined() && x.shape().rank() >= 1 && x.size(-1) > 0,
+        "[{}] x {}: expected [..., C] with C above 0", op, x.shape());
+  const int64_t C = x.size(-1);
+  return {x.numel() / C, C, 1, C, Grouping::Over::sample};
+}
+
 // C of x [N, C, ...].
 int64_t channels(std::string_view op, const Tensor& x) {
   check(x.defined() && x.shape().rank() >= 2 && x.size(1) > 0,
@@ -349,12 +365,15 @@ Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, co
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  check(x.defined() && x.shape().rank() >= 1 && x.size(-1) > 0,
-        "[layer_norm] x {}: expected [..., C] with C above 0", x.shape());
-  const int64_t C = x.size(-1);
-  check_operands("layer_norm", x, gamma, beta, C);
-  const Grouping at{x.numel() / C, C, 1, C, Grouping::Over::sample};
+  const Grouping at = rows("layer_norm", x);
+  check_operands("layer_norm", x, gamma, beta, at.C);
   return normalize("layer_norm", x, gamma, beta, at, measure("layer_norm", x, at, eps));
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
+  const Grouping at = rows("rms_norm", x);
+  check_operands("rms_norm", x, gamma, {}, at.C);
+  return normalize("rms_norm", x, gamma, {}, at, measure("rms_norm", x, at, eps, {}, Center::zero));
 }
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(large_team, 1)
   const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     const Walk<team> at = start.in_group(g);
-    const W center = sum_of<width>(x, at) / static_cast<W>(out.elements);
+    const W center = out.mean ? sum_of<width>(x, at) / static_cast<W>(out.elements) : W(0);
     const W deviations = deviations_of<width>(x, at, center);
     if (threadIdx.x % team == 0) out.store(g, center, deviations);
   }
@@ -194,7 +194,8 @@ __global__ void __launch_bounds__(large_team, 1)
   const Piece piece(in.size, blockIdx.y, pieces);
   const Walk<large_team> at =
       Walk<large_team>(in, piece.begin, piece.end).in_group(int64_t{blockIdx.x});
-  const W center = sum_of<width>(x, at) / static_cast<W>((piece.end - piece.begin) * width);
+  const auto elements = static_cast<W>((piece.end - piece.begin) * width);
+  const W center = out.mean ? sum_of<width>(x, at) / elements : W(0);
   const W deviations = deviations_of<width>(x, at, center);
   if (!is_last_and_has_all(all, scratch, center, deviations)) return;
   const int64_t g = threadIdx.x;
@@ -264,11 +265,10 @@ struct GridWalk {
 // multiprocessors idle where groups are few and large.
 template <bool backward, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    normalize_kernel(T* values, const T* x, const W* mean, const W* rstd, PerChannel<W> gamma,
+    normalize_kernel(T* values, const T* x, Statistics<W> statistics, PerChannel<W> gamma,
                      PerChannel<W> beta, Activation activation, Layout in) {
   for (GridWalk at(in); at.inside(); at.next()) {
-    const int64_t group = at.group();
-    const Standardized<W> standardized{mean[group], rstd[group]};
+    const Standardized<W> standardized = statistics[at.group()];
     const auto xs = load_vector<width>(x, at.v);
     Vector<T, width> out;
     if constexpr (backward) out = load_vector<width>(values, at.v);
@@ -324,14 +324,14 @@ __device__ void store_dx(T* dx, const T* dy, const T* x, int64_t v, const At& at
 // because a group's averages are complete before its first element is written.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    norm_backward_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
+    norm_backward_kernel(T* dx, const T* dy, const T* x, Statistics<W> statistics,
                          PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements) {
   const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
-    const Standardized<W> standardized{mean[g], rstd[g]};
+    const Standardized<W> standardized = statistics[g];
     W sum, product;
     sum_for_dx<width>(sum, product, dy, x, standardized.mean, gamma, start.in_group(g));
-    const auto terms = DxTerms<W>::of(sum, product, standardized.rstd, elements);
+    const auto terms = statistics.dx_terms(g, sum, product, elements);
     for (Walk<team> at = start.in_group(g); at.inside(); at.next())
       store_dx<width, accumulate>(dx, dy, x, at.vector, at, standardized, terms, gamma);
   }
@@ -340,14 +340,14 @@ __global__ void __launch_bounds__(large_team, 1)
 // The terms of groups in pieces, whose sums the last block adds up in order.
 template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    piece_dx_terms_kernel(DxTerms<W>* terms, W* scratch, const T* dy, const T* x, const W* mean,
-                          const W* rstd, PerChannel<W> gamma, Path<large_team> in,
+    piece_dx_terms_kernel(DxTerms<W>* terms, W* scratch, const T* dy, const T* x,
+                          Statistics<W> statistics, PerChannel<W> gamma, Path<large_team> in,
                           int64_t elements) {
   __shared__ OfBlocks<W> all;
   const int64_t groups = gridDim.x, pieces = gridDim.y, of_block = blockIdx.x;
   const Piece piece(in.size, blockIdx.y, pieces);
   W sum, product;
-  sum_for_dx<width>(sum, product, dy, x, mean[of_block], gamma,
+  sum_for_dx<width>(sum, product, dy, x, statistics[of_block].mean, gamma,
                     Walk<large_team>(in, piece.begin, piece.end).in_group(of_block));
   if (!is_last_and_has_all(all, scratch, sum, product)) return;
   const int64_t g = threadIdx.x;
@@ -357,20 +357,20 @@ __global__ void __launch_bounds__(large_team, 1)
     sums += all.first[p * groups + g];
     products += all.second[p * groups + g];
   }
-  terms[g] = DxTerms<W>::of(static_cast<W>(sums), static_cast<W>(products), rstd[g], elements);
+  terms[g] = statistics.dx_terms(g, static_cast<W>(sums), static_cast<W>(products), elements);
 }
 
 // dx where each group's terms are known, by all threads. Given moments do not depend on x: without
 // terms both are 0, and x is not read.
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    dx_by_terms_kernel(T* dx, const T* dy, const T* x, const W* mean, const W* rstd,
+    dx_by_terms_kernel(T* dx, const T* dy, const T* x, Statistics<W> statistics,
                        const DxTerms<W>* terms, PerChannel<W> gamma, Layout in) {
   for (GridWalk at(in); at.inside(); at.next()) {
     const int64_t g = at.group();
     const DxTerms<W> of_group = terms ? terms[g] : DxTerms<W>{0, 0};
-    store_dx<width, accumulate>(dx, dy, terms ? x : nullptr, at.v, at,
-                                Standardized<W>{mean[g], rstd[g]}, of_group, gamma);
+    store_dx<width, accumulate>(dx, dy, terms ? x : nullptr, at.v, at, statistics[g], of_group,
+                                gamma);
   }
 }
 
@@ -435,9 +435,8 @@ void enqueue_normalize(View values, View x, const Normalizer& by, View gamma, Vi
       x.dtype, [&]<class T, class W = Wide<T>>() {
         with_width<T>(run_of(by.at), {values.data, x.data}, [&](auto width) {
           enqueue(grid_over(x.numel() / width.value), normalize_kernel<backward, width.value, T>,
-                  values.as<T>(), x.as<const T>(), by.mean.as<const W>(), by.rstd.as<const W>(),
-                  PerChannel<W>(gamma, 1), PerChannel<W>(beta, 0), activation,
-                  Layout(by.at, width.value));
+                  values.as<T>(), x.as<const T>(), by.statistics<W>(), PerChannel<W>(gamma, 1),
+                  PerChannel<W>(beta, 0), activation, Layout(by.at, width.value));
         });
       });
 }
@@ -462,14 +461,14 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         T* out = dx.grad.as<T>();
         const T *in_dy = dy.as<const T>(), *in_x = measured ? x.as<const T>() : nullptr;
-        const W *mean = by.mean.as<const W>(), *rstd = by.rstd.as<const W>();
+        const auto statistics = by.statistics<W>();
         const PerChannel<W> gammas(gamma, 1);
         with_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
           with_beta(dx.beta, [&](auto accumulate) {
             if (measured && pieces == 1) {
               with_team(at, [&](auto team, const auto& grid) {
                 enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
-                        out, in_dy, in_x, mean, rstd, gammas, Path<team.value>(at, width.value),
+                        out, in_dy, in_x, statistics, gammas, Path<team.value>(at, width.value),
                         at.count(), at.elements());
               });
               return;
@@ -479,11 +478,11 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
               W* const sums = scratch.as<W>();
               terms = reinterpret_cast<DxTerms<W>*>(sums + 2 * pieces * at.count());
               enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, terms, sums, in_dy,
-                      in_x, mean, rstd, gammas, Path<large_team>(at, width.value), at.elements());
+                      in_x, statistics, gammas, Path<large_team>(at, width.value), at.elements());
             }
             enqueue(grid_over(dy.numel() / width.value),
-                    dx_by_terms_kernel<width.value, accumulate.value, T>, out, in_dy, in_x, mean,
-                    rstd, terms, gammas, Layout(at, width.value));
+                    dx_by_terms_kernel<width.value, accumulate.value, T>, out, in_dy, in_x,
+                    statistics, terms, gammas, Layout(at, width.value));
           });
         });
       });

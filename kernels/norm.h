@@ -10,6 +10,7 @@ namespace accrue {
 // is its channel. gamma and beta [C] may be undefined: 1 and 0.
 //                  x            a group is                                       channel
 //   layer_norm     [..., C]     one row of the last dimension                    last dimension
+//   rms_norm       [..., C]     one row of the last dimension                    last dimension
 //   group_norm     [N, C, ...]  C / groups consecutive channels of one n         second dimension
 //   instance_norm  [N, C, ...]  one channel of one n: group_norm with C groups   second dimension
 //   batch_norm     [N, C, ...]  one channel over all n                           second dimension
@@ -17,11 +18,14 @@ namespace accrue {
 // dz = dy * act'(z) written over dy:
 //   dgamma[c] = sum_{i in c} dz[i] * xhat[i]      dbeta[c] = sum_{i in c} dz[i]
 //   dx[i] = rstd * (gamma dz[i] - average(gamma dz) - xhat[i] * average(gamma dz xhat))
+// rms_norm takes the mean for 0 (Zhang & Sennrich 2019): z = x * rstd * gamma with rstd = 1 /
+// sqrt(average(x^2) + eps), and average(gamma dz) is absent from dx.
 // Keeps x, and mean and rstd of each group. An activation needs no y, since z follows from x. dx
 // goes over dy where it can. The variance is summed around the mean (two passes), so that a large
 // mean costs none of its digits.
 // Throws Error unless the shapes agree and every group has at least two elements.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation = Activation::none, double eps = 1e-5);
 

@@ -128,10 +128,19 @@ Norm::Norm(int64_t channels)
 }
 
 Tensor LayerNorm::forward(Tensor x, const Pass&) const {
-  return layer_norm(x, weight_.tensor, bias_.tensor);
+  return layer_norm(x, weight_.tensor, bias_.tensor, eps_);
 }
 
 std::string LayerNorm::describe() const { return fmt::format("layer norm {}", weight_.shape[0]); }
+
+RmsNorm::RmsNorm(int64_t features, double eps)
+    : eps_(eps), weight_{{features}, Init::constant(1), {}} {
+  declare("weight", weight_);
+}
+
+Tensor RmsNorm::forward(Tensor x, const Pass&) const { return rms_norm(x, weight_.tensor, eps_); }
+
+std::string RmsNorm::describe() const { return fmt::format("RMS norm {}", weight_.shape[0]); }
 
 Tensor GroupNorm::forward(Tensor x, const Pass&) const {
   return group_norm(x, groups_, weight_.tensor, bias_.tensor, activation_);

@@ -106,9 +106,24 @@ class Norm : public Module {
 
 class LayerNorm : public Norm {
  public:
-  explicit LayerNorm(int64_t features) : Norm(features) {}
+  explicit LayerNorm(int64_t features, double eps = 1e-5) : Norm(features), eps_(eps) {}
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
+
+ private:
+  double eps_;
+};
+
+// weight [features], initially 1
+class RmsNorm : public Module {
+ public:
+  explicit RmsNorm(int64_t features, double eps = 1e-6);
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override;
+
+ private:
+  double eps_;
+  Parameter weight_;
 };
 
 class GroupNorm : public Norm {

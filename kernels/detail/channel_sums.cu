@@ -106,13 +106,12 @@ struct Plain {
 template <class T, class W = Wide<T>>
 struct Affine {
   const T *dy, *x;
-  const W *mean, *rstd;
+  Statistics<W> statistics;
   Grouping at;
 
   template <int width>
   __device__ Sums<W, 2> of_vector(int64_t v, int64_t n, int64_t c) const {
-    const int64_t g = at.group_of(n, c);
-    const Standardized<W> standardized{mean[g], rstd[g]};
+    const Standardized<W> standardized = statistics[at.group_of(n, c)];
     const auto d = load_vector<width>(dy, v), values = load_vector<width>(x, v);
     Sums<W, 2> sum;
     for (int w = 0; w < width; ++w) {
@@ -137,8 +136,7 @@ void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget>
                      View x, Normalizer by, View scratch) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
-        const Affine<T> term{dy.as<const T>(), x.as<const T>(), by.mean.as<const W>(),
-                             by.rstd.as<const W>(), by.at};
+        const Affine<T> term{dy.as<const T>(), x.as<const T>(), by.statistics<W>(), by.at};
         channel_sums<T, 2>({{Out<W>(dgamma), Out<W>(dbeta)}}, scratch, term, by.at.N, by.at.C,
                            by.at.S, {dy.data, x.data});
       });

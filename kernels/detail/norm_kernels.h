@@ -66,28 +66,25 @@ HOST_DEVICE void move_towards(T value, T& running, double momentum) {
 }
 
 // Where mean and rstd = 1 / sqrt(variance + eps) of each group go, and statistics that move towards
-// them, where there are any.
+// them, where there are any. No mean: it counts as 0, and the variance is around 0 (rms_norm).
 template <class W>
 struct MomentsOut {
-  W *mean, *rstd;
+  W *mean = nullptr, *rstd;
   int64_t elements;  // of a group
   double eps;
   W *running_mean = nullptr, *running_var = nullptr;
   double momentum;
 
   MomentsOut(View mean, View rstd, const Grouping& at, double eps, const Running& running)
-      : mean(mean.as<W>()),
-        rstd(rstd.as<W>()),
-        elements(at.elements()),
-        eps(eps),
-        momentum(running.momentum) {
+      : rstd(rstd.as<W>()), elements(at.elements()), eps(eps), momentum(running.momentum) {
+    if (mean.data) this->mean = mean.as<W>();
     if (running.mean.data) running_mean = running.mean.as<W>(), running_var = running.var.as<W>();
   }
 
   // `deviations` is the sum of the squared distances from the mean.
   template <class Sum>
   HOST_DEVICE void store(int64_t g, W center, Sum deviations) const {
-    mean[g] = center;
+    if (mean) mean[g] = center;
     rstd[g] = rstd_of(static_cast<W>(deviations / static_cast<Sum>(elements)), eps);
     if (!running_mean) return;
     move_towards(center, running_mean[g], momentum);
@@ -99,16 +96,10 @@ struct MomentsOut {
 // With d = gamma * dy,
 //   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
 // hence one pass for the two averages and one that writes.
+// A mean that is always 0 does not depend on x: without it `average` is 0.
 template <class W>
 struct DxTerms {
   W average, slope;
-
-  // Computes the terms from the sums of d and of d * (x - mean).
-  template <class Sum>
-  HOST_DEVICE static DxTerms of(Sum sum, Sum product, W rstd, int64_t elements) {
-    const auto count = static_cast<Sum>(elements);
-    return {static_cast<W>(sum / count), rstd * rstd * static_cast<W>(product / count)};
-  }
 };
 
 // The formulas of one element in a group of these moments.
@@ -123,6 +114,25 @@ struct Standardized {
   }
 };
 
+// What each group is normalised by.
+template <class W>
+struct Statistics {
+  const W *mean, *rstd;  // no mean: 0
+
+  Statistics(View mean, View rstd)
+      : mean(mean.data ? mean.as<const W>() : nullptr), rstd(rstd.as<const W>()) {}
+  HOST_DEVICE Standardized<W> operator[](int64_t g) const {
+    return {mean ? mean[g] : W(0), rstd[g]};
+  }
+  // From the sums of d and of d * (x - mean).
+  template <class Sum>
+  HOST_DEVICE DxTerms<W> dx_terms(int64_t g, Sum sum, Sum product, int64_t elements) const {
+    const auto count = static_cast<Sum>(elements);
+    return {mean ? static_cast<W>(sum / count) : W(0),
+            rstd[g] * rstd[g] * static_cast<W>(product / count)};
+  }
+};
+
 enum class Source { batch, constant };
 
 // How each group is normalised. With constant statistics, mean and rstd do not depend on x.
@@ -131,10 +141,9 @@ struct Normalizer {
   View mean, rstd;
   Source source;
 
-  // What group g is normalised by.
   template <class W>
-  Standardized<W> standardized(int64_t g) const {
-    return {mean.as<W>()[g], rstd.as<W>()[g]};
+  Statistics<W> statistics() const {
+    return {mean, rstd};
   }
 };
 
