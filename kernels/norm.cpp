@@ -28,11 +28,12 @@ void for_each_piece(const Grouping& at, int64_t group, Body&& body) {
 }
 
 // gamma or beta of a piece's element j. That of the only channel is read once: loops over j are
-// then free of the test whether there is any.
+// then free of the test whether there is any. Where channels differ, the compiler moves the test
+// out of the loop, if nothing is captured by reference.
 template <class T, int64_t step>
 auto along(const PerChannel<T>& values, int64_t c, std::integral_constant<int64_t, step>) {
   if constexpr (step == 0) return [value = values[c]](int64_t) { return value; };
-  else return [&values, c](int64_t j) { return values[c + j]; };
+  else return [values, c](int64_t j) { return values[c + j]; };
 }
 
 // The sum of term(x) over a group.
@@ -129,12 +130,14 @@ void sum_side_by_side(double* sums, const Grouping& at, int64_t c, int64_t width
 // by side, because with S = 1 a single channel is a strided column.
 template <class T, class TermAt>
 void channel_sums(GradTarget target, const Grouping& at, const TermAt& term_at) {
-  constexpr int64_t block = 64;
+  constexpr int64_t most = 64;
+  const int64_t block = at.S == 1 ? most : 1;
   T* out = target.grad.as<T>();
-  parallel_for(at.C, at.N * at.S, [&](int64_t begin, int64_t end) {
-    double sums[block];
-    for (int64_t c = begin, width = 0; c < end; c += width) {
-      width = std::min({block, end - c, at.K - c % at.K});
+  parallel_for(ceil_div(at.C, block), block * at.N * at.S, [&](int64_t begin, int64_t end) {
+    double sums[most];
+    const int64_t last = std::min(at.C, end * block);
+    for (int64_t c = begin * block, width = 0; c < last; c += width) {
+      width = std::min({most, last - c, at.K - c % at.K});
       sum_side_by_side<T>(sums, at, c, width, term_at);
       for (int64_t j = 0; j < width; ++j)
         out[c + j] = blend(static_cast<T>(sums[j]), target.beta, out[c + j]);
@@ -177,9 +180,9 @@ struct NormBackward {
     for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
       const T *in = x + first, *d = dy + first;
       const auto weight = along(gamma, c, step);
-      if (statistics.mean) sum += sum_of<W>(size, [&](int64_t j) { return weight(j) * d[j]; });
+      if (statistics.mean) sum += sum_of<W>(size, [=](int64_t j) { return weight(j) * d[j]; });
       product += sum_of<W>(
-          size, [&](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
+          size, [=](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
     });
     return statistics.dx_terms(g, sum, product, by.at.elements());
   }
