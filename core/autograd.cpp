@@ -230,13 +230,16 @@ std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& 
   return {first, second, claim(c, first || second)};
 }
 
+void offer_buffer(const Edge& x, const Tensor& buffer) {
+  if (!x.wants_grad()) return;
+  Variable& variable = *x.variable();
+  const bool fits = buffer.numel() == variable.shape.numel() && buffer.dtype() == variable.dtype;
+  if (variable.producer && !variable.grad.defined() && fits)
+    variable.grad = buffer.reshape(variable.shape);
+}
+
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
-  if (x.wants_grad()) {
-    Variable& variable = *x.variable();
-    const bool fits = dy.numel() == variable.shape.numel() && dy.dtype() == variable.dtype;
-    if (variable.producer && !variable.grad.defined() && fits)
-      variable.grad = dy.reshape(variable.shape);
-  }
+  offer_buffer(x, dy);
   return claim_grad(x);
 }
 

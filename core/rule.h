@@ -42,8 +42,11 @@ std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(cons
 // claim_grads() for three gradients.
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
-// claim_grad() for pointwise backwards, which may write over the gradient they read: when x's
-// gradient has no buffer yet, dy's becomes it, and the target is dy itself with beta 0.
+// Where x's gradient has no buffer yet, and x is an intermediate result, this one becomes it.
+void offer_buffer(const Edge& x, const Tensor& buffer);
+
+// offer_buffer() and claim_grad() for pointwise backwards, which may write over the gradient they
+// read: the target is dy itself, with beta 0, if the offer is taken.
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy);
 
 // value + beta * dst, where beta 0 does not read dst (0 * NaN is NaN).

@@ -6,6 +6,13 @@ std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x) {
   return x.sole_owner() ? claim_grad_over(edge, x) : claim_grad(edge);
 }
 
+std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads_over_values(
+    const Edge& a_edge, const Tensor& a, const Edge& b_edge, const Tensor& b) {
+  if (a.sole_owner()) offer_buffer(a_edge, a);
+  if (b.sole_owner()) offer_buffer(b_edge, b);
+  return claim_grads(a_edge, b_edge);
+}
+
 void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors) {
   const Tensor& first = **tensors.begin();
   for (const Tensor* tensor : tensors) {
