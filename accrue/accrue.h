@@ -24,6 +24,7 @@
 #include "images/segmentation.h"
 #include "images/shapes.h"
 #include "kernels/arithmetic.h"
+#include "kernels/causal_attention.h"
 #include "kernels/concat.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"

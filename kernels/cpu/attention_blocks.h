@@ -1,0 +1,134 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "core/half.h"
+#include "kernels/cpu/gemm.h"
+
+// The matrix of scores of a head, block by block on one thread. Rows are keys and columns queries,
+// because then every operand of the products is read as it lies but the queries' own, which are
+// transposed once for all of their blocks, and the softmax needs no sums over a vector's lanes.
+namespace accrue::cpu {
+
+// Queries of a head that are computed together.
+struct QueryBlock {
+  int64_t n, h, first, rows;
+  int64_t columns;                   // rows, rounded up to whole vectors
+  int64_t token;                     // that the first query is
+  const int32_t* starts = nullptr;   // [columns]: the token that a query's document begins with,
+  int64_t earliest = 0, latest = 0;  // the least and the largest of them; null if all are 0
+};
+
+// What some keys and the queries of a block make of the matrix.
+struct ScoreBlock {
+  int64_t key, keys, queries, columns;
+  // If so, key r is the token of query r, which only it and later ones see; otherwise all do.
+  bool on_diagonal;
+};
+
+inline constexpr int64_t most_keys = 96;
+
+// Calls body(block) for the keys that queries see, in order.
+template <class Body>
+void for_each_block(const QueryBlock& q, Body&& body) {
+  const Partition before(q.token - q.earliest, most_keys);
+  for (int64_t b = 0; b < before.parts; ++b)
+    if (before.size(b) > 0)
+      body(ScoreBlock{q.earliest + before.begin(b), before.size(b), q.rows, q.columns, false});
+  body(ScoreBlock{q.token, q.rows, q.rows, q.columns, true});
+}
+
+// On the diagonal the products run in strips, which leave out most of what nobody sees.
+template <class W>
+inline constexpr int64_t strip = 2 * lanes<W>;
+
+// Calls body(begin, size) for strips of `count` keys or queries.
+template <class W, class Body>
+void for_each_strip(const ScoreBlock& b, int64_t count, Body&& body) {
+  const int64_t most = b.on_diagonal ? strip<W> : count;
+  for (int64_t begin = 0; begin < count; begin += most) body(begin, std::min(most, count - begin));
+}
+// The first column that is computed of key r's row.
+template <class W>
+int64_t first_column(const ScoreBlock& b, int64_t r) {
+  return b.on_diagonal ? r / strip<W> * strip<W> : 0;
+}
+
+// C = op(A) B, or C + op(A) B, for any number of B's vectors.
+template <class W>
+void multiply(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const W> b,
+              const GemmSize& size, Result result) {
+  const Partition panels(size.N / lanes<W>, block_vectors);
+  for (int64_t p = 0; p < panels.parts; ++p) {
+    const int64_t column = panels.begin(p) * lanes<W>;
+    multiply_panel(c.from(0, column), a, a_op, b.from(0, column),
+                   {size.M, panels.size(p) * lanes<W>, size.K}, result);
+  }
+}
+
+// out[r, i] = sum_d keys[r, d] * queries[d, i].
+template <class W>
+void multiply_heads(Matrix<W> out, const ScoreBlock& b, Matrix<const W> keys,
+                    Matrix<const W> queries, int64_t D) {
+  for_each_strip<W>(b, b.keys, [&](int64_t r, int64_t size) {
+    const int64_t i = first_column<W>(b, r);
+    multiply(out.from(r, i), keys.from(r, 0), Transpose::no, queries.from(0, i),
+             {size, b.columns - i, D}, Result::write);
+  });
+}
+
+// out[r, d] += sum_i x[r, i] * queries[i, d], of `width` channels.
+template <class W>
+void add_over_queries(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x,
+                      Matrix<const W> queries, int64_t width) {
+  for_each_strip<W>(b, b.keys, [&](int64_t r, int64_t size) {
+    const int64_t i = first_column<W>(b, r);
+    multiply(out.from(r, 0), x.from(r, i), Transpose::no, queries.from(i, 0),
+             {size, width, b.queries - i}, Result::add);
+  });
+}
+
+// out[i, d] += sum_r x[r, i] * keys[r, d].
+template <class W>
+void add_over_keys(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x, Matrix<const W> keys,
+                   int64_t width) {
+  for_each_strip<W>(b, b.queries, [&](int64_t i, int64_t size) {
+    const int64_t seen = b.on_diagonal ? std::min(b.keys, i + size) : b.keys;
+    multiply(out.from(i, 0), x.from(0, i), Transpose::yes, keys, {size, width, seen}, Result::add);
+  });
+}
+
+// Scores of pairs that do not see each other become -infinity.
+template <class W>
+void hide_unseen(Matrix<W> scores, const ScoreBlock& b, const QueryBlock& q) {
+  constexpr W hidden = -std::numeric_limits<W>::infinity();
+  for (int64_t r = 0; r < b.keys; ++r) {
+    W* row = scores.data + r * scores.stride;
+    const int64_t first = first_column<W>(b, r);
+    if (b.on_diagonal) std::fill(row + first, row + r, hidden);
+    if (!q.starts || b.key + r >= q.latest) continue;
+    const auto key = static_cast<int32_t>(b.key + r);
+#pragma omp simd
+    for (int64_t i = first; i < b.columns; ++i) row[i] = q.starts[i] > key ? hidden : row[i];
+  }
+}
+
+// Rows that products read: x itself, or a copy in the type of the sums, padded to whole vectors.
+template <class T>
+bool needs_copy(int64_t D) {
+  return is_16_bit<T> || D % lanes<Wide<T>> != 0;
+}
+template <class T, class W = Wide<T>>
+Matrix<const W> rows_of(W* copy, Matrix<const T> x, int64_t rows, int64_t D) {
+  if constexpr (!is_16_bit<T>)
+    if (!needs_copy<T>(D)) return x;
+  const int64_t width = round_up(D, lanes<W>);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t d = 0; d < D; ++d) copy[r * width + d] = x.data[r * x.stride + d];
+    std::fill(copy + r * width + D, copy + (r + 1) * width, W(0));
+  }
+  return {copy, width};
+}
+
+}  // namespace accrue::cpu

@@ -1,0 +1,326 @@
+#include "kernels/causal_attention.h"
+
+#include <array>
+#include <cmath>
+
+#include "core/autograd.h"
+#include "core/ledger.h"
+#include "core/random.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+#include "tests/support/thread_scope.h"
+
+namespace accrue::test {
+namespace {
+
+// Shapes, and the lengths of a row's documents, the same in every row; none for no positions.
+struct CausalCase {
+  size_t N, H, G, D, Tq, T;
+  std::vector<int32_t> lengths = {};
+
+  AttentionHeads heads() const { return {int64_t(H), int64_t(G), int64_t(D)}; }
+  Shape shape_of(size_t tokens, size_t heads) const {
+    return {int64_t(N), int64_t(tokens), int64_t(heads * D)};
+  }
+  std::array<Shape, 3> shapes() const { return {shape_of(Tq, H), shape_of(T, G), shape_of(T, G)}; }
+  Shape packed() const { return shape_of(T, H + 2 * G); }
+  std::vector<int32_t> positions() const {
+    std::vector<int32_t> of_row;
+    for (const int32_t length : lengths)
+      for (int32_t i = 0; i < length; ++i) of_row.push_back(i);
+    of_row.erase(of_row.begin(), of_row.end() - std::ptrdiff_t(lengths.empty() ? 0 : Tq));
+    std::vector<int32_t> all;
+    for (size_t n = 0; n < N; ++n) all.insert(all.end(), of_row.begin(), of_row.end());
+    return all;
+  }
+  Tensor positions(const Tensor& like) const {
+    if (lengths.empty()) return {};
+    return indices(positions(), like).reshape({int64_t(N), int64_t(Tq)});
+  }
+  size_t at(size_t n, size_t token, size_t head, size_t tokens, size_t heads) const {
+    return ((n * tokens + token) * heads + head) * D;
+  }
+};
+
+struct CausalGradients {
+  Values y, dq, dk, dv;
+};
+
+// The plain formula, token by token, and its gradients from dy, if there is one.
+CausalGradients plain_causal_attention(const CausalCase& c, const Values& q, const Values& k,
+                                       const Values& v, const Values& dy = {}) {
+  CausalGradients out{Values(q.size()), Values(q.size()), Values(k.size()), Values(v.size())};
+  const auto positions = c.positions();
+  const double scale = 1 / std::sqrt(double(c.D));
+  for (size_t n = 0; n < c.N; ++n)
+    for (size_t h = 0; h < c.H; ++h)
+      for (size_t i = 0; i < c.Tq; ++i) {
+        const size_t last = c.T - c.Tq + i, g = h / (c.H / c.G);
+        const size_t first = c.lengths.empty() ? 0 : last - size_t(positions[n * c.Tq + i]);
+        const size_t query = c.at(n, i, h, c.Tq, c.H);
+        const auto dot = [&](const Values& a, size_t at_a, const Values& b, size_t at_b) {
+          double sum = 0;
+          for (size_t d = 0; d < c.D; ++d) sum += a[at_a + d] * b[at_b + d];
+          return sum;
+        };
+        Values a(c.T);
+        double sum = 0, mean = 0;
+        for (size_t j = first; j <= last; ++j)
+          sum += a[j] = std::exp(scale * dot(q, query, k, c.at(n, j, g, c.T, c.G)));
+        for (size_t j = first; j <= last; ++j) {
+          a[j] /= sum;
+          for (size_t d = 0; d < c.D; ++d)
+            out.y[query + d] += a[j] * v[c.at(n, j, g, c.T, c.G) + d];
+        }
+        if (dy.empty()) continue;
+        for (size_t j = first; j <= last; ++j)
+          mean += a[j] * dot(dy, query, v, c.at(n, j, g, c.T, c.G));
+        for (size_t j = first; j <= last; ++j) {
+          const size_t key = c.at(n, j, g, c.T, c.G);
+          const double ds = a[j] * (dot(dy, query, v, key) - mean) * scale;
+          for (size_t d = 0; d < c.D; ++d) {
+            out.dv[key + d] += a[j] * dy[query + d];
+            out.dk[key + d] += ds * q[query + d];
+            out.dq[query + d] += ds * k[key + d];
+          }
+        }
+      }
+  return out;
+}
+
+// A score sums D products, an exponential costs some operations, the softmax and y sum over T, and
+// backward sums D products and over the tokens of all heads of a group.
+double causal_depth(const CausalCase& c) { return double(2 * c.D + (2 + c.H / c.G) * c.T + 8); }
+
+Op causal_op(const CausalCase& c) {
+  const auto shapes = c.shapes();
+  return {
+      .name = fmt::format("causal_attention of q {}, k and v {}, {} documents", shapes[0],
+                          shapes[1], c.lengths.size()),
+      .inputs = {shapes.begin(), shapes.end()},
+      .run =
+          [=](const auto& in) {
+            return causal_attention(in[0], in[1], in[2], c.heads(), c.positions(in[0]));
+          },
+      .reference = [=](const auto& in) { return plain_causal_attention(c, in[0], in[1], in[2]).y; },
+      .depth = causal_depth(c)};
+}
+
+// The columns of heads [first, first + count) of packed rows, and back.
+Values unpacked(const CausalCase& c, const Values& qkv, size_t first, size_t count) {
+  const size_t all = c.H + 2 * c.G;
+  Values out;
+  for (size_t row = 0; row < c.N * c.T; ++row)
+    for (size_t i = first * c.D; i < (first + count) * c.D; ++i)
+      out.push_back(qkv[row * all * c.D + i]);
+  return out;
+}
+
+Op packed_causal_op(const CausalCase& c) {
+  return {
+      .name = fmt::format("causal_attention of qkv {}, {} documents", c.packed(), c.lengths.size()),
+      .inputs = {c.packed()},
+      .run = [=](const auto& in) { return causal_attention(in[0], c.heads(), c.positions(in[0])); },
+      .reference =
+          [=](const auto& in) {
+            return plain_causal_attention(c, unpacked(c, in[0], 0, c.H),
+                                          unpacked(c, in[0], c.H, c.G),
+                                          unpacked(c, in[0], c.H + c.G, c.G))
+                .y;
+          },
+      .depth = causal_depth(c)};
+}
+
+Values causal_values(const Shape& shape, uint64_t seed) {
+  RandomStream random(seed);
+  Values values(static_cast<size_t>(shape.numel()));
+  for (double& v : values) v = random.uniform(-1, 1);
+  return values;
+}
+
+Tensor causal_tensor(const Values& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::f64) return Tensor::from(values, shape, test_device());
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, test_device());
+}
+
+void causal_backward(const Tensor& y, const Values& dy) {
+  Tensor loss = ones({});
+  const Edge edge = y;
+  record("sum", loss, {edge}, [&](Tensor&) {
+    claim_grad(edge);
+    edge.variable()->grad.copy_from(causal_tensor(dy, y.shape(), y.dtype()));
+  });
+  backward(loss);
+}
+
+double causal_largest(const Values& values) {
+  double largest = 1;
+  for (const double v : values) largest = std::max(largest, std::abs(v));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("causal_attention", "[ops]") {
+  check_op(causal_op({.N = 2, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4}));
+  check_op(causal_op({.N = 1, .H = 4, .G = 2, .D = 1, .Tq = 3, .T = 5}));
+  check_op(causal_op({.N = 1, .H = 2, .G = 1, .D = 3, .Tq = 1, .T = 3}));
+}
+
+TEST_CASE("causal_attention within documents", "[ops]") {
+  check_op(causal_op({.N = 2, .H = 2, .G = 1, .D = 2, .Tq = 6, .T = 6, .lengths = {2, 1, 3}}));
+  // The first query's document begins before it.
+  check_op(causal_op({.N = 1, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 6, .lengths = {1, 3, 2}}));
+}
+
+TEST_CASE("causal_attention of packed rows", "[ops]") {
+  check_op(packed_causal_op({.N = 2, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4}));
+  check_op(
+      packed_causal_op({.N = 1, .H = 4, .G = 2, .D = 2, .Tq = 5, .T = 5, .lengths = {1, 3, 1}}));
+}
+
+TEST_CASE("causal_attention of one tensor", "[ops]") {
+  const CausalCase c{.N = 1, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4};
+  check_op({.name = "causal_attention of x, x, x",
+            .inputs = {c.shapes()[0]},
+            .run = [=](const auto& in) { return causal_attention(in[0], in[0], in[0], c.heads()); },
+            .reference =
+                [=](const auto& in) { return plain_causal_attention(c, in[0], in[0], in[0]).y; },
+            .depth = causal_depth(c),
+            // A gradient that is added up from three.
+            .roundings = 3});
+}
+
+// Several blocks of queries and keys on either device, heads whose channels fill whole vectors and
+// others that do not, groups whose backward is cut into parts, and documents that begin within
+// blocks or skip some.
+TEST_CASE("causal_attention of many tokens is the plain formula", "[ops]") {
+  const std::vector<CausalCase> cases{
+      {.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 203, .T = 203},
+      {.N = 2, .H = 2, .G = 2, .D = 5, .Tq = 70, .T = 131},
+      {.N = 1, .H = 2, .G = 1, .D = 80, .Tq = 40, .T = 40, .lengths = {7, 33}},
+      {.N = 1, .H = 1, .G = 1, .D = 16, .Tq = 210, .T = 210, .lengths = {17, 1, 100, 92}}};
+  for (const CausalCase& c : cases)
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const auto shapes = c.shapes();
+      INFO(to_string(shapes[0]) << ", " << name(dtype));
+      std::array<Values, 3> in;
+      std::array<Tensor, 3> leaves;
+      for (size_t i = 0; i < 3; ++i) {
+        in[i] = causal_values(shapes[i], i);
+        leaves[i] = require_grad(causal_tensor(in[i], shapes[i], dtype));
+      }
+      const Values dy = causal_values(shapes[0], 4);
+      const CausalGradients expected = plain_causal_attention(c, in[0], in[1], in[2], dy);
+      const Tensor y =
+          causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
+      const double unit = causal_depth(c) * (dtype == DType::f64 ? 0x1p-53 : 0x1p-24);
+      REQUIRE(largest_difference(to_doubles(y), expected.y) <= unit);
+      causal_backward(y, dy);
+      const std::array gradients{expected.dq, expected.dk, expected.dv};
+      for (size_t i = 0; i < 3; ++i)
+        REQUIRE(largest_difference(to_doubles(grad(leaves[i])), gradients[i]) <=
+                unit * causal_largest(gradients[i]));
+    }
+}
+
+TEST_CASE("causal_attention does not depend on the threads", "[ops]") {
+  for (const CausalCase& c : {CausalCase{.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 200, .T = 200},
+                              CausalCase{.N = 2, .H = 8, .G = 8, .D = 4, .Tq = 100, .T = 100}}) {
+    Values results[3];
+    for (const int count : {1, 2, 3}) {
+      const ThreadScope threads(count);
+      set_thread_order(count - 1);
+      const Tensor qkv =
+          require_grad(causal_tensor(causal_values(c.packed(), 1), c.packed(), DType::f32));
+      const Tensor y = causal_attention(qkv, c.heads());
+      Values& all = results[count - 1];
+      all = to_doubles(y);
+      backward_of_sum(y);
+      for (const double g : to_doubles(grad(qkv))) all.push_back(g);
+    }
+    set_thread_order(0);
+    REQUIRE(results[0] == results[1]);
+    REQUIRE(results[0] == results[2]);
+  }
+}
+
+TEST_CASE("causal_attention computes the gradients that are wanted", "[ops]") {
+  const CausalCase c{.N = 1, .H = 2, .G = 1, .D = 2, .Tq = 3, .T = 4};
+  const auto shapes = c.shapes();
+  const auto gradients = [&](int wanted) {
+    std::array<Tensor, 3> in;
+    for (size_t i = 0; i < 3; ++i) {
+      in[i] = causal_tensor(causal_values(shapes[i], i), shapes[i], DType::f64);
+      if (wanted >> i & 1) in[i] = require_grad(in[i]);
+    }
+    backward_of_sum(causal_attention(in[0], in[1], in[2], c.heads()));
+    std::array<Values, 3> found;
+    for (size_t i = 0; i < 3; ++i)
+      if (wanted >> i & 1) found[i] = to_doubles(grad(in[i]));
+    return found;
+  };
+  const auto all = gradients(7);
+  for (int wanted = 1; wanted < 7; ++wanted) {
+    const auto some = gradients(wanted);
+    for (size_t i = 0; i < 3; ++i)
+      if (wanted >> i & 1) REQUIRE(some[i] == all[i]);
+  }
+}
+
+TEST_CASE("causal_attention keeps no matrix of tokens", "[ops]") {
+  constexpr int64_t H = 12, D = 64, T = 2048, element = 4;
+  for (const Device device : {Device::meta, Device::meta_cuda}) {
+    const Tensor qkv = require_grad(Tensor::empty({1, T, 3 * H * D}, DType::f32, device));
+    const auto bytes = [&] { return int64_t(ledger(device).current().total()); };
+    ledger(device).reset_peak();
+    const int64_t before = bytes();
+    const Tensor y = causal_attention(qkv, {H, H, D});
+    // y and L.
+    REQUIRE(bytes() - before == H * D * T * element + H * T * element);
+    backward_of_sum(y);
+    // Beside y, dy and dqkv: less than qkv, where the plain formula has H * T * T elements.
+    const int64_t most = int64_t(ledger(device).peak().total()) - before;
+    REQUIRE(most - 5 * H * D * T * element <= 3 * H * D * T * element);
+  }
+}
+
+TEST_CASE("causal_attention refuses what does not fit", "[ops]") {
+  const auto make = [](const Shape& shape, DType dtype = DType::f32) {
+    return Tensor::full(shape, 1, dtype, test_device());
+  };
+  const AttentionHeads heads{4, 2, 3};
+  const Tensor q = make({2, 3, 12}), k = make({2, 5, 6});
+  REQUIRE_ERROR(causal_attention(q, k, k, {4, 3, 3}), "4 heads of queries in 3 groups, of size 3");
+  REQUIRE_ERROR(causal_attention(q, k, k, {4, 2, 2}), "q [2, 3, 12], k [2, 5, 6] and v [2, 5, 6]");
+  REQUIRE_ERROR(causal_attention(q, k, make({2, 4, 6}), heads), "v [2, 4, 6]");
+  REQUIRE_ERROR(causal_attention(make({2, 6, 12}), k, k, heads), "Tq <= T");
+  REQUIRE_ERROR(causal_attention(make({1, 3, 12}), k, k, heads), "q [1, 3, 12]");
+  REQUIRE_ERROR(causal_attention(q, k, make({2, 5, 6}, DType::f64), heads), "f64");
+  REQUIRE_ERROR(causal_attention(make({2, 5, 25}), heads), "qkv [2, 5, 25]");
+  REQUIRE_ERROR(causal_attention(make({2, 0, 24}), heads), "not empty");
+  REQUIRE_ERROR(causal_attention(q, k, k, heads, ones({2, 3})), "positions f32 [2, 3]");
+  REQUIRE_ERROR(causal_attention(q, k, k, heads, indices({0, 0}, q)), "expected i32 [2, 3]");
+}
+
+TEST_CASE("causal_attention refuses wrong positions, or gives NaN where no kernel can throw",
+          "[ops]") {
+  const AttentionHeads heads{1, 1, 2};
+  const Tensor q = require_grad(ones({1, 2, 2})), k = ones({1, 3, 2});
+  for (const int32_t bad : {-1, 2}) {
+    const Tensor positions = indices({bad, 2}, q).reshape({1, 2});
+    if (test_device() == Device::cpu) {
+      REQUIRE_ERROR(causal_attention(q, k, k, heads, positions),
+                    fmt::format("position {} of query 0 in row 0: expected 0 to 1", bad));
+      continue;
+    }
+    zero_grad(q);
+    const Tensor y = causal_attention(q, k, k, heads, positions);
+    backward_of_sum(y);
+    for (const Values& values : {to_doubles(y), to_doubles(grad(q))})
+      for (size_t i = 0; i < values.size(); ++i) REQUIRE(std::isnan(values[i]) == (i < 2));
+  }
+}
+
+}  // namespace accrue::test
