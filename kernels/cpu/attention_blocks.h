@@ -41,7 +41,7 @@ void for_each_block(const QueryBlock& q, Body&& body) {
 
 // On the diagonal the products run in strips, which leave out most of what nobody sees.
 template <class W>
-inline constexpr int64_t strip = 2 * lanes<W>;
+inline constexpr int64_t strip = lanes<W>;
 
 // Calls body(begin, size) for strips of `count` keys or queries.
 template <class W, class Body>

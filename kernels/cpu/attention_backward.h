@@ -1,0 +1,181 @@
+#pragma once
+
+#include "kernels/cpu/attention_forward.h"
+#include "kernels/detail/self_attention_kernels.h"
+
+namespace accrue::cpu {
+
+template <class T, class W = Wide<T>>
+struct BackwardScratch {
+  W *q, *k, *v, *dy, *queries, *dys, *a, *ds, *dq, *L, *t;
+  int32_t* starts;
+  size_t bytes;
+
+  BackwardScratch(const CausalTiling<W>& t, void* base) {
+    BumpAllocator allocator(base);
+    const int64_t copied = needs_copy<T>(t.D) ? t.width : 0;
+    q = allocator.take<W>(t.columns * copied);
+    k = allocator.take<W>(t.keys * copied);
+    v = allocator.take<W>(t.keys * copied);
+    dy = allocator.take<W>(t.columns * copied);
+    queries = allocator.take<W>(t.D * t.columns);
+    dys = allocator.take<W>(t.D * t.columns);
+    a = allocator.take<W>(t.keys * t.columns);
+    ds = allocator.take<W>(t.keys * t.columns);
+    dq = allocator.take<W>(t.columns * t.width);
+    L = allocator.take<W>(t.columns);
+    this->t = allocator.take<W>(t.columns);
+    starts = allocator.take<int32_t>(t.columns);
+    bytes = allocator.used();
+  }
+};
+
+// How backward is cut. A chunk has a group of a row; where there are few of them each is cut into
+// parts, which take turns at its blocks of queries, and their sums are added up in the end.
+template <class T, class W = Wide<T>>
+struct BackwardTiling : CausalTiling<W> {
+  int64_t blocks_of_group, parts, chunks, slot_count, sums_count, slot_bytes, sums;
+
+  explicit BackwardTiling(const CausalSizes& s) : CausalTiling<W>(s) {
+    constexpr int64_t wanted = 12, least_products = 1 << 20;
+    const int64_t groups = s.N * s.G;
+    const auto products = static_cast<int64_t>(5 * s.pairs() * double(s.D));
+    blocks_of_group = s.heads_of_group() * this->vectors.parts;
+    parts = std::clamp<int64_t>(
+        std::min(ceil_div(wanted, groups), products / groups / least_products), 1, blocks_of_group);
+    chunks = groups * parts;
+    slot_bytes = static_cast<int64_t>(BackwardScratch<T>(*this, nullptr).bytes);
+    sums = s.T * this->width;
+    slot_count = this->slots(chunks, slot_bytes / int64_t{sizeof(W)} + 2 * sums);
+    sums_count = parts == 1 ? slot_count : chunks;
+  }
+  size_t bytes() const {
+    return static_cast<size_t>(slot_count * slot_bytes +
+                               sums_count * 2 * sums * int64_t{sizeof(W)});
+  }
+  BackwardScratch<T> slot(View scratch, int64_t slot) const {
+    return {*this, static_cast<std::byte*>(scratch.data) + slot * slot_bytes};
+  }
+  // dk [T, width] of a chunk, and then its dv.
+  W* sums_of(View scratch, int64_t chunk, int64_t slot) const {
+    std::byte* all = static_cast<std::byte*>(scratch.data) + slot_count * slot_bytes;
+    return reinterpret_cast<W*>(all) + (parts == 1 ? slot : chunk) * 2 * sums;
+  }
+};
+
+template <class T, class W = Wide<T>>
+struct CausalBackward {
+  BackwardTiling<T> t;
+  const CausalTargets& targets;
+  Heads<const T> q, k, v, y, dy;
+  const W* L;
+
+  CausalBackward(const CausalTargets& targets, View dy, View y, View L, const CausalInputs& in)
+      : t(CausalSizes(in)),
+        targets(targets),
+        q(in.q.of<const T>(t.D)),
+        k(in.k.of<const T>(t.D)),
+        v(in.v.of<const T>(t.D)),
+        y(HeadColumns{y}.of<const T>(t.D)),
+        dy(HeadColumns{dy}.of<const T>(t.D)),
+        L(L.as<const W>()) {}
+
+  // Adds to the sums what the queries give, and stores their dq.
+  void differentiate(const QueryBlock& block, const BackwardScratch<T>& x, W* sums) const {
+    const int64_t n = block.n, h = block.h, first = block.first, rows = block.rows,
+                  columns = block.columns;
+    const int64_t g = h / t.heads_of_group();
+    const auto queries = rows_of<T>(x.q, rows_from(q, n, first, h), rows, t.D);
+    const auto dys = rows_of<T>(x.dy, rows_from(dy, n, first, h), rows, t.D);
+    transpose(x.queries, columns, queries.data, queries.stride, rows, t.D);
+    transpose(x.dys, columns, dys.data, dys.stride, rows, t.D);
+    take_sums(block, x);
+    const Matrix<W> a{x.a, columns}, ds{x.ds, columns}, dq{x.dq, t.width};
+    const Matrix<const W> a_in{x.a, columns}, ds_in{x.ds, columns};
+    std::fill_n(x.dq, rows * t.width, W(0));
+    for_each_block(block, [&](const ScoreBlock& b) {
+      const auto keys = rows_of<T>(x.k, rows_from(k, n, b.key, g), b.keys, t.D);
+      multiply_heads(a, b, keys, {x.queries, columns}, t.D);
+      hide_unseen(a, b, block);
+      recompute(a, b, x.L);
+      W* dk = sums + b.key * t.width;
+      if (targets.dv) add_over_queries({dk + t.sums, t.width}, b, a_in, dys, t.width);
+      if (!targets.dk && !targets.dq) return;
+      const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.D);
+      multiply_heads(ds, b, values, {x.dys, columns}, t.D);
+      differentiate_scores(ds, a_in, b, x.t);
+      if (targets.dk) add_over_queries({dk, t.width}, b, ds_in, queries, t.width);
+      if (targets.dq) add_over_keys(dq, b, ds_in, keys, t.width);
+    });
+    if (targets.dq) store_rows(targets.dq, {n, h, first, first + rows}, x.dq);
+  }
+
+  // dk and dv of a group for its rows [begin, end), from the sums of all its parts, which are added
+  // up in those of the first.
+  void store_group(int64_t group, int64_t begin, int64_t end, W* sums) const {
+    for (W* of_targets : {sums, sums + t.sums})
+      for (int64_t part = 1; part < t.parts; ++part)
+        for (int64_t i = begin * t.width; i < end * t.width; ++i)
+          of_targets[i] += of_targets[part * 2 * t.sums + i];
+    const HeadRows rows{group / t.G, group % t.G, begin, end};
+    if (targets.dk) store_rows(targets.dk, rows, sums + begin * t.width);
+    if (targets.dv) store_rows(targets.dv, rows, sums + t.sums + begin * t.width);
+  }
+
+ private:
+  // L and t of the queries, and something harmless where there are none.
+  void take_sums(const QueryBlock& block, const BackwardScratch<T>& x) const {
+    std::fill_n(x.L, block.columns, W(0));
+    std::fill_n(x.t, block.columns, W(0));
+    std::copy_n(L + (block.n * t.H + block.h) * t.Tq + block.first, block.rows, x.L);
+    for (int64_t i = 0; i < block.rows; ++i) {
+      const T *y_i = y.at(block.n, block.first + i, block.h),
+              *dy_i = dy.at(block.n, block.first + i, block.h);
+      W sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t d = 0; d < t.D; ++d) sum += dy_i[d] * y_i[d];
+      x.t[i] = sum;
+    }
+  }
+
+  // Scores become probabilities.
+  void recompute(Matrix<W> a, const ScoreBlock& b, const W* log_sums) const {
+    const W scale = static_cast<W>(t.scale());
+    for (int64_t r = 0; r < b.keys; ++r) {
+      W* row = a.data + r * a.stride;
+#pragma omp simd
+      for (int64_t i = first_column<W>(b, r); i < b.columns; ++i)
+        row[i] = vector_exp(scale * row[i] - log_sums[i]);
+    }
+  }
+
+  // Gradients of probabilities become gradients of scores.
+  void differentiate_scores(Matrix<W> ds, Matrix<const W> a, const ScoreBlock& b,
+                            const W* means) const {
+    const W scale = static_cast<W>(t.scale());
+    for (int64_t r = 0; r < b.keys; ++r) {
+      W* row = ds.data + r * ds.stride;
+      const W* a_row = a.data + r * a.stride;
+#pragma omp simd
+      for (int64_t i = first_column<W>(b, r); i < b.columns; ++i)
+        row[i] = score_gradient(a_row[i], row[i], means[i], scale);
+    }
+  }
+
+  struct HeadRows {
+    int64_t n, h, begin, end;
+  };
+  // out = x + beta * out, x [rows, width].
+  void store_rows(const HeadTarget& out, const HeadRows& rows, const W* x) const {
+    const Heads<T> to = out.of<T>(t.D);
+    with_beta(out.target->beta, [&](auto accumulate) {
+      for (int64_t r = rows.begin; r < rows.end; ++r, x += t.width) {
+        T* row = to.at(rows.n, r, rows.h);
+#pragma omp simd
+        for (int64_t d = 0; d < t.D; ++d) store(row[d], x[d], accumulate);
+      }
+    });
+  }
+};
+
+}  // namespace accrue::cpu
