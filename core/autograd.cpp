@@ -254,17 +254,20 @@ void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backwa
   else if (!wanted.empty()) attach_node(op, y, std::move(wanted), std::move(backward));
 }
 
-void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackward backward) {
+void record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
+                 LossBackward backward) {
   // One closure, so that what it keeps has one owner.
   const auto shared = std::make_shared<LossBackward>(std::move(backward));
-  record(op, loss, {input}, [shared](Tensor& dloss) { (*shared)({.dloss = dloss.view()}); });
+  record(op, loss, inputs, [shared](Tensor& dloss) { (*shared)({.dloss = dloss.view()}); });
   if (loss.variable())
     loss.variable()->producer->begin = [shared](const LossSeed& seed) { (*shared)(seed); };
 }
 
 bool takes_seed(const Tensor& loss) {
   const auto& producer = loss.variable() ? loss.variable()->producer : nullptr;
-  return producer && producer->backward && producer->begin && !producer->inputs.front()->frozen;
+  const auto is_wanted = [](const auto& input) { return !input->frozen; };
+  return producer && producer->backward && producer->begin &&
+         std::ranges::any_of(producer->inputs, is_wanted);
 }
 
 void backward(const Tensor& loss, double seed, const GradHook& hook) {

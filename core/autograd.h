@@ -100,9 +100,11 @@ struct LossSeed {
   float beta = 0;
 };
 
-// record() for an op with one input whose output is a loss.
+// record() for an op whose output is a loss. Where the backward gets a target for any input, its
+// kernels have to do all that the seed says, once.
 using LossBackward = std::function<void(const LossSeed& seed)>;
-void record_loss(std::string_view op, Tensor& loss, const Edge& input, LossBackward backward);
+void record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
+                 LossBackward backward);
 // True if backward() can begin at this loss with a LossSeed.
 bool takes_seed(const Tensor& loss);
 

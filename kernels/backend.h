@@ -44,7 +44,8 @@ inline Tensor operand(const Tensor& parameter, DType dtype) {
 // The target of the gradient of an input whose value x a closure has kept to its end: in x's place
 // where the forward's tensors are gone and x is the closure's alone.
 std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x);
-// claim_grads() of two such inputs, whose kernel reads each element of both before it writes.
+// claim_grads() of two such inputs, whose kernel reads each element of both before it writes. A
+// value that is undefined is not written over.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads_over_values(
     const Edge& a_edge, const Tensor& a, const Edge& b_edge, const Tensor& b);
 

@@ -96,7 +96,7 @@ Tensor pixel_cross_entropy(const Tensor& x, const Tensor& labels,
         x.device(), loss.view(), block_sums.view(), x.view(), labels.view(), weights, counted);
   }
   const Edge edge = x;
-  record_loss("pixel_cross_entropy", loss, edge,
+  record_loss("pixel_cross_entropy", loss, {edge},
               [=, x = x.detach(), kept = judged](const LossSeed& seed) mutable {
                 Tensor over = std::move(x);
                 if (auto dx = claim_grad_over_value(edge, over))
