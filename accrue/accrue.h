@@ -33,6 +33,7 @@
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
+#include "kernels/linear_cross_entropy.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
 #include "kernels/norm.h"

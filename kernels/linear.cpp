@@ -4,11 +4,11 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/detail/matmul.h"
 
 namespace accrue {
 namespace cpu {
 
-// c = op(a) op(b) + beta * c for two-dimensional views.
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) {
   dispatch_floating(a.dtype, [&]<class T>() {
     const Gemm<T> product{.M = c.grad.shape[0],
@@ -91,25 +91,16 @@ struct WorkOf<cpu::linear_backward> {
 };
 
 namespace cuda {
-decltype(cpu::matmul) matmul;
 decltype(cpu::linear_forward) linear_forward;
 decltype(cpu::linear_backward) linear_backward;
 }  // namespace cuda
 
-namespace {
-
-// The workspace of one product on cuda: of parts in float32 of c, whose sums are split every 64
-// terms, but at most the 32 MiB that NVIDIA recommends, and 4 MiB at least. It follows from shapes,
-// so that it can be predicted, and the three products of a layer have the same. The cpu needs
-// nothing.
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
   constexpr int64_t least = 4 << 20, most = 32 << 20, terms = 64;
   const int64_t parts = M * N * K / terms * int64_t(sizeof(float));
   const int64_t bytes = plans_for_cuda(device) ? std::clamp(parts, least, most) : 0;
   return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
 }
-
-}  // namespace
 
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
   const Device device = c.grad.device;

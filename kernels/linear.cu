@@ -6,6 +6,7 @@
 #include "core/cuda.h"
 #include "kernels/detail/channel_bias.cuh"
 #include "kernels/detail/descriptor.h"
+#include "kernels/detail/matmul.h"
 #include "kernels/detail/reduce.cuh"
 #include "kernels/detail/small_linear.cuh"
 #include "kernels/detail/transpose.h"

@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "kernels/detail/class_weights.h"
-#include "kernels/detail/counted.h"
+#include "kernels/detail/counted.cuh"
 #include "kernels/detail/loss_seed.h"
 #include "kernels/detail/pixel_softmax.cuh"
 #include "kernels/detail/reduce.cuh"
@@ -10,7 +10,7 @@ namespace accrue::cuda {
 namespace {
 
 // A block has `pixels_of_block` consecutive pixels; its threads are added in a tree. A grid of one
-// block writes the mean itself; else mean_of_blocks_kernel adds up the blocks' sums.
+// block writes the mean itself; else mean_of_counted_kernel adds up the blocks' sums.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     pixel_cross_entropy_kernel(W* loss, double* block_sums, const T* x, const int32_t* labels,
@@ -32,16 +32,6 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x != 0) return;
   if (gridDim.x == 1) *loss = counted.mean_of(total);
   else block_sums[blockIdx.x] = static_cast<double>(total);
-}
-
-// Runs in one block: each thread adds every 256th of the sums.
-template <class W>
-__global__ void __launch_bounds__(block_threads)
-    mean_of_blocks_kernel(W* loss, const double* block_sums, int64_t blocks, Counted counted) {
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < blocks; i += block_threads) sum += block_sums[i];
-  sum = block_sum<block_threads>(sum);
-  if (threadIdx.x == 0) *loss = static_cast<W>(counted.mean_of(sum));
 }
 
 // The softmax is taken again from x, cheaper than keeping it. dx may be x: a pixel is written by
@@ -79,7 +69,7 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
             loss.as<Wide<T>>(), sums, x.as<const T>(), labels.as<const int32_t>(), weights, counted,
             pixels, C, P, pixels_per_block(C));
     if (blocks > 1)
-      enqueue({1}, mean_of_blocks_kernel<Wide<T>>, loss.as<Wide<T>>(), sums, blocks, counted);
+      enqueue({1}, mean_of_counted_kernel<Wide<T>>, loss.as<Wide<T>>(), sums, blocks, counted);
   });
 }
 

@@ -7,39 +7,45 @@
 
 namespace accrue {
 
-// What a loss of pixels' classes is a mean over: samples of so many pixels, or as much of them as
-// is judged, which the device alone knows. For both devices.
+// What a loss of the classes of pixels or tokens is a mean over: samples of so many places, or as
+// much of them as is judged, which the device alone knows. For both devices.
 class Counted {
  public:
-  Counted(int64_t samples, int64_t pixels, View judged)
+  Counted(int64_t samples, int64_t places, View judged)
       : samples_(double(samples)),
-        pixels_(double(pixels)),
+        places_(double(places)),
         judged_(judged.data ? judged.as<const double>() : nullptr) {}
 
   HOST_DEVICE double samples() const { return judged_ ? *judged_ : samples_; }
-  // sum / number of pixels; 0 if there are none.
+  // sum / number of places; 0 if there are none.
   template <class T>
   HOST_DEVICE T mean_of(T sum) const {
-    const double pixels = samples() * pixels_;
-    return pixels > 0 ? sum / static_cast<T>(pixels) : T(0);
+    const double places = samples() * places_;
+    return places > 0 ? sum / static_cast<T>(places) : T(0);
   }
   // True for a label that is none, where that may be.
   HOST_DEVICE bool leaves_out(int32_t label) const { return judged_ && label == not_judged; }
   HOST_DEVICE bool may_leave_out() const { return judged_ != nullptr; }
 
  private:
-  double samples_, pixels_;
+  double samples_, places_;
   const double* judged_;
 };
 
-// Counts the pixels of logits x [N, C, H, W]. Throws Error unless `judged` is undefined or a weight
-// on x's device.
-inline Counted counted_pixels(std::string_view op, const Tensor& x, const Tensor& judged) {
-  if (!judged.defined()) return Counted(x.size(0), x.size(2) * x.size(3), View{});
-  check(judged.numel() == 1 && judged.dtype() == DType::f64 && judged.device() == x.device(),
+// Counts samples of so many places each. Throws Error unless `judged` is undefined or a weight on
+// the device.
+inline Counted counted_places(std::string_view op, int64_t samples, int64_t places, Device device,
+                              const Tensor& judged) {
+  if (!judged.defined()) return Counted(samples, places, View{});
+  check(judged.numel() == 1 && judged.dtype() == DType::f64 && judged.device() == device,
         "[{}] judged is {} {} on {}: expected judged_weight(labels), f64 [] on {}", op,
-        name(judged.dtype()), judged.shape(), name(judged.device()), name(x.device()));
-  return Counted(x.size(0), x.size(2) * x.size(3), judged.view());
+        name(judged.dtype()), judged.shape(), name(judged.device()), name(device));
+  return Counted(samples, places, judged.view());
+}
+
+// Counts the pixels of logits x [N, C, H, W].
+inline Counted counted_pixels(std::string_view op, const Tensor& x, const Tensor& judged) {
+  return counted_places(op, x.size(0), x.size(2) * x.size(3), x.device(), judged);
 }
 
 }  // namespace accrue

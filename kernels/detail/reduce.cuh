@@ -63,6 +63,21 @@ __device__ T block_sum(T value) {
   return sum;
 }
 
+// Likewise the largest, where a NaN is none.
+template <int threads, class T>
+__device__ T block_max(T value) {
+  constexpr int warps = threads / warp_threads;
+  __shared__ T of_warp[warps];
+  value = warp_max(value);
+  __syncthreads();  // of_warp may still be being read from the call before
+  if (threadIdx.x % warp_threads == 0) of_warp[threadIdx.x / warp_threads] = value;
+  __syncthreads();
+  T largest = of_warp[0];
+  for (int warp = 1; warp < warps; ++warp)
+    largest = of_warp[warp] > largest ? of_warp[warp] : largest;
+  return largest;
+}
+
 // True if this block is the last one of its grid to ask. It then sees what the others wrote before
 // they asked. Every thread of every block must call it, once.
 __device__ inline bool is_last_block() {

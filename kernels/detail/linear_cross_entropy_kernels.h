@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "core/ceil_div.h"
+#include "kernels/backend.h"
+#include "kernels/judged.h"
+
+namespace accrue {
+
+// What the kernels of linear_cross_entropy read, and their scratch, for operands of T.
+struct LinearCrossEntropy {
+  View x, w, labels;      // [R, E], [V, E], i32 [R]
+  bool leaves_out;        // rows with the label not_judged
+  View logits;            // Wide<T> [rows of a chunk, V]
+  View softmax;           // Wide<T> [R, 2]: RowSoftmax of each row that counts
+  View places, gathered;  // on the cpu, if it leaves out: i32 [R], Wide<T> [rows of a chunk, E]
+  View workspace;         // on cuda, of the products
+
+  HOST_DEVICE bool counts(int32_t label) const { return !(leaves_out && label == not_judged); }
+  int64_t rows() const { return x.shape[0]; }
+  int64_t E() const { return x.shape[1]; }
+  int64_t V() const { return w.shape[0]; }
+};
+
+struct LinearCrossEntropyTargets {
+  std::optional<GradTarget> dw, dx;  // claimed in this order
+};
+
+// Rows in as few chunks of at most `most` as possible, nearly equal but for the last.
+class RowChunks {
+ public:
+  static constexpr int64_t step = 16;
+
+  RowChunks(int64_t rows, int64_t most)
+      : rows_(rows),
+        size_(std::min(most, round_up(ceil_div(rows, ceil_div(rows, most) + (rows == 0)), step))) {}
+
+  // At least one, which may be empty.
+  int64_t count() const { return rows_ == 0 ? 1 : ceil_div(rows_, size_); }
+  int64_t begin(int64_t chunk) const { return chunk * size_; }
+  int64_t size(int64_t chunk) const { return std::min(size_, rows_ - begin(chunk)); }
+  // The order of backward: first the chunk whose logits are still there.
+  int64_t in_backward(int64_t turn) const { return turn == 0 ? count() - 1 : turn - 1; }
+
+ private:
+  int64_t rows_, size_;
+};
+
+// Rows [begin, begin + count) of a matrix.
+inline View rows_of(const View& x, int64_t begin, int64_t count) {
+  const int64_t columns = x.shape[1];
+  char* const data = static_cast<char*>(x.data) + begin * columns * int64_t(size_of(x.dtype));
+  return {data, {count, columns}, x.dtype, x.device};
+}
+
+}  // namespace accrue

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "kernels/backend.h"
+#include "kernels/detail/transpose.h"
+
+// The kernels of multiply() (kernels/linear.h), for those of other ops that multiply.
+
+namespace accrue {
+
+// The workspace of one product on cuda: of parts in float32 of c, whose sums are split every 64
+// terms, but at most the 32 MiB that NVIDIA recommends, and 4 MiB at least. It follows from shapes,
+// so that it can be predicted, and the three products of a layer have the same. The cpu needs
+// nothing.
+Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device);
+
+// c = op(a) op(b) + beta * c for two-dimensional views; c may be Wide beside 16-bit operands.
+namespace cpu {
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace);
+}
+namespace cuda {
+decltype(cpu::matmul) matmul;
+}
+
+}  // namespace accrue

@@ -1,0 +1,396 @@
+#include "kernels/linear_cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/detail/counted.h"
+#include "kernels/detail/cross_entropy_kernels.h"
+#include "kernels/detail/linear_cross_entropy_kernels.h"
+#include "kernels/detail/loss_seed.h"
+#include "kernels/detail/matmul.h"
+#include "kernels/detail/reduce.h"
+#include "kernels/detail/vector_exp.h"
+
+namespace accrue {
+namespace cpu {
+namespace {
+
+// The rows that count, side by side in chunks. Throws Error for a label out of range.
+class CountedRows {
+ public:
+  CountedRows(std::string_view op, const LinearCrossEntropy& in)
+      : in_(in), count_(count(op, in)), chunks(count_, in.logits.shape[0]) {}
+
+  bool are_all() const { return count_ == in_.rows(); }
+  // A row by its place among those that count.
+  int64_t operator[](int64_t place) const {
+    return are_all() ? place : in_.places.as<const int32_t>()[place];
+  }
+
+  // A chunk of x: where it lies if it has all rows, else a copy.
+  View x_of(int64_t chunk) const {
+    const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk), E = in_.E();
+    if (are_all()) return rows_of(in_.x, begin, size);
+    const View x{in_.gathered.data, {size, E}, in_.x.dtype, in_.x.device};
+    const auto bytes = static_cast<size_t>(E) * size_of(x.dtype);
+    parallel_each(size, E, [&](int64_t i) {
+      std::memcpy(rows_of(x, i, 1).data, rows_of(in_.x, (*this)[begin + i], 1).data, bytes);
+    });
+    return x;
+  }
+
+ private:
+  static int64_t count(std::string_view op, const LinearCrossEntropy& in) {
+    const int32_t* label = in.labels.as<const int32_t>();
+    int64_t count = 0;
+    for (int64_t r = 0; r < in.rows(); ++r) {
+      if (!in.counts(label[r])) continue;
+      check(0 <= label[r] && label[r] < in.V(), "[{}] label {} of row {} is outside [0, {})", op,
+            label[r], r, in.V());
+      if (in.leaves_out) in.places.as<int32_t>()[count] = static_cast<int32_t>(r);
+      ++count;
+    }
+    return count;
+  }
+
+  const LinearCrossEntropy& in_;
+  int64_t count_;
+
+ public:
+  const RowChunks chunks;
+};
+
+void compute_logits(const LinearCrossEntropy& in, View x) {
+  matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes, {});
+}
+
+template <class W>
+RowSoftmax<W> softmax_of(const W* row, int64_t V, int32_t label) {
+  W maximum = row[0];
+#pragma omp simd reduction(max : maximum)
+  for (int64_t v = 0; v < V; ++v) maximum = std::max(maximum, row[v]);
+  const auto sum = [=](int64_t begin, int64_t end) {
+    return sum_of<W>(end - begin, [=](int64_t v) { return vector_exp(row[begin + v] - maximum); });
+  };
+  const W of_label = vector_exp(row[label] - maximum) - 1;
+  return {maximum, static_cast<W>(sum(0, label) + sum(label + 1, V) + double(of_label))};
+}
+
+// True if the label's logit is the largest, the first of equals.
+template <class W>
+bool is_right(const W* row, int32_t label, const RowSoftmax<W>& softmax) {
+  return row[label] == softmax.maximum && !std::isnan(softmax.rest) &&
+         std::find(row, row + label, softmax.maximum) == row + label;
+}
+
+// The softmax of each row that counts, and its loss; `right`, where there is one, becomes 1 or 0.
+void compute_losses(std::string_view op, View losses, View right, const LinearCrossEntropy& in) {
+  const CountedRows rows(op, in);
+  const int64_t V = in.V();
+  const int32_t* labels = in.labels.as<const int32_t>();
+  for (int64_t chunk = 0; chunk < rows.chunks.count(); ++chunk) {
+    compute_logits(in, rows.x_of(chunk));
+    dispatch_wide(in.logits.dtype, [&]<class W>() {
+      parallel_each(rows.chunks.size(chunk), V, [&](int64_t i) {
+        const int64_t r = rows[rows.chunks.begin(chunk) + i];
+        const W* row = in.logits.as<const W>() + i * V;
+        const RowSoftmax<W> softmax = softmax_of(row, V, labels[r]);
+        in.softmax.as<W>()[2 * r] = softmax.maximum;
+        in.softmax.as<W>()[2 * r + 1] = softmax.rest;
+        losses.as<double>()[r] = static_cast<double>(softmax.loss(row[labels[r]]));
+        if (right.data) right.as<int32_t>()[r] = is_right(row, labels[r], softmax);
+      });
+    });
+  }
+}
+
+// out = scale * (softmax(row) - onehot(label)); out may be the row. At the label no digits cancel,
+// because the sum without its term is taken apart.
+template <class T, class W>
+void gradient_of_row(T* out, const W* row, int64_t V, int32_t label, const RowSoftmax<W>& softmax,
+                     W scale) {
+  const W factor = scale / (1 + softmax.rest);
+  const W others = softmax.rest + (1 - vector_exp(row[label] - softmax.maximum));
+#pragma omp simd
+  for (int64_t v = 0; v < V; ++v) out[v] = T(factor * vector_exp(row[v] - softmax.maximum));
+  out[label] = T(-factor * others);
+}
+
+// A chunk of dx by way of the scratch, from where its rows go to their places.
+template <class T, class W = Wide<T>>
+void scatter_dx(const GradTarget& dx, View d, const LinearCrossEntropy& in, const CountedRows& rows,
+                int64_t begin) {
+  const int64_t E = in.E(), size = d.shape[0];
+  matmul({rows_of(in.gathered, 0, size), 0}, d, in.w, Transpose::no, Transpose::no, {});
+  with_beta(dx.beta, [&](auto accumulate) {
+    parallel_each(size, E, [&](int64_t i) {
+      const W* from = in.gathered.as<const W>() + i * E;
+      T* to = dx.grad.as<T>() + rows[begin + i] * E;
+      for (int64_t e = 0; e < E; ++e) store(to[e], from[e], accumulate);
+    });
+  });
+}
+
+template <class T>
+void clear_left_out(const GradTarget& dx, const LinearCrossEntropy& in) {
+  const int32_t* label = in.labels.as<const int32_t>();
+  for (int64_t r = 0; r < in.rows(); ++r)
+    if (!in.counts(label[r])) std::fill_n(dx.grad.as<T>() + r * in.E(), in.E(), T(0));
+}
+
+}  // namespace
+
+void linear_cross_entropy(View loss, View losses, const LinearCrossEntropy& in,
+                          const Counted& counted) {
+  compute_losses("linear_cross_entropy", losses, {}, in);
+  double sum = 0;
+  for (int64_t r = 0; r < in.rows(); ++r)
+    if (in.counts(in.labels.as<const int32_t>()[r])) sum += losses.as<const double>()[r];
+  dispatch_wide(loss.dtype,
+                [&]<class W>() { *loss.as<W>() = static_cast<W>(counted.mean_of(sum)); });
+}
+
+// dx may be x: a chunk of it is written after dw has read that of x. d may be the logits.
+void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& from,
+                                   View d, const LinearCrossEntropy& in, const Counted& counted) {
+  const CountedRows rows("linear_cross_entropy", in);
+  const RowChunks& chunks = rows.chunks;
+  const auto& [dw, dx] = targets;
+  const int64_t V = in.V();
+  dispatch_floating(
+      in.x.dtype, [&]<class T, class W = Wide<T>>() {
+        const Seed<W> seed(from);
+        seed.add_loss();
+        const W scale = counted.mean_of(seed.dloss());
+        if (dx && dx->beta == 0) clear_left_out<T>(*dx, in);
+        for (int64_t turn = 0; turn < chunks.count(); ++turn) {
+          const int64_t chunk = chunks.in_backward(turn), begin = chunks.begin(chunk);
+          const View x = rows.x_of(chunk), d_of_chunk = rows_of(d, 0, x.shape[0]);
+          if (turn > 0) compute_logits(in, x);
+          parallel_each(x.shape[0], V, [&](int64_t i) {
+            const int64_t r = rows[begin + i];
+            const W* softmax = in.softmax.as<const W>() + 2 * r;
+            gradient_of_row(d.as<T>() + i * V, in.logits.as<const W>() + i * V, V,
+                            in.labels.as<const int32_t>()[r], RowSoftmax<W>{softmax[0], softmax[1]},
+                            scale);
+          });
+          if (dw)
+            matmul({dw->grad, turn == 0 ? dw->beta : 1}, d_of_chunk, x, Transpose::yes,
+                   Transpose::no, {});
+          if (dx && rows.are_all())
+            matmul({rows_of(dx->grad, begin, x.shape[0]), dx->beta}, d_of_chunk, in.w,
+                   Transpose::no, Transpose::no, {});
+          else if (dx) scatter_dx<T>(*dx, d_of_chunk, in, rows, begin);
+        }
+      });
+}
+
+void add_linear_score(View score, View losses, View right, const LinearCrossEntropy& in) {
+  compute_losses("add_linear_score", losses, right, in);
+  double* sums = score.as<double>();
+  for (int64_t r = 0; r < in.rows(); ++r) {
+    if (!in.counts(in.labels.as<const int32_t>()[r])) continue;
+    sums[0] += losses.as<const double>()[r];
+    sums[1] += 1;
+    sums[2] += right.as<const int32_t>()[r];
+  }
+}
+
+}  // namespace cpu
+
+namespace {
+
+// The rows whose logits are computed: on the cpu those that count.
+int64_t computed_rows(const LinearCrossEntropy& in) {
+  if (in.labels.device != Device::cpu) return in.rows();
+  const int32_t* label = in.labels.as<const int32_t>();
+  return std::count_if(label, label + in.rows(), [&](int32_t l) { return in.counts(l); });
+}
+
+// Each chunk reads w and writes its logits, which its rows then read.
+Work forward_work(const LinearCrossEntropy& in) {
+  const int64_t rows = computed_rows(in);
+  const RowChunks chunks(rows, in.logits.shape[0]);
+  const double logits = double(rows) * double(in.V());
+  return {.flops = 2 * logits * double(in.E()),
+          .bytes = bytes_of(in.x) + bytes_of(in.labels) + bytes_of(in.softmax) +
+                   double(chunks.count()) * bytes_of(in.w) +
+                   2 * logits * double(size_of(in.logits.dtype))};
+}
+
+}  // namespace
+
+template <>
+struct WorkOf<cpu::linear_cross_entropy> {
+  Work operator()(const View&, const View&, const LinearCrossEntropy& in, const Counted&) const {
+    return forward_work(in);
+  }
+};
+
+template <>
+struct WorkOf<cpu::add_linear_score> {
+  Work operator()(const View&, const View&, const View&, const LinearCrossEntropy& in) const {
+    return forward_work(in);
+  }
+};
+
+// The logits of all chunks but one again, d in place of each, and the products that are wanted. dw
+// is written once and added to in the other chunks.
+template <>
+struct WorkOf<cpu::linear_cross_entropy_backward> {
+  Work operator()(const LinearCrossEntropyTargets& targets, const LossSeed&, const View& d,
+                  const LinearCrossEntropy& in, const Counted&) const {
+    const int64_t rows = computed_rows(in);
+    const RowChunks chunks(rows, in.logits.shape[0]);
+    const auto& [dw, dx] = targets;
+    const double again = double(rows - chunks.size(chunks.count() - 1));
+    const double products = again + (dw ? double(rows) : 0) + (dx ? double(rows) : 0);
+    const double others = double(chunks.count() - 1), V = double(in.V());
+    const double row = V * double(size_of(in.logits.dtype)), d_row = V * double(size_of(d.dtype));
+    return {.flops = 2 * products * V * double(in.E()),
+            .bytes = bytes_of(in.x) + bytes_of(in.labels) + bytes_of(in.softmax) +
+                     (again + double(rows)) * row + (products - again + double(rows)) * d_row +
+                     (others + (dx ? others + 1 : 0)) * bytes_of(in.w) + bytes_of(dx) +
+                     (dw ? bytes_of(dw) + 2 * others * bytes_of(dw->grad) : 0)};
+  }
+};
+
+namespace cuda {
+decltype(cpu::linear_cross_entropy) linear_cross_entropy;
+decltype(cpu::linear_cross_entropy_backward) linear_cross_entropy_backward;
+decltype(cpu::add_linear_score) add_linear_score;
+}  // namespace cuda
+
+namespace {
+
+// HeadOperands whose shapes agree; x as a matrix.
+struct HeadOperands {
+  Tensor x, w, labels;
+
+  HeadOperands(std::string_view op, const Tensor& x_of_any_rank, const Tensor& weight,
+               const Tensor& labels)
+      : x(x_of_any_rank.detach()), w(operand(weight, x.dtype())), labels(labels) {
+    check_same(op, {&x, &w});
+    const bool agree = x.shape().rank() >= 2 && w.shape().rank() == 2 && x.numel() > 0 &&
+                       w.numel() > 0 && x.size(x.shape().rank() - 1) == w.size(1);
+    check(
+        agree && labels.dtype() == DType::i32 && labels.shape().rank() >= 1 &&
+            labels.numel() == x.numel() / w.size(1) && labels.device() == x.device(),
+        "[{}] x {} {}, w {} and labels {} {} on {}: expected x [..., E], w [V, E] and i32 labels, "
+        "one for each row of x, on {}, none empty",
+        op, name(x.dtype()), x.shape(), w.shape(), name(labels.dtype()), labels.shape(),
+        name(labels.device()), name(x.device()));
+    x = x.reshape({labels.numel(), w.size(1)});
+  }
+};
+
+// The scratch of a call, in Wide<T> where nothing else is said.
+struct HeadScratch {
+  Tensor places, gathered, workspace;
+
+  HeadScratch(const HeadOperands& of, const Tensor& logits, bool leaves_out) {
+    const Device device = of.x.device();
+    const int64_t rows = of.x.size(0), V = of.w.size(0), E = of.w.size(1), chunk = logits.size(0);
+    const bool gathers = leaves_out && !plans_for_cuda(device);
+    places = Tensor::empty({gathers ? rows : 0}, DType::i32, device, Category::workspace);
+    gathered = Tensor::empty({gathers ? chunk : 0, E}, logits.dtype(), device, Category::workspace);
+    workspace = matmul_workspace(chunk, V, E, device);
+  }
+};
+
+LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
+                                  const Tensor& softmax, bool leaves_out,
+                                  const HeadScratch& scratch) {
+  return {of.x.view(),
+          of.w.view(),
+          of.labels.view(),
+          leaves_out,
+          logits.view(),
+          softmax.view(),
+          scratch.places.view(),
+          scratch.gathered.view(),
+          scratch.workspace.view()};
+}
+
+Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows) {
+  check(chunk_rows >= 0, "[{}] {} rows in a chunk: expected 1 or more, or 0 for a default", op,
+        chunk_rows);
+  const int64_t rows = of.x.size(0), V = of.w.size(0);
+  const int64_t most =
+      chunk_rows > 0 ? std::min(chunk_rows, rows) : chunk_rows_for(rows, V, of.x.dtype());
+  return Tensor::empty({most, V}, wide(of.x.dtype()), of.x.device(), Category::workspace);
+}
+
+Tensor empty_softmax(const HeadOperands& of) {
+  return Tensor::empty({of.x.size(0), 2}, wide(of.x.dtype()), of.x.device());
+}
+
+Tensor for_each_row_of(const HeadOperands& of, DType dtype) {
+  return Tensor::empty({of.x.size(0)}, dtype, of.x.device(), Category::workspace);
+}
+
+}  // namespace
+
+int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype) {
+  constexpr int64_t bytes = 64 << 20, least = 64;
+  const auto element =
+      static_cast<int64_t>(size_of(wide(dtype)) + (is_16_bit_dtype(dtype) ? size_of(dtype) : 0));
+  const int64_t most = std::max(least, bytes / (V * element) / RowChunks::step * RowChunks::step);
+  return std::min(rows, std::max(least, RowChunks(rows, most).size(0)));
+}
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
+                            const Tensor& judged, int64_t chunk_rows) {
+  constexpr std::string_view op = "linear_cross_entropy";
+  HeadOperands of(op, x, w, labels);
+  const Edge dx_edge = x, dw_edge = w;
+  check(!dw_edge.wants_grad() || !is_16_bit_dtype(w.dtype()),
+        "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
+        w.shape());
+  const Device device = x.device();
+  const int64_t samples = labels.size(0);
+  const Counted counted = counted_places(op, samples, labels.numel() / samples, device, judged);
+  const bool leaves_out = judged.defined();
+  Tensor loss = Tensor::empty({}, wide(x.dtype()), device);
+  Tensor logits = empty_logits(op, of, chunk_rows), softmax = empty_softmax(of);
+  {
+    const HeadScratch scratch(of, logits, leaves_out);
+    launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
+        device, loss.view(), for_each_row_of(of, DType::f64).view(),
+        head_arguments(of, logits, softmax, leaves_out, scratch), counted);
+  }
+  record_loss(op, loss, {dx_edge, dw_edge},
+              [=, of = std::move(of), logits = std::move(logits), softmax = std::move(softmax),
+               kept = judged](const LossSeed& seed) mutable {
+                const auto [dw, dx] = claim_grads_over_values(dw_edge, {}, dx_edge, of.x);
+                if (!dw && !dx) return;
+                LinearCrossEntropyTargets targets{dw, dx};
+                if (dx) targets.dx->grad.shape = of.x.shape();
+                const HeadScratch scratch(of, logits, leaves_out);
+                const Tensor d =
+                    is_16_bit_dtype(of.x.dtype())
+                        ? Tensor::empty(logits.shape(), of.x.dtype(), device, Category::workspace)
+                        : logits;
+                launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
+                    device, targets, seed, d.view(),
+                    head_arguments(of, logits, softmax, leaves_out, scratch), counted);
+              });
+  return loss;
+}
+
+void add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w, const Tensor& labels,
+                      int64_t chunk_rows) {
+  constexpr std::string_view op = "add_linear_score";
+  const HeadOperands of(op, x, w, labels);
+  check(score.defined() && score.shape() == Shape{3} && score.dtype() == DType::f64 &&
+            score.device() == x.device(),
+        "[{}] expected score f64 [3] on {}, where x is", op, name(x.device()));
+  const Tensor logits = empty_logits(op, of, chunk_rows), softmax = empty_softmax(of);
+  const HeadScratch scratch(of, logits, true);
+  launch<cpu::add_linear_score, cuda::add_linear_score>(
+      x.device(), score.view(), for_each_row_of(of, DType::f64).view(),
+      for_each_row_of(of, DType::i32).view(), head_arguments(of, logits, softmax, true, scratch));
+}
+
+}  // namespace accrue

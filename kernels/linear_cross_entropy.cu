@@ -1,0 +1,178 @@
+#include <limits>
+
+#include "kernels/detail/counted.cuh"
+#include "kernels/detail/cross_entropy_kernels.h"
+#include "kernels/detail/linear_cross_entropy_kernels.h"
+#include "kernels/detail/loss_seed.h"
+#include "kernels/detail/matmul.h"
+#include "kernels/detail/reduce.cuh"
+
+namespace accrue::cuda {
+namespace {
+
+// A block has a row, whose logits it reads twice; the second time they come from the cache.
+constexpr int logit_threads = 512;
+
+// Some rows of logits: their labels, and what there is of each.
+template <class W>
+struct LogitRows {
+  const int32_t* labels;
+  W* softmax;  // [rows, 2]
+  const W* logits;
+  int64_t V;
+  bool leaves_out;
+
+  LogitRows(const LinearCrossEntropy& in, int64_t begin)
+      : labels(in.labels.as<const int32_t>() + begin),
+        softmax(in.softmax.as<W>() + 2 * begin),
+        logits(in.logits.as<const W>()),
+        V(in.V()),
+        leaves_out(in.leaves_out) {}
+
+  __device__ bool leaves_out_row(int64_t r) const { return leaves_out && labels[r] == not_judged; }
+  __device__ bool in_range(int32_t label) const { return 0 <= label && label < V; }
+};
+
+// The softmax and the loss of a row, 0 if it is left out; `right`, where there is one, becomes 1
+// or 0. Whole blocks return early.
+template <class W>
+__global__ void __launch_bounds__(logit_threads, 1)
+    logit_softmax_kernel(double* losses, int32_t* right, LogitRows<W> rows) {
+  const int64_t r = blockIdx.x, V = rows.V;
+  if (rows.leaves_out_row(r)) {
+    if (threadIdx.x == 0) losses[r] = 0;
+    return;
+  }
+  const int32_t label = rows.labels[r];
+  const W* row = rows.logits + r * V;
+  W maximum = -std::numeric_limits<W>::infinity();
+  for (int64_t v = threadIdx.x; v < V; v += logit_threads)
+    maximum = row[v] > maximum ? row[v] : maximum;
+  maximum = block_max<logit_threads>(maximum);
+  RunningSum<W> sum;
+  for (int64_t v = threadIdx.x; v < V; v += logit_threads)
+    sum.add(RowSoftmax<W>::term(row[v], maximum, v == label));
+  const RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(sum.total())};
+  const bool in_range = rows.in_range(label);
+  if (threadIdx.x == 0) {
+    rows.softmax[2 * r] = softmax.maximum;
+    rows.softmax[2 * r + 1] = softmax.rest;
+    losses[r] =
+        in_range ? double(softmax.loss(row[label])) : std::numeric_limits<double>::quiet_NaN();
+  }
+  if (!right) return;
+  int outdone = !in_range;
+  if (in_range)
+    for (int64_t v = threadIdx.x; v < V; v += logit_threads)
+      outdone += outdoes(row[v], row[label], v, label);
+  outdone = block_sum<logit_threads>(outdone);
+  if (threadIdx.x == 0) right[r] = outdone == 0;
+}
+
+// d = scale * (softmax - onehot) of a row; d may be the logits. At the label no digits cancel,
+// because the sum without its term is taken apart.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(logit_threads, 1)
+    logit_gradient_kernel(T* d, Seed<W> seed, bool adds_loss, LogitRows<W> rows, Counted counted) {
+  const int64_t r = blockIdx.x, V = rows.V;
+  if (adds_loss && r == 0 && threadIdx.x == 0) seed.add_loss();
+  const W* row = rows.logits + r * V;
+  T* out = d + r * V;
+  if (rows.leaves_out_row(r)) {
+    for (int64_t v = threadIdx.x; v < V; v += logit_threads) out[v] = T(W(0));
+    return;
+  }
+  const int32_t label = rows.labels[r];
+  const RowSoftmax<W> softmax{rows.softmax[2 * r], rows.softmax[2 * r + 1]};
+  const W scale =
+      rows.in_range(label) ? W(counted.mean_of(seed.dloss())) : std::numeric_limits<W>::quiet_NaN();
+  const W factor = scale / (1 + softmax.rest);
+  for (int64_t v = threadIdx.x; v < V; v += logit_threads) {
+    const W e = std::exp(row[v] - softmax.maximum);
+    out[v] = T(v == label ? -factor * (softmax.rest + (1 - e)) : factor * e);
+  }
+}
+
+// In one block, so that the order of the sums is fixed.
+__global__ void __launch_bounds__(logit_threads, 1)
+    add_logit_scores_kernel(double* score, const double* losses, const int32_t* right,
+                            const int32_t* labels, int64_t rows) {
+  double loss = 0;
+  int counted = 0, are_right = 0;
+  for (int64_t r = threadIdx.x; r < rows; r += logit_threads) {
+    if (labels[r] == not_judged) continue;
+    loss += losses[r];
+    ++counted;
+    are_right += right[r];
+  }
+  loss = block_sum<logit_threads>(loss);
+  counted = block_sum<logit_threads>(counted);
+  are_right = block_sum<logit_threads>(are_right);
+  if (threadIdx.x != 0) return;
+  score[0] += loss;
+  score[1] += counted;
+  score[2] += are_right;
+}
+
+Grid a_block_for_each(int64_t rows) { return {dim3(static_cast<unsigned>(rows)), logit_threads}; }
+
+void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
+  matmul({rows_of(in.logits, 0, size), 0}, rows_of(in.x, begin, size), in.w, Transpose::no,
+         Transpose::yes, in.workspace);
+}
+
+void compute_losses(View losses, View right, const LinearCrossEntropy& in) {
+  const RowChunks chunks(in.rows(), in.logits.shape[0]);
+  for (int64_t chunk = 0; chunk < chunks.count(); ++chunk) {
+    const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk);
+    compute_logits(in, begin, size);
+    dispatch_wide(in.logits.dtype, [&]<class W>() {
+      enqueue(a_block_for_each(size), logit_softmax_kernel<W>, losses.as<double>() + begin,
+              right.data ? right.as<int32_t>() + begin : nullptr, LogitRows<W>(in, begin));
+    });
+  }
+}
+
+}  // namespace
+
+void linear_cross_entropy(View loss, View losses, const LinearCrossEntropy& in,
+                          const Counted& counted) {
+  compute_losses(losses, {}, in);
+  dispatch_wide(loss.dtype, [&]<class W>() {
+    enqueue({1}, mean_of_counted_kernel<W>, loss.as<W>(), losses.as<const double>(), in.rows(),
+            counted);
+  });
+}
+
+// dx may be x: a chunk of it is written after dw has read that of x.
+void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& seed,
+                                   View d, const LinearCrossEntropy& in, const Counted& counted) {
+  const RowChunks chunks(in.rows(), in.logits.shape[0]);
+  const auto& [dw, dx] = targets;
+  for (int64_t turn = 0; turn < chunks.count(); ++turn) {
+    const int64_t chunk = chunks.in_backward(turn);
+    const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk);
+    if (turn > 0) compute_logits(in, begin, size);
+    dispatch_floating(
+        d.dtype, [&]<class T, class W = Wide<T>>() {
+          enqueue(a_block_for_each(size), logit_gradient_kernel<T>, d.as<T>(), Seed<W>(seed),
+                  turn == 0, LogitRows<W>(in, begin), counted);
+        });
+    const View d_of_chunk = rows_of(d, 0, size);
+    if (dw)
+      matmul({dw->grad, turn == 0 ? dw->beta : 1}, d_of_chunk, rows_of(in.x, begin, size),
+             Transpose::yes, Transpose::no, in.workspace);
+    if (dx)
+      matmul({rows_of(dx->grad, begin, size), dx->beta}, d_of_chunk, in.w, Transpose::no,
+             Transpose::no, in.workspace);
+  }
+}
+
+void add_linear_score(View score, View losses, View right, const LinearCrossEntropy& in) {
+  compute_losses(losses, right, in);
+  enqueue(a_block_for_each(1), add_logit_scores_kernel, score.as<double>(),
+          losses.as<const double>(), right.as<const int32_t>(), in.labels.as<const int32_t>(),
+          in.rows());
+}
+
+}  // namespace accrue::cuda

@@ -1,0 +1,337 @@
+#include "kernels/linear_cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/autograd.h"
+#include "core/ledger.h"
+#include "core/random.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/judged.h"
+#include "kernels/linear.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+#include "tests/support/thread_scope.h"
+
+namespace accrue::test {
+namespace {
+
+// A head of V outputs of E inputs each, at places with these labels.
+struct Head {
+  size_t V, E;
+  std::vector<int32_t> labels;
+
+  int64_t rows() const { return static_cast<int64_t>(labels.size()); }
+  Shape x_shape() const { return {rows(), static_cast<int64_t>(E)}; }
+  Shape w_shape() const { return {static_cast<int64_t>(V), static_cast<int64_t>(E)}; }
+
+  // The losses of all rows that are judged, largest logits apart.
+  Values losses(const Values& x, const Values& w) const {
+    Values losses, row(V);
+    for (size_t r = 0; r < labels.size(); ++r) {
+      if (labels[r] == not_judged) continue;
+      for (size_t v = 0; v < V; ++v) {
+        row[v] = 0;
+        for (size_t e = 0; e < E; ++e) row[v] += x[r * E + e] * w[v * E + e];
+      }
+      const double of_label = row[static_cast<size_t>(labels[r])];
+      double sum = 0;
+      for (const double logit : row) sum += std::exp(logit - of_label);
+      losses.push_back(std::log(sum));
+    }
+    return losses;
+  }
+  double loss(const Values& x, const Values& w) const {
+    const Values all = losses(x, w);
+    double sum = 0;
+    for (const double loss : all) sum += loss;
+    return all.empty() ? 0 : sum / static_cast<double>(all.size());
+  }
+};
+
+Head random_head(size_t rows, size_t V, size_t E) {
+  Head head{V, E, std::vector<int32_t>(rows)};
+  RandomStream random(3);
+  for (int32_t& label : head.labels)
+    label = static_cast<int32_t>(random.below(static_cast<uint32_t>(V)));
+  return head;
+}
+
+Values uniform(int64_t size, uint64_t stream) {
+  RandomStream random(stream);
+  Values values(static_cast<size_t>(size));
+  for (double& v : values) v = random.uniform(-1, 1);
+  return values;
+}
+
+template <class T = float>
+Tensor leaf(const Values& values, const Shape& shape) {
+  return require_grad(
+      Tensor::from(std::vector<T>(values.begin(), values.end()), shape, test_device()));
+}
+
+Op head_op(std::string name, const Head& head, bool judges, int64_t chunk_rows) {
+  return {.name = std::move(name),
+          .inputs = {{2, head.rows() / 2, static_cast<int64_t>(head.E)}, head.w_shape()},
+          .run =
+              [=](const auto& in) {
+                const Tensor labels = indices(head.labels, in[0]).reshape({2, head.rows() / 2});
+                return linear_cross_entropy(in[0], in[1], labels,
+                                            judges ? judged_weight(labels) : Tensor(), chunk_rows);
+              },
+          .reference = [=](const auto& in) { return Values{head.loss(in[0], in[1])}; },
+          .depth = double(head.E + head.V + 16),
+          .low = -2,
+          .high = 2,
+          .parameters = {1}};
+}
+
+struct Outcome {
+  double loss;
+  Values dx, dw;
+
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome differentiate(const Tensor& loss, const Tensor& x, const Tensor& w) {
+  const double value = loss.item();
+  backward(loss);
+  return {value, to_doubles(grad(x)), to_doubles(grad(w))};
+}
+
+}  // namespace
+
+TEST_CASE("linear_cross_entropy", "[ops]") {
+  const Head head = random_head(10, 7, 3);
+  check_op(head_op("linear_cross_entropy", head, false, 0));
+  check_op(head_op("linear_cross_entropy in chunks", head, false, 4));
+}
+
+TEST_CASE("linear_cross_entropy of what is judged", "[ops]") {
+  Head head = random_head(10, 7, 3);
+  for (const size_t r : {0, 3, 4, 9}) head.labels[r] = not_judged;
+  check_op(head_op("linear_cross_entropy of some rows", head, true, 0));
+  check_op(head_op("linear_cross_entropy of some rows in chunks", head, true, 4));
+  std::ranges::fill(head.labels, not_judged);
+  check_op(head_op("linear_cross_entropy of no rows", head, true, 4));
+  check_op(
+      head_op("linear_cross_entropy of rows that are all judged", random_head(10, 7, 3), true, 3));
+}
+
+TEST_CASE("linear_cross_entropy is linear and cross_entropy", "[ops]") {
+  const Head head = random_head(53, 301, 5);
+  const Values xs = uniform(53 * 5, 1), ws = uniform(301 * 5, 2);
+  const auto run = [&](auto&& loss_of) {
+    const Tensor x = leaf<double>(xs, head.x_shape()), w = leaf<double>(ws, head.w_shape());
+    return differentiate(loss_of(x, w, indices(head.labels, x)), x, w);
+  };
+  const Outcome expected = run([](const auto& x, const auto& w, const auto& labels) {
+    return cross_entropy(linear(x, w, {}), labels);
+  });
+  for (const int64_t chunk_rows : {0, 16, 17, 1}) {
+    const Outcome outcome = run([=](const auto& x, const auto& w, const auto& labels) {
+      return linear_cross_entropy(x, w, labels, {}, chunk_rows);
+    });
+    REQUIRE(outcome.loss == Approx(expected.loss).epsilon(1e-13));
+    REQUIRE(largest_difference(outcome.dx, expected.dx) < 1e-13);
+    REQUIRE(largest_difference(outcome.dw, expected.dw) < 1e-13);
+  }
+}
+
+TEST_CASE("linear_cross_entropy of many logits does not depend on the threads", "[ops]") {
+  Head head = random_head(70, 3001, 4);
+  for (size_t r = 0; r < head.labels.size(); r += 3) head.labels[r] = not_judged;
+  const Values xs = uniform(70 * 4, 1), ws = uniform(3001 * 4, 2);
+  const auto run = [&](int threads) {
+    const ThreadScope scope(threads);
+    set_thread_order(threads);
+    const Tensor x = leaf(xs, head.x_shape()), w = leaf(ws, head.w_shape());
+    const Tensor labels = indices(head.labels, x);
+    return differentiate(linear_cross_entropy(x, w, labels, judged_weight(labels), 16), x, w);
+  };
+  const Outcome alone = run(1);
+  // Logits of 4 terms; runs of 256 exponentials, each within 3 units.
+  REQUIRE(alone.loss == Approx(head.loss(xs, ws)).epsilon(300 * 0x1p-24));
+  REQUIRE(run(2) == alone);
+  REQUIRE(run(3) == alone);
+}
+
+TEST_CASE("linear_cross_entropy keeps the digits of a small loss", "[ops]") {
+  // The label's logit is 20 above those of the others, 19 apart from the next.
+  constexpr size_t V = 40;
+  Values ws(V, 0);
+  ws[33] = 1;
+  ws[5] = 0.05;
+  const Tensor x = leaf({20}, {1, 1}), w = leaf(ws, {V, 1});
+  const Outcome outcome = differentiate(linear_cross_entropy(x, w, indices({33}, x)), x, w);
+  const double others = 38 * std::exp(-20.0) + std::exp(-19.0);
+  // The logits' rounding becomes an error of the exponentials.
+  REQUIRE(outcome.loss == Approx(std::log1p(others)).epsilon(32 * 0x1p-23));
+  REQUIRE(outcome.dw[33] == Approx(-20 * others / (1 + others)).epsilon(32 * 0x1p-23));
+}
+
+TEST_CASE("linear_cross_entropy takes a seed, and gradients of one input", "[ops]") {
+  const Head head = random_head(20, 9, 3);
+  const Values xs = uniform(20 * 3, 1), ws = uniform(9 * 3, 2);
+  const Tensor x = leaf(xs, head.x_shape()), w = leaf(ws, head.w_shape());
+  const auto loss_of = [&] { return linear_cross_entropy(x, w, indices(head.labels, x), {}, 6); };
+  const auto number = [](double value) {
+    return Tensor::full({}, value, DType::f64, test_device());
+  };
+  const auto begin = [&](const Tensor& loss) {
+    REQUIRE(takes_seed(loss));
+    const Tensor scale = number(2), loss_sum = number(100), weight_sum = number(10);
+    zero_grad(x);
+    zero_grad(w);
+    backward(loss, LossSeed{.scale = scale.view(),
+                            .weight = {.on_host = 3},
+                            .of = 12,
+                            .loss = loss.view(),
+                            .loss_sum = loss_sum.view(),
+                            .weight_sum = weight_sum.view(),
+                            .beta = 1});
+    REQUIRE(loss_sum.item() == 100 + 3 * loss.item());
+    REQUIRE(weight_sum.item() == 13);
+  };
+  zero_grad(x);
+  zero_grad(w);
+  backward(loss_of(), 0.5);
+  const Values dx = to_doubles(grad(x)), dw = to_doubles(grad(w));
+  begin(loss_of());
+  REQUIRE(to_doubles(grad(x)) == dx);
+  REQUIRE(to_doubles(grad(w)) == dw);
+  // Frozen between forward and backward, too.
+  const Tensor loss_of_w = loss_of();
+  x.variable()->frozen = true;
+  begin(loss_of_w);
+  REQUIRE(to_doubles(grad(w)) == dw);
+  const Tensor loss_of_none = loss_of();
+  w.variable()->frozen = true;
+  REQUIRE_FALSE(takes_seed(loss_of_none));
+  x.variable()->frozen = false;
+  begin(loss_of());
+  REQUIRE(to_doubles(grad(x)) == dx);
+}
+
+TEST_CASE("linear_cross_entropy has no more logits than those of a chunk", "[ops]") {
+  constexpr int64_t rows = 1024, V = 50257, E = 768;
+  // 64 MiB have room for 333 rows, 320 in sixteens, so there are four chunks; in 16 bits, with d
+  // apart, for 222 or 208, and five.
+  REQUIRE(chunk_rows_for(rows, V, DType::f32) == 256);
+  REQUIRE(chunk_rows_for(rows, V, DType::bf16) == 208);
+  REQUIRE(chunk_rows_for(100, V, DType::f32) == 100);
+  REQUIRE(chunk_rows_for(100, 1 << 20, DType::f32) == 64);
+  REQUIRE(chunk_rows_for(40, 1 << 20, DType::f32) == 40);
+  for (const Device device : {Device::meta, Device::meta_cuda}) {
+    const Tensor x = require_grad(Tensor::empty({2, rows / 2, E}, DType::f32, device)),
+                 w = require_grad(Tensor::empty({V, E}, DType::f32, device)),
+                 labels = Tensor::empty({2, rows / 2}, DType::i32, device),
+                 judged = judged_weight(labels);
+    claim_grad(x);
+    claim_grad(w);
+    Ledger& memory = ledger(device);
+    const size_t before = memory.current().total();
+    memory.reset_peak();
+    backward(linear_cross_entropy(x, w, labels, judged));
+    // Logits; three numbers and a place for each row; gathered rows or the products' workspace.
+    const size_t expected = device == Device::meta
+                                ? 256 * V * 4 + rows * (2 * 4 + 8 + 4) + 256 * E * 4
+                                : 256 * V * 4 + rows * (2 * 4 + 8) + (32 << 20);
+    REQUIRE(memory.peak().total() - before <= expected + 2 * 64);
+  }
+}
+
+TEST_CASE("linear_cross_entropy writes dx over x", "[ops]") {
+  const Tensor leaf_x = Tensor::empty({64, 1000}, DType::f32, Device::meta),
+               w = require_grad(Tensor::empty({8, 1000}, DType::f32, Device::meta));
+  claim_grad(w);
+  Tensor x = Tensor::empty({64, 1000}, DType::f32, Device::meta);
+  record("source", x, {Edge(require_grad(leaf_x))}, [](Tensor&) {});
+  Ledger& memory = ledger(Device::meta);
+  const size_t before = memory.current().total();
+  memory.reset_peak();
+  const Tensor loss = linear_cross_entropy(x, w, Tensor::empty({64}, DType::i32, Device::meta));
+  x.reset();
+  backward(loss);
+  REQUIRE(memory.peak().total() - before < x.bytes() + 64 * (8 * 4 + 8 + 16) + 1024);
+}
+
+TEST_CASE("add_linear_score", "[ops]") {
+  Head head = random_head(41, 23, 4);
+  for (size_t r = 0; r < head.labels.size(); r += 4) head.labels[r] = not_judged;
+  const Values xs = uniform(41 * 4, 1), ws = uniform(23 * 4, 2);
+  const Tensor x = leaf(xs, head.x_shape()), w = leaf(ws, head.w_shape());
+  // Every second row that counts is to be right.
+  const Values logits = to_doubles(linear(x, w, {}));
+  double right = 0;
+  for (size_t r = 0; r < head.labels.size(); ++r) {
+    if (head.labels[r] == not_judged) continue;
+    const auto row = logits.begin() + static_cast<ptrdiff_t>(r * head.V);
+    const auto best = static_cast<int32_t>(std::max_element(row, row + 23) - row);
+    if (r % 2 == 0) head.labels[r] = best;
+    right += head.labels[r] == best;
+  }
+  const Values losses = head.losses(xs, ws);
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  for (const int64_t chunk_rows : {0, 16}) {
+    const Tensor score = Tensor::full({3}, 100, DType::f64, test_device());
+    add_linear_score(score, x, w, indices(head.labels, x), chunk_rows);
+    const Values scores = to_doubles(score);
+    REQUIRE(scores[0] == Approx(100 + sum).epsilon(64 * 0x1p-24));
+    REQUIRE(scores[1] == 100 + double(losses.size()));
+    REQUIRE(scores[2] == 100 + right);
+  }
+}
+
+TEST_CASE("add_linear_score takes the first of equal logits, and no NaN", "[ops]") {
+  const Tensor w = leaf({1, 2, 2, 0}, {4, 1});
+  const auto right = [&](double x, int32_t label) {
+    const Tensor score = Tensor::full({3}, 0, DType::f64, test_device());
+    const Tensor row = leaf({x}, {1, 1});
+    add_linear_score(score, row, w, indices({label}, row));
+    return to_doubles(score)[2];
+  };
+  REQUIRE(right(1, 1) == 1);
+  REQUIRE(right(1, 2) == 0);
+  REQUIRE(right(-1, 3) == 1);
+  REQUIRE(right(NAN, 0) == 0);
+  REQUIRE_ERROR(add_linear_score(ones({3}), w.reshape({4, 1}), w, indices({0, 0, 0, 0}, w)),
+                "expected score f64 [3]");
+}
+
+TEST_CASE("linear_cross_entropy refuses what does not fit", "[ops]") {
+  const Tensor x = leaf({1, 2, 3, 4}, {2, 2}), w = leaf({1, 2, 3, 4, 5, 6}, {3, 2});
+  const Tensor labels = indices({0, 2}, x);
+  REQUIRE_ERROR(linear_cross_entropy(x, leaf({1, 2, 3}, {3, 1}), labels),
+                "x f32 [2, 2], w [3, 1] and labels i32 [2]");
+  REQUIRE_ERROR(linear_cross_entropy(x, w, indices({0, 2, 1}, x)), "labels i32 [3]");
+  REQUIRE_ERROR(linear_cross_entropy(x, w, ones({2})), "labels f32 [2]");
+  REQUIRE_ERROR(linear_cross_entropy(x, w, labels, ones({1})), "judged is f32 [1]");
+  REQUIRE_ERROR(linear_cross_entropy(x, w, labels, {}, -1), "-1 rows in a chunk");
+  const auto in_bf16 = [](const Shape& shape) {
+    return Tensor::full(shape, 1, DType::bf16, test_device());
+  };
+  REQUIRE_ERROR(linear_cross_entropy(in_bf16({2, 2}), require_grad(in_bf16({3, 2})), labels),
+                "expected a parameter in float32");
+  for (const int32_t bad : {3, -1, -2}) {
+    const Tensor wrong = indices({0, bad}, x);
+    if (test_device() == Device::cpu) {
+      REQUIRE_ERROR(linear_cross_entropy(x, w, wrong),
+                    fmt::format("label {} of row 1 is outside [0, 3)", bad));
+      continue;
+    }
+    zero_grad(x);
+    zero_grad(w);
+    const Outcome outcome = differentiate(linear_cross_entropy(x, w, wrong, {}, 1), x, w);
+    REQUIRE(std::isnan(outcome.loss));
+    for (size_t i = 0; i < 4; ++i) REQUIRE(std::isnan(outcome.dx[i]) == (i >= 2));
+    for (const double dw : outcome.dw) REQUIRE(std::isnan(dw));
+  }
+  if (test_device() == Device::cpu)
+    REQUIRE_ERROR(linear_cross_entropy(x, w, indices({0, -2}, x), judged_weight(labels)),
+                  "label -2 of row 1 is outside [0, 3)");
+}
+
+}  // namespace accrue::test
