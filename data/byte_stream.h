@@ -33,6 +33,8 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   // Bytes in the file.
   uint64_t size() const { return size_; }
+  // The open file, as the system knows it.
+  int descriptor() const { return descriptor_; }
   // Fills `out` with the next bytes, with fewer only at the end of the file, and returns their
   // number. Throws Unreadable on a failing disk.
   size_t read(std::span<std::byte> out);

@@ -71,8 +71,9 @@ Classes classes_of(const Field& field) {
 }
 
 std::optional<Classes> classes_of(const Dataset& data) {
-  for (const char* field : {"labels", "masks"})
-    if (data.has(field)) return classes_of(data.field(field));
+  if (data.has("labels") && data["labels"].shape().rank() == 1)
+    return classes_of(data.field("labels"));
+  if (data.has("masks")) return classes_of(data.field("masks"));
   return std::nullopt;
 }
 

@@ -33,6 +33,7 @@ struct Field {
   // For masks' indices: the value that files have for pixels that nobody has judged. Their index is
   // not_judged (kernels/judged.h).
   std::optional<uint8_t> unjudged_value{};
+  bool has_not_judged = false;      // of other indices: some are not_judged, too
   ReadRow read{};                   // if they are read when they are needed
   std::optional<ImageSize> crop{};  // of images: a model sees a part of this size
 

@@ -20,10 +20,11 @@ void check_indices(const Field& field, const std::string& dataset,
                    std::span<const int32_t> samples) {
   const auto all = field.values.span<int32_t>();
   const int64_t size = field.values.numel() / field.values.size(0);
+  const bool has_not_judged = field.unjudged_value || field.has_not_judged;
   for (const int32_t i : samples)
     for (const int32_t index :
          all.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)))
-      check((0 <= index && index < field.classes) || (index == not_judged && field.unjudged_value),
+      check((0 <= index && index < field.classes) || (index == not_judged && has_not_judged),
             "data set '{}': sample {} has {} in its {}, expected 0 to {}", dataset, i, index,
             field.name, field.classes - 1);
 }

@@ -37,6 +37,33 @@ inline std::vector<std::string> words_of(std::string_view name) {
   return words;
 }
 
+// The order in which people number files: a2 before a10. Texts that differ only in zeros before
+// their numbers are in the order of their bytes.
+inline bool natural_less(std::string_view a, std::string_view b) {
+  const std::string_view all_a = a, all_b = b;
+  const auto take_number = [](std::string_view& text) {
+    size_t length = 0;
+    while (length < text.size() && is_digit(text[length])) ++length;
+    std::string_view number = text.substr(0, length);
+    text.remove_prefix(length);
+    number.remove_prefix(std::min(number.find_first_not_of('0'), number.size()));
+    return number;
+  };
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a.front()) && is_digit(b.front())) {
+      const std::string_view x = take_number(a), y = take_number(b);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+    } else if (a.front() != b.front()) {
+      return static_cast<unsigned char>(a.front()) < static_cast<unsigned char>(b.front());
+    } else {
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+    }
+  }
+  return a.empty() != b.empty() ? a.empty() : all_a < all_b;
+}
+
 // "a, b, c and 4 more"
 inline std::string some_of(const std::vector<std::string>& names, size_t most = 5) {
   std::string text;

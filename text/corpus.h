@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace accrue {
+
+// What a corpus is, apart from its documents.
+struct CorpusFacts {
+  std::string name{};       // "grammar", or that of its directory or file
+  std::string source{};     // where its texts came from
+  std::string tokenizer{};  // "bytes", the path of its file, or nothing where it is not known
+  int64_t vocabulary = 0;   // each token is in [0, vocabulary)
+  int32_t end_of_text = 0;
+};
+
+// Documents are held out by sections of so many tokens, of which most documents are one.
+inline constexpr int64_t section_tokens = 16'384;
+
+// Documents as tokens, one document after the other, each of which usually ends with the
+// end-of-text token. Where they lie in files these are mapped, and take no memory.
+class Corpus {
+ public:
+  // The end of each document among the tokens, and a hash of the tokens of each section: a
+  // document of L tokens has ceil(L / section_tokens) of them, in order.
+  struct Documents {
+    std::span<const uint64_t> ends, sections;
+    std::shared_ptr<const void> keeps{};
+  };
+  // The tokens lie in one or more pieces of little-endian numbers of 2 or 4 bytes. Bit i of
+  // `learned` says whether token i is to be learned; empty if all are. What is dear to compute is
+  // asked for once, when it is needed.
+  struct Parts {
+    int token_bytes = 2;
+    std::vector<std::span<const std::byte>> tokens{};
+    std::span<const std::byte> learned{};
+    std::function<Documents()> documents{};
+    std::function<uint32_t()> checksum{};
+    std::shared_ptr<const void> keeps{};
+  };
+  Corpus(CorpusFacts facts, Parts parts);
+
+  const CorpusFacts& facts() const { return facts_; }
+  int64_t size() const { return begins_.back(); }  // in tokens
+  // Fills `out` with tokens from `begin` on. Throws Error if they are not there, or out of range.
+  void read(std::span<int32_t> out, int64_t begin) const;
+  // False for a token that is there to be read and not to be learned, as those of a prompt.
+  bool is_learned(int64_t token) const {
+    const auto i = static_cast<size_t>(token);
+    return parts_.learned.empty() ||
+           (std::to_integer<int>(parts_.learned[i / 8]) >> i % 8 & 1) != 0;
+  }
+  bool is_all_learned() const { return parts_.learned.empty(); }
+  const Documents& documents() const;
+  // Throws Error if no tokenizer is known.
+  TokenizerPtr tokenizer() const;
+  // Identifies the tokens, the documents and what is to be learned.
+  uint32_t checksum() const { return parts_.checksum(); }
+
+ private:
+  CorpusFacts facts_;
+  Parts parts_;
+  std::vector<int64_t> begins_;  // of the pieces, and the end of the last
+  mutable std::once_flag asked_;
+  mutable Documents documents_;
+};
+
+using CorpusPtr = std::shared_ptr<const Corpus>;
+
+// A corpus for training and one for the test; without a test, documents of the first are held out.
+struct Corpora {
+  CorpusPtr train, test;
+};
+
+// Hashes the tokens of a section.
+class SectionHash {
+ public:
+  void add(int32_t token) { hash_ = (hash_ ^ static_cast<uint32_t>(token)) * 0x100000001b3; }
+  uint64_t value() const;
+
+ private:
+  uint64_t hash_ = 0xcbf29ce484222325;  // FNV-1a's, by tokens
+};
+
+// Collects documents, in memory or, in memory that does not depend on their number, as a directory
+// of files, which appears complete or not at all:
+//   corpus.json    version, tokenizer, vocabulary, end_of_text, tokens, documents, learned (how
+//                  many tokens are to be), source, and each file's CRC-32
+//   tokens.bin     u16 for a vocabulary of at most 65,536, else u32
+//   documents.bin  u64: Documents::ends
+//   sections.bin   u64: Documents::sections
+//   learned.bin    a bit for each token, the lowest of a byte first; not if all are to be learned
+// and the files of its tokenizer, of which facts.tokenizer is the first; "bytes" needs none. All
+// numbers are little-endian.
+class CorpusWriter {
+ public:
+  // In memory, without a directory. Throws Error if the directory exists with something in it.
+  explicit CorpusWriter(CorpusFacts facts, const std::string& directory = {},
+                        const std::vector<std::filesystem::path>& tokenizer_files = {});
+  ~CorpusWriter();
+  CorpusWriter(const CorpusWriter&) = delete;
+  CorpusWriter& operator=(const CorpusWriter&) = delete;
+
+  // Adds a document. learned[i] is 0 if token i is not to be learned; empty if all are. Throws
+  // Error for a document without tokens and for a token out of range.
+  void add(std::span<const int32_t> document, std::span<const uint8_t> learned = {});
+  int64_t documents() const;
+  int64_t tokens() const;
+  int64_t learned() const;  // tokens that are to be
+  // Throws Error if there is no document; also, with the reason, if it cannot be written.
+  CorpusPtr finish();
+
+ private:
+  struct Files;
+  std::unique_ptr<Files> files_;
+};
+
+inline constexpr const char* corpus_facts_file = "corpus.json";
+// Opens what CorpusWriter wrote. Throws Error for what is not such a directory, naming the file
+// and what is wrong: a version that is not known, a size that is not what corpus.json says, ends
+// that do not ascend.
+CorpusPtr open_corpus(const std::filesystem::path& directory);
+
+// Opens files of llm.c (dev/data/data_common.py): 256 i32, which begin with 20240520, the version
+// 1 and the number of tokens, then GPT-2's tokens as u16. A document ends with the end-of-text
+// token or with its file. Throws Error for what is not such a file.
+CorpusPtr open_llmc_files(const std::vector<std::filesystem::path>& files);
+
+// Opens a directory of CorpusWriter, a file of llm.c, or a directory with such files, *train*.bin
+// and *val*.bin. Throws Error, with what was expected, for anything else.
+Corpora open_corpora(const std::filesystem::path& path);
+// True if open_corpora() would try.
+bool holds_corpus(const std::filesystem::path& path);
+
+}  // namespace accrue

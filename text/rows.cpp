@@ -1,0 +1,305 @@
+#include "text/rows.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "core/error.h"
+#include "data/samples.h"
+#include "kernels/judged.h"
+
+namespace accrue {
+namespace {
+
+// Tokens [begin, begin + length) of a corpus as a part of a row.
+struct Piece {
+  uint64_t begin : 40, length : 24;
+};
+constexpr int64_t most_tokens = (int64_t{1} << 40) - 1, most_context = (int64_t{1} << 24) - 1;
+
+// The rows of a data set.
+class Rows {
+ public:
+  Rows(CorpusPtr corpus, const RowOptions& options)
+      : corpus_(std::move(corpus)),
+        T_(options.context),
+        is_stream_(options.documents == DocumentRows::stream) {}
+
+  int64_t size() const { return std::ssize(first_) - 1; }
+  int64_t tokens() const { return tokens_; }
+
+  void add_row(std::span<const Piece> pieces) {
+    for (const Piece& piece : pieces) tokens_ += static_cast<int64_t>(piece.length);
+    pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
+    check(pieces_.size() < std::numeric_limits<uint32_t>::max(),
+          "{} has more than {} documents and pieces of them", corpus_->facts().source,
+          pieces_.size());
+    first_.push_back(static_cast<uint32_t>(pieces_.size()));
+  }
+  // Says which token the last of a stream has as its label.
+  void end_stream(int64_t next) { pieces_.push_back({static_cast<uint64_t>(next), 0}); }
+
+  void read_tokens(std::span<int32_t> row, int64_t n) const {
+    for_each(
+        row, n,
+        [&](std::span<int32_t> part, const Piece& piece, int64_t) {
+          corpus_->read(part, static_cast<int64_t>(piece.begin));
+        },
+        corpus_->facts().end_of_text);
+  }
+  void read_labels(std::span<int32_t> row, int64_t n) const {
+    for_each(
+        row, n,
+        [&](std::span<int32_t> part, const Piece& piece, int64_t next) {
+          const auto begin = static_cast<int64_t>(piece.begin) + 1;
+          corpus_->read(part.first(part.size() - 1), begin);
+          corpus_->read(part.last(1), next);
+          if (corpus_->is_all_learned()) return;
+          for (int64_t i = 0; i + 1 < std::ssize(part); ++i)
+            if (!corpus_->is_learned(begin + i)) part[static_cast<size_t>(i)] = not_judged;
+          if (!corpus_->is_learned(next)) part.back() = not_judged;
+        },
+        not_judged);
+  }
+  void read_positions(std::span<int32_t> row, int64_t n) const {
+    const int32_t* const begin = row.data();
+    for_each(
+        row, n,
+        [&](std::span<int32_t> part, const Piece&, int64_t) {
+          std::iota(part.begin(), part.end(),
+                    is_stream_ ? static_cast<int32_t>(part.data() - begin) : 0);
+        },
+        0);
+  }
+
+ private:
+  // Calls work(part of the row, piece, its next token) for each piece of row n, and fills the rest.
+  template <class Work>
+  void for_each(std::span<int32_t> row, int64_t n, Work work, int32_t padding) const {
+    for (uint32_t i = first_[static_cast<size_t>(n)]; i < first_[static_cast<size_t>(n) + 1]; ++i) {
+      const Piece piece = pieces_[i];
+      const auto next =
+          static_cast<int64_t>(is_stream_ ? pieces_[i + 1].begin : piece.begin + piece.length);
+      work(row.first(piece.length), piece, next);
+      row = row.subspan(piece.length);
+    }
+    std::ranges::fill(row, padding);
+  }
+
+  const CorpusPtr corpus_;
+  const int64_t T_;
+  const bool is_stream_;
+  int64_t tokens_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<uint32_t> first_{0};  // of each row, and the end
+};
+
+// Puts the documents of a split into rows.
+class Layout {
+ public:
+  Layout(const CorpusPtr& corpus, const RowOptions& options)
+      : T_(options.context),
+        kind_(options.documents),
+        rows_(std::make_shared<Rows>(corpus, options)) {}
+
+  // A document, or what the split has of it: tokens [begin, end).
+  void add(int64_t begin, int64_t end) {
+    ++documents_;
+    if (kind_ == DocumentRows::stream) return add_to_stream(begin, end);
+    for (const int64_t last = end - 1; begin < last; begin += T_) {
+      const Piece piece = piece_of(begin, std::min(T_, last - begin));
+      if (kind_ == DocumentRows::padded) rows_->add_row({&piece, 1});
+      else pack(piece);
+    }
+  }
+  std::shared_ptr<const Rows> finish() {
+    if (kind_ == DocumentRows::stream && run_end_ > run_begin_) {
+      // The last token is only a label.
+      cut(run_end_ - 1);
+      if (!row_.empty()) rows_->add_row(row_);
+      rows_->end_stream(run_end_ - 1);
+    }
+    std::ranges::stable_sort(open_, {}, &OpenRow::room);
+    for (const OpenRow& row : open_) rows_->add_row(row.pieces);
+    return rows_;
+  }
+  int64_t documents() const { return documents_; }
+
+ private:
+  struct OpenRow {
+    int64_t room;
+    std::vector<Piece> pieces;
+  };
+
+  static Piece piece_of(int64_t begin, int64_t length) {
+    return {static_cast<uint64_t>(begin), static_cast<uint64_t>(length)};
+  }
+
+  void pack(const Piece& piece) {
+    const auto length = static_cast<int64_t>(piece.length);
+    auto best = open_.end();
+    for (auto row = open_.begin(); row != open_.end(); ++row)
+      if (row->room >= length && (best == open_.end() || row->room < best->room)) best = row;
+    if (best == open_.end()) {
+      if (std::ssize(open_) == open_rows)
+        close(std::ranges::min_element(open_, {}, &OpenRow::room));
+      best = open_.insert(open_.end(), {T_, {}});
+    }
+    best->pieces.push_back(piece);
+    best->room -= length;
+    if (best->room == 0) close(best);
+  }
+  void close(std::vector<OpenRow>::iterator row) {
+    rows_->add_row(row->pieces);
+    open_.erase(row);
+  }
+
+  // Tokens that lie side by side are one run.
+  void add_to_stream(int64_t begin, int64_t end) {
+    if (begin != run_end_) {
+      cut(run_end_);
+      run_begin_ = begin;
+    }
+    run_end_ = end;
+  }
+  // Puts the run's tokens up to `end` into rows.
+  void cut(int64_t end) {
+    while (run_begin_ < end) {
+      const int64_t length = std::min(room_, end - run_begin_);
+      row_.push_back(piece_of(run_begin_, length));
+      run_begin_ += length;
+      room_ -= length;
+      if (room_ > 0) continue;
+      rows_->add_row(row_);
+      row_.clear();
+      room_ = T_;
+    }
+  }
+
+  const int64_t T_;
+  const DocumentRows kind_;
+  std::shared_ptr<Rows> rows_;
+  int64_t documents_ = 0;
+  std::vector<OpenRow> open_;  // of packed documents
+  // The run of a stream that has not been cut, and its row that is not full.
+  int64_t run_begin_ = 0, run_end_ = 0, room_ = T_;
+  std::vector<Piece> row_;
+};
+
+double fraction_of(uint64_t hash) { return double(hash >> 11) * 0x1p-53; }
+
+// Gives each layout its documents: those whose hashes are below the share to the second. A document
+// of several sections is given in as few parts as possible.
+void divide(const Corpus& corpus, std::array<Layout, 2>& layouts, double share) {
+  const Corpus::Documents& documents = corpus.documents();
+  size_t section = 0;
+  int64_t begin = 0;
+  for (const uint64_t document_end : documents.ends) {
+    const auto end = static_cast<int64_t>(document_end);
+    std::optional<bool> is_held_out;  // the part that began at `part`
+    int64_t part = begin;
+    for (int64_t at = begin; at < end; at += section_tokens) {
+      const bool is_next = fraction_of(documents.sections[section++]) < share;
+      if (is_held_out && *is_held_out != is_next)
+        layouts[*is_held_out].add(std::exchange(part, at), at);
+      is_held_out = is_next;
+    }
+    layouts[*is_held_out].add(part, end);
+    begin = end;
+  }
+}
+
+void add_all(const Corpus& corpus, Layout& layout, DocumentRows kind) {
+  if (kind == DocumentRows::stream) return layout.add(0, corpus.size());
+  int64_t begin = 0;
+  for (const uint64_t end : corpus.documents().ends)
+    layout.add(std::exchange(begin, static_cast<int64_t>(end)), static_cast<int64_t>(end));
+}
+
+uint32_t crc_of(const std::string& text) {
+  return static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+}
+
+std::string name_of(DocumentRows kind) {
+  for (const auto& [name, value] : document_rows_names())
+    if (value == kind) return name;
+  return {};
+}
+
+Dataset dataset_of(const CorpusPtr& corpus, Layout& layout, const RowOptions& options,
+                   const std::string& part) {
+  const std::shared_ptr<const Rows> rows = layout.finish();
+  const CorpusFacts& facts = corpus->facts();
+  const int64_t N = rows->size(), T = options.context;
+  check(N <= std::numeric_limits<int32_t>::max(), "{} has {} rows of {} tokens, more than {}",
+        facts.source, N, T, std::numeric_limits<int32_t>::max());
+  Dataset set{facts.name, facts.source};
+  const auto field = [&](const char* name, int64_t classes,
+                         void (Rows::*read)(std::span<int32_t>, int64_t) const) {
+    return Field{.name = name,
+                 .values = Tensor::without_elements({N, T}, DType::i32, Device::cpu),
+                 .encoding = Encoding::index,
+                 .classes = classes,
+                 .read = [rows, read](std::span<std::byte> row, int64_t n) {
+                   ((*rows).*read)(elements_of<int32_t>(row), n);
+                 }};
+  };
+  set.fields = {field("tokens", facts.vocabulary, &Rows::read_tokens),
+                field("labels", facts.vocabulary, &Rows::read_labels),
+                field("positions", T, &Rows::read_positions)};
+  set.fields[1].has_not_judged = true;
+  set.about = fmt::format("{} of {} tokens, {}{:.1f} % of them with a label", counted(N, "row"), T,
+                          options.documents == DocumentRows::stream
+                              ? ""
+                              : fmt::format("{}, ", counted(layout.documents(), "document")),
+                          100.0 * double(rows->tokens()) / double(std::max<int64_t>(1, N * T)));
+  set.checksum = [corpus, said = fmt::format("{} {} {}", T, name_of(options.documents), part)] {
+    return crc_of(fmt::format("{:08x} {}", corpus->checksum(), said));
+  };
+  return set;
+}
+
+}  // namespace
+
+const std::map<std::string, DocumentRows>& document_rows_names() {
+  static const std::map<std::string, DocumentRows> names{{"packed", DocumentRows::packed},
+                                                         {"padded", DocumentRows::padded},
+                                                         {"stream", DocumentRows::stream}};
+  return names;
+}
+
+Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
+  const auto& [train, test] = corpora;
+  check(1 <= options.context && options.context <= most_context,
+        "a context of {} tokens: expected 1 to {}", options.context, most_context);
+  check(test || (0 < options.hold_out && options.hold_out < 1),
+        "a share of {} to hold out: expected one between 0 and 1", options.hold_out);
+  for (const CorpusPtr& corpus : {train, test})
+    check(!corpus || corpus->size() <= most_tokens, "{} has more than {} tokens",
+          corpus->facts().source, most_tokens);
+  std::array<Layout, 2> layouts{Layout(train, options), Layout(test ? test : train, options)};
+  if (test) {
+    add_all(*train, layouts[0], options.documents);
+    add_all(*test, layouts[1], options.documents);
+  } else {
+    divide(*train, layouts, options.hold_out);
+  }
+  const std::string share = test ? "" : fmt::format("{} held out", options.hold_out);
+  Datasets sets{dataset_of(train, layouts[0], options, share),
+                dataset_of(test ? test : train, layouts[1], options, share + " here")};
+  check(sets.train.size() > 0 && sets.test.size() > 0,
+        "{} has {} for training and {} for the test{}: expected some for both, of documents of at "
+        "least 2 tokens",
+        train->facts().source, counted(sets.train.size(), "row"), counted(sets.test.size(), "row"),
+        test ? ""
+             : fmt::format(", if {} of its {} are held out", options.hold_out,
+                           counted(std::ssize(train->documents().sections), "section")));
+  return sets;
+}
+
+}  // namespace accrue

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "data/dataset.h"
+#include "text/corpus.h"
+
+namespace accrue {
+
+// How documents become rows of T tokens, of which each has the next one as its label. The last
+// token of a document is thus only a label. A longer document is cut into pieces of T tokens, of
+// which the next one continues with the label of the last.
+enum class DocumentRows {
+  // Whole documents or pieces side by side, and padding. Of at most open_rows rows that have room
+  // left, a piece comes into the one with the least room that suffices (best fit); where none has
+  // room the fullest makes way for a new one.
+  packed,
+  padded,  // one document or piece in each row, and padding
+  // All documents as one, cut every T tokens, as GPT-2 was trained: documents see their
+  // predecessors.
+  stream
+};
+const std::map<std::string, DocumentRows>& document_rows_names();
+
+inline constexpr int64_t open_rows = 64;
+
+struct RowOptions {
+  int64_t context = 1024;  // T
+  DocumentRows documents = DocumentRows::packed;
+  // The share of sections that are for the test (section_tokens, text/corpus.h), by the hashes of
+  // their tokens, so that new documents move none and copies of one stay together. It says nothing
+  // where there is a corpus for the test.
+  double hold_out = 0.05;
+};
+
+// Data sets of rows, all of i32 [N, T], which are read from the corpus when they are needed:
+//   tokens     in [0, vocabulary); padding is the end-of-text token
+//   labels     the next token; not_judged (kernels/judged.h) for padding, and where the next token
+//              is not to be learned (Corpus::is_learned)
+//   positions  of a token within its document or piece; of a stream, in its row. t - positions[t]
+//              is where the document of token t begins in the row. 0 for padding, of which each
+//              token is a document of its own.
+// The same documents stand side by side in each epoch; it is their rows that are shuffled. Rows
+// take 12 bytes of memory each, and 8 for each piece beyond the first.
+// Throws Error unless 1 <= T < 2^24 and 0 < hold_out < 1, and where there are no rows for the
+// training or for the test.
+Datasets rows_of(const Corpora& corpora, const RowOptions& options);
+
+}  // namespace accrue
