@@ -22,15 +22,15 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) 
   });
 }
 
-// y = act(x w^T + b); b may be empty.
-void linear_forward(View y, View x, View w, View b, Activation activation, View) {
+// y = act(x op(w) + b); b may be empty.
+void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op, View) {
   dispatch_floating(x.dtype, [&]<class T>() {
     gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
          Gemm<T>{.M = x.shape[0],
-                 .N = w.shape[0],
+                 .N = y.shape[1],
                  .K = x.shape[1],
                  .a_op = Transpose::no,
-                 .b_op = Transpose::yes,
+                 .b_op = w_op,
                  .beta = 0,
                  .bias = b.data ? b.as<const T>() : nullptr,
                  .activation = activation});
@@ -54,9 +54,10 @@ void bias_backward(GradTarget db, View dz) {
 
 // dz = dy * act'(y) over dy, if there is a y; then dw and db, where wanted.
 void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,
-                     Activation activation, View x, View workspace) {
+                     Activation activation, View x, Transpose w_op, View workspace) {
   if (y.data) activation_backward_over(dy, y, activation);
-  if (dw) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
+  if (dw && w_op == Transpose::yes) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
+  else if (dw) matmul(*dw, x, dy, Transpose::yes, Transpose::no, workspace);
   if (db) bias_backward(*db, dy);
 }
 
@@ -82,7 +83,7 @@ struct WorkOf<cpu::linear_forward> {
 template <>
 struct WorkOf<cpu::linear_backward> {
   Work operator()(const std::optional<GradTarget>& dw, const std::optional<GradTarget>& db,
-                  const View& dy, const View& y, Activation, const View& x, const View&) const {
+                  const View& dy, const View& y, Activation, const View& x, const auto&...) const {
     const double N = double(x.shape[0]), dz = y.data ? 2 * bytes_of(dy) + bytes_of(y) : 0;
     return {.flops = dw ? 2 * N * double(dw->grad.numel()) : 0,
             .bytes = dz + (dw ? bytes_of(dw) + bytes_of(dy) + bytes_of(x) : 0) +
@@ -110,17 +111,21 @@ void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
       matmul_workspace(c.grad.shape[0], c.grad.shape[1], K, device).view());
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+              Transpose w_op) {
   const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
   check_same("linear", {&x, &w, b.defined() ? &b : &w});
-  check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.size(1) == w.size(1),
-        "[linear] x {} and w {}: expected x [N, I] and w [O, I]", x.shape(), w.shape());
-  check(!b.defined() || b.shape() == Shape{w.size(0)}, "[linear] b {} with w {}: expected b [{}]",
-        b.shape(), w.shape(), w.size(0));
-  Tensor y = Tensor::empty({x.size(0), w.size(0)}, x.dtype(), x.device());
+  const int inputs = w_op == Transpose::yes ? 1 : 0;
+  check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.size(1) == w.size(inputs),
+        "[linear] x {} and w {}: expected x [N, I] and w {}", x.shape(), w.shape(),
+        w_op == Transpose::yes ? "[O, I]" : "[I, O]");
+  const int64_t I = w.size(inputs), O = w.size(1 - inputs);
+  check(!b.defined() || b.shape() == Shape{O}, "[linear] b {} with w {}: expected b [{}]",
+        b.shape(), w.shape(), O);
+  Tensor y = Tensor::empty({x.size(0), O}, x.dtype(), x.device());
   launch<cpu::linear_forward, cuda::linear_forward>(
-      y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation,
-      matmul_workspace(x.size(0), w.size(0), w.size(1), y.device()).view());
+      y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation, w_op,
+      matmul_workspace(x.size(0), O, I, y.device()).view());
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("linear", y, {dx_edge, dw_edge, db_edge},
@@ -131,12 +136,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
              const auto [dw, db] = claim_grads(dw_edge, db_edge);
              launch<cpu::linear_backward, cuda::linear_backward>(
                  device, dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(),
-                 matmul_workspace(x.size(0), w.size(0), w.size(1), device).view());
+                 w_op, matmul_workspace(x.size(0), O, I, device).view());
            }
            x.reset();
            y.reset();
            if (auto dx = claim_grad(dx_edge))
-             multiply(*dx, dy.view(), w.view(), Transpose::no, Transpose::no);
+             multiply(*dx, dy.view(), w.view(), Transpose::no,
+                      w_op == Transpose::yes ? Transpose::no : Transpose::yes);
          });
   return y;
 }

@@ -215,30 +215,31 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
   if (c.beta == 0) fill(c.grad, 0);
 }
 
-void linear_forward(View y, View x, View w, View b, Activation activation, View workspace) {
-  if (is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
+void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
+                    View workspace) {
+  if (w_op == Transpose::yes && is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
     small_linear_forward(y, x, w, b, activation);
     return;
   }
   const GradTarget target{y, 0};
   // cuBLASLt lists no types of float64 for its epilogues, and may call them invalid.
   const bool has_epilogue = x.dtype != DType::f64;
-  if (b.data && has_epilogue &&
-      try_matmul(target, x, w, Transpose::no, Transpose::yes, workspace, b.data))
+  if (b.data && has_epilogue && try_matmul(target, x, w, Transpose::no, w_op, workspace, b.data))
     b = {};
-  else matmul(target, x, w, Transpose::no, Transpose::yes, workspace);
+  else matmul(target, x, w, Transpose::no, w_op, workspace);
   if (b.data) add_channel_bias(y, b, activation);
   else if (activation != Activation::none) apply(activation, y);
 }
 
 void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,
-                     Activation activation, View x, View workspace) {
-  if (is_small_linear(x.shape[0], dy.shape[1], x.shape[1])) {
+                     Activation activation, View x, Transpose w_op, View workspace) {
+  if (w_op == Transpose::yes && is_small_linear(x.shape[0], dy.shape[1], x.shape[1])) {
     small_linear_backward(dw, db, dy, y, activation, x);
     return;
   }
   if (y.data) activation_backward_over(dy, y, activation);
-  if (dw) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
+  if (dw && w_op == Transpose::yes) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
+  else if (dw) matmul(*dw, x, dy, Transpose::yes, Transpose::no, workspace);
   if (db) bias_backward(*db, dy);
 }
 

@@ -7,6 +7,7 @@
 namespace accrue {
 
 // y[n, o] = act(sum_i x[n, i] * w[o, i] + b[o]), x [N, I], w [O, I], b [O] or undefined for none.
+// With w_op Transpose::no, w [I, O] and w[i, o] instead, as GPT-2 has its weights.
 // Backward, with dz = dy * act'(y) written over dy:
 //   dw[o, i] = sum_n dz[n, o] * x[n, i]      db[o] = sum_n dz[n, o]
 //   dx[n, i] = sum_o dz[n, o] * w[o, i]
@@ -14,7 +15,7 @@ namespace accrue {
 // the GEMM's own beta. Keeps x until dw is done (then dx may take its place), and y where there is
 // an activation. Throws Error unless x and w have two dimensions that agree.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
-              Activation activation = Activation::none);
+              Activation activation = Activation::none, Transpose w_op = Transpose::yes);
 
 // c[m, n] = sum_k a[m, k] * b[k, n], a [M, K], b [K, N].
 // Backward: da = dc b^T, db = a^T dc. Keeps a and b.

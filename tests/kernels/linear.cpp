@@ -18,29 +18,33 @@ struct LinearSizes {
   size_t N = 5, I = 7, O = 3;
 };
 
-Op linear_op(std::string name, Activation activation, bool bias, LinearSizes sizes = {}) {
+Op linear_op(std::string name, Activation activation, bool bias, LinearSizes sizes = {},
+             Transpose w_op = Transpose::yes) {
   const auto [N, I, O] = sizes;
   const auto shape = [](auto... size) { return Shape{static_cast<int64_t>(size)...}; };
-  std::vector<Shape> inputs{shape(N, I), shape(O, I)};
+  const bool rows_are_outputs = w_op == Transpose::yes;
+  std::vector<Shape> inputs{shape(N, I), rows_are_outputs ? shape(O, I) : shape(I, O)};
   if (bias) inputs.push_back(shape(O));
-  return {
-      .name = std::move(name),
-      .inputs = inputs,
-      .run =
-          [=](const auto& in) { return linear(in[0], in[1], bias ? in[2] : Tensor(), activation); },
-      .reference =
-          [=](const auto& in) {
-            Values y(N * O);
-            for (size_t n = 0; n < N; ++n)
-              for (size_t o = 0; o < O; ++o) {
-                double sum = bias ? in[2][o] : 0;
-                for (size_t i = 0; i < I; ++i) sum += in[0][n * I + i] * in[1][o * I + i];
-                y[n * O + o] = activated(activation, sum);
-              }
-            return y;
-          },
-      .depth = static_cast<double>(I + 2),
-      .parameters = {1, 2}};
+  return {.name = std::move(name),
+          .inputs = inputs,
+          .run =
+              [=](const auto& in) {
+                return linear(in[0], in[1], bias ? in[2] : Tensor(), activation, w_op);
+              },
+          .reference =
+              [=](const auto& in) {
+                Values y(N * O);
+                for (size_t n = 0; n < N; ++n)
+                  for (size_t o = 0; o < O; ++o) {
+                    double sum = bias ? in[2][o] : 0;
+                    for (size_t i = 0; i < I; ++i)
+                      sum += in[0][n * I + i] * in[1][rows_are_outputs ? o * I + i : i * O + o];
+                    y[n * O + o] = activated(activation, sum);
+                  }
+                return y;
+              },
+          .depth = static_cast<double>(I + 2),
+          .parameters = {1, 2}};
 }
 
 Tensor make(const Values& values, const Shape& shape, DType dtype) {
@@ -63,6 +67,7 @@ TEST_CASE("linear", "[ops]") {
     check_op(linear_op("few samples" + fused, activation, true, {.N = 3, .I = 48, .O = 37}));
     // The bias gradient of many: more rows and columns than a block's tile on cuda.
     check_op(linear_op("many samples" + fused, activation, true, {.N = 67, .I = 3, .O = 33}));
+    check_op(linear_op("linear by w [I, O]" + fused, activation, true, {}, Transpose::no));
   }
 }
 
