@@ -136,24 +136,33 @@ void Sequential::append(std::string name, std::unique_ptr<Module> layer) {
   layers_.push_back({std::move(name), std::move(layer)});
 }
 
-Tensor Sequential::forward(Tensor x, const Pass& pass) const {
-  if (pass.recompute == Recompute::none) return forward(std::move(x), pass, 0, layers_.size());
-  const size_t blocks = blocks_.size();
-  const auto segments = pass.recompute == Recompute::all
-                            ? blocks
-                            : static_cast<size_t>(std::ceil(std::sqrt(double(blocks))));
+Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run) {
+  if (pass.recompute == Recompute::none) return run(std::move(x), pass, 0, n);
+  const auto segments =
+      pass.recompute == Recompute::all ? n : static_cast<size_t>(std::ceil(std::sqrt(double(n))));
   Pass inner = pass;
   inner.recompute = Recompute::none;
   size_t begin = 0;
   // Not the last segment: its backward would begin with what has just been dropped.
   for (size_t s = 1; s < segments; ++s) {
-    const size_t end = blocks_[s * blocks / segments];
+    const size_t end = s * n / segments;
     x = accrue::recompute(
-        [=, this](const std::vector<Tensor>& in) { return forward(in[0], inner, begin, end); },
+        [=](const std::vector<Tensor>& in) { return run(in[0], inner, begin, end); },
         {std::move(x)});
     begin = end;
   }
-  return forward(std::move(x), inner, begin, layers_.size());
+  return run(std::move(x), inner, begin, n);
+}
+
+Tensor Sequential::forward(Tensor x, const Pass& pass) const {
+  const size_t n = blocks_.size();
+  return run_blocks(std::move(x), pass, n,
+                    [=, this](Tensor y, const Pass& inner, size_t begin, size_t end) {
+                      const auto layer = [&](size_t block) {
+                        return block < n ? blocks_[block] : layers_.size();
+                      };
+                      return forward(std::move(y), inner, layer(begin), layer(end));
+                    });
 }
 
 Tensor Sequential::forward(Tensor x, const Pass& pass, size_t begin, size_t end) const {

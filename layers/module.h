@@ -139,6 +139,11 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
 // "layer1.0.bn2.weight".
 inline constexpr std::string_view backbone = "backbone";
 
+// x after n blocks in a row: run(x, pass, begin, end) runs some of them. Keeps what pass.recompute
+// says of them.
+using RunBlocks = std::function<Tensor(Tensor x, const Pass& pass, size_t begin, size_t end)>;
+Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run);
+
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
 // names of their own. A block, for Recompute, is a layer with weights together with the layers
 // without weights that follow it.
