@@ -98,13 +98,7 @@ class Blocks {
   int64_t most_ = 0, first_ = 0;
 };
 
-// A range of a flat view.
-View part(const View& x, Parameters::Range range) {
-  return {static_cast<std::byte*>(x.data) + range.begin * int64_t(size_of(x.dtype)),
-          {range.end - range.begin},
-          x.dtype,
-          x.device};
-}
+View part(const View& x, Parameters::Range range) { return x.part(range.begin, range.end); }
 std::span<std::byte> bytes_in(const View& x) {
   return {static_cast<std::byte*>(x.data), static_cast<size_t>(x.numel()) * size_of(x.dtype)};
 }

@@ -22,6 +22,11 @@ struct View {
     check(dtype == wanted, "a kernel expected {}, got {} {}", name(wanted), name(dtype), shape);
     return static_cast<T*>(data);
   }
+  // Elements [begin, end) of a flat view.
+  View part(int64_t begin, int64_t end) const {
+    void* const first = data ? static_cast<char*>(data) + begin * int64_t(size_of(dtype)) : nullptr;
+    return {first, {end - begin}, dtype, device};
+  }
 };
 
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -43,22 +44,29 @@ class Adam : public Optimizer {
   }
 
   void begin_step(const View& outcome) override { adam_begin(progress_.view(), outcome, scalars_); }
-  void step(Parameters::Range range, const View& gradient, const View& outcome) override {
-    adam_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range), gradient,
-              progress_.view(), outcome, scalars_);
-  }
-
   bool folds() const override { return true; }
-  void fold(Parameters::Range range, const View& gradient, const FoldScalars& fold) override {
-    adam_fold(state_of(m_, range), state_of(v_, range), range_of(parameters_.values(), range),
-              gradient, fold, scalars_);
-  }
-  void step_folded(Parameters::Range range, const View& outcome) override {
-    adam_folded_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range),
-                     progress_.view(), outcome, scalars_);
-  }
 
  private:
+  void step_part(Parameters::Range range, const View& gradient, const View& outcome,
+                 Decays decays) override {
+    adam_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range), gradient,
+              progress_.view(), outcome, scalars_of(decays));
+  }
+  void fold_part(Parameters::Range range, const View& gradient, const FoldScalars& fold,
+                 Decays decays) override {
+    adam_fold(state_of(m_, range), state_of(v_, range), range_of(parameters_.values(), range),
+              gradient, fold, scalars_of(decays));
+  }
+  void step_folded_part(Parameters::Range range, const View& outcome, Decays decays) override {
+    adam_folded_step(weights_of(parameters_, range), state_of(m_, range), state_of(v_, range),
+                     progress_.view(), outcome, scalars_of(decays));
+  }
+  AdamScalars scalars_of(Decays decays) const {
+    AdamScalars scalars = scalars_;
+    if (decays == Decays::no) scalars.weight_decay = 0;
+    return scalars;
+  }
+
   AdamScalars scalars_;
   Tensor m_, v_;
 };
@@ -77,16 +85,17 @@ class Sgd : public Optimizer {
     return {{"momentum", u_}};
   }
 
-  void step(Parameters::Range range, const View& gradient, const View& outcome) override {
+ private:
+  void step_part(Parameters::Range range, const View& gradient, const View& outcome,
+                 Decays decays) override {
+    const double decay = decays == Decays::yes ? options_.weight_decay : 0;
     const Momentum kind = !u_.defined()       ? Momentum::none
                           : options_.nesterov ? Momentum::nesterov
                                               : Momentum::heavy_ball;
     sgd_step(weights_of(parameters_, range), u_.defined() ? state_of(u_, range) : View{}, gradient,
-             outcome,
-             {.momentum = options_.momentum, .weight_decay = options_.weight_decay, .kind = kind});
+             outcome, {.momentum = options_.momentum, .weight_decay = decay, .kind = kind});
   }
 
- private:
   SgdOptions options_;
   Tensor u_;
 };
@@ -103,12 +112,15 @@ class Lion : public Optimizer {
   }
   std::vector<std::pair<std::string, Tensor>> state() const override { return {{"m", m_}}; }
 
-  void step(Parameters::Range range, const View& gradient, const View& outcome) override {
+ private:
+  void step_part(Parameters::Range range, const View& gradient, const View& outcome,
+                 Decays decays) override {
+    LionScalars scalars = scalars_;
+    if (decays == Decays::no) scalars.weight_decay = 0;
     optimizer_step(weights_of(parameters_, range), {state_of(m_, range)}, gradient, {}, outcome,
-                   scalars_);
+                   scalars);
   }
 
- private:
   LionScalars scalars_;
   Tensor m_;
 };
@@ -124,10 +136,42 @@ Optimizer::Optimizer(Parameters& parameters, Owned owned)
 
 void Optimizer::begin_step(const View& outcome) { count_step(steps_.view(), outcome); }
 
-void Optimizer::fold(Parameters::Range, const View&, const FoldScalars&) {
+// body(part, decays) for the parts of a range that decay and those that do not.
+template <class Body>
+void Optimizer::for_each_part(Parameters::Range range, const Body& body) const {
+  int64_t begin = range.begin;
+  for (const Parameters::Range exempt : exempt_) {
+    const Parameters::Range within{std::max(exempt.begin, begin), std::min(exempt.end, range.end)};
+    if (within.begin >= within.end) continue;
+    if (begin < within.begin) body(Parameters::Range{begin, within.begin}, Decays::yes);
+    body(within, Decays::no);
+    begin = within.end;
+  }
+  if (begin < range.end) body(Parameters::Range{begin, range.end}, Decays::yes);
+}
+
+void Optimizer::step(Parameters::Range range, const View& gradient, const View& outcome) {
+  for_each_part(range, [&](Parameters::Range part, Decays decays) {
+    step_part(part, gradient.part(part.begin - range.begin, part.end - range.begin), outcome,
+              decays);
+  });
+}
+void Optimizer::fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars) {
+  for_each_part(range, [&](Parameters::Range part, Decays decays) {
+    fold_part(part, gradient.part(part.begin - range.begin, part.end - range.begin), scalars,
+              decays);
+  });
+}
+void Optimizer::step_folded(Parameters::Range range, const View& outcome) {
+  for_each_part(range, [&](Parameters::Range part, Decays decays) {
+    step_folded_part(part, outcome, decays);
+  });
+}
+
+void Optimizer::fold_part(Parameters::Range, const View&, const FoldScalars&, Decays) {
   throw Error("this optimizer has no moments to fold gradients into");
 }
-void Optimizer::step_folded(Parameters::Range, const View&) {
+void Optimizer::step_folded_part(Parameters::Range, const View&, Decays) {
   throw Error("this optimizer has no moments to step by");
 }
 

@@ -29,13 +29,16 @@ class Optimizer {
   // nothing if that says that the window is skipped. `gradient` is that of the range, which is
   // within owned().
   virtual void begin_step(const View& outcome);
-  virtual void step(Parameters::Range range, const View& gradient, const View& outcome) = 0;
+  void step(Parameters::Range range, const View& gradient, const View& outcome);
 
   // True if the moments can be the accumulator (kernels/step/optimizer_step.h, adam_fold()). fold()
   // then adds each gradient to them as it comes, and step_folded() needs none.
   virtual bool folds() const { return false; }
-  virtual void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
-  virtual void step_folded(Parameters::Range range, const View& outcome);
+  void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
+  void step_folded(Parameters::Range range, const View& outcome);
+
+  // The weights in these ranges, which ascend and do not meet, do not decay. By default all do.
+  void exempt_from_decay(std::vector<Parameters::Range> ranges) { exempt_ = std::move(ranges); }
 
   Parameters& parameters() const { return parameters_; }
   Parameters::Range owned() const { return owned_; }
@@ -48,6 +51,14 @@ class Optimizer {
   void add_state(StateDict& dict, const std::string& prefix) const;
 
  protected:
+  enum class Decays { no, yes };
+  // step(), fold() and step_folded() of a range that decays or does not.
+  virtual void step_part(Parameters::Range range, const View& gradient, const View& outcome,
+                         Decays decays) = 0;
+  virtual void fold_part(Parameters::Range range, const View& gradient, const FoldScalars& scalars,
+                         Decays decays);
+  virtual void step_folded_part(Parameters::Range range, const View& outcome, Decays decays);
+
   // Returns zeros for what it owns; `name` labels their memory.
   Tensor new_state(std::string_view name) const;
   // The part of such state that belongs to a range of the parameters.
@@ -55,8 +66,13 @@ class Optimizer {
 
   Parameters& parameters_;
   Parameters::Range owned_;
+  std::vector<Parameters::Range> exempt_;
   Tensor progress_;  // f64 [3]: the steps taken, and the numbers that adam_begin() derives
   Tensor steps_;     // the first of these
+
+ private:
+  template <class Body>
+  void for_each_part(Parameters::Range range, const Body& body) const;
 };
 
 // kernels/step/optimizer_step.h gives the formulas.

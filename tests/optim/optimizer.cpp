@@ -1,5 +1,6 @@
 // Optimizers against their formulas, one parameter at a time in double.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -22,15 +23,17 @@ struct Rule {
   std::string name;
   std::function<std::unique_ptr<Optimizer>(Parameters&)> make;
   // The t-th step of a parameter w with the gradient g and its moments, in the order of state().
-  std::function<void(double& w, Values& moments, double g, double t)> step;
+  std::function<void(double& w, Values& moments, double g, double t, double weight_decay)> step;
 };
 
-Rule adam_rule(double weight_decay, bool decoupled) {
-  const AdamOptions options{.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .weight_decay = weight_decay};
+constexpr double decay = 0.1;
+
+Rule adam_rule(bool decoupled) {
+  const AdamOptions options{.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .weight_decay = decay};
   return {.name = decoupled ? "adamw" : "adam",
           .make = [=](Parameters& p) { return decoupled ? adamw(p, options) : adam(p, options); },
           .step =
-              [=](double& w, Values& moments, double g, double t) {
+              [=](double& w, Values& moments, double g, double t, double weight_decay) {
                 double &m = moments[0], &v = moments[1];
                 if (decoupled) w -= lr * weight_decay * w;
                 else g += weight_decay * w;
@@ -46,11 +49,11 @@ Rule sgd_rule(double momentum, bool nesterov) {
   return {.name = fmt::format("sgd with momentum {}{}", momentum, nesterov ? ", nesterov" : ""),
           .make =
               [=](Parameters& p) {
-                return sgd(p, {.momentum = momentum, .weight_decay = 0.1, .nesterov = nesterov});
+                return sgd(p, {.momentum = momentum, .weight_decay = decay, .nesterov = nesterov});
               },
           .step =
-              [=](double& w, Values& moments, double g, double) {
-                g += 0.1 * w;
+              [=](double& w, Values& moments, double g, double, double weight_decay) {
+                g += weight_decay * w;
                 double u = g;
                 if (momentum > 0) u = moments[0] = momentum * moments[0] + g;
                 w -= lr * (nesterov ? g + momentum * u : u);
@@ -59,19 +62,19 @@ Rule sgd_rule(double momentum, bool nesterov) {
 
 Rule lion_rule() {
   return {.name = "lion",
-          .make = [](Parameters& p) { return lion(p, {.weight_decay = 0.1}); },
+          .make = [](Parameters& p) { return lion(p, {.weight_decay = decay}); },
           .step =
-              [](double& w, Values& moments, double g, double) {
+              [](double& w, Values& moments, double g, double, double weight_decay) {
                 double& m = moments[0];
                 const double c = 0.9 * m + 0.1 * g;
-                w = w - lr * (0.1 * w + (c > 0) - (c < 0));
+                w = w - lr * (weight_decay * w + (c > 0) - (c < 0));
                 m = 0.99 * m + 0.01 * g;
               }};
 }
 
 std::vector<Rule> rules() {
-  return {lion_rule(),        adam_rule(0.1, false), adam_rule(0.1, true),
-          sgd_rule(0, false), sgd_rule(0.9, false),  sgd_rule(0.9, true)};
+  return {lion_rule(),        adam_rule(false),     adam_rule(true),
+          sgd_rule(0, false), sgd_rule(0.9, false), sgd_rule(0.9, true)};
 }
 
 // The outcome of a decision.
@@ -103,6 +106,7 @@ struct Mode {
   DType dtype, compute;
   std::vector<int64_t> cuts = {};  // between ranges; odd ones leave them misaligned
   DType gradient = dtype;
+  std::vector<Parameters::Range> exempt = {};  // from decay
 };
 
 // Parameters full of random values, their optimizer, and the same in double.
@@ -124,6 +128,7 @@ struct Stepped {
         w(random_values(P(), 1)),
         moments(w.size(), Values(optimizer->state().size())) {
     parameters.values().copy_from(tensor_of(w, mode.dtype));
+    optimizer->exempt_from_decay(mode.exempt);
   }
 
   int64_t P() const { return parameters.values().numel(); }
@@ -142,8 +147,13 @@ struct Stepped {
     }
     if (skipped != Skipped::no) return;
     ++steps;
+    const auto decays = [&](size_t i) {
+      return std::ranges::none_of(mode.exempt, [&](const auto& range) {
+        return range.begin <= int64_t(i) && int64_t(i) < range.end;
+      });
+    };
     for (size_t i = 0; i < w.size(); ++i)
-      rule.step(w[i], moments[i], grad_scale * sum[i], double(steps));
+      rule.step(w[i], moments[i], grad_scale * sum[i], double(steps), decays(i) ? decay : 0);
   }
 
   Values all() const {
@@ -177,15 +187,18 @@ struct Stepped {
   }
 };
 
-const std::vector<Mode> modes{{DType::f64, DType::f64},
-                              {DType::f64, DType::f64, {33, 64}},
-                              {DType::f32, DType::f32},
-                              {DType::f32, DType::f32, {33, 64}},
-                              {DType::f32, DType::f16},
-                              {DType::f32, DType::bf16},
-                              {DType::f32, DType::bf16, {33, 64}},
-                              {DType::f32, DType::f32, {}, DType::bf16},
-                              {DType::f32, DType::f16, {33, 64}, DType::bf16}};
+const std::vector<Mode> modes{
+    {DType::f64, DType::f64},
+    {DType::f64, DType::f64, {33, 64}},
+    {DType::f32, DType::f32},
+    {DType::f32, DType::f32, {33, 64}},
+    {DType::f32, DType::f16},
+    {DType::f32, DType::bf16},
+    {DType::f32, DType::bf16, {33, 64}},
+    {DType::f32, DType::f32, {}, DType::bf16},
+    {DType::f32, DType::f16, {33, 64}, DType::bf16},
+    // At the start, over a cut, and within a part.
+    {DType::f64, DType::f64, {33, 64}, DType::f64, {{0, 5}, {30, 40}, {70, 77}}}};
 
 }  // namespace
 
