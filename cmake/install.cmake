@@ -29,7 +29,8 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 
 # Headers that only accrue's own sources use. Their declarations may differ with the flags that
 # those are compiled with.
-set(ACCRUE_PRIVATE_HEADERS host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h gemm_bf16.h gemm_block.h strict_json.h
+set(ACCRUE_PRIVATE_HEADERS added_tokens.h bpe.h bpe_reader.h byte_alphabet.h merges.h regex.h regex_syntax.h utf8.h word_cache.h word_splitter.h
+    host_blocks.h byte_stream.h drawing.h mask_colours.h descriptor.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h gemm_bf16.h gemm_block.h strict_json.h
     indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h histogram.h filter.h postscript.h potrace.h
     *_formulas.h *_kernels.h ladder)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})
@@ -59,7 +60,7 @@ configure_package_config_file(packaging/accrueConfig.cmake.in accrueConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(accrueConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 set(package_files ${PROJECT_BINARY_DIR}/accrueConfig.cmake
-    ${PROJECT_BINARY_DIR}/accrueConfigVersion.cmake)
+    ${PROJECT_BINARY_DIR}/accrueConfigVersion.cmake cmake/FindPCRE2.cmake)
 if(oneDNN_FOUND)
   list(APPEND package_files cmake/FindoneDNN.cmake)
 endif()
@@ -71,7 +72,7 @@ install(FILES ${package_files} DESTINATION ${package_dir} COMPONENT development)
 list(TRANSFORM parts PREPEND -laccrue_ OUTPUT_VARIABLE pc_libraries)
 list(REVERSE pc_libraries)
 set(pc_flags)
-set(pc_requires fmt libjpeg libpng zlib)
+set(pc_requires fmt libjpeg libpcre2-8 libpng zlib)
 if(Freetype_FOUND)
   list(APPEND pc_requires freetype2)
 endif()

@@ -1,0 +1,16 @@
+# PCRE2 for bytes and UTF-8, as target PCRE2::PCRE2.
+find_path(PCRE2_INCLUDE_DIR pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+if(EXISTS "${PCRE2_INCLUDE_DIR}/pcre2.h")
+  file(STRINGS "${PCRE2_INCLUDE_DIR}/pcre2.h" PCRE2_VERSION REGEX "define PCRE2_(MAJOR|MINOR) ")
+  list(TRANSFORM PCRE2_VERSION REPLACE ".*PCRE2_(MAJOR|MINOR) +" "")
+  list(JOIN PCRE2_VERSION "." PCRE2_VERSION)
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(PCRE2 REQUIRED_VARS PCRE2_LIBRARY PCRE2_INCLUDE_DIR
+                                  VERSION_VAR PCRE2_VERSION)
+if(PCRE2_FOUND AND NOT TARGET PCRE2::PCRE2)
+  add_library(PCRE2::PCRE2 UNKNOWN IMPORTED)
+  set_target_properties(PCRE2::PCRE2 PROPERTIES
+    IMPORTED_LOCATION ${PCRE2_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${PCRE2_INCLUDE_DIR})
+endif()

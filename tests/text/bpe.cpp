@@ -1,0 +1,312 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/support/catch.h"
+#include "tests/support/files.h"
+#include "text/tokenizer_file.h"
+
+namespace accrue::test {
+namespace {
+
+using nlohmann::json;
+using Tokens = std::vector<int32_t>;
+
+std::string spelled_byte(int byte) {
+  const auto is_printable = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
+  int character = byte;
+  if (!is_printable(byte)) {
+    character = 256;
+    for (int before = 0; before < byte; ++before) character += !is_printable(before);
+  }
+  if (character < 128) return std::string(1, static_cast<char>(character));
+  return {static_cast<char>(0xc0 | character >> 6), static_cast<char>(0x80 | (character & 63))};
+}
+
+// Bytes are tokens 0 to 255, followed by what these merge to and by <|endoftext|>.
+const std::vector<std::array<std::string, 2>> merges{
+    {"h", "e"}, {"l", "l"},     {"he", "ll"}, {"hell", "o"}, {"Ġ", "w"},  {"o", "r"}, {"Ġw", "or"},
+    {"l", "d"}, {"Ġwor", "ld"}, {"a", "a"},   {"aa", "aa"},  {"Ġ", "Ġ"},  {"1", "2"}, {"12", "3"},
+    {"'", "s"}, {"Ġ", "hell"},  {"Ã", "©"},   {"o", "Ġ"},    {"ĠĠ", "ĠĠ"}};
+constexpr int32_t end = 256 + 19;
+
+json byte_level(bool adds_blank = false, bool splits = true) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", adds_blank},
+          {"trim_offsets", true},
+          {"use_regex", splits}};
+}
+
+json split(const std::string& pattern, const std::string& behavior = "Isolated") {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", pattern}}},
+          {"behavior", behavior},
+          {"invert", false}};
+}
+
+json sequence(const std::vector<json>& steps) {
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+json added(const std::string& content, int id, bool takes_spaces = false, bool normalized = false) {
+  return {{"id", id},
+          {"content", content},
+          {"single_word", false},
+          {"lstrip", takes_spaces},
+          {"rstrip", takes_spaces},
+          {"normalized", normalized},
+          {"special", !normalized}};
+}
+
+json tokenizer_json(const json& pre_tokenizer = byte_level()) {
+  json vocabulary = json::object(), pairs = json::array();
+  for (int byte = 0; byte < 256; ++byte) vocabulary[spelled_byte(byte)] = byte;
+  for (const auto& [left, right] : merges) {
+    vocabulary[left + right] = vocabulary.size();
+    pairs.push_back(left + " " + right);
+  }
+  vocabulary["<|endoftext|>"] = end;
+  return {{"version", "1.0"},
+          {"added_tokens", json::array({added("<|endoftext|>", end)})},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", pre_tokenizer},
+          {"post_processor", nullptr},
+          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", pairs}}}};
+}
+
+const std::string llama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+TokenizerPtr read(const json& file) {
+  const TemporaryDirectory directory;
+  return read_tokenizer(directory.write("tokenizer.json", file.dump()));
+}
+
+// The parts of a text that tokens stand for, with a bar between.
+std::string cut(const Tokenizer& tokenizer, std::string_view text) {
+  std::string parts;
+  for (const int32_t token : tokenizer.encode(text))
+    parts += (parts.empty() ? "" : "|") + tokenizer.decode(std::vector{token});
+  return parts;
+}
+
+struct Example {
+  json file;
+  std::string text, parts;
+};
+
+// With the tokens of tokenizers 0.23.3 ("Python's tokenizers agrees").
+std::vector<Example> examples() {
+  json ignoring = tokenizer_json(), lacking = tokenizer_json(), with_added = tokenizer_json();
+  ignoring["model"]["ignore_merges"] = true;
+  ignoring["model"]["vocab"]["wor"] = 276;
+  for (const char* const letter : {"x", "y"}) lacking["model"]["vocab"].erase(letter);
+  json unknown = lacking;
+  unknown["model"]["unk_token"] = "?";
+  unknown["model"]["fuse_unk"] = true;
+  json& tokens = with_added["added_tokens"];
+  tokens = {added("<|endoftext|>", end), added("<|end", 276), added("<|wide|>", 277, true),
+            added("tex", 278, false, true)};
+  return {
+      {tokenizer_json(), "hello world", "hello| world"},
+      {tokenizer_json(), " hellohe aaaaaaa", " |hello|he| |aaaa|aa|a"},
+      {tokenizer_json(), "he's 123\n\n  1234     w", "he|'s| |123|\n|\n| | |123|4|    | w"},
+      {tokenizer_json(), "\u00e9e<|endoftext|> hello<|endoftext",
+       "\u00e9|e|<|endoftext|>| |hello|<|||e|n|d|o|f|t|e|x|t"},
+      {tokenizer_json(byte_level(true)), "hello<|endoftext|>hello",
+       " |hello|<|endoftext|>| |hello"},
+      {tokenizer_json(sequence({{{"type", "Digits"}, {"individual_digits", true}}, byte_level()})),
+       "a 12\u00b2 1234", "a| |1|2|\xc2|\xb2| |1|2|3|4"},
+      {tokenizer_json(
+           sequence({{{"type", "Digits"}, {"individual_digits", false}}, byte_level(true)})),
+       "a12 1234", " |a| |12| | |123|4"},
+      {tokenizer_json(sequence({split(llama3), byte_level(false, false)})),
+       "HE'S 12345\r\n\r\n hello!\n", "H|E|'|S| |123|4|5|\r|\n|\r|\n| |hello|!|\n"},
+      {tokenizer_json(sequence({split("l+", "Removed"), byte_level(false, false)})), "hello",
+       "he|o"},
+      {ignoring, "wor world", "wor| world"},
+      {lacking, "xhexello", "he|e|ll|o"},
+      {unknown, "xyhex?", "?|he|?|?"},
+      {with_added, "a<|endoftext|><|end \n<|wide|>  tex<|endtex",
+       "a|<|endoftext|>|<|end|<|wide|>|tex|<|end|tex"},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer.json says how a text is cut", "[text]") {
+  const TokenizerPtr bpe = read(tokenizer_json());
+  REQUIRE(bpe->size() == end + 1);
+  REQUIRE(bpe->end_of_text() == end);
+  REQUIRE(bpe->encode("").empty());
+  REQUIRE(bpe->encode("hello world") == Tokens{259, 264});
+  REQUIRE(bpe->decode(Tokens{195, 259, end}) == "\xc3hello<|endoftext|>");
+  REQUIRE_ERROR(bpe->decode(Tokens{end + 1}), "token 276 is outside [0, 276)");
+  for (const Example& example : examples()) {
+    CAPTURE(example.file.dump(), example.text);
+    REQUIRE(cut(*read(example.file), example.text) == example.parts);
+  }
+}
+
+TEST_CASE("bytes that are not UTF-8 are encoded one by one", "[text]") {
+  const TokenizerPtr bpe = read(tokenizer_json());
+  const std::string text("hello\xff\xc3\xe4\xb8 he\0\xed\xa0\x80\xf4\x90\x80\x80<|endoftext|>\xc3",
+                         34);
+  REQUIRE(bpe->encode(text) ==
+          Tokens{259, 255, 195, 228, 184, 32, 256, 0, 237, 160, 128, 244, 144, 128, 128, end, 195});
+  REQUIRE(bpe->decode(bpe->encode(text)) == text);
+}
+
+TEST_CASE("a long word is merged as a short one", "[text]") {
+  const TokenizerPtr bpe = read(tokenizer_json(byte_level(false, false)));
+  std::string text = "a", rest = "x";
+  for (const std::string word : {"hello", " world", "aaaaaa", "ello ", "    ", "12", "3"}) {
+    rest = word + rest + word;
+    text += rest;
+  }
+  // Pieces without merges between them are words of their own.
+  Tokens expected;
+  for (size_t i = 0; i < text.size();) {
+    const size_t end_of_piece = std::min(text.find('x', i), text.size());
+    std::string piece = text.substr(i, end_of_piece - i);
+    const Tokens tokens = bpe->encode(piece);
+    expected.insert(expected.end(), tokens.begin(), tokens.end());
+    if (end_of_piece < text.size()) expected.push_back('x');
+    i = end_of_piece + 1;
+  }
+  REQUIRE(text.size() > 280);
+  REQUIRE(bpe->encode(text) == expected);
+  const std::string run(100003, 'a');
+  Tokens fours(25000, 265 + 1);
+  fours.insert(fours.end(), {265, 'a'});
+  REQUIRE(bpe->encode(run) == fours);
+}
+
+TEST_CASE("threads encode with one tokenizer", "[text]") {
+  const TokenizerPtr bpe = read(tokenizer_json());
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format(" hello{} world", i);
+  const Tokens expected = bpe->encode(text);
+  std::array<Tokens, 4> found;
+  std::vector<std::jthread> threads;
+  for (Tokens& tokens : found) threads.emplace_back([&] { tokens = bpe->encode(text); });
+  threads.clear();
+  for (const Tokens& tokens : found) REQUIRE(tokens == expected);
+}
+
+TEST_CASE("a directory holds a tokenizer", "[text]") {
+  const TemporaryDirectory directory;
+  const auto& path = directory.path();
+  REQUIRE_ERROR(read_tokenizer(path), "holds no tokenizer: expected a tokenizer.json");
+  REQUIRE_ERROR(read_tokenizer(path / "none"), "none");
+  const json file = tokenizer_json();
+  std::string lines = "#version: 0.2\n";
+  for (const auto& [left, right] : merges) lines += left + " " + right + "\n";
+  for (const auto& [vocabulary, merge_list] :
+       {std::pair("vocab.json", "merges.txt"), {"encoder.json", "vocab.bpe"}}) {
+    directory.write(fmt::format("{}/{}", merge_list, vocabulary), file["model"]["vocab"].dump());
+    directory.write(fmt::format("{}/{}", merge_list, merge_list), lines);
+    const TokenizerPtr bpe = read_tokenizer(path / merge_list);
+    REQUIRE(bpe->end_of_text() == end);
+    REQUIRE(cut(*bpe, "hello world<|endoftext|>") == "hello| world|<|endoftext|>");
+  }
+  directory.write("merges.txt/tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  REQUIRE_ERROR(read_tokenizer(path / "merges.txt"), R"(are of a "Qwen2Tokenizer")");
+
+  directory.write("tokenizer.json", file.dump());
+  REQUIRE(read_tokenizer(path)->end_of_text() == end);
+  for (const json& name : {json("hello"), json{{"content", "hello"}}}) {
+    directory.write("tokenizer_config.json", json{{"eos_token", name}}.dump());
+    REQUIRE(read_tokenizer(path)->end_of_text() == 259);
+  }
+  directory.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  REQUIRE_ERROR(read_tokenizer(path), "has no token '</s>', which its tokenizer_config.json names");
+}
+
+TEST_CASE("what a tokenizer.json asks for in vain", "[text]") {
+  const auto refuse = [](const std::string& place, const json& value, const std::string& message) {
+    json file = tokenizer_json();
+    file[json::json_pointer(place)] = value;
+    CAPTURE(place, value.dump());
+    REQUIRE_ERROR(read(file), message);
+  };
+  const auto refuse_pattern = [&](const std::string& pattern, const std::string& message) {
+    refuse("/pre_tokenizer", sequence({split(pattern), byte_level(false, false)}), message);
+  };
+  refuse("/normalizer", {{"type", "NFC"}}, "has the normalizer NFC, which is not supported");
+  refuse("/decoder", {{"type", "WordPiece"}}, "has the decoder WordPiece: expected ByteLevel");
+  refuse("/pre_tokenizer", nullptr, "has no object 'pre_tokenizer'");
+  refuse("/pre_tokenizer", {{"type", "Whitespace"}},
+         "has the pre_tokenizer Whitespace, which is not");
+  refuse("/pre_tokenizer", split("a"), "has a pre_tokenizer without ByteLevel");
+  refuse("/pre_tokenizer", sequence({byte_level(), split("a")}),
+         "pre_tokenizer Split after ByteLevel");
+  refuse("/pre_tokenizer", split("a", "Contiguous"), "a Split with behavior Contiguous");
+  refuse("/pre_tokenizer", sequence(std::vector<json>(33, split("a"))), "of more than 32 steps");
+  refuse("/model/type", "WordPiece", "has a model WordPiece: expected BPE");
+  refuse("/model/dropout", .1, "sets dropout");
+  refuse("/model/byte_fallback", true, "sets byte_fallback");
+  refuse("/model/end_of_word_suffix", "</w>", "sets end_of_word_suffix");
+  refuse("/model/unk_token", "<unk>", "has an unk_token that is not in its vocabulary");
+  refuse("/model/vocab/he", 255, "has two tokens of number 255");
+  refuse("/model/vocab/he", -1, "has no number for the token 'he'");
+  refuse("/model/vocab/he", 1000000, "has a token of number 1000000, which leaves out too many");
+  refuse("/model/vocab/", 276, "has a token without any text");
+  refuse("/model/merges/0", "h x", "merges 'h' and 'x', but its vocabulary has no 'hx'");
+  refuse("/model/merges/0", "h e l", "has the merge 'h e l': expected two tokens");
+  refuse("/model/merges/0", {"h"}, "has a merge that is no pair of texts");
+  refuse("/added_tokens/0/id", 5, "has two numbers for the token '<|endoftext|>': 5 and 275");
+  refuse("/added_tokens/0/single_word", true, "with single_word, which is not supported");
+  refuse_pattern("a*", "can match no characters at all");
+  refuse_pattern("(a", "is not valid: missing closing parenthesis");
+  refuse_pattern("\\w+", "has \\w at byte 0, which is not supported");
+  refuse_pattern("[a[b]]", "has a class in a class at byte 2");
+  refuse_pattern("[a&&b]", "has a class in a class at byte 2");
+  refuse_pattern("ab$", "has an anchor at byte 2");
+  refuse_pattern("(?x: a)", "has a group of this kind at byte 0");
+  refuse_pattern("\\p{N}{1,3}+", "has a sign after a repetition in braces at byte 10");
+  refuse_pattern("\\p{Emoji}", "has the property 'Emoji' at byte 0");
+  refuse_pattern("\\", "has a backslash at the end");
+  json nameless = tokenizer_json();
+  nameless["added_tokens"] = json::array();
+  nameless["model"]["vocab"].erase("<|endoftext|>");
+  REQUIRE_ERROR(read(nameless)->end_of_text(), "has no token for the end of a text");
+  REQUIRE_ERROR(read(json::array()), "is not an object");
+}
+
+TEST_CASE("a hopeless regular expression is an error", "[text]") {
+  const TokenizerPtr bpe =
+      read(tokenizer_json(sequence({split("(a+)+[bc]"), byte_level(false, false)})));
+  REQUIRE(cut(*bpe, "xaab") == "x|aa|b");
+  REQUIRE_ERROR(bpe->encode(std::string(64, 'a')), "match limit exceeded");
+}
+
+TEST_CASE("Python's tokenizers agrees", "[.python]") {
+  const char* given = std::getenv("ACCRUE_TEST_PYTHON");
+  const std::string python = given ? given : "python3";
+  if (std::system((python + " -c 'import tokenizers' 2>/dev/null").c_str()) != 0)
+    SKIP_LOUDLY("no Python module tokenizers for " << python << "; set ACCRUE_TEST_PYTHON");
+  json all = json::array();
+  for (const Example& example : examples())
+    all.push_back({{"file", example.file.dump()},
+                   {"text", example.text},
+                   {"tokens", read(example.file)->encode(example.text)}});
+  const TemporaryDirectory directory;
+  const auto file = directory.write("examples.json", all.dump());
+  const auto script = directory.write("check.py", R"(
+import json, sys
+from tokenizers import Tokenizer
+for each in json.load(open(sys.argv[1])):
+    tokens = Tokenizer.from_str(each["file"]).encode(each["text"], add_special_tokens=False).ids
+    assert tokens == each["tokens"], (each["text"], tokens, each["tokens"])
+)");
+  REQUIRE(std::system(
+              fmt::format("{} '{}' '{}'", python, script.string(), file.string()).c_str()) == 0);
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace accrue {
+
+// A token that is found in a text before anything else is, such as <|endoftext|>.
+struct AddedToken {
+  std::string content;
+  int32_t token = 0;
+  bool takes_space_before = false, takes_space_after = false;
+};
+
+// Finds them: of those that begin at a place the longest, which ends where the next may begin.
+class AddedTokens {
+ public:
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  // Calls use(part, none) for each part of the text without any of them, and use(part, token) for
+  // each of them, in turn.
+  static constexpr int32_t none = -1;
+  using Use = std::function<void(std::string_view part, int32_t token)>;
+  void split(std::string_view text, const Use& use) const;
+
+ private:
+  struct Found {
+    size_t begin, end;
+    const AddedToken* token = nullptr;
+
+    explicit operator bool() const { return token != nullptr; }
+  };
+  Found find(std::string_view text, size_t from) const;
+
+  std::vector<AddedToken> tokens_;
+  // A tree of what they begin with: the child of a node by a byte, and the token that ends in a
+  // node.
+  std::unordered_map<uint64_t, uint32_t> children_;
+  std::vector<int32_t> ends_;
+  std::array<bool, 256> begins_{};
+};
+
+}  // namespace accrue

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/merges.h"
+#include "text/tokenizer.h"
+#include "text/word_splitter.h"
+
+namespace accrue {
+
+// A byte-level byte-pair encoding as a tokenizer's file describes it.
+struct BpeDescription {
+  static constexpr int32_t none = -1;
+
+  std::string name;                 // for errors
+  std::vector<std::string> tokens;  // their bytes; nothing where a number is no token
+  // The token of each byte, the token of a byte without one, and whether neighbours share that.
+  std::array<int32_t, 256> bytes;
+  int32_t unknown = none;
+  bool fuses_unknown = false;
+  // Words that are one token, whatever the merges would give.
+  std::vector<int32_t> whole_words;
+  std::vector<Merges::Merge> merges;
+  std::vector<WordSplitter::Step> steps;
+  size_t blank_before_step = WordSplitter::nowhere;
+  // The second are found in what the first leave.
+  std::array<std::vector<AddedToken>, 2> added;
+  int32_t end_of_text = none;
+};
+
+TokenizerPtr make_bpe(BpeDescription description);
+
+}  // namespace accrue

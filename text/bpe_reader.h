@@ -1,0 +1,66 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "core/error.h"
+#include "text/bpe.h"
+
+namespace accrue {
+
+// Makes the description of a BPE from the contents of a tokenizer's files. Every error begins with
+// the file's name.
+class BpeReader {
+ public:
+  explicit BpeReader(std::string file) : file_(std::move(file)) { description_.name = file_; }
+
+  // A whole tokenizer.json.
+  void read_tokenizer(const nlohmann::json& tokenizer);
+  // The names and numbers of an encoder.json.
+  void read_vocabulary(const nlohmann::json& vocabulary);
+  // The lines of a merges.txt, after the vocabulary.
+  void read_merges(std::string_view lines);
+  void split_as_gpt2(bool adds_blank);
+  // As a token to be found in texts; it must be in the vocabulary.
+  void find_in_texts(const std::string& token);
+  bool has_token(const std::string& token) const {
+    return number_of(token) != BpeDescription::none;
+  }
+  void end_texts_with(const std::string& token);
+
+  BpeDescription take() { return std::move(description_); }
+
+ private:
+  template <class... Args>
+  void require(bool ok, fmt::format_string<Args...> message, Args&&... args) const {
+    if (!ok) fail("'{}' {}", file_, fmt::format(message, std::forward<Args>(args)...));
+  }
+
+  const nlohmann::json& object(const nlohmann::json& in, const char* name) const;
+  std::string text(const nlohmann::json& in, const char* name) const;
+  bool flag(const nlohmann::json& in, const char* name) const;
+  bool flag(const nlohmann::json& in, const char* name, bool otherwise) const;
+  int64_t number(const nlohmann::json& value, const std::string& of) const;
+
+  void read_model(const nlohmann::json& model);
+  void add_merge(const std::string& left, const std::string& right);
+  void add_merge(std::string_view line);
+  void read_added(const nlohmann::json& token);
+  void read_step(const nlohmann::json& step);
+  void read_split(const nlohmann::json& split);
+  void add_step(std::string_view pattern, bool keeps_matches, bool keeps_gaps);
+  void place(int64_t number, std::string bytes);
+  int32_t number_of(const std::string& token) const;
+
+  std::string file_;
+  BpeDescription description_;
+  // A file may leave numbers out, but not make a long list of few tokens.
+  int64_t max_tokens_ = 1024;
+  bool has_byte_level_ = false;
+  std::unordered_map<std::string, int32_t> vocabulary_, added_;  // numbers by spelling
+};
+
+}  // namespace accrue

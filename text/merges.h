@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace accrue {
+
+// The merges of a byte-pair encoding: which pairs of neighbouring tokens become one, and in which
+// order.
+class Merges {
+ public:
+  struct Merge {
+    int32_t left, right, merged;
+  };
+
+  // Earlier ones come first. A pair that stands there twice has its last place.
+  explicit Merges(const std::vector<Merge>& ordered);
+
+  // Buffers for apply(), to be used again.
+  struct Scratch {
+    struct Symbol {
+      int32_t before, next;
+      uint32_t rank;  // of the pair of this and the next
+    };
+    std::vector<uint32_t> ranks;
+    std::vector<Symbol> symbols;
+    std::vector<uint64_t> heap;
+  };
+  // Merges until no pair is left: each time the pair that comes first in the order, and of equal
+  // ones the leftmost. Takes O(n log n) for n tokens.
+  void apply(std::vector<int32_t>& tokens, Scratch& scratch) const;
+
+ private:
+  static constexpr uint32_t none = UINT32_MAX;
+  static constexpr uint64_t no_pair = UINT64_MAX;
+  struct Place {
+    uint64_t pair = no_pair;
+    uint32_t rank = none;
+  };
+
+  size_t place_of(uint64_t pair) const;
+  uint32_t rank(int32_t left, int32_t right) const;
+  void apply_to_few(std::vector<int32_t>& tokens, Scratch& scratch) const;
+  void apply_to_many(std::vector<int32_t>& tokens, Scratch& scratch) const;
+
+  std::vector<int32_t> merged_;  // by rank
+  std::vector<Place> table_;     // open addressing, at most half full
+  int shift_ = 0;
+};
+
+}  // namespace accrue

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+struct pcre2_real_code_8;
+struct pcre2_real_match_data_8;
+struct pcre2_real_match_context_8;
+
+namespace accrue {
+
+// What a thread needs to look for matches.
+class Matcher {
+ public:
+  Matcher();
+
+ private:
+  friend class Regex;
+  struct Free {
+    void operator()(pcre2_real_match_data_8* data) const;
+    void operator()(pcre2_real_match_context_8* context) const;
+  };
+  std::unique_ptr<pcre2_real_match_data_8, Free> data_;
+  std::unique_ptr<pcre2_real_match_context_8, Free> context_;
+};
+
+// A regular expression as tokenizers' files have it, which is Oniguruma's, on PCRE2. It takes what
+// means the same to both or can be said to PCRE2: classes, groups, alternatives, repetitions,
+// looking ahead and behind, \s \S \d \D \p{..} \P{..} by Unicode, and case-insensitive groups.
+class Regex {
+ public:
+  // Throws Error for anything else, and for an expression that matches no characters at all.
+  explicit Regex(std::string_view pattern);
+
+  struct Match {
+    size_t begin, end;
+  };
+  // The first match that begins at `from` or later in valid UTF-8. Throws Error if finding one
+  // takes too many steps or too much memory.
+  std::optional<Match> find(std::string_view text, size_t from, Matcher& matcher) const;
+
+ private:
+  struct Free {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+  std::unique_ptr<pcre2_real_code_8, Free> code_;
+  bool is_compiled_;  // to machine code
+};
+
+// An expression that matches this text alone.
+std::string regex_of_literal(std::string_view text);
+
+}  // namespace accrue

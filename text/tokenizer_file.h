@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+
+#include "text/tokenizer.h"
+
+namespace accrue {
+
+// Reads a byte-level byte-pair encoding (BPE) from a file tokenizer.json as Hugging Face's library
+// `tokenizers` writes it, or from a directory that holds one, or GPT-2's vocab.bpe and
+// encoder.json, or the same as merges.txt and vocab.json. encode() gives the tokens that
+// `tokenizers` gives without add_special_tokens: tokens such as
+// <|endoftext|> are recognised in the text, none is added to it, and nothing is cut off or padded.
+// A byte for which the vocabulary has no token becomes its unk_token, or nothing if it has none.
+// Each byte that is not UTF-8, for which `tokenizers` has no rule, is encoded by itself. What a
+// letter, a number or a space is, PCRE2 says, by its version of Unicode. end_of_text() is the
+// eos_token of a tokenizer_config.json in the same directory, or else
+// <|endoftext|>; it throws Error if there is none.
+// Throws Error, naming the file, for one that is damaged, and for what tokenizer.json may ask for
+// and is not supported: another kind of model, normalizers, steps that split other than by Split,
+// Digits and ByteLevel, single_word, and what accrue's expressions lack (text/regex.h).
+TokenizerPtr read_tokenizer(const std::filesystem::path& path);
+
+}  // namespace accrue

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace accrue {
+
+// The tokens of short words that were met lately, in a fixed place by their bytes.
+class WordCache {
+ public:
+  WordCache() : slots_(size_t{1} << slot_bits) {}
+
+  static uint64_t hash(std::string_view word) {
+    uint64_t sum = word.size(), part = 0;
+    for (; word.size() > sizeof part; word.remove_prefix(sizeof part)) {
+      std::memcpy(&part, word.data(), sizeof part);
+      sum = mix(sum ^ part);
+    }
+    part = 0;
+    std::memcpy(&part, word.data(), word.size());
+    return mix(sum ^ part);
+  }
+
+  std::optional<std::span<const int32_t>> find(std::string_view word, uint64_t hash) const {
+    const Slot& slot = slots_[hash >> (64 - slot_bits)];
+    if (slot.bytes != word.size() || std::memcmp(slot.word.data(), word.data(), word.size()) != 0)
+      return std::nullopt;
+    return std::span(slot.tokens).first(slot.count);
+  }
+
+  // In the place of another.
+  void keep(std::string_view word, uint64_t hash, std::span<const int32_t> tokens) {
+    Slot& slot = slots_[hash >> (64 - slot_bits)];
+    if (word.size() > slot.word.size() || tokens.size() > slot.tokens.size()) return;
+    slot.bytes = static_cast<uint8_t>(word.size());
+    slot.count = static_cast<uint8_t>(tokens.size());
+    std::ranges::copy(word, slot.word.begin());
+    std::ranges::copy(tokens, slot.tokens.begin());
+  }
+
+ private:
+  static constexpr int slot_bits = 15;
+  // A line of the processor's cache. No word has no bytes: the slot is free.
+  struct alignas(64) Slot {
+    uint8_t bytes = 0, count = 0;
+    std::array<char, 30> word;
+    std::array<int32_t, 8> tokens;
+  };
+  static uint64_t mix(uint64_t value) {
+    value *= 0x9e3779b97f4a7c15u;
+    return value ^ value >> 32;
+  }
+
+  std::vector<Slot> slots_;
+};
+
+}  // namespace accrue
