@@ -11,55 +11,12 @@
 #include <regex>
 
 #include "data/byte_stream.h"
+#include "data/lines.h"
 
 namespace accrue {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are read as they lie");
-
-// The lines of a text, which may end in CR LF.
-class Lines {
- public:
-  explicit Lines(const std::filesystem::path& path) : stream_(path) {}
-
-  bool next(std::string& line) {
-    line.clear();
-    for (;;) {
-      if (used_ == size_) {
-        size_ = stream_.read(std::as_writable_bytes(std::span(buffer_)));
-        used_ = 0;
-        if (size_ == 0) break;
-      }
-      const char c = buffer_[used_++];
-      if (c == '\n') {
-        end(line);
-        return true;
-      }
-      line += c;
-    }
-    end(line);
-    return !line.empty();
-  }
-  // "'file', line 3"
-  std::string here() const {
-    return fmt::format("'{}', line {}", stream_.path().string(), number_);
-  }
-
- private:
-  void end(std::string& line) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (++number_ > 1) return;
-    constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
-    if (line.starts_with(utf8_mark)) line.erase(0, utf8_mark.size());
-    check(!line.starts_with("\xff\xfe") && !line.starts_with("\xfe\xff"),
-          "'{}' is UTF-16: expected UTF-8", stream_.path().string());
-  }
-
-  ByteStream stream_;
-  std::array<char, 4096> buffer_;
-  size_t used_ = 0, size_ = 0;
-  int64_t number_ = 0;
-};
 
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields;

@@ -37,8 +37,9 @@ fi
 $available && exit
 
 # Two sources that include the others: a core each, and headers are read once.
-data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,idx,image_size,png,safetensors}.cpp
-      data/{strict_json,table}.cpp images/{cifar,folder_tree,image_columns,image_file}.cpp
+data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,idx,image_size,lines,mapped_file}.cpp
+      data/{new_directory,png,safetensors,strict_json,table}.cpp
+      text/{corpora,corpus,corpus_files,text_files}.cpp images/{cifar,folder_tree,image_columns,image_file}.cpp
       images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
       fonts/postscript.cpp kernels/parallel.cpp
       tests/fuzz/parsers.cpp)
@@ -62,7 +63,7 @@ fuzz() {
 }
 
 parsers=(safetensors checkpoint idx npy csv png jpeg run_lengths labels masks folders cifar
-         postscript)
+         postscript corpora json_lines)
 running=() failed=()
 for parser in "${parsers[@]}"; do
   fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &

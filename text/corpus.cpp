@@ -61,12 +61,4 @@ const Corpus::Documents& Corpus::documents() const {
   return documents_;
 }
 
-TokenizerPtr Corpus::tokenizer() const {
-  check(!facts_.tokenizer.empty(), "{} does not say which tokenizer made its tokens",
-        facts_.source);
-  check(facts_.tokenizer == "bytes", "{}: its tokenizer '{}' is of a kind that is not known",
-        facts_.source, facts_.tokenizer);
-  return bytes_tokenizer();
-}
-
 }  // namespace accrue

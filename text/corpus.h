@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,7 +19,7 @@ namespace accrue {
 struct CorpusFacts {
   std::string name{};       // "grammar", or that of its directory or file
   std::string source{};     // where its texts came from
-  std::string tokenizer{};  // "bytes", the path of its file, or nothing where it is not known
+  std::string tokenizer{};  // "bytes", the path of one of its files, or nothing if it is not known
   int64_t vocabulary = 0;   // each token is in [0, vocabulary)
   int32_t end_of_text = 0;
 };
@@ -99,20 +100,29 @@ class SectionHash {
 //   documents.bin  u64: Documents::ends
 //   sections.bin   u64: Documents::sections
 //   learned.bin    a bit for each token, the lowest of a byte first; not if all are to be learned
-// and the files of its tokenizer, of which facts.tokenizer is the first; "bytes" needs none. All
-// numbers are little-endian.
+// and the files of its tokenizer. All numbers are little-endian.
 class CorpusWriter {
  public:
+  // The contents of a tokenizer's files by their names, of which facts.tokenizer is one; "bytes"
+  // needs none.
+  using TokenizerFiles = std::map<std::string, std::string>;
+
   // In memory, without a directory. Throws Error if the directory exists with something in it.
   explicit CorpusWriter(CorpusFacts facts, const std::string& directory = {},
-                        const std::vector<std::filesystem::path>& tokenizer_files = {});
+                        const TokenizerFiles& tokenizer = {});
   ~CorpusWriter();
   CorpusWriter(const CorpusWriter&) = delete;
   CorpusWriter& operator=(const CorpusWriter&) = delete;
 
-  // Adds a document. learned[i] is 0 if token i is not to be learned; empty if all are. Throws
-  // Error for a document without tokens and for a token out of range.
-  void add(std::span<const int32_t> document, std::span<const uint8_t> learned = {});
+  // Adds tokens to the document that is being written. learned[i] is 0 if token i is not to be
+  // learned; empty if all are. Throws Error for a token out of range.
+  void append(std::span<const int32_t> tokens, std::span<const uint8_t> learned = {});
+  // Ends this document. Throws Error if it has no tokens.
+  void end_document();
+  void add(std::span<const int32_t> document, std::span<const uint8_t> learned = {}) {
+    append(document, learned);
+    end_document();
+  }
   int64_t documents() const;
   int64_t tokens() const;
   int64_t learned() const;  // tokens that are to be

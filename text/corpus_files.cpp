@@ -83,21 +83,26 @@ struct Columns {
   Column tokens, ends, sections, learned;
   int64_t size = 0, documents = 0, learned_tokens = 0;
   uint8_t bits = 0;  // that are not in `learned` yet
+  // The document that is being written, and its section.
+  int64_t length = 0;
+  SectionHash hash;
 
-  void add(std::span<const int32_t> document, std::span<const uint8_t> is_learned, int width) {
-    SectionHash hash;
-    for (size_t i = 0; i < document.size(); ++i) {
-      const int32_t token = document[i];
+  void append(std::span<const int32_t> part, std::span<const uint8_t> is_learned, int width) {
+    for (size_t i = 0; i < part.size(); ++i) {
+      const int32_t token = part[i];
       if (width == 2) tokens.add(static_cast<uint16_t>(token));
       else tokens.add(static_cast<uint32_t>(token));
       hash.add(token);
-      if ((i + 1) % section_tokens == 0 || i + 1 == document.size())
-        sections.add(std::exchange(hash, {}).value());
+      if (++length % section_tokens == 0) sections.add(std::exchange(hash, {}).value());
       const bool counts = is_learned.empty() || is_learned[i] != 0;
       learned_tokens += counts;
       bits = static_cast<uint8_t>(bits | counts << size % 8);
       if (++size % 8 == 0) learned.add(std::exchange(bits, uint8_t{0}));
     }
+  }
+  void end_document() {
+    if (std::exchange(length, 0) % section_tokens != 0)
+      sections.add(std::exchange(hash, {}).value());
     ends.add(static_cast<uint64_t>(size));
     ++documents;
   }
@@ -129,7 +134,7 @@ struct CorpusWriter::Files {
 };
 
 CorpusWriter::CorpusWriter(CorpusFacts facts, const std::string& directory,
-                           const std::vector<fs::path>& tokenizer_files)
+                           const TokenizerFiles& tokenizer)
     : files_(std::make_unique<Files>()) {
   files_->facts = std::move(facts);
   files_->name = directory;
@@ -141,12 +146,7 @@ CorpusWriter::CorpusWriter(CorpusFacts facts, const std::string& directory,
        {std::pair{&columns.tokens, tokens_file}, std::pair{&columns.ends, documents_file},
         std::pair{&columns.sections, sections_file}, std::pair{&columns.learned, learned_file}})
     column->open(path / file);
-  for (const fs::path& file : tokenizer_files) {
-    std::error_code problem;
-    fs::copy_file(file, path / file.filename(), problem);
-    check(!problem, "cannot copy the tokenizer '{}' to '{}': {}", file.string(), directory,
-          problem.message());
-  }
+  for (const auto& [file, content] : tokenizer) files_->directory->write(path / file, content);
 }
 
 CorpusWriter::~CorpusWriter() = default;
@@ -155,14 +155,18 @@ int64_t CorpusWriter::documents() const { return files_->columns.documents; }
 int64_t CorpusWriter::tokens() const { return files_->columns.size; }
 int64_t CorpusWriter::learned() const { return files_->columns.learned_tokens; }
 
-void CorpusWriter::add(std::span<const int32_t> document, std::span<const uint8_t> learned) {
-  check(!document.empty(), "a document has no tokens");
-  check(learned.empty() || learned.size() == document.size(),
-        "{} of {} tokens are said to be learned or not", learned.size(), document.size());
+void CorpusWriter::append(std::span<const int32_t> tokens, std::span<const uint8_t> learned) {
+  check(learned.empty() || learned.size() == tokens.size(),
+        "{} of {} tokens are said to be learned or not", learned.size(), tokens.size());
   const int64_t V = files_->facts.vocabulary;
-  for (const int32_t token : document)
+  for (const int32_t token : tokens)
     check(0 <= token && token < V, "token {} is outside [0, {})", token, V);
-  files_->columns.add(document, learned, bytes_of_token(V));
+  files_->columns.append(tokens, learned, bytes_of_token(V));
+}
+
+void CorpusWriter::end_document() {
+  check(files_->columns.length > 0, "a document has no tokens");
+  files_->columns.end_document();
 }
 
 void CorpusWriter::Files::write_facts() const {

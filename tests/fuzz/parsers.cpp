@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "data/checkpoint.h"
 #include "data/idx.h"
+#include "data/lines.h"
 #include "data/png.h"
 #include "data/safetensors.h"
 #include "data/table.h"
@@ -23,6 +25,8 @@
 #include "images/image_folder.h"
 #include "images/run_lengths.h"
 #include "kernels/parallel.h"
+#include "text/corpus.h"
+#include "text/text_files.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -132,6 +136,37 @@ void look_at_outlines(std::span<const std::byte> file) {
   fonts::read_postscript({reinterpret_cast<const char*>(file.data()), file.size()}, sizes);
 }
 
+// A first line is corpus.json, and the rest the ends of the documents of 32 tokens.
+void look_at_corpus(std::span<const std::byte> file) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const size_t line = std::min(text.find('\n'), text.size());
+  const Folder folder;
+  const auto write = [&](const char* name, std::string_view content) {
+    std::ofstream(folder.path() / name, std::ios::binary) << content;
+  };
+  const std::string_view ends = text.substr(std::min(line + 1, text.size()));
+  write("corpus.json", text.substr(0, line));
+  write("documents.bin", ends);
+  write("sections.bin", std::string(ends.size(), '\1'));
+  write("tokens.bin", std::string(64, '\0'));
+  write("learned.bin", "\1\2\3\4");
+  const CorpusPtr corpus = open_corpus(folder.path());
+  std::vector<int32_t> tokens(static_cast<size_t>(corpus->size()));
+  corpus->read(tokens, 0);
+  for (int64_t i = 0; i < corpus->size(); ++i) corpus->is_learned(i);
+}
+
+void look_at_json_lines(std::span<const std::byte> file) {
+  const MemoryFile memory(file);
+  std::map<std::string, int64_t> unused;
+  Lines lines(memory.path());
+  for (std::string line; lines.next(line);) {
+    if (line.empty()) continue;
+    for (const ChatForm form : {ChatForm::chatml, ChatForm::llama3})
+      document_of_json(line, form, lines.here(), unused);
+  }
+}
+
 size_t plain(std::span<const std::byte> file) { return file.size(); }
 
 bool is_gzip(std::span<const std::byte> file) {
@@ -191,7 +226,11 @@ const std::vector<Parser>& parsers() {
       {"cifar", [](auto file) { read_cifar10_batch(MemoryFile(file).path()); },
        [](auto file) { return file.size() * 2; }},
       // A line of 12 bytes becomes a part of a curve, in a vector that grows by doubling.
-      {"postscript", look_at_outlines, [](auto file) { return file.size() * 16; }}};
+      {"postscript", look_at_outlines, [](auto file) { return file.size() * 16; }},
+      {"corpora", look_at_corpus, plain},
+      // A value of two bytes is an element of 16, in a vector that grows by doubling.
+      {"json_lines", look_at_json_lines,
+       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 16; }}};
   return all;
 }
 

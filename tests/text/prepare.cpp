@@ -1,0 +1,208 @@
+// Texts, and JSON lines of them, as corpora.
+
+#include "text/prepare.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <set>
+
+#include "data/samples.h"
+#include "kernels/judged.h"
+#include "tests/support/catch.h"
+#include "tests/support/files.h"
+#include "text/rows.h"
+
+namespace accrue::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int32_t end = 256;
+
+// The documents of a corpus as text: the end of a text as $, and what is not to be learned as ~.
+struct Prepared {
+  std::vector<std::string> documents, learned, left_alone;
+  int64_t bytes = 0, count = 0;
+};
+
+Prepared prepared(const fs::path& folder, const std::vector<std::string>& texts,
+                  ChatForm chat = ChatForm::chatml) {
+  const std::string out = (folder / "out").string();
+  fs::remove_all(out);
+  const PreparedText made = prepare_text({.texts = texts, .chat = chat, .out = out});
+  Prepared result{.left_alone = made.left_alone, .bytes = made.bytes, .count = made.learned};
+  int64_t begin = 0;
+  for (const uint64_t document_end : made.corpus->documents().ends) {
+    std::vector<int32_t> tokens(document_end - uint64_t(begin));
+    made.corpus->read(tokens, begin);
+    result.documents.emplace_back();
+    result.learned.emplace_back();
+    for (const int32_t token : tokens) {
+      const char c = token == end ? '$' : static_cast<char>(token);
+      result.documents.back() += c;
+      result.learned.back() += made.corpus->is_learned(begin++) ? c : '~';
+    }
+  }
+  fs::remove_all(out);
+  return result;
+}
+
+std::string hidden(const std::string& text) { return std::string(text.size(), '~'); }
+
+using Strings = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("files and folders of texts become documents in natural order", "[text]") {
+  const TemporaryDirectory folder;
+  folder.write("b/10.txt", "ten");
+  folder.write("b/9.txt", "nine\r\n");
+  folder.write("b/c/deep.md", "\xef\xbb\xbf# deep");
+  folder.write("b/picture.png", "x");
+  folder.write("b/.hidden.txt", "x");
+  folder.write("b/empty.txt", "");
+  folder.write("b/old/corpus.json", "{}");
+  folder.write("b/old/merges.txt", "x");
+  folder.write("b/z.jsonl",
+               "{\"text\": \"one\"}\n\n{\"text\": \"\"}\n{\"text\": \"two\", \"id\": 3}");
+  folder.write("a.anything", "first");
+  fs::create_directory_symlink(folder.path() / "b", folder.path() / "b/again");
+  const std::string b = (folder.path() / "b").string(), a = (folder.path() / "a.anything").string();
+  fs::remove(folder.path() / "b/empty.txt");
+  const Prepared made = prepared(folder.path(), {a, b});
+  REQUIRE(made.documents == Strings{"first$", "nine\r\n$", "ten$", "# deep$", "one$", "two$"});
+  REQUIRE(made.learned == made.documents);
+  REQUIRE(made.bytes == 5 + 6 + 3 + 6 + 3 + 3);
+  REQUIRE(made.count == made.bytes + 6);
+  REQUIRE(
+      made.left_alone ==
+      Strings{"4 entries in folders, no text by their name: .hidden.txt, again, old, picture.png",
+              fmt::format("1 document without a text to learn: '{}/z.jsonl', line 3", b),
+              "values in JSON by the names id (1)"});
+
+  REQUIRE_ERROR(prepared(folder.path(), {b + "/old"}), "old' is a corpus already");
+  REQUIRE_ERROR(prepared(folder.path(), {folder.write("pictures/a.png", "x").parent_path()}),
+                "(1 entry in folders, no text by its name: a.png)");
+  REQUIRE_ERROR(prepared(folder.path(), {b + "/none.txt"}), "cannot open");
+  REQUIRE_ERROR(prepared(folder.path(), {folder
+                                             .write("u.txt",
+                                                    "\xff\xfe"
+                                                    "a")
+                                             .string()}),
+                "u.txt' is UTF-16: expected UTF-8");
+  const std::string nothing = folder.write("n.jsonl", "{\"text\": \"\"}").string();
+  REQUIRE_ERROR(prepared(folder.path(), {nothing}), "there is nothing to learn in");
+  REQUIRE(!fs::exists(folder.path() / "out"));
+  REQUIRE_ERROR(prepare_text({.texts = {a}, .tokenizer = "x", .out = "y"}), "'x'");
+}
+
+TEST_CASE("a long text is read in parts that a tokenizer does not see", "[text]") {
+  const TemporaryDirectory folder;
+  std::string text;
+  for (int i = 0; text.size() < 2'500'000; ++i)
+    text += i % 50 > 0 ? "word and\nword " : "1 .\n\n x";
+  const std::string file = folder.write("long.txt", text).string();
+  REQUIRE(prepared(folder.path(), {file}).documents == Strings{text + "$"});
+  const gzFile packed = gzopen((file + ".gz").c_str(), "wb");
+  gzwrite(packed, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(packed);
+  REQUIRE(prepared(folder.path(), {file + ".gz"}).documents == Strings{text + "$"});
+  std::string all;
+  int parts = 0;
+  read_texts({file}, {},
+             {.add =
+                  [&](std::string_view part, bool) {
+                    const bool is_apart = all.empty() || (part[0] == ' ' && part[1] == 'w') ||
+                                          (part[0] == 'w' && all.back() == '\n') ||
+                                          (part[0] == ' ' && part[1] == 'a');
+                    REQUIRE(is_apart);
+                    all += part;
+                    ++parts;
+                  },
+              .end = [](bool) {}});
+  REQUIRE(all == text);
+  REQUIRE(parts == 3);
+  const std::string solid(2'200'000, 'x');
+  REQUIRE(prepared(folder.path(), {folder.write("s.txt", solid).string()}).documents ==
+          Strings{solid + "$"});
+}
+
+TEST_CASE("of prompts and chats only the answers are to be learned", "[text]") {
+  const TemporaryDirectory folder;
+  const std::string file =
+      folder
+          .write("x.jsonl",
+                 "{\"prompt\": \"2+2=\", \"completion\": \"4\"}\n"
+                 "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"},"
+                 " {\"role\": \"user\", \"content\": \"Hi\"},"
+                 " {\"role\": \"assistant\", \"content\": \" Yes?\\n\"},"
+                 " {\"role\": \"user\", \"content\": \"\"},"
+                 " {\"role\": \"assistant\", \"content\": \"Bye\"}], \"source\": \"me\"}\n"
+                 "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}\n")
+          .string();
+  const Prepared chatml = prepared(folder.path(), {file});
+  const std::string first =
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+      "<|im_start|>assistant\n";
+  const std::string second = "\n<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n";
+  REQUIRE(chatml.documents ==
+          Strings{"2+2=4$", first + " Yes?\n<|im_end|>" + second + "Bye<|im_end|>\n"});
+  REQUIRE(chatml.learned == Strings{"~~~~4$", hidden(first) + " Yes?\n<|im_end|>" + hidden(second) +
+                                                  "Bye<|im_end|>~"});
+  REQUIRE(chatml.left_alone[0].ends_with("x.jsonl', line 3"));
+  const Prepared llama3 = prepared(folder.path(), {file}, ChatForm::llama3);
+  const std::string head =
+      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+      "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+      "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  const std::string middle =
+      "<|start_header_id|>user<|end_header_id|>\n\n<|eot_id|>"
+      "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  REQUIRE(llama3.documents[1] == head + "Yes?<|eot_id|>" + middle + "Bye<|eot_id|>");
+  REQUIRE(llama3.learned[1] == hidden(head) + "Yes?<|eot_id|>" + hidden(middle) + "Bye<|eot_id|>");
+
+  // As rows: the label of the last token of a prompt is the first of the completion.
+  const std::string pair =
+      folder.write("p.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n").string();
+  const PreparedText made =
+      prepare_text({.texts = {pair}, .out = (folder.path() / "pair").string()});
+  const Dataset data = rows_of({made.corpus, made.corpus}, {6, DocumentRows::packed}).train;
+  const Samples row = gather(data, 0, 1);
+  const auto is = [&](const char* field, const std::vector<int32_t>& values) {
+    return std::ranges::equal(row[field].span<int32_t>(), values);
+  };
+  REQUIRE(is("tokens", {'a', 'b', 'c', 'd', end, end}));
+  REQUIRE(is("labels", {not_judged, 'c', 'd', end, not_judged, not_judged}));
+  REQUIRE(is("positions", {0, 1, 2, 3, 0, 0}));
+}
+
+TEST_CASE("lines of JSON that are no documents are refused by file and line", "[text]") {
+  const TemporaryDirectory folder;
+  for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
+           {"{", "is not JSON"},
+           {"[1]", "is [1]: expected an object with text"},
+           {"{}", "has nothing: expected"},
+           {"{\"prompt\": \"x\"}", "has prompt: expected"},
+           {"{\"text\": \"x\", \"messages\": []}", "has messages, text: expected"},
+           {"{\"text\": 3}", "text is 3, expected text"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", "'text' stands twice"},
+           {"{\"prompt\": \"x\", \"completion\": [\"y\"]}", "completion is [\"y\"], expected text"},
+           {"{\"messages\": \"hi\"}", "messages is \"hi\", expected a list"},
+           {"{\"messages\": []}", "messages is [], expected a list"},
+           {"{\"messages\": [1]}", "a message is 1, expected an object"},
+           {"{\"messages\": [{\"from\": \"human\"}]}", "role is null, expected text"},
+           {"{\"messages\": [{\"role\": \"human\", \"content\": \"x\"}]}",
+            "role is 'human', expected system, user, assistant or tool"},
+           {"{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "content is null"},
+           {"{\"text\": \"\xff\"}", "is not JSON"}}) {
+    const std::string file =
+        folder.write("x.jsonl", "{\"text\": \"good\"}\r\n\n" + line + "\n").string();
+    INFO(line);
+    REQUIRE_ERROR(prepared(folder.path(), {file}), "x.jsonl', line 3");
+    REQUIRE_ERROR(prepared(folder.path(), {file}), part);
+    REQUIRE(!fs::exists(folder.path() / "out"));
+  }
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,39 @@
+#include "text/prepare.h"
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "text/tokenizers.h"
+
+namespace accrue {
+PreparedText prepare_text(const PrepareTextOptions& options) {
+  const TextFiles found = find_text_files(options.texts);
+  const TokenizerPtr tokenizer = tokenizer_at(options.tokenizer);
+  CorpusWriter writer({.source = fmt::format("{}", fmt::join(options.texts, ", ")),
+                       .tokenizer = options.tokenizer,
+                       .vocabulary = tokenizer->size(),
+                       .end_of_text = tokenizer->end_of_text()},
+                      options.out, files_of_tokenizer(options.tokenizer));
+  const auto add = [&](const std::vector<int32_t>& tokens, bool is_learned) {
+    if (is_learned) writer.append(tokens);
+    else writer.append(tokens, std::vector<uint8_t>(tokens.size(), 0));
+  };
+  const TextsRead read =
+      read_texts(found.files, options.chat,
+                 {.add = [&](std::string_view text,
+                             bool is_learned) { add(tokenizer->encode(text), is_learned); },
+                  .end =
+                      [&](bool with_end_of_text) {
+                        if (with_end_of_text) add({tokenizer->end_of_text()}, true);
+                        writer.end_document();
+                      }});
+  check(writer.documents() > 0, "there is nothing to learn in {}: {}",
+        fmt::join(options.texts, ", "), fmt::join(read.left_alone, "; "));
+  PreparedText result{.bytes = read.bytes, .left_alone = found.left_alone};
+  result.left_alone.insert(result.left_alone.end(), read.left_alone.begin(), read.left_alone.end());
+  result.corpus = writer.finish();
+  result.learned = writer.learned();
+  return result;
+}
+
+}  // namespace accrue

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/corpus.h"
+#include "text/text_files.h"
+
+namespace accrue {
+
+struct PrepareTextOptions {
+  std::vector<std::string> texts;  // as find_text_files() takes them
+  std::string tokenizer = "bytes";
+  ChatForm chat = ChatForm::chatml;
+  std::string out;  // the directory to make
+};
+
+struct PreparedText {
+  CorpusPtr corpus;
+  int64_t learned = 0;  // tokens that are to be
+  int64_t bytes = 0;    // of the texts
+  std::vector<std::string> left_alone{};
+};
+
+// Makes texts a corpus, a directory that appears complete or not at all. Throws Error as
+// find_text_files(), read_texts() and CorpusWriter do.
+PreparedText prepare_text(const PrepareTextOptions& options);
+
+}  // namespace accrue

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accrue {
+
+// How the messages of a chat become a text:
+enum class ChatForm {
+  chatml,  // <|im_start|>role\ncontent<|im_end|>\n for each
+  llama3   // <|begin_of_text|>, and <|start_header_id|>role<|end_header_id|>\n\ncontent<|eot_id|>
+           // for each, of the content without the white space around it
+};
+const std::map<std::string, ChatForm>& chat_form_names();
+
+// A document as parts, each of which is made tokens by itself, as a model sees a prompt before it
+// goes on from there.
+struct TextDocument {
+  struct Part {
+    std::string text;
+    bool is_learned = true;
+  };
+  std::vector<Part> parts{};
+  // A chat has no end-of-text token, but what its form writes after the last message.
+  bool has_end_of_text = true;
+};
+
+// The document of a line of JSON, an object with
+//   text                    to be learned
+//   prompt and completion   of which only the completion and the end-of-text token are
+//   messages                a list of {"role", "content"}, of which the assistant's contents are,
+//                           each with the token that ends it
+// Other names go to `unused`. Throws Error, which begins with `where`, for anything else.
+TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
+                              std::map<std::string, int64_t>& unused);
+
+// The files of texts that were found, and in words what was left alone.
+struct TextFiles {
+  std::vector<std::filesystem::path> files{};
+  std::vector<std::string> left_alone{};
+};
+
+// Finds files of texts: these paths, and what lies in folders among them or below, in the natural
+// order of their names. In folders these are files of text, markup and source code and lines of
+// JSON by their extensions, which .gz may follow. What else lies there, including names that begin
+// with a dot and corpora, is left alone. Links are followed, but not to where they are. Throws
+// Error for a path that is not there and where there is no text.
+TextFiles find_text_files(const std::vector<std::string>& paths);
+
+// Takes documents.
+struct DocumentSink {
+  // A part of a document, or a part of that: it is cut only where no tokenizer sees a difference.
+  std::function<void(std::string_view text, bool is_learned)> add;
+  std::function<void(bool with_end_of_text)> end;
+};
+
+struct TextsRead {
+  int64_t bytes = 0;
+  std::vector<std::string> left_alone{};
+};
+
+// Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
+// memory that does not depend on its length where words of ASCII letters have spaces or ends of
+// lines between them. A document without a byte, or in which nothing is to be learned, is left
+// alone. Throws Error, naming file and line.
+TextsRead read_texts(const std::vector<std::filesystem::path>& files, ChatForm form,
+                     const DocumentSink& sink);
+
+}  // namespace accrue
