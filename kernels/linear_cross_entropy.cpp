@@ -20,9 +20,10 @@ namespace {
 class CountedRows {
  public:
   CountedRows(std::string_view op, const LinearCrossEntropy& in)
-      : in_(in), count_(count(op, in)), chunks(count_, in.logits.shape[0]) {}
+      : in_(in), chunks_(find(op, in), in.logits.shape[0]) {}
 
-  bool are_all() const { return count_ == in_.rows(); }
+  const RowChunks& chunks() const { return chunks_; }
+  bool are_all() const { return chunks_.rows() == in_.rows(); }
   // A row by its place among those that count.
   int64_t operator[](int64_t place) const {
     return are_all() ? place : in_.places.as<const int32_t>()[place];
@@ -30,7 +31,7 @@ class CountedRows {
 
   // A chunk of x: where it lies if it has all rows, else a copy.
   View x_of(int64_t chunk) const {
-    const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk), E = in_.E();
+    const int64_t begin = chunks_.begin(chunk), size = chunks_.size(chunk), E = in_.E();
     if (are_all()) return rows_of(in_.x, begin, size);
     const View x{in_.gathered.data, {size, E}, in_.x.dtype, in_.x.device};
     const auto bytes = static_cast<size_t>(E) * size_of(x.dtype);
@@ -41,7 +42,7 @@ class CountedRows {
   }
 
  private:
-  static int64_t count(std::string_view op, const LinearCrossEntropy& in) {
+  static int64_t find(std::string_view op, const LinearCrossEntropy& in) {
     const int32_t* label = in.labels.as<const int32_t>();
     int64_t count = 0;
     for (int64_t r = 0; r < in.rows(); ++r) {
@@ -55,10 +56,7 @@ class CountedRows {
   }
 
   const LinearCrossEntropy& in_;
-  int64_t count_;
-
- public:
-  const RowChunks chunks;
+  RowChunks chunks_;
 };
 
 void compute_logits(const LinearCrossEntropy& in, View x) {
@@ -69,7 +67,7 @@ template <class W>
 RowSoftmax<W> softmax_of(const W* row, int64_t V, int32_t label) {
   W maximum = row[0];
 #pragma omp simd reduction(max : maximum)
-  for (int64_t v = 0; v < V; ++v) maximum = std::max(maximum, row[v]);
+  for (int64_t v = 0; v < V; ++v) maximum = row[v] > maximum ? row[v] : maximum;
   const auto sum = [=](int64_t begin, int64_t end) {
     return sum_of<W>(end - begin, [=](int64_t v) { return vector_exp(row[begin + v] - maximum); });
   };
@@ -89,11 +87,11 @@ void compute_losses(std::string_view op, View losses, View right, const LinearCr
   const CountedRows rows(op, in);
   const int64_t V = in.V();
   const int32_t* labels = in.labels.as<const int32_t>();
-  for (int64_t chunk = 0; chunk < rows.chunks.count(); ++chunk) {
+  for (int64_t chunk = 0; chunk < rows.chunks().count(); ++chunk) {
     compute_logits(in, rows.x_of(chunk));
     dispatch_wide(in.logits.dtype, [&]<class W>() {
-      parallel_each(rows.chunks.size(chunk), V, [&](int64_t i) {
-        const int64_t r = rows[rows.chunks.begin(chunk) + i];
+      parallel_each(rows.chunks().size(chunk), V, [&](int64_t i) {
+        const int64_t r = rows[rows.chunks().begin(chunk) + i];
         const W* row = in.logits.as<const W>() + i * V;
         const RowSoftmax<W> softmax = softmax_of(row, V, labels[r]);
         in.softmax.as<W>()[2 * r] = softmax.maximum;
@@ -155,7 +153,7 @@ void linear_cross_entropy(View loss, View losses, const LinearCrossEntropy& in,
 void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& from,
                                    View d, const LinearCrossEntropy& in, const Counted& counted) {
   const CountedRows rows("linear_cross_entropy", in);
-  const RowChunks& chunks = rows.chunks;
+  const RowChunks& chunks = rows.chunks();
   const auto& [dw, dx] = targets;
   const int64_t V = in.V();
   dispatch_floating(
@@ -264,7 +262,7 @@ decltype(cpu::add_linear_score) add_linear_score;
 
 namespace {
 
-// HeadOperands whose shapes agree; x as a matrix.
+// Operands whose shapes agree; x as a matrix.
 struct HeadOperands {
   Tensor x, w, labels;
 

@@ -37,6 +37,7 @@ class RowChunks {
       : rows_(rows),
         size_(std::min(most, round_up(ceil_div(rows, ceil_div(rows, most) + (rows == 0)), step))) {}
 
+  int64_t rows() const { return rows_; }
   // At least one, which may be empty.
   int64_t count() const { return rows_ == 0 ? 1 : ceil_div(rows_, size_); }
   int64_t begin(int64_t chunk) const { return chunk * size_; }
