@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <source_location>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -45,11 +46,13 @@ enum class Barrier { plain, count, all, any };
 // Waits for all threads of the block; the number of them whose predicate held.
 int sync_block(Barrier barrier, bool predicate, Place place);
 
-enum class WarpOp { sync, vote, shuffle };
+enum class WarpOp { sync, vote, shuffle, matrix };
 // Waits for all lanes of `mask` that have not exited. A vote returns the lanes whose value is not
-// 0, a shuffle the value of lane `source`.
+// 0, a shuffle and an operation on matrices the value of lane `source`.
 uint64_t meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned source, Place place);
 unsigned lane();
+// Ends the launch as failed, by the thread that calls it.
+void refuse(const std::string& what);
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread);

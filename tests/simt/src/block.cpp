@@ -34,6 +34,7 @@ class Block {
   int sync_block(Barrier barrier, bool predicate, Place place);
   uint64_t meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned source, Place place);
   unsigned lane() const { return current_->lane(); }
+  [[noreturn]] void refuse(const std::string& what) const;
 
  private:
   [[noreturn]] static void run_threads(Fiber& fiber);
@@ -50,7 +51,6 @@ class Block {
   void exchange(unsigned warp, unsigned lanes);
   void exit_thread(Thread& thread);
   void abandon_all();
-  [[noreturn]] void refuse(const std::string& what) const;
   std::string where() const {
     return describe_kernel(launch_->kernel, launch_->grid, launch_->block, blockIdx);
   }
@@ -279,7 +279,7 @@ bool Block::complete(unsigned warp, unsigned mask, WarpOp op) const {
 void Block::finish(unsigned warp, unsigned mask, WarpOp op, const Thread* self) {
   const unsigned lanes = mask & present_[warp];
   Thread* const threads = &threads_[warp * warp_lanes];
-  if (op == WarpOp::shuffle) exchange(warp, lanes);
+  if (op == WarpOp::shuffle || op == WarpOp::matrix) exchange(warp, lanes);
   if (op == WarpOp::vote) {
     unsigned ballot = 0;
     for (unsigned left = lanes; left != 0; left &= left - 1) {
@@ -340,5 +340,7 @@ uint64_t meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned source, Pl
 }
 
 unsigned lane() { return the_block().lane(); }
+
+void refuse(const std::string& what) { the_block().refuse(what); }
 
 }  // namespace simt

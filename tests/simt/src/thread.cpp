@@ -24,6 +24,7 @@ std::string name(const Thread& thread) {
     case WarpOp::sync: return "__syncwarp";
     case WarpOp::vote: return "a warp vote";
     case WarpOp::shuffle: return "a warp shuffle";
+    case WarpOp::matrix: return "a wmma operation";
   }
   return "?";
 }
