@@ -1,13 +1,272 @@
-#include "core/error.h"
-#include "kernels/detail/causal_attention_kernels.h"
+#include <limits>
+
+#include "kernels/detail/attention_tiles.cuh"
+#include "kernels/detail/self_attention_kernels.h"
 
 namespace accrue::cuda {
+namespace {
 
-void causal_attention(View, View, CausalInputs, View) {
-  throw Error("[causal_attention] has no kernels on cuda yet");
+// The block's tile of rows among those of all heads, the last first: those of queries that see most
+// keys take longest.
+struct Place {
+  int64_t n, h, row;
+
+  __device__ Place(int64_t rows, int64_t heads) {
+    const int64_t tiles = ceil_div<int64_t>(rows, tile_size), head = blockIdx.x / tiles;
+    n = head / heads;
+    h = head % heads;
+    row = (tiles - 1 - blockIdx.x % tiles) * tile_size;
+  }
+};
+
+template <class T>
+struct Operands {
+  Heads<const T> q, k, v;
+  const int32_t* positions;
+
+  // The first key that query i of row n sees: -1 if its position is wrong, T if there is no such
+  // query.
+  __device__ int64_t first_key(int64_t n, int64_t i, const CausalSizes& s) const {
+    if (i >= s.Tq) return s.T;
+    if (!positions) return 0;
+    const int64_t token = s.token(i), position = positions[n * s.Tq + i];
+    return 0 <= position && position <= token ? token - position : -1;
+  }
+  // The first that a tile of queries sees. All lanes of a warp must call it.
+  __device__ int64_t first_key_of_tile(int64_t n, int64_t row, const CausalSizes& s) const {
+    return -warp_max(-first_key(n, row + tile_lane(), s));
+  }
+};
+
+// The keys that the queries of a thread see, in a tile of queries from `row` on.
+template <class T>
+struct SeenKeys {
+  int first[thread_rows];  // of each query
+  int64_t token;           // that the first query of the tile is
+  int64_t begin, end;      // of all keys that the block's queries see
+
+  __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s)
+      : token(s.token(row)) {
+    for (int m = 0; m < thread_rows; ++m)
+      first[m] = static_cast<int>(in.first_key(n, row + tile_row(m), s));
+    const int64_t least = in.first_key_of_tile(n, row, s);
+    begin = least < 0 ? 0 : least;
+    end = s.token(row + tile_size < s.Tq ? row + tile_size : s.Tq);
+  }
+  __device__ bool has(int m, int64_t key) const {
+    return first[m] <= key && key < end && key <= token + tile_row(m);
+  }
+};
+
+// With what backward begins.
+template <class T>
+struct OutputGradient {
+  Heads<const T> dy;
+  const Wide<T>*L, *t;  // [N, H, Tq]
+};
+
+// data is null where the gradient is not wanted.
+template <class T>
+struct Target {
+  Heads<T> to;
+  float beta;
+
+  __device__ void store_row(const Wide<T> (&sums)[thread_channels], int64_t n, int64_t row,
+                            int64_t h, int64_t D) const {
+    for (int k = 0; k < thread_channels; ++k) {
+      const int64_t d = first_channel() + tile_lane() + k * tile_size;
+      if (d >= D) return;
+      T& out = to.at(n, row, h)[d];
+      if (beta == 0) out = T(sums[k]);
+      else out = T(out + sums[k]);
+    }
+  }
+};
+
+// y and L of 32 queries. Every lane of a warp has the largest score and the sum so far of the
+// warp's rows.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    attend_kernel(Target<T> y, W* L, Operands<T> in, CausalSizes s, W scale) {
+  using Products = Tiles<T>;
+  alignas(32) __shared__ typename Products::Shared shared;
+  const auto [n, h, row] = Place(s.Tq, s.H);
+  const int64_t g = h / s.heads_of_group();
+  const HeadRows<T> queries(in.q, n, row, h);
+  const SeenKeys<T> seen(in, n, row, s);
+  typename Products::Sums sums;
+  TileElements<W> largest, exponentials = {}, before;
+  for (W& most : largest) most = std::numeric_limits<W>::lowest();
+  for (int64_t key = seen.begin; key < seen.end; key += tile_size) {
+    TileElements<W> a;
+    Products::multiply(a, queries, HeadRows<T>(in.k, n, key, g), s.D, shared);
+    for (int m = 0; m < thread_rows; ++m) {
+      const bool sees = seen.has(m, key + tile_lane());
+      const W score = sees ? scale * a[m] : std::numeric_limits<W>::lowest();
+      const W most = warp_max(score), next = most > largest[m] ? most : largest[m];
+      before[m] = std::exp(largest[m] - next);
+      a[m] = sees ? std::exp(score - next) : W(0);
+      exponentials[m] = exponentials[m] * before[m] + warp_sum(a[m]);
+      largest[m] = next;
+    }
+    sums.scale(before, shared);
+    sums.add(a, HeadRows<T>(in.v, n, key, g), s.D, shared);
+  }
+  RowElements<W> rows;
+  sums.take(rows, shared);
+  for (int m = 0; m < thread_rows; ++m) {
+    const int64_t i = row + tile_row(m);
+    if (i >= s.Tq) return;
+    if (seen.first[m] < 0) exponentials[m] = std::numeric_limits<W>::quiet_NaN();
+    for (W& sum : rows[m]) sum /= exponentials[m];
+    y.store_row(rows[m], n, i, h, s.D);
+    if (tile_lane() == 0 && blockIdx.y == 0)
+      L[(n * s.H + h) * s.Tq + i] = largest[m] + std::log(exponentials[m]);
+  }
 }
-void causal_attention_backward(CausalTargets, View, View, View, CausalInputs, View) {
-  throw Error("[causal_attention] has no kernels on cuda yet");
+
+// t[n, h, i] = sum_d dy[n, i, h, d] * y[n, i, h, d]. A warp has a head of a query, whose channels
+// are its lanes'.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    output_products_kernel(W* t, Heads<const T> dy, Heads<const T> y, CausalSizes s) {
+  const int lane = threadIdx.x % warp_threads;
+  for (int64_t at = first_item() / warp_threads; at < s.N * s.H * s.Tq;
+       at += item_stride() / warp_threads) {
+    const int64_t i = at % s.Tq, h = at / s.Tq % s.H, n = at / s.Tq / s.H;
+    const T *dy_row = dy.at(n, i, h), *y_row = y.at(n, i, h);
+    W sum = 0;
+    for (int64_t d = lane; d < s.D; d += warp_threads) sum += dy_row[d] * y_row[d];
+    sum = warp_sum(sum);
+    if (lane == 0) t[at] = sum;
+  }
+}
+
+// dq of 32 queries.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    query_gradient_kernel(Target<T> dq, OutputGradient<T> out, Operands<T> in, CausalSizes s,
+                          W scale) {
+  using Products = Tiles<T>;
+  alignas(32) __shared__ typename Products::Shared shared;
+  const auto [n, h, row] = Place(s.Tq, s.H);
+  const int64_t g = h / s.heads_of_group(), head = (n * s.H + h) * s.Tq;
+  const HeadRows<T> queries(in.q, n, row, h), dys(out.dy, n, row, h);
+  const SeenKeys<T> seen(in, n, row, s);
+  typename Products::Sums sums;
+  for (int64_t key = seen.begin; key < seen.end; key += tile_size) {
+    const HeadRows<T> keys(in.k, n, key, g);
+    TileElements<W> ds, da;
+    Products::multiply(ds, queries, keys, s.D, shared);
+    Products::multiply(da, dys, HeadRows<T>(in.v, n, key, g), s.D, shared);
+    for (int m = 0; m < thread_rows; ++m) {
+      const int64_t i = head + row + tile_row(m);
+      ds[m] = seen.has(m, key + tile_lane())
+                  ? score_gradient(std::exp(scale * ds[m] - out.L[i]), da[m], out.t[i], scale)
+                  : W(0);
+    }
+    sums.add(ds, keys, s.D, shared);
+  }
+  RowElements<W> rows;
+  sums.take(rows, shared);
+  for (int m = 0; m < thread_rows; ++m)
+    if (row + tile_row(m) < s.Tq) dq.store_row(rows[m], n, row + tile_row(m), h, s.D);
+}
+
+// dk and dv of 32 keys: rows are keys here, and columns the queries of all heads of the group, head
+// by head. Of each element dk is stored before dv.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    key_gradients_kernel(Target<T> dk, Target<T> dv, OutputGradient<T> out, Operands<T> in,
+                         CausalSizes s, W scale) {
+  using Products = Tiles<T>;
+  alignas(32) __shared__ typename Products::Shared shared;
+  const auto [n, g, row] = Place(s.T, s.G);
+  const HeadRows<T> keys(in.k, n, row, g), values(in.v, n, row, g);
+  typename Products::Sums dk_sums, dv_sums;
+  // The first query that sees the first key.
+  const int64_t first = row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
+  for (int64_t h = g * s.heads_of_group(); h < (g + 1) * s.heads_of_group(); ++h)
+    for (int64_t query = first; query < s.Tq; query += tile_size) {
+      if (in.first_key_of_tile(n, query, s) >= row + tile_size) continue;
+      const int64_t i = query + tile_lane(), head = (n * s.H + h) * s.Tq;
+      const int64_t first_key = in.first_key(n, i, s);
+      const HeadRows<T> queries(in.q, n, query, h), dys(out.dy, n, query, h);
+      TileElements<W> a, ds;
+      Products::multiply(a, keys, queries, s.D, shared);
+      for (int m = 0; m < thread_rows; ++m) {
+        const int64_t j = row + tile_row(m);
+        const bool seen = first_key <= j && j < s.T && j <= s.token(i);
+        a[m] = seen ? std::exp(scale * a[m] - out.L[head + i]) : W(0);
+      }
+      if (dv.to.data) dv_sums.add(a, dys, s.D, shared);
+      if (!dk.to.data) continue;
+      Products::multiply(ds, values, dys, s.D, shared);
+      for (int m = 0; m < thread_rows; ++m)
+        ds[m] = i < s.Tq ? score_gradient(a[m], ds[m], out.t[head + i], scale) : W(0);
+      dk_sums.add(ds, queries, s.D, shared);
+    }
+  const auto store = [&](const Target<T>& target, const typename Products::Sums& sums) {
+    RowElements<W> rows;
+    sums.take(rows, shared);
+    for (int m = 0; m < thread_rows; ++m)
+      if (row + tile_row(m) < s.T) target.store_row(rows[m], n, row + tile_row(m), g, s.D);
+  };
+  if (dk.to.data) store(dk, dk_sums);
+  if (dv.to.data) store(dv, dv_sums);
+}
+
+Grid grid_of(int64_t heads, int64_t rows, const CausalSizes& s) {
+  return {dim3(static_cast<unsigned>(heads * ceil_div<int64_t>(rows, tile_size)),
+               static_cast<unsigned>(ceil_div<int64_t>(s.D, block_channels)))};
+}
+
+template <class T>
+Operands<T> operands_of(const CausalInputs& in) {
+  const int64_t D = in.heads.size;
+  return {in.q.of<const T>(D), in.k.of<const T>(D), in.v.of<const T>(D),
+          in.positions.data ? in.positions.as<const int32_t>() : nullptr};
+}
+
+template <class T>
+Target<T> target_of(const HeadTarget& x, int64_t D) {
+  return x ? Target<T>{x.of<T>(D), x.target->beta} : Target<T>{};
+}
+
+}  // namespace
+
+void causal_attention(View y, View L, CausalInputs in, View) {
+  dispatch_floating(
+      y.dtype, [&]<class T, class W = Wide<T>>() {
+        const CausalSizes s(in);
+        enqueue(grid_of(s.N * s.H, s.Tq, s), attend_kernel<T>,
+                Target<T>{HeadColumns{y}.of<T>(s.D), 0}, L.as<W>(), operands_of<T>(in), s,
+                static_cast<W>(s.scale()));
+      });
+}
+
+// dq has a kernel of its own, which computes the tiles again: no sum is over several blocks. Where
+// the targets are one buffer, dq is stored before dk is added, and dk before dv.
+void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
+                               View scratch) {
+  dispatch_floating(
+      y.dtype, [&]<class T, class W = Wide<T>>() {
+        const CausalSizes s(in);
+        const Operands<T> operands = operands_of<T>(in);
+        W* t = static_cast<W*>(scratch.data);
+        const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.D), L.as<const W>(), t};
+        const W scale = static_cast<W>(s.scale());
+        if (targets.dq || targets.dk)
+          enqueue(grid_over(s.N * s.H * s.Tq * warp_threads), output_products_kernel<T>, t, out.dy,
+                  HeadColumns{y}.of<const T>(s.D), s);
+        if (targets.dq)
+          enqueue(grid_of(s.N * s.H, s.Tq, s), query_gradient_kernel<T>,
+                  target_of<T>(targets.dq, s.D), out, operands, s, scale);
+        if (targets.dk || targets.dv)
+          enqueue(grid_of(s.N * s.G, s.T, s), key_gradients_kernel<T>,
+                  target_of<T>(targets.dk, s.D), target_of<T>(targets.dv, s.D), out, operands, s,
+                  scale);
+      });
 }
 
 }  // namespace accrue::cuda

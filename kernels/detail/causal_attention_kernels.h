@@ -62,7 +62,7 @@ struct CausalSizes {
         D(x.heads.size),
         Tq(x.q.rows.shape[1]),
         T(x.k.rows.shape[1]) {}
-  int64_t heads_of_group() const { return H / G; }
+  HOST_DEVICE int64_t heads_of_group() const { return H / G; }
   // The token that is query i.
   HOST_DEVICE int64_t token(int64_t i) const { return T - Tq + i; }
   // Pairs of a query and a key that it sees, if rows are single documents.

@@ -104,7 +104,9 @@ Op causal_op(const CausalCase& c) {
             return causal_attention(in[0], in[1], in[2], c.heads(), c.positions(in[0]));
           },
       .reference = [=](const auto& in) { return plain_causal_attention(c, in[0], in[1], in[2]).y; },
-      .depth = causal_depth(c)};
+      .depth = causal_depth(c),
+      // On cuda a and ds are rounded, too.
+      .roundings = 2};
 }
 
 // The columns of heads [first, first + count) of packed rows, and back.
@@ -129,7 +131,9 @@ Op packed_causal_op(const CausalCase& c) {
                                           unpacked(c, in[0], c.H + c.G, c.G))
                 .y;
           },
-      .depth = causal_depth(c)};
+      .depth = causal_depth(c),
+      // On cuda a and ds are rounded, too.
+      .roundings = 2};
 }
 
 Values causal_values(const Shape& shape, uint64_t seed) {
@@ -163,25 +167,24 @@ double causal_largest(const Values& values) {
 }  // namespace
 
 TEST_CASE("causal_attention", "[ops]") {
-  check_op(causal_op({.N = 2, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4}));
+  check_op(causal_op({.N = 2, .H = 1, .G = 1, .D = 2, .Tq = 4, .T = 4}));
   check_op(causal_op({.N = 1, .H = 4, .G = 2, .D = 1, .Tq = 3, .T = 5}));
-  check_op(causal_op({.N = 1, .H = 2, .G = 1, .D = 3, .Tq = 1, .T = 3}));
 }
 
 TEST_CASE("causal_attention within documents", "[ops]") {
-  check_op(causal_op({.N = 2, .H = 2, .G = 1, .D = 2, .Tq = 6, .T = 6, .lengths = {2, 1, 3}}));
+  check_op(causal_op({.N = 1, .H = 2, .G = 1, .D = 2, .Tq = 6, .T = 6, .lengths = {2, 1, 3}}));
   // The first query's document begins before it.
-  check_op(causal_op({.N = 1, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 6, .lengths = {1, 3, 2}}));
+  check_op(causal_op({.N = 1, .H = 1, .G = 1, .D = 3, .Tq = 4, .T = 6, .lengths = {1, 3, 2}}));
 }
 
 TEST_CASE("causal_attention of packed rows", "[ops]") {
-  check_op(packed_causal_op({.N = 2, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4}));
+  check_op(packed_causal_op({.N = 1, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4}));
   check_op(
-      packed_causal_op({.N = 1, .H = 4, .G = 2, .D = 2, .Tq = 5, .T = 5, .lengths = {1, 3, 1}}));
+      packed_causal_op({.N = 1, .H = 2, .G = 1, .D = 2, .Tq = 5, .T = 5, .lengths = {1, 3, 1}}));
 }
 
 TEST_CASE("causal_attention of one tensor", "[ops]") {
-  const CausalCase c{.N = 1, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4};
+  const CausalCase c{.N = 1, .H = 1, .G = 1, .D = 2, .Tq = 3, .T = 3};
   check_op({.name = "causal_attention of x, x, x",
             .inputs = {c.shapes()[0]},
             .run = [=](const auto& in) { return causal_attention(in[0], in[0], in[0], c.heads()); },
@@ -227,7 +230,7 @@ TEST_CASE("causal_attention of many tokens is the plain formula", "[ops]") {
 
 TEST_CASE("causal_attention does not depend on the threads", "[ops]") {
   for (const CausalCase& c : {CausalCase{.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 200, .T = 200},
-                              CausalCase{.N = 2, .H = 8, .G = 8, .D = 4, .Tq = 100, .T = 100}}) {
+                              CausalCase{.N = 1, .H = 3, .G = 3, .D = 4, .Tq = 100, .T = 100}}) {
     Values results[3];
     for (const int count : {1, 2, 3}) {
       const ThreadScope threads(count);
