@@ -36,25 +36,28 @@ if [[ -z $compiler ]] ||
 fi
 $available && exit
 
-# Two sources that include the others: a core each, and headers are read once.
+# Three sources that include the others, so that headers are read once.
 data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,idx,image_size,lines,mapped_file}.cpp
       data/{new_directory,png,safetensors,strict_json,table}.cpp
-      text/{corpora,corpus,corpus_files,text_files}.cpp images/{cifar,folder_tree,image_columns,image_file}.cpp
+      images/{cifar,folder_tree,image_columns,image_file}.cpp
       images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
       fonts/postscript.cpp kernels/parallel.cpp
       tests/fuzz/parsers.cpp)
+text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,corpora,corpus,corpus_files}.cpp
+      text/{merges,regex,regex_syntax,text_files,tokenizer,tokenizer_file,utf8,word_splitter}.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
+printf '#include "%s"\n' "${text[@]}" >build/fuzz/text.cpp
 flags=(-std=c++20 -O1 -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
        -fno-sanitize-recover=all)
-objects=(build/fuzz/{core,data}.o)
-printf '%s\n' core data |
+objects=(build/fuzz/{core,data,text}.o)
+printf '%s\n' core data text |
   xargs -I{} -P "$(nproc)" "$compiler" "${flags[@]}" -c build/fuzz/{}.cpp -o build/fuzz/{}.o
 
 export UBSAN_OPTIONS=print_stacktrace=1
 "$compiler" "${flags[@]}" -fsanitize=fuzzer tests/fuzz/target.cpp "${objects[@]}" \
-  -lfmt -ljpeg -lpng -lz -pthread -o build/fuzz/target
+  -lfmt -ljpeg -lpcre2-8 -lpng -lz -pthread -o build/fuzz/target
 fuzz() {
   mkdir -p "build/fuzz/corpus/$1"
   FUZZ_PARSER=$1 build/fuzz/target -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
@@ -63,7 +66,7 @@ fuzz() {
 }
 
 parsers=(safetensors checkpoint idx npy csv png jpeg run_lengths labels masks folders cifar
-         postscript corpora json_lines)
+         postscript corpora json_lines tokenizer)
 running=() failed=()
 for parser in "${parsers[@]}"; do
   fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &

@@ -27,6 +27,7 @@
 #include "kernels/parallel.h"
 #include "text/corpus.h"
 #include "text/text_files.h"
+#include "text/tokenizer_file.h"
 
 namespace accrue::fuzz {
 namespace {
@@ -230,7 +231,14 @@ const std::vector<Parser>& parsers() {
       {"corpora", look_at_corpus, plain},
       // A value of two bytes is an element of 16, in a vector that grows by doubling.
       {"json_lines", look_at_json_lines,
-       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 16; }}};
+       [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 16; }},
+      // A name of few bytes becomes a text, beside another that is left out.
+      {"tokenizer",
+       [](auto file) {
+         const TokenizerPtr tokenizer = read_tokenizer(MemoryFile(file).path());
+         tokenizer->decode(tokenizer->encode("he's aaa 12\n  <|end|> \xc3\xa9\xff"));
+       },
+       [](auto file) { return file.size() * 64; }}};
   return all;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int32_t end = 256;
+constexpr int32_t end_of_bytes = 256;
 
 // The documents of a corpus as text: the end of a text as $, and what is not to be learned as ~.
 struct Prepared {
@@ -39,7 +39,7 @@ Prepared prepared(const fs::path& folder, const std::vector<std::string>& texts,
     result.documents.emplace_back();
     result.learned.emplace_back();
     for (const int32_t token : tokens) {
-      const char c = token == end ? '$' : static_cast<char>(token);
+      const char c = token == end_of_bytes ? '$' : static_cast<char>(token);
       result.documents.back() += c;
       result.learned.back() += made.corpus->is_learned(begin++) ? c : '~';
     }
@@ -172,8 +172,8 @@ TEST_CASE("of prompts and chats only the answers are to be learned", "[text]") {
   const auto is = [&](const char* field, const std::vector<int32_t>& values) {
     return std::ranges::equal(row[field].span<int32_t>(), values);
   };
-  REQUIRE(is("tokens", {'a', 'b', 'c', 'd', end, end}));
-  REQUIRE(is("labels", {not_judged, 'c', 'd', end, not_judged, not_judged}));
+  REQUIRE(is("tokens", {'a', 'b', 'c', 'd', end_of_bytes, end_of_bytes}));
+  REQUIRE(is("labels", {not_judged, 'c', 'd', end_of_bytes, not_judged, not_judged}));
   REQUIRE(is("positions", {0, 1, 2, 3, 0, 0}));
 }
 
