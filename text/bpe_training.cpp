@@ -129,8 +129,7 @@ void Learner::merge(uint64_t pair) {
   grown_.clear();
   for (const uint32_t word : words) merge_in(word, left, right, merged);
   std::ranges::sort(grown_);
-  const auto repeated = std::ranges::unique(grown_);
-  grown_.erase(repeated.begin(), repeated.end());
+  grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
   for (const uint64_t each : grown_)
     if (const int64_t count = pairs_[each].count; count > 0) candidates_.push({count, each});
 }

@@ -69,7 +69,8 @@ void Merges::apply_to_few(std::vector<int32_t>& tokens, Scratch& scratch) const 
 // date if that pair has another rank by now.
 void Merges::apply_to_many(std::vector<int32_t>& tokens, Scratch& scratch) const {
   const auto n = static_cast<int32_t>(tokens.size());
-  auto& [unused, symbols, heap] = scratch;
+  auto& symbols = scratch.symbols;
+  auto& heap = scratch.heap;
   symbols.resize(tokens.size());
   heap.clear();
   const auto entry = [&](int32_t i) {
