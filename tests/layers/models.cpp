@@ -152,6 +152,19 @@ TEST_CASE("parameters of blocks are named as in PyTorch", "[models]") {
   REQUIRE(names_of(*small(ModelKind::unet)) == unet);
 }
 
+TEST_CASE("norms of rows start with a scale of 1, and take an eps", "[models]") {
+  RmsNorm rms(4, 0.5);
+  LayerNorm layer(4, 0.5);
+  const Parameters of_rms = place(rms, DType::f64, test_device(), 1),
+                   of_layer = place(layer, DType::f64, test_device(), 1);
+  REQUIRE(of_rms.entries().size() == 1);
+  REQUIRE(of_rms.entries()[0].name == "weight");
+  const Tensor x =
+      Tensor::from(std::vector<double>{3, -1, 2, 4, 1, 0, 0, 0}, {2, 4}, test_device());
+  REQUIRE(to_doubles(rms(x)) == to_doubles(rms_norm(x, {}, 0.5)));
+  REQUIRE(to_doubles(layer(x)) == to_doubles(layer_norm(x, {}, {}, 0.5)));
+}
+
 TEST_CASE("dropout takes no place in the names of parameters", "[models]") {
   for (const auto& [text, kind] : model_names()) {
     INFO(text);
