@@ -361,7 +361,7 @@ __global__ void __launch_bounds__(large_team, 1)
 }
 
 // dx where each group's terms are known, by all threads. Given moments do not depend on x: without
-// terms both are 0, and x is not read.
+// terms both are 0, and x is null.
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     dx_by_terms_kernel(T* dx, const T* dy, const T* x, Statistics<W> statistics,
@@ -369,8 +369,7 @@ __global__ void __launch_bounds__(block_threads)
   for (GridWalk at(in); at.inside(); at.next()) {
     const int64_t g = at.group();
     const DxTerms<W> of_group = terms ? terms[g] : DxTerms<W>{0, 0};
-    store_dx<width, accumulate>(dx, dy, terms ? x : nullptr, at.v, at, statistics[g], of_group,
-                                gamma);
+    store_dx<width, accumulate>(dx, dy, x, at.v, at, statistics[g], of_group, gamma);
   }
 }
 
