@@ -174,7 +174,7 @@ Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
 std::string BatchNorm::describe() const { return fmt::format("batch norm {}", weight_.shape[0]); }
 
 Tensor Dropout::forward(Tensor x, const Pass& pass) const {
-  if (!pass.drops_out()) return x;
+  if (p_ == 0 || !pass.drops_out()) return x;
   return dropout(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples});
 }
 

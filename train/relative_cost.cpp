@@ -60,11 +60,13 @@ double window_cost(const TrainingOptions& options, const Dataset& data) {
                           (flops_per_byte * traffic + flops_per_micro_batch);
 }
 
-double training_flops_per_sample(const ModelFactory& make_model, const Shape& sample) {
+double training_flops_per_sample(const ModelFactory& make_model, const Shape& sample,
+                                 Encoding encoding) {
   const auto model = make_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, 0);
   Profile profile(Device::meta, 0);
-  const Tensor y = (*model)(Tensor::empty(sample, DType::f32, Device::meta), Pass::eval());
+  const Tensor x = Tensor::empty(sample, encoded_dtype(encoding, DType::f32), Device::meta);
+  const Tensor y = (*model)(x, Pass::eval());
   backward(mse_loss(y, Tensor::empty(y.shape(), y.dtype(), y.device())));
   return flops_in(profile);
 }

@@ -18,9 +18,10 @@ namespace accrue {
 double window_cost(const TrainingOptions& options, const Dataset& data);
 
 // Floating-point operations in the matrix products and convolutions for one training sample, a
-// tensor [1, ...] of this shape, counted in a run on the meta device: 2 per weight and use in
-// forward, and in backward as many for the weights and as many again for the input, except for the
-// first layer's input. Everything else is memory traffic.
-double training_flops_per_sample(const ModelFactory& model, const Shape& sample);
+// tensor [1, ...] of this shape that is encoded so, counted in a run on the meta device: 2 per
+// weight and use in forward, and in backward as many for the weights and as many again for the
+// input, except for the first layer's input. Everything else is memory traffic.
+double training_flops_per_sample(const ModelFactory& model, const Shape& sample,
+                                 Encoding encoding = Encoding::pixel);
 
 }  // namespace accrue

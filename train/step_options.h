@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "accumulate/loss_scale.h"
 #include "optim/optimizer.h"
@@ -44,6 +45,9 @@ struct StepOptions {
   double momentum = 0;                   // sgd
   bool nesterov = false;                 // sgd
   std::optional<double> weight_decay{};  // without: 0, for adamw 0.01
+  // Parameters that do not decay: by name, by a part of one between dots, or `vectors`, all that
+  // have one dimension. `none` is none.
+  std::vector<std::string> no_decay{};
   // beta2_half_life replaces beta2: the samples after which half of what beta2 decays is gone.
   std::optional<double> clip_norm{}, ema{}, beta2_half_life{};
   bool noise_scale = false;
@@ -95,6 +99,14 @@ inline Settings settings_of(StepOptions& o) {
             .decides = result,
             .help = "Decay of the weights; with adamw and lion apart from the gradient",
             .unset = "0; for adamw 0.01"})
+      .add(
+          o.no_decay,
+          {.name = "no-decay",
+           .decides = result,
+           .help = "Parameters that do not decay: names or parts of them between dots, such as wpe "
+                   "or ln_f.weight; vectors: biases and the weights of norms; none",
+           .takes = "NAME,...",
+           .unset = "vectors for language models"})
       .add(o.momentum,
            {.name = "momentum", .decides = result, .help = "SGD momentum", .acts_with = with_sgd})
       .add_flag(o.nesterov, true,

@@ -32,6 +32,26 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, const StepOp
   return sgd(parameters, {step.momentum, decay, step.nesterov}, owned);
 }
 
+// The parameters that StepOptions::no_decay means.
+std::vector<Parameters::Range> without_decay(const Parameters& parameters,
+                                             const std::vector<std::string>& names) {
+  const auto is_meant = [](const Parameters::Entry& entry, const std::string& name) {
+    if (name == "vectors") return entry.tensor.shape().rank() == 1;
+    return ("." + entry.name + ".").find("." + name + ".") != std::string::npos;
+  };
+  for (const std::string& name : names)
+    check(
+        name == "none" || name == "vectors" ||
+            std::ranges::any_of(parameters.entries(),
+                                [&](const auto& entry) { return is_meant(entry, name); }),
+        "no parameters that could decay are called '{}': expected vectors, none, or a name such as "
+        "{} or a part of one between dots",
+        name, parameters.entries().front().name);
+  return parameters.ranges([&](const Parameters::Entry& entry) {
+    return std::ranges::any_of(names, [&](const auto& name) { return is_meant(entry, name); });
+  });
+}
+
 WindowOptions window_options(const TrainingOptions& o, const StepOptions& step, uint64_t seed,
                              Device device) {
   return {.effective_batch_size = o.batches.effective,
@@ -88,6 +108,7 @@ Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, u
                        gradient_storage(o.strategy), o.freeze)),
       optimizer(make_optimizer(o, own.step, parameters)),
       window(*optimizer, schedule, window_options(o, own.step, seed, device)) {
+  optimizer->exempt_from_decay(without_decay(parameters, own.step.no_decay));
   keep_packed(o, parameters);
 }
 

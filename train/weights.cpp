@@ -191,6 +191,15 @@ bool holds_float64(const std::string& path) {
   return std::ranges::any_of(header.entries, [](const auto& e) { return e.dtype == DType::f64; });
 }
 
+void check_weights_fit(const std::string& path, const NamedTensors& tensors,
+                       const Parameters& parameters) {
+  SafetensorsHeader header;
+  for (const auto& [name, tensor] : tensors)
+    header.entries.push_back({name, tensor.dtype(), tensor.shape()});
+  const NamedTensors all = named_tensors(parameters);
+  check_fits(path, header, {all.begin(), all.end()});
+}
+
 void load_weights(const std::string& path, Parameters& parameters) {
   read_weights(path, parameters, std::nullopt);
 }

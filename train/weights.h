@@ -33,6 +33,11 @@ void save_weights(const std::string& path, const Parameters& parameters,
 // differs, in which case it names every difference.
 void load_weights(const std::string& path, Parameters& parameters);
 
+// Throws Error, naming every difference, unless tensors that were read from `path` have exactly the
+// model's names and shapes, and types that load_weights() takes.
+void check_weights_fit(const std::string& path, const NamedTensors& tensors,
+                       const Parameters& parameters);
+
 // True if the file has weights in float64, which load_weights() rounds.
 bool holds_float64(const std::string& path);
 

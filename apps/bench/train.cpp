@@ -135,8 +135,8 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   });
   for (const std::string& line : cuda::refused_graphs()) say_error("warning: {}\n", line);
   const double samples_per_s = double(batches.effective) / median(window_seconds);
-  const double flops =
-      training_flops_per_sample(trained.model, data.train.field("images").shape_of(1));
+  const Field& seen = data.train.field(options.domains.model(options.model_name).input());
+  const double flops = training_flops_per_sample(trained.model, seen.shape_of(1), seen.encoding);
   double gemm_rate = median(gemm_rates);
   if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;

@@ -103,12 +103,15 @@ Datasets load_data(const Options& options, DataUse use) {
   check_settings_of_data(options, request);
   Datasets data =
       reading(request.data, [&] { return options.domains.of_data(request.data).load(request); });
-  const Shape& images = data.train.fields.front().values.shape();
+  const Field& seen = data.train.fields.front();
+  const Shape& shape = seen.values.shape();
+  const bool are_images = shape.rank() == 4;
   check(!request.size || !options.given.contains("image-size") ||
-            (images[2] == request.size->height && images[3] == request.size->width),
-        "--image-size {}: the images of --data {} are {}x{}; expected a folder of images, or "
+            (are_images && shape[2] == request.size->height && shape[3] == request.size->width),
+        "--image-size {}: the {} of --data {} are {}; expected a folder of images, or "
         "--data strokes",
-        request.size ? request.size->text : "", request.data, images[2], images[3]);
+        request.size ? request.size->text : "", seen.name, request.data,
+        are_images ? fmt::format("{}x{}", shape[2], shape[3]) : to_string(shape));
   for (const auto& domain : options.domains) domain->augment(data.train, request);
   take_in(data.train, options);
   normalize(data.test, options);

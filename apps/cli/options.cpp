@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <ranges>
@@ -129,9 +130,9 @@ ObjectivePtr Options::objective_on(const Dataset& data) const {
 
 ModelOptions Options::model_for(const Dataset& data) const {
   const DomainModel about = domains.model(model_name);
-  const Shape images = data.field(about.input()).shape_of(1);
+  const Shape sample = data.field(about.input()).shape_of(1);
   ModelOptions chosen = network;
-  chosen.image = {images[1], images[2], images[3]};
+  chosen.image = Shape(sample.sizes().subspan(1));
   if (data.has(about.classes())) chosen.classes = data.field(about.classes()).class_count();
   return chosen;
 }
@@ -148,26 +149,35 @@ int64_t Options::steps_in(int64_t windows) const {
   return steps;
 }
 
+Metadata Options::metadata_of(const ModelOptions& model) const {
+  Options o = *this;
+  Metadata metadata;
+  const Settings all = settings_of(o);
+  for (const Setting& setting : all)
+    if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
+      metadata[setting.about.name] = setting.text();
+  metadata["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
+  if (!crop.empty()) {
+    metadata["crop"] = crop;
+    if (!image_size.empty()) metadata["image-size"] = image_size;
+  }
+  metadata["classes"] = fmt::format("{}", model.classes);
+  return metadata;
+}
+
 TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {
   TrainingOptions result = *this;
   result.batches = chosen;
+  if (result.no_decay.empty()) result.no_decay = domains.model(model_name).no_decay;
   Options o = *this;
+  o.no_decay = result.no_decay;
   result.identity = deciding(settings_of(o));
   if (!memory_limit.empty() && pack == Pack::where_it_pays) result.pack = Pack::off;
   const ModelOptions chosen_model = model_for(data);
   result.players = domains.of_model(model_name).players(chosen_model, *this);
   if (result.players.empty()) result.model = factory(chosen_model);
   result.objective = objective_on(data);
-  const Settings all = settings_of(o);
-  for (const Setting& setting : all)
-    if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
-      result.about_weights[setting.about.name] = setting.text();
-  result.about_weights["image"] = fmt::format("{}", fmt::join(chosen_model.image.sizes(), "x"));
-  if (!crop.empty()) {
-    result.about_weights["crop"] = crop;
-    if (!image_size.empty()) result.about_weights["image-size"] = image_size;
-  }
-  result.about_weights["classes"] = fmt::format("{}", chosen_model.classes);
+  result.about_weights = o.metadata_of(chosen_model);
   if (const auto classes = classes_of(data)) add_classes(*classes, result.about_weights);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;
@@ -189,10 +199,19 @@ std::vector<std::string> names_of_models(const Options& o) {
 
 std::string default_data(const Options& o) {
   const std::string usual = o.domains.model(Options().model_name).data;
-  std::string text = usual;
+  std::map<std::string, std::vector<std::string>> models_of;
   for (const DomainModel& model : o.domains.models())
-    if (model.data != usual)
-      text += fmt::format("{} for {} {}", text == usual ? ";" : ",", model.name, model.data);
+    if (model.data != usual) models_of[model.data].push_back(model.name);
+  constexpr size_t most_named = 2;
+  std::string text = usual;
+  for (const auto& [data, names] : models_of) {
+    std::string who = fmt::format("{}", fmt::join(names, " and "));
+    if (names.size() > most_named) {
+      who = o.domains.of_model(names[0]).networks_heading();
+      who[0] = static_cast<char>(std::tolower(who[0]));
+    }
+    text += fmt::format("{} {}: {}", text == usual ? ";" : ",", who, data);
+  }
   return text;
 }
 

@@ -80,6 +80,8 @@ struct Options : TrainingOptions {
   ObjectivePtr objective_on(const Dataset& data) const;
   // The model for the images and classes of the data.
   ModelOptions model_for(const Dataset& data) const;
+  // What the file of such a model's weights says of it, but for the names of its classes.
+  Metadata metadata_of(const ModelOptions& model) const;
   // Makes such a model.
   ModelFactory factory(const ModelOptions& model) const;
   // The training that is asked for, on this data: the model, its batches and the run's identity are
@@ -95,7 +97,7 @@ struct Options : TrainingOptions {
 // The headings of the settings of a network: of its model and data, and of domains' networks.
 std::vector<std::string> headings_of_networks(const Options& o);
 std::vector<std::string> names_of_models(const Options& o);
-// What a model learns from without --data: "digits; for unet shapes".
+// What a model learns from without --data: "digits; unet: shapes".
 std::string default_data(const Options& o);
 
 // The settings of the program by name, of which a command has some as options: --name

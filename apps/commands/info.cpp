@@ -125,8 +125,11 @@ void info(const Options& options, const InfoOptions& asked) {
   const ModelFactory new_model = options.factory(network);
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
-  const double flops = training_flops_per_sample(
-      new_model, {1, network.image[0], network.image[1], network.image[2]});
+  const DomainModel about = options.domains.model(options.model_name);
+  std::vector<int64_t> sample{1};
+  std::ranges::copy(network.image.sizes(), std::back_inserter(sample));
+  const double flops =
+      training_flops_per_sample(new_model, Shape(sample), about.fields.front().encoding);
   say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", options.model_name,
       parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
@@ -134,7 +137,8 @@ void info(const Options& options, const InfoOptions& asked) {
   for (const auto& buffer : parameters.buffer_entries())
     say("  {:<24} {} (buffer)\n", buffer.name, buffer.tensor.shape());
   std::optional<std::vector<ChosenConvolution>> convolutions;
-  if (wanted_device(options) == Device::cuda && cuda::unavailable_reason().empty()) {
+  const bool sees_pixels = about.fields.front().encoding == Encoding::pixel;
+  if (sees_pixels && wanted_device(options) == Device::cuda && cuda::unavailable_reason().empty()) {
     convolutions = chosen_convolutions(options, network, asked.seconds_to_time);
     if (!convolutions->empty()) print(*convolutions);
   }

@@ -66,6 +66,10 @@ void Progress::on_resume(const std::filesystem::path& checkpoint, const std::str
 void Progress::start(const Datasets& data) {
   Training& training = trainer_.training();
   const std::string batches = training.batches().describe();
+  if (const DomainModel model = options_.domains.model(options_.model_name); !model.pieces.empty()) {
+    pieces_ = model.pieces;
+    pieces_of_sample_ = double(data.train.field(model.input()).shape_of(1).numel());
+  }
   results_ = {{"model", options_.model_name},     {"parameters", training.parameters().count()},
               {"data", data.train.name},          {"training_samples", data.train.size()},
               {"test_samples", data.test.size()}, {"batches", batches}};
@@ -142,6 +146,10 @@ void Progress::print_overflow(const WindowReport& report) {
       what);
 }
 
+std::string Progress::rate(double samples_per_s) const {
+  return fmt::format("{:.0f} {}/s", pieces_of_sample_ * samples_per_s, pieces_);
+}
+
 void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
   const bool last = report.step == total_steps_;
   if (!last && seconds_since(last_bar_) < 0.1) return;
@@ -154,7 +162,7 @@ void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
                ? fmt::format("loss {:.3f}", report.loss)
                : fmt::format("{} {:.3f}  {}", report.player, report.loss, other_losses_),
            fmt::format("ETA {:.0f} s", left), fmt::format("epoch {}", report.epoch + 1),
-           fmt::format("{:.0f} samples/s", samples_per_s), fmt::format("lr {:.2g}", report.lr)},
+           rate(samples_per_s), fmt::format("lr {:.2g}", report.lr)},
           double(report.step) / double(std::max<int64_t>(1, total_steps_)), terminal_columns()));
 }
 
@@ -188,15 +196,16 @@ void Progress::finish(bool interrupted, double waited_seconds) {
   if (interrupted || steps_before_ > 0)
     say("{}{}, {} of {} in all\n", counted(in_all - steps_before_, "optimizer step"),
         steps_before_ > 0 ? " since it was resumed" : "", in_all, total_steps_);
-  say("{} in {:.1f} s: {:.0f} samples/s, {:.1f} % of the time waiting for data\n",
-      counted(samples_, "sample"), seconds, double(samples_) / seconds,
-      100 * waited_seconds / seconds);
+  say("{} in {:.1f} s: {}, {:.1f} % of the time waiting for data\n", counted(samples_, "sample"),
+      seconds, rate(double(samples_) / seconds), 100 * waited_seconds / seconds);
   if (options_.noise_scale)
     say("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
   results_["status"] = interrupted ? "interrupted" : "finished";
   results_["samples"] = samples_;
   results_["seconds"] = seconds;
   results_["samples_per_s"] = double(samples_) / seconds;
+  if (pieces_ != "samples")
+    results_[pieces_ + "_per_s"] = pieces_of_sample_ * double(samples_) / seconds;
   results_["peak_bytes"] = with_total(ledger(trainer_.training().device()).peak());
   results_["peak_rss_growth_bytes"] = peak_resident_bytes() - resident_before_;
   if (options_.noise_scale) results_["noise_scale"] = noise_scale_;

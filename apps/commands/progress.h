@@ -36,6 +36,8 @@ class Progress : public Observer {
   void draw_bar(const WindowReport& report, double samples_per_s);
   void print_line(const WindowReport& report);
   bool is_counted(const WindowReport& report) const;
+  // "4096 tokens/s"
+  std::string rate(double samples_per_s) const;
 
   using Clock = std::chrono::steady_clock;
   static double seconds_since(Clock::time_point start) {
@@ -53,6 +55,8 @@ class Progress : public Observer {
   std::string other_losses_;  // of players that are not counted, for the bar
   size_t resident_before_;
   bool terminal_;
+  std::string pieces_ = "samples";  // that throughput counts, and how many a sample has
+  double pieces_of_sample_ = 1;
   Clock::time_point start_ = Clock::now(), last_bar_{};
   nlohmann::ordered_json results_;
 };

@@ -95,7 +95,7 @@ TEST_CASE("rotary writes over its input exactly when it is handed the last refer
   REQUIRE(rotary(std::move(x), by, positions).view().data == storage);
 }
 
-// transformers 4.x, ROPE_INIT_FUNCTIONS["llama3"] and ["linear"], recomputed in double.
+// transformers, ROPE_INIT_FUNCTIONS["llama3"] and ["linear"], recomputed in double.
 TEST_CASE("rotary's frequencies are those of Hugging Face's rope types", "[ops]") {
   const std::vector<double> f = rotary_frequencies(8, 500000);
   REQUIRE(f.size() == 4);

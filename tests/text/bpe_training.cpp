@@ -40,7 +40,7 @@ TEST_CASE("the most frequent pairs are merged first", "[text]") {
   REQUIRE(file["model"]["vocab"]["ab"] == 256);
   REQUIRE(file["model"]["vocab"]["!"] == 0);
   REQUIRE(file["model"]["vocab"]["<|endoftext|>"] == 259);
-  // Of aa aa a the second pair comes first, because a has a smaller number than aa.
+  // The second pair of aa aa a comes first, because a has a smaller number than aa.
   const json run = json::parse(train_bpe(counts_of("aaaaa"), 1000));
   REQUIRE(run["model"]["merges"] == json{"a a", "aa a", "aa aaa"});
   REQUIRE(run["model"]["vocab"].size() == 260);
