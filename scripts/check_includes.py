@@ -2,10 +2,10 @@
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
     core <- kernels <- layers, optim, data;  optim <- accumulate
-    layers, accumulate, data <- train <- images, fonts, report <- accrue
+    layers, accumulate, data <- train <- images, fonts, text, report <- accrue
     all of them <- apps, tests
 
-The domains, images and fonts, are those of the root's CMakeLists.txt.
+The domains, images, fonts and text, are those of the root's CMakeLists.txt.
 Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
 accrue/eigen.h, which needs core/ alone.
 train/, domains and report/ do not print to the terminal nor parse the command line; train/ and report/

@@ -13,7 +13,7 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("nets", "unjudged", "resnet", "fine_tuning", "game", "zi2zi", "random")
+NAMES = ("nets", "unjudged", "text", "resnet", "fine_tuning", "game", "zi2zi", "random")
 
 
 def main():

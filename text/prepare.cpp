@@ -6,14 +6,27 @@
 #include "text/tokenizers.h"
 
 namespace accrue {
+namespace {
+
+TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles& texts) {
+  if (!options.train_tokenizer) return tokenizer_with_files(options.tokenizer);
+  WordCounts words;
+  read_texts(texts.files, options.chat,
+             {.add = [&](std::string_view text, bool) { words.add(text); }, .end = [](bool) {}});
+  return trained_tokenizer(words, *options.train_tokenizer);
+}
+
+}  // namespace
+
 PreparedText prepare_text(const PrepareTextOptions& options) {
   const TextFiles found = find_text_files(options.texts);
-  const TokenizerPtr tokenizer = tokenizer_at(options.tokenizer);
+  const TokenizerFiles of_text = tokenizer_for(options, found);
+  const TokenizerPtr& tokenizer = of_text.tokenizer;
   CorpusWriter writer({.source = fmt::format("{}", fmt::join(options.texts, ", ")),
-                       .tokenizer = options.tokenizer,
+                       .tokenizer = of_text.name(),
                        .vocabulary = tokenizer->size(),
                        .end_of_text = tokenizer->end_of_text()},
-                      options.out, files_of_tokenizer(options.tokenizer));
+                      options.out, of_text.files);
   const auto add = [&](const std::vector<int32_t>& tokens, bool is_learned) {
     if (is_learned) writer.append(tokens);
     else writer.append(tokens, std::vector<uint8_t>(tokens.size(), 0));

@@ -1,24 +1,58 @@
 #include "text/tokenizers.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "core/error.h"
+#include "data/byte_stream.h"
+#include "data/new_directory.h"
 #include "text/corpus.h"
+#include "text/tokenizer_file.h"
 
 namespace accrue {
 
 TokenizerPtr tokenizer_at(const std::string& name) {
-  check(name == "bytes", "the tokenizer '{}' is not known: expected bytes", name);
-  return bytes_tokenizer();
+  return name == "bytes" ? bytes_tokenizer() : read_tokenizer(name);
 }
 
-std::map<std::string, std::string> files_of_tokenizer(const std::string&) { return {}; }
+TokenizerFiles tokenizer_with_files(const std::string& name) {
+  namespace fs = std::filesystem;
+  TokenizerFiles result{tokenizer_at(name)};
+  if (name == "bytes") return result;
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(name, ignored);
+  const fs::path folder = is_folder ? fs::path(name) : fs::path(name).parent_path();
+  const auto keep = [&](const fs::path& file, const std::string& as) {
+    if (!fs::is_regular_file(file, ignored)) return false;
+    const std::vector<std::byte> content = file_content(file);
+    result.files[as].assign(reinterpret_cast<const char*>(content.data()), content.size());
+    return true;
+  };
+  keep(folder / "tokenizer_config.json", "tokenizer_config.json");
+  const fs::path whole = is_folder ? folder / "tokenizer.json" : fs::path(name);
+  if (keep(whole, "tokenizer.json")) return result;
+  for (const char* file : {"vocab.bpe", "encoder.json", "merges.txt", "vocab.json"})
+    keep(folder / file, file);
+  return result;
+}
+
+TokenizerFiles trained_tokenizer(const WordCounts& words, int64_t vocabulary_size) {
+  namespace fs = std::filesystem;
+  const std::string content = train_bpe(words, vocabulary_size);
+  // A directory that is read and never moved into place.
+  const NewDirectory folder(
+      (fs::temp_directory_path() / fmt::format("accrue-tokenizer-{}", ::getpid())).string());
+  const fs::path file = folder.path() / "tokenizer.json";
+  folder.write(file, content);
+  return {read_tokenizer(file), {{"tokenizer.json", content}}};
+}
 
 TokenizerPtr Corpus::tokenizer() const {
   check(!facts_.tokenizer.empty(), "{} does not say which tokenizer made its tokens",
         facts_.source);
-  if (facts_.tokenizer == "bytes") return tokenizer_at("bytes");
-  return tokenizer_at(std::filesystem::path(facts_.tokenizer).parent_path().string());
+  if (facts_.tokenizer == "bytes") return bytes_tokenizer();
+  return read_tokenizer(std::filesystem::path(facts_.tokenizer).parent_path());
 }
 
 }  // namespace accrue

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
+#include "text/bpe_training.h"
 #include "text/tokenizer.h"
 
 namespace accrue {
@@ -10,8 +12,18 @@ namespace accrue {
 // The tokenizer of this name: "bytes", or a path as read_tokenizer() takes it.
 TokenizerPtr tokenizer_at(const std::string& name);
 
-// The contents of the files that read_tokenizer() reads at a path, by the names by which it finds
-// them in a directory of their own; none for "bytes".
-std::map<std::string, std::string> files_of_tokenizer(const std::string& name);
+// A tokenizer, and the contents of its files by the names by which read_tokenizer() finds them in a
+// directory; bytes have none.
+struct TokenizerFiles {
+  TokenizerPtr tokenizer;
+  std::map<std::string, std::string> files{};
+
+  // "bytes", or one of the files.
+  std::string name() const { return files.empty() ? "bytes" : files.rbegin()->first; }
+};
+// As tokenizer_at(), with the files that are read there.
+TokenizerFiles tokenizer_with_files(const std::string& name);
+// What train_bpe() learns from words (text/bpe_training.h).
+TokenizerFiles trained_tokenizer(const WordCounts& words, int64_t vocabulary_size);
 
 }  // namespace accrue

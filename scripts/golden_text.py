@@ -1,0 +1,126 @@
+"""The golden file text.safetensors: language models that learn rows of tokens.
+
+transformers' GPT2LMHeadModel and LlamaForCausalLM, two layers each, take 20 steps of AdamW on one
+window of 8 rows of 12 tokens, as one batch, in float64: matrices decay, biases and the weights of
+norms do not. In the rows are whole documents, several side by side of which none sees another,
+padding, prompts that are read and not learned, and a row that has nothing to learn. The loss is the
+mean over the labels that count. transformers computes Llama's norms and angles in float32; here it
+does so in float64. The file holds
+
+    tokens, labels, positions  I32 [8, 12]; a label that does not count is -1, a position is that in
+                               the document
+    init.MODEL.NAME            F32  the initial weights, NAME as in the state_dict, MODEL gpt2, llama
+    grad.MODEL.NAME            F64  the first window's gradient
+    final.MODEL.NAME           F64  the weights after the last step
+    loss.MODEL, grad_norm.MODEL  F64  [20], of each window
+"""
+
+import random
+
+import torch
+from torch.nn import functional
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama import modeling_llama
+
+import golden_files
+
+V, T, STEPS = 23, 12, 20
+# The lengths of the documents in each row, of which the first tokens are a prompt; what is left of
+# a row is padding.
+ROWS = (((12, 0),), ((5, 0), (7, 2)), ((1, 0), (3, 0), (6, 5)), ((4, 0),), ((12, 12),),
+        ((2, 1), (2, 0), (2, 0), (6, 0)), ((9, 3),), ((11, 0), (1, 0)))
+
+
+def rows():
+    generator = random.Random("text")
+    tokens, labels, positions = (torch.zeros(len(ROWS), T, dtype=torch.int32) for _ in range(3))
+    labels.fill_(-1)
+    for n, documents in enumerate(ROWS):
+        t = 0
+        for length, prompt in documents:
+            for place in range(length):
+                tokens[n, t] = generator.randrange(V)
+                positions[n, t] = place
+                if place > prompt:
+                    labels[n, t - 1] = tokens[n, t]
+                t += 1
+    return tokens, labels, positions
+
+
+def sees(positions):
+    """Which tokens each token sees, [N, 1, T, T]."""
+    at = torch.arange(T)
+    begin = at - positions
+    return ((at[None, None, :] <= at[None, :, None]) &
+            (at[None, None, :] >= begin[:, :, None]))[:, None]
+
+
+class Norm(modeling_llama.LlamaRMSNorm):
+    def forward(self, hidden_states):
+        variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        return self.weight * (hidden_states * torch.rsqrt(variance + self.variance_epsilon))
+
+
+def rotation(self, x, position_ids):
+    size = self.config.hidden_size // self.config.num_attention_heads
+    frequencies = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = position_ids[..., None].double() * frequencies
+    angles = torch.cat((angles, angles), dim=-1)
+    return angles.cos(), angles.sin()
+
+
+def models():
+    modeling_llama.LlamaRMSNorm = Norm
+    modeling_llama.LlamaRotaryEmbedding.forward = rotation
+    sdpa = {"attn_implementation": "sdpa", "use_cache": False}
+    yield "gpt2", GPT2LMHeadModel(GPT2Config(
+        vocab_size=V, n_positions=T, n_embd=12, n_layer=2, n_head=3, resid_pdrop=0, embd_pdrop=0,
+        attn_pdrop=0, **sdpa))
+    yield "llama", LlamaForCausalLM(LlamaConfig(
+        vocab_size=V, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=T, rms_norm_eps=1e-5,
+        rope_theta=10000.0, **sdpa))
+
+
+def optimizer_of(model):
+    decay = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() == 1]
+    return torch.optim.AdamW([{"params": decay, "weight_decay": 0.1},
+                              {"params": rest, "weight_decay": 0.0}], lr=0.01, betas=(0.9, 0.95))
+
+
+def make():
+    tokens, labels, positions = rows()
+    tensors = {"tokens": tokens, "labels": labels, "positions": positions}
+    for name, model in models():
+        generator = random.Random(name)
+        model = model.double()
+        with torch.no_grad():
+            for p in model.parameters():
+                drawn = golden_files.uniform(generator, 0.3, *p.shape)
+                p.copy_((drawn + (p.dim() == 1)).float())
+        tensors.update({f"init.{name}.{key}": p.detach().float()
+                        for key, p in model.named_parameters()})
+
+        def loss_of(tokens, labels, positions, model=model):
+            logits = model(input_ids=tokens.long(), position_ids=positions.long(),
+                           attention_mask=sees(positions)).logits
+            return functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(),
+                                            ignore_index=-1)
+
+        seen = golden_files.train(model, optimizer_of(model), loss_of,
+                                  [(tokens, labels, positions)], STEPS)
+        kept = {key for key, _ in model.named_parameters()}
+        recorded = golden_files.record(name, model, seen)
+        final = f"final.{name}."
+        tensors.update({key: value for key, value in recorded.items()
+                        if not key.startswith(final) or key.removeprefix(final) in kept})
+    return tensors
+
+
+def write():
+    golden_files.write("text", make())
+
+
+def check():
+    return golden_files.agrees("text", make(), 1e-10)

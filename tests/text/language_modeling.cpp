@@ -1,0 +1,229 @@
+// Language models: a window is a mean over its tokens that count, however it is cut into
+// micro-batches. tests/golden/text.safetensors is what transformers' models of the same weights
+// learn from the whole window as one batch (scripts/golden_text.py).
+
+#include "text/language_modeling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "accumulate/window.h"
+#include "data/safetensors.h"
+#include "kernels/judged.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+#include "tests/support/paths.h"
+#include "tests/support/thread_ranks.h"
+#include "text/models.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr int64_t rows_of_window = 8;
+using RowSplit = std::vector<int64_t>;
+const std::vector<RowSplit> row_splits{{8}, {4, 4}, {3, 3, 2}, RowSplit(8, 1)};
+// The runner takes seconds for what a processor does in milliseconds.
+int64_t windows_to_compare() { return reduced() ? 2 : 20; }
+
+std::map<std::string, Tensor> text_golden() {
+  const auto tensors = read_safetensors(source_folder + "/tests/golden/text.safetensors");
+  return {tensors.begin(), tensors.end()};
+}
+
+Samples text_samples() {
+  const auto golden = text_golden();
+  Samples samples;
+  for (const char* field : {"tokens", "positions", "labels"})
+    samples.fields.push_back({field, golden.at(field).to(test_device())});
+  return samples;
+}
+
+std::unique_ptr<LanguageModel> small_model(const std::string& name) {
+  if (name == "gpt2")
+    return std::make_unique<Gpt2>(
+        Gpt2Options{.vocabulary = 23, .context = 12, .width = 12, .layers = 2, .heads = 3});
+  return std::make_unique<Llama>(LlamaOptions{
+      .vocabulary = 23, .width = 16, .hidden = 24, .layers = 2, .heads = 4, .groups = 2});
+}
+
+// What a test does wrong on purpose.
+enum class Mistake { none, mean_of_means, documents_see_each_other, all_decay };
+
+struct TextLearner {
+  std::unique_ptr<LanguageModel> model;
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  Window window;
+  ObjectivePtr objective = language_modeling();
+  Pass pass;
+  Mistake mistake;
+
+  TextLearner(const std::string& name, WindowOptions options, Mistake mistake = Mistake::none)
+      : model(small_model(name)),
+        parameters(place(*model, DType::f64, test_device(), 0, gradient_storage(options.strategy))),
+        optimizer(adamw(parameters, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1})),
+        window(*optimizer, ScheduleOptions{.base = 0.01}, with_size(options)),
+        mistake(mistake) {
+    const auto golden = text_golden();
+    for (const auto& entry : parameters.entries()) {
+      const Tensor& initial = golden.at("init." + name + "." + entry.name);
+      entry.tensor.copy_from(Tensor::from(to_doubles(initial), initial.shape(), test_device()));
+    }
+    if (mistake != Mistake::all_decay)
+      optimizer->exempt_from_decay(
+          parameters.ranges([](const auto& entry) { return entry.tensor.shape().rank() == 1; }));
+  }
+  static WindowOptions with_size(WindowOptions options) {
+    options.effective_batch_size = rows_of_window;
+    return options;
+  }
+
+  void backward(Samples part) {
+    if (mistake == Mistake::documents_see_each_other)
+      for (auto& field : part.fields)
+        if (field.name == "positions") field.values = positions_of(part["tokens"]);
+    const Tensor loss = objective->loss(objective->answer(*model, part, pass), part);
+    if (mistake == Mistake::mean_of_means) window.backward(loss, {part.size()});
+    else window.backward(loss, {part.size(), objective->weight(part)});
+  }
+  // Rank r of R has the r-th, (r + R)-th, ... of these micro-batches.
+  StepReport step(const Samples& samples, const RowSplit& split, int r = 0, int R = 1) {
+    int64_t begin = 0;
+    for (size_t i = 0; i < split.size(); begin += split[i++])
+      if (static_cast<int>(i) % R == r) backward(samples.slice(begin, begin + split[i]));
+    return window.step();
+  }
+};
+
+// The largest difference from transformers in losses, norms and the first gradient and, after all
+// windows, in the weights.
+double difference(TextLearner& learner, const std::string& name, const RowSplit& split, int r = 0,
+                  int R = 1) {
+  const Samples samples = text_samples();
+  const auto stored = text_golden();
+  const auto golden = [&](const std::string& what) { return to_doubles(stored.at(what)); };
+  double largest = 0;
+  const auto compare = [&](double a, double b) { largest = std::max(largest, std::abs(a - b)); };
+  for (int64_t i = 0; i < windows_to_compare(); ++i) {
+    const StepReport report = learner.step(samples, split, r, R);
+    REQUIRE_FALSE(report.skipped);
+    compare(report.loss, golden("loss." + name)[size_t(i)]);
+    if (!std::isnan(report.grad_norm))
+      compare(report.grad_norm, golden("grad_norm." + name)[size_t(i)]);
+    if (i > 0 || !learner.window.can_abandon()) continue;
+    for (const auto& [of, sum, scale] : learner.window.last_gradients()) {
+      Values mean = to_doubles(sum);
+      for (double& g : mean) g *= scale;
+      largest = std::max(largest, largest_difference(mean, golden("grad." + name + "." + of)));
+    }
+  }
+  if (windows_to_compare() == 20)
+    for (const auto& entry : learner.parameters.entries())
+      largest = std::max(largest, largest_difference(to_doubles(entry.tensor),
+                                                     golden("final." + name + "." + entry.name)));
+  return largest;
+}
+
+// Adam divides by the root of v: 20 steps of a gradient near 0 make a difference of 1e-16 one of
+// 1e-12.
+constexpr double text_tolerance = 1e-10;
+
+}  // namespace
+
+TEST_CASE("a window is transformers' mean over its tokens, for every split", "[golden]") {
+  for (const std::string name : {"gpt2", "llama"})
+    for (const RowSplit& split : row_splits)
+      for (const Strategy strategy :
+           {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
+        if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
+        if (reduced() && (strategy == Strategy::separate || split.size() == 2)) continue;
+        for (const Recompute recompute : {Recompute::none, Recompute::all}) {
+          if (recompute == Recompute::all && strategy != Strategy::fused) continue;
+          INFO(name << " in " << split.size() << " micro-batches, strategy " << int(strategy));
+          TextLearner learner(name, {.strategy = strategy});
+          learner.pass.recompute = recompute;
+          REQUIRE(difference(learner, name, split) <= text_tolerance);
+        }
+      }
+}
+
+TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
+  const auto compare = [](int R, const RowSplit& split) {
+    std::vector<double> differences(static_cast<size_t>(R), 1);
+    run_ranks(R, [&](Ranks& ranks) {
+      TextLearner learner("gpt2", {.ranks = &ranks});
+      differences[size_t(ranks.rank())] = difference(learner, "gpt2", split, ranks.rank(), R);
+    });
+    for (const double each : differences) REQUIRE(each <= text_tolerance);
+  };
+  compare(2, {3, 3, 2});
+  compare(3, RowSplit(8, 1));
+}
+
+TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
+  for (const Mistake mistake :
+       {Mistake::mean_of_means, Mistake::documents_see_each_other, Mistake::all_decay}) {
+    if (reduced() && mistake == Mistake::all_decay) continue;  // it shows in the weights
+    INFO("mistake " << int(mistake));
+    TextLearner learner("gpt2", {}, mistake);
+    REQUIRE(difference(learner, "gpt2", {3, 3, 2}) > 1e-4);
+  }
+}
+
+TEST_CASE("rows without anything to learn are skipped and leave no trace", "[golden]") {
+  TextLearner learner("gpt2", {});
+  const Values before = to_doubles(learner.parameters.values());
+  const StepReport report = learner.step(text_samples().slice(4, 5), {1});
+  REQUIRE(report.skipped);
+  REQUIRE(report.no_weight);
+  REQUIRE(to_doubles(learner.parameters.values()) == before);
+  REQUIRE(difference(learner, "gpt2", {3, 3, 2}) <= text_tolerance);
+}
+
+TEST_CASE("the score of rows is over their tokens, for every split", "[golden]") {
+  const Samples samples = text_samples();
+  TextLearner learner("gpt2", {});
+  const double expected = to_doubles(text_golden().at("loss.gpt2"))[0];
+  const Dataset data{
+      .name = "", .source = "", .fields = {{.name = "labels", .values = samples["labels"]}}};
+  for (const int64_t n : {8, 4, 2, 1}) {
+    const NoGrad no_grad;
+    const Tensor sums = Tensor::full({learner.objective->sums()}, 0, DType::f64, test_device());
+    for (int64_t begin = 0; begin < rows_of_window; begin += n) {
+      const Samples part = samples.slice(begin, begin + n);
+      learner.objective->add_score(
+          sums, learner.objective->answer(*learner.model, part, Pass::eval()), part);
+    }
+    const Score score = learner.objective->score(sums.to(Device::cpu).span<double>(), data);
+    REQUIRE(std::abs(score.loss - expected) <= 1e-12);
+    REQUIRE(score["perplexity"] == Approx(std::exp(score.loss)));
+    const auto labels = samples["labels"].to(Device::cpu);
+    REQUIRE(score["tokens"] ==
+            double(labels.numel() - std::ranges::count(labels.span<int32_t>(), not_judged)));
+  }
+}
+
+TEST_CASE("a model that has read tokens goes on from its cache", "[golden]") {
+  const NoGrad no_grad;
+  for (const std::string name : {"gpt2", "llama"}) {
+    TextLearner learner(name, {});
+    const Tensor tokens = text_samples()["tokens"].slice(0, 1), all = positions_of(tokens);
+    const Tensor whole = learner.model->states({tokens, all}, Pass::eval());
+    KeyValueCache cache(12);
+    Values parts;
+    for (const auto& [begin, end] : {std::pair(0, 5), std::pair(5, 6), std::pair(6, 12)}) {
+      const auto part = [&](const Tensor& x) {
+        return x.reshape({12}).slice(begin, end).reshape({1, end - begin});
+      };
+      const Tensor x = learner.model->states({part(tokens), part(all)}, Pass::eval(), &cache);
+      const Values more = to_doubles(x);
+      parts.insert(parts.end(), more.begin(), more.end());
+    }
+    REQUIRE(largest_difference(parts, to_doubles(whole)) <= 1e-13);
+    REQUIRE(cache.tokens() == 12);
+  }
+}
+
+}  // namespace accrue::test

@@ -1,0 +1,145 @@
+#include "text/domain.h"
+
+#include <algorithm>
+
+#include "text/grammar.h"
+#include "text/language_modeling.h"
+
+namespace accrue {
+namespace {
+
+template <class Options>
+std::vector<std::string> names_of() {
+  std::vector<std::string> names = text_model_names();
+  std::erase_if(names, [](const std::string& name) {
+    return !std::holds_alternative<Options>(text_model(name));
+  });
+  return names;
+}
+
+Settings settings_of_rows(RowOptions& o) {
+  const decltype(About::acts_with) with_text{{"model", text_model_names()}};
+  Settings s;
+  s.group("Model and data")
+      .add(o.context, {.name = "context",
+                       .decides = Decides::result,
+                       .help = "Tokens in a row, which is a sample of a text",
+                       .range = {1, 1 << 24},
+                       .acts_with = with_text,
+                       .saved = Saved::with_scores})
+      .add(o.documents, document_rows_names(),
+           {.name = "documents",
+            .decides = Decides::result,
+            .help = "Rows of a text: packed: several documents in one, none of which sees another; "
+                    "padded: one in each; stream: all as one text, cut",
+            .acts_with = with_text,
+            .saved = Saved::with_scores});
+  return s;
+}
+
+Settings settings_of_sizes(TextModelSizes& o) {
+  const decltype(About::acts_with) with_text{{"model", text_model_names()}},
+      with_llama{{"model", names_of<LlamaOptions>()}}, with_gpt{{"model", names_of<Gpt2Options>()}};
+  static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
+  const auto about = [](std::string name, std::string help, auto with) {
+    return About{.name = std::move(name),
+                 .decides = Decides::result,
+                 .help = std::move(help),
+                 .unset = "the model's",
+                 .acts_with = std::move(with),
+                 .saved = Saved::with_weights};
+  };
+  const auto count = [&](std::string name, std::string help, auto with) {
+    About all = about(std::move(name), std::move(help), std::move(with));
+    all.range = {.low = 1};
+    return all;
+  };
+  const auto number = [&](std::string name, std::string help) {
+    About all = about(std::move(name), std::move(help), with_llama);
+    all.range = positive;
+    return all;
+  };
+  About scaling =
+      about("rotary-scaling", "How rotations are slowed down, for longer texts", with_llama);
+  scaling.takes = "linear:FACTOR|llama3:FACTOR:LOW:HIGH:CONTEXT|none";
+  Settings s;
+  s.group("Language models")
+      .add(o.layers, count("layers", "Blocks of attention and two linear layers", with_text))
+      .add(o.heads, count("heads", "Heads of attention", with_text))
+      .add(o.width, count("hidden-size", "Channels of a token between the blocks", with_text))
+      .add(o.positions,
+           count("positions", "Positions that have an embedding, at least those of --context",
+                 with_gpt))
+      .add(o.groups, count("groups", "Groups of heads that share keys and values", with_llama))
+      .add(o.hidden, count("feed-forward-size", "Channels within the linear layers", with_llama))
+      .add(o.head_size,
+           count("head-size", "Channels of a head, if not hidden-size / heads", with_llama))
+      .add(o.norm_eps, number("norm-eps", "Added to the mean square in norms"))
+      .add(o.rotary_base, number("rotary-base", "Base of the rotations' frequencies"))
+      .add(o.rotary_scaling, std::move(scaling))
+      .add(o.is_tied, yes_or_no, about("tied-head", "The head is the embedding", with_llama))
+      .add(o.has_bias, yes_or_no,
+           about("attention-bias", "Queries, keys and values have a bias", with_llama));
+  return s;
+}
+
+}  // namespace
+
+Settings Text::settings(TrainingOptions&) {
+  Settings s;
+  s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
+  return s;
+}
+
+std::vector<DomainModel> Text::models() const {
+  std::vector<DomainModel> models;
+  for (const std::string& name : text_model_names()) {
+    const bool has_dropout = std::holds_alternative<Gpt2Options>(text_model(name));
+    models.push_back({.name = name,
+                      .fields = {{"tokens", Encoding::index},
+                                 {"positions", Encoding::index},
+                                 {"labels", Encoding::index}},
+                      .data = "grammar",
+                      .shown = {.image = {rows.context}, .classes = 257},
+                      .dropout = has_dropout ? "dropout" : "",
+                      .pieces = "tokens",
+                      .no_decay = {"vectors"}});
+  }
+  return models;
+}
+
+ModelFactory Text::factory(const std::string& model, const ModelOptions& options) const {
+  check(options.width == 1,
+        "--width is a factor on the channels of images' models: expected --hidden-size for {}",
+        model);
+  return [chosen = text_model_for(text_model(model, sizes), options.classes, options.image[0],
+                                  options.dropout)] { return make_text_model(chosen); };
+}
+
+ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }
+
+Descriptions Text::descriptions() const {
+  return {{"perplexity", "exp of the loss: the mean number of tokens between which it wavers."},
+          {"tokens", "Tokens that were to be told."}};
+}
+
+Domain::Claim Text::claim(const std::string& data) const {
+  return data == "grammar" || holds_corpus(data) ? Claim::own : Claim::none;
+}
+
+bool Text::heeds(const std::string& setting, const std::string& data) const {
+  return setting == "hold-out" && data != "grammar";
+}
+
+Datasets Text::load(const DataRequest& request) const {
+  return rows_of(request.data == "grammar" ? grammar_corpora() : open_corpora(request.data), rows);
+}
+
+void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
+  check(data.train.has("tokens"),
+        "--model {} is a language model, but the data set {} has {}: expected --data grammar, or a "
+        "corpus that `accrue text prepare` has made",
+        model.name, request.data, data.train.fields.front().name);
+}
+
+}  // namespace accrue

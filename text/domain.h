@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/models.h"
+#include "text/rows.h"
+#include "train/domain.h"
+
+namespace accrue {
+
+// Text: language models (text/models.h), corpora of tokens (text/corpus.h) and the built-in grammar
+// (text/grammar.h), as rows of tokens.
+class Text : public Domain {
+ public:
+  RowOptions rows{.context = 256};
+  TextModelSizes sizes;
+
+  std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
+  void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
+  Settings settings(TrainingOptions& training) override;
+  std::string networks_heading() const override { return "Language models"; }
+  std::vector<DomainModel> models() const override;
+  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  ObjectivePtr objective(const Dataset& data) const override;
+  Descriptions descriptions() const override;
+  Claim claim(const std::string& data) const override;
+  std::vector<std::string> data_sets() const override { return {"grammar"}; }
+  bool heeds(const std::string& setting, const std::string& data) const override;
+  Datasets load(const DataRequest& request) const override;
+  void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
+};
+
+}  // namespace accrue

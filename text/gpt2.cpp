@@ -1,0 +1,130 @@
+#include "text/gpt2.h"
+
+#include <array>
+#include <cmath>
+
+#include "kernels/arithmetic.h"
+#include "kernels/causal_attention.h"
+#include "kernels/embedding.h"
+
+namespace accrue {
+namespace {
+
+constexpr double gpt2_deviation = 0.02;
+
+}  // namespace
+
+class Gpt2::Block : public Module {
+ public:
+  Block(const Gpt2Options& o, uint32_t number)
+      : heads_{o.heads, o.heads, o.width / o.heads},
+        ln_1_(o.width),
+        ln_2_(o.width),
+        c_attn_(o.width, 3 * o.width, gpt2_deviation, Bias::learned, Transpose::no),
+        attn_c_proj_(o.width, o.width, deviation_of_last(o), Bias::learned, Transpose::no),
+        c_fc_(o.width, 4 * o.width, gpt2_deviation, Bias::learned, Transpose::no),
+        mlp_c_proj_(4 * o.width, o.width, deviation_of_last(o), Bias::learned, Transpose::no),
+        attn_drop_(o.dropout, 2 * number + 1),
+        mlp_drop_(o.dropout, 2 * number + 2) {
+    declare("ln_1", ln_1_);
+    declare("attn.c_attn", c_attn_);
+    declare("attn.c_proj", attn_c_proj_);
+    declare("ln_2", ln_2_);
+    declare("mlp.c_fc", c_fc_);
+    declare("mlp.c_proj", mlp_c_proj_);
+  }
+
+  // x [N, T, E]; the block of this number in the cache.
+  Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, KeyValueCache* cache,
+                size_t number) const {
+    const Shape shape = x.shape();
+    return run(shape, pass, [&] {
+      Tensor qkv = c_attn_(ln_1_(x, pass), pass);
+      Tensor y = cache ? attend(std::move(qkv), positions, *cache, number)
+                       : causal_attention(std::move(qkv), heads_, positions);
+      x = add(std::move(x), attn_drop_(attn_c_proj_(std::move(y), pass), pass));
+      Tensor h = gelu_(c_fc_(ln_2_(x, pass), pass), pass);
+      return add(std::move(x), mlp_drop_(mlp_c_proj_(std::move(h), pass), pass));
+    });
+  }
+  Tensor forward(Tensor, const Pass&) const override { fail("a block of GPT-2 needs positions"); }
+  std::string describe() const override { return fmt::format("block of {} heads", heads_.queries); }
+
+ private:
+  // After more layers more is added up.
+  static double deviation_of_last(const Gpt2Options& o) {
+    return gpt2_deviation / std::sqrt(2 * double(o.layers));
+  }
+
+  Tensor attend(Tensor qkv, const Tensor& positions, KeyValueCache& cache, size_t number) const;
+
+  const AttentionHeads heads_;
+  LayerNorm ln_1_, ln_2_;
+  Projection c_attn_, attn_c_proj_, c_fc_, mlp_c_proj_;
+  GeluTanh gelu_;
+  Dropout attn_drop_, mlp_drop_;
+};
+
+// The parts of qkv [1, t, 3 E] are copied out row by row: queries, keys and values of the next
+// tokens.
+Tensor Gpt2::Block::attend(Tensor qkv, const Tensor& positions, KeyValueCache& cache,
+                           size_t number) const {
+  const int64_t t = qkv.size(1), E = qkv.size(2) / 3;
+  const Tensor parts = qkv.reshape({3 * t, E});
+  std::array<Tensor, 3> taken;
+  for (int64_t part = 0; part < 3; ++part) {
+    taken[size_t(part)] = Tensor::empty({t, E}, qkv.dtype(), qkv.device());
+    for (int64_t i = 0; i < t; ++i)
+      taken[size_t(part)].slice(i, i + 1).copy_from(parts.slice(3 * i + part, 3 * i + part + 1));
+  }
+  const auto [k, v] =
+      cache.append(number, taken[1].reshape({1, t, E}), taken[2].reshape({1, t, E}));
+  return causal_attention(taken[0].reshape({1, t, E}), k, v, heads_, positions);
+}
+
+Gpt2::Gpt2(const Gpt2Options& options)
+    : options_(options),
+      wte_{{options.vocabulary, options.width}, Init::normal(gpt2_deviation), {}},
+      wpe_{{options.context, options.width}, Init::normal(gpt2_deviation), {}},
+      drop_(options.dropout, 0),
+      ln_f_(options.width) {
+  const Gpt2Options& o = options_;
+  check(o.vocabulary > 0 && o.context > 0 && o.layers > 0 && o.heads > 0 && o.width > 0 &&
+            o.width % o.heads == 0,
+        "GPT-2 of {} tokens, {} positions, {} layers and width {} in {} heads: expected at least 1 "
+        "of each, and a width that is a multiple of the heads",
+        o.vocabulary, o.context, o.layers, o.width, o.heads);
+  declare("transformer.wte.weight", wte_);
+  declare("transformer.wpe.weight", wpe_);
+  for (int64_t i = 0; i < o.layers; ++i) {
+    blocks_.push_back(std::make_unique<Block>(o, uint32_t(i)));
+    declare(fmt::format("transformer.h.{}", i), *blocks_.back());
+  }
+  declare("transformer.ln_f", ln_f_);
+}
+
+Gpt2::~Gpt2() = default;
+
+Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const {
+  const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1), E = options_.width;
+  const Tensor tokens = rows.tokens.reshape({N * T}), places = rows.positions.reshape({N * T});
+  Tensor x = add(embedding(wte_.tensor, tokens), embedding(wpe_.tensor, places));
+  x = drop_(x.reshape({N, T, E}), pass);
+  x = run_blocks(
+      std::move(x), pass, blocks_.size(),
+      [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin, size_t end) {
+        for (size_t i = begin; i < end; ++i)
+          y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i);
+        return y;
+      });
+  if (cache) cache->advance(T);
+  return ln_f_(std::move(x), pass);
+}
+
+std::string Gpt2::describe() const {
+  return fmt::format("GPT-2: {} tokens, {} positions, {} layers of width {} with {} heads",
+                     options_.vocabulary, options_.context, options_.layers, options_.width,
+                     options_.heads);
+}
+
+}  // namespace accrue

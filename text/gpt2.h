@@ -1,0 +1,43 @@
+#pragma once
+
+#include "text/language_model.h"
+
+namespace accrue {
+
+struct Gpt2Options {
+  int64_t vocabulary = 50257;  // V
+  int64_t context = 1024;      // positions that have an embedding
+  int64_t width = 768;         // E, a multiple of heads
+  int64_t layers = 12, heads = 12;
+  double dropout = 0;
+};
+
+// GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019), as
+// transformers' GPT2LMHeadModel computes it:
+//   x = wte[token] + wpe[position]
+//   x += c_proj(attention(c_attn(ln_1(x))));  x += c_proj(gelu_tanh(c_fc(ln_2(x))))  in each layer
+//   logits = ln_f(x) wte^T
+// Dropout is applied to the first x and to what is added to it, but not to the attention's
+// probabilities, which never exist as a whole. Parameters have transformers' names and layout: the
+// weights of its Conv1D are [in, out]. Weights are drawn from N(0, 0.02), of which those of c_proj
+// are divided by sqrt(2 layers).
+class Gpt2 : public LanguageModel {
+ public:
+  // Throws Error for options out of range.
+  explicit Gpt2(const Gpt2Options& options);
+  ~Gpt2() override;
+  Tensor states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const override;
+  const Tensor& head() const override { return wte_.tensor; }
+  int64_t context() const override { return options_.context; }
+  std::string describe() const override;
+
+ private:
+  class Block;
+  const Gpt2Options options_;
+  Parameter wte_, wpe_;
+  Dropout drop_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  LayerNorm ln_f_;
+};
+
+}  // namespace accrue

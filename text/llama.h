@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "kernels/rotary.h"
+#include "text/language_model.h"
+
+namespace accrue {
+
+// The frequencies of rotations: rotary_frequencies() of this base, scaled.
+struct RotaryBase {
+  double base = 10000;
+  double linear_factor = 1;  // scale_linearly()
+  std::optional<Llama3Scaling> llama3{};
+};
+
+struct LlamaOptions {
+  int64_t vocabulary = 32000;  // V
+  int64_t context = 2048;      // that it was made for; rotations know no limit
+  int64_t width = 2048;        // E
+  int64_t hidden = 5632;       // of the feed-forward layers
+  int64_t layers = 22, heads = 32, groups = 4;
+  int64_t head_size = 0;  // 0: width / heads
+  double norm_eps = 1e-5;
+  RotaryBase rotary{};
+  bool has_bias = false;  // of queries, keys and values, as in Qwen2
+  bool is_tied = false;   // the head is the embedding
+};
+
+// Llama (Touvron et al., "LLaMA: Open and efficient foundation language models", 2023), as
+// transformers' LlamaForCausalLM computes it:
+//   x = embed_tokens[token]
+//   h = input_layernorm(x);  x += o_proj(attention(rotated q_proj(h), rotated k_proj(h),
+//   v_proj(h))) h = post_attention_layernorm(x);  x += down_proj(silu(gate_proj(h)) * up_proj(h))
+//   in each layer logits = norm(x) lm_head^T
+// Norms are RMSNorms. Several heads of queries share a group's keys and values (Ainslie et al.,
+// "GQA", 2023). Parameters have transformers' names and layout, and are drawn from N(0, 0.02).
+class Llama : public LanguageModel {
+ public:
+  // Throws Error for options out of range.
+  explicit Llama(const LlamaOptions& options);
+  ~Llama() override;
+  Tensor states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const override;
+  const Tensor& head() const override { return (options_.is_tied ? embedding_ : head_).tensor; }
+  int64_t context() const override { return 0; }
+  std::string describe() const override;
+
+ private:
+  class Block;
+  const LlamaOptions options_;
+  Parameter embedding_, head_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  RmsNorm norm_;
+};
+
+}  // namespace accrue

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "data/safetensors.h"
+#include "text/models.h"
+
+namespace accrue {
+
+// A language model as Hugging Face's transformers keep it: a directory of config.json and of
+// model.safetensors, or several files that model.safetensors.index.json names.
+
+// What config.json says: the model of text_model() and all in which it differs, so that nothing
+// rests on that model's own sizes.
+struct PretrainedModel {
+  std::string name;
+  TextModelSizes sizes;
+  int64_t vocabulary, context;
+};
+// Reads GPT2LMHeadModel, LlamaForCausalLM and Qwen2ForCausalLM. Throws Error for another
+// architecture and for what these models here do not have, such as another activation.
+PretrainedModel read_pretrained_config(const std::filesystem::path& directory);
+
+// The tensors of a language model's parameters by their names here, without what transformers
+// stores beside them: masks, and a head that is the embedding. GPT-2's files may leave out the
+// first word of names, "transformer".
+NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
+                                     const PretrainedModel& model);
+
+// The text of a config.json for a model, from which transformers' AutoModelForCausalLM makes the
+// same. `dtype` is that of the weights beside it.
+std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_t end_of_text);
+
+}  // namespace accrue
