@@ -2,11 +2,13 @@
 
 #include "apps/fonts/domain.h"
 #include "apps/images/domain.h"
+#include "apps/text/domain.h"
 
 namespace accrue::app {
 
 const std::vector<ProgramDomain>& program_domains() {
-  static const std::vector<ProgramDomain> domains{images_of_program(), fonts_of_program()};
+  static const std::vector<ProgramDomain> domains{images_of_program(), fonts_of_program(),
+                                                 text_of_program()};
   return domains;
 }
 

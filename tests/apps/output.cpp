@@ -272,7 +272,7 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
   for (const auto& [command, message] :
        {std::pair{"train --model cnn --lr 1 --model mlp",
                   "--model is given 2 times: expected once"},
-        {"train --lr 1 --model", "--model has no value: expected cnn|cnn-bn|cnn-gn|mlp"},
+        {"train --lr 1 --model", "--model has no value: expected cnn|cnn-bn|cnn-gn|gpt-tiny"},
         {"train --bogus 1", "there is no option --bogus; accrue train --help-all lists all"},
         {"train --batch-size 8", "there is no option --batch-size: expected --micro-batch, the"},
         {"info --learning-rate 1", "there is no option --learning-rate: expected --lr"},

@@ -1,0 +1,70 @@
+#include "apps/text/domain.h"
+
+#include <CLI/CLI.hpp>
+
+#include "apps/commands/memory_advice.h"
+#include "apps/text/prepare.h"
+#include "apps/text/pretrained.h"
+#include "apps/text/write.h"
+#include "text/domain.h"
+
+namespace accrue::app {
+namespace {
+
+// The options of all its commands.
+struct TextCommands {
+  PrepareTextOptions prepare;
+  Options options;
+  WriteOptions write;
+  ImportOptions import;
+  ExportOptions publish;
+};
+
+void add_text_commands(CommandLine& line) {
+  const auto asked = std::make_shared<TextCommands>();
+  Options& options = asked->options;
+  options.model_name = "gpt-tiny";
+  CLI::App& text = line.add_group("text", "Corpora, and what language models write");
+  const Settings of_prepare = settings_of(asked->prepare);
+  line.known.append(of_prepare);
+  line.add(text,
+           {.name = "prepare",
+            .description = "A corpus of tokens from texts",
+            .settings = of_prepare,
+            .work = [asked] { prepare_corpus(asked->prepare); },
+            .needed = {"--text", "--out"}},
+           line.options());
+  const Settings of_write = settings_of(asked->write, options);
+  line.known.append(of_write);
+  line.add(text,
+           {.name = "write",
+            .description = "A text that goes on from a prompt",
+            .settings = of_write,
+            .work = [asked] { write_text(asked->options, asked->write); },
+            .needed = {"--weights"},
+            .advice = advice_for_evaluation},
+           options);
+  line.add(text,
+           {.name = "import",
+            .description = "Weights from a directory of transformers'",
+            .settings = settings_of(asked->import),
+            .work = [asked] { import_text_model(asked->import); },
+            .needed = {"--from"}},
+           line.options());
+  line.add(text,
+           {.name = "export",
+            .description = "A directory for transformers from weights",
+            .settings = settings_of(asked->publish, options),
+            .work = [asked] { export_text_model(asked->options, asked->publish); },
+            .needed = {"--weights", "--out"}},
+           options);
+}
+
+}  // namespace
+
+ProgramDomain text_of_program() {
+  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
+          .add_own_commands = add_text_commands};
+}
+
+}  // namespace accrue::app

@@ -1,0 +1,45 @@
+#include "apps/text/prepare.h"
+
+#include "apps/cli/messages.h"
+#include "core/error.h"
+
+namespace accrue::app {
+
+Settings settings_of(PrepareTextOptions& texts) {
+  constexpr Decides result = Decides::result;
+  Settings s;
+  s.group("Texts")
+      .add(texts.texts,
+           {"text", result,
+            "Files of text or of JSON lines (text, prompt and completion, or messages), "
+            "and folders of them",
+            "FILE|DIR"})
+      .add(texts.chat, chat_form_names(),
+           {"chat", result, "How messages are written: as ChatML, or as Llama 3 does"})
+      .add(texts.tokenizer, {"tokenizer", result,
+                             "bytes, a tokenizer.json, or a directory with that or with "
+                             "vocab.bpe and encoder.json",
+                             "FILE|DIR"})
+      .add(texts.train_tokenizer, {.name = "train-tokenizer",
+                                   .decides = result,
+                                   .help = "Learn a tokenizer of so many tokens from the texts",
+                                   .takes = "N",
+                                   .range = {.low = 257},
+                                   .excludes = "tokenizer"})
+      .group("Output")
+      .add(texts.out, {"out", result, "The directory to make", "DIR"});
+  return s;
+}
+
+void prepare_corpus(const PrepareTextOptions& texts) {
+  const PreparedText made = prepare_text(texts);
+  const Corpus& corpus = *made.corpus;
+  const int64_t tokens = corpus.size();
+  say("{}, {}{}, {:.2f} bytes a token, to {}\n",
+      counted(std::ssize(corpus.documents().ends), "document"), counted(tokens, "token"),
+      made.learned == tokens ? "" : fmt::format(", {} of them to be learned", made.learned),
+      double(made.bytes) / double(tokens), texts.out);
+  for (const std::string& each : made.left_alone) say("left alone: {}\n", each);
+}
+
+}  // namespace accrue::app

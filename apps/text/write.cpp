@@ -1,0 +1,80 @@
+#include "apps/text/write.h"
+
+#include "apps/cli/load_network.h"
+#include "apps/cli/messages.h"
+#include "data/safetensors.h"
+#include "text/domain.h"
+#include "text/tokenizers.h"
+
+namespace accrue::app {
+
+Settings settings_of(WriteOptions& asked, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  const Settings all = settings_of(options);
+  Settings s;
+  s.group("Options")
+      .add(options.init,
+           {"weights", no_result, "A language model's, as train saves them", "FILE.safetensors"})
+      .add(asked.prompt,
+           {"prompt", no_result, "The beginning of the text", "TEXT", "the end of another text"})
+      .add(asked.tokenizer,
+           {"tokenizer", no_result,
+            "What the model learned by: bytes, a tokenizer.json or a directory with a tokenizer",
+            "bytes|PATH"})
+      .add(asked.tokens, {.name = "tokens",
+                          .decides = no_result,
+                          .help = "At most so many, beyond the prompt",
+                          .range = positive})
+      .add(asked.sampling.temperature,
+           {.name = "temperature",
+            .decides = no_result,
+            .help = "Above 1 for more surprises, below for fewer; 0: the likeliest token each time",
+            .range = not_negative})
+      .add(asked.sampling.top_k, {.name = "top-k",
+                                  .decides = no_result,
+                                  .help = "Draw from the so many likeliest tokens; 0: from all",
+                                  .range = not_negative})
+      .add(asked.sampling.top_p,
+           {.name = "top-p",
+            .decides = no_result,
+            .help = "Draw from the fewest likeliest tokens whose probabilities come to this",
+            .range = {0, 1}})
+      .add(asked.sampling.seed, {"seed", no_result, "Another one writes another text"});
+  return s.append(all.only({"model", "precision", "device", "threads", "memory-limit"}));
+}
+
+void write_text(const Options& options, const WriteOptions& asked) {
+  check(dynamic_cast<const Text*>(&options.domains.of_model(options.model_name)) != nullptr,
+        "{} holds weights of a network {}: expected a language model's, as accrue train --save "
+        "writes them",
+        options.init, options.model_name);
+  check_sampling(asked.sampling);
+  const Device device = apply_machine_options(options);
+  const Metadata said = read_safetensors_metadata(options.init);
+  check(
+      said.contains("classes"),
+      "{} does not say how many tokens its model knows: expected weights that accrue train --save "
+      "or accrue text import wrote",
+      options.init);
+  const TokenizerPtr tokenizer = tokenizer_at(asked.tokenizer);
+  // Models may have a few more, so that their number is a round one.
+  constexpr int64_t most_unused = 1024;
+  const int64_t unused = options.network.classes - tokenizer->size();
+  check(0 <= unused && unused <= most_unused,
+        "the tokenizer {} has {} tokens, but {} is of a model of {}: expected --tokenizer with the "
+        "one that it learned by",
+        asked.tokenizer, tokenizer->size(), options.init, options.network.classes);
+  const LoadedNetwork network = load_network(options, options.network, device);
+  const auto& model = dynamic_cast<const LanguageModel&>(*network.model);
+  std::vector<int32_t> prompt = tokenizer->encode(asked.prompt);
+  if (prompt.empty()) prompt = {tokenizer->end_of_text()};
+  say("{}", asked.prompt);
+  continue_text(model, prompt, asked.tokens, asked.sampling, device, [&](int32_t token) {
+    if (token == tokenizer->end_of_text()) return false;
+    say("{}", tokenizer->decode(std::span(&token, 1)));
+    return true;
+  });
+  say("\n");
+}
+
+}  // namespace accrue::app
