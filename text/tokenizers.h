@@ -19,7 +19,10 @@ struct TokenizerFiles {
   std::map<std::string, std::string> files{};
 
   // "bytes", or one of the files.
-  std::string name() const { return files.empty() ? "bytes" : files.rbegin()->first; }
+  std::string name() const {
+    if (files.contains("tokenizer.json")) return "tokenizer.json";
+    return files.empty() ? "bytes" : files.rbegin()->first;
+  }
 };
 // As tokenizer_at(), with the files that are read there.
 TokenizerFiles tokenizer_with_files(const std::string& name);

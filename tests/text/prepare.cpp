@@ -177,6 +177,37 @@ TEST_CASE("of prompts and chats only the answers are to be learned", "[text]") {
   REQUIRE(is("positions", {0, 1, 2, 3, 0, 0}));
 }
 
+TEST_CASE("a corpus has the files of its tokenizer", "[text]") {
+  const TemporaryDirectory folder;
+  const std::string text = "the cat, the other cat and the third cat";
+  PrepareTextOptions options{.texts = {folder.write("a.txt", text).string()},
+                             .train_tokenizer = 270,
+                             .out = (folder.path() / "learnt").string()};
+  const auto is_right = [&](const Corpus& corpus) {
+    std::vector<int32_t> tokens(static_cast<size_t>(corpus.size()));
+    corpus.read(tokens, 0);
+    const TokenizerPtr tokenizer = corpus.tokenizer();
+    REQUIRE(tokenizer->size() == 270);
+    REQUIRE(tokens.back() == tokenizer->end_of_text());
+    tokens.pop_back();
+    REQUIRE(tokens.size() < text.size() / 2);
+    REQUIRE(tokenizer->encode(text) == tokens);
+    REQUIRE(tokenizer->decode(tokens) == text);
+  };
+  is_right(*prepare_text(options).corpus);
+  // From a file of another name, and from a directory; the corpus is whole without them.
+  const std::string json = read_file(folder.path() / "learnt/tokenizer.json");
+  options.train_tokenizer = {};
+  for (const std::string& path : {folder.write("t/own.json", json).string(), options.out}) {
+    options.tokenizer = path;
+    options.out = (folder.path() / "copy").string();
+    fs::remove_all(options.out);
+    prepare_text(options);
+    fs::remove_all(folder.path() / "t");
+    is_right(*open_corpus(options.out));
+  }
+}
+
 TEST_CASE("lines of JSON that are no documents are refused by file and line", "[text]") {
   const TemporaryDirectory folder;
   for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
