@@ -8,7 +8,7 @@ namespace accrue::app {
 
 const std::vector<ProgramDomain>& program_domains() {
   static const std::vector<ProgramDomain> domains{images_of_program(), fonts_of_program(),
-                                                 text_of_program()};
+                                                  text_of_program()};
   return domains;
 }
 

@@ -35,8 +35,8 @@ MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra",
            "-Wno-missing-field-initializers"]
 COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "data", "font",
-            "completion"}
-GROUPS = {"bench", "data", "font"}  # of commands
+            "text", "completion"}
+GROUPS = {"bench", "data", "font", "text"}  # of commands
 
 
 def blocks(lines):

@@ -66,7 +66,8 @@ void Progress::on_resume(const std::filesystem::path& checkpoint, const std::str
 void Progress::start(const Datasets& data) {
   Training& training = trainer_.training();
   const std::string batches = training.batches().describe();
-  if (const DomainModel model = options_.domains.model(options_.model_name); !model.pieces.empty()) {
+  if (const DomainModel model = options_.domains.model(options_.model_name);
+      !model.pieces.empty()) {
     pieces_ = model.pieces;
     pieces_of_sample_ = double(data.train.field(model.input()).shape_of(1).numel());
   }
@@ -156,14 +157,14 @@ void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
   last_bar_ = Clock::now();
   const double left = seconds_since(start_) / double(steps_) * double(total_steps_ - report.step);
   say("\r\033[K{}",
-      progress_line(
-          {fmt::format("step {}/{}", report.step, total_steps_),
-           report.player.empty()
-               ? fmt::format("loss {:.3f}", report.loss)
-               : fmt::format("{} {:.3f}  {}", report.player, report.loss, other_losses_),
-           fmt::format("ETA {:.0f} s", left), fmt::format("epoch {}", report.epoch + 1),
-           rate(samples_per_s), fmt::format("lr {:.2g}", report.lr)},
-          double(report.step) / double(std::max<int64_t>(1, total_steps_)), terminal_columns()));
+      progress_line({fmt::format("step {}/{}", report.step, total_steps_),
+                     report.player.empty()
+                         ? fmt::format("loss {:.3f}", report.loss)
+                         : fmt::format("{} {:.3f}  {}", report.player, report.loss, other_losses_),
+                     fmt::format("ETA {:.0f} s", left), fmt::format("epoch {}", report.epoch + 1),
+                     rate(samples_per_s), fmt::format("lr {:.2g}", report.lr)},
+                    double(report.step) / double(std::max<int64_t>(1, total_steps_)),
+                    terminal_columns()));
 }
 
 // The epoch before, in the place of the bar.
