@@ -52,6 +52,22 @@ template <class T>
 inline constexpr bool on_tensor_cores = is_16_bit<T>;
 #endif
 
+// Stages a tile's weights, and of its columns the block's channels, for sums over the columns.
+template <class Shared, class W, class T>
+__device__ void stage(Shared& shared, const TileElements<W>& weights, const HeadRows<T>& columns,
+                      int64_t D) {
+  using Weight = std::remove_reference_t<decltype(shared.weights[0][0])>;
+  const int lane = tile_lane();
+  __syncthreads();  // what was staged before may still be being read
+  for (int m = 0; m < thread_rows; ++m) {
+    const int r = tile_row(m);
+    shared.weights[r][lane] = Weight(weights[m]);
+    for (int k = lane; k < block_channels; k += tile_size)
+      shared.of_column[r][k] = columns(r, first_channel() + k, D);
+  }
+  __syncthreads();
+}
+
 // The products of a block's tiles. Every thread of the block must call what multiplies.
 template <class T, bool = on_tensor_cores<T>>
 class Tiles {
@@ -89,15 +105,8 @@ class Tiles {
     // sums[r] += sum_c weights[r, c] * columns[c]. A warp writes the weights of its own rows.
     __device__ void add(const TileElements<W>& weights, const HeadRows<T>& columns, int64_t D,
                         Shared& shared) {
+      stage(shared, weights, columns, D);
       const int lane = tile_lane();
-      __syncthreads();  // what was staged before may still be being read
-      for (int m = 0; m < thread_rows; ++m) {
-        const int r = tile_row(m);
-        shared.weights[r][lane] = weights[m];
-        for (int k = lane; k < block_channels; k += tile_size)
-          shared.of_column[r][k] = columns(r, first_channel() + k, D);
-      }
-      __syncthreads();
       for (int c = 0; c < tile_size; ++c)
         for (int k = 0; k < thread_channels; ++k) {
           const W value = shared.of_column[c][lane + k * tile_size];
@@ -175,15 +184,7 @@ class Tiles<T, true> {
 
     __device__ void add(const TileElements<W>& weights, const HeadRows<T>& columns, int64_t D,
                         Shared& shared) {
-      const int lane = tile_lane();
-      __syncthreads();  // what was staged before may still be being read
-      for (int m = 0; m < thread_rows; ++m) {
-        const int r = tile_row(m);
-        shared.weights[r][lane] = T(weights[m]);
-        for (int k = lane; k < block_channels; k += tile_size)
-          shared.of_column[r][k] = columns(r, first_channel() + k, D);
-      }
-      __syncthreads();
+      stage(shared, weights, columns, D);
       if (first_channel() + channel() >= D) return;
       for (int c = 0; c < tile_size; c += edge) {
         Left left;
