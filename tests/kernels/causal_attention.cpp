@@ -136,28 +136,6 @@ Op packed_causal_op(const CausalCase& c) {
       .roundings = 2};
 }
 
-Values causal_values(const Shape& shape, uint64_t seed) {
-  RandomStream random(seed);
-  Values values(static_cast<size_t>(shape.numel()));
-  for (double& v : values) v = random.uniform(-1, 1);
-  return values;
-}
-
-Tensor causal_tensor(const Values& values, const Shape& shape, DType dtype) {
-  if (dtype == DType::f64) return Tensor::from(values, shape, test_device());
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, test_device());
-}
-
-void causal_backward(const Tensor& y, const Values& dy) {
-  Tensor loss = ones({});
-  const Edge edge = y;
-  record("sum", loss, {edge}, [&](Tensor&) {
-    claim_grad(edge);
-    edge.variable()->grad.copy_from(causal_tensor(dy, y.shape(), y.dtype()));
-  });
-  backward(loss);
-}
-
 double causal_largest(const Values& values) {
   double largest = 1;
   for (const double v : values) largest = std::max(largest, std::abs(v));
@@ -211,16 +189,16 @@ TEST_CASE("causal_attention of many tokens is the plain formula", "[ops]") {
       std::array<Values, 3> in;
       std::array<Tensor, 3> leaves;
       for (size_t i = 0; i < 3; ++i) {
-        in[i] = causal_values(shapes[i], i);
-        leaves[i] = require_grad(causal_tensor(in[i], shapes[i], dtype));
+        in[i] = random_values(shapes[i], i);
+        leaves[i] = require_grad(tensor_with(in[i], shapes[i], dtype));
       }
-      const Values dy = causal_values(shapes[0], 4);
+      const Values dy = random_values(shapes[0], 4);
       const CausalGradients expected = plain_causal_attention(c, in[0], in[1], in[2], dy);
       const Tensor y =
           causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
       const double unit = causal_depth(c) * (dtype == DType::f64 ? 0x1p-53 : 0x1p-24);
       REQUIRE(largest_difference(to_doubles(y), expected.y) <= unit);
-      causal_backward(y, dy);
+      backward_from(y, dy);
       const std::array gradients{expected.dq, expected.dk, expected.dv};
       for (size_t i = 0; i < 3; ++i)
         REQUIRE(largest_difference(to_doubles(grad(leaves[i])), gradients[i]) <=
@@ -236,7 +214,7 @@ TEST_CASE("causal_attention does not depend on the threads", "[ops]") {
       const ThreadScope threads(count);
       set_thread_order(count - 1);
       const Tensor qkv =
-          require_grad(causal_tensor(causal_values(c.packed(), 1), c.packed(), DType::f32));
+          require_grad(tensor_with(random_values(c.packed(), 1), c.packed(), DType::f32));
       const Tensor y = causal_attention(qkv, c.heads());
       Values& all = results[count - 1];
       all = to_doubles(y);
@@ -255,7 +233,7 @@ TEST_CASE("causal_attention computes the gradients that are wanted", "[ops]") {
   const auto gradients = [&](int wanted) {
     std::array<Tensor, 3> in;
     for (size_t i = 0; i < 3; ++i) {
-      in[i] = causal_tensor(causal_values(shapes[i], i), shapes[i], DType::f64);
+      in[i] = tensor_with(random_values(shapes[i], i), shapes[i], DType::f64);
       if (wanted >> i & 1) in[i] = require_grad(in[i]);
     }
     backward_of_sum(causal_attention(in[0], in[1], in[2], c.heads()));

@@ -99,30 +99,6 @@ Op attention_op(const Sizes& s) {
           .depth = depth_of(s)};
 }
 
-Values random_values(const Shape& shape, uint64_t seed, float most = 1) {
-  RandomStream random(seed);
-  Values values(static_cast<size_t>(shape.numel()));
-  // float32 holds them, if `most` is a power of two.
-  for (double& v : values) v = most * random.uniform(-1, 1);
-  return values;
-}
-
-Tensor tensor_of(const Values& values, const Shape& shape, DType dtype) {
-  if (dtype == DType::f64) return Tensor::from(values, shape, test_device());
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, test_device());
-}
-
-// backward() from this dy.
-void backward_from(const Tensor& y, const Values& dy) {
-  Tensor loss = ones({});
-  const Edge edge = y;
-  record("sum", loss, {edge}, [&](Tensor&) {
-    claim_grad(edge);
-    edge.variable()->grad.copy_from(tensor_of(dy, y.shape(), y.dtype()));
-  });
-  backward(loss);
-}
-
 double largest_of(const Values& values) {
   double largest = 0;
   for (const double v : values) largest = std::max(largest, std::abs(v));
@@ -157,9 +133,9 @@ TEST_CASE("self_attention of many positions is the plain formula", "[ops]") {
       INFO(to_string(s.scored()) << ", " << name(dtype));
       const Values q = random_values(s.scored(), 1), k = random_values(s.scored(), 2),
                    v = random_values(s.valued(), 3);
-      const std::array leaves{require_grad(tensor_of(q, s.scored(), dtype)),
-                              require_grad(tensor_of(k, s.scored(), dtype)),
-                              require_grad(tensor_of(v, s.valued(), dtype))};
+      const std::array leaves{require_grad(tensor_with(q, s.scored(), dtype)),
+                              require_grad(tensor_with(k, s.scored(), dtype)),
+                              require_grad(tensor_with(v, s.valued(), dtype))};
       const Tensor y = self_attention(leaves[0], leaves[1], leaves[2]);
       const Values expected = plain_attention(s, q, k, v);
       const double unit = depth_of(s) * (dtype == DType::f64 ? 0x1p-53 : 0x1p-24);
@@ -179,9 +155,9 @@ TEST_CASE("self_attention of large scores does not overflow", "[ops]") {
   for (const DType dtype : {DType::f64, DType::f32}) {
     const Values q = random_values(s.scored(), 1, 256), k = random_values(s.scored(), 2, 256),
                  v = random_values(s.valued(), 3);
-    const Tensor q_leaf = require_grad(tensor_of(q, s.scored(), dtype)),
-                 k_leaf = require_grad(tensor_of(k, s.scored(), dtype)),
-                 v_leaf = require_grad(tensor_of(v, s.valued(), dtype));
+    const Tensor q_leaf = require_grad(tensor_with(q, s.scored(), dtype)),
+                 k_leaf = require_grad(tensor_with(k, s.scored(), dtype)),
+                 v_leaf = require_grad(tensor_with(v, s.valued(), dtype));
     const Tensor y = self_attention(q_leaf, k_leaf, v_leaf);
     const Values expected = plain_attention(s, q, k, v);
     // Scores up to 2^16, and their L, are rounded to u of that, which is then relative in a.
@@ -205,7 +181,7 @@ TEST_CASE("self_attention does not depend on the threads", "[ops]") {
     std::vector<Tensor> leaves;
     for (const Shape& shape : {s.scored(), s.scored(), s.valued()})
       leaves.push_back(
-          require_grad(tensor_of(random_values(shape, leaves.size()), shape, DType::f32)));
+          require_grad(tensor_with(random_values(shape, leaves.size()), shape, DType::f32)));
     const Tensor y = self_attention(leaves[0], leaves[1], leaves[2]);
     all = to_doubles(y);
     backward_of_sum(y);
@@ -223,7 +199,7 @@ TEST_CASE("self_attention computes the gradients that are wanted", "[ops]") {
   const auto gradients = [&](int wanted) {
     std::array<Tensor, 3> in;
     for (size_t i = 0; i < 3; ++i) {
-      in[i] = tensor_of(random_values(shapes[i], i), shapes[i], DType::f64);
+      in[i] = tensor_with(random_values(shapes[i], i), shapes[i], DType::f64);
       if (wanted >> i & 1) in[i] = require_grad(in[i]);
     }
     backward_of_sum(self_attention(in[0], in[1], in[2]));

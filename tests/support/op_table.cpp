@@ -364,6 +364,28 @@ Tensor indices(const std::vector<int32_t>& values, const Tensor& like) {
 
 Tensor ones(const Shape& shape) { return Tensor::full(shape, 1, DType::f32, test_device()); }
 
+Values random_values(const Shape& shape, uint64_t seed, float most) {
+  RandomStream random(seed);
+  Values values(static_cast<size_t>(shape.numel()));
+  for (double& v : values) v = most * random.uniform(-1, 1);
+  return values;
+}
+
+Tensor tensor_with(const Values& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::f64) return Tensor::from(values, shape, test_device());
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, test_device());
+}
+
+void backward_from(const Tensor& y, const Values& dy) {
+  Tensor loss = ones({});
+  const Edge edge = y;
+  record("sum", loss, {edge}, [&](Tensor&) {
+    claim_grad(edge);
+    edge.variable()->grad.copy_from(tensor_with(dy, y.shape(), y.dtype()));
+  });
+  backward(loss);
+}
+
 void backward_of_sum(const Tensor& y) {
   Tensor loss = ones({});
   const Edge edge = y;

@@ -61,7 +61,14 @@ Tensor indices(const std::vector<int32_t>& values, const Tensor& like);
 // In float32, on the device under test.
 Tensor ones(const Shape& shape);
 
+// Uniform in [-most, most); float32 holds them if `most` is a power of two.
+Values random_values(const Shape& shape, uint64_t seed, float most = 1);
+// In float64 or float32, on the device under test.
+Tensor tensor_with(const Values& values, const Shape& shape, DType dtype);
+
 // backward() as if y were summed up to a loss.
 void backward_of_sum(const Tensor& y);
+// backward() from this gradient of y.
+void backward_from(const Tensor& y, const Values& dy);
 
 }  // namespace accrue::test
