@@ -27,10 +27,10 @@ std::string text_of(const fs::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-json json_of(const fs::path& path) {
-  return parse_strict_json(text_of(path), max_depth, fmt::format("'{}'", path.string()),
-                           max_elements);
+json parse(const std::string& text, const std::string& what) {
+  return parse_strict_json(text, max_depth, fmt::format("'{}'", what), max_elements);
 }
+json json_of(const fs::path& path) { return parse(text_of(path), path.string()); }
 
 // The tokenizer_config.json in a directory; an empty object if there is none.
 json config_in(const fs::path& directory) {
@@ -56,10 +56,14 @@ TokenizerPtr finish(BpeReader reader, const json& config) {
   return make_bpe(reader.take());
 }
 
+TokenizerPtr make_tokenizer(const std::string& text, const std::string& what, const json& config) {
+  BpeReader reader(what);
+  reader.read_tokenizer(parse(text, what));
+  return finish(std::move(reader), config);
+}
+
 TokenizerPtr read_tokenizer_json(const fs::path& path) {
-  BpeReader reader(path.string());
-  reader.read_tokenizer(json_of(path));
-  return finish(std::move(reader), config_in(path.parent_path()));
+  return make_tokenizer(text_of(path), path.string(), config_in(path.parent_path()));
 }
 
 // GPT-2's own files, which say nothing of how a text is split.
@@ -78,6 +82,10 @@ TokenizerPtr read_gpt2(const fs::path& vocabulary, const fs::path& merges) {
 }
 
 }  // namespace
+
+TokenizerPtr parse_tokenizer(const std::string& text, const std::string& what) {
+  return make_tokenizer(text, what, json::object());
+}
 
 TokenizerPtr read_tokenizer(const fs::path& path) {
   return reading(path.string(), [&] {

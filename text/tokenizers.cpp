@@ -1,12 +1,9 @@
 #include "text/tokenizers.h"
 
-#include <unistd.h>
-
 #include <filesystem>
 
 #include "core/error.h"
 #include "data/byte_stream.h"
-#include "data/new_directory.h"
 #include "text/corpus.h"
 #include "text/tokenizer_file.h"
 
@@ -38,14 +35,9 @@ TokenizerFiles tokenizer_with_files(const std::string& name) {
 }
 
 TokenizerFiles trained_tokenizer(const WordCounts& words, int64_t vocabulary_size) {
-  namespace fs = std::filesystem;
   const std::string content = train_bpe(words, vocabulary_size);
-  // A directory that is read and never moved into place.
-  const NewDirectory folder(
-      (fs::temp_directory_path() / fmt::format("accrue-tokenizer-{}", ::getpid())).string());
-  const fs::path file = folder.path() / "tokenizer.json";
-  folder.write(file, content);
-  return {read_tokenizer(file), {{"tokenizer.json", content}}};
+  return {parse_tokenizer(content, "the tokenizer that was learned"),
+          {{"tokenizer.json", content}}};
 }
 
 TokenizerPtr Corpus::tokenizer() const {
