@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "data/samples.h"
 #include "kernels/judged.h"
+#include "train/step_options.h"
 
 namespace accrue {
 namespace {
@@ -225,12 +226,6 @@ uint32_t crc_of(const std::string& text) {
       crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-std::string name_of(DocumentRows kind) {
-  for (const auto& [name, value] : document_rows_names())
-    if (value == kind) return name;
-  return {};
-}
-
 Dataset dataset_of(const CorpusPtr& corpus, Layout& layout, const RowOptions& options,
                    const std::string& part) {
   const std::shared_ptr<const Rows> rows = layout.finish();
@@ -258,9 +253,11 @@ Dataset dataset_of(const CorpusPtr& corpus, Layout& layout, const RowOptions& op
                               ? ""
                               : fmt::format("{}, ", counted(layout.documents(), "document")),
                           100.0 * double(rows->tokens()) / double(std::max<int64_t>(1, N * T)));
-  set.checksum = [corpus, said = fmt::format("{} {} {}", T, name_of(options.documents), part)] {
-    return crc_of(fmt::format("{:08x} {}", corpus->checksum(), said));
-  };
+  set.checksum =
+      [corpus,
+       said = fmt::format("{} {} {}", T, name_in(document_rows_names(), options.documents), part)] {
+        return crc_of(fmt::format("{:08x} {}", corpus->checksum(), said));
+      };
   return set;
 }
 
