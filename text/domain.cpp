@@ -119,16 +119,13 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
 ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }
 
 Descriptions Text::descriptions() const {
-  return {{"perplexity", "exp of the loss: the mean number of tokens between which it wavers."},
-          {"tokens", "Tokens that were to be told."}};
+  return {
+      {"perplexity", "exp(loss): that of a guess among so many tokens that are equally likely."},
+      {"tokens", "Tokens that count."}};
 }
 
 Domain::Claim Text::claim(const std::string& data) const {
   return data == "grammar" || holds_corpus(data) ? Claim::own : Claim::none;
-}
-
-bool Text::heeds(const std::string& setting, const std::string& data) const {
-  return setting == "hold-out" && data != "grammar";
 }
 
 Datasets Text::load(const DataRequest& request) const {
