@@ -1,8 +1,8 @@
 #include "apps/text/pretrained.h"
 
 #include "apps/cli/messages.h"
+#include "apps/text/language_model.h"
 #include "data/new_directory.h"
-#include "text/domain.h"
 #include "text/pretrained.h"
 #include "text/tokenizers.h"
 #include "train/weights.h"
@@ -60,22 +60,18 @@ Settings settings_of(ExportOptions& asked, Options& options) {
            {"tokenizer", no_result,
             "What it learned by, to lie beside it: a tokenizer.json, a directory with a tokenizer, "
             "or bytes, which need no file",
-            "bytes|PATH"})
+            "FILE|DIR"})
       .add(asked.out,
            {"out", no_result, "A new directory, for transformers' from_pretrained()", "DIR"});
   return s.append(settings_of(options).only({"model"}));
 }
 
 void export_text_model(const Options& options, const ExportOptions& asked) {
-  const auto* const text = dynamic_cast<const Text*>(&options.domains.of_model(options.model_name));
-  check(text != nullptr,
-        "{} holds weights of a network {}: expected a language model's, as accrue train --save "
-        "writes them",
-        options.init, options.model_name);
+  const Text& text = check_language_model(options);
   const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
   const ModelOptions& network = options.network;
-  const TextModelOptions model = text_model_for(text_model(options.model_name, text->sizes),
-                                                network.classes, text->rows.context);
+  const TextModelOptions model = text_model_for(text_model(options.model_name, text.sizes),
+                                                network.classes, text.rows.context);
   const Parameters parameters =
       place(*make_text_model(model), DType::f32, Device::meta, 0, GradientStorage::on_demand);
   const NamedTensors weights = read_safetensors(options.init);

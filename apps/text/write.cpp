@@ -2,8 +2,8 @@
 
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
+#include "apps/text/language_model.h"
 #include "data/safetensors.h"
-#include "text/domain.h"
 #include "text/tokenizers.h"
 
 namespace accrue::app {
@@ -20,7 +20,7 @@ Settings settings_of(WriteOptions& asked, Options& options) {
       .add(asked.tokenizer,
            {"tokenizer", no_result,
             "What the model learned by: bytes, a tokenizer.json or a directory with a tokenizer",
-            "bytes|PATH"})
+            "FILE|DIR"})
       .add(asked.tokens, {.name = "tokens",
                           .decides = no_result,
                           .help = "At most so many, beyond the prompt",
@@ -44,10 +44,7 @@ Settings settings_of(WriteOptions& asked, Options& options) {
 }
 
 void write_text(const Options& options, const WriteOptions& asked) {
-  check(dynamic_cast<const Text*>(&options.domains.of_model(options.model_name)) != nullptr,
-        "{} holds weights of a network {}: expected a language model's, as accrue train --save "
-        "writes them",
-        options.init, options.model_name);
+  check_language_model(options);
   check_sampling(asked.sampling);
   const Device device = apply_machine_options(options);
   const Metadata said = read_safetensors_metadata(options.init);
