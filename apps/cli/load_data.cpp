@@ -159,7 +159,7 @@ Options with_options_of_weights(const Options& options) {
   const Metadata said = read_safetensors_metadata(result.weights);
   result.classes_of_weights = classes_said(said, result.weights);
   const auto image = numbers_of(said, "image");
-  if (image.size() == 3) result.network.image = {image[0], image[1], image[2]};
+  if (!image.empty()) result.network.image = Shape(image);
   if (options.init.empty()) return result;
   if (!is_resumed) check_what_is_said(said, options);
   const Settings settings = settings_of(result);

@@ -250,6 +250,11 @@ Paths paths_of(const CLI::App& command, const Settings& settings, const Domains&
         if (files) paths.read(what, *files);
         continue;
       }
+      // Weights among them are read, too.
+      std::error_code ignored;
+      if (about.name == "from")
+        for (const auto& entry : fs::directory_iterator(value, ignored))
+          paths.read(what, entry.path());
       for (const std::string& each :
            setting.is_list ? split(value, ',') : std::vector<std::string>{value})
         paths.read(what, without_face(each));

@@ -1,0 +1,166 @@
+// Language models as transformers keep them.
+
+#include "text/pretrained.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tests/support/catch.h"
+#include "tests/support/cli.h"
+#include "text/models.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr const char* llama_config = R"({"model_type": "llama", "vocab_size": 11,
+    "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 32, "rms_norm_eps": 1e-5)";
+
+LlamaOptions llama_of(const Folder& folder, const std::string& more) {
+  folder.write("config.json", llama_config + more + "}");
+  const PretrainedModel found = read_pretrained_config(folder.path());
+  return std::get<LlamaOptions>(text_model(found.name, found.sizes));
+}
+
+NamedTensors weights_of(const TextModelOptions& options) {
+  const auto model = make_text_model(options);
+  return named_tensors(place(*model, DType::f32, Device::cpu, 1, GradientStorage::on_demand));
+}
+
+bool are_equal(const NamedTensors& a, const NamedTensors& b) {
+  const std::map<std::string, Tensor> all(a.begin(), a.end());
+  if (a.size() != b.size()) return false;
+  return std::ranges::all_of(b, [&](const auto& named) {
+    return all.contains(named.first) && to_doubles(all.at(named.first)) == to_doubles(named.second);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("config.json says what a model is", "[text]") {
+  const Folder folder;
+  const LlamaOptions plain = llama_of(folder, "");
+  REQUIRE(plain.layers == 2);
+  REQUIRE(plain.groups == 2);
+  REQUIRE(plain.head_size == 2);
+  REQUIRE(plain.norm_eps == 1e-5);
+  REQUIRE(plain.rotary.base == 10000);
+  REQUIRE_FALSE(plain.rotary.llama3);
+  REQUIRE_FALSE(plain.is_tied);
+  // As transformers 4 and 5 write rotations.
+  for (const char* scaled :
+       {R"(, "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 32.0,
+           "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": 16})",
+        R"(, "rope_parameters": {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 32.0,
+           "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": 16})"}) {
+    const LlamaOptions o = llama_of(folder, scaled);
+    REQUIRE(o.rotary.base == 500000);
+    REQUIRE(o.rotary.llama3);
+    REQUIRE(o.rotary.llama3->factor == 32);
+    REQUIRE(o.rotary.llama3->original_max_position_embeddings == 16);
+  }
+  REQUIRE(llama_of(folder, R"(, "rope_scaling": {"type": "linear", "factor": 4})")
+              .rotary.linear_factor == 4);
+  REQUIRE(llama_of(folder, R"(, "tie_word_embeddings": true)").is_tied);
+}
+
+TEST_CASE("what a config.json asks for and is not there is refused by name", "[text]") {
+  const Folder folder;
+  const auto refuse_llama = [&](const std::string& more, const std::string& part) {
+    REQUIRE_ERROR(llama_of(folder, more), part);
+  };
+  refuse_llama(R"(, "hidden_act": "gelu")", "hidden_act is gelu, expected silu");
+  refuse_llama(R"(, "attention_bias": true)", "attention_bias is true");
+  refuse_llama(R"(, "rope_scaling": {"rope_type": "yarn"})", "scaled by 'yarn'");
+  refuse_llama(R"(, "rope_theta": "x")", "expected a number above 0 as rope_theta");
+  const auto refuse_config = [&](const std::string& text, const std::string& part) {
+    folder.write("config.json", text);
+    REQUIRE_ERROR(read_pretrained_config(folder.path()), part);
+  };
+  refuse_config(R"({"model_type": "bert"})", "model_type is bert");
+  refuse_config(R"({"model_type": "llama"})", "expected a whole number above 0 as");
+  refuse_config(R"({"model_type": "gpt2", "activation_function": "relu"})", "activation_function");
+  refuse_config(R"({"model_type": "gpt2", "n_inner": 5})", "n_inner is 5, expected 3072");
+  refuse_config("[1]", "expected an object");
+}
+
+TEST_CASE("weights are read by the names that files have for them", "[text]") {
+  const Folder folder;
+  const TextModelOptions gpt2 =
+      Gpt2Options{.vocabulary = 11, .context = 6, .width = 8, .layers = 2, .heads = 2};
+  const NamedTensors weights = weights_of(gpt2);
+  folder.write("config.json", pretrained_config(gpt2, DType::f32, 10));
+  const PretrainedModel found = read_pretrained_config(folder.path());
+  REQUIRE(found.vocabulary == 11);
+  REQUIRE(found.context == 6);
+  // As the first files of GPT-2 are: without the first word, with masks and a second head.
+  NamedTensors stored;
+  for (const auto& [name, tensor] : weights)
+    stored.emplace_back(name.substr(std::string("transformer.").size()), tensor);
+  stored.emplace_back("h.0.attn.bias", Tensor::full({1, 1, 6, 6}, 1, DType::f32, Device::cpu));
+  stored.emplace_back("lm_head.weight", Tensor::full({11, 8}, 1, DType::f32, Device::cpu));
+  write_safetensors(folder.path() / "model.safetensors", stored);
+  REQUIRE(are_equal(read_pretrained_weights(folder.path(), found), weights));
+}
+
+TEST_CASE("weights are read from all files that an index names", "[text]") {
+  const Folder folder;
+  llama_of(folder, "");
+  const PretrainedModel found = read_pretrained_config(folder.path());
+  const NamedTensors weights =
+      weights_of(text_model_for(text_model(found.name, found.sizes), found.vocabulary, 32));
+  nlohmann::json index;
+  for (const int part : {0, 1}) {
+    NamedTensors some;
+    for (size_t i = size_t(part); i < weights.size(); i += 2) {
+      some.push_back(weights[i]);
+      index["weight_map"][weights[i].first] = fmt::format("model-{}.safetensors", part);
+    }
+    write_safetensors(folder.path() / fmt::format("model-{}.safetensors", part), some);
+  }
+  folder.write("model.safetensors.index.json", index.dump());
+  REQUIRE(are_equal(read_pretrained_weights(folder.path(), found), weights));
+  index["weight_map"]["model.norm.weight"] = "../model-0.safetensors";
+  folder.write("model.safetensors.index.json", index.dump());
+  REQUIRE_ERROR(read_pretrained_weights(folder.path(), found),
+                "expected the name of a file for model.norm.weight");
+  fs::remove(folder.path() / "model.safetensors.index.json");
+  REQUIRE_ERROR(read_pretrained_weights(folder.path(), found), "expected model.safetensors or");
+}
+
+TEST_CASE("a model goes out to transformers' layout and comes back", "[text]") {
+  const Folder folder;
+  for (const std::string sizes :
+       {"--model gpt-tiny --layers 1 --heads 2 --hidden-size 8 --positions 4 --context 300",
+        "--model llama-tiny --layers 1 --heads 2 --groups 1 --hidden-size 8 --feed-forward-size 16 "
+        "--rotary-scaling llama3:8:1:4:64 --tied-head yes --context 8"}) {
+    INFO(sizes);
+    const std::string weights = folder / "w.safetensors", back = folder / "back.safetensors";
+    succeed(fmt::format("train {} --steps 1 --micro-batch 1 --effective-batch 2 --save {}", sizes,
+                        weights));
+    fs::remove_all(folder / "out");
+    succeed(fmt::format("text export --weights {} --out {}", weights, folder / "out"));
+    succeed(fmt::format("text import --from {} --out {}", folder / "out", back));
+    REQUIRE(are_equal(read_safetensors(weights), read_safetensors(back)));
+    const std::string write = "text write --tokens 3 --temperature 0 --prompt ab --weights ";
+    REQUIRE(succeed(write + weights) == succeed(write + back));
+    refuse(fmt::format("text import --from {0} --out {0}/model.safetensors", folder / "out"),
+           "which is read");
+  }
+}
+
+TEST_CASE("text write asks for a language model and its tokenizer", "[text]") {
+  const Folder folder;
+  const std::string mlp = folder / "mlp.safetensors", other = folder / "other.safetensors";
+  succeed(fmt::format("train --model mlp-small --steps 1 --save {}", mlp));
+  refuse("text write --weights " + mlp, "expected a language model's");
+  NamedTensors weights = read_safetensors(mlp);
+  write_safetensors(other, weights, {{"model", "gpt-tiny"}, {"classes", "50257"}});
+  refuse("text write --weights " + other, "expected --tokenizer with the one that it learned by");
+  refuse("train --model gpt-tiny --data grammar --hold-out 0.1", "--hold-out");
+  refuse("train --model gpt-tiny --no-decay norm_1", "no parameters that could decay are called");
+}
+
+}  // namespace accrue::test
