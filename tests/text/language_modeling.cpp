@@ -150,16 +150,18 @@ TEST_CASE("a window is transformers' mean over its tokens, for every split", "[g
 }
 
 TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
-  const auto compare = [](int R, const RowSplit& split) {
+  const auto compare = [](const std::string& name, int R, const RowSplit& split) {
     std::vector<double> differences(static_cast<size_t>(R), 1);
     run_ranks(R, [&](Ranks& ranks) {
-      TextLearner learner("gpt2", {.ranks = &ranks});
-      differences[size_t(ranks.rank())] = difference(learner, "gpt2", split, ranks.rank(), R);
+      TextLearner learner(name, {.ranks = &ranks});
+      differences[size_t(ranks.rank())] = difference(learner, name, split, ranks.rank(), R);
     });
     for (const double each : differences) REQUIRE(each <= text_tolerance);
   };
-  compare(2, {3, 3, 2});
-  compare(3, RowSplit(8, 1));
+  compare("gpt2", 2, {3, 3, 2});
+  compare("gpt2", 3, RowSplit(8, 1));
+  compare("llama", 2, RowSplit(8, 1));
+  compare("llama", 3, {3, 3, 2});
 }
 
 TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
