@@ -138,8 +138,9 @@ TEST_CASE("a model goes out to transformers' layout and comes back", "[text]") {
         "--rotary-scaling llama3:8:1:4:64 --tied-head yes --context 8"}) {
     INFO(sizes);
     const std::string weights = folder / "w.safetensors", back = folder / "back.safetensors";
-    succeed(fmt::format("train {} --steps 1 --micro-batch 1 --effective-batch 2 --save {}", sizes,
-                        weights));
+    succeed(fmt::format(
+        "train --data grammar {} --steps 1 --micro-batch 1 --effective-batch 2 --save {}", sizes,
+        weights));
     fs::remove_all(folder / "out");
     succeed(fmt::format("text export --weights {} --out {}", weights, folder / "out"));
     succeed(fmt::format("text import --from {} --out {}", folder / "out", back));
@@ -160,7 +161,8 @@ TEST_CASE("text write asks for a language model and its tokenizer", "[text]") {
   write_safetensors(other, weights, {{"model", "gpt-tiny"}, {"classes", "50257"}});
   refuse("text write --weights " + other, "expected --tokenizer with the one that it learned by");
   refuse("train --model gpt-tiny --data grammar --hold-out 0.1", "--hold-out");
-  refuse("train --model gpt-tiny --no-decay norm_1", "no parameters that could decay are called");
+  refuse("train --data grammar --model gpt-tiny --no-decay norm_1",
+         "no parameters that could decay are called");
 }
 
 }  // namespace accrue::test
