@@ -19,28 +19,36 @@ if(ACCRUE_ISA AND NOT ACCRUE_NATIVE)
 endif()
 if(ACCRUE_NATIVE)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
+endif()
+# Under sanitizers these levels take the place of the build type's, which comes before them. GCC raises
+# -Wmaybe-uninitialized falsely there, in the standard library's own regex.
+set(ACCRUE_SANITIZE_LESS OFF)
+add_library(accrue_sanitizers INTERFACE)
+if(ACCRUE_SANITIZE)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+      -Wno-maybe-uninitialized -g1 $<IF:$<BOOL:$<TARGET_PROPERTY:ACCRUE_COMPILED_SOONER>>,-O0,-O1>)
   # Seen with GCC 12: it moves 64 bytes as if they were aligned to 64, which they are not in a frame
   # of AddressSanitizer's detect_stack_use_after_return.
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND
-     CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  if(ACCRUE_NATIVE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     check_cxx_compiler_flag(-mmove-max=256 ACCRUE_HAS_MOVE_MAX)
     if(ACCRUE_HAS_MOVE_MAX)
-      target_compile_options(accrue_options INTERFACE
-        "$<$<COMPILE_LANGUAGE:CXX>:-mmove-max=256;-mstore-max=256>")
+      list(APPEND sanitize -mmove-max=256 -mstore-max=256)
     endif()
   endif()
+  # In the runner's build, the largest, the sanitizers leave out what takes long and says little: checks
+  # of an address before an access that AddressSanitizer looks at anyway, alignment where nothing is
+  # cast to vectors, and what is there to run or test others (accrue_unsanitized).
+  if(ACCRUE_SIMT AND NOT ACCRUE_SANITIZE_ALL)
+    set(ACCRUE_SANITIZE_LESS ON)
+    set(casts_to_vectors "$<IN_LIST:$<TARGET_PROPERTY:NAME>,accrue_kernels;accrue_accumulate;accrue_data;accrue_ladder>")
+    list(APPEND sanitize -fno-sanitize=null,object-size,pointer-overflow,vptr
+         "$<$<NOT:${casts_to_vectors}>:-fno-sanitize=alignment>")
+  endif()
+  target_compile_options(accrue_sanitizers INTERFACE
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:ACCRUE_UNSANITIZED>>>>:${sanitize}>")
+  target_link_options(accrue_sanitizers INTERFACE -fsanitize=address,undefined)
 endif()
-# In the runner's build, the largest, the sanitizers leave out what takes long and says little: checks
-# of an address before an access that AddressSanitizer looks at anyway, alignment where nothing is
-# cast to vectors, and sources that are there to test others (accrue_unsanitized).
-set(ACCRUE_SANITIZE_LESS OFF)
-if(ACCRUE_SIMT AND CMAKE_CXX_FLAGS MATCHES "-fsanitize=address" AND NOT ACCRUE_SANITIZE_ALL)
-  set(ACCRUE_SANITIZE_LESS ON)
-  set(casts_to_vectors "$<IN_LIST:$<TARGET_PROPERTY:NAME>,accrue_kernels;accrue_accumulate;accrue_data;accrue_ladder>")
-  target_compile_options(accrue_options INTERFACE
-    -fno-sanitize=null,object-size,pointer-overflow,vptr
-    "$<$<NOT:${casts_to_vectors}>:-fno-sanitize=alignment>")
-endif()
+target_link_libraries(accrue_options INTERFACE accrue_sanitizers)
 if(ACCRUE_CUDA)
   # Whoever includes a header of accrue in a .cu needs these, too.
   # fmt believes that nvcc knows too little of constant expressions to check format strings.
@@ -57,20 +65,15 @@ endif()
 
 # accrue_compile_sooner(TARGET): for sources that do no arithmetic worth optimising.
 function(accrue_compile_sooner target)
+  set_property(TARGET ${target} PROPERTY ACCRUE_COMPILED_SOONER TRUE)
   target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
-  endif()
 endfunction()
 
-# accrue_unsanitized(TARGET): for sources that are there to test others. They ask what the program
-# runs under by GCC's own macro.
+# accrue_unsanitized(TARGET): for sources that are there to run or test others. Compiled as in the release
+# build, they are its objects where ccache is installed.
 function(accrue_unsanitized target)
-  if(ACCRUE_SANITIZE_LESS)
-    target_compile_options(${target} PRIVATE -fno-sanitize=all)
-    target_compile_definitions(${target} PRIVATE __SANITIZE_ADDRESS__=1)
-  endif()
+  set_property(TARGET ${target} PROPERTY ACCRUE_UNSANITIZED ${ACCRUE_SANITIZE_LESS})
 endfunction()
 
 # accrue_cuda_sources(sources...): has the runner's build take .cu sources for C++.

@@ -287,8 +287,7 @@ if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
 
 if ! $simt; then
   skip "tests (simt): left out by --no-simt"
-elif step "build (simt)" build build/simt simt "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" \
-  "-DACCRUE_SANITIZE_ALL=$thorough"; then
+elif step "build (simt)" build build/simt simt "-DACCRUE_SANITIZE_ALL=$thorough"; then
   export UBSAN_OPTIONS=print_stacktrace=1
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
   run_tests simt build/simt "${side_by_side[@]}"

@@ -100,9 +100,9 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
   const std::map<std::string, std::string> memory =
       test_device() == Device::cuda
           ? std::map<std::string, std::string>{{"mlp-small", on_runner() ? "8750KB" : "7650KB"}}
-      : sanitized ? std::map<std::string, std::string>{{"mlp", "18850KB"}}
-                  : std::map<std::string, std::string>{
-                        {"mlp", "18850KB"}, {"cnn-gn", "15500KB"}, {"cnn-bn", "15500KB"}};
+      : sanitized() ? std::map<std::string, std::string>{{"mlp", "18850KB"}}
+                    : std::map<std::string, std::string>{
+                          {"mlp", "18850KB"}, {"cnn-gn", "15500KB"}, {"cnn-bn", "15500KB"}};
   for (const auto& [model, limit] : memory) {
     const std::string asked = " --model " + model + " --effective-batch 64 ";
     const std::string text = succeed("plan" + asked + "--strategy fused --json " +

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Microseconds = std::chrono::microseconds;
 
-constexpr int pairs_of_kills = sanitized ? 5 : 20;
+const int pairs_of_kills = sanitized() ? 5 : 20;
 
 // It depends on the machine whether a kill falls into the write of a checkpoint: until one has,
 // more are tried, at most this many.
@@ -136,11 +136,11 @@ TEST_CASE("a run killed at any moment goes on to the same bits", "[.kill]") {
 }
 
 TEST_CASE("two networks killed in the turn of either go on to the same bits", "[.kill]") {
-  kill_at_random_moments(sanitized ? 3 : 20, Victim::Kind::font);
+  kill_at_random_moments(sanitized() ? 3 : 20, Victim::Kind::font);
 }
 
 TEST_CASE("a run killed at any of many moments goes on to the same bits", "[.][thorough]") {
-  kill_at_random_moments(sanitized || on_runner() ? 10 : 100);
+  kill_at_random_moments(sanitized() || on_runner() ? 10 : 100);
 }
 
 TEST_CASE("a run killed again and again while the disk is full goes on", "[.full-disk]") {

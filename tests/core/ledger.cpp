@@ -6,13 +6,13 @@
 #include <thread>
 
 #include "accumulate/window.h"
-#include "core/address_sanitizer.h"
 #include "core/host_blocks.h"
 #include "core/timeline.h"
 #include "kernels/cross_entropy.h"
 #include "layers/layers.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/sanitizers.h"
 
 namespace accrue::test {
 namespace {
@@ -221,12 +221,8 @@ TEST_CASE("an out-of-memory error knows what holds the memory", "[engine][memory
 }
 
 TEST_CASE("a machine without memory is an answer, too", "[engine][memory]") {
-#ifdef __SANITIZE_ADDRESS__
-  const Device device = Device::cuda;  // the sanitizer ends the program instead
-  if (test_device() != device) return;
-#else
   const Device device = test_device();
-#endif
+  if (sanitized() && device == Device::cpu) return;  // the sanitizer ends the program instead
   const Usage before = ledger(device).current();
   const MemoryScope scope("too much");
   const auto shortage = shortage_under(device, size_t{1} << 62, [&] {
@@ -313,9 +309,9 @@ TEST_CASE("host blocks are reserved once and handed out again", "[engine][memory
   REQUIRE(blocks.statistics().segments == 0);
 }
 
-#ifdef __SANITIZE_ADDRESS__
 TEST_CASE("the sanitizer sees what lies beyond a host block, and in an idle one",
           "[engine][memory]") {
+  if (!sanitized()) return;
   HostBlocks blocks;
   for (const size_t bytes : {size_t{1000}, size_t{1021}}) {  // the same block
     auto* const block = static_cast<char*>(blocks.take(bytes));
@@ -325,7 +321,6 @@ TEST_CASE("the sanitizer sees what lies beyond a host block, and in an idle one"
     REQUIRE(__asan_address_is_poisoned(block));
   }
 }
-#endif
 
 TEST_CASE("idle host blocks go back before others are taken beside them", "[engine][memory]") {
   constexpr size_t MiB = size_t{1} << 20;  // these sizes are size classes

@@ -434,7 +434,7 @@ TEST_CASE("zi2zi in float32 is as far from float64 as rounding takes it", "[zi2z
   // of a relu, or the difference in an L1 loss, to both sides of a 0 that is as near as rounding.
   // What is compared is such a sum itself, and rounded by as much again.
   constexpr double unit = 0x1p-24, share = 28 * unit;
-  if (on_runner() && sanitized) return;  // half a minute
+  if (on_runner() && sanitized()) return;  // half a minute
   for (const Configuration& c : golden.configurations()) {
     GlyphGame exact(c, {}, 1);
     const Samples samples = glyph_samples(c.game.networks, {});

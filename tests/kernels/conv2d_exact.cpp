@@ -4,7 +4,6 @@
 
 #include "core/autograd.h"
 #include "core/random.h"
-#include "kernels/backend.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
 #include "kernels/linear.h"

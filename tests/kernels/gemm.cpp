@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "core/random.h"
-#include "kernels/backend.h"
 #include "kernels/cpu/indirect_gemm.h"
 #include "tests/support/catch.h"
 

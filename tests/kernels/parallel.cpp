@@ -22,20 +22,10 @@
 #include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/thread_scope.h"
 
 namespace accrue::test {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool thread_sanitizer = true;
-#else
-constexpr bool thread_sanitizer = false;
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool any_sanitizer = true;
-#else
-constexpr bool any_sanitizer = thread_sanitizer;
-#endif
 
 TEST_CASE("every chunk of a loop runs once", "[threads]") {
   const int count = GENERATE(1, 2, 3, 8);
@@ -136,14 +126,14 @@ TEST_CASE("a loop runs in a forked child", "[threads]") {
     runs = 0;
     loop();
     // More than there were. ThreadSanitizer ends a forked process that starts one.
-    set_thread_count(thread_sanitizer ? 2 : 8);
+    set_thread_count(__tsan_init ? 2 : 8);
     loop();
     return runs == 2000;
   }));
 }
 
 TEST_CASE("a loop runs on the threads that the system gives", "[threads]") {
-  if (any_sanitizer) {
+  if (sanitized() || __tsan_init) {
     WARN("left out: the sanitizers need address space of their own");
     return;
   }

@@ -88,7 +88,7 @@ inline const Folder& few_digits() {
 }
 
 // True if training and scoring are to use few_digits() and narrow() models.
-inline bool computes_slowly() { return on_runner() || sanitized; }
+inline bool computes_slowly() { return on_runner() || sanitized(); }
 
 // For tests that hold at any width.
 inline std::string narrow() { return computes_slowly() ? " --width 0.25 " : " "; }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/cuda.h"
+#include "tests/support/sanitizers.h"
 
 // The runner, where the CUDA sources are built for it.
 #if __has_include(<simt.h>)
@@ -20,7 +21,8 @@ bool full = false;
 Device test_device() { return under_test; }
 void set_test_device(Device device) { under_test = device; }
 
-bool reduced() { return (on_runner() || sanitized) && !full; }
+bool sanitized() { return __asan_init != nullptr; }
+bool reduced() { return (on_runner() || sanitized()) && !full; }
 void set_full() { full = true; }
 
 Tensor on_host(const Tensor& x) { return x.device() == Device::cpu ? x : x.to(Device::cpu); }

@@ -16,12 +16,8 @@ void set_test_device(Device device);
 // GPU.
 bool on_runner();
 
-// True in a build under AddressSanitizer, which is ten times slower.
-#ifdef __SANITIZE_ADDRESS__
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
+// True if the program runs under AddressSanitizer, which is ten times slower.
+bool sanitized();
 
 // True where a test is to take one combination of each kind instead of all: on the runner and under
 // sanitizers, unless accrue_tests --full asks for all.

@@ -56,7 +56,7 @@ void require_same_in_parts(const Runs& runs, const std::string& options) {
 TEST_CASE("a run in parts ends with the same bits, for models, strategies and K", "[checkpoint]") {
   const Runs runs;
   const std::string epochs = " --epochs 3 --dropout 0.3 --schedule plateau --lr-patience 0 ";
-  const bool slow = on_runner() || sanitized;
+  const bool slow = on_runner() || sanitized();
   for (const std::string model : {"mlp-small", "cnn-gn", "cnn-bn"})
     for (const std::string strategy : {"fused --optimizer adamw", "fused --optimizer sgd",
                                        "separate --optimizer sgd --momentum 0.9", "moments"})
@@ -72,7 +72,7 @@ TEST_CASE("a run in parts ends with the same bits, for models, strategies and K"
   require_same_in_parts(runs,
                         "--model mlp-small --precision fp16 --loss-scale-init 1e9 "
                         "--loss-scale-interval 2 --epochs 9");
-  if (sanitized) require_same_in_parts(runs, "--model cnn-bn --micro-batch 3" + epochs);
+  if (sanitized()) require_same_in_parts(runs, "--model cnn-bn --micro-batch 3" + epochs);
   if (reduced()) return;
   require_same_in_parts(runs,
                         "--model mlp-small --ema 0.9 --schedule step --lr-every 3 --epochs 3");
@@ -321,7 +321,7 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
   // is past rolling back.
   const std::string options = fmt::format(
       " --model {} --data digits --micro-batch 1 --effective-batch {} --checkpoint-dir ",
-      test_device() == Device::cuda ? "cnn --cuda-graphs off" : "mlp", sanitized ? 400 : 4000);
+      test_device() == Device::cuda ? "cnn --cuda-graphs off" : "mlp", sanitized() ? 400 : 4000);
   const auto run = [&](const std::string& directory, std::initializer_list<int> signals) {
     Child child("train" + options + directory, directory + ".text");
     child.wait_until([&] { return child.text().find("optimizer steps") != std::string::npos; });

@@ -36,7 +36,7 @@ TrainingOptions options_of_split(ModelKind model, double dropout = 0,
                                  Strategy strategy = Strategy::fused) {
   ModelOptions network = default_model(model);
   network.dropout = dropout;
-  if (on_runner() || sanitized) network.width = 0.25;
+  if (on_runner() || sanitized()) network.width = 0.25;
   TrainingOptions options;
   options.model = model_factory(network);
   options.batches.effective = E;

@@ -68,7 +68,7 @@ bool runs(Options options, int64_t micro, size_t memory) {
 }
 
 // Where everything takes long, one of each kind and few sizes.
-bool is_slow() { return on_runner() || sanitized; }
+bool is_slow() { return on_runner() || sanitized(); }
 
 // Their last stage is a pixel of an image of 28x28, of which BatchNorm wants two or more.
 bool takes_one_image(ModelKind model) {
@@ -80,7 +80,7 @@ std::vector<ModelKind> models() {
   if (is_slow()) WARN("on the runner and under sanitizers only some models, sizes and K");
   if (on_runner() && reduced()) return {ModelKind::cnn};
   if (on_runner()) return {ModelKind::mlp_small, ModelKind::cnn};
-  if (sanitized) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
+  if (sanitized()) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
   std::vector<ModelKind> all;
   for (const auto& [name, model] : model_names()) all.push_back(model);
   return all;

@@ -108,7 +108,7 @@ std::vector<TrainingOptions> games() {
       game_options(Order::alternating, 2), game_options(Order::simultaneous, 3), game_options(),
       game_options(Order::alternating, 1, 2), game_options(Order::simultaneous)};
   // A minute each on the runner under the sanitizers.
-  if (on_runner() && sanitized) return {all[0], all[1]};
+  if (on_runner() && sanitized()) return {all[0], all[1]};
   return all;
 }
 

@@ -62,7 +62,7 @@ void check_threads(int64_t steps, double width, const std::vector<int>& counts) 
 }  // namespace
 
 TEST_CASE("the same bits and the same peak on any number of threads", "[threads]") {
-  if (sanitized) check_threads(1, 0.5, {3});
+  if (sanitized()) check_threads(1, 0.5, {3});
   else check_threads(2, 0.5, {2, 3, 8});
 }
 
