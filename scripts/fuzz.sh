@@ -49,7 +49,10 @@ mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
 printf '#include "%s"\n' "${text[@]}" >build/fuzz/text.cpp
-flags=(-std=c++20 -O1 -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
+# Optimised where that takes less time than it saves.
+level=-O0
+[[ $seconds -lt 10 ]] || level=-O1
+flags=(-std=c++20 "$level" -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
        -fno-sanitize-recover=all)
 objects=(build/fuzz/{core,data,text}.o)
 printf '%s\n' core data text |

@@ -203,7 +203,7 @@ else
 fi
 step "include directions" python3 scripts/check_includes.py
 step "names and comments" python3 scripts/check_words.py
-sources=(--limit 40)  # about two minutes of a processor
+sources=(--limit 20)  # about a minute of a processor
 ! $thorough || sources=(--all)
 step "sources by themselves" scripts/check_syntax.py "${sources[@]}" \
   "-DACCRUE_WERROR=$(warnings_are_errors)"
