@@ -109,7 +109,7 @@ cudnnStatus_t start(cudnnHandle_t handle, Direction direction, const Problem& p,
   }
   const auto submit = [&]<class T>(T) {
     return submit_run(handle->stream, direction, pair->arithmetic, p, pointers.as<T>(), alpha, beta,
-                      workspace);
+                      {workspace.data, workspace.bytes, pair->bytes});
   };
   switch (p.x.type) {
     case CUDNN_DATA_DOUBLE: return submit(double{});

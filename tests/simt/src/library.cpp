@@ -14,7 +14,7 @@ bool unloaded = false;
 void Workspace::scribble() const {
   if (bytes == 0) return;
   require_device(data, bytes, "a library's workspace");
-  std::memset(data, 0xff, bytes);
+  std::memset(data, 0xff, asked);
 }
 
 cudaError_t submit_library_work(cudaStream_t stream, Work work) {

@@ -5,11 +5,12 @@
 namespace simt {
 
 // Memory that a library's algorithm was given to work in. Its content is nobody's business but the
-// library's: it is filled with garbage before and after, so that an overlap with anything else
-// shows.
+// library's: as much as the algorithm asked for is filled with garbage before and after, so that an
+// overlap with anything else shows.
 struct Workspace {
   void* data;
   size_t bytes;
+  size_t asked = bytes;
 
   void scribble() const;
 };
