@@ -213,7 +213,8 @@ TEST_CASE("ranks of the program train on GPUs as one does", "[.][mpi-cuda]") {
   if (!can_run_ranks_on_gpus()) return;
   const Folder folder;
   const std::string training = cuda_training + few();
-  const auto same = [&](const std::string& one, const std::string& ranked) {
+  enum Part : unsigned { by_way_of_host = 1, in_parts_of_a_run = 2, every_part = 3 };
+  const auto same = [&](const std::string& one, const std::string& ranked, unsigned parts) {
     INFO(one << " | " << ranked);
     const std::string by_one = folder / "one.safetensors", by_ranks = folder / "two.safetensors",
                       by_host = folder / "host.safetensors", again = folder / "again.safetensors",
@@ -230,9 +231,12 @@ TEST_CASE("ranks of the program train on GPUs as one does", "[.][mpi-cuda]") {
     if (program_is_on_runner()) REQUIRE_THAT(text, ContainsSubstring("exchange by NCCL 2"));
     // Three steps, as in the test on the cpu.
     REQUIRE(largest_difference(by_one, by_ranks) <= 3 * 0.01 * 884 * 0x1p-24);
-    REQUIRE_THAT(ranks(" --steps 3 --rank-exchange host --save " + by_host),
-                 ContainsSubstring("exchange through the host"));
-    REQUIRE(file_bytes(by_host) == file_bytes(by_ranks));
+    if (parts & by_way_of_host) {
+      REQUIRE_THAT(ranks(" --steps 3 --rank-exchange host --save " + by_host),
+                   ContainsSubstring("exchange through the host"));
+      REQUIRE(file_bytes(by_host) == file_bytes(by_ranks));
+    }
+    if (!(parts & in_parts_of_a_run)) return;
     ranks(" --steps 2 --resume --checkpoint-dir " + directory);
     ranks(" --steps 3 --resume --checkpoint-dir " + directory + " --save " + again);
     REQUIRE(file_bytes(again) == file_bytes(by_ranks));
@@ -242,11 +246,15 @@ TEST_CASE("ranks of the program train on GPUs as one does", "[.][mpi-cuda]") {
   };
   const std::string adam = "--optimizer adam --eps 1e-3 ", sgd = "--optimizer sgd ",
                     in_parts = "--micro-batch 16 ";
-  same(sgd + in_parts, sgd + in_parts + "--rank-overlap on");
-  same(adam + in_parts, adam + in_parts + "--shard-optimizer");
+  same(sgd + in_parts, sgd + in_parts + "--rank-overlap on",
+       reduced() ? by_way_of_host : every_part);
+  same(adam + in_parts, adam + in_parts + "--shard-optimizer",
+       reduced() ? in_parts_of_a_run : every_part);
   if (reduced()) return;
-  same(adam + in_parts + "--strategy moments", adam + in_parts + "--strategy moments");
-  same(adam + "--micro-batch 48", adam + "--micro-batch 24 --strategy step-in-backward");
+  const std::string moments = adam + in_parts + "--strategy moments";
+  same(moments, moments, every_part);
+  same(adam + "--micro-batch 48", adam + "--micro-batch 24 --strategy step-in-backward",
+       every_part);
 }
 
 TEST_CASE("ranks that share a GPU exchange through the host", "[.][mpi-cuda]") {
@@ -265,6 +273,7 @@ TEST_CASE("ranks on GPUs need what was planned for each", "[.][mpi-cuda]") {
   const std::string model =
       "--device cuda --model mlp-small --optimizer adamw --effective-batch 48 " + few();
   for (const std::string exchange : {"auto", "host"}) {
+    if (reduced() && exchange == "host") continue;  // which others' prediction is checked for, too
     INFO(exchange);
     const std::string plan = folder / "plan", log = folder / exchange;
     const std::string by = " --rank-exchange " + exchange;
