@@ -258,6 +258,7 @@ TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]")
       TrainingOptions options = glyph_options(Order::alternating, game);
       const GlyphState kept = trained(options, data);
       for (const Recompute recompute : {Recompute::sqrt, Recompute::all}) {
+        if (reduced() && (norm == NormKind::batch) == (recompute == Recompute::sqrt)) continue;
         options.recompute = recompute;
         REQUIRE(trained(options, data) == kept);
       }
@@ -301,7 +302,7 @@ TEST_CASE("the memory of zi2zi is predicted to the byte", "[zi2zi][plan]") {
           for (const Order order : {Order::alternating, Order::simultaneous}) {
             const bool drops = drops_gradients(strategy);
             if (drops && order == Order::simultaneous) continue;
-            if (on_runner() && number++ % 40 != 0) continue;
+            if (on_runner() && number++ % (reduced() ? 54 : 40) != 0) continue;
             Zi2ziGame game = small_game();
             game.networks.self_attention = attention;
             TrainingOptions options = glyph_options(order, game);
