@@ -73,10 +73,11 @@ TEST_CASE("a U-Net in tiles answers as the whole image, its group norms too", "[
     const Tensor x = uneven_images<double>(images);
     const auto whole = answer(unet, x);
     for (const int64_t size : sizes) {
+      if (reduced() && (size == 24 || size == 48)) continue;
       INFO(fmt::format("{} in tiles of {}", images, size));
       REQUIRE(largest_difference(answer(TiledUNet(unet, size), x), whole) < 1e-12);
       // Tiles with norms of their own are far from it.
-      if (channels.size() > 1)
+      if (channels.size() > 1 && !reduced())
         REQUIRE(largest_difference(answer(Tiled(unet, size, 8), x), whole) > 0.1);
     }
   }

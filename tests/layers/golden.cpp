@@ -63,7 +63,7 @@ double relative_difference(const Tensor& actual, const Tensor& expected) {
   return difference / largest;
 }
 
-void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) {
+void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy, int steps) {
   const Golden golden = read_golden(net);
   const auto model = make_net(net);
   Parameters parameters = place(*model, dtype, test_device(), 0);
@@ -83,7 +83,7 @@ void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) 
   // 1e-5 is what is promised for float32; in float64 both sides round at 1e-16, which Adam's
   // division by sqrt(v) + 1e-8 may enlarge.
   const double bound = dtype == DType::f32 ? 1e-5 : 1e-9;
-  for (int step = 0; step < 10; ++step) {
+  for (int step = 0; step < steps; ++step) {
     for (int64_t i = 0; i < N; i += n) {
       const Samples part = samples.slice(i, i + n);
       window.backward(objective->loss((*model)(part["images"]), part), n);
@@ -99,6 +99,7 @@ void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy) 
     REQUIRE(std::abs(report.loss / golden.at("loss" + k).span<double>()[at] - 1) < bound);
     REQUIRE(std::abs(report.grad_norm / golden.at("grad_norm" + k).span<double>()[at] - 1) < bound);
   }
+  if (steps < 10) return;
   for (const auto& entry : parameters.entries()) {
     INFO("weights of " << entry.name);
     REQUIRE(relative_difference(entry.tensor, golden.at("final" + k + "." + entry.name)) < bound);
@@ -116,9 +117,11 @@ TEST_CASE("ten Adam steps are PyTorch's", "[golden]") {
           if (on_runner() && blocks &&
               (K == 1 || dtype == DType::f64 || strategy == Strategy::separate))
             continue;
+          if (reduced() && on_runner() && dtype == DType::f64 && strategy == Strategy::separate)
+            continue;
           INFO(net << ", K = " << K << ", " << name(dtype)
                    << (strategy == Strategy::fused ? ", fused" : ", separate"));
-          compare(net, K, dtype, strategy);
+          compare(net, K, dtype, strategy, reduced() && on_runner() && blocks ? 3 : 10);
         }
 }
 

@@ -151,6 +151,7 @@ TEST_CASE("the trained parameters get the gradients that they get anyway", "[fre
   const ModelOptions cnn{.kind = ModelKind::cnn_gn, .width = 0.5, .image = {1, 8, 8}};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Names& freeze : {Names{"0"}, Names{"1", "4"}, Names{"9"}, Names{"backbone"}}) {
+      if (reduced() && dtype == DType::bf16 && freeze.front() != backbone) continue;
       INFO(name(dtype) << " without " << freeze.front());
       const auto steps = [&](const Names& fixed) {
         const auto model = make_model(cnn);

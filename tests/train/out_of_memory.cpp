@@ -264,7 +264,7 @@ TEST_CASE("a failure in the first window leaves a run of the smaller micro-batch
 
 TEST_CASE("allocations that fail at random places", "[oom]") {
   const DigitsOfTestCase digits_until_the_end;
-  const int failures = on_runner() ? 24 : 200;
+  const int failures = on_runner() ? (reduced() ? 10 : 24) : 200;
   RandomStream random(17);
   std::set<std::string> outcomes;
   kept_digits();

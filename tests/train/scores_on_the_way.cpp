@@ -78,7 +78,7 @@ TEST_CASE("a run is scored after so many windows, or every epoch", "[window]") {
 
 TEST_CASE("the memory of scores is predicted with that of the windows", "[window]") {
   // So that the order of the scored samples takes more than a micro-step.
-  const BuiltInOptions sizes{.train_size = 30, .test_size = 2000};
+  const BuiltInOptions sizes{.train_size = 30, .test_size = reduced() ? 1000 : 2000};
   const Datasets data = place_data(
       {make_digits(Split::train, sizes), make_digits(Split::test, sizes)}, test_device());
   TrainingOptions options = scored_run();
