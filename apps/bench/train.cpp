@@ -135,13 +135,17 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   });
   for (const std::string& line : cuda::refused_graphs()) say_error("warning: {}\n", line);
   const double samples_per_s = double(batches.effective) / median(window_seconds);
-  const Field& seen = data.train.field(options.domains.model(options.model_name).input());
+  const DomainModel model = options.domains.model(options.model_name);
+  const Field& seen = data.train.field(model.input());
+  const double pieces_per_s = double(seen.shape_of(1).numel()) * samples_per_s;
   const double flops = training_flops_per_sample(trained.model, seen.shape_of(1), seen.encoding);
   double gemm_rate = median(gemm_rates);
   if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;
-  say("{} {}: {:.0f} samples/s on {} (median of {}, {})\n", options.model_name, batches.describe(),
-      samples_per_s, name(device), window_seconds.size(), counted(thread_count(), "thread"));
+  say("{} {}: {} on {} (median of {}, {})\n", options.model_name, batches.describe(),
+      model.pieces.empty() ? fmt::format("{:.0f} samples/s", samples_per_s)
+                           : fmt::format("{:.0f} {}/s", pieces_per_s, model.pieces),
+      name(device), window_seconds.size(), counted(thread_count(), "thread"));
   say("{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
       MachineRates::gemm_size(device));
@@ -158,6 +162,7 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
                                 {"flops_per_sample", flops},
                                 {"gemm_flops_per_s", gemm_rate},
                                 {"share_of_gemm_rate", share}};
+  if (!model.pieces.empty()) result[model.pieces + "_per_s"] = pieces_per_s;
   if (bench.profile) {
     const auto profile = profile_windows(windows, device, bench.seconds);
     const MachineRates rates{gemm_rate, ladder::copy_bytes_per_s(device)};

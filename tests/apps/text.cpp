@@ -4,6 +4,13 @@
 #include "text/corpus.h"
 
 namespace accrue::test {
+namespace {
+
+std::string tiny_model() {
+  return " --model gpt-tiny --layers 1 --heads 1 --hidden-size 8 --positions 32 ";
+}
+
+}  // namespace
 
 TEST_CASE("text prepare makes a corpus and says what is in it", "[text]") {
   const Folder folder;
@@ -25,6 +32,16 @@ TEST_CASE("text prepare makes a corpus and says what is in it", "[text]") {
   refuse(fmt::format("text prepare --text {} --out {}", folder / "books", folder / "books/corpus"),
          "expected a path elsewhere");
   REQUIRE(!fs::exists(folder / "books/corpus"));
+}
+
+TEST_CASE("bench train counts the tokens of language models", "[text]") {
+  const Folder folder;
+  const std::string json = folder / "bench.json";
+  const std::string text = succeed("bench train --seconds 0.01 --micro-batch 2 --accum 2" +
+                                   tiny_model() + "--context 16 --json " + json);
+  REQUIRE_THAT(text, ContainsSubstring(" tokens/s on "));
+  const auto figures = nlohmann::json::parse(std::ifstream(json));
+  REQUIRE(figures["tokens_per_s"] == 16 * figures["samples_per_s"].get<double>());
 }
 
 }  // namespace accrue::test
