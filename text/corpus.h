@@ -22,6 +22,9 @@ struct CorpusFacts {
   std::string tokenizer{};  // "bytes", the path of one of its files, or nothing if it is not known
   int64_t vocabulary = 0;   // each token is in [0, vocabulary)
   int32_t end_of_text = 0;
+  // The share of sections that are for the test where there is no corpus for that, by the hashes of
+  // their tokens, so that new documents move none and copies of one stay together.
+  double hold_out = 0.05;
 };
 
 // Documents are held out by sections of so many tokens, of which most documents are one.
@@ -95,7 +98,7 @@ class SectionHash {
 // Collects documents, in memory or, in memory that does not depend on their number, as a directory
 // of files, which appears complete or not at all:
 //   corpus.json    version, tokenizer, vocabulary, end_of_text, tokens, documents, learned (how
-//                  many tokens are to be), source, and each file's CRC-32
+//                  many tokens are to be), hold_out, source, and each file's CRC-32
 //   tokens.bin     u16 for a vocabulary of at most 65,536, else u32
 //   documents.bin  u64: Documents::ends
 //   sections.bin   u64: Documents::sections
@@ -107,7 +110,8 @@ class CorpusWriter {
   // needs none.
   using TokenizerFiles = std::map<std::string, std::string>;
 
-  // In memory, without a directory. Throws Error if the directory exists with something in it.
+  // In memory, without a directory. Throws Error if the directory exists with something in it, and
+  // unless 0 < facts.hold_out < 1.
   explicit CorpusWriter(CorpusFacts facts, const std::string& directory = {},
                         const TokenizerFiles& tokenizer = {});
   ~CorpusWriter();

@@ -138,6 +138,8 @@ CorpusWriter::CorpusWriter(CorpusFacts facts, const std::string& directory,
     : files_(std::make_unique<Files>()) {
   files_->facts = std::move(facts);
   files_->name = directory;
+  check(0 < files_->facts.hold_out && files_->facts.hold_out < 1,
+        "a share of {} to hold out: expected one between 0 and 1", files_->facts.hold_out);
   if (directory.empty()) return;
   files_->directory = std::make_unique<NewDirectory>(directory);
   const fs::path path = files_->directory->path();
@@ -185,6 +187,7 @@ void CorpusWriter::Files::write_facts() const {
       {"documents", columns.documents},
       {"tokens", columns.size},
       {"learned", columns.learned_tokens},
+      {"hold_out", facts.hold_out},
       {"source", facts.source},
       {"crc32", crcs}};
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
@@ -269,6 +272,10 @@ FactsSaid read_facts(const fs::path& file) {
   if (facts.tokenizer != "bytes" && !facts.tokenizer.empty())
     facts.tokenizer = (file.parent_path() / facts.tokenizer).string();
   facts.source = text("source");
+  const json share = said.value("hold_out", json(facts.hold_out));
+  check(share.is_number() && 0 < share && share < 1,
+        "{}: hold_out is {}, expected a number between 0 and 1", where, share.dump());
+  facts.hold_out = share;
   result.tokens = number("tokens", 1, most);
   result.documents = number("documents", 1, result.tokens);
   result.learned = number("learned", 0, result.tokens);

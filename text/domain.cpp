@@ -128,6 +128,12 @@ Domain::Claim Text::claim(const std::string& data) const {
   return data == "grammar" || holds_corpus(data) ? Claim::own : Claim::none;
 }
 
+bool Text::heeds(const std::string& setting, const std::string& data) const {
+  check(setting != "hold-out" || !holds_corpus(data),
+        "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
+  return false;
+}
+
 Datasets Text::load(const DataRequest& request) const {
   return rows_of(request.data == "grammar" ? grammar_corpora() : open_corpora(request.data), rows);
 }

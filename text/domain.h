@@ -27,6 +27,7 @@ class Text : public Domain {
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override { return {"grammar"}; }
+  bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 };

@@ -25,7 +25,8 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
   CorpusWriter writer({.source = fmt::format("{}", fmt::join(options.texts, ", ")),
                        .tokenizer = of_text.name(),
                        .vocabulary = tokenizer->size(),
-                       .end_of_text = tokenizer->end_of_text()},
+                       .end_of_text = tokenizer->end_of_text(),
+                       .hold_out = options.hold_out},
                       options.out, of_text.files);
   const auto add = [&](const std::vector<int32_t>& tokens, bool is_learned) {
     if (is_learned) writer.append(tokens);

@@ -14,6 +14,7 @@ struct PrepareTextOptions {
   std::vector<std::string> texts;  // as find_text_files() takes them
   std::string tokenizer = "bytes";
   std::optional<int64_t> train_tokenizer{};  // of so many tokens, from the texts, instead
+  double hold_out = CorpusFacts{}.hold_out;
   ChatForm chat = ChatForm::chatml;
   std::string out;  // the directory to make
 };

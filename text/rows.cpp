@@ -274,8 +274,6 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
   const auto& [train, test] = corpora;
   check(1 <= options.context && options.context <= most_context,
         "a context of {} tokens: expected 1 to {}", options.context, most_context);
-  check(test || (0 < options.hold_out && options.hold_out < 1),
-        "a share of {} to hold out: expected one between 0 and 1", options.hold_out);
   for (const CorpusPtr& corpus : {train, test})
     check(!corpus || corpus->size() <= most_tokens, "{} has more than {} tokens",
           corpus->facts().source, most_tokens);
@@ -284,9 +282,9 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
     add_all(*train, layouts[0], options.documents);
     add_all(*test, layouts[1], options.documents);
   } else {
-    divide(*train, layouts, options.hold_out);
+    divide(*train, layouts, train->facts().hold_out);
   }
-  const std::string share = test ? "" : fmt::format("{} held out", options.hold_out);
+  const std::string share = test ? "" : fmt::format("{} held out", train->facts().hold_out);
   Datasets sets{dataset_of(train, layouts[0], options, share),
                 dataset_of(test ? test : train, layouts[1], options, share + " here")};
   check(sets.train.size() > 0 && sets.test.size() > 0,
@@ -294,7 +292,7 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
         "least 2 tokens",
         train->facts().source, counted(sets.train.size(), "row"), counted(sets.test.size(), "row"),
         test ? ""
-             : fmt::format(", if {} of its {} are held out", options.hold_out,
+             : fmt::format(", if {} of its {} are held out", train->facts().hold_out,
                            counted(std::ssize(train->documents().sections), "section")));
   return sets;
 }

@@ -28,13 +28,10 @@ inline constexpr int64_t open_rows = 64;
 struct RowOptions {
   int64_t context = 1024;  // T
   DocumentRows documents = DocumentRows::packed;
-  // The share of sections that are for the test (section_tokens, text/corpus.h), by the hashes of
-  // their tokens, so that new documents move none and copies of one stay together. It says nothing
-  // where there is a corpus for the test.
-  double hold_out = 0.05;
 };
 
-// Data sets of rows, all of i32 [N, T], which are read from the corpus when they are needed:
+// Data sets of rows, for training and the test (CorpusFacts::hold_out), all of i32 [N, T], which
+// are read from the corpus when they are needed:
 //   tokens     in [0, vocabulary); padding is the end-of-text token
 //   labels     the next token; not_judged (kernels/judged.h) for padding, and where the next token
 //              is not to be learned (Corpus::is_learned)
@@ -43,7 +40,7 @@ struct RowOptions {
 //              token is a document of its own.
 // The same documents stand side by side in each epoch; it is their rows that are shuffled. Rows
 // take 12 bytes of memory each, and 8 for each piece beyond the first.
-// Throws Error unless 1 <= T < 2^24 and 0 < hold_out < 1, and where there are no rows for the
+// Throws Error unless 1 <= T < 2^24, and where there are no rows for the
 // training or for the test.
 Datasets rows_of(const Corpora& corpora, const RowOptions& options);
 

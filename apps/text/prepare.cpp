@@ -26,6 +26,10 @@ Settings settings_of(PrepareTextOptions& texts) {
                                    .takes = "N",
                                    .range = {.low = 257},
                                    .excludes = "tokenizer"})
+      .add(texts.hold_out, {.name = "hold-out",
+                            .decides = result,
+                            .help = "The part that is for the test, by documents",
+                            .range = {.low = 0, .high = 0.99, .without_low = true}})
       .group("Output")
       .add(texts.out, {"out", result, "The directory to make", "DIR"});
   return s;

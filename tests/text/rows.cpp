@@ -29,11 +29,15 @@ struct Counting {
   bool ends_document(int64_t token) const { return ends[size_t(document_of(token))] == token + 1; }
 };
 
-Counting counting(const std::vector<int64_t>& lengths, bool has_prompts = false) {
+Counting counting(const std::vector<int64_t>& lengths, bool has_prompts = false,
+                  double hold_out = 0.05) {
   Counting result;
   RandomStream random(5);
-  CorpusWriter writer(
-      {.name = "counting", .source = "test", .vocabulary = vocabulary, .end_of_text = end_of_text});
+  CorpusWriter writer({.name = "counting",
+                       .source = "test",
+                       .vocabulary = vocabulary,
+                       .end_of_text = end_of_text,
+                       .hold_out = hold_out});
   int32_t next = 0;
   for (const int64_t length : lengths) {
     std::vector<int32_t> document;
@@ -116,13 +120,13 @@ TEST_CASE("each token of a document stands once in packed and padded rows", "[te
   const bool has_book = GENERATE(false, true);
   std::vector<int64_t> lengths = some_lengths(300, 60);
   if (has_book) lengths.insert(lengths.end(), {2 * section_tokens + 77, 33});
-  const Counting all = counting(lengths, has_prompts);
+  const Counting all = counting(lengths, has_prompts, 0.3);
   const std::vector<int64_t> contexts =
       has_book ? std::vector<int64_t>{1000} : std::vector<int64_t>{1, 16, 32, 61};
   for (const int64_t T : contexts)
     for (const DocumentRows kind : {DocumentRows::packed, DocumentRows::padded}) {
       INFO("T " << T << " padded " << (kind == DocumentRows::padded));
-      const Datasets sets = rows_of({all.corpus, nullptr}, {T, kind, 0.3});
+      const Datasets sets = rows_of({all.corpus, nullptr}, {T, kind});
       std::set<int64_t> seen;
       const auto train = rows_in(sets.train), test = rows_in(sets.test);
       const int64_t places = require_packed(all, train, seen) + require_packed(all, test, seen);
@@ -153,7 +157,7 @@ TEST_CASE("each token of a document stands once in packed and padded rows", "[te
 }
 
 TEST_CASE("a stream is all documents as one", "[text]") {
-  const Counting all = counting(some_lengths(40, 30), GENERATE(false, true));
+  const Counting all = counting(some_lengths(40, 30), GENERATE(false, true), 0.3);
   const int64_t n = all.corpus->size();
   for (const int64_t T : {1, 7, 64, int(n) - 1, int(n)}) {
     INFO(T);
@@ -171,7 +175,7 @@ TEST_CASE("a stream is all documents as one", "[text]") {
     if (T == n) continue;
     // With documents held out, each stream runs on over the gaps.
     std::set<int64_t> seen;
-    const Datasets sets = rows_of({all.corpus, nullptr}, {T, DocumentRows::stream, 0.3});
+    const Datasets sets = rows_of({all.corpus, nullptr}, {T, DocumentRows::stream});
     for (const Dataset& set : {sets.train, sets.test}) {
       int64_t last = -1;
       for (const Row& row : rows_in(set))
@@ -194,10 +198,11 @@ TEST_CASE("a stream is all documents as one", "[text]") {
 
 TEST_CASE("new documents move no others between training and test", "[text]") {
   const auto held_out = [](int64_t begin, int64_t end) {
-    CorpusWriter writer({.source = "test", .vocabulary = 1000, .end_of_text = 999});
+    CorpusWriter writer(
+        {.source = "test", .vocabulary = 1000, .end_of_text = 999, .hold_out = 0.2});
     for (int64_t d = begin; d < end; ++d)
       writer.add(std::vector<int32_t>{int32_t(d), int32_t(d % 7), 999});
-    const Datasets sets = rows_of({writer.finish(), nullptr}, {2, DocumentRows::padded, 0.2});
+    const Datasets sets = rows_of({writer.finish(), nullptr}, {2, DocumentRows::padded});
     std::set<int32_t> documents;
     for (const Row& row : rows_in(sets.test)) documents.insert(row.tokens[0]);
     REQUIRE(sets.train.size() + sets.test.size() == end - begin);
@@ -215,14 +220,14 @@ TEST_CASE("rows that make no sense are refused", "[text]") {
   REQUIRE_ERROR(rows_of(one, {8}), "if 0.05 of its 1 section are held out");
   REQUIRE_ERROR(rows_of(one, {0}), "a context of 0 tokens");
   REQUIRE_ERROR(rows_of(one, {1 << 24}), "expected 1 to 16777215");
-  REQUIRE_ERROR(rows_of(one, {8, DocumentRows::packed, 0}), "a share of 0 to hold out");
-  REQUIRE_ERROR(rows_of(one, {8, DocumentRows::packed, 1}), "a share of 1 to hold out");
+  REQUIRE_ERROR(CorpusWriter({.hold_out = 0}), "a share of 0 to hold out");
+  REQUIRE_ERROR(CorpusWriter({.hold_out = 1}), "a share of 1 to hold out");
 }
 
 TEST_CASE("rows are what every part of the program takes", "[text]") {
-  const Counting all = counting(some_lengths(200, 40), true);
   const auto rows = [&](int64_t T, DocumentRows kind, double share) {
-    return rows_of({all.corpus, nullptr}, {T, kind, share});
+    const Counting all = counting(some_lengths(200, 40), true, share);
+    return rows_of({all.corpus, nullptr}, {T, kind});
   };
   const Datasets sets = rows(24, DocumentRows::packed, 0.2);
   const Dataset& data = sets.train;
@@ -250,8 +255,8 @@ TEST_CASE("rows are what every part of the program takes", "[text]") {
 }
 
 TEST_CASE("a loader yields the same rows for any split, and after a pause", "[text]") {
-  const Counting all = counting(some_lengths(150, 40), true);
-  const Dataset data = rows_of({all.corpus, nullptr}, {24, DocumentRows::packed, 0.2}).train;
+  const Counting all = counting(some_lengths(150, 40), true, 0.2);
+  const Dataset data = rows_of({all.corpus, nullptr}, {24, DocumentRows::packed}).train;
   const auto yielded = [&](int64_t micro, int64_t window) {
     Loader loader(
         data,
