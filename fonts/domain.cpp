@@ -80,20 +80,7 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
 
 }  // namespace
 
-Settings Fonts::settings(TrainingOptions& training) {
-  Settings s = settings_of_game(game, training);
-  s.group("Output").add(
-      sample_every,
-      {.name = "sample-every",
-       .decides = Decides::no_result,
-       .help = "Draw characters that are held out, every so many windows, as a sheet in the "
-               "log's directory",
-       .takes = "WINDOWS",
-       .range = positive,
-       .needs = "log-dir",
-       .acts_with = {{"model", {model_name}}}});
-  return s;
-}
+Settings Fonts::settings(TrainingOptions& training) { return settings_of_game(game, training); }
 
 std::vector<DomainModel> Fonts::models() const {
   return {{.name = model_name,
@@ -104,7 +91,8 @@ std::vector<DomainModel> Fonts::models() const {
            .shown = {.image = {1, 64, 64}, .classes = 1},
            .has_own_pixels = true,
            .dropout = "g-dropout",
-           .other_norm = "--norm instance"}};
+           .other_norm = "--norm instance",
+           .has_samples = true}};
 }
 
 Zi2ziOptions Fonts::networks(const ModelOptions& model) const {

@@ -13,7 +13,6 @@ class Fonts : public Domain {
  public:
   // But for what ModelOptions and StepOptions say.
   Zi2ziGame game;
-  std::optional<int64_t> sample_every;  // windows
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Fonts>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Fonts&>(other); }

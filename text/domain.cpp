@@ -88,6 +88,13 @@ Settings settings_of_sizes(TextModelSizes& o) {
 Settings Text::settings(TrainingOptions&) {
   Settings s;
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
+  s.group("Output").add(sample_prompt, {.name = "sample-prompt",
+                                        .decides = Decides::no_result,
+                                        .help = "The beginning of what --sample-every writes",
+                                        .takes = "TEXT",
+                                        .unset = "that of a held-out document",
+                                        .needs = "sample-every",
+                                        .acts_with = {{"model", text_model_names()}}});
   return s;
 }
 
@@ -102,6 +109,7 @@ std::vector<DomainModel> Text::models() const {
                       .data = "grammar",
                       .shown = {.image = {rows.context}, .classes = 257},
                       .dropout = has_dropout ? "dropout" : "",
+                      .has_samples = true,
                       .pieces = "tokens",
                       .no_decay = {"vectors"}});
   }
@@ -121,7 +129,8 @@ ObjectivePtr Text::objective(const Dataset&) const { return language_modeling();
 Descriptions Text::descriptions() const {
   return {
       {"perplexity", "exp(loss): that of a guess among so many tokens that are equally likely."},
-      {"tokens", "Tokens that count."}};
+      {"tokens", "Tokens that count."},
+      {"sample", "What the model writes after a prompt."}};
 }
 
 Domain::Claim Text::claim(const std::string& data) const {
@@ -136,6 +145,10 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
 
 Datasets Text::load(const DataRequest& request) const {
   return rows_of(request.data == "grammar" ? grammar_corpora() : open_corpora(request.data), rows);
+}
+
+TokenizerPtr Text::tokenizer_of(const std::string& data) {
+  return data == "grammar" ? bytes_tokenizer() : open_corpora(data).train->tokenizer();
 }
 
 void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {

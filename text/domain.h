@@ -16,6 +16,7 @@ class Text : public Domain {
  public:
   RowOptions rows{.context = 256};
   TextModelSizes sizes;
+  std::string sample_prompt;  // of what is written on the way; empty: held-out text
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
@@ -29,6 +30,8 @@ class Text : public Domain {
   std::vector<std::string> data_sets() const override { return {"grammar"}; }
   bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
+  // That of a data set's tokens. Throws Error if none is known.
+  static TokenizerPtr tokenizer_of(const std::string& data);
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 };
 

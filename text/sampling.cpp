@@ -46,13 +46,13 @@ void continue_text(const LanguageModel& model, std::span<const int32_t> prompt, 
                    const Sampling& sampling, Device device,
                    const std::function<bool(int32_t token)>& take) {
   check_sampling(sampling);
-  const int64_t all = std::ssize(prompt) + tokens;
+  const int64_t length = std::ssize(prompt) + tokens;
   check(!prompt.empty(), "there is nothing to continue: expected a prompt of at least one token");
-  check(model.context() == 0 || all <= model.context(),
+  check(model.context() == 0 || length <= model.context(),
         "a prompt of {} tokens and {} more: the model has {} positions; expected fewer",
         prompt.size(), tokens, model.context());
   const NoGrad no_grad;
-  KeyValueCache cache(all);
+  KeyValueCache cache(length);
   std::vector<int32_t> next(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < tokens; ++i) {
     const auto t = std::ssize(next);
@@ -63,7 +63,9 @@ void continue_text(const LanguageModel& model, std::span<const int32_t> prompt, 
                      Pass::eval(), &cache);
     const Tensor last = x.reshape({t, x.size(2)}).slice(t - 1, t);
     const Tensor logits = as_f32(linear(last, model.head(), {}).to(Device::cpu));
-    next = {draw_token(logits.span<float>(), sampling, uint64_t(i))};
+    const auto all = logits.span<float>();
+    const auto known = sampling.vocabulary > 0 ? size_t(sampling.vocabulary) : all.size();
+    next = {draw_token(all.first(std::min(known, all.size())), sampling, uint64_t(i))};
     if (!take(next.front())) return;
   }
 }

@@ -14,6 +14,7 @@ struct Sampling {
   int64_t top_k = 0;       // of the so many largest alone; 0: of all
   double top_p = 1;        // of the fewest largest whose probabilities come to this (Holtzman 2020)
   uint64_t seed = 1;
+  int64_t vocabulary = 0;  // of the first so many tokens alone; 0: of all
 };
 
 // Throws Error unless temperature >= 0, top_k >= 0 and 0 < top_p <= 1.

@@ -32,7 +32,8 @@ struct DomainModel {
   // micro-batch.
   std::string dropout = "dropout";
   std::string other_norm{};
-  std::string pieces{};  // of a sample, which throughput counts in its place: "tokens"
+  bool has_samples = false;  // it can show on its way what it has learned
+  std::string pieces{};      // of a sample, which throughput counts in its place: "tokens"
   std::vector<std::string> no_decay{};  // StepOptions::no_decay where that was not asked for
 
   const std::string& input() const { return fields.front().name; }

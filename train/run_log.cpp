@@ -174,6 +174,10 @@ struct RunLog::Files {
       }
       events_.add(player.window.steps(), {}, histograms);
     }
+    void text(int64_t step, const std::string& tag, const Json& line) {
+      write(line);
+      events_.add_text(step, tag, line.at("sample"));
+    }
     void image(int64_t step, const std::string& tag, const GrayImage& image) {
       events_.add_image(step, tag, image);
     }
@@ -280,6 +284,14 @@ void RunLog::on_checkpoint() {
 
 void RunLog::image(int64_t window, const std::string& tag, const GrayImage& image) {
   if (files_->directory) files_->directory->image(window, tag, image);
+}
+
+void RunLog::sample(int64_t window, const std::string& tag, const std::string& text) {
+  constexpr auto replace = Json::error_handler_t::replace;
+  const Json line{{"window", window},
+                  {"sample", Json::parse(Json(text).dump(-1, ' ', false, replace))}};
+  files_->write_json(line);
+  if (files_->directory) files_->directory->text(window, tag, line);
 }
 
 void RunLog::score(const Score& test, const std::optional<Score>& of_average) {

@@ -58,6 +58,9 @@ class RunLog : public Observer {
 
   // Adds a picture of the run after `window` windows, for TensorBoard.
   void image(int64_t window, const std::string& tag, const GrayImage& image);
+  // Writes down a text of the run after `window` windows: a line {"window", "sample"}, and for
+  // TensorBoard. Bytes that are not UTF-8 become U+FFFD.
+  void sample(int64_t window, const std::string& tag, const std::string& text);
   // Writes the scores on the test data, of the weights and of their average.
   void score(const Score& test, const std::optional<Score>& of_average);
   // Writes summary.json: when the run began and ended, then `summary`, a JSON object as text.

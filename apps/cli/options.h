@@ -64,6 +64,7 @@ struct Options : TrainingOptions {
   int64_t profile_windows = 2;
   std::string log_dir;
   std::optional<int64_t> log_histograms;  // every so many steps
+  std::optional<int64_t> sample_every;    // windows
   int64_t log_every = 100;
   bool measure_baseline = false;
 
@@ -104,9 +105,10 @@ std::string default_data(const Options& o);
 // (apps/cli/declare.h).
 inline Settings settings_of(Options& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  std::vector<std::string> with_depth, with_dropout;
+  std::vector<std::string> with_depth, with_dropout, with_samples;
   std::string other_dropout;
   for (const DomainModel& model : o.domains.models()) {
+    if (model.has_samples) with_samples.push_back(model.name);
     if (model.has_depth) with_depth.push_back(model.name);
     if (model.dropout == "dropout") with_dropout.push_back(model.name);
     else other_dropout = model.dropout;
@@ -246,6 +248,14 @@ inline Settings settings_of(Options& o) {
             .takes = "STEPS",
             .range = positive,
             .needs = "log-dir"})
+      .add(o.sample_every,
+           {.name = "sample-every",
+            .decides = no_result,
+            .help = "Every so many windows: a language model writes a short text; a font's "
+                    "generator draws characters that are held out, as a sheet in --log-dir",
+            .takes = "WINDOWS",
+            .range = positive,
+            .acts_with = {{"model", with_samples}}})
       .append(of_domains("Output"))
       .add(o.memory_trace,
            {"memory-trace", no_result,

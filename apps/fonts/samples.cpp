@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "apps/cli/messages.h"
-#include "fonts/domain.h"
 #include "fonts/glyph_drawings.h"
 
 namespace accrue::app {
@@ -28,11 +27,9 @@ Samples first_of(const Dataset& data, DType dtype) {
 
 FontSamples::FontSamples(const Options& options, Trainer& trainer, RunLog& log,
                          const Dataset& held_out)
-    : sample_every_(options.domains.get<Fonts>().sample_every),
-      log_dir_(options.log_dir),
-      trainer_(trainer),
-      log_(log) {
+    : sample_every_(options.sample_every), log_dir_(options.log_dir), trainer_(trainer), log_(log) {
   if (!sample_every_) return;
+  check(!log_dir_.empty(), "--sample-every draws into a run's log: expected --log-dir DIR, too");
   const Usage before = ledger(Device::cpu).current();
   samples_ = first_of(held_out, compute_dtype(options.precision));
   held_ = ledger(Device::cpu).current();

@@ -5,6 +5,7 @@
 #include "apps/commands/memory_advice.h"
 #include "apps/text/prepare.h"
 #include "apps/text/pretrained.h"
+#include "apps/text/samples.h"
 #include "apps/text/write.h"
 #include "text/domain.h"
 
@@ -60,11 +61,17 @@ void add_text_commands(CommandLine& line) {
            options);
 }
 
+std::unique_ptr<Watcher> watch(const Options& options, Trainer& trainer, RunLog& log,
+                               const Dataset& held_out) {
+  return std::make_unique<TextSamples>(options, trainer, log, held_out);
+}
+
 }  // namespace
 
 ProgramDomain text_of_program() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
-          .add_own_commands = add_text_commands};
+          .add_own_commands = add_text_commands,
+          .watch = watch};
 }
 
 }  // namespace accrue::app

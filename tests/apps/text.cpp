@@ -2,12 +2,22 @@
 
 #include "tests/support/cli.h"
 #include "text/corpus.h"
+#include "train/tensorboard/event_file.h"
 
 namespace accrue::test {
 namespace {
 
 std::string tiny_model() {
   return " --model gpt-tiny --layers 1 --heads 1 --hidden-size 8 --positions 32 ";
+}
+
+bool has_event_files() {
+  try {
+    require_event_files();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // 40 documents, half of which are for the test.
@@ -69,6 +79,42 @@ TEST_CASE("a corpus says which part of it is held out", "[text]") {
   REQUIRE(held_out <= 60);
   refuse(training + " --hold-out 0.2", "expected it of `accrue text prepare`");
   refuse("text prepare --hold-out 1 --text x --out y", "--hold-out");
+}
+
+TEST_CASE("a language model writes on its way, and learns the same", "[text]") {
+  const Folder folder;
+  const std::string training = "train --steps 4 --dropout 0.1 --micro-batch 2 --accum 2" +
+                               small_corpus(folder) + tiny_model() + "--save ";
+  succeed(training + (folder / "alone.safetensors"));
+  const std::string log = folder / "log", json = folder / "lines.json";
+  const std::string text = succeed(training + (folder / "watched.safetensors") +
+                                   " --sample-every 2 --sample-prompt 'The\n' " + "--json " + json +
+                                   (has_event_files() ? " --log-dir " + log : ""));
+  REQUIRE_THAT(text, ContainsSubstring("[Window 2] The\\n"));
+  REQUIRE_THAT(text, ContainsSubstring("[Window 4] The\\n"));
+  REQUIRE(file_bytes(folder / "alone.safetensors") == file_bytes(folder / "watched.safetensors"));
+  std::vector<std::string> written;
+  std::ifstream lines(json);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto said = nlohmann::json::parse(line); said.contains("sample")) {
+      REQUIRE(said["window"] == 2 * int(written.size()) + 2);
+      written.push_back(said["sample"]);
+    }
+  REQUIRE(written.size() == 2);
+  REQUIRE(written[0].starts_with("The\n"));
+  // By itself it begins as a held-out document does.
+  REQUIRE_THAT(succeed(training + (folder / "w.safetensors") + " --sample-every 4"),
+               ContainsSubstring("[Window 4] The "));
+  refuse(training + (folder / "w.safetensors") + " --sample-every 1 --sample-prompt " +
+             std::string(40, 'x'),
+         "--sample-prompt has 40 tokens, but the model has 32 positions");
+  if (!has_event_files()) return;
+  std::vector<std::string> shown;
+  for (const auto& entry : fs::directory_iterator(log))
+    if (entry.path().filename().string().starts_with("events"))
+      for (const Event& event : read_events(entry.path()))
+        for (const auto& [tag, sample] : event.texts) shown.push_back(sample);
+  REQUIRE(shown == written);
 }
 
 }  // namespace accrue::test

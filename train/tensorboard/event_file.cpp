@@ -141,6 +141,19 @@ void EventFile::add_image(int64_t step, const std::string& tag, const GrayImage&
   append(file_, event);
 }
 
+void EventFile::add_text(int64_t step, const std::string& tag, const std::string& text) {
+  proto::Event event = event_at(step);
+  proto::Summary::Value& entry = *event.mutable_summary()->add_value();
+  entry.set_tag(tag);
+  // A tensor is text by this alone.
+  entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  if (describe_) entry.mutable_metadata()->set_summary_description(describe_(tag));
+  entry.mutable_tensor()->set_dtype(7);
+  entry.mutable_tensor()->mutable_tensor_shape();
+  entry.mutable_tensor()->add_string_val(text);
+  append(file_, event);
+}
+
 std::vector<Event> read_events(const std::filesystem::path& path) {
   std::vector<Event> events;
   for (const std::string& record : read_records(path).whole) {
@@ -152,6 +165,8 @@ std::vector<Event> read_events(const std::filesystem::path& path) {
       if (value.has_histo()) event.histograms.emplace_back(value.tag(), from(value.histo()));
       else if (value.has_image())
         event.images.emplace_back(value.tag(), value.image().encoded_image_string());
+      else if (value.tensor().string_val_size() > 0)
+        event.texts.emplace_back(value.tag(), value.tensor().string_val(0));
       else if (value.has_tensor()) event.hyperparameters = hyperparameters_in(value);
       else event.scalars.emplace_back(value.tag(), value.simple_value());
       if (const std::string& text = value.metadata().summary_description(); !text.empty())

@@ -32,6 +32,8 @@ class EventFile {
   void add_hyperparameters(const Tagged<std::string>& values);
   void add(int64_t step, const Tagged<double>& scalars, const Tagged<Histogram>& histograms = {});
   void add_image(int64_t step, const std::string& tag, const GrayImage& image);
+  // Text in Markdown, UTF-8.
+  void add_text(int64_t step, const std::string& tag, const std::string& text);
 
  private:
   AppendFile file_;
@@ -47,6 +49,7 @@ struct Event {
   EventFile::Tagged<std::string> descriptions{};
   std::vector<std::string> hyperparameters{};  // their names
   EventFile::Tagged<std::string> images{};     // as PNG files
+  EventFile::Tagged<std::string> texts{};
 };
 // Throws Error for a file that is damaged; the record that was under way when its writer died is
 // left out.
