@@ -49,7 +49,14 @@ std::unique_ptr<LanguageModel> small_model(const std::string& name) {
 }
 
 // What a test does wrong on purpose.
-enum class Mistake { none, mean_of_means, documents_see_each_other, all_decay };
+enum class Mistake {
+  none,
+  mean_of_means,
+  token_counted_twice,
+  documents_see_each_other,
+  tied_weight_stepped_twice,
+  all_decay
+};
 
 struct TextLearner {
   std::unique_ptr<LanguageModel> model;
@@ -85,15 +92,26 @@ struct TextLearner {
       for (auto& field : part.fields)
         if (field.name == "positions") field.values = positions_of(part["tokens"]);
     const Tensor loss = objective->loss(objective->answer(*model, part, pass), part);
+    Tensor weight = objective->weight(part);
+    if (mistake == Mistake::token_counted_twice && window.micro_batches() == 0)
+      weight = Tensor::full({1}, to_doubles(weight)[0] + 1.0 / double(part["labels"].size(1)),
+                            weight.dtype(), weight.device());
     if (mistake == Mistake::mean_of_means) window.backward(loss, {part.size()});
-    else window.backward(loss, {part.size(), objective->weight(part)});
+    else window.backward(loss, {part.size(), weight});
   }
   // Rank r of R has the r-th, (r + R)-th, ... of these micro-batches.
   StepReport step(const Samples& samples, const RowSplit& split, int r = 0, int R = 1) {
     int64_t begin = 0;
     for (size_t i = 0; i < split.size(); begin += split[i++])
       if (static_cast<int>(i) % R == r) backward(samples.slice(begin, begin + split[i]));
-    return window.step();
+    if (mistake != Mistake::tied_weight_stepped_twice) return window.step();
+    const Tensor& tied = model->head();
+    const Values before = to_doubles(tied);
+    const StepReport report = window.step();
+    Values stepped = to_doubles(tied);
+    for (size_t i = 0; i < stepped.size(); ++i) stepped[i] += stepped[i] - before[i];
+    tied.copy_from(Tensor::from(stepped, tied.shape(), test_device()));
+    return report;
   }
 };
 
@@ -166,7 +184,8 @@ TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
 
 TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
   for (const Mistake mistake :
-       {Mistake::mean_of_means, Mistake::documents_see_each_other, Mistake::all_decay}) {
+       {Mistake::mean_of_means, Mistake::token_counted_twice, Mistake::documents_see_each_other,
+        Mistake::tied_weight_stepped_twice, Mistake::all_decay}) {
     if (reduced() && mistake == Mistake::all_decay) continue;  // it shows in the weights
     INFO("mistake " << int(mistake));
     TextLearner learner("gpt2", {}, mistake);
