@@ -66,8 +66,12 @@ void save_weights(const std::string& path, const Parameters& parameters, const M
 
 namespace {
 
-// PyTorch's BatchNorm counts its batches, in a type of its own; nothing here depends on that.
-bool is_weight(const std::string& name) { return !name.ends_with("num_batches_tracked"); }
+// PyTorch's BatchNorm counts its batches, in a type of its own, and the first files of GPT-2 have
+// the masks of its attention; nothing here depends on them.
+bool is_weight(const std::string& name) {
+  return !(name.ends_with("num_batches_tracked") || name.ends_with(".attn.bias") ||
+           name.ends_with(".attn.masked_bias"));
+}
 
 // nn.DataParallel, Lightning and compile() put a name of their own in front.
 std::string common_prefix(const SafetensorsHeader& header) {
@@ -84,6 +88,18 @@ bool converts(DType from, DType to) {
 }
 
 using Tensors = std::map<std::string, Tensor>;
+
+// The first word of all names of a model, "transformer.", if none in the file has it, as in the
+// first files of GPT-2; otherwise nothing.
+std::string word_left_out(const SafetensorsHeader& header, const Tensors& wanted) {
+  const std::string& first = wanted.begin()->first;
+  const std::string word = first.substr(0, first.find('.') + 1);
+  const auto has_it = [&](const std::string& name) { return name.starts_with(word); };
+  const bool of_all = std::ranges::all_of(wanted, [&](const auto& t) { return has_it(t.first); });
+  const bool in_file =
+      std::ranges::any_of(header.entries, [&](const auto& e) { return has_it(e.name); });
+  return of_all && !in_file ? word : "";
+}
 
 void check_unwrapped(const std::string& path, const SafetensorsHeader& header,
                      const Tensors& wanted) {
@@ -160,6 +176,8 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
   Tensors wanted(all.begin(), all.end());
   SafetensorsHeader header = read_safetensors_header(path, is_weight);
   check_unwrapped(path, header, wanted);
+  const std::string word = word_left_out(header, wanted);
+  for (auto& entry : header.entries) entry.name = word + entry.name;
   std::optional<OtherHead> other;
   if (new_head) other = other_head(head_of(parameters), header, wanted);
   if (other && other->classes_in_file == other->classes && *new_head == NewHead::of_other_size)
@@ -170,13 +188,14 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
   std::erase_if(header.entries, [&](const auto& entry) { return !is_read(entry.name); });
   std::erase_if(wanted, [&](const auto& tensor) { return !is_read(tensor.first); });
   check_fits(path, header, wanted);
-  read_safetensors_pieces(path, is_read,
+  const auto is_read_there = [&](const std::string& name) { return is_read(word + name); };
+  read_safetensors_pieces(path, is_read_there,
                           [&](const std::string& name, int64_t first, const Tensor& piece) {
                             check_finite(path, name, first, piece);
                           });
   read_safetensors_pieces(
-      path, is_read, [&](const std::string& name, int64_t first, const Tensor& piece) {
-        const Tensor& to = wanted.at(name);
+      path, is_read_there, [&](const std::string& name, int64_t first, const Tensor& piece) {
+        const Tensor& to = wanted.at(word + name);
         const Tensor converted = to.dtype() == DType::f32 ? as_f32(piece) : piece;
         to.reshape({to.numel()}).slice(first, first + piece.numel()).copy_from(converted);
       });

@@ -27,7 +27,8 @@ std::string first_not_finite(const NamedTensors& tensors);
 void save_weights(const std::string& path, const Parameters& parameters,
                   const Metadata& metadata = {});
 
-// Reads them back from a file with exactly the model's names and shapes, in float32, or in f16 and
+// Reads them back from a file with exactly the model's names, or these without a first word that
+// all have ("transformer"), and shapes, in float32, or in f16 and
 // bf16, which convert exactly, or f64, which is rounded. Needs 64 KiB beside the parameters. Throws
 // Error, with the parameters as they were, for a value that is not finite, and for a file that
 // differs, in which case it names every difference.
