@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/safetensors.h"
 #include "text/grammar.h"
 #include "text/language_modeling.h"
 
@@ -83,6 +84,10 @@ Settings settings_of_sizes(TextModelSizes& o) {
   return s;
 }
 
+bool is_embedding_of_tokens(const std::string& name) {
+  return name.ends_with("wte.weight") || name.ends_with("embed_tokens.weight");
+}
+
 }  // namespace
 
 Settings Text::settings(TrainingOptions&) {
@@ -125,6 +130,12 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
 }
 
 ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }
+
+std::optional<int64_t> Text::classes_in(const std::string& weights) const {
+  const SafetensorsHeader header = read_safetensors_header(weights, is_embedding_of_tokens);
+  if (header.entries.empty()) return std::nullopt;
+  return header.entries.front().shape[0];
+}
 
 Descriptions Text::descriptions() const {
   return {

@@ -25,6 +25,8 @@ class Text : public Domain {
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
   ObjectivePtr objective(const Dataset& data) const override;
+  // A vocabulary may be padded beyond the tokenizer's, as llm.c's is.
+  std::optional<int64_t> classes_in(const std::string& weights) const override;
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override { return {"grammar"}; }

@@ -7,6 +7,7 @@ namespace accrue {
 std::vector<PlayerOptions> Domain::players(const ModelOptions&, const StepOptions&) const {
   return {};
 }
+std::optional<int64_t> Domain::classes_in(const std::string&) const { return {}; }
 void Domain::check_run(int64_t) const {}
 std::optional<std::filesystem::path> Domain::directory_of(const std::string&) const { return {}; }
 bool Domain::heeds(const std::string&, const std::string&) const { return false; }

@@ -81,6 +81,9 @@ class Domain {
   virtual std::vector<PlayerOptions> players(const ModelOptions& model,
                                              const StepOptions& step) const;
   virtual ObjectivePtr objective(const Dataset& data) const = 0;
+  // The number of classes that a file of weights has, where its network may have more of them than
+  // the data.
+  virtual std::optional<int64_t> classes_in(const std::string& weights) const;
   // The meaning of its scores and of its players' terms, by their names.
   virtual Descriptions descriptions() const { return {}; }
   // Throws Error for a run of so many windows that makes no sense for its models.

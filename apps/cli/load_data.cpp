@@ -130,7 +130,8 @@ void check_what_is_said(const Metadata& said, const Options& options) {
   const bool says = has_own_pixels || said.contains("model");
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", options.init);
-  if (!says && !(is_given("mean") && is_given("std")))
+  const auto sees = options.domains.model(options.model_name).fields.front().encoding;
+  if (!says && sees == Encoding::pixel && !(is_given("mean") && is_given("std")))
     say_error(
         "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
         "expected --mean and --std\n",
@@ -147,9 +148,7 @@ std::optional<Classes> classes_said(const Metadata& said, const std::string& fil
   }
 }
 
-}  // namespace
-
-Options with_options_of_weights(const Options& options) {
+Options with_what_weights_say(const Options& options) {
   Options result = options;
   if (options.checkpoints.resume)
     result.weights = latest_weights_in(options.checkpoints.directory).string();
@@ -195,6 +194,17 @@ Options with_options_of_weights(const Options& options) {
   check(is_resumed || problems.empty(),
         "{} holds weights of another network; leave out what the file says:{}", options.init,
         problems);
+  return result;
+}
+
+}  // namespace
+
+Options with_options_of_weights(const Options& options) {
+  Options result = with_what_weights_say(options);
+  if (result.weights.empty()) return result;
+  const Domain& domain = result.domains.of_model(result.model_name);
+  result.class_count_of_weights = domain.classes_in(result.weights);
+  if (result.class_count_of_weights) result.network.classes = *result.class_count_of_weights;
   return result;
 }
 

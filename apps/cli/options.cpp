@@ -134,6 +134,12 @@ ModelOptions Options::model_for(const Dataset& data) const {
   ModelOptions chosen = network;
   chosen.image = Shape(sample.sizes().subspan(1));
   if (data.has(about.classes())) chosen.classes = data.field(about.classes()).class_count();
+  if (class_count_of_weights) {
+    check(*class_count_of_weights >= chosen.classes,
+          "{} is of a network that knows {} {}, but {} has {}: expected data of the same tokenizer",
+          weights, *class_count_of_weights, about.pieces, data.name, chosen.classes);
+    chosen.classes = *class_count_of_weights;
+  }
   return chosen;
 }
 

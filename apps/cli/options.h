@@ -48,6 +48,7 @@ struct Options : TrainingOptions {
   // resumes, and the classes that their file names.
   std::string weights;
   std::optional<Classes> classes_of_weights;
+  std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 

@@ -3,7 +3,6 @@
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "apps/text/language_model.h"
-#include "data/safetensors.h"
 #include "text/tokenizers.h"
 
 namespace accrue::app {
@@ -47,12 +46,8 @@ void write_text(const Options& options, const WriteOptions& asked) {
   check_language_model(options);
   check_sampling(asked.sampling);
   const Device device = apply_machine_options(options);
-  const Metadata said = read_safetensors_metadata(options.init);
-  check(
-      said.contains("classes"),
-      "{} does not say how many tokens its model knows: expected weights that accrue train --save "
-      "or accrue text import wrote",
-      options.init);
+  check(options.class_count_of_weights.has_value(),
+        "{} has no embedding of tokens: expected weights of a language model", options.init);
   const TokenizerPtr tokenizer = tokenizer_at(asked.tokenizer);
   // Models may have a few more, so that their number is a round one.
   constexpr int64_t most_unused = 1024;
@@ -66,7 +61,9 @@ void write_text(const Options& options, const WriteOptions& asked) {
   std::vector<int32_t> prompt = tokenizer->encode(asked.prompt);
   if (prompt.empty()) prompt = {tokenizer->end_of_text()};
   say("{}", asked.prompt);
-  continue_text(model, prompt, asked.tokens, asked.sampling, device, [&](int32_t token) {
+  Sampling sampling = asked.sampling;
+  sampling.vocabulary = tokenizer->size();
+  continue_text(model, prompt, asked.tokens, sampling, device, [&](int32_t token) {
     if (token == tokenizer->end_of_text()) return false;
     say("{}", tokenizer->decode(std::span(&token, 1)));
     return true;

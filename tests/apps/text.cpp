@@ -117,4 +117,44 @@ TEST_CASE("a language model writes on its way, and learns the same", "[text]") {
   REQUIRE(shown == written);
 }
 
+TEST_CASE("weights with more tokens than the data are kept, by any of GPT-2's names", "[text]") {
+  const Folder folder;
+  const std::string data = small_corpus(folder), saved = folder / "w.safetensors";
+  const std::string training = "train --steps 1 --micro-batch 2 --accum 1" + data;
+  succeed(training + tiny_model() + "--save " + saved);
+  Metadata said;
+  const NamedTensors weights = read_safetensors(saved, Category::parameters, &said);
+  // As in the hub's files: without the first word, with masks.
+  const auto stored = [&](int64_t tokens, bool says, const std::string& name) {
+    NamedTensors all{{"h.0.attn.bias", Tensor::full({1, 1, 32, 32}, 1, DType::f32, Device::cpu)}};
+    for (auto [tensor_name, tensor] : weights) {
+      if (tensor_name == "transformer.wte.weight") {
+        const Tensor wide = Tensor::full({tokens, 8}, 0, DType::f32, Device::cpu);
+        const int64_t rows = std::min<int64_t>(tokens, 257);
+        wide.slice(0, rows).copy_from(tensor.slice(0, rows));
+        tensor = wide;
+      }
+      all.emplace_back(tensor_name.substr(std::string("transformer.").size()), tensor);
+    }
+    Metadata metadata = says ? said : Metadata{};
+    metadata.erase("classes");
+    write_safetensors(folder / name, all, metadata);
+    return folder / name;
+  };
+  const std::string padded = stored(264, false, "padded.safetensors");
+  const std::string trained = folder / "trained.safetensors";
+  succeed(training + tiny_model() + "--init " + padded + " --save " + trained);
+  const auto header = read_safetensors_header(trained);
+  REQUIRE(header.metadata.at("classes") == "264");
+  for (const auto& [name, dtype, shape] : header.entries)
+    if (name == "transformer.wte.weight") REQUIRE(shape == Shape{264, 8});
+  const std::string same = stored(257, true, "same.safetensors");
+  REQUIRE(succeed("eval" + data + "--init " + same) == succeed("eval" + data + "--init " + saved));
+  const std::string write = "text write --prompt The --tokens 20 --weights ";
+  REQUIRE(succeed(write + same) == succeed(write + saved));
+  succeed(write + stored(264, true, "described.safetensors"));
+  refuse(training + tiny_model() + "--init " + stored(200, false, "small.safetensors"),
+         "is of a network that knows 200 tokens, but corpus has 257");
+}
+
 }  // namespace accrue::test
