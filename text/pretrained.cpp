@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "data/strict_json.h"
+#include "train/weights.h"
 
 namespace accrue {
 namespace {
@@ -176,7 +177,7 @@ NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
   const auto wanted = [&](const std::string& name) {
     if (is_tied && name == "lm_head.weight") return false;
     if (name.ends_with(".rotary_emb.inv_freq")) return false;
-    return !(is_gpt2 && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")));
+    return is_weight(name);
   };
   NamedTensors all;
   for (const auto& file : weights_in(directory))

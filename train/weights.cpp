@@ -64,14 +64,12 @@ void save_weights(const std::string& path, const Parameters& parameters, const M
   write_safetensors(path, tensors, all);
 }
 
-namespace {
-
-// PyTorch's BatchNorm counts its batches, in a type of its own, and the first files of GPT-2 have
-// the masks of its attention; nothing here depends on them.
 bool is_weight(const std::string& name) {
   return !(name.ends_with("num_batches_tracked") || name.ends_with(".attn.bias") ||
            name.ends_with(".attn.masked_bias"));
 }
+
+namespace {
 
 // nn.DataParallel, Lightning and compile() put a name of their own in front.
 std::string common_prefix(const SafetensorsHeader& header) {
@@ -89,16 +87,16 @@ bool converts(DType from, DType to) {
 
 using Tensors = std::map<std::string, Tensor>;
 
-// The first word of all names of a model, "transformer.", if none in the file has it, as in the
-// first files of GPT-2; otherwise nothing.
+// The first word of all names of a model, "transformer.", if with it the file's names are the
+// model's, as in the first files of GPT-2; otherwise nothing.
 std::string word_left_out(const SafetensorsHeader& header, const Tensors& wanted) {
   const std::string& first = wanted.begin()->first;
   const std::string word = first.substr(0, first.find('.') + 1);
-  const auto has_it = [&](const std::string& name) { return name.starts_with(word); };
-  const bool of_all = std::ranges::all_of(wanted, [&](const auto& t) { return has_it(t.first); });
-  const bool in_file =
-      std::ranges::any_of(header.entries, [&](const auto& e) { return has_it(e.name); });
-  return of_all && !in_file ? word : "";
+  const bool of_all =
+      std::ranges::all_of(wanted, [&](const auto& t) { return t.first.starts_with(word); });
+  const bool is_wanted = std::ranges::any_of(
+      header.entries, [&](const auto& e) { return wanted.contains(word + e.name); });
+  return of_all && is_wanted ? word : "";
 }
 
 void check_unwrapped(const std::string& path, const SafetensorsHeader& header,

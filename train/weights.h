@@ -27,11 +27,15 @@ std::string first_not_finite(const NamedTensors& tensors);
 void save_weights(const std::string& path, const Parameters& parameters,
                   const Metadata& metadata = {});
 
+// False for what others' files have beside weights, and nothing here depends on: how many batches
+// PyTorch's BatchNorm has seen, and the masks of attention in the first files of GPT-2.
+bool is_weight(const std::string& name);
+
 // Reads them back from a file with exactly the model's names, or these without a first word that
-// all have ("transformer"), and shapes, in float32, or in f16 and
-// bf16, which convert exactly, or f64, which is rounded. Needs 64 KiB beside the parameters. Throws
-// Error, with the parameters as they were, for a value that is not finite, and for a file that
-// differs, in which case it names every difference.
+// all have ("transformer"), and shapes, in float32, or in f16 and bf16, which convert exactly, or
+// f64, which is rounded. Needs 64 KiB beside the parameters. Throws Error, with the parameters as
+// they were, for a value that is not finite, and for a file that differs, in which case it names
+// every difference.
 void load_weights(const std::string& path, Parameters& parameters);
 
 // Throws Error, naming every difference, unless tensors that were read from `path` have exactly the
