@@ -23,7 +23,7 @@ enum AlgoWord { mark_word, workspace_word, alignment_word, split_word = alignmen
 constexpr uint64_t algo_mark = 0x73696d7461636372;
 
 // As much as the library may ask for; real ones ask for as much as they get.
-constexpr uint64_t most_workspace = 1 << 16;
+constexpr uint64_t most_workspace = 1 << 20;
 
 bool valid_layout(const Layout& layout) {
   const int64_t least = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
