@@ -159,13 +159,15 @@ struct GemmScratch {
   alignas(64) W transposed[(2 * most_rows + lanes<W>)*panel_columns<W> / 2];
 };
 
-// A product as all of its chunks see it: of a and b in the tiling's form, to end up in c.
+// A product as all of its chunks see it: of a and b in the tiling's form, to end up in c, to which
+// terms [k_begin, k_end) are added.
 template <class C, class T>
 struct TiledGemm {
   Matrix<C> c;
   const T *a, *b;
   const Gemm<T>& gemm;
   const GemmTiling<T>& tiling;
+  int64_t k_begin, k_end;
 };
 
 // Rows [k, k + depth) of a tile's panel of op(B), widened and padded with zeros to whole vectors.
@@ -223,8 +225,8 @@ void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scrat
   if constexpr (!rounds)
     if (!transposed) sums = x.c.from(t.m, t.n);
   const int64_t most = packed ? std::min(scratch.panel_size / padded, most_depth) : most_depth;
-  for (int64_t k = 0; k == 0 || k < g.K; k += most) {
-    const int64_t depth = std::min(most, g.K - k);
+  for (int64_t k = x.k_begin; k == x.k_begin || k < x.k_end; k += most) {
+    const int64_t depth = std::min(most, x.k_end - k);
     const bool adds = k > 0 || (!sums_apart && g.beta != 0);
     Matrix<const W> panel{scratch.panel, padded};
     if (packed) pack_panel<W>({scratch.panel, padded}, x.b, g, k, depth, t);
@@ -254,6 +256,19 @@ void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scrat
   } else if (sums_apart || g.bias || g.activation != Activation::none) {
     finish_tile(x, sums, t, sums_apart ? g.beta : 0);
   }
+}
+
+// The terms of C's sums that all chunks add before any goes on: of long sums in a C that stays in
+// the cache so many that what they read of A and B does, too. Each chunk would else read its rows
+// and columns to the end, and have them from memory. A multiple of all depths of a panel, so that
+// sums are cut as they would be.
+template <class C, class T>
+int64_t terms_at_once(const Gemm<T>& g, Form form) {
+  constexpr int64_t terms = 1536, cached_elements = 1 << 18;
+  const bool sums_in_c =
+      std::is_same_v<C, Wide<T>> && form == Form::c && !g.bias && g.activation == Activation::none;
+  const bool pays = g.K >= 2 * terms && g.M * g.N <= cached_elements;
+  return sums_in_c && pays ? terms : std::max<int64_t>(g.K, 1);
 }
 
 // For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
@@ -327,11 +342,14 @@ void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
   Gemm<T> formed = g;
   if (form == Form::c_transposed) std::swap(a, b), std::swap(formed.M, formed.N);
   const GemmTiling<T> tiling(formed, form);
-  const TiledGemm<C, T> x{{c, g.N}, a, b, formed, tiling};
-  parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
-    GemmScratch<Wide<T>> scratch;
-    tiling.for_each_tile(chunk, [&](const Tile& tile) { compute_tile(x, tile, scratch); });
-  });
+  const int64_t terms = terms_at_once<C>(formed, form);
+  for (int64_t k = 0; k == 0 || k < g.K; k += terms) {
+    const TiledGemm<C, T> x{{c, g.N}, a, b, formed, tiling, k, std::min(g.K, k + terms)};
+    parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
+      GemmScratch<Wide<T>> scratch;
+      tiling.for_each_tile(chunk, [&](const Tile& tile) { compute_tile(x, tile, scratch); });
+    });
+  }
 }
 
 template <class T>
