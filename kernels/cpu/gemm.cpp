@@ -14,6 +14,10 @@ namespace {
 template <class W>
 constexpr int64_t panel_columns = table_vectors* lanes<W>;
 constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512, blocks_apart = 8;
+// Rows of an A that is transposed are copied, so many blocks and terms at once, for up to so many
+// panels: their elements lie a row of A^T apart, where few of them have room in a cache of sets and
+// a page each.
+constexpr int64_t packed_blocks = 14, packed_depth = 192, packed_panels = 16;
 
 // c = op(a) b, or c + op(a) b, for a block of c.
 template <class W, int rows, int vectors, Transpose a_op>
@@ -92,6 +96,13 @@ struct Tile {
   int64_t m, rows, n, columns, first_block = 0, end_block = 0;
 };
 
+// True where C takes the sums as they are.
+template <class C, class T>
+bool sums_in_c(const Gemm<T>& g, Form form) {
+  return std::is_same_v<C, Wide<T>> && form == Form::c && !g.bias &&
+         g.activation == Activation::none;
+}
+
 // How a product in a form runs: C is cut into chunks by rows and by panels, and a chunk goes from
 // tile to tile, panel by panel.
 template <class T, class W = Wide<T>>
@@ -100,26 +111,40 @@ struct GemmTiling {
   int64_t N;
   Partition row_blocks, panels, row_groups{1, 1}, panel_groups{1, 1};
   int64_t blocks_at_once;
-  bool packs;
+  bool packs, packs_a;
 
-  GemmTiling(const Gemm<T>& g, Form form)
+  GemmTiling(const Gemm<T>& g, Form form, bool sums_in_c)
       : form(form),
         N(g.N),
         row_blocks(g.M, block_rows),
         panels(ceil_div(g.N, lanes<W>), vectors_beside(g.M)) {
-    constexpr int64_t chunk_work = 1 << 20, many_blocks = 6, few_terms = 64;
+    constexpr int64_t chunk_work = 1 << 20, some_blocks = 6, many_blocks = 15, few_terms = 64,
+                      many_terms = 1 << 14, page_bytes = 4096;
     const bool transposed = form == Form::c_transposed;
     // A short sum is bound by the traffic of C, whose rows are then written from end to end.
     const bool by_rows = g.b_op == Transpose::no && g.K < g.M && g.K <= few_terms;
-    // A panel is copied where it would be read against B's rows.
-    packs = is_16_bit<T> || g.b_op == Transpose::yes;
+    // A panel is copied where it would be read against B's rows, and where its own rows would share
+    // sets of the cache or come from memory.
+    const bool rows_collide = g.N * int64_t{sizeof(T)} % page_bytes == 0 || g.K >= many_terms;
+    packs = is_16_bit<T> || g.b_op == Transpose::yes ||
+            (!by_rows && rows_collide && row_blocks.parts > some_blocks);
+    packs_a = sums_in_c && g.a_op == Transpose::yes && g.K > few_terms;
+    if (packs_a) {
+      row_groups = Partition(row_blocks.parts, packed_blocks);
+      panel_groups = Partition(panels.parts, packed_panels);
+      blocks_at_once = packed_blocks;
+      return;
+    }
     // An element that is moved costs as much as sixteen products.
     const int64_t work = g.M * g.N * g.K + 16 * (g.M * g.N + g.N * g.K + g.M * g.K);
     const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
-    const int64_t least_blocks = by_rows ? 1 : transposed ? 2 * many_blocks : many_blocks;
+    const int64_t least_blocks = by_rows      ? 1
+                                 : transposed ? 2 * some_blocks
+                                 : packs      ? many_blocks
+                                              : some_blocks;
     const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
     // Two groups of few rows are better than none for a second thread.
-    const int64_t two = std::clamp<int64_t>(row_blocks.parts / many_blocks, 1, 2);
+    const int64_t two = std::clamp<int64_t>(row_blocks.parts / some_blocks, 1, 2);
     const int64_t by = std::min(wanted, std::max(two, row_blocks.parts / least_blocks));
     row_groups = Partition(row_blocks.parts, ceil_div(row_blocks.parts, by));
     const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
@@ -131,6 +156,14 @@ struct GemmTiling {
   }
 
   int64_t chunks() const { return row_groups.parts * panel_groups.parts; }
+  // The columns of a tile of whole vectors may be read where B has them.
+  bool packs_tile(const Tile& t) const { return packs || t.columns % lanes<W> != 0; }
+  // The first of a chunk's rows, and their number.
+  std::pair<int64_t, int64_t> rows_of(int64_t chunk) const {
+    const int64_t group = chunk / panel_groups.parts;
+    const int64_t m = row_blocks.begin(row_groups.begin(group));
+    return {m, row_blocks.begin(row_groups.begin(group + 1)) - m};
+  }
   // Calls body(tile) for each tile of a chunk.
   template <class Body>
   void for_each_tile(int64_t chunk, Body&& body) const {
@@ -147,13 +180,14 @@ struct GemmTiling {
   }
 };
 
-// A chunk's scratch: a panel, and a tile's sums where C cannot hold them: 16-bit results are
-// rounded, and those of C^T transposed, when they are complete.
+// A chunk's scratch: a panel, packed rows of A, and a tile's sums where C cannot hold them: 16-bit
+// results are rounded, and those of C^T transposed, when they are complete.
 template <class W>
 struct GemmScratch {
   static constexpr int64_t panel_size =
       panel_elements * int64_t{sizeof(float)} / int64_t{sizeof(W)};
   alignas(64) W panel[panel_size];
+  alignas(64) W a[packed_blocks * block_rows * packed_depth];
   static constexpr int64_t most_rows = blocks_apart * block_rows;
   alignas(64) W sums[most_rows * panel_columns<W>];
   alignas(64) W transposed[(2 * most_rows + lanes<W>)*panel_columns<W> / 2];
@@ -210,6 +244,44 @@ void finish_tile(const TiledGemm<C, T>& x, Matrix<W> sums, const Tile& t, float 
   });
 }
 
+// Terms [k, k + depth) of a product's sums.
+struct Terms {
+  int64_t k, depth;
+};
+
+// What these terms add to a tile's sums. packed_a: the tile's rows of A, transposed as A is, if
+// packed.
+template <class C, class T, class W>
+void multiply_terms(const TiledGemm<C, T>& x, const Tile& t, Terms terms, Matrix<W> sums,
+                    const W* packed_a, GemmScratch<W>& scratch, Result result) {
+  const Gemm<T>& g = x.gemm;
+  const auto [k, depth] = terms;
+  const bool a_transposed = g.a_op == Transpose::yes;
+  const int64_t a_stride = a_transposed ? g.M : g.K;
+  const int64_t padded = round_up(t.columns, lanes<W>);
+  Matrix<const W> panel{scratch.panel, padded};
+  if (x.tiling.packs_tile(t)) pack_panel<W>({scratch.panel, padded}, x.b, g, k, depth, t);
+  else if constexpr (std::is_same_v<T, W>) panel = {x.b + k * g.N + t.n, g.N};
+  for (int64_t block = t.first_block; block < t.end_block; ++block) {
+    const int64_t m = x.tiling.row_blocks.begin(block), rows = x.tiling.row_blocks.size(block);
+    const T* from = a_transposed ? x.a + k * a_stride + m : x.a + m * a_stride + k;
+    const auto multiply = [&](Matrix<const W> a, Transpose a_op) {
+      multiply_rows(sums.from(m - t.m, 0), a, a_op, panel, {rows, t.columns, depth}, result);
+    };
+    if (packed_a) {
+      multiply({packed_a + m - t.m, t.rows}, Transpose::yes);
+    } else if constexpr (std::is_same_v<T, W>) {
+      multiply({from, a_stride}, g.a_op);
+    } else {
+      W widened[block_rows * most_depth];
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t j = 0; j < depth; ++j)
+          widened[r * depth + j] = from[a_transposed ? j * a_stride + r : r * a_stride + j];
+      multiply({widened, depth}, Transpose::no);
+    }
+  }
+}
+
 // A tile of C, or, in the transposed form, of C^T.
 template <class C, class T, class W = Wide<T>>
 void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scratch) {
@@ -217,37 +289,16 @@ void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scrat
   const Gemm<T>& g = x.gemm;
   const bool transposed = x.tiling.form == Form::c_transposed;
   const bool sums_apart = rounds || transposed;
-  const bool a_transposed = g.a_op == Transpose::yes;
-  const int64_t a_stride = a_transposed ? g.M : g.K;
   const int64_t padded = round_up(t.columns, lanes<W>);
-  const bool packed = x.tiling.packs || padded != t.columns;
   Matrix<W> sums{scratch.sums, padded};
   if constexpr (!rounds)
     if (!transposed) sums = x.c.from(t.m, t.n);
-  const int64_t most = packed ? std::min(scratch.panel_size / padded, most_depth) : most_depth;
+  const int64_t most =
+      x.tiling.packs_tile(t) ? std::min(scratch.panel_size / padded, most_depth) : most_depth;
   for (int64_t k = x.k_begin; k == x.k_begin || k < x.k_end; k += most) {
-    const int64_t depth = std::min(most, x.k_end - k);
     const bool adds = k > 0 || (!sums_apart && g.beta != 0);
-    Matrix<const W> panel{scratch.panel, padded};
-    if (packed) pack_panel<W>({scratch.panel, padded}, x.b, g, k, depth, t);
-    else if constexpr (std::is_same_v<T, W>) panel = {x.b + k * g.N + t.n, g.N};
-    for (int64_t block = t.first_block; block < t.end_block; ++block) {
-      const int64_t m = x.tiling.row_blocks.begin(block), rows = x.tiling.row_blocks.size(block);
-      const T* from = a_transposed ? x.a + k * a_stride + m : x.a + m * a_stride + k;
-      const auto multiply = [&](Matrix<const W> a, Transpose a_op) {
-        multiply_rows(sums.from(m - t.m, 0), a, a_op, panel, {rows, t.columns, depth},
-                      adds ? Result::add : Result::write);
-      };
-      if constexpr (std::is_same_v<T, W>) {
-        multiply({from, a_stride}, g.a_op);
-      } else {
-        W widened[block_rows * most_depth];
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t j = 0; j < depth; ++j)
-            widened[r * depth + j] = from[a_transposed ? j * a_stride + r : r * a_stride + j];
-        multiply({widened, depth}, Transpose::no);
-      }
-    }
+    multiply_terms<C, T, W>(x, t, {k, std::min(most, x.k_end - k)}, sums, nullptr, scratch,
+                            adds ? Result::add : Result::write);
   }
   if (transposed) {
     const Matrix<W> back{scratch.transposed, round_up(t.rows, lanes<W>)};
@@ -258,6 +309,24 @@ void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scrat
   }
 }
 
+// A chunk of a C that takes the sums as they are, of an A whose rows are packed.
+template <class C, class T, class W = Wide<T>>
+void compute_packed_chunk(const TiledGemm<C, T>& x, int64_t chunk, GemmScratch<W>& scratch) {
+  if constexpr (std::is_same_v<C, W>) {
+    const Gemm<T>& g = x.gemm;
+    const auto [m, rows] = x.tiling.rows_of(chunk);
+    for (int64_t k = x.k_begin; k < x.k_end; k += packed_depth) {
+      const Terms terms{k, std::min(packed_depth, x.k_end - k)};
+      for (int64_t i = 0; i < terms.depth; ++i)
+        std::copy_n(x.a + (k + i) * g.M + m, rows, scratch.a + i * rows);
+      const Result result = k > 0 || g.beta != 0 ? Result::add : Result::write;
+      x.tiling.for_each_tile(chunk, [&](const Tile& t) {
+        multiply_terms<C, T, W>(x, t, terms, x.c.from(t.m, t.n), scratch.a, scratch, result);
+      });
+    }
+  }
+}
+
 // The terms of C's sums that all chunks add before any goes on: of long sums in a C that stays in
 // the cache so many that what they read of A and B does, too. Each chunk would else read its rows
 // and columns to the end, and have them from memory. A multiple of all depths of a panel, so that
@@ -265,10 +334,8 @@ void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scrat
 template <class C, class T>
 int64_t terms_at_once(const Gemm<T>& g, Form form) {
   constexpr int64_t terms = 1536, cached_elements = 1 << 18;
-  const bool sums_in_c =
-      std::is_same_v<C, Wide<T>> && form == Form::c && !g.bias && g.activation == Activation::none;
   const bool pays = g.K >= 2 * terms && g.M * g.N <= cached_elements;
-  return sums_in_c && pays ? terms : std::max<int64_t>(g.K, 1);
+  return sums_in_c<C>(g, form) && pays ? terms : std::max<int64_t>(g.K, 1);
 }
 
 // For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
@@ -341,12 +408,13 @@ void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
   const Form form = better_form(g);
   Gemm<T> formed = g;
   if (form == Form::c_transposed) std::swap(a, b), std::swap(formed.M, formed.N);
-  const GemmTiling<T> tiling(formed, form);
+  const GemmTiling<T> tiling(formed, form, sums_in_c<C>(formed, form));
   const int64_t terms = terms_at_once<C>(formed, form);
   for (int64_t k = 0; k == 0 || k < g.K; k += terms) {
     const TiledGemm<C, T> x{{c, g.N}, a, b, formed, tiling, k, std::min(g.K, k + terms)};
     parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
       GemmScratch<Wide<T>> scratch;
+      if (tiling.packs_a) return compute_packed_chunk(x, chunk, scratch);
       tiling.for_each_tile(chunk, [&](const Tile& tile) { compute_tile(x, tile, scratch); });
     });
   }

@@ -87,6 +87,20 @@ TEST_CASE("products of integers are exact, whatever their shapes", "[ops]") {
   }
 }
 
+// Sums so long that all chunks add a part of their terms before any goes on.
+TEST_CASE("products of integers over many terms are exact", "[ops]") {
+  RandomStream random(5);
+  for (const int64_t K : {3071, 3072, 4700})
+    for (const auto& [M, N] : {std::pair<int64_t, int64_t>{9, 70}, {200, 33}})
+      for (const Transpose a_op : {Transpose::no, Transpose::yes})
+        for (const Transpose b_op : {Transpose::no, Transpose::yes})
+          for (const float beta : {0.f, 1.f}) {
+            const cpu::Gemm<float> product{
+                .M = M, .N = N, .K = K, .a_op = a_op, .b_op = b_op, .beta = beta};
+            check_product<float>(random, product, false);
+          }
+}
+
 TEST_CASE("a product over nothing is the bias, and beta times the target", "[ops]") {
   std::vector<float> c{1, 2, 3, 4, 5, 6};
   const std::vector<float> bias{10, 20, 30};
