@@ -22,10 +22,11 @@ class IntoMoments : public Accumulator {
   }
 
   void begin(const WeightedLoss& weighted) override {
-    check(!weighted.weight.counts_parts(),
-          "strategy moments folds each gradient as its share of the window, which is known "
-          "beforehand for losses that are means over samples alone, not over some of their pixels: "
-          "expected another strategy");
+    check(
+        !weighted.weight.counts_parts(),
+        "strategy moments folds each gradient as its share of the window, which is known "
+        "beforehand for losses that are means over samples alone, not over some of their pixels or "
+        "tokens: expected another strategy");
   }
   int64_t divisor(int64_t expected_samples) const override { return expected_samples; }
   void add(const WeightedLoss& weighted) override {
