@@ -8,7 +8,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <regex>
 
 #include "data/byte_stream.h"
 #include "data/lines.h"
@@ -123,6 +122,8 @@ Table read_csv(const std::filesystem::path& path) {
 
 namespace {
 
+constexpr std::string_view digits = "0123456789";
+
 struct NpyHeader {
   std::string type;  // "<f4"
   std::vector<int64_t> sizes;
@@ -132,6 +133,26 @@ uint64_t little_endian(std::span<const std::byte> bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | std::to_integer<uint64_t>(bytes[i]);
   return value;
+}
+
+// What follows a key in a header, which is a dictionary as Python writes it.
+std::string_view value_of(std::string_view header, std::string_view key) {
+  const size_t found = header.find(key);
+  if (found == std::string_view::npos) return {};
+  header.remove_prefix(found + key.size());
+  header.remove_prefix(std::min(header.find_first_not_of(" \t"), header.size()));
+  return header;
+}
+
+// What stands between two characters, the first of which begins the text.
+std::optional<std::string_view> enclosed(std::string_view text, char first, char last) {
+  const size_t end = text.find(last, 1);
+  if (!text.starts_with(first) || end == std::string_view::npos) return std::nullopt;
+  return text.substr(1, end - 1);
+}
+
+bool has_only(std::string_view text, std::string_view characters) {
+  return text.find_first_not_of(characters) == std::string_view::npos;
 }
 
 // {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -155,18 +176,16 @@ NpyHeader read_npy_header(InputFile& file) {
   const std::vector<std::byte> bytes = read(length);
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
-  std::smatch found;
-  static const std::regex type(R"('descr':\s*'([<>|=]?[a-zA-Z][0-9]+)')"),
-      order(R"('fortran_order':\s*(True|False))"), shape(R"('shape':\s*\(([0-9, ]*)\))");
-  NpyHeader header;
-  check(std::regex_search(text, found, type), "'{}': the header has no simple 'descr': {:.200}",
-        name, text);
-  header.type = found[1];
-  check(std::regex_search(text, found, order) && found[1] == "False",
+  const auto type = enclosed(value_of(text, "'descr':"), '\'', '\'');
+  check(type && type->size() >= 2 && has_only(type->substr(type->size() - 1), digits),
+        "'{}': the header has no simple 'descr': {:.200}", name, text);
+  check(value_of(text, "'fortran_order':").starts_with("False"),
         "'{}' is in column-major order: expected numpy.ascontiguousarray() of it", name);
-  check(std::regex_search(text, found, shape), "'{}': the header has no 'shape': {:.200}", name,
-        text);
-  const std::string sizes = found[1];
+  const auto shape = enclosed(value_of(text, "'shape':"), '(', ')');
+  check(shape && has_only(*shape, fmt::format("{}, ", digits)),
+        "'{}': the header has no 'shape': {:.200}", name, text);
+  const std::string_view sizes = *shape;
+  NpyHeader header{.type = std::string(*type), .sizes = {}};
   for (const char* c = sizes.data(); c < sizes.data() + sizes.size();) {
     int64_t size = 0;
     const auto [stop, error] = std::from_chars(c, sizes.data() + sizes.size(), size);

@@ -102,6 +102,10 @@ TEST_CASE("NumPy's arrays become tensors", "[data]") {
   REQUIRE_ERROR(read(npy<float>("<f4", "(1,)", {1, 2})), "has bytes left over");
   REQUIRE_ERROR(read(npy<float>("<f4", "(4294967296, 4294967296)", {1})), "too short");
   REQUIRE_ERROR(read(npy<float>("<f4", "(99999999999999999999,)", {1})), "too short");
+  for (const char* const type : {"", "f", "<M8[ns]"})
+    REQUIRE_ERROR(read(npy<float>(type, "(1,)", {1})), "has no simple 'descr'");
+  for (const char* const shape : {"(-1,)", "[1]", "(1"})
+    REQUIRE_ERROR(read(npy<float>("<f4", shape, {1})), "has no 'shape'");
   REQUIRE_ERROR(read("\x89PNG and more than eight bytes"), "is no .npy file");
 }
 
