@@ -71,10 +71,10 @@ MemoryRows rows_of(double width, int64_t effective, const std::vector<int64_t>& 
 }
 
 // On a terminal, which of how many processes is under way.
-class Progress {
+class CountOfRuns {
  public:
-  explicit Progress(size_t total) : total_(total) {}
-  ~Progress() {
+  explicit CountOfRuns(size_t total) : total_(total) {}
+  ~CountOfRuns() {
     if (terminal_) say_error("\r\033[K");
   }
   void next(const MemoryRow& row) {
@@ -91,7 +91,7 @@ class Progress {
 void measure(std::vector<MemoryRows>& groups, int64_t rounds, const MemoryRuns& runs) {
   size_t processes = 0;
   for (const MemoryRows& rows : groups) processes += static_cast<size_t>(rounds) * rows.size();
-  Progress progress(processes);
+  CountOfRuns progress(processes);
   for (MemoryRows& rows : groups) {
     NamedTensors baseline;
     for (int64_t round = 0; round < rounds; ++round)

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_of(auto&& work) {
+double seconds_for(auto&& work) {
   const auto start = Clock::now();
   work();
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -50,7 +50,7 @@ class Windows {
   // Runs so many; the seconds that one of them took. On cuda windows are enqueued faster than they
   // run: timed together, they are what they cost.
   double seconds(int together) {
-    return seconds_of([&] {
+    return seconds_for([&] {
              for (int i = 0; i < together; ++i) run();
              wait_for(training_.device());
            }) /

@@ -83,8 +83,8 @@ void add_font_commands(CommandLine& line) {
            options);
 }
 
-std::unique_ptr<Watcher> watch(const Options& options, Trainer& trainer, RunLog& log,
-                               const Dataset& held_out) {
+std::unique_ptr<Watcher> watch_drawings(const Options& options, Trainer& trainer, RunLog& log,
+                                        const Dataset& held_out) {
   return std::make_unique<FontSamples>(options, trainer, log, held_out);
 }
 
@@ -101,7 +101,7 @@ std::vector<std::pair<std::string, std::string>> about_machine() {
 ProgramDomain fonts_of_program() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Fonts>()); },
           .add_own_commands = add_font_commands,
-          .watch = watch,
+          .watch = watch_drawings,
           .about_machine = about_machine};
 }
 

@@ -61,8 +61,8 @@ void add_text_commands(CommandLine& line) {
            options);
 }
 
-std::unique_ptr<Watcher> watch(const Options& options, Trainer& trainer, RunLog& log,
-                               const Dataset& held_out) {
+std::unique_ptr<Watcher> watch_samples(const Options& options, Trainer& trainer, RunLog& log,
+                                       const Dataset& held_out) {
   return std::make_unique<TextSamples>(options, trainer, log, held_out);
 }
 
@@ -71,7 +71,7 @@ std::unique_ptr<Watcher> watch(const Options& options, Trainer& trainer, RunLog&
 ProgramDomain text_of_program() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
           .add_own_commands = add_text_commands,
-          .watch = watch};
+          .watch = watch_samples};
 }
 
 }  // namespace accrue::app

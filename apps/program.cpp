@@ -1,0 +1,210 @@
+#include "apps/program.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "apps/bench/commands.h"
+#include "apps/cli/command_line.h"
+#include "apps/cli/completion.h"
+#include "apps/cli/config.h"
+#include "apps/cli/help.h"
+#include "apps/cli/messages.h"
+#include "apps/cli/output.h"
+#include "apps/cli/processor.h"
+#include "apps/cli/ranks.h"
+#include "apps/cli/suggest.h"
+#include "apps/commands/eval.h"
+#include "apps/commands/info.h"
+#include "apps/commands/memory_advice.h"
+#include "apps/commands/plan.h"
+#include "apps/commands/train.h"
+#include "apps/domains.h"
+#include "report/report.h"
+#include "train/build.h"
+
+namespace accrue::app {
+namespace {
+
+// The options of all commands but domains' own.
+struct Asked {
+  Options options;
+  PlanOptions plan;
+  InfoOptions info;
+  BenchTrainOptions bench_train;
+  BenchMemoryOptions bench_memory;
+  BenchKernelsOptions bench_kernels;
+  std::vector<std::string> run_directories;
+  std::string page = "report.html", shell;
+};
+
+// The settings of a network, without how it is trained.
+Settings settings_of_eval(const CommandLine& line) {
+  const auto is_of_domain = [&](const Setting& setting) {
+    return std::ranges::any_of(line.options().domains, [&](const auto& domain) {
+      return domain->networks_heading() == setting.group;
+    });
+  };
+  return line.settings_of_networks()
+      .without({"augment", "dropout", "init-scheme", "seed", "new-head"})
+      .where([&](const Setting& setting) {
+        return !is_of_domain(setting) || setting.about.saved == Saved::with_weights;
+      });
+}
+
+void add_network_commands(CommandLine& line, Asked& asked) {
+  Options& options = line.options();
+  const Settings& all = line.all();
+  const Settings of_model = line.settings_of_networks();
+  const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
+  const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
+  line.add(line.program(),
+           {.name = "train",
+            .description = "Train a network from micro-batches",
+            .settings = all,
+            .work = [&] { train(options); },
+            .advice = [&] { return advice_for_training(options); },
+            .is_shared = true},
+           options);
+  line.add(line.program(),
+           {.name = "eval",
+            .description = "Loss and accuracy of saved weights",
+            .settings = settings_of_eval(line)
+                            .append(evaluation_settings(options))
+                            .append(all.only({"rank-timeout"})),
+            .work = [&] { eval(options); },
+            .advice = [&] { return advice_for_scoring(options); },
+            .is_shared = true},
+           options);
+  for (const ProgramDomain& domain : program_domains())
+    if (domain.add_network_commands) domain.add_network_commands(line);
+  line.add(line.program(),
+           {.name = "plan",
+            .description = "The largest micro-batch that fits, and what else would",
+            .settings = of_model.without({"memory-limit"})
+                            .append(of_batches.without({"micro-batch", "accum"}))
+                            .append(of_optimizer)
+                            .append(all.only({"shard-optimizer", "rank-exchange"}))
+                            .append(settings_of(asked.plan, options)),
+            .work = [&] { plan(options, asked.plan); },
+            .needed = {"--memory"}},
+           options);
+  line.add(line.program(),
+           {.name = "info",
+            .description = "The build, the machine and a model's layers",
+            .settings = Settings(of_model)
+                            .append(all.in({"Optimizer"}))
+                            .append(all.only({"micro-batch", "effective-batch"}))
+                            .append(settings_of(asked.info, options)),
+            .work = [&] { info(options, asked.info); }},
+           options);
+}
+
+void report_runs(const std::vector<std::string>& directories, const std::string& output) {
+  write_output(output, report_on(directories));
+  say("wrote {}: {}\n", output, counted(int64_t(directories.size()), "run"));
+}
+
+void add_report_command(CommandLine& line, Asked& asked) {
+  Settings settings = Settings().group("Output").add(
+      asked.page, {"output", Decides::no_result, "The page", "FILE.html"});
+  line.add(line.program(),
+           {.name = "report",
+            .description = "Compare runs in one web page",
+            .settings = std::move(settings),
+            .work = [&] { report_runs(asked.run_directories, asked.page); }},
+           line.options())
+      .add_option("runs", asked.run_directories, "What train --log-dir wrote")
+      ->type_name("DIR")
+      ->required();
+}
+
+void add_data_commands(CommandLine& line) {
+  CLI::App& data = line.add_group("data", "Look at a data set");
+  for (const ProgramDomain& domain : program_domains())
+    if (domain.add_data_commands) domain.add_data_commands(line, data);
+}
+
+void add_bench_commands(CommandLine& line, Asked& asked) {
+  Options& options = line.options();
+  const Settings& all = line.all();
+  const Settings of_model = line.settings_of_networks();
+  CLI::App& bench = line.add_group("bench", "Measure speed or memory");
+  line.add(bench,
+           {.name = "train",
+            .description = "Samples per second",
+            .settings = Settings(of_model)
+                            .append(all.in({"Batches"}).without({"on-oom"}))
+                            .append(all.in({"Optimizer", "Loss scale", "Several processes"}))
+                            .append(settings_of(asked.bench_train, options)),
+            .work = [&] { bench_train(options, asked.bench_train); },
+            .is_shared = true},
+           options);
+  line.add(bench,
+           {.name = "memory",
+            .description = "Peak memory with and without accumulation",
+            .settings = Settings(of_model)
+                            .append(all.only({"optimizer", "lr"}))
+                            .append(settings_of(asked.bench_memory, options)),
+            .work = [&] { bench_memory(options, asked.bench_memory); },
+            .needed = {"--effective-batch"}},
+           options);
+  line.add(bench,
+           {.name = "kernels",
+            .description = "Accumulation and steps, from naive to shipped",
+            .settings =
+                all.only({"device", "threads"}).append(settings_of(asked.bench_kernels, options)),
+            .work = [&] { bench_kernels(options, asked.bench_kernels); }},
+           options);
+}
+
+void add_completion_command(CLI::App& app, Asked& asked) {
+  CLI::App* completion =
+      app.add_subcommand("completion", "A script that completes these for a shell");
+  completion->add_option("shell", asked.shell, "bash, zsh or fish")
+      ->type_name("bash|zsh|fish")
+      ->required();
+  completion->final_callback([&] { say("{}", completion_script(app, asked.shell)); });
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
+  app.set_version_flag("--version", version());
+  app.require_subcommand(1);
+  wrap_help(app);
+  std::string isa;  // followed before this, by become_program_for_processor()
+  app.add_option(
+         "--isa", isa,
+         "The instructions to use, of those that the program is installed with: baseline, " +
+             fmt::format("{}", fmt::join(isa_levels(), ", ")) +
+             "; by itself the best that the processor has")
+      ->type_name("LEVEL");
+  Asked asked;
+  CommandLine line(app, asked.options);
+  add_network_commands(line, asked);
+  add_report_command(line, asked);
+  add_data_commands(line);
+  add_bench_commands(line, asked);
+  for (const ProgramDomain& domain : program_domains())
+    if (domain.add_own_commands) domain.add_own_commands(line);
+  add_completion_command(app, asked);
+
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const HelpDetail detail = rewrite_help(arguments);
+  for (CLI::App* parent : line.groups())
+    for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
+      shorten_help(*command, detail);
+  try {
+    arguments = with_config(arguments, line.known, app);
+    std::ranges::reverse(arguments);  // as the parser takes them
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    // All ranks have the same arguments: one says what is wrong with them.
+    if (launched().rank > 0) return 0;
+    if (const int status = report(app, error); status != 0) return status;
+  }
+  return 0;
+}
+
+}  // namespace accrue::app
