@@ -60,7 +60,8 @@ configure_package_config_file(packaging/accrueConfig.cmake.in accrueConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(accrueConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 set(package_files ${PROJECT_BINARY_DIR}/accrueConfig.cmake
-    ${PROJECT_BINARY_DIR}/accrueConfigVersion.cmake cmake/FindPCRE2.cmake)
+    ${PROJECT_BINARY_DIR}/accrueConfigVersion.cmake cmake/FindPCRE2.cmake
+    cmake/Findutf8proc.cmake)
 if(oneDNN_FOUND)
   list(APPEND package_files cmake/FindoneDNN.cmake)
 endif()
@@ -72,7 +73,7 @@ install(FILES ${package_files} DESTINATION ${package_dir} COMPONENT development)
 list(TRANSFORM parts PREPEND -laccrue_ OUTPUT_VARIABLE pc_libraries)
 list(REVERSE pc_libraries)
 set(pc_flags)
-set(pc_requires fmt libjpeg libpcre2-8 libpng zlib)
+set(pc_requires fmt libjpeg libpcre2-8 libpng libutf8proc zlib)
 if(Freetype_FOUND)
   list(APPEND pc_requires freetype2)
 endif()

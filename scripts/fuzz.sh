@@ -44,7 +44,7 @@ data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,idx,image_size,lines,m
       fonts/postscript.cpp kernels/parallel.cpp
       tests/fuzz/parsers.cpp)
 text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,corpora,corpus,corpus_files}.cpp
-      text/{merges,regex,regex_syntax,text_files,tokenizer,tokenizer_file,utf8,word_splitter}.cpp)
+      text/{merges,normalization,regex,regex_syntax,text_files,tokenizer,tokenizer_file,utf8,word_splitter}.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
@@ -60,7 +60,7 @@ printf '%s\n' core data text |
 
 export UBSAN_OPTIONS=print_stacktrace=1
 "$compiler" "${flags[@]}" -fsanitize=fuzzer tests/fuzz/target.cpp "${objects[@]}" \
-  -lfmt -ljpeg -lpcre2-8 -lpng -lz -pthread -o build/fuzz/target
+  -lfmt -ljpeg -lpcre2-8 -lpng -lutf8proc -lz -pthread -o build/fuzz/target
 fuzz() {
   mkdir -p "build/fuzz/corpus/$1"
   FUZZ_PARSER=$1 build/fuzz/target -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \

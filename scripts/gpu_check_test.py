@@ -58,7 +58,7 @@ TESTS = """
         true ;;
     esac"""
 HEADERS = ("fmt/core.h", "eigen3/Eigen/Core", "CLI/CLI.hpp", "zlib.h", "png.h", "jpeglib.h",
-           "pcre2.h", "nlohmann/json.hpp", "catch2/catch.hpp", "cublasLt.h", "cudnn.h")
+           "pcre2.h", "utf8proc.h", "nlohmann/json.hpp", "catch2/catch.hpp", "cublasLt.h", "cudnn.h")
 
 
 def write_script(path, text):

@@ -16,7 +16,7 @@ CMAKE_NEEDED = 3, 25
 HEADERS = {"fmt": ["fmt/core.h"], "Eigen": ["Eigen/Core"], "CLI11": ["CLI/CLI.hpp"],
            "json": ["nlohmann/json.hpp"], "Catch2": ["catch2/catch.hpp", "catch2/catch_all.hpp"],
            "zlib": ["zlib.h"], "libjpeg": ["jpeglib.h"], "libpng": ["png.h"],
-           "PCRE2": ["pcre2.h"],
+           "PCRE2": ["pcre2.h"], "utf8proc": ["utf8proc.h"],
            "cublasLt": ["cublasLt.h"], "cuDNN": ["cudnn.h"]}
 HELP = {"cublasLt": "cublasLt, of the CUDA toolkit: apt-get install libcublas-dev-VERSION",
         "cuDNN": "cuDNN 9: {python} -m pip install nvidia-cudnn-cuVERSION (of nvcc: 12 or 13)"}

@@ -4,7 +4,7 @@ set -euo pipefail
 
 readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libjpeg-dev libpcre2-dev
-                             libpng-dev nlohmann-json3-dev zlib1g-dev catch2)
+                             libpng-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev catch2)
 # Without these the build goes on: slower, without reports' charts, without train --log-dir, or
 # without font prepare and export.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler

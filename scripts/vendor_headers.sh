@@ -7,7 +7,7 @@ set -euo pipefail
 # libcatch2-dev by another name. CLI11, Eigen and nlohmann_json are headers only. oneDNN is left out:
 # it is large, and Eigen takes its place. libjpeg-dev only names the package of libjpeg-turbo.
 readonly packages=(libeigen3-dev libcli11-dev libfmt-dev libpcre2-dev libpng-dev
-                   nlohmann-json3-dev zlib1g-dev catch2)
+                   libutf8proc-dev nlohmann-json3-dev zlib1g-dev catch2)
 
 usage() {
   cat <<END_OF_USAGE
@@ -40,6 +40,6 @@ mapfile -t libraries < <(apt-cache depends libfmt-dev catch2 |
 for package in "$scratch"/*.deb; do dpkg --extract "$package" "$directory"; done
 rm -rf "$directory"/usr/share/{doc,doc-base,lintian,man}
 # Links to what is not here; the static libraries beside them serve everywhere.
-find "$directory" \( -name libz.so -o -name 'libpcre2*.so' -o -name 'libpng*.so' -o -name 'lib*jpeg.so' \) -delete
+find "$directory" \( -name libz.so -o -name 'libpcre2*.so' -o -name 'libpng*.so' -o -name libutf8proc.so -o -name 'lib*jpeg.so' \) -delete
 echo "vendor: $(du --summarize --human-readable "$directory" | cut -f 1) in $directory;" \
   "build with -DCMAKE_PREFIX_PATH=$directory/usr"

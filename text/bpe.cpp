@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "text/normalization.h"
 #include "text/word_cache.h"
 
 namespace accrue {
@@ -50,6 +51,7 @@ class Bpe : public Tokenizer {
         unknown_(description.unknown),
         end_of_text_(description.end_of_text),
         fuses_unknown_(description.fuses_unknown),
+        composes_(description.composes),
         merges_(description.merges),
         splitter_(std::move(description.steps), description.blank_before_step),
         added_{AddedTokens(std::move(description.added[0])),
@@ -83,8 +85,10 @@ class Bpe : public Tokenizer {
     };
     const AddedTokens::Use use_rest =
         or_token([&](std::string_view part) { splitter_.split(part, buffers->matcher, use_word); });
-    added_[0].split(text,
-                    or_token([&](std::string_view part) { added_[1].split(part, use_rest); }));
+    added_[0].split(text, or_token([&](std::string_view part) {
+                      if (composes_) added_[1].split(composed(part), use_rest);
+                      else added_[1].split(part, use_rest);
+                    }));
     idle_.give_back(std::move(buffers));
     return tokens;
   }
@@ -133,7 +137,7 @@ class Bpe : public Tokenizer {
   std::vector<std::string> tokens_;
   std::array<int32_t, 256> bytes_;
   int32_t unknown_, end_of_text_;
-  bool fuses_unknown_;
+  bool fuses_unknown_, composes_;
   Merges merges_;
   WordSplitter splitter_;
   std::array<AddedTokens, 2> added_;

@@ -28,7 +28,9 @@ struct BpeDescription {
   std::vector<Merges::Merge> merges;
   std::vector<WordSplitter::Step> steps;
   size_t blank_before_step = WordSplitter::nowhere;
-  // The second are found in what the first leave.
+  // The second are found in what the first leave, composed (text/normalization.h) if that is asked
+  // for.
+  bool composes = false;
   std::array<std::vector<AddedToken>, 2> added;
   int32_t end_of_text = none;
 };

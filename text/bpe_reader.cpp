@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "text/byte_alphabet.h"
+#include "text/normalization.h"
 
 namespace accrue {
 namespace {
@@ -24,12 +25,6 @@ std::string type_of(const json& value) {
   const auto found = value.is_object() ? value.find("type") : value.end();
   return value.is_object() && found != value.end() && found->is_string() ? found->get<std::string>()
                                                                          : "of no type";
-}
-
-bool is_nothing(const json& in, const char* name) {
-  const auto found = in.find(name);
-  return found == in.end() || found->is_null() ||
-         (type_of(*found) == "Sequence" && found->value("normalizers", json()) == json::array());
 }
 
 }  // namespace
@@ -65,8 +60,7 @@ int64_t BpeReader::number(const json& value, const std::string& of) const {
 
 void BpeReader::read_tokenizer(const json& tokenizer) {
   require(tokenizer.is_object(), "is not an object");
-  require(is_nothing(tokenizer, "normalizer"), "has the normalizer {}, which is not supported",
-          type_of(tokenizer.value("normalizer", json())));
+  read_normalizer(tokenizer.value("normalizer", json()));
   const std::string decoder = type_of(tokenizer.value("decoder", json()));
   require(is_unset_or(tokenizer, "decoder", nullptr) || decoder == "ByteLevel",
           "has the decoder {}: expected ByteLevel", decoder);
@@ -77,6 +71,18 @@ void BpeReader::read_tokenizer(const json& tokenizer) {
   for (const json& token : added) read_added(token);
   read_step(object(tokenizer, "pre_tokenizer"));
   require(has_byte_level_, "has a pre_tokenizer without ByteLevel, which is not supported");
+}
+
+void BpeReader::read_normalizer(const json& normalizer) {
+  if (normalizer.is_null()) return;
+  const std::string type = type_of(normalizer);
+  const json steps = type == "Sequence" ? normalizer.value("normalizers", json()) : json();
+  if (steps.is_array()) {
+    for (const json& step : steps) read_normalizer(step);  // no deeper than the file may be
+    return;
+  }
+  require(type == "NFC", "has the normalizer {}, which is not supported", type);
+  description_.composes = true;
 }
 
 void BpeReader::read_model(const json& model) {
@@ -174,7 +180,8 @@ void BpeReader::read_added(const json& token) {
   require(added_.emplace(content, static_cast<int32_t>(id)).second, "adds the token '{}' twice",
           content);
   const bool is_second = flag(token, "normalized", !flag(token, "special", false));
-  description_.added[is_second].push_back({.content = content,
+  const bool is_composed = is_second && description_.composes;
+  description_.added[is_second].push_back({.content = is_composed ? composed(content) : content,
                                            .token = static_cast<int32_t>(id),
                                            .takes_space_before = flag(token, "lstrip", false),
                                            .takes_space_after = flag(token, "rstrip", false)});

@@ -45,6 +45,7 @@ class BpeReader {
   bool flag(const nlohmann::json& in, const char* name, bool otherwise) const;
   int64_t number(const nlohmann::json& value, const std::string& of) const;
 
+  void read_normalizer(const nlohmann::json& normalizer);
   void read_model(const nlohmann::json& model);
   void add_merge(const std::string& left, const std::string& right);
   void add_merge(std::string_view line);

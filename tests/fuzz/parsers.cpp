@@ -236,7 +236,9 @@ const std::vector<Parser>& parsers() {
       {"tokenizer",
        [](auto file) {
          const TokenizerPtr tokenizer = read_tokenizer(MemoryFile(file).path());
-         tokenizer->decode(tokenizer->encode("he's aaa 12\n  <|end|> \xc3\xa9\xff"));
+         tokenizer->decode(
+             tokenizer->encode("he's aaa 12\n  <|end|> \xc3\xa9\xff"
+                               "e\xcc\x81"));
        },
        [](auto file) { return file.size() * 64; }}};
   return all;

@@ -112,7 +112,17 @@ std::vector<Example> examples() {
   json& tokens = with_added["added_tokens"];
   tokens = {added("<|endoftext|>", end), added("<|end", 276), added("<|wide|>", 277, true),
             added("tex", 278, false, true)};
+  json composing = tokenizer_json();
+  composing["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+  json& composed_tokens = composing["added_tokens"];
+  composed_tokens.push_back(added("te\u0301x", 276, false, true));
+  composed_tokens.push_back(added("ae\u0301", 277));
   return {
+      // A mark after a special token has nothing to be composed with; of two marks one may stay.
+      {composing, "he\u0301\n\u0301<|endoftext|>\u0301e\u0307\u0323",
+       "h|\u00e9|\n|\xcc|\x81|<|endoftext|>|\xcc|\x81|\xe1|\xba|\xb9|\xcc|\x87"},
+      {composing, "t\u00e9x te\u0301xa\u00e9ae\u0301\u1100\u1161\u212b",
+       "te\u0301x| |te\u0301x|a|\u00e9|ae\u0301|\xea|\xb0|\x80|\xc3|\x85"},
       {tokenizer_json(), "hello world", "hello| world"},
       {tokenizer_json(), " hellohe aaaaaaa", " |hello|he| |aaaa|aa|a"},
       {tokenizer_json(), "he's 123\n\n  1234     w", "he|'s| |123|\n|\n| | |123|4|    | w"},
@@ -160,6 +170,13 @@ TEST_CASE("bytes that are not UTF-8 are encoded one by one", "[text]") {
   REQUIRE(bpe->encode(text) ==
           Tokens{259, 255, 195, 228, 184, 32, 256, 0, 237, 160, 128, 244, 144, 128, 128, end, 195});
   REQUIRE(bpe->decode(bpe->encode(text)) == text);
+}
+
+TEST_CASE("what is composed is UTF-8, between bytes that are not", "[text]") {
+  json file = tokenizer_json();
+  file["normalizer"] = {{"type", "NFC"}};
+  REQUIRE(read(file)->encode("e\xcc\x81\xff"
+                             "e\xcc\x81\xcc") == Tokens{272, 255, 272, 0xcc});
 }
 
 TEST_CASE("a long word is merged as a short one", "[text]") {
@@ -238,7 +255,9 @@ TEST_CASE("what a tokenizer.json asks for in vain", "[text]") {
   const auto refuse_pattern = [&](const std::string& pattern, const std::string& message) {
     refuse("/pre_tokenizer", sequence({split(pattern), byte_level(false, false)}), message);
   };
-  refuse("/normalizer", {{"type", "NFC"}}, "has the normalizer NFC, which is not supported");
+  refuse("/normalizer", {{"type", "NFD"}}, "has the normalizer NFD, which is not supported");
+  refuse("/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Lowercase"}}}}},
+         "has the normalizer Lowercase, which is not supported");
   refuse("/decoder", {{"type", "WordPiece"}}, "has the decoder WordPiece: expected ByteLevel");
   refuse("/pre_tokenizer", nullptr, "has no object 'pre_tokenizer'");
   refuse("/pre_tokenizer", {{"type", "Whitespace"}},
