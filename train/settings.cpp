@@ -115,7 +115,9 @@ constexpr bool is_list<std::vector<T>> = true;
 std::string Range::describe() const {
   const bool has_low = low > -std::numeric_limits<double>::infinity();
   const bool has_high = high < std::numeric_limits<double>::infinity();
-  if (has_low && has_high) return fmt::format("{} to {}", low, high);
+  if (has_low && has_high)
+    return without_low ? fmt::format("above {} and up to {}", low, high)
+                       : fmt::format("{} to {}", low, high);
   if (has_low) return without_low ? fmt::format("above {}", low) : fmt::format("{} or more", low);
   return has_high ? fmt::format("{} or less", high) : std::string();
 }

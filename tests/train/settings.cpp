@@ -149,6 +149,7 @@ TEST_CASE("what a setting does not take is refused with what it takes", "[cli][f
   refuses("steps", "9223372036854775808",
           "steps is 9223372036854775808: expected a whole number, 0 or more");
   refuses("width", "0", "width is 0: expected a number above 0");
+  REQUIRE(Range{.low = 0, .high = 0.5, .without_low = true}.describe() == "above 0 and up to 0.5");
   refuses("micro-batch", "all", "micro-batch is all: expected a whole number above 0, or auto");
   REQUIRE_THROWS_WITH(settings.at("clip-nrom"),
                       "there is no setting clip-nrom; did you mean clip-norm?");
