@@ -87,18 +87,26 @@ TEST_CASE("products of integers are exact, whatever their shapes", "[ops]") {
   }
 }
 
-// Sums so long that all chunks add a part of their terms before any goes on.
-TEST_CASE("products of integers over many terms are exact", "[ops]") {
+// Sums so long that all chunks add a part of their terms before any goes on; rows of B that share
+// sets of a cache, or come from memory; several groups of packed panels.
+TEST_CASE("products of integers are exact where operands are large", "[ops]") {
+  struct Size {
+    int64_t M, N, K;
+  };
   RandomStream random(5);
-  for (const int64_t K : {3071, 3072, 4700})
-    for (const auto& [M, N] : {std::pair<int64_t, int64_t>{9, 70}, {200, 33}})
-      for (const Transpose a_op : {Transpose::no, Transpose::yes})
-        for (const Transpose b_op : {Transpose::no, Transpose::yes})
-          for (const float beta : {0.f, 1.f}) {
-            const cpu::Gemm<float> product{
-                .M = M, .N = N, .K = K, .a_op = a_op, .b_op = b_op, .beta = beta};
-            check_product<float>(random, product, false);
-          }
+  for (const auto& [M, N, K] : {Size{9, 70, 3071},
+                                {200, 33, 3072},
+                                {200, 33, 4700},
+                                {150, 1024, 70},
+                                {30, 900, 80},
+                                {70, 24, 16400}})
+    for (const Transpose a_op : {Transpose::no, Transpose::yes})
+      for (const Transpose b_op : {Transpose::no, Transpose::yes})
+        for (const float beta : {0.f, 1.f}) {
+          const cpu::Gemm<float> product{
+              .M = M, .N = N, .K = K, .a_op = a_op, .b_op = b_op, .beta = beta};
+          check_product<float>(random, product, false);
+        }
 }
 
 TEST_CASE("a product over nothing is the bias, and beta times the target", "[ops]") {
