@@ -1,5 +1,6 @@
 #include "kernels/causal_attention.h"
 
+#include "kernels/concat.h"
 #include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/attention_forward.h"
 
@@ -163,9 +164,22 @@ CausalInputs packed_inputs(const Tensor& qkv, const AttentionHeads& heads,
   return {{x, 0}, {x, H * D}, {x, (H + G) * D}, view_of(positions), heads};
 }
 
-}  // namespace
+void check_separate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
+                    const Tensor& positions) {
+  check_same("causal_attention", {&q, &k, &v});
+  check_heads(heads);
+  const int64_t H = heads.queries, G = heads.groups, D = heads.size;
+  check(
+      q.shape().rank() == 3 && k.shape().rank() == 3 && q.size(0) == k.size(0) &&
+          q.size(1) <= k.size(1) && q.size(2) == H * D && k.size(2) == G * D &&
+          v.shape() == k.shape() && q.numel() > 0,
+      "[causal_attention] q {}, k {} and v {}: expected q [N, Tq, {}] and k and v [N, T, {}] with "
+      "Tq <= T, none empty",
+      q.shape(), k.shape(), v.shape(), H * D, G * D);
+  check_positions_of(positions, q);
+}
 
-Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
+void check_packed(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
   check_same("causal_attention", {&qkv});
   check_heads(heads);
   const int64_t H = heads.queries, G = heads.groups, D = heads.size;
@@ -174,6 +188,99 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Te
         "empty",
         qkv.shape(), H, G, D, (H + 2 * G) * D);
   check_positions_of(positions, qkv);
+}
+
+// Rows [begin, end) of x [1, T, columns].
+Tensor rows_of_one(const Tensor& x, int64_t begin, int64_t end) {
+  const int64_t columns = x.size(2);
+  return x.reshape({x.size(1), columns}).slice(begin, end).reshape({1, end - begin, columns});
+}
+
+// The attention of a piece to the tokens of its row up to its end.
+class PieceAttention {
+ public:
+  PieceAttention(const Tensor& q, const AttentionHeads& heads, const Tensor& positions,
+                 const PieceOfRow& piece)
+      : row_(piece.row),
+        heads_(heads),
+        positions_(positions),
+        begin_(piece.begin),
+        end_(piece.begin + q.size(1)) {
+    check(q.size(0) == 1 && 0 <= begin_ && end_ <= row_->tokens,
+          "[causal_attention] {} pieces of tokens {} to {}: expected one, of a row of {} tokens",
+          q.size(0), begin_, end_, row_->tokens);
+    if (row_->k.defined()) return;
+    const MemoryScope scope("keys and values");
+    for (Tensor* all : {&row_->k, &row_->v})
+      *all = Tensor::empty({1, row_->tokens, width()}, q.dtype(), q.device());
+  }
+
+  Attended run(HeadColumns q, HeadColumns k, HeadColumns v) const {
+    copy_into(row_->k, k);
+    copy_into(row_->v, v);
+    return attend(inputs(q));
+  }
+
+  // dq, and what these queries add to the row's dk and dv, where those are wanted.
+  void differentiate_queries(const HeadTarget& dq, bool wants_dk, bool wants_dv, const Tensor& dy,
+                             const Attended& out, HeadColumns q) const {
+    const bool is_last = !row_->dk.defined() && !row_->dv.defined();
+    check(is_last || row_->differentiated_from == end_,
+          "[causal_attention] backward of tokens {} to {} of a row after that from {} on: expected "
+          "its pieces one after another, the last one first",
+          begin_, end_, row_->differentiated_from);
+    if (is_last) {
+      const MemoryScope scope("gradients of keys and values");
+      const Tensor& k = row_->k;
+      if (wants_dk) row_->dk = Tensor::empty(k.shape(), k.dtype(), k.device());
+      if (wants_dv) row_->dv = Tensor::empty(k.shape(), k.dtype(), k.device());
+    }
+    const auto target = [&](const Tensor& all) -> HeadTarget {
+      if (!all.defined()) return {};
+      return {GradTarget{rows_of_one(all, 0, end_).view(), is_last ? 0.0f : 1.0f}};
+    };
+    differentiate({dq, target(row_->dk), target(row_->dv)}, dy, out, inputs(q));
+    row_->differentiated_from = begin_;
+  }
+
+  // These keys' gradients, to which no other piece adds any more.
+  void hand_dk_on(const HeadTarget& to) const { hand_on(to, row_->dk); }
+  void hand_dv_on(const HeadTarget& to) const { hand_on(to, row_->dv); }
+  void finish() const {
+    if (begin_ > 0) return;
+    row_->dk.reset();
+    row_->dv.reset();
+  }
+
+ private:
+  int64_t width() const { return heads_.groups * heads_.size; }
+  CausalInputs inputs(HeadColumns q) const {
+    const auto seen = [this](const Tensor& all) {
+      return HeadColumns{rows_of_one(all, 0, end_).view()};
+    };
+    return {q, seen(row_->k), seen(row_->v), view_of(positions_), heads_};
+  }
+  void copy_into(const Tensor& all, HeadColumns from) const {
+    copy_columns({rows_of_one(all, begin_, end_).view(), 0}, {0, width()}, from.rows,
+                 {from.first, from.rows.shape[2]}, end_ - begin_, width());
+  }
+  void hand_on(const HeadTarget& to, const Tensor& all) const {
+    if (to)
+      copy_columns(*to.target, {to.first, to.target->grad.shape[2]},
+                   rows_of_one(all, begin_, end_).view(), {0, width()}, end_ - begin_, width());
+  }
+
+  std::shared_ptr<KeysAndValues> row_;
+  AttentionHeads heads_;
+  Tensor positions_;
+  int64_t begin_, end_;
+};
+
+}  // namespace
+
+Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
+  check_packed(qkv, heads, positions);
+  const int64_t H = heads.queries, G = heads.groups, D = heads.size;
   Attended out = attend(packed_inputs(qkv, heads, positions));
   Tensor y = out.y;
 
@@ -189,17 +296,7 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Te
 
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionHeads& heads, const Tensor& positions) {
-  check_same("causal_attention", {&q, &k, &v});
-  check_heads(heads);
-  const int64_t H = heads.queries, G = heads.groups, D = heads.size;
-  check(
-      q.shape().rank() == 3 && k.shape().rank() == 3 && q.size(0) == k.size(0) &&
-          q.size(1) <= k.size(1) && q.size(2) == H * D && k.size(2) == G * D &&
-          v.shape() == k.shape() && q.numel() > 0,
-      "[causal_attention] q {}, k {} and v {}: expected q [N, Tq, {}] and k and v [N, T, {}] with "
-      "Tq <= T, none empty",
-      q.shape(), k.shape(), v.shape(), H * D, G * D);
-  check_positions_of(positions, q);
+  check_separate(q, k, v, heads, positions);
   const auto inputs = [=](const Tensor& q, const Tensor& k, const Tensor& v) {
     return CausalInputs{{q.view()}, {k.view()}, {v.view()}, view_of(positions), heads};
   };
@@ -212,6 +309,49 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
           out = Attended{y.detach(), out.L}](Tensor& dy) {
            const auto [dq, dk, dv] = claim_grads(dq_edge, dk_edge, dv_edge);
            differentiate({{dq}, {dk}, {dv}}, dy, out, inputs(q, k, v));
+         });
+  return y;
+}
+
+Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions,
+                        const PieceOfRow& piece) {
+  check_packed(qkv, heads, positions);
+  const int64_t in_k = heads.queries * heads.size, in_v = in_k + heads.groups * heads.size;
+  const PieceAttention attention(qkv, heads, positions, piece);
+  Attended out = attention.run({qkv.view()}, {qkv.view(), in_k}, {qkv.view(), in_v});
+  Tensor y = out.y;
+
+  const Edge edge = qkv;
+  record("causal_attention", y, {edge},
+         [=, qkv = qkv.detach(), out = Attended{y.detach(), out.L}](Tensor& dy) {
+           const auto to = claim_grad(edge);
+           if (!to) return;
+           attention.differentiate_queries({to}, true, true, dy, out, {qkv.view()});
+           attention.hand_dk_on({to, in_k});
+           attention.hand_dv_on({to, in_v});
+           attention.finish();
+         });
+  return y;
+}
+
+Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                        const AttentionHeads& heads, const Tensor& positions,
+                        const PieceOfRow& piece) {
+  check_separate(q, k, v, heads, positions);
+  check(q.size(1) == k.size(1), "[causal_attention] a piece of q {} and k {}: expected equal sizes",
+        q.shape(), k.shape());
+  const PieceAttention attention(q, heads, positions, piece);
+  Attended out = attention.run({q.view()}, {k.view()}, {v.view()});
+  Tensor y = out.y;
+
+  const Edge dq_edge = q, dk_edge = k, dv_edge = v;
+  record("causal_attention", y, {dq_edge, dk_edge, dv_edge},
+         [=, q = q.detach(), out = Attended{y.detach(), out.L}](Tensor& dy) {
+           attention.differentiate_queries({claim_grad(dq_edge)}, dk_edge.wants_grad(),
+                                           dv_edge.wants_grad(), dy, out, {q.view()});
+           attention.hand_dk_on({claim_grad(dk_edge)});
+           attention.hand_dv_on({claim_grad(dv_edge)});
+           attention.finish();
          });
   return y;
 }

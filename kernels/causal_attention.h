@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+
+#include "core/rule.h"
 #include "core/tensor.h"
 
 namespace accrue {
@@ -39,5 +42,34 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 // gives them. So Tq = T, and the gradient is one tensor, too.
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads,
                         const Tensor& positions = {});
+
+// The keys and values of a row of T tokens, [1, T, G D] each, which the row's pieces fill one after
+// another, and their gradients, which the backwards of the pieces add up, the last piece first.
+struct KeysAndValues {
+  int64_t tokens;                  // T
+  Tensor k{}, v{};                 // undefined before the first piece
+  Tensor dk{}, dv{};               // defined between the backwards of the last piece and the first
+  int64_t differentiated_from{0};  // the token that the last backward's piece began with
+};
+
+// A piece of a row: its tokens from `begin` on. Those before it are in `row`.
+struct PieceOfRow {
+  std::shared_ptr<KeysAndValues> row;
+  int64_t begin;
+};
+
+// The same for the next tokens of one row, N = 1: q, k and v [1, t, ...] are those of tokens begin,
+// ..., begin + t - 1, which also see the tokens before them. k and v are copied into the row.
+// Backward adds to the row's dk and dv by beta = 1 (beta = 0 in the last piece), and then hands
+// this piece's rows of them on: by then all later pieces, which alone see these keys too, have had
+// their backward. The gradients are those of the whole row, for every cut into pieces
+// (docs/text.md). Keeps q, y, the positions and L; the row has k and v. The row's gradients exist
+// from the last piece's backward to the first's. Throws Error also if the row has fewer tokens, and
+// in backward unless each piece ends where the one before it in backward began.
+Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                        const AttentionHeads& heads, const Tensor& positions,
+                        const PieceOfRow& piece);
+Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions,
+                        const PieceOfRow& piece);
 
 }  // namespace accrue

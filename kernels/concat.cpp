@@ -1,13 +1,10 @@
 #include "kernels/concat.h"
 
 #include "kernels/backend.h"
-#include "kernels/detail/concat_kernels.h"
 
 namespace accrue {
 namespace cpu {
 
-// to[r, to_columns.begin + c] = from[r, from_columns.begin + c] + beta * itself, for `width`
-// columns of `rows` rows.
 void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_columns, int64_t rows,
                   int64_t width) {
   dispatch_floating(from.dtype, [&]<class T>() {
@@ -55,6 +52,12 @@ Shape check_parts(const std::vector<Tensor>& tensors, int dim) {
 
 }  // namespace
 
+void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_columns, int64_t rows,
+                  int64_t width) {
+  launch<cpu::copy_columns, cuda::copy_columns>(to.grad.device, to, to_columns, from, from_columns,
+                                                rows, width);
+}
+
 Tensor concat(const std::vector<Tensor>& tensors, int dim) {
   check(!tensors.empty() && tensors[0].defined(), "[concat] there is no tensor to concatenate");
   const int rank = tensors[0].shape().rank();
@@ -69,17 +72,14 @@ Tensor concat(const std::vector<Tensor>& tensors, int dim) {
   Columns part{0, stride};
   for (const Tensor& x : tensors) {
     const int64_t width = x.shape().numel(dim, rank);
-    launch<cpu::copy_columns, cuda::copy_columns>(y.device(), GradTarget{y.view(), 0}, part,
-                                                  x.view(), Columns{0, width}, rows, width);
+    copy_columns({y.view(), 0}, part, x.view(), {0, width}, rows, width);
     part.begin += width;
   }
   record("concat", y, edges, [=](Tensor& dy) {
     Columns part{0, stride};
     for (const Edge& edge : edges) {
       const int64_t width = edge.shape().numel(dim, rank);
-      if (auto dx = claim_grad(edge))
-        launch<cpu::copy_columns, cuda::copy_columns>(dy.device(), *dx, Columns{0, width},
-                                                      dy.view(), part, rows, width);
+      if (auto dx = claim_grad(edge)) copy_columns(*dx, {0, width}, dy.view(), part, rows, width);
       part.begin += width;
     }
   });

@@ -1,4 +1,4 @@
-#include "kernels/detail/concat_kernels.h"
+#include "kernels/concat.h"
 #include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {

@@ -46,7 +46,10 @@ Tensor dropout(Tensor x, double p, const DropoutKey& key) {
         x.shape(), name(key.samples.dtype()), key.samples.shape(), name(x.device()));
   check(0 <= key.epoch && key.epoch >> 32 == 0, "[dropout] epoch is {}, expected it in [0, 2^32)",
         key.epoch);
-  check(x.shape().numel(1, x.shape().rank()) / words_of_call >> 32 == 0,
+  check(key.first >= 0 && key.first % words_of_call == 0,
+        "[dropout] x begins with element {} of its rows: expected a multiple of {}", key.first,
+        words_of_call);
+  check((key.first + x.shape().numel(1, x.shape().rank())) / words_of_call >> 32 == 0,
         "[dropout] a row of x {} has more than 2^34 elements", x.shape());
   if (p == 0) return x;
 

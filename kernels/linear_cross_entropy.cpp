@@ -339,7 +339,7 @@ int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype) {
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
-                            const Tensor& judged, int64_t chunk_rows) {
+                            const Tensor& judged, int64_t chunk_rows, int64_t row_labels) {
   constexpr std::string_view op = "linear_cross_entropy";
   HeadOperands of(op, x, w, labels);
   const Edge dx_edge = x, dw_edge = w;
@@ -347,8 +347,12 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
         "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
         w.shape());
   const Device device = x.device();
-  const int64_t samples = labels.size(0);
-  const Counted counted = counted_places(op, samples, labels.numel() / samples, device, judged);
+  const int64_t samples = labels.size(0), own_labels = labels.numel() / samples;
+  check(row_labels == 0 || row_labels >= own_labels,
+        "[{}] labels {} of rows of {}: expected no more than these", op, labels.shape(),
+        row_labels);
+  const Counted counted =
+      counted_places(op, samples, row_labels > 0 ? row_labels : own_labels, device, judged);
   const bool leaves_out = judged.defined();
   Tensor loss = Tensor::empty({}, wide(x.dtype()), device);
   Tensor logits = empty_logits(op, of, chunk_rows), softmax = empty_softmax(of);

@@ -24,6 +24,9 @@ namespace accrue {
 // Rows that do not count cost nothing on the cpu, where the others are gathered into chunks. On
 // cuda, where the host does not know the labels, all rows are computed.
 // chunk_rows is the number of rows in a chunk; 0 takes chunk_rows_for().
+// Of a piece of longer rows, `row_labels` is the number of labels in a whole one of the N, and
+// `judged` is that of whole rows: n then counts them whole, and the losses of the pieces add up to
+// that of the rows.
 // Scratch of c rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu,
 // 4 more and c * E elements in the type of the sums; in 16 bits, in backward, c * V elements for d;
 // on cuda what a product needs (4 to 32 MiB).
@@ -31,7 +34,8 @@ namespace accrue {
 // 16 bits, and every label is in range; on Device::cuda a label out of range gives a NaN loss and
 // NaN in its row of dx and in all of dw.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
-                            const Tensor& judged = {}, int64_t chunk_rows = 0);
+                            const Tensor& judged = {}, int64_t chunk_rows = 0,
+                            int64_t row_labels = 0);
 
 // Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk:
 //   score[0] += -sum_r log softmax(l_r)[label[r]]

@@ -175,7 +175,8 @@ std::string BatchNorm::describe() const { return fmt::format("batch norm {}", we
 
 Tensor Dropout::forward(Tensor x, const Pass& pass) const {
   if (p_ == 0 || !pass.drops_out()) return x;
-  return dropout(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples});
+  const int64_t first = pass.begin * x.shape().numel(2, x.shape().rank());
+  return dropout(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples, first});
 }
 
 std::string Dropout::describe() const { return fmt::format("dropout {}", p_); }

@@ -50,6 +50,11 @@ struct Pass {
   int64_t epoch = 0;
   Tensor samples{};  // i32 [N]: the dataset index of each row
   Recompute recompute = Recompute::none;
+  // At most so many elements of a sample's first dimension, such as tokens of a row, are computed
+  // at a time, where a model can (text/language_model.h); 0: all.
+  int64_t piece = 0;
+  // Where x begins in that dimension if it is such a piece.
+  int64_t begin = 0;
   // If set, this is called for every module after it has run, and for a module's parts before it.
   std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 

@@ -24,6 +24,7 @@ struct ElementMask {
 struct Mask {
   uint64_t key;
   uint64_t layer_and_epoch;
+  int64_t first;
   uint32_t threshold;
   double factor;
 
@@ -31,6 +32,7 @@ struct Mask {
       // The constant sets these streams apart from others under the same seed.
       : key(dropout.seed ^ 0x74756f706f7264),
         layer_and_epoch(dropout.layer | static_cast<uint64_t>(dropout.epoch) << 32),
+        first(dropout.first),
         threshold(static_cast<uint32_t>(p * 0x1p32)),
         factor(1 / (1 - p)) {}
 
@@ -39,10 +41,10 @@ struct Mask {
     return {threshold, static_cast<T>(factor)};
   }
 
-  // The words of the elements of a sample from `first`, a multiple of 4, on.
+  // The words of the elements of a row from `element`, a multiple of 4, on.
   template <size_t calls>
-  HOST_DEVICE void draw(uint32_t* word, int32_t sample, int64_t first) const {
-    const auto call = static_cast<uint32_t>(first / words_of_call);
+  HOST_DEVICE void draw(uint32_t* word, int32_t sample, int64_t element) const {
+    const auto call = static_cast<uint32_t>((first + element) / words_of_call);
     philox_words<calls>(word, key, uint64_t{static_cast<uint32_t>(sample)} << 32 | call,
                         layer_and_epoch);
   }

@@ -6,6 +6,7 @@
 #include "core/autograd.h"
 #include "core/ledger.h"
 #include "core/random.h"
+#include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -136,6 +137,41 @@ Op packed_causal_op(const CausalCase& c) {
       .roundings = 2};
 }
 
+// The same, where the row comes in pieces of these sizes, of a tensor each.
+Op pieces_op(const CausalCase& c, const std::vector<int64_t>& sizes) {
+  const auto columns = static_cast<int64_t>((c.H + 2 * c.G) * c.D);
+  std::vector<Shape> shapes;
+  for (const int64_t size : sizes) shapes.push_back({1, size, columns});
+  return {.name = fmt::format("causal_attention of {} pieces of qkv {}, {} documents", sizes.size(),
+                              c.packed(), c.lengths.size()),
+          .inputs = shapes,
+          .run =
+              [=](const auto& in) {
+                const auto row = std::make_shared<KeysAndValues>(KeysAndValues{int64_t(c.T)});
+                const Tensor positions = c.positions(in[0]);
+                std::vector<Tensor> outputs;
+                int64_t begin = 0;
+                for (size_t i = 0; i < sizes.size(); begin += sizes[i++]) {
+                  Tensor own;
+                  if (positions.defined())
+                    own = positions.reshape({int64_t(c.T)})
+                              .slice(begin, begin + sizes[i])
+                              .reshape({1, sizes[i]});
+                  outputs.push_back(causal_attention(in[i], c.heads(), own, {row, begin}));
+                }
+                return concat(outputs, 1);
+              },
+          .reference =
+              [=](const auto& in) {
+                Values all;
+                for (const Values& piece : in) all.insert(all.end(), piece.begin(), piece.end());
+                return packed_causal_op(c).reference({all});
+              },
+          .depth = causal_depth(c),
+          // Those of a and ds on cuda, and one of dk and dv for each piece.
+          .roundings = 2 + double(sizes.size())};
+}
+
 double causal_largest(const Values& values) {
   double largest = 1;
   for (const double v : values) largest = std::max(largest, std::abs(v));
@@ -159,6 +195,74 @@ TEST_CASE("causal_attention of packed rows", "[ops]") {
   check_op(packed_causal_op({.N = 1, .H = 2, .G = 2, .D = 2, .Tq = 4, .T = 4}));
   check_op(
       packed_causal_op({.N = 1, .H = 2, .G = 1, .D = 2, .Tq = 5, .T = 5, .lengths = {1, 3, 1}}));
+}
+
+TEST_CASE("causal_attention of a row in pieces", "[ops]") {
+  check_op(pieces_op({.N = 1, .H = 2, .G = 1, .D = 2, .Tq = 5, .T = 5}, {2, 3}));
+  check_op(pieces_op({.N = 1, .H = 1, .G = 1, .D = 3, .Tq = 5, .T = 5, .lengths = {1, 3, 1}},
+                     {1, 1, 2, 1}));
+}
+
+// As q, k and v of their own, in pieces that end within blocks, with the plain formula's gradients.
+TEST_CASE("causal_attention of many tokens in pieces is the plain formula", "[ops]") {
+  const CausalCase c{
+      .N = 1, .H = 2, .G = 1, .D = 16, .Tq = 210, .T = 210, .lengths = {17, 1, 100, 92}};
+  const auto shapes = c.shapes();
+  const Values dy = random_values(shapes[0], 4);
+  std::array<Values, 3> in;
+  for (size_t i = 0; i < 3; ++i) in[i] = random_values(shapes[i], i);
+  const CausalGradients expected = plain_causal_attention(c, in[0], in[1], in[2], dy);
+  const std::vector<int64_t> ends{50, 51, 147, 210};
+  for (int wanted = 1; wanted < 8; ++wanted) {  // bits of q, k and v
+    if (reduced() && wanted != 7 && wanted != 2) continue;
+    const auto row = std::make_shared<KeysAndValues>(KeysAndValues{int64_t(c.T)});
+    std::vector<std::array<Tensor, 3>> leaves;
+    std::vector<Tensor> outputs;
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      std::array<Tensor, 3> piece;
+      for (size_t i = 0; i < 3; ++i) {
+        const int64_t width = shapes[i][2];
+        const Values own(in[i].begin() + begin * width, in[i].begin() + end * width);
+        piece[i] = tensor_with(own, {1, end - begin, width}, DType::f64);
+        if (wanted >> i & 1) piece[i] = require_grad(piece[i]);
+      }
+      const Tensor positions =
+          c.positions(piece[0]).reshape({int64_t(c.T)}).slice(begin, end).reshape({1, end - begin});
+      outputs.push_back(
+          causal_attention(piece[0], piece[1], piece[2], c.heads(), positions, {row, begin}));
+      leaves.push_back(piece);
+      begin = end;
+    }
+    const Tensor y = concat(outputs, 1);
+    const double unit = causal_depth(c) * 0x1p-53;
+    REQUIRE(largest_difference(to_doubles(y), expected.y) <= unit);
+    backward_from(y, dy);
+    const std::array gradients{expected.dq, expected.dk, expected.dv};
+    for (size_t i = 0; i < 3; ++i) {
+      if (!(wanted >> i & 1)) continue;
+      Values all;
+      for (const auto& piece : leaves)
+        for (const double g : to_doubles(grad(piece[i]))) all.push_back(g);
+      REQUIRE(largest_difference(all, gradients[i]) <= unit * causal_largest(gradients[i]));
+    }
+    REQUIRE(!row->dk.defined());
+    REQUIRE(!row->dv.defined());
+  }
+}
+
+TEST_CASE("causal_attention of pieces in a wrong order is an error", "[ops]") {
+  const AttentionHeads heads{1, 1, 2};
+  const auto row = std::make_shared<KeysAndValues>(KeysAndValues{4});
+  const Tensor x = ones({1, 2, 6}), leaf = require_grad(x);
+  const Tensor first = causal_attention(leaf, heads, {}, {row, 0});
+  const Tensor second = causal_attention(leaf, heads, {}, {row, 2});
+  const Tensor again = causal_attention(leaf, heads, {}, {row, 2});
+  backward_of_sum(second);
+  REQUIRE_ERROR(backward_of_sum(again), "after that from 2 on");
+  backward_of_sum(first);
+  REQUIRE_ERROR(causal_attention(leaf, heads, {}, {row, 3}), "pieces of tokens 3 to 5");
+  REQUIRE_ERROR(causal_attention(ones({2, 2, 6}), heads, {}, {row, 0}), "2 pieces");
 }
 
 TEST_CASE("causal_attention of one tensor", "[ops]") {

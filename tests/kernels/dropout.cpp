@@ -64,6 +64,21 @@ TEST_CASE("dropout", "[ops]") {
        .depth = 4});
 }
 
+TEST_CASE("a dropout mask is the same for every piece of a row", "[ops]") {
+  constexpr int64_t E = 200;
+  const DropoutKey key{.seed = 1, .samples = samples({5})};
+  const Values whole = mask(0.5, key, E);
+  for (const int64_t first : {4, 64, 100}) {
+    DropoutKey of_piece = key;
+    of_piece.first = first;
+    const Values piece = mask(0.5, of_piece, E - first);
+    REQUIRE(piece == Values(whole.begin() + first, whole.end()));
+  }
+  DropoutKey wrong = key;
+  wrong.first = 6;
+  REQUIRE_ERROR(mask(0.5, wrong, 8), "begins with element 6");
+}
+
 TEST_CASE("a dropout mask is the same for every split and order of the samples", "[ops]") {
   constexpr int64_t E = 13;
   const std::vector<int32_t> order{5, 3, 900, 4, 1, 0, 77};

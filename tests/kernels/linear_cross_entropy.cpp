@@ -6,6 +6,7 @@
 #include "core/autograd.h"
 #include "core/ledger.h"
 #include "core/random.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/judged.h"
 #include "kernels/linear.h"
@@ -94,6 +95,30 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
+// The same, of rows that come in two pieces.
+Op pieces_of_head_op(const Head& head, int64_t begin) {
+  const int64_t T = head.rows(), E = static_cast<int64_t>(head.E);
+  Op op = head_op("linear_cross_entropy of two pieces", head, true, 0);
+  op.inputs = {{1, begin, E}, {1, T - begin, E}, head.w_shape()};
+  op.run = [=](const auto& in) {
+    const Tensor labels = indices(head.labels, in[0]);
+    const Tensor judged = judged_weight(labels.reshape({1, T}));
+    const auto loss_of = [&](size_t piece, int64_t from, int64_t to) {
+      return linear_cross_entropy(in[piece], in[2], labels.slice(from, to).reshape({1, to - from}),
+                                  judged, 0, T);
+    };
+    return add(loss_of(0, 0, begin), loss_of(1, begin, T));
+  };
+  op.reference = [=](const auto& in) {
+    Values x = in[0];
+    x.insert(x.end(), in[1].begin(), in[1].end());
+    return Values{head.loss(x, in[2])};
+  };
+  op.parameters = {2};
+  op.roundings = 2;
+  return op;
+}
+
 Outcome differentiate(const Tensor& loss, const Tensor& x, const Tensor& w) {
   const double value = loss.item();
   backward(loss);
@@ -113,6 +138,8 @@ TEST_CASE("linear_cross_entropy of what is judged", "[ops]") {
   for (const size_t r : {0, 3, 4, 9}) head.labels[r] = not_judged;
   check_op(head_op("linear_cross_entropy of some rows", head, true, 0));
   check_op(head_op("linear_cross_entropy of some rows in chunks", head, true, 4));
+  check_op(pieces_of_head_op(head, 6));
+  check_op(pieces_of_head_op(head, 1));  // of which the first has none
   std::ranges::fill(head.labels, not_judged);
   check_op(head_op("linear_cross_entropy of no rows", head, true, 4));
   check_op(
