@@ -90,9 +90,17 @@ bool is_embedding_of_tokens(const std::string& name) {
 
 }  // namespace
 
-Settings Text::settings(TrainingOptions&) {
+Settings Text::settings(TrainingOptions& o) {
   Settings s;
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
+  s.group("Batches").add(
+      o.batches.piece,
+      {.name = "sequence-piece",
+       .decides = Decides::no_result,
+       .help = "Tokens of a row that are computed at a time, for a row that does not fit: its "
+               "pieces share keys and values, and each is computed twice; 0: whole rows",
+       .range = {0, 1 << 24},
+       .acts_with = {{"model", text_model_names()}}});
   s.group("Output").add(sample_prompt, {.name = "sample-prompt",
                                         .decides = Decides::no_result,
                                         .help = "The beginning of what --sample-every writes",

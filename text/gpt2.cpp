@@ -1,6 +1,5 @@
 #include "text/gpt2.h"
 
-#include <array>
 #include <cmath>
 
 #include "kernels/arithmetic.h"
@@ -35,13 +34,15 @@ class Gpt2::Block : public Module {
   }
 
   // x [N, T, E]; the block of this number in the cache.
-  Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, KeyValueCache* cache,
+  Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, const KeyValueCachePtr& cache,
                 size_t number) const {
     const Shape shape = x.shape();
     return run(shape, pass, [&] {
       Tensor qkv = c_attn_(ln_1_(x, pass), pass);
-      Tensor y = cache ? attend(std::move(qkv), positions, *cache, number)
-                       : causal_attention(std::move(qkv), heads_, positions);
+      Tensor y = cache
+                     ? causal_attention(qkv, heads_, positions, {cache->layer(number), pass.begin})
+                     : causal_attention(qkv, heads_, positions);
+      qkv.reset();
       x = add(std::move(x), attn_drop_(attn_c_proj_(std::move(y), pass), pass));
       Tensor h = gelu_(c_fc_(ln_2_(x, pass), pass), pass);
       return add(std::move(x), mlp_drop_(mlp_c_proj_(std::move(h), pass), pass));
@@ -56,31 +57,12 @@ class Gpt2::Block : public Module {
     return gpt2_deviation / std::sqrt(2 * double(o.layers));
   }
 
-  Tensor attend(Tensor qkv, const Tensor& positions, KeyValueCache& cache, size_t number) const;
-
   const AttentionHeads heads_;
   LayerNorm ln_1_, ln_2_;
   Projection c_attn_, attn_c_proj_, c_fc_, mlp_c_proj_;
   GeluTanh gelu_;
   Dropout attn_drop_, mlp_drop_;
 };
-
-// The parts of qkv [1, t, 3 E] are copied out row by row: queries, keys and values of the next
-// tokens.
-Tensor Gpt2::Block::attend(Tensor qkv, const Tensor& positions, KeyValueCache& cache,
-                           size_t number) const {
-  const int64_t t = qkv.size(1), E = qkv.size(2) / 3;
-  const Tensor parts = qkv.reshape({3 * t, E});
-  std::array<Tensor, 3> taken;
-  for (int64_t part = 0; part < 3; ++part) {
-    taken[size_t(part)] = Tensor::empty({t, E}, qkv.dtype(), qkv.device());
-    for (int64_t i = 0; i < t; ++i)
-      taken[size_t(part)].slice(i, i + 1).copy_from(parts.slice(3 * i + part, 3 * i + part + 1));
-  }
-  const auto [k, v] =
-      cache.append(number, taken[1].reshape({1, t, E}), taken[2].reshape({1, t, E}));
-  return causal_attention(taken[0].reshape({1, t, E}), k, v, heads_, positions);
-}
 
 Gpt2::Gpt2(const Gpt2Options& options)
     : options_(options),
@@ -105,7 +87,7 @@ Gpt2::Gpt2(const Gpt2Options& options)
 
 Gpt2::~Gpt2() = default;
 
-Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const {
+Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, const KeyValueCachePtr& cache) const {
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1), E = options_.width;
   const Tensor tokens = rows.tokens.reshape({N * T}), places = rows.positions.reshape({N * T});
   Tensor x = add(embedding(wte_.tensor, tokens), embedding(wpe_.tensor, places));
@@ -117,7 +99,6 @@ Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, KeyValueCache* cach
           y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i);
         return y;
       });
-  if (cache) cache->advance(T);
   return ln_f_(std::move(x), pass);
 }
 

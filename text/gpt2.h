@@ -26,7 +26,8 @@ class Gpt2 : public LanguageModel {
   // Throws Error for options out of range.
   explicit Gpt2(const Gpt2Options& options);
   ~Gpt2() override;
-  Tensor states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const override;
+  Tensor states(const TokenRows& rows, const Pass& pass,
+                const KeyValueCachePtr& cache) const override;
   const Tensor& head() const override { return wte_.tensor; }
   int64_t context() const override { return options_.context; }
   std::string describe() const override;

@@ -2,24 +2,6 @@
 
 namespace accrue {
 
-std::pair<Tensor, Tensor> KeyValueCache::append(size_t layer, const Tensor& k, const Tensor& v) {
-  const int64_t end = tokens_ + k.size(1), elements = k.size(2);
-  check(k.size(0) == 1 && end <= most_tokens_,
-        "a cache of keys and values of {} tokens: expected one row of at most so many, not {} of "
-        "{}",
-        most_tokens_, k.size(0), end);
-  if (layer >= layers_.size()) layers_.resize(layer + 1);
-  auto& [keys, values] = layers_[layer];
-  if (!keys.defined())
-    for (Tensor* each : {&keys, &values})
-      *each = Tensor::empty({most_tokens_, elements}, k.dtype(), k.device());
-  const auto extended = [&](const Tensor& all, const Tensor& next) {
-    all.slice(tokens_, end).copy_from(next.reshape({next.size(1), elements}));
-    return all.slice(0, end).reshape({1, end, elements});
-  };
-  return {extended(keys, k), extended(values, v)};
-}
-
 Tensor LanguageModel::forward(Tensor tokens, const Pass& pass) const {
   const Tensor x = states({tokens, positions_of(tokens)}, pass);
   return linear(x.reshape({tokens.numel(), x.size(2)}), head(), {});

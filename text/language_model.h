@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "kernels/causal_attention.h"
 #include "layers/layers.h"
 
 namespace accrue {
@@ -12,31 +14,33 @@ struct TokenRows {
   Tensor tokens, positions;
 };
 
-// The keys and values of the tokens that a model has read, so that the next one costs the work of
-// one token.
+// The keys and values of a row's tokens in every layer. A piece of the row reads those of the
+// pieces before it, whose other activations are then of no more use.
 class KeyValueCache {
  public:
-  // For one row of at most so many tokens.
-  explicit KeyValueCache(int64_t most_tokens) : most_tokens_(most_tokens) {}
+  // For one row of so many tokens.
+  explicit KeyValueCache(int64_t tokens) : tokens_(tokens) {}
 
-  // Appends k and v [1, t, ...] of the next tokens to a layer's. Returns all of them so far.
-  std::pair<Tensor, Tensor> append(size_t layer, const Tensor& k, const Tensor& v);
-  // The number of tokens that are in all layers.
-  int64_t tokens() const { return tokens_; }
-  void advance(int64_t tokens) { tokens_ += tokens; }
+  const std::shared_ptr<KeysAndValues>& layer(size_t number) {
+    while (layers_.size() <= number)
+      layers_.push_back(std::make_shared<KeysAndValues>(KeysAndValues{tokens_}));
+    return layers_[number];
+  }
 
  private:
-  std::vector<std::pair<Tensor, Tensor>> layers_;  // [most_tokens, ...] each
-  int64_t most_tokens_, tokens_ = 0;
+  std::vector<std::shared_ptr<KeysAndValues>> layers_;
+  int64_t tokens_;
 };
+using KeyValueCachePtr = std::shared_ptr<KeyValueCache>;
 
 // A network that tells the next token from those before.
 class LanguageModel : public Module {
  public:
-  // What the head reads: the normalised states after the last block, [N, T, E]. With a cache the
-  // rows go on from the tokens in it, and are added to it.
+  // What the head reads: the normalised states after the last block, [N, T, E]. With a cache `rows`
+  // is a piece of one row, its tokens from pass.begin on; those before it are in the cache, and it
+  // joins them.
   virtual Tensor states(const TokenRows& rows, const Pass& pass,
-                        KeyValueCache* cache = nullptr) const = 0;
+                        const KeyValueCachePtr& cache = nullptr) const = 0;
   // The weight [V, E] by which states become logits.
   virtual const Tensor& head() const = 0;
   // The most tokens that a document may have; 0: any number.

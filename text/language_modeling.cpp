@@ -2,12 +2,49 @@
 
 #include <cmath>
 
+#include "kernels/arithmetic.h"
 #include "kernels/judged.h"
 #include "kernels/linear_cross_entropy.h"
 #include "text/language_model.h"
 
 namespace accrue {
 namespace {
+
+// Columns [begin, end) of row n of x i32 [N, T], [1, end - begin].
+Tensor part_of_row(const Tensor& x, int64_t n, int64_t begin, int64_t end) {
+  const int64_t row = n * x.size(1);
+  return x.reshape({x.numel()}).slice(row + begin, row + end).reshape({1, end - begin});
+}
+
+// The same loss, piece after piece of each row. Forward keeps the keys and values of a row and
+// nothing else of its pieces but the last one. Backward comes from the newest to the oldest op: it
+// computes each piece again and adds to the gradients of the keys and values before it
+// (kernels/causal_attention.h), so that one piece's activations are alive at a time.
+Tensor loss_in_pieces(const LanguageModel& network, const Samples& samples, const Tensor& weight,
+                      const Pass& pass) {
+  const int64_t N = samples["tokens"].size(0), T = samples["tokens"].size(1);
+  Tensor loss;
+  for (int64_t n = 0; n < N; ++n) {
+    const auto cache = std::make_shared<KeyValueCache>(T);
+    Pass own = pass;
+    if (pass.samples.defined()) own.samples = pass.samples.slice(n, n + 1);
+    for (own.begin = 0; own.begin < T; own.begin += pass.piece) {
+      const int64_t end = std::min(own.begin + pass.piece, T);
+      const auto part = [&](const char* field) {
+        return part_of_row(samples[field], n, own.begin, end);
+      };
+      const Segment loss_of_piece = [&network, rows = TokenRows{part("tokens"), part("positions")},
+                                     labels = part("labels"), weight, own, cache,
+                                     T](const std::vector<Tensor>&) {
+        return linear_cross_entropy(network.states(rows, own, cache), network.head(), labels,
+                                    weight, 0, T);
+      };
+      const Tensor more = end < T ? recompute(loss_of_piece, {}) : loss_of_piece({});
+      loss = loss.defined() ? add(std::move(loss), more) : more;
+    }
+  }
+  return loss;
+}
 
 class LanguageModeling : public Objective {
  public:
@@ -19,8 +56,13 @@ class LanguageModeling : public Objective {
   Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = dynamic_cast<const LanguageModel*>(&model);
     check(network, "language modeling takes a LanguageModel, not {}", model.describe());
+    if (pass.piece > 0 && pass.piece < samples["tokens"].size(1))
+      return loss_in_pieces(*network, samples, weight(samples), pass);
     const Tensor x = network->states({samples["tokens"], samples["positions"]}, pass);
     return linear_cross_entropy(x, network->head(), samples["labels"], weight(samples));
+  }
+  int64_t divisible_length(const Dataset& data) const override {
+    return data.field("tokens").values.size(1);
   }
   Tensor loss(const Tensor& answer, const Samples&) const override { return answer; }
   Tensor weight(const Samples& samples) const override { return judged_weight(samples["labels"]); }

@@ -1,7 +1,5 @@
 #include "text/llama.h"
 
-#include <tuple>
-
 #include "kernels/arithmetic.h"
 #include "kernels/causal_attention.h"
 #include "kernels/embedding.h"
@@ -60,7 +58,7 @@ class Llama::Block : public Module {
   }
 
   // x [N, T, E]; the block of this number in the cache.
-  Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, KeyValueCache* cache,
+  Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, const KeyValueCachePtr& cache,
                 size_t number) const {
     const Shape shape = x.shape();
     return run(shape, pass, [&] {
@@ -76,11 +74,12 @@ class Llama::Block : public Module {
   }
 
  private:
-  Tensor attend(const Tensor& h, const Tensor& positions, const Pass& pass, KeyValueCache* cache,
-                size_t number) const {
+  Tensor attend(const Tensor& h, const Tensor& positions, const Pass& pass,
+                const KeyValueCachePtr& cache, size_t number) const {
     const Tensor q = rotary(q_proj_(h, pass), rotary_, positions);
-    Tensor k = rotary(k_proj_(h, pass), rotary_, positions), v = v_proj_(h, pass);
-    if (cache) std::tie(k, v) = cache->append(number, k, v);
+    const Tensor k = rotary(k_proj_(h, pass), rotary_, positions), v = v_proj_(h, pass);
+    if (cache)
+      return causal_attention(q, k, v, heads_, positions, {cache->layer(number), pass.begin});
     return causal_attention(q, k, v, heads_, positions);
   }
 
@@ -106,7 +105,7 @@ Llama::Llama(const LlamaOptions& options)
 
 Llama::~Llama() = default;
 
-Tensor Llama::states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const {
+Tensor Llama::states(const TokenRows& rows, const Pass& pass, const KeyValueCachePtr& cache) const {
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1);
   Tensor x = embedding(embedding_.tensor, rows.tokens.reshape({N * T}));
   x = run_blocks(
@@ -116,7 +115,6 @@ Tensor Llama::states(const TokenRows& rows, const Pass& pass, KeyValueCache* cac
           y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i);
         return y;
       });
-  if (cache) cache->advance(T);
   return norm_(std::move(x), pass);
 }
 

@@ -41,7 +41,8 @@ class Llama : public LanguageModel {
   // Throws Error for options out of range.
   explicit Llama(const LlamaOptions& options);
   ~Llama() override;
-  Tensor states(const TokenRows& rows, const Pass& pass, KeyValueCache* cache) const override;
+  Tensor states(const TokenRows& rows, const Pass& pass,
+                const KeyValueCachePtr& cache) const override;
   const Tensor& head() const override { return (options_.is_tied ? embedding_ : head_).tensor; }
   int64_t context() const override { return 0; }
   std::string describe() const override;

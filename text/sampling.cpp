@@ -52,15 +52,16 @@ void continue_text(const LanguageModel& model, std::span<const int32_t> prompt, 
         "a prompt of {} tokens and {} more: the model has {} positions; expected fewer",
         prompt.size(), tokens, model.context());
   const NoGrad no_grad;
-  KeyValueCache cache(length);
+  const auto cache = std::make_shared<KeyValueCache>(length);
+  Pass pass = Pass::eval();
   std::vector<int32_t> next(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < tokens; ++i) {
     const auto t = std::ssize(next);
     std::vector<int32_t> positions(next.size());
-    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(cache.tokens()));
-    const Tensor x =
-        model.states({Tensor::from(next, {1, t}, device), Tensor::from(positions, {1, t}, device)},
-                     Pass::eval(), &cache);
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(pass.begin));
+    const Tensor x = model.states(
+        {Tensor::from(next, {1, t}, device), Tensor::from(positions, {1, t}, device)}, pass, cache);
+    pass.begin += t;
     const Tensor last = x.reshape({t, x.size(2)}).slice(t - 1, t);
     const Tensor logits = as_f32(linear(last, model.head(), {}).to(Device::cpu));
     const auto all = logits.span<float>();

@@ -11,8 +11,12 @@ namespace accrue {
 // window is smaller if `effective` is not a multiple of `micro`.
 struct Batches {
   int64_t micro = 16, effective = 64;
+  // Within a micro-batch at most so many tokens of a row are computed at a time, where the
+  // objective can (Objective::divisible_length()); 0: all.
+  int64_t piece = 0;
   int64_t accumulation_steps() const { return ceil_div(effective, micro); }
-  // "64 (16 x 4)", with the remainder where there is one: "70 (16 x 4 + 6)"
+  // "64 (16 x 4)", with the remainder where there is one: "70 (16 x 4 + 6)"; "4 (1 x 4, in pieces
+  // of 512)"
   std::string describe() const;
 };
 

@@ -103,7 +103,7 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
   play_windows(training, options, data.size(), planned);
   if (scored && scores_on_its_way(options, data.size()))
     sum_scores(training.model(), training.objective(), *scored, options.batches.micro,
-               training.parameters().compute_dtype(), device, options.ranks);
+               training.parameters().compute_dtype(), device, options.ranks, options.batches.piece);
   if (!options.checkpoints.directory.empty() && !plans_for_cuda(device))
     for (const auto& [name, elements] : training.game().state_dict().sharded)
       Tensor::empty({std::min(elements, int64_t(piece_bytes / sizeof(float)))}, DType::f32, device,

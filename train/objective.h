@@ -57,6 +57,9 @@ class Objective {
   // How much the loss of these samples counts, f64 [] on their device, a whole sample being about
   // 1: the judged part of their pixels, say. Undefined if each sample counts alike.
   virtual Tensor weight(const Samples& samples) const;
+  // The length of a sample that answer() can compute in pieces (Pass::piece), such as the tokens of
+  // a row; 0 if it cannot.
+  virtual int64_t divisible_length(const Dataset&) const { return 0; }
 
   // A score is made of sums over all samples, f64 [sums()] on the model's device: add_score() adds
   // the part of a micro-batch. By default there is one sum, that of the loss.

@@ -44,42 +44,79 @@ int64_t largest_micro_batch(const TrainingOptions& options) {
   return ceil_div(options.batches.effective, int64_t(options.ranks ? options.ranks->count() : 1));
 }
 
+// How samples are cut: so many in a micro-batch, and at most so many elements of one at a time.
+struct Cut {
+  int64_t micro, piece;
+  auto operator<=>(const Cut&) const = default;
+};
+
 // The windows of one strategy and recompute.
 class Candidate {
  public:
   Candidate(const TrainingOptions& options, const Datasets& planned, Device device, size_t memory)
-      : options_(options), planned_(planned), device_(device), memory_(memory) {}
+      : options_(options),
+        planned_(planned),
+        device_(device),
+        memory_(memory),
+        piece_(options.batches.piece) {}
 
   // Throws Error for what cannot be combined.
   Alternative best() {
     const int64_t whole = largest_micro_batch(options_);
-    peak(whole);
+    peak({whole, piece_});
     // A strategy without accumulation throws for less.
     try {
-      peak(1);
+      peak({1, piece_});
     } catch (const Error&) {
-      return alternative(whole);
+      return alternative({whole, piece_});
     }
-    const auto fits = [this](int64_t micro) { return peak(micro).total() <= memory_; };
-    const int64_t micro = largest_that_fits(whole, fits);
-    return micro > 0 ? alternative(micro) : least_memory();
+    const int64_t micro = largest_that_fits(whole, [this](int64_t n) {
+      return fits(Cut{n, piece_});
+    });
+    if (micro > 0) return alternative({micro, piece_});
+    if (piece_ == 0)
+      if (const int64_t piece = largest_piece_that_fits()) return alternative({1, piece});
+    return least_memory();
   }
 
-  // With the micro-batch that needs least, of those that were run.
+  // With the cut that needs least, of those that were run.
   Alternative least_memory() {
-    int64_t least = peaks_.rbegin()->first;
-    for (const auto& [micro, peak] : peaks_)
-      if (peak.total() < peaks_.at(least).total()) least = micro;
+    Cut least = peaks_.rbegin()->first;
+    for (const auto& [cut, peak] : peaks_)
+      if (peak.total() < peaks_.at(least).total()) least = cut;
     return alternative(least);
   }
 
-  Alternative alternative(int64_t micro) {
-    const Usage& needed = peak(micro);
-    options_.batches.micro = micro;
+  // In whole samples.
+  Alternative alternative(int64_t micro) { return alternative({micro, piece_}); }
+
+ private:
+  bool fits(const Cut& cut) { return peak(cut).total() <= memory_; }
+
+  // Of the half of a sample, its quarter, ...; 0 if there is none, or if smaller ones save less
+  // than a hundredth.
+  int64_t largest_piece_that_fits() {
+    size_t before = peak({1, 0}).total();
+    int64_t piece = options_.objective_for(planned_.train)->divisible_length(planned_.train);
+    while (piece > 1) {
+      piece = ceil_div<int64_t>(piece, 2);
+      if (fits({1, piece})) return piece;
+      const size_t now = peak({1, piece}).total();
+      if (now > before - before / 100) break;
+      before = now;
+    }
+    return 0;
+  }
+
+  Alternative alternative(const Cut& cut) {
+    const Usage& needed = peak(cut);
+    options_.batches.micro = cut.micro;
+    options_.batches.piece = cut.piece;
     TrainingOptions plain = options_;
     plain.strategy = Strategy::fused;
     plain.recompute = Recompute::none;
     plain.batches.micro = plain.batches.effective;
+    plain.batches.piece = 0;
     return {
         .batches = options_.batches,
         .strategy = options_.strategy,
@@ -89,25 +126,26 @@ class Candidate {
         .fits = needed.total() <= memory_};
   }
 
- private:
-  const Usage& peak(int64_t micro) {
-    if (const auto known = peaks_.find(micro); known != peaks_.end()) return known->second;
-    options_.batches.micro = micro;
-    return peaks_[micro] = planned_peak(options_, planned_.train, device_, &planned_.test);
+  const Usage& peak(const Cut& cut) {
+    if (const auto known = peaks_.find(cut); known != peaks_.end()) return known->second;
+    options_.batches.micro = cut.micro;
+    options_.batches.piece = cut.piece;
+    return peaks_[cut] = planned_peak(options_, planned_.train, device_, &planned_.test);
   }
 
-  TrainingOptions options_;  // with the micro-batch that was looked at last
+  TrainingOptions options_;  // with the cut that was looked at last
   const Datasets& planned_;
   Device device_;
   size_t memory_;
-  std::map<int64_t, Usage> peaks_;
+  int64_t piece_;  // that is asked for; 0: whole samples
+  std::map<Cut, Usage> peaks_;
 };
 
 bool better(const Alternative& a, const Alternative& b) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits) return a.peak.total() < b.peak.total();
   if (a.relative_cost != b.relative_cost) return a.relative_cost < b.relative_cost;
-  return a.batches.micro > b.batches.micro;
+  return std::pair(a.batches.micro, a.batches.piece) > std::pair(b.batches.micro, b.batches.piece);
 }
 
 bool differs(const Alternative& a) { return !facts_of(a.strategy).differs.empty(); }

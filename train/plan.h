@@ -33,11 +33,12 @@ SearchSpace all_choices();
 // The result of planning. It has at least one alternative; if all are refused there is no plan.
 struct Plan {
   size_t memory;
-  // For each strategy and recompute, the largest micro-batch that fits, or if none does, the one
-  // that needs the least memory. Also the whole batch at once, fused and without recomputing. Those
-  // that fit come first, cheapest first.
+  // For each strategy and recompute, the largest micro-batch that fits; if not even one sample does
+  // and it can be computed in pieces, the largest half, quarter, ... of it that fits; or if none
+  // does, what needs the least memory. Also the whole batch at once, fused and without recomputing.
+  // Those that fit come first, cheapest first.
   std::vector<Alternative> alternatives;
-  // For each strategy and recompute, the micro-batch that needs the least memory.
+  // For each strategy and recompute, the cut that needs the least memory.
   std::vector<Alternative> least_memory;
   // Choices that cannot be combined with the other options, and why: "strategy moments: ...".
   std::vector<std::string> refused;

@@ -96,12 +96,14 @@ Metadata run_identity(const TrainingOptions& options, const Dataset& data, const
 }
 
 Metadata rounding_identity(Batches batches, Device device, int ranks) {
-  return {{"micro-batch", fmt::format("{}", batches.micro)},
-          {"device", std::string(name(device))},
-          {"ranks", fmt::format("{}", ranks)},
-          {"matrix products", matrix_products()},
-          {"compiled for", compiled_isa()},
-          {"version", version()}};
+  Metadata all{{"micro-batch", fmt::format("{}", batches.micro)},
+               {"device", std::string(name(device))},
+               {"ranks", fmt::format("{}", ranks)},
+               {"matrix products", matrix_products()},
+               {"compiled for", compiled_isa()},
+               {"version", version()}};
+  if (batches.piece > 0) all["sequence-piece"] = fmt::format("{}", batches.piece);
+  return all;
 }
 
 Metadata in_words_of(const Metadata& here, Metadata checkpoint) {

@@ -8,6 +8,7 @@ namespace {
 
 void for_each_part(const Module& model, const Objective& objective, const Dataset& data,
                    int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
+                   int64_t piece,
                    const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
@@ -25,8 +26,9 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
   }
   Loader loader(data, options);
   loader.start_epoch(0);
-  while (const MicroBatch* part = loader.next())
-    visit(objective.answer(model, *part, Pass::eval()), *part);
+  Pass pass = Pass::eval();
+  pass.piece = piece;
+  while (const MicroBatch* part = loader.next()) visit(objective.answer(model, *part, pass), *part);
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ void for_each_answer(
     DType dtype, Device device,
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit) {
   int64_t begin = 0;
-  for_each_part(model, objective, data, micro_batch, dtype, device, nullptr,
+  for_each_part(model, objective, data, micro_batch, dtype, device, nullptr, 0,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   visit(answer, part, begin);
                   begin += part.size();
@@ -44,11 +46,12 @@ void for_each_answer(
 }
 
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks) {
+                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
+                  int64_t piece) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
   objective.check_data(data);
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
-  for_each_part(model, objective, data, micro_batch, dtype, device, ranks,
+  for_each_part(model, objective, data, micro_batch, dtype, device, ranks, piece,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   objective.add_score(sums, answer, part);
                 });
@@ -56,9 +59,9 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
 }
 
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
-               int64_t micro_batch, DType dtype, Device device, Ranks* ranks) {
+               int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
-  const Tensor sums = sum_scores(model, objective, data, micro_batch, dtype, device, ranks);
+  const Tensor sums = sum_scores(model, objective, data, micro_batch, dtype, device, ranks, piece);
   const Tensor result = sums.to(Device::cpu, Category::workspace);
   if (ranks) ranks->add_up(result.span<double>());
   return objective.score(result.span<double>(), data);

@@ -10,15 +10,18 @@ namespace accrue {
 
 // Scores a model that computes in `dtype` on `device` over a data set, in eval mode, in pieces of
 // `micro_batch`, by an objective or by that of the data set (objective_of()). Several `ranks` share
-// the samples, whatever the size of their pieces, and all return the score of all.
+// the samples, whatever the size of their pieces, and all return the score of all. `piece` is
+// Pass::piece.
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
-               int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr);
+               int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr,
+               int64_t piece = 0);
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
 // The sums that the score is computed from, on the device: those of this rank's samples.
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks = nullptr);
+                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks = nullptr,
+                  int64_t piece = 0);
 
 // Calls visit(answer, part, begin) with the model's answer to `part`, the samples from `begin` on,
 // for piece after piece of a data set in its own order, in eval mode. The data needs no more than

@@ -154,7 +154,7 @@ void Trainer::score_on_the_way(Observer& observer) {
   const Score score = with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), *scored_, samples,
                             training_.parameters().compute_dtype(), training_.device(),
-                            options_.ranks);
+                            options_.ranks, training_.batches().piece);
   });
   const bool is_best = score.loss < best_loss_;
   if (is_best) best_loss_ = score.loss;
@@ -195,7 +195,7 @@ Score Trainer::evaluate(const Dataset& data) {
   return with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), data, samples,
                             training_.parameters().compute_dtype(), training_.device(),
-                            options_.ranks);
+                            options_.ranks, training_.batches().piece);
   });
 }
 

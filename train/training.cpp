@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "accumulate/ranks.h"
+#include "core/ceil_div.h"
 #include "core/cuda.h"
 #include "train/weights.h"
 
@@ -177,7 +178,7 @@ void Training::play(int64_t epoch, int64_t window, Observer& observer, const Sto
         game_->accumulate(turn, until_stopped, pass(epoch), variant(epoch));
         fits = true;
       } catch (const OutOfMemory&) {
-        if (options_.on_oom == OnOom::fail || batches().micro == 1) throw;
+        if (options_.on_oom == OnOom::fail || !can_halve()) throw;
       }
       if (!fits) observer.on_halving(halve(epoch, window));
     }
@@ -195,6 +196,11 @@ void Training::roll_back_and_stop(const Game::Turn& turn) {
                   batches().accumulation_steps()));
 }
 
+bool Training::can_halve() const {
+  const int64_t length = objective_->divisible_length(data_);
+  return batches().micro > 1 || (length > 1 && batches().piece != 1);
+}
+
 // The turn under way is forgotten. The loader of the smaller micro-batch may not fit either: its
 // slots hold some of them.
 Halving Training::halve(int64_t epoch, int64_t window) {
@@ -202,6 +208,11 @@ Halving Training::halve(int64_t epoch, int64_t window) {
   game_->abandon();
   if (device_ == Device::cuda) cuda::synchronize();  // copies out of the loader may be under way
   loader_.reset();
+  if (before.micro == 1) {
+    const int64_t length = objective_->divisible_length(data_);
+    options_.batches.piece =
+        ceil_div<int64_t>(before.piece > 0 ? std::min(before.piece, length) : length, 2);
+  }
   const auto make = [&](int64_t micro) {
     if (device_ == Device::cuda) cuda::blocks().release_cached();
     options_.batches.micro = micro;
@@ -218,7 +229,8 @@ Pass Training::pass(int64_t epoch) const {
   return {.mode = Pass::Mode::train,
           .seed = options_.seed,
           .epoch = epoch,
-          .recompute = options_.recompute};
+          .recompute = options_.recompute,
+          .piece = options_.batches.piece};
 }
 
 int64_t Training::variant(int64_t epoch) const {

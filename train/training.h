@@ -20,8 +20,9 @@ namespace accrue {
 // a micro-batch is prepared or in its forward or backward, rolls the turn back: gradients are
 // fresh, BatchNorm's statistics as they were. Then the micro-batch is halved (ceil) and the same
 // samples run again. Weights and moments are, bit for bit, those of a run that uses the smaller
-// micro-batch from that turn on. At one sample the error is thrown, as it is with OnOom::fail. A
-// step allocates nothing, so no error can come between window and step.
+// micro-batch from that turn on. At one sample, what the objective can compute in pieces of a
+// sample goes on in halves of it, and of these. At the least the error is thrown, as it is with
+// OnOom::fail. A step allocates nothing, so no error can come between window and step.
 class Training {
  public:
   // With OnOom::split its micro-batches are as small as memory needs. Throws Error for options out
@@ -84,6 +85,7 @@ class Training {
   void make_networks();
   Network& scored() const { return *networks_.back(); }
   std::unique_ptr<Loader> make_loader() const;
+  bool can_halve() const;
   Halving halve(int64_t epoch, int64_t window);
   [[noreturn]] void roll_back_and_stop(const Game::Turn& turn);
 

@@ -79,9 +79,10 @@ const std::map<std::string, Order>& order_names() {
 
 std::string Batches::describe() const {
   const int64_t whole = effective / micro, rest = effective % micro;
-  if (whole == 0) return fmt::format("{} (1 x {})", effective, effective);
-  if (rest == 0) return fmt::format("{} ({} x {})", effective, micro, whole);
-  return fmt::format("{} ({} x {} + {})", effective, micro, whole, rest);
+  const std::string cut = piece > 0 ? fmt::format(", in pieces of {}", piece) : "";
+  if (whole == 0) return fmt::format("{} (1 x {}{})", effective, effective, cut);
+  if (rest == 0) return fmt::format("{} ({} x {}{})", effective, micro, whole, cut);
+  return fmt::format("{} ({} x {} + {}{})", effective, micro, whole, rest, cut);
 }
 
 bool TrainingOptions::is_first_rank() const { return !ranks || ranks->rank() == 0; }
@@ -159,7 +160,8 @@ void check_options(const TrainingOptions& o) {
   else
     check(o.model != nullptr,
           "the options of a training have no model: expected a function that returns a new one");
-  const auto [micro, effective] = o.batches;
+  const auto [micro, effective, piece] = o.batches;
+  check(piece >= 0, "rows in pieces of {} tokens: expected at least 1, or 0 for whole rows", piece);
   check(1 <= micro && micro <= effective,
         "micro-batches of {} samples for an effective batch of {}: expected at least 1, and no "
         "more than the effective batch",

@@ -17,6 +17,7 @@ nlohmann::ordered_json about_run(const Options& options, std::optional<Batches> 
     about["batches"] = batches->describe();
     about["micro_batch"] = batches->micro;
     about["effective_batch"] = batches->effective;
+    if (batches->piece > 0) about["sequence_piece"] = batches->piece;
   }
   return about;
 }

@@ -98,7 +98,7 @@ Batches Options::batches_of(int64_t samples) const {
   const int64_t effective = effective_batch ? *effective_batch : micro_batch * accum.value_or(4);
   check(effective <= samples, "an effective batch of {} is larger than the data: {} has {} samples",
         effective, data_name(), samples);
-  return {std::min(micro_batch, effective), effective};
+  return {std::min(micro_batch, effective), effective, batches.piece};
 }
 
 TrainingOptions Options::training(const Dataset& data) const {

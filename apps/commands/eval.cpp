@@ -36,7 +36,8 @@ void eval(const Options& options) {
     if (options.split == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
     const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
       return evaluate(*network.model, *options.objective_on(*set), *set, samples,
-                      network.parameters.compute_dtype(), device, options.ranks);
+                      network.parameters.compute_dtype(), device, options.ranks,
+                      options.batches.piece);
     });
     say("{} {}\n", split, score.describe());
     json[split] = to_json(score);

@@ -41,6 +41,7 @@ Options with_micro_batch_chosen(const Options& options, const Datasets& data, De
   Options chosen = options;
   chosen.micro_batch = best->batches.micro;
   chosen.effective_batch = best->batches.effective;
+  chosen.batches.piece = best->batches.piece;
   return chosen;
 }
 

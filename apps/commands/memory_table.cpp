@@ -25,6 +25,7 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
                         const Usage& measured, const Usage& beside, Device device) {
   TrainingOptions whole = options;
   whole.batches.micro = whole.batches.effective;
+  whole.batches.piece = 0;
   whole.dealt.reset();
   Usage predicted = predict_peak(options, data, device);
   Usage baseline = predict_peak(whole, data, device);

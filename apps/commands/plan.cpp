@@ -17,11 +17,17 @@ using Json = nlohmann::ordered_json;
 
 Json row_of(const Alternative& a) {
   return {{"micro_batch", a.batches.micro},
+          {"sequence_piece", a.batches.piece},
           {"accum", a.batches.accumulation_steps()},
           {"remainder", a.remainder()},
           {"recompute", name_in(recompute_names(), a.recompute)},
           {"strategy", name_in(strategy_names(), a.strategy)},
           {"peak_bytes", a.peak.total()}};
+}
+
+std::string micro_batch_of(const Alternative& a) {
+  return a.batches.piece > 0 ? fmt::format("{}/{}", a.batches.micro, a.batches.piece)
+                             : fmt::format("{}", a.batches.micro);
 }
 
 Json to_json(const Plan& plan) {
@@ -71,6 +77,7 @@ std::string command_to_train(const Alternative& a, Options options) {
                             : "accrue train";
   options.micro_batch = a.batches.micro;
   options.effective_batch = a.batches.effective;
+  options.batches.piece = a.batches.piece;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
   options.json.clear();
@@ -108,7 +115,7 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
     for (Category c : all_categories) say(" {:>11}", name(c));
   say("{:>{}} {:>4} {:>{}}\n", "total", total_width, "fits", "cost", cost_width);
   for (const Alternative& a : recommended_first(plan)) {
-    say("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "", a.batches.micro,
+    say("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "", micro_batch_of(a),
         micro_width, a.batches.accumulation_steps(), k_width,
         name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
     if (wide)
@@ -119,6 +126,8 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   if (!wide) say("(--json has each category)\n");
   for (const std::string& reason : plan.refused) say("not possible: {}\n", reason);
   const Alternative& best = *plan.recommended();
+  if (std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.batches.piece > 0; }))
+    say("1/512: a micro-batch of one row, in pieces of 512 tokens\n");
   say("\ncost: estimated time, 1.00 is the whole batch at once\n");
   say("recommended: effective batch {}\n  {}\n", best.batches.describe(),
       command_to_train(best, options));
@@ -158,6 +167,8 @@ std::string flags(const Alternative& a, const Options& options) {
     text += " --strategy " + name_in(strategy_names(), a.strategy);
   if (a.recompute != options.recompute)
     text += " --recompute " + name_in(recompute_names(), a.recompute);
+  if (a.batches.piece != options.batches.piece)
+    text += fmt::format(" --sequence-piece {}", a.batches.piece);
   return text;
 }
 
