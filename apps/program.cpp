@@ -70,7 +70,7 @@ void add_network_commands(CommandLine& line, Asked& asked) {
             .description = "Loss and accuracy of saved weights",
             .settings = settings_of_eval(line)
                             .append(evaluation_settings(options))
-                            .append(all.only({"rank-timeout"})),
+                            .append(all.only({"sequence-piece", "rank-timeout"})),
             .work = [&] { eval(options); },
             .advice = [&] { return advice_for_scoring(options); },
             .is_shared = true},

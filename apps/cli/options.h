@@ -222,7 +222,8 @@ inline Settings settings_of(Options& o) {
            {.name = "effective-batch",
             .decides = result,
             .help = "Samples per optimizer step; --accum is derived, the remainder exact",
-            .range = positive});
+            .range = positive})
+      .append(of_domains("Batches"));
   s.append(settings_of(static_cast<TrainingOptions&>(o)));
   s.group("Several processes")
       .add(o.rank_timeout_s, {.name = "rank-timeout",
