@@ -1,0 +1,206 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/half.h"
+#include "core/host_device.h"
+
+namespace accrue {
+
+// The types of blocks in which llama.cpp's files store the elements of a matrix: a row is a
+// sequence of blocks, and a block holds neighbours in a row. Source: ggml-common.h and
+// ggml-quants.c of https://github.com/ggml-org/ggml. y[i] are a block's elements, d and m float16.
+//
+// The structures are the bytes of a file. They need no alignment but that of Half, because blocks
+// of 18 or 210 bytes follow each other without a gap.
+enum class BlockType { f32, f16, bf16, q4_0, q4_1, q8_0, q4_k, q6_k };
+
+// y[i] = d * (q[i] - 8), q in [0, 16); the low 4 bits of quants[i] are q[i], the high ones q[i +
+// 16].
+struct Q4_0 {
+  static constexpr int elements = 32;
+  Half d;
+  std::array<uint8_t, 16> quants;
+};
+static_assert(sizeof(Q4_0) == 18 && alignof(Q4_0) == 2);
+
+// y[i] = d * q[i] + m, q as in Q4_0.
+struct Q4_1 {
+  static constexpr int elements = 32;
+  Half d, m;
+  std::array<uint8_t, 16> quants;
+};
+static_assert(sizeof(Q4_1) == 20 && alignof(Q4_1) == 2);
+
+// y[i] = d * q[i], q in [-128, 128).
+struct Q8_0 {
+  static constexpr int elements = 32;
+  Half d;
+  std::array<int8_t, 32> quants;
+};
+static_assert(sizeof(Q8_0) == 34 && alignof(Q8_0) == 2);
+
+// y[i] = d * scale(i / 32) * q[i] - dmin * minimum(i / 32), q in [0, 16). The low 4 bits of
+// quants[32 k + i] are q[64 k + i] and the high ones q[64 k + 32 + i], for i < 32.
+struct Q4_K {
+  static constexpr int elements = 256;
+  Half d, dmin;
+  // 6 bits each of 8 scales and 8 minima. The low bits of scales[j] and scales[j + 4] are scale and
+  // minimum j, for j < 4. Those of j + 4 have their low 4 bits in scales[j + 8], and their high 2
+  // bits above the scale and the minimum j.
+  std::array<uint8_t, 12> scales;
+  std::array<uint8_t, 128> quants;
+
+  HOST_DEVICE int scale(int j) const {
+    return j < 4 ? scales.data()[j] & 63
+                 : (scales.data()[j + 4] & 15) | scales.data()[j - 4] >> 6 << 4;
+  }
+  HOST_DEVICE int minimum(int j) const {
+    return j < 4 ? scales.data()[j + 4] & 63
+                 : scales.data()[j + 4] >> 4 | scales.data()[j] >> 6 << 4;
+  }
+};
+static_assert(sizeof(Q4_K) == 144 && alignof(Q4_K) == 2);
+
+// y[i] = d * scales[i / 16] * (q[i] - 32), q in [0, 64). For h < 2, k < 4 and i < 32 the low 4 bits
+// of q[128 h + 32 k + i] are bits 4 (k / 2) and above of low[64 h + 32 (k % 2) + i]; its high 2
+// bits are bits 2 k and above of high[32 h + i].
+struct Q6_K {
+  static constexpr int elements = 256;
+  std::array<uint8_t, 128> low;
+  std::array<uint8_t, 64> high;
+  std::array<int8_t, 16> scales;
+  Half d;
+};
+static_assert(sizeof(Q6_K) == 210 && alignof(Q6_K) == 2);
+
+// The number of elements in a block; a plain number is a block of one.
+template <class Block>
+inline constexpr int block_elements = Block::elements;
+template <>
+inline constexpr int block_elements<float> = 1;
+template <>
+inline constexpr int block_elements<Half> = 1;
+template <>
+inline constexpr int block_elements<BFloat16> = 1;
+
+// Calls body.operator()<Block>() with the structure of a type: float, Half, BFloat16 or one above.
+template <class Body>
+constexpr decltype(auto) dispatch_blocks(BlockType type, Body&& body) {
+  switch (type) {
+    case BlockType::f32: return std::forward<Body>(body).template operator()<float>();
+    case BlockType::f16: return std::forward<Body>(body).template operator()<Half>();
+    case BlockType::bf16: return std::forward<Body>(body).template operator()<BFloat16>();
+    case BlockType::q4_0: return std::forward<Body>(body).template operator()<Q4_0>();
+    case BlockType::q4_1: return std::forward<Body>(body).template operator()<Q4_1>();
+    case BlockType::q8_0: return std::forward<Body>(body).template operator()<Q8_0>();
+    case BlockType::q4_k: return std::forward<Body>(body).template operator()<Q4_K>();
+    case BlockType::q6_k: return std::forward<Body>(body).template operator()<Q6_K>();
+  }
+  fail("there is no type of blocks of number {}", static_cast<int>(type));
+}
+
+constexpr int64_t elements_of(BlockType type) {
+  return dispatch_blocks(type, []<class Block>() -> int64_t { return block_elements<Block>; });
+}
+constexpr size_t bytes_of(BlockType type) {
+  return dispatch_blocks(type, []<class Block>() { return sizeof(Block); });
+}
+
+constexpr std::string_view name(BlockType type) {
+  switch (type) {
+    case BlockType::f32: return "F32";
+    case BlockType::f16: return "F16";
+    case BlockType::bf16: return "BF16";
+    case BlockType::q4_0: return "Q4_0";
+    case BlockType::q4_1: return "Q4_1";
+    case BlockType::q8_0: return "Q8_0";
+    case BlockType::q4_k: return "Q4_K";
+    case BlockType::q6_k: return "Q6_K";
+  }
+  return "?";
+}
+
+// Sets out[0 .. block_elements<Block>) to the elements of a block. Every product here is exact in
+// float, since d has 11 bits and its factors at most 12 together. So an element has the same bits
+// on every machine, whether or not a sum is fused with a product; T other than float rounds it
+// once.
+template <class T>
+HOST_DEVICE void widen(const float& block, T* __restrict__ out) {
+  *out = T(block);
+}
+template <class T>
+HOST_DEVICE void widen(const Half& block, T* __restrict__ out) {
+  *out = T(static_cast<float>(block));
+}
+template <class T>
+HOST_DEVICE void widen(const BFloat16& block, T* __restrict__ out) {
+  *out = T(static_cast<float>(block));
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q4_0& block, T* __restrict__ out) {
+  const float d = block.d;
+  const uint8_t* const quants = block.quants.data();
+  for (int i = 0; i < 16; ++i) {
+    out[i] = T(d * static_cast<float>((quants[i] & 15) - 8));
+    out[i + 16] = T(d * static_cast<float>((quants[i] >> 4) - 8));
+  }
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q4_1& block, T* __restrict__ out) {
+  const float d = block.d, m = block.m;
+  const uint8_t* const quants = block.quants.data();
+  for (int i = 0; i < 16; ++i) {
+    out[i] = T(d * static_cast<float>(quants[i] & 15) + m);
+    out[i + 16] = T(d * static_cast<float>(quants[i] >> 4) + m);
+  }
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q8_0& block, T* __restrict__ out) {
+  const float d = block.d;
+  const int8_t* const quants = block.quants.data();
+  for (int i = 0; i < 32; ++i) out[i] = T(d * static_cast<float>(quants[i]));
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q4_K& block, T* __restrict__ out) {
+  const float d = block.d, dmin = block.dmin;
+  for (int k = 0; k < 4; ++k) {
+    const uint8_t* const quants = block.quants.data() + 32 * k;
+    const float scale0 = d * static_cast<float>(block.scale(2 * k));
+    const float scale1 = d * static_cast<float>(block.scale(2 * k + 1));
+    const float minimum0 = dmin * static_cast<float>(block.minimum(2 * k));
+    const float minimum1 = dmin * static_cast<float>(block.minimum(2 * k + 1));
+    T* const y = out + 64 * k;
+    for (int i = 0; i < 32; ++i) {
+      y[i] = T(scale0 * static_cast<float>(quants[i] & 15) - minimum0);
+      y[i + 32] = T(scale1 * static_cast<float>(quants[i] >> 4) - minimum1);
+    }
+  }
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q6_K& block, T* __restrict__ out) {
+  const float d = block.d;
+  for (int j = 0; j < 16; ++j) {  // of 16 elements with a scale
+    const int h = j / 8, k = j / 2 % 4, first = j % 2 * 16;
+    const uint8_t* const low = block.low.data() + 64 * h + 32 * (k % 2) + first;
+    const uint8_t* const high = block.high.data() + 32 * h + first;
+    const float scale = d * static_cast<float>(block.scales.data()[j]);
+    T* const y = out + 16 * j;
+    for (int i = 0; i < 16; ++i) {
+      const int q = (low[i] >> 4 * (k / 2) & 15) | (high[i] >> 2 * k & 3) << 4;
+      y[i] = T(scale * static_cast<float>(q - 32));
+    }
+  }
+}
+
+}  // namespace accrue
