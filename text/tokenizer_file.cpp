@@ -83,8 +83,9 @@ TokenizerPtr read_gpt2(const fs::path& vocabulary, const fs::path& merges) {
 
 }  // namespace
 
-TokenizerPtr parse_tokenizer(const std::string& text, const std::string& what) {
-  return make_tokenizer(text, what, json::object());
+TokenizerPtr parse_tokenizer(const std::string& text, const std::string& what,
+                             const std::string& config) {
+  return make_tokenizer(text, what, parse(config, what));
 }
 
 TokenizerPtr read_tokenizer(const fs::path& path) {

@@ -21,7 +21,9 @@ namespace accrue {
 // and is not supported: another kind of model, normalizers, steps that split other than by Split,
 // Digits and ByteLevel, single_word, and what accrue's expressions lack (text/regex.h).
 TokenizerPtr read_tokenizer(const std::filesystem::path& path);
-// Makes a tokenizer of the content of a tokenizer.json, which errors call `what`.
-TokenizerPtr parse_tokenizer(const std::string& json, const std::string& what);
+// Makes a tokenizer of the contents of a tokenizer.json and of a tokenizer_config.json, which
+// errors call `what`.
+TokenizerPtr parse_tokenizer(const std::string& json, const std::string& what,
+                             const std::string& config = "{}");
 
 }  // namespace accrue

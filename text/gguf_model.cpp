@@ -1,0 +1,247 @@
+#include "text/gguf_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "kernels/rotary.h"
+
+namespace accrue {
+namespace {
+
+struct NamePair {
+  std::string_view here, there;
+};
+constexpr std::array<NamePair, 3> whole_names{{{"model.embed_tokens.weight", "token_embd.weight"},
+                                               {"model.norm.weight", "output_norm.weight"},
+                                               {"lm_head.weight", "output.weight"}}};
+constexpr std::string_view layer_prefix = "model.layers.";
+// Those of a layer, between its number and "weight" or "bias".
+constexpr std::array<NamePair, 9> layer_names{{{"self_attn.q_proj", "attn_q"},
+                                               {"self_attn.k_proj", "attn_k"},
+                                               {"self_attn.v_proj", "attn_v"},
+                                               {"self_attn.o_proj", "attn_output"},
+                                               {"mlp.gate_proj", "ffn_gate"},
+                                               {"mlp.up_proj", "ffn_up"},
+                                               {"mlp.down_proj", "ffn_down"},
+                                               {"input_layernorm", "attn_norm"},
+                                               {"post_attention_layernorm", "ffn_norm"}}};
+constexpr const char* frequencies_name = "rope_freqs.weight";
+
+// The keys of an architecture that are read here, or do not change what the model computes.
+const std::set<std::string_view> known_keys{"attention.head_count",
+                                            "attention.head_count_kv",
+                                            "attention.key_length",
+                                            "attention.layer_norm_rms_epsilon",
+                                            "attention.value_length",
+                                            "block_count",
+                                            "context_length",
+                                            "embedding_length",
+                                            "feed_forward_length",
+                                            "rope.dimension_count",
+                                            "rope.freq_base",
+                                            "rope.scale_linear",
+                                            "rope.scaling.factor",
+                                            "rope.scaling.finetuned",
+                                            "rope.scaling.original_context_length",
+                                            "rope.scaling.type",
+                                            "tensor_data_layout",
+                                            "vocab_size"};
+// The keys with which a model does without something: their value is 0.
+const std::set<std::string_view> keys_of_absent_parts{"attention.sliding_window", "expert_count",
+                                                      "expert_used_count"};
+
+// The keys of a file's architecture.
+class GgufConfig {
+ public:
+  explicit GgufConfig(const GgufFile& file)
+      : file_(file), architecture_(file.required_text("general.architecture")) {
+    check(architecture_ == "llama" || is_qwen(),
+          "'{}' holds a model of architecture '{}', expected llama or qwen2", path(),
+          architecture_);
+  }
+
+  bool is_qwen() const { return architecture_ == "qwen2"; }
+  std::string path() const { return file_.path().string(); }
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
+
+  int64_t count(std::string_view name, std::optional<int64_t> otherwise = {}) const {
+    const std::string full = key(name);
+    const auto found = file_.integer(full);
+    const int64_t value = !found && otherwise ? *otherwise : file_.required_integer(full);
+    check(value > 0 && value <= INT32_MAX,
+          "'{}': {} is {}, expected a whole number above 0 and below 2^31", path(), full, value);
+    return value;
+  }
+  double number(std::string_view name, std::optional<double> otherwise = {}) const {
+    const std::string full = key(name);
+    const auto found = file_.number(full);
+    const double value = !found && otherwise ? *otherwise : file_.required_number(full);
+    check(std::isfinite(value) && value > 0, "'{}': {} is {}, expected a number above 0", path(),
+          full, value);
+    // A number such as 1e-5 that a float32 stands for.
+    const auto narrow = static_cast<float>(value);
+    return narrow == value ? std::stod(fmt::format("{}", narrow)) : value;
+  }
+  void refuse_unknown_keys() const {
+    const std::string prefix = key("");
+    for (const std::string_view full : file_.keys()) {
+      if (!full.starts_with(prefix)) continue;
+      const std::string_view name = full.substr(prefix.size());
+      if (known_keys.contains(name)) continue;
+      const bool may_be_absent = keys_of_absent_parts.contains(name);
+      check(may_be_absent && file_.integer(full) == 0,
+            "'{}' has the key '{}', of something that this program does not have", path(), full);
+    }
+  }
+
+  int64_t heads() const { return count("attention.head_count"); }
+  int64_t groups() const { return count("attention.head_count_kv", heads()); }
+  int64_t head_size() const {
+    const int64_t size = count("attention.key_length", count("embedding_length") / heads());
+    for (const char* const name : {"attention.value_length", "rope.dimension_count"})
+      check(count(name, size) == size, "'{}': {} is {}, expected {} as a head of keys has", path(),
+            key(name), count(name), size);
+    return size;
+  }
+  double rotary_base() const { return number("rope.freq_base", 10000); }
+  // As TextModelSizes has it.
+  std::string rotary_scaling() const;
+
+ private:
+  std::string llama3_scaling(const GgufTensor& divisors) const;
+
+  const GgufFile& file_;
+  std::string architecture_;
+};
+
+std::string GgufConfig::rotary_scaling() const {
+  const GgufTensor* const divisors = file_.find_tensor(frequencies_name);
+  const double factor = number("rope.scaling.factor", number("rope.scale_linear", 1));
+  const std::string kind(
+      file_.text(key("rope.scaling.type")).value_or(factor == 1 ? "none" : "linear"));
+  check(kind == "none" || kind == "linear",
+        "'{}': {} is '{}', expected none or linear; rotations of other kinds are not supported",
+        path(), key("rope.scaling.type"), kind);
+  if (kind == "linear" && factor != 1) {
+    check(!divisors, "'{}' has both {} and the tensor '{}', expected one of them", path(),
+          key("rope.scaling.factor"), frequencies_name);
+    return fmt::format("linear:{}", factor);
+  }
+  return divisors ? llama3_scaling(*divisors) : "none";
+}
+
+// The file does not have Llama 3's four numbers, only the divisors of frequencies that follow from
+// them. In all models of that kind three of the numbers are the same.
+std::string GgufConfig::llama3_scaling(const GgufTensor& divisors) const {
+  const auto base = rotary_frequencies(head_size(), rotary_base());
+  check(divisors.type == BlockType::f32 && divisors.shape == Shape{std::ssize(base)},
+        "'{}': the tensor '{}' is {} {}, expected F32 [{}]", path(), frequencies_name,
+        name(divisors.type), divisors.shape, base.size());
+  std::vector<float> divided_by(base.size());
+  std::memcpy(divided_by.data(), divisors.elements.data(), divisors.elements.size());
+  const Llama3Scaling scaling{.factor = std::ranges::max(divided_by)};
+  check(std::isfinite(scaling.factor) && scaling.factor > 0,
+        "'{}': the tensor '{}' has the divisor {}", path(), frequencies_name, scaling.factor);
+  const auto scaled = scale_as_llama3(base, scaling);
+  for (size_t i = 0; i < base.size(); ++i) {
+    // The converter computes in double or float32, and stores float32.
+    const double expected = base[i] / scaled[i];
+    check(std::abs(divided_by[i] - expected) <= 1e-5 * expected,
+          "'{}': the tensor '{}' divides frequency {} by {}, expected {}, as Llama 3 scales "
+          "rotations",
+          path(), frequencies_name, i, divided_by[i], expected);
+  }
+  return fmt::format("llama3:{}:{}:{}:{}", scaling.factor, scaling.low_freq_factor,
+                     scaling.high_freq_factor, scaling.original_max_position_embeddings);
+}
+
+// Throws Error unless the file has the tensors of this model and no other.
+void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
+  std::set<std::string> expected{"token_embd.weight", "output_norm.weight"};
+  for (int64_t i = 0; i < layers; ++i)
+    for (const auto& [here, there] : layer_names) {
+      expected.insert(fmt::format("blk.{}.{}.weight", i, there));
+      const bool is_biased = there == "attn_q" || there == "attn_k" || there == "attn_v";
+      if (has_bias && is_biased) expected.insert(fmt::format("blk.{}.{}.bias", i, there));
+    }
+  for (const GgufTensor& tensor : file.tensors()) {
+    const bool is_optional = tensor.name == "output.weight" || tensor.name == frequencies_name;
+    check(expected.erase(tensor.name) == 1 || is_optional,
+          "'{}' has the tensor '{}', of something that this program does not have",
+          file.path().string(), tensor.name);
+  }
+  check(expected.empty(), "'{}' lacks the tensor '{}'", file.path().string(),
+        expected.empty() ? "" : *expected.begin());
+}
+
+// The name of a parameter's tensor.
+std::string gguf_name(std::string_view parameter) {
+  for (const auto& [here, there] : whole_names)
+    if (parameter == here) return std::string(there);
+  if (parameter.starts_with(layer_prefix)) {
+    const std::string_view rest = parameter.substr(layer_prefix.size());
+    const size_t first = rest.find('.'), last = rest.rfind('.');
+    if (first < last)
+      for (const auto& [here, there] : layer_names)
+        if (rest.substr(first + 1, last - first - 1) == here)
+          return fmt::format("blk.{}.{}{}", rest.substr(0, first), there, rest.substr(last));
+  }
+  fail("'{}' is no parameter of a Llama", parameter);
+}
+
+}  // namespace
+
+PretrainedModel read_gguf_config(const GgufFile& file) {
+  const GgufConfig config(file);
+  const int64_t parts = file.integer("split.count").value_or(1);
+  check(parts <= 1, "'{}' is one of {} files of a model: expected one file", config.path(), parts);
+  config.refuse_unknown_keys();
+  const GgufTensor& embedding = file.tensor("token_embd.weight");
+  check(embedding.shape.rank() == 2, "'{}': the tensor '{}' is {}, expected a matrix",
+        config.path(), embedding.name, embedding.shape);
+  const int64_t vocabulary = config.count("vocab_size", embedding.shape[0]);
+  const int64_t layers = config.count("block_count");
+  const bool has_bias = file.find_tensor("blk.0.attn_q.bias") != nullptr;
+  check_tensors(file, layers, has_bias);
+  return {.name = "tinyllama",
+          .sizes = {.layers = layers,
+                    .heads = config.heads(),
+                    .width = config.count("embedding_length"),
+                    .groups = config.groups(),
+                    .hidden = config.count("feed_forward_length"),
+                    .head_size = config.head_size(),
+                    .norm_eps = config.number("attention.layer_norm_rms_epsilon"),
+                    .rotary_base = config.rotary_base(),
+                    .rotary_scaling = config.rotary_scaling(),
+                    .is_tied = file.find_tensor("output.weight") == nullptr,
+                    .has_bias = has_bias},
+          .vocabulary = vocabulary,
+          .context = config.count("context_length", 2048)};
+}
+
+GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,
+                                  const Shape& shape) {
+  const GgufTensor& tensor = file.tensor(gguf_name(name));
+  check(tensor.shape == shape, "'{}': the tensor '{}' is {}, expected {} as {} is",
+        file.path().string(), tensor.name, tensor.shape, shape, name);
+  GgufParameter result{&tensor, {}};
+  const GgufConfig config(file);
+  const bool is_query = name.find(".q_proj.") != std::string::npos;
+  const bool is_key = name.find(".k_proj.") != std::string::npos;
+  if (config.is_qwen() || !(is_query || is_key)) return result;
+  const int64_t size = config.head_size(), heads = is_query ? config.heads() : config.groups();
+  check(size % 2 == 0 && shape[0] == heads * size,
+        "'{}': the tensor '{}' has {} rows, expected {} heads of {}, an even number",
+        file.path().string(), tensor.name, shape[0], heads, size);
+  for (int64_t row = 0; row < shape[0]; ++row) {
+    const int64_t head = row / size, s = row % size / (size / 2), j = row % (size / 2);
+    result.rows.push_back(head * size + 2 * j + s);
+  }
+  return result;
+}
+
+}  // namespace accrue

@@ -1,0 +1,135 @@
+#include "text/gguf_tokenizer.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "text/tokenizer_file.h"
+
+namespace accrue {
+namespace {
+
+using nlohmann::json;
+
+// The values of tokenizer.ggml.token_type that matter here.
+constexpr int64_t control_token = 3, users_token = 4;
+
+constexpr const char* qwen2_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* llama3_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// How a text is prepared and split, which files only name.
+struct Splitting {
+  json steps;  // before bytes become letters
+  bool splits_as_gpt2 = false;
+  bool composes = false;  // into Unicode's form C
+  bool takes_whole_words = false;
+};
+
+json split_by(const char* words) {
+  return json::array({{{"type", "Split"},
+                       {"pattern", {{"Regex", words}}},
+                       {"behavior", "Isolated"},
+                       {"invert", false}}});
+}
+
+// As in the tokenizer.json of these models, whose names are those of llama.cpp.
+Splitting splitting_of(const GgufFile& file) {
+  const std::string_view name = file.required_text("tokenizer.ggml.pre");
+  if (name == "gpt-2") return {.steps = json::array(), .splits_as_gpt2 = true};
+  if (name == "smollm")
+    return {.steps = json::array({{{"type", "Digits"}, {"individual_digits", true}}}),
+            .splits_as_gpt2 = true};
+  if (name == "qwen2") return {.steps = split_by(qwen2_words), .composes = true};
+  check(name == "llama-bpe",
+        "'{}' splits texts as '{}' (tokenizer.ggml.pre), expected gpt-2, smollm, qwen2 or "
+        "llama-bpe",
+        file.path().string(), name);
+  return {.steps = split_by(llama3_words), .takes_whole_words = true};
+}
+
+json added_token(int64_t number, std::string_view content, bool is_special) {
+  return {{"id", number},    {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", is_special}};
+}
+
+json tokenizer_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {
+  const auto types = file.integers("tokenizer.ggml.token_type");
+  check(!types || types->size() == tokens.size(),
+        "'{}' has {} tokens and tokenizer.ggml.token_type for {} of them", file.path().string(),
+        tokens.size(), types ? types->size() : 0);
+  json added = json::array(), vocabulary = json::object();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    check(vocabulary.emplace(tokens[i], i).second, "'{}' has the token '{}' twice",
+          file.path().string(), tokens[i]);
+    const int64_t type = types ? (*types)[i] : 0;
+    if (type == control_token || type == users_token)
+      added.push_back(added_token(static_cast<int64_t>(i), tokens[i], type == control_token));
+  }
+  Splitting splitting = splitting_of(file);
+  splitting.steps.push_back({{"type", "ByteLevel"},
+                             {"add_prefix_space", false},
+                             {"trim_offsets", true},
+                             {"use_regex", splitting.splits_as_gpt2}});
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", std::move(added)},
+          {"normalizer", splitting.composes ? json{{"type", "NFC"}} : json()},
+          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", splitting.steps}}},
+          {"post_processor", nullptr},
+          {"decoder",
+           {{"type", "ByteLevel"},
+            {"add_prefix_space", false},
+            {"trim_offsets", true},
+            {"use_regex", true}}},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", splitting.takes_whole_words},
+            {"vocab", std::move(vocabulary)},
+            {"merges", file.required_texts("tokenizer.ggml.merges")}}}};
+}
+
+json config_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {
+  json config = json::object();
+  if (const auto end = file.integer("tokenizer.ggml.eos_token_id")) {
+    check(*end >= 0 && *end < std::ssize(tokens),
+          "'{}': tokenizer.ggml.eos_token_id is {}, expected one of {} tokens",
+          file.path().string(), *end, tokens.size());
+    config["eos_token"] = tokens[static_cast<size_t>(*end)];
+  }
+  if (const auto form = file.text("tokenizer.chat_template")) config["chat_template"] = *form;
+  return config;
+}
+
+std::string text_of_json(const json& value, const GgufFile& file) {
+  try {
+    return value.dump();
+  } catch (const json::exception&) {
+    fail("'{}' has a token, a merge or a chat template that is not UTF-8", file.path().string());
+  }
+}
+
+}  // namespace
+
+TokenizerFiles read_gguf_tokenizer(const GgufFile& file) {
+  const std::string_view kind = file.required_text("tokenizer.ggml.model");
+  check(kind == "gpt2",
+        "'{}' has a tokenizer of kind '{}' (tokenizer.ggml.model), expected gpt2, a byte-level BPE",
+        file.path().string(), kind);
+  const auto tokens = file.required_texts("tokenizer.ggml.tokens");
+  const std::string tokenizer = text_of_json(tokenizer_of(file, tokens), file);
+  const std::string config = text_of_json(config_of(file, tokens), file);
+  return {parse_tokenizer(tokenizer, file.path().string(), config),
+          {{"tokenizer.json", tokenizer}, {"tokenizer_config.json", config}}};
+}
+
+}  // namespace accrue
