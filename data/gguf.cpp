@@ -10,7 +10,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are read as they lie");
 
-constexpr uint64_t default_alignment = 32;
+constexpr int64_t default_alignment = 32;
+constexpr uint64_t max_alignment = 1 << 20;
 constexpr int max_gguf_rank = 4, max_array_depth = 4;
 
 // The numbers that the format gives the types of values.
@@ -221,10 +222,10 @@ GgufTensor GgufFile::Reader::read_tensor(uint64_t& offset) {
 }
 
 void GgufFile::Reader::read_tensors(uint64_t count) {
-  const auto said = file_.integer("general.alignment");
-  const auto alignment = static_cast<uint64_t>(said.value_or(default_alignment));
-  require(said.value_or(8) > 0 && alignment % 8 == 0 && alignment <= bytes_.size(),
-          "general.alignment is {}, expected a multiple of 8 in the size of the file", *said);
+  const int64_t said = file_.integer("general.alignment").value_or(default_alignment);
+  const auto alignment = static_cast<uint64_t>(said);
+  require(said > 0 && alignment % 8 == 0 && alignment <= max_alignment,
+          "general.alignment is {}, expected a multiple of 8 of at most {}", said, max_alignment);
   std::vector<uint64_t> offsets(static_cast<size_t>(count));
   for (uint64_t& offset : offsets) {
     GgufTensor tensor = read_tensor(offset);

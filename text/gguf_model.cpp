@@ -102,9 +102,11 @@ class GgufConfig {
   int64_t groups() const { return count("attention.head_count_kv", heads()); }
   int64_t head_size() const {
     const int64_t size = count("attention.key_length", count("embedding_length") / heads());
-    for (const char* const name : {"attention.value_length", "rope.dimension_count"})
-      check(count(name, size) == size, "'{}': {} is {}, expected {} as a head of keys has", path(),
-            key(name), count(name), size);
+    for (const char* const name : {"attention.value_length", "rope.dimension_count"}) {
+      const int64_t other = count(name, size);
+      check(other == size, "'{}': {} is {}, expected {}, the size of a head of keys", path(),
+            key(name), other, size);
+    }
     return size;
   }
   double rotary_base() const { return number("rope.freq_base", 10000); }
