@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Writes the golden files of the tests, tests/golden/, with PyTorch.
+"""Writes the golden files of the tests, tests/golden/, with PyTorch and with llama.cpp's gguf.
 
     scripts/golden.py                  writes the files
-    scripts/golden.py --check          compares the committed files with what this PyTorch computes
+    scripts/golden.py --check          compares the committed files with what these packages compute
     scripts/golden.py --check zi2zi    those of golden_zi2zi.py alone
 
 golden_NAME.py says what its files hold. They need torch alone, resnet and fine_tuning torchvision,
-too.
+too, and quantized_blocks gguf instead.
 """
 
 import argparse
 import importlib
 import sys
 
-NAMES = ("nets", "unjudged", "text", "resnet", "fine_tuning", "game", "zi2zi", "random")
+NAMES = ("nets", "unjudged", "text", "resnet", "fine_tuning", "game", "zi2zi", "random",
+         "quantized_blocks")
 
 
 def main():

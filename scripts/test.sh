@@ -224,6 +224,13 @@ elif "$python" -c 'import torch' 2>/dev/null; then
 else
   skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"
 fi
+if $thorough; then
+  if "$python" -c 'import gguf' 2>/dev/null; then
+    step "golden file quantized_blocks, by gguf" "$python" scripts/golden.py --check quantized_blocks
+  else
+    skip "golden file quantized_blocks: no Python module gguf for $python"
+  fi
+fi
 if step "build (release)" build build/release release; then
   run_tests release build/release "${side_by_side[@]}"
   step_if_available "report in a browser" scripts/check_report.py \
