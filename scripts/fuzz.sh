@@ -37,14 +37,14 @@ fi
 $available && exit
 
 # Three sources that include the others, so that headers are read once.
-data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,idx,image_size,lines,mapped_file}.cpp
+data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,gguf,idx,image_size,lines,mapped_file}.cpp
       data/{new_directory,png,safetensors,strict_json,table}.cpp
       images/{cifar,folder_tree,image_columns,image_file}.cpp
       images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
-      fonts/postscript.cpp kernels/parallel.cpp
+      fonts/postscript.cpp kernels/{parallel,rotary}.cpp
       tests/fuzz/parsers.cpp)
 text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,corpora,corpus,corpus_files}.cpp
-      text/{merges,normalization,regex,regex_syntax,text_files,tokenizer,tokenizer_file,utf8,word_splitter}.cpp)
+      text/{gguf_model,gguf_tokenizer,merges,normalization,regex,regex_syntax,text_files,tokenizer,tokenizer_file,utf8,word_splitter}.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
@@ -69,7 +69,7 @@ fuzz() {
 }
 
 parsers=(safetensors checkpoint idx npy csv png jpeg run_lengths labels masks folders cifar
-         postscript corpora json_lines tokenizer)
+         postscript corpora gguf json_lines tokenizer)
 running=() failed=()
 for parser in "${parsers[@]}"; do
   fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &

@@ -157,6 +157,7 @@ std::string GgufConfig::llama3_scaling(const GgufTensor& divisors) const {
           "rotations",
           path(), frequencies_name, i, divided_by[i], expected);
   }
+  if (scaling.factor == 1) return "none";
   return fmt::format("llama3:{}:{}:{}:{}", scaling.factor, scaling.low_freq_factor,
                      scaling.high_freq_factor, scaling.original_max_position_embeddings);
 }

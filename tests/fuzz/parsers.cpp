@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 
 #include "core/error.h"
 #include "data/checkpoint.h"
+#include "data/gguf.h"
 #include "data/idx.h"
 #include "data/lines.h"
 #include "data/png.h"
@@ -26,6 +28,8 @@
 #include "images/run_lengths.h"
 #include "kernels/parallel.h"
 #include "text/corpus.h"
+#include "text/gguf_model.h"
+#include "text/gguf_tokenizer.h"
 #include "text/text_files.h"
 #include "text/tokenizer_file.h"
 
@@ -168,6 +172,38 @@ void look_at_json_lines(std::span<const std::byte> file) {
   }
 }
 
+// All that a file says, and the elements of its tensors.
+void look_at_gguf(std::span<const std::byte> content) {
+  const MemoryFile memory(content);
+  const GgufFile file(memory.path());
+  const auto try_each = [](auto... reads) {
+    const auto try_one = [](const auto& read) {
+      try {
+        read();
+      } catch (const Error&) {  // of another kind
+      }
+    };
+    (try_one(reads), ...);
+  };
+  for (const std::string_view key : file.keys())
+    try_each([&] { file.integer(key); }, [&] { file.number(key); }, [&] { file.flag(key); },
+             [&] { file.text(key); }, [&] { file.integers(key); }, [&] { file.numbers(key); },
+             [&] { file.texts(key); });
+  for (const GgufTensor& tensor : file.tensors())
+    dispatch_blocks(tensor.type, [&]<class Block>() {
+      std::array<float, block_elements<Block>> elements;
+      const auto* const blocks = reinterpret_cast<const Block*>(tensor.elements.data());
+      for (size_t i = 0; i < tensor.elements.size() / sizeof(Block); ++i)
+        widen(blocks[i], elements.data());
+    });
+  if (!file.text("general.architecture")) return;
+  read_gguf_config(file);
+  for (const char* const part : {"self_attn.q_proj.weight", "mlp.up_proj.weight"})
+    find_gguf_parameter(file, fmt::format("model.layers.0.{}", part),
+                        part[0] == 's' ? Shape{8, 32} : Shape{4, 32});
+  read_gguf_tokenizer(file).tokenizer->encode("he's 12<|end|>");
+}
+
 size_t plain(std::span<const std::byte> file) { return file.size(); }
 
 bool is_gzip(std::span<const std::byte> file) {
@@ -230,6 +266,8 @@ const std::vector<Parser>& parsers() {
       {"postscript", look_at_outlines, [](auto file) { return file.size() * 16; }},
       {"corpora", look_at_corpus, plain},
       // A value of two bytes is an element of 16, in a vector that grows by doubling.
+      // A text of 8 bytes becomes several of JSON.
+      {"gguf", look_at_gguf, [](auto file) { return file.size() * 64; }},
       {"json_lines", look_at_json_lines,
        [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 16; }},
       // A name of few bytes becomes a text, beside another that is left out.
