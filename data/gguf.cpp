@@ -39,7 +39,7 @@ constexpr std::array<const char*, type_count> type_names{
     "an integer", "an integer", "an integer", "an integer", "an integer", "an integer", "a number",
     "a boolean",  "a text",     "an array",   "an integer", "an integer", "a number"};
 
-// Those of the types of tensors, with the names of all that are in use for an error.
+// The numbers of the types of tensors, and the names of all types, for an error.
 constexpr std::array<std::pair<uint32_t, BlockType>, 8> block_types{{{0, BlockType::f32},
                                                                      {1, BlockType::f16},
                                                                      {2, BlockType::q4_0},

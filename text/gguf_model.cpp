@@ -19,7 +19,7 @@ constexpr std::array<NamePair, 3> whole_names{{{"model.embed_tokens.weight", "to
                                                {"model.norm.weight", "output_norm.weight"},
                                                {"lm_head.weight", "output.weight"}}};
 constexpr std::string_view layer_prefix = "model.layers.";
-// Those of a layer, between its number and "weight" or "bias".
+// In a layer, between its number and "weight" or "bias".
 constexpr std::array<NamePair, 9> layer_names{{{"self_attn.q_proj", "attn_q"},
                                                {"self_attn.k_proj", "attn_k"},
                                                {"self_attn.v_proj", "attn_v"},
