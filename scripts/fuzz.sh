@@ -41,7 +41,7 @@ data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,gguf,idx,image_size,li
       data/{new_directory,png,safetensors,strict_json,table}.cpp
       images/{cifar,folder_tree,image_columns,image_file}.cpp
       images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
-      fonts/postscript.cpp kernels/{parallel,rotary}.cpp
+      fonts/postscript.cpp kernels/{backend,parallel,rotary}.cpp
       tests/fuzz/parsers.cpp)
 text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,corpora,corpus,corpus_files}.cpp
       text/{gguf_model,gguf_tokenizer,merges,normalization,regex,regex_syntax,text_files,tokenizer,tokenizer_file,utf8,word_splitter}.cpp)

@@ -164,8 +164,8 @@ std::string GgufConfig::llama3_scaling(const GgufTensor& divisors) const {
 
 // Throws Error unless the file has the tensors of this model and no other.
 void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
-  check(layers <= std::ssize(file.tensors()), "'{}' has {} tensors, too few for {} layers",
-        file.path().string(), file.tensors().size(), layers);
+  check(layers <= std::ssize(file.tensors()), "'{}' has {}, too few for {} layers",
+        file.path().string(), counted(std::ssize(file.tensors()), "tensor"), layers);
   std::set<std::string> expected{"token_embd.weight", "output_norm.weight"};
   for (int64_t i = 0; i < layers; ++i)
     for (const auto& [here, there] : layer_names) {
