@@ -5,6 +5,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/detail/matmul.h"
+#include "kernels/detail/scale.h"
 
 namespace accrue {
 namespace cpu {
@@ -144,6 +145,31 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
              multiply(*dx, dy.view(), w.view(), Transpose::no,
                       w_op == Transpose::yes ? Transpose::no : Transpose::yes);
          });
+  return y;
+}
+
+Tensor add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
+  const Tensor w = operand(weight, x.dtype());
+  check_same("add_linear", {&a, &x, &w});
+  check(a.shape().rank() == 2 && x.shape().rank() == 2 && w.shape().rank() == 2 &&
+            x.size(0) == a.size(0) && w.shape() == Shape{a.size(1), x.size(1)},
+        "[add_linear] a {}, x {} and w {}: expected a [N, O], x [N, I] and w [O, I]", a.shape(),
+        x.shape(), w.shape());
+  const Edge da_edge = a, dx_edge = x, dw_edge = weight;
+  const bool over_a = a.sole_owner();
+  Tensor y = over_a ? a.detach() : Tensor::empty(a.shape(), a.dtype(), a.device());
+  if (!over_a) launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, a.view(), 1.0);
+  a.reset();
+  multiply({y.view(), 1}, x.view(), w.view(), Transpose::no, Transpose::yes);
+  record("add_linear", y, {da_edge, dx_edge, dw_edge}, [=, x = x.detach()](Tensor& dy) mutable {
+    if (auto dw = claim_grad(dw_edge))
+      multiply(*dw, dy.view(), x.view(), Transpose::yes, Transpose::no);
+    x.reset();
+    if (auto dx = claim_grad(dx_edge))
+      multiply(*dx, dy.view(), w.view(), Transpose::no, Transpose::no);
+    if (auto da = claim_grad_over(da_edge, dy))
+      launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);
+  });
   return y;
 }
 

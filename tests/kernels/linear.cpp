@@ -128,6 +128,37 @@ TEST_CASE("matmul", "[ops]") {
             .depth = K + 1});
 }
 
+TEST_CASE("add_linear", "[ops]") {
+  const auto check_sizes = [](size_t N, size_t I, size_t O) {
+    const auto shape = [](size_t rows, size_t columns) {
+      return Shape{static_cast<int64_t>(rows), static_cast<int64_t>(columns)};
+    };
+    check_op({.name = "add_linear",
+              .inputs = {shape(N, O), shape(N, I), shape(O, I)},
+              .run = [](const auto& in) { return add_linear(in[0], in[1], in[2]); },
+              .reference =
+                  [=](const auto& in) {
+                    Values y = in[0];
+                    for (size_t n = 0; n < N; ++n)
+                      for (size_t o = 0; o < O; ++o)
+                        for (size_t i = 0; i < I; ++i)
+                          y[n * O + o] += in[1][n * I + i] * in[2][o * I + i];
+                    return y;
+                  },
+              .depth = static_cast<double>(I + 2),
+              .parameters = {2}});
+  };
+  check_sizes(5, 4, 7);
+  check_sizes(67, 8, 33);
+  // Written over a, which nobody else has.
+  Tensor a = make({1, 2}, {1, 2}, DType::f32);
+  const void* const place = a.view().data;
+  const Tensor y =
+      add_linear(std::move(a), make({3}, {1, 1}, DType::f32), make({1, 10}, {2, 1}, DType::f32));
+  REQUIRE(y.view().data == place);
+  REQUIRE(to_doubles(y) == Values{4, 32});
+}
+
 TEST_CASE("cross_entropy", "[ops]") {
   static const std::vector<int32_t> labels{2, 0, 4, 4, 1, 3};
   check_op({.name = "cross_entropy",
@@ -237,6 +268,7 @@ TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
   REQUIRE_ERROR(linear(make({2, 3}), make({4, 5}), Tensor()), "x [2, 3] and w [4, 5]");
   REQUIRE_ERROR(linear(make({2, 3}), make({4, 3}), make({5})), "expected b [4]");
   REQUIRE_ERROR(matmul(make({2, 3}), make({4, 5})), "a [2, 3] and b [4, 5]");
+  REQUIRE_ERROR(add_linear(make({2, 4}), make({2, 3}), make({3, 4})), "a [2, 4], x [2, 3] and w");
   REQUIRE_ERROR(linear(make({2, 3}), Tensor::full({4, 3}, 1, DType::f64, test_device()), Tensor()),
                 "f32 [2, 3] and f64 [4, 3]");
   REQUIRE_ERROR(add_score(make({2}), make({2, 3}), indices({0, 1}, make({}))),
