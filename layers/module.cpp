@@ -65,6 +65,13 @@ void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix
   for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
 }
 
+void Module::visit_modules(const ModuleVisitor& visit, const std::string& prefix) {
+  for (auto& [name, child] : children_) {
+    visit(prefix + name, *child);
+    child->visit_modules(visit, prefix + name + ".");
+  }
+}
+
 void Module::begin_window() const {
   {
     const MemoryScope scope(label_.empty() ? MemoryScope::label() : label_);
@@ -90,7 +97,7 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   std::vector<Declaration> declared, buffers_declared;
   model.visit_parameters([&](const std::string& name, Parameter& p) {
     check(!p.tensor.defined(), "parameter {} is already placed on a device", name);
-    declared.push_back({name, p.shape});
+    declared.push_back({name, p.shape, p.fixed});
   });
   model.visit_buffers([&](const std::string& name, Buffer& b) {
     buffers_declared.push_back({name, b.shape});

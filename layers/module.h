@@ -17,7 +17,7 @@ struct Parameter {
   Shape shape;
   Init init;
   Tensor tensor;
-  bool fixed = false;  // never trained: place() was told so
+  bool fixed = false;  // never trained: its module says so, or place() was told so
 };
 
 // State that is not learned, declared and stored like a parameter.
@@ -100,6 +100,9 @@ class Module {
   // of declaration, by its full name.
   void visit_parameters(const ParameterVisitor& visit, const std::string& prefix = "");
   void visit_buffers(const BufferVisitor& visit, const std::string& prefix = "");
+  // The same for the modules within this one, by the names under which they were declared.
+  using ModuleVisitor = std::function<void(const std::string& name, Module&)>;
+  void visit_modules(const ModuleVisitor& visit, const std::string& prefix = "");
   // Labels the memory of this module from now on by its place in the model and, unless it has
   // children, its describe(): "3 conv 3x3 16 -> 32, stride 1, padding 1", "layer1.0". place() calls
   // this.
@@ -134,8 +137,9 @@ using ModelFactory = std::function<std::unique_ptr<Module>()>;
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
 // (seed, p), so the weights do not depend on the device; buffers likewise, from streams of their
 // own. Any other code that sets values must call round_copies() afterwards. Parameters of the
-// layers in `freeze` are fixed (core/parameters.h). Throws Error if the model is placed already,
-// for a name in `freeze` that is none, and if all would be fixed; and OutOfMemory.
+// layers in `freeze` are fixed (core/parameters.h), beside those that are declared so. Throws Error
+// if the model is placed already, for a name in `freeze` that is none, and if all would be fixed;
+// and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
                  GradientStorage storage = GradientStorage::arena,
                  const std::vector<std::string>& freeze = {});
