@@ -6,14 +6,14 @@
     scripts/golden.py --check zi2zi    those of golden_zi2zi.py alone
 
 golden_NAME.py says what its files hold. They need torch alone, resnet and fine_tuning torchvision,
-too, and quantized_blocks gguf instead.
+text transformers, lora PEFT, too, and quantized_blocks gguf instead.
 """
 
 import argparse
 import importlib
 import sys
 
-NAMES = ("nets", "unjudged", "text", "resnet", "fine_tuning", "game", "zi2zi", "random",
+NAMES = ("nets", "unjudged", "text", "lora", "resnet", "fine_tuning", "game", "zi2zi", "random",
          "quantized_blocks")
 
 

@@ -89,16 +89,20 @@ def optimizer_of(model):
                               {"params": rest, "weight_decay": 0.0}], lr=0.01, betas=(0.9, 0.95))
 
 
+def draw(name, model):
+    generator = random.Random(name)
+    with torch.no_grad():
+        for p in model.parameters():
+            drawn = golden_files.uniform(generator, 0.3, *p.shape)
+            p.copy_((drawn + (p.dim() == 1)).float())
+
+
 def make():
     tokens, labels, positions = rows()
     tensors = {"tokens": tokens, "labels": labels, "positions": positions}
     for name, model in models():
-        generator = random.Random(name)
         model = model.double()
-        with torch.no_grad():
-            for p in model.parameters():
-                drawn = golden_files.uniform(generator, 0.3, *p.shape)
-                p.copy_((drawn + (p.dim() == 1)).float())
+        draw(name, model)
         tensors.update({f"init.{name}.{key}": p.detach().float()
                         for key, p in model.named_parameters()})
 

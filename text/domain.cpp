@@ -84,6 +84,41 @@ Settings settings_of_sizes(TextModelSizes& o) {
   return s;
 }
 
+Settings settings_of_lora(LoraOptions& o) {
+  static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
+  const auto about = [](std::string name, std::string help, std::string unset) {
+    return About{.name = std::move(name),
+                 .decides = Decides::result,
+                 .help = std::move(help),
+                 .unset = std::move(unset),
+                 .needs = "lora",
+                 .acts_with = {{"model", text_model_names()}},
+                 .saved = Saved::with_weights};
+  };
+  About rank = about("lora", "Train adapters of this rank beside fixed weights, those of --init",
+                     "all is trained");
+  rank.needs.clear();
+  rank.range = {.low = 1, .high = 1 << 16};
+  About alpha = about("lora-alpha", "Adapters count alpha / rank", "2 * rank");
+  alpha.range = positive;
+  About dropout = about("lora-dropout", "Dropout of what adapters read", "0");
+  dropout.range = {0, 0.999};
+  About targets = about("lora-targets",
+                        "Linear layers that have adapters, such as q_proj, attn.c_proj; all: those "
+                        "of the blocks",
+                        "q_proj,v_proj; of GPT-2 c_attn");
+  targets.takes = "NAME,...|all";
+  Settings s;
+  s.group("Language models")
+      .add(o.rank, std::move(rank))
+      .add(o.alpha, std::move(alpha))
+      .add(o.dropout, std::move(dropout))
+      .add(o.rank_stabilized, yes_or_no,
+           about("lora-rs", "Adapters count alpha / sqrt(rank) instead, if yes", ""))
+      .add(o.targets, std::move(targets));
+  return s;
+}
+
 bool is_embedding_of_tokens(const std::string& name) {
   return name.ends_with("wte.weight") || name.ends_with("embed_tokens.weight");
 }
@@ -92,7 +127,7 @@ bool is_embedding_of_tokens(const std::string& name) {
 
 Settings Text::settings(TrainingOptions& o) {
   Settings s;
-  s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
+  s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes)).append(settings_of_lora(lora));
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -134,7 +169,8 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
         "--width is a factor on the channels of images' models: expected --hidden-size for {}",
         model);
   return [chosen = text_model_for(text_model(model, sizes), options.classes, options.image[0],
-                                  options.dropout)] { return make_text_model(chosen); };
+                                  options.dropout),
+          lora = lora] { return make_text_model(chosen, lora); };
 }
 
 ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }

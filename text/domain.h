@@ -16,6 +16,7 @@ class Text : public Domain {
  public:
   RowOptions rows{.context = 256};
   TextModelSizes sizes;
+  LoraOptions lora;
   std::string sample_prompt;  // of what is written on the way; empty: held-out text
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }

@@ -1,5 +1,8 @@
 #include "text/language_model.h"
 
+#include "kernels/arithmetic.h"
+#include "text/lora.h"
+
 namespace accrue {
 
 Tensor LanguageModel::forward(Tensor tokens, const Pass& pass) const {
@@ -15,6 +18,34 @@ Tensor positions_of(const Tensor& tokens) {
   return Tensor::from(positions, {N, T}, tokens.device());
 }
 
+struct Projection::Adapter {
+  Adapter(int64_t in, int64_t out, const LoraOptions& o, uint32_t dropout_layer)
+      : a{{*o.rank, in}, Init::lecun_uniform(in), {}},
+        b{{out, *o.rank}, Init::constant(0), {}},
+        scale(o.scale()),
+        dropout(o.dropout.value_or(0), dropout_layer) {}
+
+  // scale * drop(x) a^T, [rows, rank]. What dropout leaves of x is made again in backward, since it
+  // would be kept beside x.
+  Tensor reduced(const Tensor& x, const Pass& pass) const {
+    const auto product = [this, pass](Tensor dropped) {
+      const int64_t in = a.shape[1];
+      return linear(dropped.reshape({dropped.numel() / in, in}), a.tensor, {});
+    };
+    if (!dropout.is_random() || !pass.drops_out()) return accrue::scale(product(x), scale);
+    return accrue::scale(recompute(
+                             [=, this](const std::vector<Tensor>& inputs) {
+                               return product(dropout.forward(inputs[0], pass));
+                             },
+                             {x}),
+                         scale);
+  }
+
+  Parameter a, b;
+  const double scale;
+  const Dropout dropout;
+};
+
 Projection::Projection(int64_t in, int64_t out, double deviation, Bias bias, Transpose layout)
     : in_(in),
       out_(out),
@@ -26,14 +57,41 @@ Projection::Projection(int64_t in, int64_t out, double deviation, Bias bias, Tra
   if (bias == Bias::learned) declare("bias", bias_);
 }
 
-Tensor Projection::forward(Tensor x, const Pass&) const {
-  const Shape y = x.shape().with(x.shape().rank() - 1, out_);
-  const int64_t rows = x.numel() / in_;
-  return linear(std::move(x).reshape({rows, in_}), weight_.tensor, bias_.tensor, Activation::none,
-                layout_)
-      .reshape(y);
+Projection::~Projection() = default;
+
+void Projection::add_adapter(const LoraOptions& options, uint32_t dropout_layer) {
+  adapter_ = std::make_unique<Adapter>(in_, out_, options, dropout_layer);
+  declare("lora_A.weight", adapter_->a);
+  declare("lora_B.weight", adapter_->b);
 }
 
-std::string Projection::describe() const { return fmt::format("linear {} -> {}", in_, out_); }
+void Projection::merge_adapter() {
+  if (!adapter_) return;
+  const Tensor a = adapter_->a.tensor.detach(), b = adapter_->b.tensor.detach();
+  const NoGrad no_grad;
+  const Tensor scaled = scale(b, adapter_->scale);
+  const GradTarget sum{weight_.tensor.detach().view(), 1};
+  if (layout_ == Transpose::yes)
+    multiply(sum, scaled.view(), a.view(), Transpose::no, Transpose::no);
+  else multiply(sum, a.view(), scaled.view(), Transpose::yes, Transpose::yes);
+  b.fill(0);
+}
+
+Tensor Projection::forward(Tensor x, const Pass& pass) const {
+  const Shape shape = x.shape().with(x.shape().rank() - 1, out_);
+  const int64_t rows = x.numel() / in_;
+  const Tensor reduced = adapter_ ? adapter_->reduced(x, pass) : Tensor();
+  Tensor y = linear(std::move(x).reshape({rows, in_}), weight_.tensor, bias_.tensor,
+                    Activation::none, layout_);
+  if (adapter_) y = add_linear(std::move(y), reduced, adapter_->b.tensor);
+  return y.reshape(shape);
+}
+
+std::string Projection::describe() const {
+  return fmt::format("linear {} -> {}{}", in_, out_,
+                     adapter_ ? fmt::format(" + LoRA {}", adapter_->a.shape[0]) : "");
+}
+
+bool Projection::is_random() const { return adapter_ && adapter_->dropout.is_random(); }
 
 }  // namespace accrue

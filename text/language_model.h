@@ -8,6 +8,8 @@
 
 namespace accrue {
 
+struct LoraOptions;
+
 // Rows of tokens, i32 [N, T] each: the tokens, and the position of each within its document. A
 // token sees the tokens of its document before it, and itself.
 struct TokenRows {
@@ -54,19 +56,29 @@ class LanguageModel : public Module {
 Tensor positions_of(const Tensor& tokens);
 
 // y = x w^T + b as Linear, or with Transpose::no y = x w + b, w [in, out], as GPT-2 has its
-// weights. Drawn from N(0, deviation); a bias begins with 0.
+// weights. Drawn from N(0, deviation); a bias begins with 0. An adapter (text/lora.h) adds to it.
 class Projection : public Module {
  public:
   Projection(int64_t in, int64_t out, double deviation, Bias bias,
              Transpose layout = Transpose::yes);
-  // x [..., in], y [..., out].
-  Tensor forward(Tensor x, const Pass&) const override;
+  ~Projection() override;
+  // x [N, ..., in], y [N, ..., out].
+  Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
+  bool is_random() const override;
+
+  // Declares lora_A.weight and lora_B.weight, before place(). `dropout_layer` tells its dropout
+  // from others of the model.
+  void add_adapter(const LoraOptions& options, uint32_t dropout_layer);
+  // Adds the adapter to the weight and makes lora_B 0: y stays. Does nothing without an adapter.
+  void merge_adapter();
 
  private:
+  struct Adapter;
   const int64_t in_, out_;
   const Transpose layout_;
   Parameter weight_, bias_;
+  std::unique_ptr<Adapter> adapter_;
 };
 
 }  // namespace accrue

@@ -122,9 +122,13 @@ TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, in
   return options;
 }
 
-std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options) {
-  if (const auto* gpt2 = std::get_if<Gpt2Options>(&options)) return std::make_unique<Gpt2>(*gpt2);
-  return std::make_unique<Llama>(std::get<LlamaOptions>(options));
+std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
+                                               const LoraOptions& lora) {
+  std::unique_ptr<LanguageModel> model;
+  if (const auto* gpt2 = std::get_if<Gpt2Options>(&options)) model = std::make_unique<Gpt2>(*gpt2);
+  else model = std::make_unique<Llama>(std::get<LlamaOptions>(options));
+  if (lora.rank) add_lora(*model, lora);
+  return model;
 }
 
 }  // namespace accrue

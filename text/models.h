@@ -7,6 +7,7 @@
 
 #include "text/gpt2.h"
 #include "text/llama.h"
+#include "text/lora.h"
 
 namespace accrue {
 
@@ -30,6 +31,8 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
 // For rows of this many tokens of a vocabulary.
 TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
                                 double dropout = 0);
-std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options);
+// With adapters, if LoRA has a rank.
+std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
+                                               const LoraOptions& lora = {});
 
 }  // namespace accrue

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -139,6 +140,35 @@ PretrainedModel llama_of(const Config& config, bool is_qwen) {
           .context = config.count("max_position_embeddings", 2048)};
 }
 
+constexpr std::string_view peft_prefix = "base_model.model.";
+
+LoraOptions lora_of(const Config& config) {
+  config.require("peft_type", {"LORA"});
+  config.require("bias", {"none"});
+  for (const char* absent : {"use_dora", "lora_bias", "use_qalora"}) config.require_false(absent);
+  for (const char* absent : {"rank_pattern", "alpha_pattern", "layers_to_transform",
+                             "modules_to_save", "exclude_modules", "target_parameters"})
+    check(!config.has(absent) || config[absent].empty(),
+          "{}: {} is {}, which this program does not have", config.file(), absent,
+          config[absent].dump());
+  LoraOptions o{.rank = config.count("r"),
+                .alpha = config.number("lora_alpha", 8),
+                .rank_stabilized = config.flag("use_rslora", false)};
+  const Json none = Json::array(), &dropout = config["lora_dropout"];
+  check(!config.has("lora_dropout") || (dropout.is_number() && dropout >= 0 && dropout < 1),
+        "{}: expected a number in [0, 1) as lora_dropout", config.file());
+  if (config.has("lora_dropout") && dropout > 0) o.dropout = dropout.get<double>();
+  const Json& targets = config.has("target_modules") ? config["target_modules"] : none;
+  if (targets == "all-linear") o.targets = {"all"};
+  else
+    check(targets.is_array() &&
+              std::ranges::all_of(targets, [](const Json& t) { return t.is_string(); }),
+          "{}: expected names of layers or all-linear as target_modules, not {}", config.file(),
+          targets.dump());
+  if (targets.is_array()) o.targets = targets.get<std::vector<std::string>>();
+  return o;
+}
+
 // The files of a model's weights.
 std::set<std::filesystem::path> weights_in(const std::filesystem::path& directory) {
   const auto one = directory / "model.safetensors",
@@ -234,6 +264,42 @@ std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_
   json["bos_token_id"] = json["eos_token_id"] = end_of_text;
   json["torch_dtype"] = type;
   return json.dump(2) + "\n";
+}
+
+PretrainedAdapters read_pretrained_adapters(const std::filesystem::path& directory) {
+  PretrainedAdapters found{.options = lora_of(Config(directory / "adapter_config.json"))};
+  const auto file = directory / "adapter_model.safetensors";
+  for (auto& [name, tensor] : read_safetensors(file)) {
+    check(name.starts_with(peft_prefix) && is_of_adapter(name),
+          "{}: {} is not of an adapter: expected {}....lora_A.weight or lora_B.weight",
+          file.string(), name, peft_prefix);
+    found.weights.emplace_back(name.substr(peft_prefix.size()), std::move(tensor));
+  }
+  return found;
+}
+
+std::string pretrained_adapter_config(const TextModelOptions& model, const LoraOptions& lora,
+                                      const std::string& base) {
+  OrderedJson json{{"peft_type", "LORA"},
+                   {"task_type", "CAUSAL_LM"},
+                   {"base_model_name_or_path", nullptr},
+                   {"r", *lora.rank},
+                   {"lora_alpha", lora.chosen_alpha()},
+                   {"lora_dropout", lora.dropout.value_or(0)},
+                   {"use_rslora", lora.rank_stabilized.value_or(false)},
+                   {"target_modules", lora_targets(*make_text_model(model), lora)},
+                   {"bias", "none"},
+                   {"fan_in_fan_out", std::holds_alternative<Gpt2Options>(model)},
+                   {"inference_mode", true}};
+  if (!base.empty()) json["base_model_name_or_path"] = base;
+  return json.dump(2) + "\n";
+}
+
+NamedTensors as_pretrained_adapters(const NamedTensors& weights) {
+  NamedTensors adapters;
+  for (const auto& [name, tensor] : weights)
+    if (is_of_adapter(name)) adapters.emplace_back(std::string(peft_prefix) + name, tensor);
+  return adapters;
 }
 
 }  // namespace accrue

@@ -32,4 +32,20 @@ NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
 // same. `dtype` is that of the weights beside it.
 std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_t end_of_text);
 
+// Adapters as PEFT keeps them: a directory of adapter_config.json and adapter_model.safetensors.
+struct PretrainedAdapters {
+  LoraOptions options;
+  NamedTensors weights;  // by their names here
+};
+// Throws Error for another kind of adapters than LoRA, and for what those here do not have, such as
+// ranks of their own for some layers.
+PretrainedAdapters read_pretrained_adapters(const std::filesystem::path& directory);
+
+// The text of an adapter_config.json for adapters of a model. `base` is the name or directory of
+// the weights below them; it may be empty.
+std::string pretrained_adapter_config(const TextModelOptions& model, const LoraOptions& lora,
+                                      const std::string& base);
+// The adapters among the tensors of a model, by PEFT's names.
+NamedTensors as_pretrained_adapters(const NamedTensors& weights);
+
 }  // namespace accrue

@@ -69,6 +69,10 @@ bool is_weight(const std::string& name) {
            name.ends_with(".attn.masked_bias"));
 }
 
+bool is_of_adapter(const std::string& name) {
+  return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight");
+}
+
 namespace {
 
 // nn.DataParallel, Lightning and compile() put a name of their own in front.
@@ -180,8 +184,12 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
   if (new_head) other = other_head(head_of(parameters), header, wanted);
   if (other && other->classes_in_file == other->classes && *new_head == NewHead::of_other_size)
     other.reset();
+  const bool lacks_adapters = new_head && std::ranges::none_of(header.entries, [](const auto& e) {
+                                return is_of_adapter(e.name);
+                              });
   const auto is_read = [&](const std::string& name) {
-    return is_weight(name) && !(other && layer_of(name) == other->name);
+    return is_weight(name) && !(other && layer_of(name) == other->name) &&
+           !(lacks_adapters && is_of_adapter(name));
   };
   std::erase_if(header.entries, [&](const auto& entry) { return !is_read(entry.name); });
   std::erase_if(wanted, [&](const auto& tensor) { return !is_read(tensor.first); });

@@ -31,6 +31,9 @@ void save_weights(const std::string& path, const Parameters& parameters,
 // PyTorch's BatchNorm has seen, and the masks of attention in the first files of GPT-2.
 bool is_weight(const std::string& name);
 
+// True for a parameter of an adapter (text/lora.h).
+bool is_of_adapter(const std::string& name);
+
 // Reads them back from a file with exactly the model's names, or these without a first word that
 // all have ("transformer"), and shapes, in float32, or in f16 and bf16, which convert exactly, or
 // f64, which is rounded. Needs 64 KiB beside the parameters. Throws Error, with the parameters as
@@ -54,8 +57,9 @@ struct OtherHead {
 };
 // Which head stays as it is: one that has another number of classes in the file, or any.
 enum class NewHead { of_other_size, always };
-// load_weights() for further training: such a head, if it otherwise agrees, is not read. Returns
-// that head, or nothing if all was read.
+// load_weights() for further training: such a head, if it otherwise agrees, is not read, and the
+// adapters of a model stay as they are if the file has none at all. Returns that head, or nothing
+// if all else was read.
 std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& parameters,
                                          NewHead new_head = NewHead::of_other_size);
 // The number of classes that a file's weights of a model tell apart: the rows of its head. Throws

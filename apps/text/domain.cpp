@@ -19,6 +19,7 @@ struct TextCommands {
   WriteOptions write;
   ImportOptions import;
   ExportOptions publish;
+  std::string merged = "merged.safetensors";
 };
 
 void add_text_commands(CommandLine& line) {
@@ -58,6 +59,13 @@ void add_text_commands(CommandLine& line) {
             .settings = settings_of(asked->publish, options),
             .work = [asked] { export_text_model(asked->options, asked->publish); },
             .needed = {"--weights", "--out"}},
+           options);
+  line.add(text,
+           {.name = "merge",
+            .description = "Weights with adapters as ordinary ones",
+            .settings = settings_of_merge(options, asked->merged),
+            .work = [asked] { merge_text_model(asked->options, asked->merged); },
+            .needed = {"--weights"}},
            options);
 }
 

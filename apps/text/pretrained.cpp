@@ -1,5 +1,7 @@
 #include "apps/text/pretrained.h"
 
+#include "apps/cli/load_data.h"
+#include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "apps/text/language_model.h"
 #include "data/new_directory.h"
@@ -17,6 +19,32 @@ Text& text_of(Options& options) {
   fail("this program has no language models");
 }
 
+// Writes weights that are a whole model of these options.
+void write_weights(const std::string& from, const std::string& to, const NamedTensors& weights,
+                   const Options& options, const ModelOptions& network) {
+  const auto model = options.factory(network)();
+  const Parameters parameters =
+      place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
+  check_weights_fit(from, weights, parameters);
+  write_safetensors(to, weights, options.metadata_of(network));
+  say("{}: {}, {} parameters\n", to, model->describe(), parameters.count());
+}
+
+void import_adapters(const ImportOptions& asked) {
+  Options options;
+  options.init = asked.base;
+  options = with_options_of_weights(options);
+  check_language_model(options);
+  PretrainedAdapters found = read_pretrained_adapters(asked.from);
+  LoraOptions& lora = text_of(options).lora;
+  check(!lora.rank, "{} has adapters already: expected weights without, or merged ones",
+        asked.base);
+  lora = found.options;
+  NamedTensors weights = read_safetensors(asked.base);
+  std::ranges::move(found.weights, std::back_inserter(weights));
+  write_weights(asked.from, asked.out, weights, options, options.network);
+}
+
 }  // namespace
 
 Settings settings_of(ImportOptions& asked) {
@@ -25,13 +53,17 @@ Settings settings_of(ImportOptions& asked) {
   s.group("Options")
       .add(asked.from, {"from", no_result,
                         "A directory with config.json and model.safetensors, or several files and "
-                        "their index",
+                        "their index; or with --base PEFT's adapter_config.json and "
+                        "adapter_model.safetensors",
                         "DIR"})
+      .add(asked.base, {"base", no_result, "The weights that adapters are beside, as they are here",
+                        "FILE.safetensors"})
       .add(asked.out, {"out", no_result, "The weights, for --init", "FILE.safetensors"});
   return s;
 }
 
 void import_text_model(const ImportOptions& asked) {
+  if (!asked.base.empty()) return import_adapters(asked);
   const PretrainedModel found = read_pretrained_config(asked.from);
   const NamedTensors weights = read_pretrained_weights(asked.from, found);
   Options options;
@@ -42,12 +74,7 @@ void import_text_model(const ImportOptions& asked) {
   ModelOptions network;
   network.image = {found.context};
   network.classes = found.vocabulary;
-  const auto model = options.factory(network)();
-  const Parameters parameters =
-      place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
-  check_weights_fit(asked.from, weights, parameters);
-  write_safetensors(asked.out, weights, options.metadata_of(network));
-  say("{}: {}, {} parameters\n", asked.out, model->describe(), parameters.count());
+  write_weights(asked.from, asked.out, weights, options, network);
 }
 
 Settings settings_of(ExportOptions& asked, Options& options) {
@@ -61,6 +88,13 @@ Settings settings_of(ExportOptions& asked, Options& options) {
             "What it learned by, to lie beside it: a tokenizer.json, a directory with a tokenizer, "
             "or bytes, which need no file",
             "FILE|DIR"})
+      .add_flag(asked.adapter, true,
+                {"adapter", no_result, "The adapters of --lora alone, for PEFT"})
+      .add(asked.base, {.name = "base",
+                        .decides = no_result,
+                        .help = "The model that PEFT shall load below them",
+                        .takes = "NAME|DIR",
+                        .needs = "adapter"})
       .add(asked.out,
            {"out", no_result, "A new directory, for transformers' from_pretrained()", "DIR"});
   return s.append(settings_of(options).only({"model"}));
@@ -68,21 +102,55 @@ Settings settings_of(ExportOptions& asked, Options& options) {
 
 void export_text_model(const Options& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
-  const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
-  const ModelOptions& network = options.network;
+  const LoraOptions& lora = text.lora;
   const TextModelOptions model = text_model_for(text_model(options.model_name, text.sizes),
-                                                network.classes, text.rows.context);
-  const Parameters parameters =
-      place(*make_text_model(model), DType::f32, Device::meta, 0, GradientStorage::on_demand);
+                                                options.network.classes, text.rows.context);
+  check(asked.adapter == lora.rank.has_value(), "{} has {} adapters: expected {}", options.init,
+        lora.rank ? "" : "no",
+        lora.rank ? "--adapter, or weights that `accrue text merge` has written" : "no --adapter");
   const NamedTensors weights = read_safetensors(options.init);
+  const Parameters parameters =
+      place(*make_text_model(model, lora), DType::f32, Device::meta, 0, GradientStorage::on_demand);
   check_weights_fit(options.init, weights, parameters);
   NewDirectory out(asked.out);
-  write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
-  out.write(out.path() / "config.json", pretrained_config(model, weights.front().second.dtype(),
-                                                          tokenizer.tokenizer->end_of_text()));
-  for (const auto& [file, content] : tokenizer.files) out.write(out.path() / file, content);
+  if (asked.adapter) {
+    write_safetensors(out.path() / "adapter_model.safetensors", as_pretrained_adapters(weights),
+                      {{"format", "pt"}});
+    out.write(out.path() / "adapter_config.json",
+              pretrained_adapter_config(model, lora, asked.base));
+  } else {
+    const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
+    write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
+    out.write(out.path() / "config.json", pretrained_config(model, weights.front().second.dtype(),
+                                                            tokenizer.tokenizer->end_of_text()));
+    for (const auto& [file, content] : tokenizer.files) out.write(out.path() / file, content);
+  }
   out.commit();
-  say("{}: {}, {} parameters\n", asked.out, make_text_model(model)->describe(), parameters.count());
+  say("{}: {}, {} parameters\n", asked.out, make_text_model(model)->describe(),
+      asked.adapter ? parameters.trained_count() : parameters.count());
+}
+
+Settings settings_of_merge(Options& options, std::string& out) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s;
+  s.group("Options")
+      .add(options.init,
+           {"weights", no_result, "A language model's, with adapters", "FILE.safetensors"})
+      .add(out,
+           {"out", no_result, "The same without, for --init and --weights", "FILE.safetensors"});
+  return s.append(settings_of(options).only({"model"}));
+}
+
+void merge_text_model(const Options& options, const std::string& out) {
+  check(check_language_model(options).lora.rank.has_value(), "{} has no adapters to merge",
+        options.init);
+  LoadedNetwork network = load_network(options, options.network, Device::cpu);
+  merge_lora(*network.model);
+  NamedTensors weights = named_tensors(network.parameters);
+  std::erase_if(weights, [](const auto& named) { return is_of_adapter(named.first); });
+  Options plain = options;
+  text_of(plain).lora = {};
+  write_weights(options.init, out, weights, plain, options.network);
 }
 
 }  // namespace accrue::app

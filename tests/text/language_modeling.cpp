@@ -1,6 +1,7 @@
 // Language models: a window is a mean over its tokens that count, however it is cut into
 // micro-batches. tests/golden/text.safetensors is what transformers' models of the same weights
-// learn from the whole window as one batch (scripts/golden_text.py).
+// learn from the whole window as one batch (scripts/golden_text.py), and lora.safetensors what
+// PEFT's adapters of them learn (scripts/golden_lora.py).
 
 #include "text/language_modeling.h"
 
@@ -17,6 +18,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/thread_ranks.h"
 #include "text/models.h"
+#include "train/weights.h"
 
 namespace accrue::test {
 namespace {
@@ -28,8 +30,12 @@ const std::vector<RowSplit> row_splits{{8}, {4, 4}, {3, 3, 2}, RowSplit(8, 1)};
 int64_t windows_to_compare() { return reduced() ? 2 : 20; }
 
 std::map<std::string, Tensor> text_golden() {
-  const auto tensors = read_safetensors(source_folder + "/tests/golden/text.safetensors");
-  return {tensors.begin(), tensors.end()};
+  std::map<std::string, Tensor> all;
+  for (const char* file : {"text", "lora"})
+    for (auto& [name, tensor] :
+         read_safetensors(fmt::format("{}/tests/golden/{}.safetensors", source_folder, file)))
+      all.emplace(name, std::move(tensor));
+  return all;
 }
 
 Samples text_samples() {
@@ -40,12 +46,23 @@ Samples text_samples() {
   return samples;
 }
 
-std::unique_ptr<LanguageModel> small_model(const std::string& name) {
-  if (name == "gpt2")
-    return std::make_unique<Gpt2>(
-        Gpt2Options{.vocabulary = 23, .context = 12, .width = 12, .layers = 2, .heads = 3});
-  return std::make_unique<Llama>(LlamaOptions{
-      .vocabulary = 23, .width = 16, .hidden = 24, .layers = 2, .heads = 4, .groups = 2});
+// "gpt2", "llama", and with adapters "gpt2.lora", "llama.lora".
+TextModelOptions small_model(const std::string& name) {
+  if (name.starts_with("gpt2"))
+    return Gpt2Options{.vocabulary = 23, .context = 12, .width = 12, .layers = 2, .heads = 3};
+  return LlamaOptions{
+      .vocabulary = 23, .width = 16, .hidden = 24, .layers = 2, .heads = 4, .groups = 2};
+}
+
+LoraOptions lora_of(const std::string& name) {
+  if (name == "gpt2.lora")
+    return {.rank = 4, .alpha = 12, .targets = {"c_attn", "mlp.c_proj", "c_fc"}};
+  if (name == "llama.lora")
+    return {.rank = 4,
+            .alpha = 6,
+            .rank_stabilized = true,
+            .targets = {"q_proj", "v_proj", "gate_proj", "down_proj"}};
+  return {};
 }
 
 // What a test does wrong on purpose.
@@ -55,8 +72,23 @@ enum class Mistake {
   token_counted_twice,
   documents_see_each_other,
   tied_weight_stepped_twice,
-  all_decay
+  all_decay,
+  adapters_unscaled,
+  adapters_overwritten,  // the gradient of B, by the last micro-batch
+  base_trained
 };
+
+std::unique_ptr<LanguageModel> learning_model(const std::string& name, Mistake mistake) {
+  LoraOptions lora = lora_of(name);
+  if (mistake == Mistake::adapters_unscaled) {
+    lora.alpha = double(*lora.rank);
+    lora.rank_stabilized = false;
+  }
+  auto model = make_text_model(small_model(name), lora);
+  if (mistake == Mistake::base_trained)
+    model->visit_parameters([](const std::string&, Parameter& p) { p.fixed = false; });
+  return model;
+}
 
 struct TextLearner {
   std::unique_ptr<LanguageModel> model;
@@ -68,14 +100,16 @@ struct TextLearner {
   Mistake mistake;
 
   TextLearner(const std::string& name, WindowOptions options, Mistake mistake = Mistake::none)
-      : model(small_model(name)),
+      : model(learning_model(name, mistake)),
         parameters(place(*model, DType::f64, test_device(), 0, gradient_storage(options.strategy))),
         optimizer(adamw(parameters, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1})),
         window(*optimizer, ScheduleOptions{.base = 0.01}, with_size(options)),
         mistake(mistake) {
     const auto golden = text_golden();
-    for (const auto& entry : parameters.entries()) {
-      const Tensor& initial = golden.at("init." + name + "." + entry.name);
+    const std::string base = name.substr(0, name.find('.'));
+    for (const auto& entry : parameters.all_entries()) {
+      const std::string& model_of = is_of_adapter(entry.name) ? name : base;
+      const Tensor& initial = golden.at("init." + model_of + "." + entry.name);
       entry.tensor.copy_from(Tensor::from(to_doubles(initial), initial.shape(), test_device()));
     }
     if (mistake != Mistake::all_decay)
@@ -88,6 +122,9 @@ struct TextLearner {
   }
 
   void backward(Samples part) {
+    if (mistake == Mistake::adapters_overwritten)
+      for (const auto& entry : parameters.entries())
+        if (entry.name.ends_with("lora_B.weight")) zero_grad(entry.tensor);
     if (mistake == Mistake::documents_see_each_other)
       for (auto& field : part.fields)
         if (field.name == "positions") field.values = positions_of(part["tokens"]);
@@ -124,6 +161,8 @@ double difference(TextLearner& learner, const std::string& name, const RowSplit&
   const auto golden = [&](const std::string& what) { return to_doubles(stored.at(what)); };
   double largest = 0;
   const auto compare = [&](double a, double b) { largest = std::max(largest, std::abs(a - b)); };
+  for (const auto& entry : learner.parameters.entries())
+    if (!stored.contains("final." + name + "." + entry.name)) return 1;  // it is not trained there
   for (int64_t i = 0; i < windows_to_compare(); ++i) {
     const StepReport report = learner.step(samples, split, r, R);
     REQUIRE_FALSE(report.skipped);
@@ -215,25 +254,148 @@ TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
   }
 }
 
-TEST_CASE("pieces have the dropout of their rows", "[golden]") {
-  const Samples samples = text_samples().slice(0, 2);
-  const auto gradient = [&](int64_t piece) {
-    const auto model = std::make_unique<Gpt2>(Gpt2Options{
-        .vocabulary = 23, .context = 12, .width = 12, .layers = 2, .heads = 3, .dropout = 0.4});
-    const Parameters parameters = place(*model, DType::f64, test_device(), 3);
-    const Pass pass{.seed = 5,
-                    .epoch = 2,
-                    .samples = Tensor::from(std::vector<int32_t>{9, 4}, {2}, test_device()),
-                    .piece = piece};
-    const Tensor loss = language_modeling()->answer(*model, samples, pass);
-    Values all = to_doubles(loss);
-    backward(loss);
-    for (const double g : to_doubles(parameters.gradients())) all.push_back(g);
-    return all;
+TEST_CASE("adapters learn what PEFT's learn, however a window is cut", "[golden][lora]") {
+  struct Case {
+    RowSplit split;
+    int64_t piece = 0;
+    Recompute recompute = Recompute::none;
+    Strategy strategy = Strategy::fused;
   };
-  const Values whole = gradient(0);
+  std::vector<Case> cases{{.split = {8}, .strategy = Strategy::step_in_backward},
+                          {.split = {3, 3, 2}},
+                          {.split = RowSplit(8, 1), .piece = 5}};
+  if (!reduced())
+    for (const Case& more :
+         std::initializer_list<Case>{{{8}},
+                                     {{4, 4}, 0, Recompute::all, Strategy::separate},
+                                     {RowSplit(8, 1), 0, Recompute::sqrt},
+                                     {{3, 3, 2}, 4},
+                                     {RowSplit(8, 1), 1, Recompute::all, Strategy::separate},
+                                     {{8}, 6, Recompute::sqrt, Strategy::step_in_backward}})
+      cases.push_back(more);
+  for (const std::string name : {"gpt2.lora", "llama.lora"})
+    for (const Case& c : cases) {
+      INFO(name << " in " << c.split.size() << " micro-batches, pieces of " << c.piece);
+      TextLearner learner(name, {.strategy = c.strategy});
+      const Values fixed = to_doubles(learner.parameters.fixed_values());
+      learner.pass.piece = c.piece;
+      learner.pass.recompute = c.recompute;
+      REQUIRE(difference(learner, name, c.split) <= text_tolerance);
+      REQUIRE(to_doubles(learner.parameters.fixed_values()) == fixed);
+    }
+}
+
+TEST_CASE("ranks share a window of adapters", "[golden][lora]") {
+  for (const std::string name : {"gpt2.lora", "llama.lora"}) {
+    std::vector<double> differences(2, 1);
+    run_ranks(2, [&](Ranks& ranks) {
+      TextLearner learner(name, {.ranks = &ranks});
+      differences[size_t(ranks.rank())] = difference(learner, name, {3, 3, 2}, ranks.rank(), 2);
+    });
+    for (const double each : differences) REQUIRE(each <= text_tolerance);
+  }
+}
+
+TEST_CASE("what is usually done wrong with adapters shows", "[golden][lora]") {
+  for (const Mistake mistake :
+       {Mistake::adapters_unscaled, Mistake::adapters_overwritten, Mistake::base_trained})
+    for (const std::string name : {"gpt2.lora", "llama.lora"}) {
+      INFO(name << ", mistake " << int(mistake));
+      TextLearner learner(name, {}, mistake);
+      REQUIRE(difference(learner, name, {3, 3, 2}) > 1e-4);
+    }
+}
+
+TEST_CASE("a model with merged adapters computes the same", "[golden][lora]") {
+  const NoGrad no_grad;
+  for (const std::string name : {"gpt2.lora", "llama.lora"}) {
+    TextLearner learner(name, {});
+    const auto plain = make_text_model(small_model(name));
+    const Parameters parameters = place(*plain, DType::f64, test_device(), 0);
+    const auto loss_of = [](const Module& model) {
+      return to_doubles(language_modeling()->answer(model, text_samples(), Pass::eval()))[0];
+    };
+    const double before = loss_of(*learner.model);
+    merge_lora(*learner.model);
+    std::map<std::string, Tensor> merged;
+    for (auto& [of, tensor] : named_tensors(learner.parameters)) merged[of] = tensor;
+    for (const auto& entry : parameters.entries()) entry.tensor.copy_from(merged.at(entry.name));
+    REQUIRE(std::abs(loss_of(*learner.model) - before) <= 1e-12);
+    REQUIRE(std::abs(loss_of(*plain) - before) <= 1e-12);
+    REQUIRE(std::abs(before - to_doubles(text_golden().at("loss." + name))[0]) <= 1e-12);
+  }
+}
+
+// The loss and its gradient of two rows under dropout, in pieces of this size.
+Values gradient_under_dropout(const TextModelOptions& options, const LoraOptions& lora,
+                              int64_t piece, Recompute recompute = Recompute::none) {
+  const auto model = make_text_model(options, lora);
+  const Parameters parameters = place(*model, DType::f64, test_device(), 3);
+  // B would else be 0, and so the gradient of A.
+  for (const auto& entry : parameters.entries())
+    if (entry.name.ends_with("lora_B.weight"))
+      entry.tensor.copy_from(
+          tensor_with(random_values(entry.tensor.shape(), 1), entry.tensor.shape(), DType::f64));
+  const Pass pass{.seed = 5,
+                  .epoch = 2,
+                  .samples = Tensor::from(std::vector<int32_t>{9, 4}, {2}, test_device()),
+                  .recompute = recompute,
+                  .piece = piece};
+  const Tensor loss = language_modeling()->answer(*model, text_samples().slice(0, 2), pass);
+  Values all = to_doubles(loss);
+  backward(loss);
+  for (const double g : to_doubles(parameters.gradients())) all.push_back(g);
+  return all;
+}
+
+TEST_CASE("pieces have the dropout of their rows", "[golden]") {
+  auto gpt2 = std::get<Gpt2Options>(small_model("gpt2"));
+  gpt2.dropout = 0.4;
+  const Values whole = gradient_under_dropout(gpt2, {}, 0);
   for (const int64_t piece : {6, 5, 1})
-    REQUIRE(largest_difference(gradient(piece), whole) <= 1e-12);
+    REQUIRE(largest_difference(gradient_under_dropout(gpt2, {}, piece), whole) <= 1e-12);
+}
+
+TEST_CASE("adapters' dropout is the same in pieces and when it is computed again",
+          "[golden][lora]") {
+  for (const std::string name : {"gpt2.lora", "llama.lora"}) {
+    LoraOptions lora = lora_of(name);
+    const auto gradient = [&](int64_t piece, Recompute recompute) {
+      return gradient_under_dropout(small_model(name), lora, piece, recompute);
+    };
+    const Values without = gradient(0, Recompute::none);
+    lora.dropout = 0.4;
+    const Values whole = gradient(0, Recompute::none);
+    REQUIRE(largest_difference(whole, without) > 1e-3);
+    REQUIRE(gradient(0, Recompute::all) == whole);
+    REQUIRE(gradient(0, Recompute::sqrt) == whole);
+    for (const int64_t piece : {6, 5, 1})
+      REQUIRE(largest_difference(gradient(piece, Recompute::none), whole) <= 1e-12);
+    REQUIRE(largest_difference(gradient(5, Recompute::all), whole) <= 1e-12);
+  }
+}
+
+TEST_CASE("targets of adapters are names or their ends", "[lora]") {
+  const auto adapted = [](const std::string& name, const std::vector<std::string>& targets) {
+    const auto model = make_text_model(small_model(name), {.rank = 2, .targets = targets});
+    const Parameters parameters =
+        place(*model, DType::f32, Device::meta, 1, GradientStorage::on_demand);
+    std::string found;
+    for (const auto& entry : parameters.entries())
+      if (entry.name.ends_with("lora_A.weight")) found += layer_of(layer_of(entry.name)) + " ";
+    return found;
+  };
+  const std::string h = "transformer.h.", l = "model.layers.";
+  REQUIRE(adapted("gpt2", {}) == h + "0.attn.c_attn " + h + "1.attn.c_attn ");
+  REQUIRE(adapted("gpt2", {"attn.c_proj"}) == h + "0.attn.c_proj " + h + "1.attn.c_proj ");
+  REQUIRE(adapted("gpt2", {h + "1.mlp.c_fc"}) == h + "1.mlp.c_fc ");
+  REQUIRE(adapted("llama", {"down_proj"}) == l + "0.mlp.down_proj " + l + "1.mlp.down_proj ");
+  REQUIRE(std::ranges::count(adapted("llama", {"all"}), ' ') == 14);
+  REQUIRE(std::ranges::count(adapted("llama", {}), ' ') == 4);
+  REQUIRE_ERROR(adapted("gpt2", {"c_attn", "q_proj"}),
+                "called 'q_proj': expected attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj, one");
+  REQUIRE_ERROR(adapted("llama", {"proj"}), "called 'proj'");
+  REQUIRE_ERROR(make_text_model(small_model("gpt2"), {.rank = 0}), "LoRA of rank 0");
 }
 
 TEST_CASE("rows without anything to learn are skipped and leave no trace", "[golden]") {

@@ -157,6 +157,85 @@ TEST_CASE("a model goes out to transformers' layout and comes back", "[text]") {
   }
 }
 
+TEST_CASE("adapters are trained beside fixed weights, go out to PEFT and come back, and merge",
+          "[text][lora]") {
+  const Folder folder;
+  const std::string run = " --data grammar --micro-batch 2 --effective-batch 4 --steps 2 --lr 0.1 ";
+  for (const std::string sizes :
+       {"--model gpt-tiny --layers 1 --heads 2 --hidden-size 8 --positions 16 --context 16",
+        "--model llama-tiny --layers 1 --heads 2 --hidden-size 8 --context 16"}) {
+    INFO(sizes);
+    const std::string base = folder / "base.safetensors", tuned = folder / "tuned.safetensors",
+                      back = folder / "back.safetensors", merged = folder / "merged.safetensors",
+                      adapter = folder / "adapter";
+    succeed("train " + sizes + run + "--save " + base);
+    REQUIRE_THAT(succeed("train --init " + base + run + "--context 16 --lora 2 --lora-rs yes " +
+                         "--lora-dropout 0.1 --lora-targets all --save " + tuned),
+                 ContainsSubstring("are trained"));
+    const NamedTensors before = read_safetensors(base);
+    const NamedTensors tensors = read_safetensors(tuned);
+    const std::map<std::string, Tensor> after(tensors.begin(), tensors.end());
+    for (const auto& [name, tensor] : before)
+      REQUIRE(to_doubles(after.at(name)) == to_doubles(tensor));
+    for (const auto& [name, tensor] : after)
+      if (name.ends_with("lora_B.weight"))
+        REQUIRE(to_doubles(tensor) != Values(size_t(tensor.numel()), 0.0));
+    // It goes on from its own weights, which say what adapters they have.
+    succeed("train --init " + tuned + run + "--context 16");
+    refuse("train --init " + tuned + run + "--lora 3", "--lora is 3, but they were trained with 2");
+
+    fs::remove_all(adapter);
+    succeed(fmt::format("text export --adapter --weights {} --out {}", tuned, adapter));
+    succeed(fmt::format("text import --from {} --base {} --out {}", adapter, base, back));
+    REQUIRE(are_equal(tensors, read_safetensors(back)));
+    refuse(fmt::format("text export --weights {} --out {}x", tuned, adapter), "expected --adapter");
+    refuse(fmt::format("text export --adapter --weights {} --out {}x", base, adapter),
+           "has no adapters");
+
+    succeed(fmt::format("text merge --weights {} --out {}", tuned, merged));
+    const auto loss_of = [&](const std::string& weights) {
+      const std::string said = succeed("eval --init " + weights + " --data grammar --context 16");
+      return said.substr(said.find("loss"), said.find("loss") + 12);
+    };
+    REQUIRE(loss_of(back) == loss_of(tuned));
+    REQUIRE(loss_of(merged) == loss_of(tuned));
+    REQUIRE(loss_of(merged) != loss_of(base));
+    refuse(fmt::format("text merge --weights {} --out {}x", merged, merged),
+           "no adapters to merge");
+  }
+  refuse("train --model gpt-tiny --data grammar --lora-alpha 3", "lora");
+  refuse("train --model gpt-tiny --data grammar --lora 2 --lora-targets q_proj",
+         "no projections for LoRA are called 'q_proj'");
+}
+
+TEST_CASE("adapters of PEFT's that are not there are refused by name", "[text][lora]") {
+  const Folder folder;
+  const auto options_of = [&](const std::string& more) {
+    folder.write(
+        "adapter_config.json",
+        R"({"peft_type": "LORA", "r": 4, "lora_alpha": 12, "use_rslora": true)" + more + "}");
+    write_safetensors(
+        folder.path() / "adapter_model.safetensors",
+        {{"base_model.model.x.lora_A.weight", Tensor::full({1, 1}, 1, DType::f32, Device::cpu)}});
+    return read_pretrained_adapters(folder.path());
+  };
+  const PretrainedAdapters found = options_of(R"(, "target_modules": ["q_proj", "up_proj"],
+      "lora_dropout": 0.25, "rank_pattern": {}, "modules_to_save": null, "bias": "none")");
+  REQUIRE(found.options.scale() == 6);
+  REQUIRE(found.options.dropout == 0.25);
+  REQUIRE(found.options.targets == std::vector<std::string>{"q_proj", "up_proj"});
+  REQUIRE(found.weights.front().first == "x.lora_A.weight");
+  REQUIRE(options_of(R"(, "target_modules": "all-linear")").options.targets.front() == "all");
+  for (const auto& [more, part] : std::map<std::string, std::string>{
+           {R"(, "use_dora": true)", "use_dora is true"},
+           {R"(, "bias": "all")", "bias is all, expected none"},
+           {R"(, "rank_pattern": {"q_proj": 8})", "rank_pattern is"},
+           {R"(, "target_modules": ".*q_proj")", "expected names of layers or all-linear"},
+           {R"(, "lora_dropout": 2)", "as lora_dropout"},
+           {R"(, "modules_to_save": ["lm_head"])", "modules_to_save is"}})
+    REQUIRE_ERROR(options_of(more), part);
+}
+
 TEST_CASE("text write asks for a language model and its tokenizer", "[text]") {
   const Folder folder;
   const std::string mlp = folder / "mlp.safetensors", other = folder / "other.safetensors";
