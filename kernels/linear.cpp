@@ -128,9 +128,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
       y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation, w_op,
       matmul_workspace(x.size(0), O, I, y.device()).view());
 
-  const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
+  const Edge dx_edge = x, db_edge = bias;
+  const Edge dw_edge = Edge(weight).wants_grad() ? Edge(weight) : Edge();
   record("linear", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach(),
+         [=,
+          x = dw_edge.wants_grad() ? x.detach()
+                                   : Tensor::without_elements(x.shape(), x.dtype(), x.device()),
           y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
            {

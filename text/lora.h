@@ -12,8 +12,8 @@ namespace accrue {
 // that is otherwise fixed. A projection with an adapter computes
 //   y = x w^T + b + scale * (drop(x) A^T) B^T,   A [rank, in], B [out, rank]
 // with A drawn from U(-1/sqrt(in), 1/sqrt(in)) and B 0, as PEFT begins, and parameters with PEFT's
-// names: lora_A.weight, lora_B.weight. The product with A is of rank columns, so an adapter costs
-// rank / in of the projection's activations.
+// names: lora_A.weight, lora_B.weight. Backward needs x, which several projections may share, and
+// the product with A, which has rank columns.
 struct LoraOptions {
   std::optional<int64_t> rank{};    // none: no adapters
   std::optional<double> alpha{};    // none: 2 * rank

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "tests/support/activation.h"
 #include "tests/support/catch.h"
@@ -126,6 +127,22 @@ TEST_CASE("matmul", "[ops]") {
                   return c;
                 },
             .depth = K + 1});
+}
+
+TEST_CASE("a product by a weight that wants no gradient does not keep x", "[ops]") {
+  const auto keeps_x = [](bool is_frozen) {
+    const Tensor leaf = require_grad(Tensor::full({4, 3}, 1, DType::f32, test_device()));
+    const Tensor w = require_grad(Tensor::full({2, 3}, 2, DType::f32, test_device()));
+    w.variable()->frozen = is_frozen;
+    const Tensor x = scale(leaf, 3);
+    const Tensor y = linear(x, w, {});
+    const bool keeps = !x.sole_owner();
+    backward_of_sum(y);
+    REQUIRE(to_doubles(grad(leaf)) == Values(12, 12.0));
+    return keeps;
+  };
+  REQUIRE(keeps_x(false));
+  REQUIRE_FALSE(keeps_x(true));
 }
 
 TEST_CASE("add_linear", "[ops]") {
