@@ -1,8 +1,8 @@
 #include "kernels/causal_attention.h"
 
-#include "kernels/concat.h"
 #include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/attention_forward.h"
+#include "kernels/detail/copy_columns.h"
 
 namespace accrue {
 namespace cpu {

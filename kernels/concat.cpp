@@ -1,6 +1,7 @@
 #include "kernels/concat.h"
 
 #include "kernels/backend.h"
+#include "kernels/detail/copy_columns.h"
 
 namespace accrue {
 namespace cpu {

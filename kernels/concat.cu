@@ -1,4 +1,4 @@
-#include "kernels/concat.h"
+#include "kernels/detail/copy_columns.h"
 #include "kernels/detail/elementwise.cuh"
 
 namespace accrue::cuda {

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "core/rule.h"
 #include "core/tensor.h"
 
 namespace accrue {
@@ -13,15 +12,5 @@ namespace accrue {
 // Backward: dx_k is that part of dy. Keeps nothing.
 // Throws Error unless there is at least one tensor and all agree in every other dimension.
 Tensor concat(const std::vector<Tensor>& tensors, int dim);
-
-// A matrix of which only the columns from `begin` on are meant.
-struct Columns {
-  int64_t begin, stride;
-};
-
-// to[r, to_columns.begin + c] = from[r, from_columns.begin + c] + beta * itself, for `width`
-// columns of `rows` rows. concat() is made of it. Not differentiable.
-void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_columns, int64_t rows,
-                  int64_t width);
 
 }  // namespace accrue

@@ -93,8 +93,8 @@ class Candidate {
  private:
   bool fits(const Cut& cut) { return peak(cut).total() <= memory_; }
 
-  // Of the half of a sample, its quarter, ...; 0 if there is none, or if smaller ones save less
-  // than a hundredth.
+  // The first that fits of half a sample, a quarter of it, ...; 0 if there is none, or if smaller
+  // ones save less than a hundredth.
   int64_t largest_piece_that_fits() {
     size_t before = peak({1, 0}).total();
     int64_t piece = options_.objective_for(planned_.train)->divisible_length(planned_.train);

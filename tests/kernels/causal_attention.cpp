@@ -168,7 +168,7 @@ Op pieces_op(const CausalCase& c, const std::vector<int64_t>& sizes) {
                 return packed_causal_op(c).reference({all});
               },
           .depth = causal_depth(c),
-          // Those of a and ds on cuda, and one of dk and dv for each piece.
+          // Also a and ds are rounded on cuda, and dk and dv once for each piece.
           .roundings = 2 + double(sizes.size())};
 }
 

@@ -254,7 +254,7 @@ TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
   }
 }
 
-TEST_CASE("adapters learn what PEFT's learn, however a window is cut", "[golden][lora]") {
+TEST_CASE("adapters learn what PEFT's learn, however a window is cut", "[golden]") {
   struct Case {
     RowSplit split;
     int64_t piece = 0;
@@ -285,7 +285,7 @@ TEST_CASE("adapters learn what PEFT's learn, however a window is cut", "[golden]
     }
 }
 
-TEST_CASE("ranks share a window of adapters", "[golden][lora]") {
+TEST_CASE("ranks share a window of adapters", "[golden]") {
   for (const std::string name : {"gpt2.lora", "llama.lora"}) {
     std::vector<double> differences(2, 1);
     run_ranks(2, [&](Ranks& ranks) {
@@ -296,7 +296,7 @@ TEST_CASE("ranks share a window of adapters", "[golden][lora]") {
   }
 }
 
-TEST_CASE("what is usually done wrong with adapters shows", "[golden][lora]") {
+TEST_CASE("what is usually done wrong with adapters shows", "[golden]") {
   for (const Mistake mistake :
        {Mistake::adapters_unscaled, Mistake::adapters_overwritten, Mistake::base_trained})
     for (const std::string name : {"gpt2.lora", "llama.lora"}) {
@@ -306,7 +306,7 @@ TEST_CASE("what is usually done wrong with adapters shows", "[golden][lora]") {
     }
 }
 
-TEST_CASE("a model with merged adapters computes the same", "[golden][lora]") {
+TEST_CASE("a model with merged adapters computes the same", "[golden]") {
   const NoGrad no_grad;
   for (const std::string name : {"gpt2.lora", "llama.lora"}) {
     TextLearner learner(name, {});
@@ -356,8 +356,7 @@ TEST_CASE("pieces have the dropout of their rows", "[golden]") {
     REQUIRE(largest_difference(gradient_under_dropout(gpt2, {}, piece), whole) <= 1e-12);
 }
 
-TEST_CASE("adapters' dropout is the same in pieces and when it is computed again",
-          "[golden][lora]") {
+TEST_CASE("adapters' dropout is the same in pieces and when it is computed again", "[golden]") {
   for (const std::string name : {"gpt2.lora", "llama.lora"}) {
     LoraOptions lora = lora_of(name);
     const auto gradient = [&](int64_t piece, Recompute recompute) {
@@ -375,7 +374,7 @@ TEST_CASE("adapters' dropout is the same in pieces and when it is computed again
   }
 }
 
-TEST_CASE("targets of adapters are names or their ends", "[lora]") {
+TEST_CASE("targets of adapters are names or their ends", "[text]") {
   const auto adapted = [](const std::string& name, const std::vector<std::string>& targets) {
     const auto model = make_text_model(small_model(name), {.rank = 2, .targets = targets});
     const Parameters parameters =
