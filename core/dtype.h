@@ -11,9 +11,21 @@
 
 namespace accrue {
 
-enum class DType { f32, f64, f16, bf16, i32, u8 };
+// The last five are blocks of neighbours in a row of a frozen weight (kernels/quantized_blocks.h).
+enum class DType { f32, f64, f16, bf16, i32, u8, q4_0, q4_1, q8_0, q4_k, q6_k };
 
-constexpr size_t size_of(DType dtype) {
+// The elements of a block, 1 for a number by itself, and its bytes.
+constexpr int64_t block_elements(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q8_0: return 32;
+    case DType::q4_k:
+    case DType::q6_k: return 256;
+    default: return 1;
+  }
+}
+constexpr size_t block_bytes(DType dtype) {
   switch (dtype) {
     case DType::f32:
     case DType::i32: return 4;
@@ -21,9 +33,22 @@ constexpr size_t size_of(DType dtype) {
     case DType::f16:
     case DType::bf16: return 2;
     case DType::u8: return 1;
+    case DType::q4_0: return 18;
+    case DType::q4_1: return 20;
+    case DType::q8_0: return 34;
+    case DType::q4_k: return 144;
+    case DType::q6_k: return 210;
   }
   return 0;
 }
+constexpr bool is_quantized(DType dtype) { return block_elements(dtype) > 1; }
+
+// The bytes of whole blocks of so many elements.
+constexpr size_t bytes_of(DType dtype, int64_t elements) {
+  return static_cast<size_t>(elements / block_elements(dtype)) * block_bytes(dtype);
+}
+// The bytes of an element, which must be a number by itself.
+constexpr size_t size_of(DType dtype) { return block_bytes(dtype); }
 
 constexpr std::string_view name(DType dtype) {
   switch (dtype) {
@@ -33,6 +58,11 @@ constexpr std::string_view name(DType dtype) {
     case DType::bf16: return "bf16";
     case DType::i32: return "i32";
     case DType::u8: return "u8";
+    case DType::q4_0: return "Q4_0";
+    case DType::q4_1: return "Q4_1";
+    case DType::q8_0: return "Q8_0";
+    case DType::q4_k: return "Q4_K";
+    case DType::q6_k: return "Q6_K";
   }
   return "?";
 }

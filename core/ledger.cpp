@@ -58,7 +58,7 @@ Allocation::Allocation(const Shape& shape, DType dtype, Device device, Category 
             .phase = MemoryScope::phase(),
             .label = MemoryScope::label()},
       device_(device) {
-  const size_t bytes = static_cast<size_t>(shape.numel()) * size_of(dtype);
+  const size_t bytes = bytes_of(dtype, shape.numel());
   info_.bytes = (bytes + Ledger::alignment - 1) / Ledger::alignment * Ledger::alignment;
   ledger(device_).charge(*this);
 }

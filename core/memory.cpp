@@ -8,9 +8,7 @@ namespace accrue {
 namespace {
 
 // Without the ledger's rounding, for memory checkers.
-size_t bytes_of(const AllocationInfo& info) {
-  return static_cast<size_t>(info.shape.numel()) * size_of(info.dtype);
-}
+size_t bytes_of(const AllocationInfo& info) { return bytes_of(info.dtype, info.shape.numel()); }
 
 }  // namespace
 
@@ -25,7 +23,14 @@ Storage::Storage(const Shape& shape, DType dtype, Device device, Category catego
       allocation_, on_cuda ? "the device has no more" : "the machine has no more"));
 }
 
+Storage::Storage(const void* data, std::shared_ptr<const void> owner, const Shape& shape,
+                 DType dtype, Category category)
+    : allocation_(shape, dtype, Device::cpu, category),
+      data_(const_cast<void*>(data)),
+      owner_(std::move(owner)) {}
+
 Storage::~Storage() {
+  if (owner_) return;
   if (data_ && device() == Device::cuda) cuda::deallocate(data_);
   else if (data_) host_blocks().give(data_, bytes_of(allocation_.info()));
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "core/ledger.h"
 
 namespace accrue {
@@ -10,6 +12,9 @@ class Storage {
  public:
   // Throws OutOfMemory.
   Storage(const Shape& shape, DType dtype, Device device, Category category);
+  // For elements on the host that `owner` keeps.
+  Storage(const void* data, std::shared_ptr<const void> owner, const Shape& shape, DType dtype,
+          Category category);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -23,6 +28,7 @@ class Storage {
   // Counted before there is a block and until after it is gone.
   Allocation allocation_;
   void* data_ = nullptr;
+  std::shared_ptr<const void> owner_;  // of the elements, if they are not this one's
 };
 
 }  // namespace accrue

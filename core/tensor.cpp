@@ -30,6 +30,15 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category ca
   return tensor;
 }
 
+Tensor Tensor::borrow(const void* data, std::shared_ptr<const void> owner, const Shape& shape,
+                      DType dtype, Category category) {
+  Tensor tensor;
+  tensor.shape_ = shape;
+  tensor.dtype_ = dtype;
+  tensor.storage_ = std::make_shared<Storage>(data, std::move(owner), shape, dtype, category);
+  return tensor;
+}
+
 Tensor Tensor::without_elements(const Shape& shape, DType dtype, Device device) {
   Tensor tensor = empty({0}, dtype, device, Category::data);
   tensor.shape_ = shape;
@@ -92,6 +101,7 @@ std::string_view type_name(DType dtype) {
     case DType::bf16: return "BFloat16";
     case DType::i32: return "int32_t";
     case DType::u8: return "uint8_t";
+    default: break;  // blocks have no elements by themselves
   }
   return "?";
 }
@@ -131,8 +141,7 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
   check(!variable_, "slice() of a tensor that is being differentiated; use detach() first");
   Tensor result = *this;
   result.shape_ = shape_.with(0, end - begin);
-  result.offset_bytes_ +=
-      static_cast<size_t>(begin * shape_.numel(1, shape_.rank())) * size_of(dtype_);
+  result.offset_bytes_ += bytes_of(dtype_, begin * shape_.numel(1, shape_.rank()));
   return result;
 }
 

@@ -22,6 +22,10 @@ class Tensor {
                       Category category = Category::activations);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
                      Category category = Category::activations);
+  // A tensor of elements on the host that `owner` keeps and nobody changes, such as those of a
+  // mapped file. They are charged to the ledger as if they were the tensor's own.
+  static Tensor borrow(const void* data, std::shared_ptr<const void> owner, const Shape& shape,
+                       DType dtype, Category category = Category::parameters);
   // A tensor with shape and type only, for elements that are elsewhere. Nothing is charged to the
   // ledger.
   static Tensor without_elements(const Shape& shape, DType dtype, Device device);
@@ -40,7 +44,7 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   int64_t size(int dim) const { return shape_[dim]; }
   int64_t numel() const { return shape_.numel(); }
-  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
+  size_t bytes() const { return bytes_of(dtype_, numel()); }
   DType dtype() const { return dtype_; }
   Device device() const { return storage_->device(); }
 

@@ -40,14 +40,14 @@ constexpr std::array<const char*, type_count> type_names{
     "a boolean",  "a text",     "an array",   "an integer", "an integer", "a number"};
 
 // The numbers of the types of tensors, and the names of all types, for an error.
-constexpr std::array<std::pair<uint32_t, BlockType>, 8> block_types{{{0, BlockType::f32},
-                                                                     {1, BlockType::f16},
-                                                                     {2, BlockType::q4_0},
-                                                                     {3, BlockType::q4_1},
-                                                                     {8, BlockType::q8_0},
-                                                                     {12, BlockType::q4_k},
-                                                                     {14, BlockType::q6_k},
-                                                                     {30, BlockType::bf16}}};
+constexpr std::array<std::pair<uint32_t, DType>, 8> block_types{{{0, DType::f32},
+                                                                 {1, DType::f16},
+                                                                 {2, DType::q4_0},
+                                                                 {3, DType::q4_1},
+                                                                 {8, DType::q8_0},
+                                                                 {12, DType::q4_k},
+                                                                 {14, DType::q6_k},
+                                                                 {30, DType::bf16}}};
 constexpr std::array<const char*, 31> tensor_type_names{
     "F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
     "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
@@ -115,7 +115,7 @@ class GgufFile::Reader {
   void read_tensors(uint64_t count);
   GgufTensor read_tensor(uint64_t& offset);
   Shape read_shape(const std::string& name);
-  BlockType read_type(const std::string& name);
+  DType read_type(const std::string& name);
 
   GgufFile& file_;
   const std::span<const std::byte> bytes_;
@@ -198,7 +198,7 @@ Shape GgufFile::Reader::read_shape(const std::string& name) {
   return Shape(sizes);
 }
 
-BlockType GgufFile::Reader::read_type(const std::string& name) {
+DType GgufFile::Reader::read_type(const std::string& name) {
   const auto type = take_value<uint32_t>(name);
   for (const auto& [number, block_type] : block_types)
     if (number == type) return block_type;
@@ -210,13 +210,13 @@ BlockType GgufFile::Reader::read_type(const std::string& name) {
 
 // Its elements are found later, by the offset.
 GgufTensor GgufFile::Reader::read_tensor(uint64_t& offset) {
-  GgufTensor tensor{take_name("the name of a tensor"), {}, BlockType::f32, {}};
+  GgufTensor tensor{take_name("the name of a tensor"), {}, DType::f32, {}};
   tensor.shape = read_shape(tensor.name);
   tensor.type = read_type(tensor.name);
   const int64_t width = tensor.shape.rank() == 0 ? 1 : tensor.shape[-1];
-  require(width % elements_of(tensor.type) == 0,
+  require(width % block_elements(tensor.type) == 0,
           "tensor '{}' has rows of {} elements, expected a multiple of the {} of a block of {}",
-          tensor.name, width, elements_of(tensor.type), name(tensor.type));
+          tensor.name, width, block_elements(tensor.type), name(tensor.type));
   offset = take_value<uint64_t>(tensor.name);
   return tensor;
 }
@@ -240,8 +240,9 @@ void GgufFile::Reader::read_tensors(uint64_t count) {
   const uint64_t data_bytes = bytes_.size() - std::min(begin, bytes_.size());
   for (size_t i = 0; i < offsets.size(); ++i) {
     GgufTensor& tensor = file_.tensors_[i];
-    const uint64_t blocks = static_cast<uint64_t>(tensor.shape.numel() / elements_of(tensor.type));
-    const uint64_t bytes = blocks * bytes_of(tensor.type);
+    const uint64_t blocks =
+        static_cast<uint64_t>(tensor.shape.numel() / block_elements(tensor.type));
+    const uint64_t bytes = blocks * block_bytes(tensor.type);
     require(
         offsets[i] <= data_bytes && bytes <= data_bytes - offsets[i],
         "tensor '{}', {} {}, takes {} bytes from byte {} of the data, which has {} (truncated?)",

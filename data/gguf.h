@@ -21,7 +21,7 @@ namespace accrue {
 struct GgufTensor {
   std::string name;
   Shape shape;  // outermost first: the reverse of the file's
-  BlockType type;
+  DType type;
   // In the mapped file, and aligned for the structure of the type.
   std::span<const std::byte> elements;
 };

@@ -2,6 +2,7 @@
 
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/reduce.cuh"
+#include "kernels/quantized_blocks.h"
 
 namespace accrue::cuda {
 namespace {
@@ -20,6 +21,21 @@ __global__ void __launch_bounds__(block_threads)
     else
       for (T& value : part.values) value = T(std::numeric_limits<Wide<T>>::quiet_NaN());
     reinterpret_cast<Part*>(y)[i] = part;
+  }
+}
+
+// A thread widens a block of a row of w.
+template <class Block, class T>
+__global__ void __launch_bounds__(block_threads)
+    widened_embedding_kernel(T* y, const Block* w, const int32_t* index, int64_t N, int64_t V,
+                             int64_t blocks) {
+  constexpr int elements = elements_in<Block>;
+  for (int64_t i = first_item(); i < N * blocks; i += item_stride()) {
+    const int64_t v = index[i / blocks];
+    T* const out = y + i * elements;
+    if (0 <= v && v < V) widen(w[v * blocks + i % blocks], out);
+    else
+      for (int e = 0; e < elements; ++e) out[e] = T(std::numeric_limits<Wide<T>>::quiet_NaN());
   }
 }
 
@@ -78,6 +94,15 @@ __global__ void __launch_bounds__(block_threads)
 }  // namespace
 
 void embedding(View y, View w, View index) {
+  if (is_quantized(w.dtype))
+    return dispatch_blocks(w.dtype, [&]<class Block>() {
+      dispatch_floating(y.dtype, [&]<class T>() {
+        const int64_t blocks = y.shape[1] / elements_in<Block>;
+        enqueue(grid_over(y.shape[0] * blocks), widened_embedding_kernel<Block, T>, y.as<T>(),
+                static_cast<const Block*>(w.data), index.as<const int32_t>(), y.shape[0],
+                w.shape[0], blocks);
+      });
+    });
   dispatch_floating(w.dtype, [&]<class T>() {
     const int64_t N = y.shape[0], D = y.shape[1], V = w.shape[0];
     with_width<T>(D, {y.data, w.data}, [&](auto width) {

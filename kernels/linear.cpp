@@ -6,11 +6,14 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/detail/matmul.h"
 #include "kernels/detail/scale.h"
+#include "kernels/quantized_matmul.h"
 
 namespace accrue {
 namespace cpu {
 
-void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) {
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
+  if (is_quantized(b.dtype))
+    return quantized_matmul(c, a, b, b_op, {}, Activation::none, workspace);
   dispatch_floating(a.dtype, [&]<class T>() {
     const Gemm<T> product{.M = c.grad.shape[0],
                           .N = c.grad.shape[1],
@@ -24,7 +27,9 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View) 
 }
 
 // y = act(x op(w) + b); b may be empty.
-void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op, View) {
+void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
+                    View workspace) {
+  if (is_quantized(w.dtype)) return quantized_matmul({y, 0}, x, w, w_op, b, activation, workspace);
   dispatch_floating(x.dtype, [&]<class T>() {
     gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
          Gemm<T>{.M = x.shape[0],
@@ -97,11 +102,27 @@ decltype(cpu::linear_forward) linear_forward;
 decltype(cpu::linear_backward) linear_backward;
 }  // namespace cuda
 
-Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
+namespace {
+
+int64_t matmul_workspace_bytes(int64_t M, int64_t N, int64_t K, Device device) {
   constexpr int64_t least = 4 << 20, most = 32 << 20, terms = 64;
   const int64_t parts = M * N * K / terms * int64_t(sizeof(float));
-  const int64_t bytes = plans_for_cuda(device) ? std::clamp(parts, least, most) : 0;
-  return Tensor::empty({bytes}, DType::u8, device, Category::workspace);
+  return plans_for_cuda(device) ? std::clamp(parts, least, most) : 0;
+}
+
+}  // namespace
+
+Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
+  return Tensor::empty({matmul_workspace_bytes(M, N, K, device)}, DType::u8, device,
+                       Category::workspace);
+}
+
+Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Tensor& w,
+                        DType dtype) {
+  if (!is_quantized(w.dtype())) return matmul_workspace(M, N, K, device);
+  const int64_t of_product = matmul_workspace_bytes(M, N, K, device);
+  return Tensor::empty({of_product + widened_bytes(w.view(), dtype, device)}, DType::u8, device,
+                       Category::workspace);
 }
 
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
@@ -115,7 +136,8 @@ void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
               Transpose w_op) {
   const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
-  check_same("linear", {&x, &w, b.defined() ? &b : &w});
+  check_weight("linear", x, w, weight);
+  check_same("linear", {&x, b.defined() ? &b : &x});
   const int inputs = w_op == Transpose::yes ? 1 : 0;
   check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.size(1) == w.size(inputs),
         "[linear] x {} and w {}: expected x [N, I] and w {}", x.shape(), w.shape(),
@@ -126,7 +148,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   Tensor y = Tensor::empty({x.size(0), O}, x.dtype(), x.device());
   launch<cpu::linear_forward, cuda::linear_forward>(
       y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation, w_op,
-      matmul_workspace(x.size(0), O, I, y.device()).view());
+      matmul_workspace(x.size(0), O, I, y.device(), w, x.dtype()).view());
 
   const Edge dx_edge = x, db_edge = bias;
   const Edge dw_edge = Edge(weight).wants_grad() ? Edge(weight) : Edge();
@@ -145,8 +167,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
            x.reset();
            y.reset();
            if (auto dx = claim_grad(dx_edge))
-             multiply(*dx, dy.view(), w.view(), Transpose::no,
-                      w_op == Transpose::yes ? Transpose::no : Transpose::yes);
+             launch<cpu::matmul, cuda::matmul>(
+                 device, *dx, dy.view(), w.view(), Transpose::no,
+                 w_op == Transpose::yes ? Transpose::no : Transpose::yes,
+                 matmul_workspace(dy.size(0), I, O, device, w, dy.dtype()).view());
          });
   return y;
 }

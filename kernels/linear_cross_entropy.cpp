@@ -60,7 +60,8 @@ class CountedRows {
 };
 
 void compute_logits(const LinearCrossEntropy& in, View x) {
-  matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes, {});
+  matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
+         in.workspace);
 }
 
 template <class W>
@@ -120,7 +121,7 @@ template <class T, class W = Wide<T>>
 void scatter_dx(const GradTarget& dx, View d, const LinearCrossEntropy& in, const CountedRows& rows,
                 int64_t begin) {
   const int64_t E = in.E(), size = d.shape[0];
-  matmul({rows_of(in.gathered, 0, size), 0}, d, in.w, Transpose::no, Transpose::no, {});
+  matmul({rows_of(in.gathered, 0, size), 0}, d, in.w, Transpose::no, Transpose::no, in.workspace);
   with_beta(dx.beta, [&](auto accumulate) {
     parallel_each(size, E, [&](int64_t i) {
       const W* from = in.gathered.as<const W>() + i * E;
@@ -178,7 +179,7 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
                    Transpose::no, {});
           if (dx && rows.are_all())
             matmul({rows_of(dx->grad, begin, x.shape[0]), dx->beta}, d_of_chunk, in.w,
-                   Transpose::no, Transpose::no, {});
+                   Transpose::no, Transpose::no, in.workspace);
           else if (dx) scatter_dx<T>(*dx, d_of_chunk, in, rows, begin);
         }
       });
@@ -269,7 +270,7 @@ struct HeadOperands {
   HeadOperands(std::string_view op, const Tensor& x_of_any_rank, const Tensor& weight,
                const Tensor& labels)
       : x(x_of_any_rank.detach()), w(operand(weight, x.dtype())), labels(labels) {
-    check_same(op, {&x, &w});
+    check_weight(op, x, w, weight);
     const bool agree = x.shape().rank() >= 2 && w.shape().rank() == 2 && x.numel() > 0 &&
                        w.numel() > 0 && x.size(x.shape().rank() - 1) == w.size(1);
     check(
@@ -293,7 +294,7 @@ struct HeadScratch {
     const bool gathers = leaves_out && !plans_for_cuda(device);
     places = Tensor::empty({gathers ? rows : 0}, DType::i32, device, Category::workspace);
     gathered = Tensor::empty({gathers ? chunk : 0, E}, logits.dtype(), device, Category::workspace);
-    workspace = matmul_workspace(chunk, V, E, device);
+    workspace = matmul_workspace(chunk, V, E, device, of.w, of.x.dtype());
   }
 };
 

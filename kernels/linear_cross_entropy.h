@@ -24,12 +24,13 @@ namespace accrue {
 // Rows that do not count cost nothing on the cpu, where the others are gathered into chunks. On
 // cuda, where the host does not know the labels, all rows are computed.
 // chunk_rows is the number of rows in a chunk; 0 takes chunk_rows_for().
-// Of a piece of longer rows, `row_labels` is the number of labels in a whole one of the N, and
+// Where labels [N, t] are pieces of longer rows, `row_labels` is the number of labels in a row, and
 // `judged` is that of whole rows: n then counts them whole, and the losses of the pieces add up to
 // that of the rows.
 // Scratch of c rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu,
 // 4 more and c * E elements in the type of the sums; in 16 bits, in backward, c * V elements for d;
 // on cuda what a product needs (4 to 32 MiB).
+// w may be quantized (kernels/quantized_matmul.h), and then it wants no gradient.
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
 // 16 bits, and every label is in range; on Device::cuda a label out of range gives a NaN loss and
 // NaN in its row of dx and in all of dw.

@@ -74,14 +74,14 @@ void quantize_rows(std::span<std::byte> blocks, std::span<const float> x) {
 
 }  // namespace
 
-void quantize(std::span<std::byte> blocks, std::span<const float> x, BlockType type) {
-  check(type == BlockType::q4_0 || type == BlockType::q4_1 || type == BlockType::q8_0,
+void quantize(std::span<std::byte> blocks, std::span<const float> x, DType type) {
+  check(type == DType::q4_0 || type == DType::q4_1 || type == DType::q8_0,
         "weights are quantized to Q4_0, Q4_1 or Q8_0, not to {}", name(type));
-  check(x.size() % 32 == 0 && blocks.size() == x.size() / 32 * bytes_of(type),
+  check(x.size() % 32 == 0 && blocks.size() == x.size() / 32 * block_bytes(type),
         "{} weights in {} bytes of {}: expected a multiple of 32 weights, and {} bytes for each 32",
-        x.size(), blocks.size(), name(type), bytes_of(type));
-  if (type == BlockType::q4_0) quantize_rows<Q4_0>(blocks, x);
-  else if (type == BlockType::q4_1) quantize_rows<Q4_1>(blocks, x);
+        x.size(), blocks.size(), name(type), block_bytes(type));
+  if (type == DType::q4_0) quantize_rows<Q4_0>(blocks, x);
+  else if (type == DType::q4_1) quantize_rows<Q4_1>(blocks, x);
   else quantize_rows<Q8_0>(blocks, x);
 }
 

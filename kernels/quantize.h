@@ -18,6 +18,6 @@ namespace accrue {
 // `blocks` has x.size() / 32 blocks, at any address.
 // Throws Error for another type, for sizes that do not go together, and for a block with an element
 // that is not finite or too large for d or m to be.
-void quantize(std::span<std::byte> blocks, std::span<const float> x, BlockType type);
+void quantize(std::span<std::byte> blocks, std::span<const float> x, DType type);
 
 }  // namespace accrue

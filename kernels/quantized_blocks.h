@@ -3,11 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <utility>
 
-#include "core/error.h"
-#include "core/half.h"
+#include "core/dtype.h"
 #include "core/host_device.h"
 
 namespace accrue {
@@ -18,7 +16,11 @@ namespace accrue {
 //
 // The structures are the bytes of a file. They need no alignment but that of Half, because blocks
 // of 18 or 210 bytes follow each other without a gap.
-enum class BlockType { f32, f16, bf16, q4_0, q4_1, q8_0, q4_k, q6_k };
+template <class Block>
+constexpr bool is_blocks_of(DType dtype) {
+  return sizeof(Block) == block_bytes(dtype) && Block::elements == block_elements(dtype) &&
+         alignof(Block) == alignof(Half);
+}
 
 // y[i] = d * (q[i] - 8), q in [0, 16); the low 4 bits of quants[i] are q[i], the high ones q[i +
 // 16].
@@ -27,7 +29,7 @@ struct Q4_0 {
   Half d;
   std::array<uint8_t, 16> quants;
 };
-static_assert(sizeof(Q4_0) == 18 && alignof(Q4_0) == 2);
+static_assert(is_blocks_of<Q4_0>(DType::q4_0));
 
 // y[i] = d * q[i] + m, q as in Q4_0.
 struct Q4_1 {
@@ -35,7 +37,7 @@ struct Q4_1 {
   Half d, m;
   std::array<uint8_t, 16> quants;
 };
-static_assert(sizeof(Q4_1) == 20 && alignof(Q4_1) == 2);
+static_assert(is_blocks_of<Q4_1>(DType::q4_1));
 
 // y[i] = d * q[i], q in [-128, 128).
 struct Q8_0 {
@@ -43,7 +45,7 @@ struct Q8_0 {
   Half d;
   std::array<int8_t, 32> quants;
 };
-static_assert(sizeof(Q8_0) == 34 && alignof(Q8_0) == 2);
+static_assert(is_blocks_of<Q8_0>(DType::q8_0));
 
 // y[i] = d * scale(i / 32) * q[i] - dmin * minimum(i / 32), q in [0, 16). The low 4 bits of
 // quants[32 k + i] are q[64 k + i] and the high ones q[64 k + 32 + i], for i < 32.
@@ -65,7 +67,7 @@ struct Q4_K {
                  : scales.data()[j + 4] >> 4 | scales.data()[j] >> 6 << 4;
   }
 };
-static_assert(sizeof(Q4_K) == 144 && alignof(Q4_K) == 2);
+static_assert(is_blocks_of<Q4_K>(DType::q4_k));
 
 // y[i] = d * scales[i / 16] * (q[i] - 32), q in [0, 64). For h < 2, k < 4 and i < 32 the low 4 bits
 // of q[128 h + 32 k + i] are bits 4 (k / 2) and above of low[64 h + 32 (k % 2) + i]; its high 2
@@ -77,56 +79,35 @@ struct Q6_K {
   std::array<int8_t, 16> scales;
   Half d;
 };
-static_assert(sizeof(Q6_K) == 210 && alignof(Q6_K) == 2);
+static_assert(is_blocks_of<Q6_K>(DType::q6_k));
 
 // The number of elements in a block; a plain number is a block of one.
 template <class Block>
-inline constexpr int block_elements = Block::elements;
-template <>
-inline constexpr int block_elements<float> = 1;
-template <>
-inline constexpr int block_elements<Half> = 1;
-template <>
-inline constexpr int block_elements<BFloat16> = 1;
+constexpr int count_elements() {
+  if constexpr (requires { Block::elements; }) return Block::elements;
+  else return 1;
+}
+template <class Block>
+inline constexpr int elements_in = count_elements<Block>();
 
 // Calls body.operator()<Block>() with the structure of a type: float, Half, BFloat16 or one above.
 template <class Body>
-constexpr decltype(auto) dispatch_blocks(BlockType type, Body&& body) {
+constexpr decltype(auto) dispatch_blocks(DType type, Body&& body) {
   switch (type) {
-    case BlockType::f32: return std::forward<Body>(body).template operator()<float>();
-    case BlockType::f16: return std::forward<Body>(body).template operator()<Half>();
-    case BlockType::bf16: return std::forward<Body>(body).template operator()<BFloat16>();
-    case BlockType::q4_0: return std::forward<Body>(body).template operator()<Q4_0>();
-    case BlockType::q4_1: return std::forward<Body>(body).template operator()<Q4_1>();
-    case BlockType::q8_0: return std::forward<Body>(body).template operator()<Q8_0>();
-    case BlockType::q4_k: return std::forward<Body>(body).template operator()<Q4_K>();
-    case BlockType::q6_k: return std::forward<Body>(body).template operator()<Q6_K>();
+    case DType::f32: return std::forward<Body>(body).template operator()<float>();
+    case DType::f16: return std::forward<Body>(body).template operator()<Half>();
+    case DType::bf16: return std::forward<Body>(body).template operator()<BFloat16>();
+    case DType::q4_0: return std::forward<Body>(body).template operator()<Q4_0>();
+    case DType::q4_1: return std::forward<Body>(body).template operator()<Q4_1>();
+    case DType::q8_0: return std::forward<Body>(body).template operator()<Q8_0>();
+    case DType::q4_k: return std::forward<Body>(body).template operator()<Q4_K>();
+    case DType::q6_k: return std::forward<Body>(body).template operator()<Q6_K>();
+    default: break;
   }
-  fail("there is no type of blocks of number {}", static_cast<int>(type));
+  fail("expected a type of weights in a file, got {}", name(type));
 }
 
-constexpr int64_t elements_of(BlockType type) {
-  return dispatch_blocks(type, []<class Block>() -> int64_t { return block_elements<Block>; });
-}
-constexpr size_t bytes_of(BlockType type) {
-  return dispatch_blocks(type, []<class Block>() { return sizeof(Block); });
-}
-
-constexpr std::string_view name(BlockType type) {
-  switch (type) {
-    case BlockType::f32: return "F32";
-    case BlockType::f16: return "F16";
-    case BlockType::bf16: return "BF16";
-    case BlockType::q4_0: return "Q4_0";
-    case BlockType::q4_1: return "Q4_1";
-    case BlockType::q8_0: return "Q8_0";
-    case BlockType::q4_k: return "Q4_K";
-    case BlockType::q6_k: return "Q6_K";
-  }
-  return "?";
-}
-
-// Sets out[0 .. block_elements<Block>) to the elements of a block. Every product here is exact in
+// Sets out[0 .. elements_in<Block>) to the elements of a block. Every product here is exact in
 // float, since d has 11 bits and its factors at most 12 together. So an element has the same bits
 // on every machine, whether or not a sum is fused with a product; T other than float rounds it
 // once.

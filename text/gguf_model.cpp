@@ -140,7 +140,7 @@ std::string GgufConfig::rotary_scaling() const {
 // them. In all models of that kind three of the numbers are the same.
 std::string GgufConfig::llama3_scaling(const GgufTensor& divisors) const {
   const auto base = rotary_frequencies(head_size(), rotary_base());
-  check(divisors.type == BlockType::f32 && divisors.shape == Shape{std::ssize(base)},
+  check(divisors.type == DType::f32 && divisors.shape == Shape{std::ssize(base)},
         "'{}': the tensor '{}' is {} {}, expected F32 [{}]", path(), frequencies_name,
         name(divisors.type), divisors.shape, base.size());
   std::vector<float> divided_by(base.size());

@@ -79,6 +79,20 @@ void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const 
     }
 }
 
+// From a row of a matrix to the next, as it lies.
+template <class T>
+int64_t a_stride_of(const Gemm<T>& g) {
+  return g.a_stride > 0 ? g.a_stride : g.a_op == Transpose::yes ? g.M : g.K;
+}
+template <class T>
+int64_t b_stride_of(const Gemm<T>& g) {
+  return g.b_op == Transpose::yes ? g.K : g.N;
+}
+template <class T>
+int64_t c_stride_of(const Gemm<T>& g) {
+  return g.c_stride > 0 ? g.c_stride : g.N;
+}
+
 // C = A B^T is also C^T = B A^T, for which A is transposed, not B: for a layer whose micro-batch is
 // smaller than its weight, that is less work, and the weight is read as it lies. A's rows become
 // vectors, whose last one should not be too empty.
@@ -198,7 +212,7 @@ struct GemmScratch {
 template <class C, class T>
 struct TiledGemm {
   Matrix<C> c;
-  const T *a, *b;
+  Matrix<const T> a, b;
   const Gemm<T>& gemm;
   const GemmTiling<T>& tiling;
   int64_t k_begin, k_end;
@@ -206,24 +220,24 @@ struct TiledGemm {
 
 // Rows [k, k + depth) of a tile's panel of op(B), widened and padded with zeros to whole vectors.
 template <class W, class T>
-void pack_panel(Matrix<W> out, const T* b, const Gemm<T>& g, int64_t k, int64_t depth,
+void pack_panel(Matrix<W> out, Matrix<const T> b, const Gemm<T>& g, int64_t k, int64_t depth,
                 const Tile& t) {
   const bool transposed = g.b_op == Transpose::yes;
-  const T* from = transposed ? b + t.n * g.K + k : b + k * g.N + t.n;
+  const T* from = transposed ? b.from(t.n, k).data : b.from(k, t.n).data;
   if constexpr (std::is_same_v<W, T>) {
-    if (transposed) return transpose(out.data, out.stride, from, g.K, t.columns, depth);
+    if (transposed) return transpose(out.data, out.stride, from, b.stride, t.columns, depth);
     if (out.stride == t.columns) {
       for (int64_t i = 0; i < depth; ++i)
         for (int64_t j = 0; j < out.stride; j += lanes<W>)
-          store_lanes(out.data + i * out.stride + j, load(from + i * g.N + j));
+          store_lanes(out.data + i * out.stride + j, load(from + i * b.stride + j));
       return;
     }
   }
   for (int64_t i = 0; i < depth; ++i) {
     W* row = out.data + i * out.stride;
     if (transposed)
-      for (int64_t j = 0; j < t.columns; ++j) row[j] = from[j * g.K + i];
-    else std::copy_n(from + i * g.N, t.columns, row);
+      for (int64_t j = 0; j < t.columns; ++j) row[j] = from[j * b.stride + i];
+    else std::copy_n(from + i * b.stride, t.columns, row);
     std::fill_n(row + t.columns, out.stride - t.columns, W(0));
   }
 }
@@ -257,26 +271,26 @@ void multiply_terms(const TiledGemm<C, T>& x, const Tile& t, Terms terms, Matrix
   const Gemm<T>& g = x.gemm;
   const auto [k, depth] = terms;
   const bool a_transposed = g.a_op == Transpose::yes;
-  const int64_t a_stride = a_transposed ? g.M : g.K;
   const int64_t padded = round_up(t.columns, lanes<W>);
   Matrix<const W> panel{scratch.panel, padded};
   if (x.tiling.packs_tile(t)) pack_panel<W>({scratch.panel, padded}, x.b, g, k, depth, t);
-  else if constexpr (std::is_same_v<T, W>) panel = {x.b + k * g.N + t.n, g.N};
+  else if constexpr (std::is_same_v<T, W>) panel = x.b.from(k, t.n);
   for (int64_t block = t.first_block; block < t.end_block; ++block) {
     const int64_t m = x.tiling.row_blocks.begin(block), rows = x.tiling.row_blocks.size(block);
-    const T* from = a_transposed ? x.a + k * a_stride + m : x.a + m * a_stride + k;
+    const Matrix<const T> from = a_transposed ? x.a.from(k, m) : x.a.from(m, k);
     const auto multiply = [&](Matrix<const W> a, Transpose a_op) {
       multiply_rows(sums.from(m - t.m, 0), a, a_op, panel, {rows, t.columns, depth}, result);
     };
     if (packed_a) {
       multiply({packed_a + m - t.m, t.rows}, Transpose::yes);
     } else if constexpr (std::is_same_v<T, W>) {
-      multiply({from, a_stride}, g.a_op);
+      multiply(from, g.a_op);
     } else {
       W widened[block_rows * most_depth];
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < depth; ++j)
-          widened[r * depth + j] = from[a_transposed ? j * a_stride + r : r * a_stride + j];
+          widened[r * depth + j] =
+              from.data[a_transposed ? j * from.stride + r : r * from.stride + j];
       multiply({widened, depth}, Transpose::no);
     }
   }
@@ -318,7 +332,7 @@ void compute_packed_chunk(const TiledGemm<C, T>& x, int64_t chunk, GemmScratch<W
     for (int64_t k = x.k_begin; k < x.k_end; k += packed_depth) {
       const Terms terms{k, std::min(packed_depth, x.k_end - k)};
       for (int64_t i = 0; i < terms.depth; ++i)
-        std::copy_n(x.a + (k + i) * g.M + m, rows, scratch.a + i * rows);
+        std::copy_n(x.a.from(k + i, m).data, rows, scratch.a + i * rows);
       const Result result = k > 0 || g.beta != 0 ? Result::add : Result::write;
       x.tiling.for_each_tile(chunk, [&](const Tile& t) {
         multiply_terms<C, T, W>(x, t, terms, x.c.from(t.m, t.n), scratch.a, scratch, result);
@@ -345,6 +359,7 @@ constexpr int64_t few_rows = 8, dot_rows = 4, dot_columns = 6;
 template <class T, int rows, int columns>
 void dot_block(T* c, const Gemm<T>& p, const T* a, const T* b) {
   Lanes<T> sum[rows][columns] = {};
+  const int64_t a_stride = a_stride_of(p), c_stride = c_stride_of(p);
   const int64_t whole = p.K / lanes<T> * lanes<T>;
   for (int64_t k = 0; k < whole; k += lanes<T>) {
     Lanes<T> b_k[columns];
@@ -352,7 +367,7 @@ void dot_block(T* c, const Gemm<T>& p, const T* a, const T* b) {
     for (int n = 0; n < columns; ++n) b_k[n] = load(b + n * p.K + k);
 #pragma GCC unroll 16
     for (int m = 0; m < rows; ++m) {
-      const Lanes<T> a_k = load(a + m * p.K + k);
+      const Lanes<T> a_k = load(a + m * a_stride + k);
 #pragma GCC unroll 16
       for (int n = 0; n < columns; ++n) sum[m][n] += a_k * b_k[n];
     }
@@ -370,9 +385,10 @@ void dot_block(T* c, const Gemm<T>& p, const T* a, const T* b) {
   for (int m = 0; m < rows; ++m)
     for (int n = 0; n < columns; ++n) {
       T value = sums[m * columns + n];
-      for (int64_t k = whole; k < p.K; ++k) value += a[m * p.K + k] * b[n * p.K + k];
+      for (int64_t k = whole; k < p.K; ++k) value += a[m * a_stride + k] * b[n * p.K + k];
       if (p.bias) value += p.bias[n];
-      c[m * p.N + n] = blend(activate(p.activation, value), p.beta, c[m * p.N + n]);
+      T& out = c[m * c_stride + n];
+      out = blend(activate(p.activation, value), p.beta, out);
     }
 }
 
@@ -390,7 +406,7 @@ void dot_gemm(T* c, const T* a, const T* b, const Gemm<T>& p) {
       Gemm<T> part = p;
       if (p.bias) part.bias = p.bias + n;
       dots[static_cast<size_t>((rows.size(row) - 1) * dot_columns + columns.size(column) - 1)](
-          c + m * p.N + n, part, a + m * p.K, b + n * p.K);
+          c + m * c_stride_of(p) + n, part, a + m * a_stride_of(p), b + n * p.K);
     }
   });
 }
@@ -407,11 +423,13 @@ void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
       return dot_gemm(c, a, b, g);
   const Form form = better_form(g);
   Gemm<T> formed = g;
-  if (form == Form::c_transposed) std::swap(a, b), std::swap(formed.M, formed.N);
+  Matrix<const T> first{a, a_stride_of(g)}, second{b, b_stride_of(g)};
+  if (form == Form::c_transposed) std::swap(first, second), std::swap(formed.M, formed.N);
   const GemmTiling<T> tiling(formed, form, sums_in_c<C>(formed, form));
   const int64_t terms = terms_at_once<C>(formed, form);
   for (int64_t k = 0; k == 0 || k < g.K; k += terms) {
-    const TiledGemm<C, T> x{{c, g.N}, a, b, formed, tiling, k, std::min(g.K, k + terms)};
+    const TiledGemm<C, T> x{{c, c_stride_of(g)},     first, second, formed, tiling, k,
+                            std::min(g.K, k + terms)};
     parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
       GemmScratch<Wide<T>> scratch;
       if (tiling.packs_a) return compute_packed_chunk(x, chunk, scratch);

@@ -15,6 +15,8 @@ struct Gemm {
   float beta;
   const T* bias = nullptr;  // [N]
   Activation activation = Activation::none;
+  // From a row of A or C to the next, if these are columns of wider matrices; 0: their own width.
+  int64_t a_stride = 0, c_stride = 0;
 };
 
 // C[m, n] = act(sum_k op(A)[m, k] op(B)[k, n] + bias[n]) + beta * C[m, n], A and B of T, C of T or

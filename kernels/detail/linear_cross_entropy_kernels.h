@@ -16,7 +16,7 @@ struct LinearCrossEntropy {
   View logits;            // Wide<T> [rows of a chunk, V]
   View softmax;           // Wide<T> [R, 2]: RowSoftmax of each row that counts
   View places, gathered;  // on the cpu, if it leaves out: i32 [R], Wide<T> [rows of a chunk, E]
-  View workspace;         // on cuda, of the products
+  View workspace;         // of the products
 
   HOST_DEVICE bool counts(int32_t label) const { return !(leaves_out && label == not_judged); }
   int64_t rows() const { return x.shape[0]; }

@@ -101,7 +101,7 @@ TEST_CASE("GGUF files give their tensors where they lie", "[data]") {
   REQUIRE(file.tensors().size() == 2);
   const GgufTensor& matrix = file.tensor("blk.0.weight");
   REQUIRE(matrix.shape == Shape{3, 64});
-  REQUIRE(matrix.type == BlockType::q8_0);
+  REQUIRE(matrix.type == DType::q8_0);
   REQUIRE(matrix.elements.size() == 204);
   REQUIRE(matrix.elements[203] == std::byte{2});
   const GgufTensor& norm = file.tensor("norm");
@@ -148,7 +148,7 @@ TEST_CASE("a GGUF file that ends too soon is refused", "[data]") {
     REQUIRE_THROWS_AS(GgufFile(path), Error);
   }
   refuse(whole.substr(0, whole.size() - 1),
-         "tensor 'norm', F32 [3], takes 12 bytes from byte 224 "
+         "tensor 'norm', f32 [3], takes 12 bytes from byte 224 "
          "of the data, which has 235 (truncated?)");
 }
 

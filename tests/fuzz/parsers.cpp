@@ -191,7 +191,7 @@ void look_at_gguf(std::span<const std::byte> content) {
              [&] { file.texts(key); });
   for (const GgufTensor& tensor : file.tensors())
     dispatch_blocks(tensor.type, [&]<class Block>() {
-      std::array<float, block_elements<Block>> elements;
+      std::array<float, elements_in<Block>> elements;
       const auto* const blocks = reinterpret_cast<const Block*>(tensor.elements.data());
       for (size_t i = 0; i < tensor.elements.size() / sizeof(Block); ++i)
         widen(blocks[i], elements.data());

@@ -2,6 +2,8 @@
 
 #include "kernels/quantized_blocks.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -33,23 +35,23 @@ bool have_same_bits(std::span<const T> a, std::span<const T> b) {
 
 // The elements of blocks that lie at an odd multiple of their alignment.
 template <class T>
-std::vector<T> widened(BlockType type, std::span<const uint8_t> bytes) {
+std::vector<T> widened(DType type, std::span<const uint8_t> bytes) {
   return dispatch_blocks(type, [&]<class Block>() {
     std::vector<Block> blocks(bytes.size() / sizeof(Block) + 1);
     auto* const at = reinterpret_cast<std::byte*>(blocks.data()) + alignof(Block);
     std::memcpy(at, bytes.data(), bytes.size());
-    std::vector<T> result((blocks.size() - 1) * block_elements<Block>);
+    std::vector<T> result((blocks.size() - 1) * elements_in<Block>);
     for (size_t i = 0; i + 1 < blocks.size(); ++i)
-      widen(reinterpret_cast<const Block*>(at)[i], result.data() + i * block_elements<Block>);
+      widen(reinterpret_cast<const Block*>(at)[i], result.data() + i * elements_in<Block>);
     return result;
   });
 }
 
-constexpr BlockType all_types[]{BlockType::f16,  BlockType::bf16, BlockType::q4_0, BlockType::q4_1,
-                                BlockType::q8_0, BlockType::q4_k, BlockType::q6_k};
+constexpr DType all_types[]{DType::f16,  DType::bf16, DType::q4_0, DType::q4_1,
+                            DType::q8_0, DType::q4_k, DType::q6_k};
 
-std::vector<uint8_t> quantized(std::span<const float> x, BlockType type) {
-  std::vector<uint8_t> bytes(x.size() / 32 * bytes_of(type));
+std::vector<uint8_t> quantized(std::span<const float> x, DType type) {
+  std::vector<uint8_t> bytes(x.size() / 32 * block_bytes(type));
   quantize(std::as_writable_bytes(std::span(bytes)), x, type);
   return bytes;
 }
@@ -58,13 +60,14 @@ std::vector<uint8_t> quantized(std::span<const float> x, BlockType type) {
 
 TEST_CASE("blocks stand for the numbers that llama.cpp gives them", "[data]") {
   const auto expected = golden();
-  for (const BlockType type : all_types) {
-    const std::string of(name(type));
+  for (const DType type : all_types) {
+    std::string of(name(type));
+    std::ranges::transform(of, of.begin(), [](unsigned char c) { return std::toupper(c); });
     INFO(of);
     const auto blocks = elements<uint8_t>(expected.at("blocks." + of));
     const auto numbers = elements<float>(expected.at("elements." + of));
     REQUIRE(numbers.size() ==
-            blocks.size() / bytes_of(type) * static_cast<size_t>(elements_of(type)));
+            blocks.size() / block_bytes(type) * static_cast<size_t>(block_elements(type)));
     const auto found = widened<float>(type, blocks);
     REQUIRE(have_same_bits<float>(found, numbers));
     // Rounded once.
@@ -72,14 +75,14 @@ TEST_CASE("blocks stand for the numbers that llama.cpp gives them", "[data]") {
     for (size_t i = 0; i < numbers.size(); ++i)
       REQUIRE(narrow[i].bits == BFloat16(numbers[i]).bits);
   }
-  REQUIRE(elements_of(BlockType::f32) == 1);
-  REQUIRE(bytes_of(BlockType::f32) == 4);
+  REQUIRE(block_elements(DType::f32) == 1);
+  REQUIRE(block_bytes(DType::f32) == 4);
 }
 
 TEST_CASE("rows are quantized to the bytes that llama.cpp writes", "[data]") {
   const auto expected = golden();
   const auto weights = elements<float>(expected.at("weights"));
-  for (const BlockType type : {BlockType::q4_0, BlockType::q4_1, BlockType::q8_0}) {
+  for (const DType type : {DType::q4_0, DType::q4_1, DType::q8_0}) {
     INFO(name(type));
     const auto bytes = elements<uint8_t>(expected.at("quantized." + std::string(name(type))));
     REQUIRE(have_same_bits<uint8_t>(quantized(weights, type), bytes));
@@ -92,8 +95,8 @@ TEST_CASE("what is quantized is near what it was", "[data]") {
   std::vector<float> x(32 * 64);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<float>(static_cast<int>(i * 2654435761u % 2001) - 1000) / 1000;
-  const std::pair<BlockType, float> steps[]{
-      {BlockType::q4_0, 1.0f / 8}, {BlockType::q4_1, 1.0f / 15}, {BlockType::q8_0, 0.5f / 127}};
+  const std::pair<DType, float> steps[]{
+      {DType::q4_0, 1.0f / 8}, {DType::q4_1, 1.0f / 15}, {DType::q8_0, 0.5f / 127}};
   for (const auto& [type, most] : steps) {
     INFO(name(type));
     const auto y = widened<float>(type, quantized(x, type));
@@ -103,18 +106,17 @@ TEST_CASE("what is quantized is near what it was", "[data]") {
 
 TEST_CASE("what cannot be quantized is refused", "[data]") {
   std::vector<float> x(64, 1);
-  std::vector<std::byte> bytes(2 * bytes_of(BlockType::q8_0));
-  REQUIRE_ERROR(quantize(bytes, x, BlockType::q4_k), "not to Q4_K");
-  REQUIRE_ERROR(quantize(bytes, x, BlockType::q4_0), "64 weights in 68 bytes of Q4_0");
-  REQUIRE_ERROR(quantize(bytes, std::span(x).first(33), BlockType::q8_0), "33 weights");
+  std::vector<std::byte> bytes(2 * block_bytes(DType::q8_0));
+  REQUIRE_ERROR(quantize(bytes, x, DType::q4_k), "not to Q4_K");
+  REQUIRE_ERROR(quantize(bytes, x, DType::q4_0), "64 weights in 68 bytes of Q4_0");
+  REQUIRE_ERROR(quantize(bytes, std::span(x).first(33), DType::q8_0), "33 weights");
   x[40] = std::numeric_limits<float>::quiet_NaN();
-  REQUIRE_ERROR(quantize(bytes, x, BlockType::q8_0), "weight 32 of these is not finite");
+  REQUIRE_ERROR(quantize(bytes, x, DType::q8_0), "weight 32 of these is not finite");
   x[40] = 1e9f;
-  REQUIRE_ERROR(quantize(bytes, x, BlockType::q8_0), "expected finite ones of at most 65504");
+  REQUIRE_ERROR(quantize(bytes, x, DType::q8_0), "expected finite ones of at most 65504");
   // The scale's inverse would be infinite.
   const std::vector<float> tiny(32, 1e-44f);
-  REQUIRE(widened<float>(BlockType::q8_0, quantized(tiny, BlockType::q8_0)) ==
-          std::vector<float>(32));
+  REQUIRE(widened<float>(DType::q8_0, quantized(tiny, DType::q8_0)) == std::vector<float>(32));
 }
 
 }  // namespace quantized_blocks
