@@ -97,6 +97,8 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   std::vector<Declaration> declared, buffers_declared;
   model.visit_parameters([&](const std::string& name, Parameter& p) {
     check(!p.tensor.defined(), "parameter {} is already placed on a device", name);
+    p.compute = compute;
+    if (p.source) return;
     declared.push_back({name, p.shape, p.fixed});
   });
   model.visit_buffers([&](const std::string& name, Buffer& b) {
@@ -115,6 +117,10 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   };
   size_t number = 0;
   model.visit_parameters([&](const std::string&, Parameter& p) {
+    if (p.source) {
+      p.tensor = p.source(compute, device);
+      return;
+    }
     p.tensor = parameters.all_entries()[number].tensor;
     p.fixed = declared[number].fixed;
     draw(p.tensor, p.init, number++);

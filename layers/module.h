@@ -18,6 +18,10 @@ struct Parameter {
   Init init;
   Tensor tensor;
   bool fixed = false;  // never trained: its module says so, or place() was told so
+  // If set, it gives the value, for a model that computes in `compute`, and the parameter is never
+  // trained and is not among those that place() returns.
+  std::function<Tensor(DType compute, Device device)> source{};
+  DType compute = DType::f32;  // that place() was told
 };
 
 // State that is not learned, declared and stored like a parameter.

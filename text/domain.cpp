@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/safetensors.h"
+#include "text/gguf_base.h"
 #include "text/grammar.h"
 #include "text/language_modeling.h"
 
@@ -35,6 +36,19 @@ Settings settings_of_rows(RowOptions& o) {
                     "padded: one in each; stream: all as one text, cut",
             .acts_with = with_text,
             .saved = Saved::with_scores});
+  return s;
+}
+
+Settings settings_of_base(std::string& base) {
+  Settings s;
+  s.group("Language models")
+      .add(base, {.name = "base",
+                  .decides = Decides::result,
+                  .help = "Take the model and its weights from there, in the file's own 4 or 8 "
+                          "bits: they are fixed, beside adapters (--lora)",
+                  .takes = "FILE.gguf",
+                  .acts_with = {{"model", names_of<LlamaOptions>()}},
+                  .saved = Saved::with_weights});
   return s;
 }
 
@@ -127,7 +141,8 @@ bool is_embedding_of_tokens(const std::string& name) {
 
 Settings Text::settings(TrainingOptions& o) {
   Settings s;
-  s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes)).append(settings_of_lora(lora));
+  s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
+  s.append(settings_of_base(base)).append(settings_of_lora(lora));
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -168,14 +183,29 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
   check(options.width == 1,
         "--width is a factor on the channels of images' models: expected --hidden-size for {}",
         model);
-  return [chosen = text_model_for(text_model(model, sizes), options.classes, options.image[0],
-                                  options.dropout),
-          lora = lora] { return make_text_model(chosen, lora); };
+  if (base.empty())
+    return [chosen = text_model_for(text_model(model, sizes), options.classes, options.image[0],
+                                    options.dropout),
+            lora = lora] { return make_text_model(chosen, lora); };
+  check(lora.rank.has_value(),
+        "the weights of --base {} are fixed, and nothing would be trained: expected adapters, such "
+        "as --lora 8",
+        base);
+  const auto opened = std::make_shared<const GgufBase>(base);
+  const PretrainedModel& there = opened->model();
+  check(options.classes <= there.vocabulary,
+        "the data has {} tokens, but the base '{}' {}: expected a corpus of the base's tokenizer "
+        "(accrue text prepare --tokenizer {})",
+        options.classes, base, there.vocabulary, base);
+  return [chosen = text_model_for(text_model(there.name, there.sizes), there.vocabulary,
+                                  options.image[0], options.dropout),
+          lora = lora, opened] { return make_text_model(chosen, lora, opened); };
 }
 
 ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }
 
 std::optional<int64_t> Text::classes_in(const std::string& weights) const {
+  if (!base.empty()) return GgufBase(base).model().vocabulary;
   const SafetensorsHeader header = read_safetensors_header(weights, is_embedding_of_tokens);
   if (header.entries.empty()) return std::nullopt;
   return header.entries.front().shape[0];

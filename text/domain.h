@@ -16,6 +16,7 @@ class Text : public Domain {
  public:
   RowOptions rows{.context = 256};
   TextModelSizes sizes;
+  std::string base;  // a GGUF file whose weights a model has, fixed; empty: its own
   LoraOptions lora;
   std::string sample_prompt;  // of what is written on the way; empty: held-out text
 

@@ -107,7 +107,7 @@ Llama::~Llama() = default;
 
 Tensor Llama::states(const TokenRows& rows, const Pass& pass, const KeyValueCachePtr& cache) const {
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1);
-  Tensor x = embedding(embedding_.tensor, rows.tokens.reshape({N * T}));
+  Tensor x = embedding(embedding_.tensor, rows.tokens.reshape({N * T}), embedding_.compute);
   x = run_blocks(
       x.reshape({N, T, options_.width}), pass, blocks_.size(),
       [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin, size_t end) {

@@ -7,6 +7,8 @@
 #include <ranges>
 #include <sstream>
 
+#include "text/gguf_base.h"
+
 namespace accrue {
 namespace {
 
@@ -123,10 +125,11 @@ TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, in
 }
 
 std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
-                                               const LoraOptions& lora) {
+                                               const LoraOptions& lora, const GgufBasePtr& base) {
   std::unique_ptr<LanguageModel> model;
   if (const auto* gpt2 = std::get_if<Gpt2Options>(&options)) model = std::make_unique<Gpt2>(*gpt2);
   else model = std::make_unique<Llama>(std::get<LlamaOptions>(options));
+  if (base) take_from(base, *model);
   if (lora.rank) add_lora(*model, lora);
   return model;
 }

@@ -11,6 +11,9 @@
 
 namespace accrue {
 
+class GgufBase;
+using GgufBasePtr = std::shared_ptr<const GgufBase>;
+
 using TextModelOptions = std::variant<Gpt2Options, LlamaOptions>;
 
 // The language models by name: gpt-tiny and llama-tiny (4 layers of width 128), gpt2, gpt2-medium,
@@ -31,8 +34,9 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
 // For rows of this many tokens of a vocabulary.
 TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
                                 double dropout = 0);
-// With adapters, if LoRA has a rank.
+// With a base its parameters are the base's; with adapters if LoRA has a rank.
 std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
-                                               const LoraOptions& lora = {});
+                                               const LoraOptions& lora = {},
+                                               const GgufBasePtr& base = nullptr);
 
 }  // namespace accrue

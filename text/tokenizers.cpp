@@ -5,16 +5,25 @@
 #include "core/error.h"
 #include "data/byte_stream.h"
 #include "text/corpus.h"
+#include "text/gguf_tokenizer.h"
 #include "text/tokenizer_file.h"
 
 namespace accrue {
 
+namespace {
+
+bool is_gguf(const std::string& name) { return name.ends_with(".gguf"); }
+
+}  // namespace
+
 TokenizerPtr tokenizer_at(const std::string& name) {
+  if (is_gguf(name)) return read_gguf_tokenizer(GgufFile(name)).tokenizer;
   return name == "bytes" ? bytes_tokenizer() : read_tokenizer(name);
 }
 
 TokenizerFiles tokenizer_with_files(const std::string& name) {
   namespace fs = std::filesystem;
+  if (is_gguf(name)) return read_gguf_tokenizer(GgufFile(name));
   TokenizerFiles result{tokenizer_at(name)};
   if (name == "bytes") return result;
   std::error_code ignored;

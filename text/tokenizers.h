@@ -9,7 +9,8 @@
 
 namespace accrue {
 
-// The tokenizer of this name: "bytes", or a path as read_tokenizer() takes it.
+// The tokenizer of this name: "bytes", that of a file FILE.gguf, or a path as read_tokenizer()
+// takes it.
 TokenizerPtr tokenizer_at(const std::string& name);
 
 // A tokenizer, and the contents of its files by the names by which read_tokenizer() finds them in a

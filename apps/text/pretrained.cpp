@@ -5,6 +5,7 @@
 #include "apps/cli/messages.h"
 #include "apps/text/language_model.h"
 #include "data/new_directory.h"
+#include "text/gguf_base.h"
 #include "text/pretrained.h"
 #include "text/tokenizers.h"
 #include "train/weights.h"
@@ -45,17 +46,30 @@ void import_adapters(const ImportOptions& asked) {
   write_weights(asked.from, asked.out, weights, options, options.network);
 }
 
+// All parameters of the model in a GGUF file, in float32.
+NamedTensors widened_weights(const std::string& path) {
+  const GgufBase base(path);
+  const auto model = make_text_model(text_model_for(
+      text_model(base.model().name, base.model().sizes), base.model().vocabulary, 1));
+  NamedTensors weights;
+  model->visit_parameters([&](const std::string& name, const Parameter& p) {
+    weights.emplace_back(name, base.widened(name, p.shape));
+  });
+  return weights;
+}
+
 }  // namespace
 
 Settings settings_of(ImportOptions& asked) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
-      .add(asked.from, {"from", no_result,
-                        "A directory with config.json and model.safetensors, or several files and "
-                        "their index; or with --base PEFT's adapter_config.json and "
-                        "adapter_model.safetensors",
-                        "DIR"})
+      .add(asked.from,
+           {"from", no_result,
+            "A directory with config.json and model.safetensors, or several files and "
+            "their index; a GGUF file, whose weights are widened; or with --base PEFT's "
+            "adapter_config.json and adapter_model.safetensors",
+            "DIR|FILE.gguf"})
       .add(asked.base, {"base", no_result, "The weights that adapters are beside, as they are here",
                         "FILE.safetensors"})
       .add(asked.out, {"out", no_result, "The weights, for --init", "FILE.safetensors"});
@@ -64,8 +78,11 @@ Settings settings_of(ImportOptions& asked) {
 
 void import_text_model(const ImportOptions& asked) {
   if (!asked.base.empty()) return import_adapters(asked);
-  const PretrainedModel found = read_pretrained_config(asked.from);
-  const NamedTensors weights = read_pretrained_weights(asked.from, found);
+  const bool is_gguf = asked.from.ends_with(".gguf");
+  const PretrainedModel found =
+      is_gguf ? GgufBase(asked.from).model() : read_pretrained_config(asked.from);
+  const NamedTensors weights =
+      is_gguf ? widened_weights(asked.from) : read_pretrained_weights(asked.from, found);
   Options options;
   options.model_name = found.name;
   Text& text = text_of(options);
@@ -109,8 +126,8 @@ void export_text_model(const Options& options, const ExportOptions& asked) {
         lora.rank ? "" : "no",
         lora.rank ? "--adapter, or weights that `accrue text merge` has written" : "no --adapter");
   const NamedTensors weights = read_safetensors(options.init);
-  const Parameters parameters =
-      place(*make_text_model(model, lora), DType::f32, Device::meta, 0, GradientStorage::on_demand);
+  const Parameters parameters = place(*options.factory(options.network)(), DType::f32, Device::meta,
+                                      0, GradientStorage::on_demand);
   check_weights_fit(options.init, weights, parameters);
   NewDirectory out(asked.out);
   if (asked.adapter) {
@@ -142,8 +159,12 @@ Settings settings_of_merge(Options& options, std::string& out) {
 }
 
 void merge_text_model(const Options& options, const std::string& out) {
-  check(check_language_model(options).lora.rank.has_value(), "{} has no adapters to merge",
-        options.init);
+  const Text& text = check_language_model(options);
+  check(text.lora.rank.has_value(), "{} has no adapters to merge", options.init);
+  check(text.base.empty(),
+        "{} has adapters of the blocks in {}, which nothing can be added to: expected them beside "
+        "numbers (accrue text import --from {}, then text export --adapter and text import --base)",
+        options.init, text.base, text.base);
   LoadedNetwork network = load_network(options, options.network, Device::cpu);
   merge_lora(*network.model);
   NamedTensors weights = named_tensors(network.parameters);

@@ -1,0 +1,178 @@
+// A frozen base in the blocks of its GGUF file, against the same model with its weights widened.
+
+#include "text/gguf_base.h"
+
+#include "core/ledger.h"
+#include "core/random.h"
+#include "kernels/judged.h"
+#include "kernels/quantize.h"
+#include "kernels/quantized_blocks.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/files.h"
+#include "tests/support/gguf_bytes.h"
+#include "tests/support/op_table.h"
+#include "text/language_modeling.h"
+#include "text/models.h"
+#include "train/weights.h"
+
+namespace accrue::test {
+namespace gguf_base {
+namespace {
+
+using B = GgufBytes;
+
+constexpr uint32_t f32_type = 0, q8_0_type = 8, q4_1_type = 3;
+constexpr int64_t V = 40, T = 12;
+
+// A Llama of two layers of width 64 and 96, two heads in one group.
+B small_base() {
+  B file;
+  file.string("general.architecture", "llama");
+  const std::pair<const char*, uint32_t> counts[]{
+      {"block_count", 2},          {"context_length", 64},      {"embedding_length", 64},
+      {"feed_forward_length", 96}, {"attention.head_count", 2}, {"attention.head_count_kv", 1},
+      {"vocab_size", uint32_t(V)}, {"rope.dimension_count", 32}};
+  for (const auto& [key, value] : counts) file.count(std::string("llama.") + key, value);
+  file.number("llama.attention.layer_norm_rms_epsilon", B::f32, 1e-5f);
+  file.number("llama.rope.freq_base", B::f32, 10000.f);
+  uint64_t stream = 0;
+  const auto add = [&](const std::string& name, uint64_t in, uint64_t out, uint32_t type) {
+    RandomStream random(++stream);
+    std::vector<float> values(in * out);
+    for (float& v : values) v = out == 1 ? random.uniform(0.5f, 1.5f) : random.uniform(-0.2f, 0.2f);
+    if (out == 1) {
+      std::string bytes;
+      for (const float v : values) bytes += B::raw(v);
+      file.tensor(name, {in}, f32_type, bytes);
+      return;
+    }
+    const DType blocks = type == q8_0_type ? DType::q8_0 : DType::q4_1;
+    std::string bytes(bytes_of(blocks, int64_t(values.size())), '\0');
+    quantize(std::as_writable_bytes(std::span(bytes)), values, blocks);
+    file.tensor(name, {in, out}, type, bytes);
+  };
+  add("token_embd.weight", 64, uint64_t(V), q8_0_type);
+  add("output_norm.weight", 64, 1, f32_type);
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    add(layer + "attn_q.weight", 64, 64, q4_1_type);
+    add(layer + "attn_k.weight", 64, 32, q4_1_type);
+    add(layer + "attn_v.weight", 64, 32, q8_0_type);
+    add(layer + "attn_output.weight", 64, 64, q4_1_type);
+    add(layer + "ffn_gate.weight", 64, 96, q4_1_type);
+    add(layer + "ffn_up.weight", 64, 96, q4_1_type);
+    add(layer + "ffn_down.weight", 96, 64, q8_0_type);
+    for (const char* name : {"attn_norm.weight", "ffn_norm.weight"})
+      add(layer + name, 64, 1, f32_type);
+  }
+  return file;
+}
+
+struct SmallBase {
+  TemporaryDirectory directory;
+  std::filesystem::path path = directory.write("base.gguf", small_base().file());
+  GgufBasePtr base = std::make_shared<const GgufBase>(path);
+  TextModelOptions options =
+      text_model_for(text_model(base->model().name, base->model().sizes), V, T);
+  LoraOptions lora{.rank = 3, .targets = {"q_proj", "k_proj", "down_proj"}};
+};
+
+Samples rows_of_text() {
+  RandomStream random(77);
+  std::vector<int32_t> tokens, positions, labels;
+  for (int32_t i = 0; i < 2 * T; ++i) {
+    tokens.push_back(static_cast<int32_t>(random.uniform(0, V - 0.5f)));
+    positions.push_back(i % T < 5 ? i % T : i % T - 5);  // two documents
+    labels.push_back(i % 7 == 3 ? not_judged : static_cast<int32_t>(random.uniform(0, V - 0.5f)));
+  }
+  Samples samples;
+  const auto add = [&](const char* name, const std::vector<int32_t>& values) {
+    samples.fields.push_back({name, Tensor::from(values, {2, T}, test_device())});
+  };
+  add("tokens", tokens);
+  add("positions", positions);
+  add("labels", labels);
+  return samples;
+}
+
+// Random adapters, which are all that is trained.
+void draw_adapters(const Parameters& parameters) {
+  for (size_t i = 0; i < parameters.entries().size(); ++i) {
+    const Tensor& x = parameters.entries()[i].tensor;
+    x.copy_from(tensor_with(random_values(x.shape(), 100 + i, 0.25f), x.shape(), x.dtype()));
+  }
+}
+
+// The weights of a model without a base, from the file.
+void widen_weights(Module& model, const std::filesystem::path& path) {
+  const GgufFile file(path);
+  model.visit_parameters([&](const std::string& name, Parameter& p) {
+    if (is_of_adapter(name)) return;
+    const GgufParameter found = find_gguf_parameter(file, name, p.shape);
+    const int64_t columns = p.shape.numel(1, p.shape.rank());
+    Values values;
+    dispatch_blocks(found.tensor->type, [&]<class Block>() {
+      const auto* blocks = reinterpret_cast<const Block*>(found.tensor->elements.data());
+      const int64_t of_row = columns / elements_in<Block>;
+      for (int64_t r = 0; r < p.shape[0]; ++r)
+        for (int64_t b = 0; b < of_row; ++b) {
+          double widened[elements_in<Block>];
+          widen(blocks[(found.rows.empty() ? r : found.rows[size_t(r)]) * of_row + b], widened);
+          values.insert(values.end(), std::begin(widened), std::end(widened));
+        }
+    });
+    p.tensor.copy_from(tensor_with(values, p.shape, p.tensor.dtype()));
+  });
+}
+
+Values loss_and_gradients(const Module& model, const Parameters& parameters, const Pass& pass) {
+  for (const auto& entry : parameters.entries()) zero_grad(entry.tensor);
+  const Samples samples = rows_of_text();
+  const Tensor loss = language_modeling()->answer(model, samples, pass);
+  Values all = to_doubles(loss);
+  backward(loss);
+  for (const auto& entry : parameters.entries())
+    for (const double g : to_doubles(grad(entry.tensor))) all.push_back(g);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("adapters learn on a base in its blocks what they learn on its numbers", "[text]") {
+  const SmallBase small;
+  for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-12), {DType::f32, 1e-4}}) {
+    const auto plain = make_text_model(small.options, small.lora);
+    const auto based = make_text_model(small.options, small.lora, small.base);
+    const Parameters own = place(*plain, dtype, test_device(), 1);
+    const Parameters adapters = place(*based, dtype, test_device(), 1);
+    REQUIRE(adapters.all_entries().size() == 2 * 2 * 3);
+    REQUIRE(own.entries().size() == adapters.entries().size());
+    widen_weights(*plain, small.path);
+    draw_adapters(own);
+    draw_adapters(adapters);
+    const Values expected = loss_and_gradients(*plain, own, {});
+    Pass in_pieces{.recompute = Recompute::all};
+    in_pieces.piece = 5;
+    for (const Pass& pass : {Pass{}, in_pieces})
+      REQUIRE(largest_difference(loss_and_gradients(*based, adapters, pass), expected) <=
+              tolerance);
+  }
+}
+
+TEST_CASE("a base takes the memory of its blocks, on a meta device, too", "[text]") {
+  const SmallBase small;
+  const auto bytes_on = [&](Device device) {
+    const auto before = ledger(device).current();
+    const auto model = make_text_model(small.options, small.lora, small.base);
+    const Parameters adapters = place(*model, DType::f32, device, 1);
+    return ledger(device).current().total() - before.total();
+  };
+  const size_t bytes = bytes_on(test_device());
+  REQUIRE(bytes == bytes_on(meta_of(test_device())));
+  const auto plain = make_text_model(small.options, small.lora);
+  const Parameters own = place(*plain, DType::f32, meta_of(test_device()), 1);
+  REQUIRE(bytes < 4 * size_t(own.count()) * 35 / 100 + (4 << 10));
+}
+
+}  // namespace gguf_base
+}  // namespace accrue::test
