@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/autograd.h"
 #include "kernels/quantized_blocks.h"
 
 namespace accrue {
@@ -54,11 +55,18 @@ GgufBase::GgufBase(const std::filesystem::path& path)
 Tensor GgufBase::parameter(const std::string& name, const Shape& shape, DType compute,
                            Device device) const {
   const GgufParameter found = find_gguf_parameter(*file_, name, shape);
-  const bool stays = is_quantized(found.tensor->type);
-  if (is_meta(device))
-    return Tensor::empty(shape, stays ? found.tensor->type : compute, device, Category::parameters);
-  const Tensor host = stays ? in_blocks(found, file_) : in_numbers(found, compute);
-  return device == Device::cpu ? host : host.to(device, Category::parameters);
+  const auto there = [&](DType dtype) {
+    if (is_meta(device)) return Tensor::empty(shape, dtype, device, Category::parameters);
+    const Tensor host = is_quantized(dtype) ? in_blocks(found, file_) : in_numbers(found, dtype);
+    return device == Device::cpu ? host : host.to(device, Category::parameters);
+  };
+  if (is_quantized(found.tensor->type)) return there(found.tensor->type);
+  if (!is_16_bit_dtype(compute)) return there(compute);
+  // As other fixed parameters are: ops read one or the other.
+  const Tensor value = require_grad(there(wide(compute)));
+  value.variable()->frozen = true;
+  value.variable()->copy = there(compute);
+  return value;
 }
 
 Tensor GgufBase::widened(const std::string& name, const Shape& shape) const {

@@ -20,7 +20,8 @@ class GgufBase {
 
   // The parameter of this name and shape (text/llama.h), for a model that computes in `compute`: a
   // quantized matrix in its blocks, borrowed from the file where that is on the device and has the
-  // rows in this order, else copied; all else in `compute`. On a meta device there are no elements.
+  // rows in this order, else copied; all else in `compute`, or as other fixed parameters are in 16
+  // bits, in float32 with a copy. On a meta device there are no elements.
   // Throws Error if the file has no such parameter.
   Tensor parameter(const std::string& name, const Shape& shape, DType compute, Device device) const;
 
