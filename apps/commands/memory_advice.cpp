@@ -84,7 +84,7 @@ std::string advice_for_scoring(const Options& options) {
   constexpr size_t pieces = 2 * 65536;
   const size_t loading = ledger(meta).current().total() + pieces;
   sum_scores(*model, *options.objective_on(planned.test), planned.test, 1,
-             parameters.compute_dtype(), meta);
+             parameters.compute_dtype(), meta, nullptr, options.batches.piece);
   const size_t needed = std::max(loading, ledger(meta).peak().total());
   return fmt::format("try: --memory-limit {}  # {}, for one sample at a time", needed,
                      format_bytes(needed));

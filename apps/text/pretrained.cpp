@@ -46,9 +46,8 @@ void import_adapters(const ImportOptions& asked) {
   write_weights(asked.from, asked.out, weights, options, options.network);
 }
 
-// All parameters of the model in a GGUF file, in float32.
-NamedTensors widened_weights(const std::string& path) {
-  const GgufBase base(path);
+// All parameters of a base, in float32.
+NamedTensors widened_weights(const GgufBase& base) {
   const auto model = make_text_model(text_model_for(
       text_model(base.model().name, base.model().sizes), base.model().vocabulary, 1));
   NamedTensors weights;
@@ -78,11 +77,11 @@ Settings settings_of(ImportOptions& asked) {
 
 void import_text_model(const ImportOptions& asked) {
   if (!asked.base.empty()) return import_adapters(asked);
-  const bool is_gguf = asked.from.ends_with(".gguf");
-  const PretrainedModel found =
-      is_gguf ? GgufBase(asked.from).model() : read_pretrained_config(asked.from);
+  std::optional<GgufBase> base;
+  if (asked.from.ends_with(".gguf")) base.emplace(asked.from);
+  const PretrainedModel found = base ? base->model() : read_pretrained_config(asked.from);
   const NamedTensors weights =
-      is_gguf ? widened_weights(asked.from) : read_pretrained_weights(asked.from, found);
+      base ? widened_weights(*base) : read_pretrained_weights(asked.from, found);
   Options options;
   options.model_name = found.name;
   Text& text = text_of(options);
@@ -122,8 +121,8 @@ void export_text_model(const Options& options, const ExportOptions& asked) {
   const LoraOptions& lora = text.lora;
   const TextModelOptions model = text_model_for(text_model(options.model_name, text.sizes),
                                                 options.network.classes, text.rows.context);
-  check(asked.adapter == lora.rank.has_value(), "{} has {} adapters: expected {}", options.init,
-        lora.rank ? "" : "no",
+  check(asked.adapter == lora.rank.has_value(), "{} has {}adapters: expected {}", options.init,
+        lora.rank ? "" : "no ",
         lora.rank ? "--adapter, or weights that `accrue text merge` has written" : "no --adapter");
   const NamedTensors weights = read_safetensors(options.init);
   const Parameters parameters = place(*options.factory(options.network)(), DType::f32, Device::meta,

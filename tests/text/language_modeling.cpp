@@ -229,10 +229,12 @@ TEST_CASE("a window of rows in pieces is transformers' mean over its tokens", "[
 }
 
 TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
-  const auto compare = [](const std::string& name, int R, const RowSplit& split) {
+  const auto compare = [](const std::string& name, int R, const RowSplit& split,
+                          int64_t piece = 0) {
     std::vector<double> differences(static_cast<size_t>(R), 1);
     run_ranks(R, [&](Ranks& ranks) {
       TextLearner learner(name, {.ranks = &ranks});
+      learner.pass.piece = piece;
       differences[size_t(ranks.rank())] = difference(learner, name, split, ranks.rank(), R);
     });
     for (const double each : differences) REQUIRE(each <= text_tolerance);
@@ -241,6 +243,7 @@ TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
   compare("gpt2", 3, RowSplit(8, 1));
   compare("llama", 2, RowSplit(8, 1));
   compare("llama", 3, {3, 3, 2});
+  compare("llama", 2, {3, 3, 2}, 5);
 }
 
 TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
