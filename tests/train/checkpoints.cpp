@@ -328,12 +328,17 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
   // is past rolling back.
   const std::string options = fmt::format(
       " --model {} --data digits --micro-batch 1 --effective-batch {} --checkpoint-dir ",
-      test_device() == Device::cuda ? "cnn --cuda-graphs off" : "mlp", sanitized() ? 400 : 4000);
+      test_device() == Device::cuda ? "cnn --cuda-graphs off" : "mlp", sanitized() ? 600 : 6000);
   const auto run = [&](const std::string& directory, std::initializer_list<int> signals) {
     Child child("train" + options + directory, directory + ".text");
     child.wait_until([&] { return child.text().find("optimizer steps") != std::string::npos; });
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    for (const int signal : signals) child.send(signal);
+    for (const int signal : signals) {
+      child.send(signal);
+      // Two that wait together are delivered in the order of their numbers: SIGTERM after SIGINT
+      // would be taken for its repetition.
+      child.wait_until([&] { return child.text().find("interrupted") != std::string::npos; });
+    }
     const int status = child.wait();
     return std::pair(status, child.text());
   };
