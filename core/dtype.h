@@ -42,6 +42,10 @@ constexpr size_t block_bytes(DType dtype) {
   return 0;
 }
 constexpr bool is_quantized(DType dtype) { return block_elements(dtype) > 1; }
+// The types in which a frozen weight may be stored, whatever an op computes in.
+constexpr bool is_stored_type(DType dtype) {
+  return is_quantized(dtype) || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
 
 // The bytes of whole blocks of so many elements.
 constexpr size_t bytes_of(DType dtype, int64_t elements) {

@@ -25,13 +25,13 @@ void check_same(std::string_view op, std::initializer_list<const Tensor*> tensor
 }
 
 void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter) {
-  if (!w.defined() || !is_quantized(w.dtype())) return check_same(op, {&x, &w});
+  if (!w.defined() || w.dtype() == x.dtype()) return check_same(op, {&x, &w});
   check_same(op, {&x});
-  check(w.device() == x.device() && w.shape().rank() == 2 &&
+  check(w.device() == x.device() && is_stored_type(w.dtype()) && w.shape().rank() == 2 &&
             w.size(1) % block_elements(w.dtype()) == 0 && !Edge(parameter).wants_grad(),
-        "[{}] x on {} and w {} {} on {}: expected a matrix of whole blocks there, which wants no "
-        "gradient",
-        op, name(x.device()), name(w.dtype()), w.shape(), name(w.device()));
+        "[{}] x {} on {} and w {} {} on {}: expected a matrix of that dtype there, or of whole "
+        "blocks or numbers of 16 or 32 bits, which wants no gradient",
+        op, name(x.dtype()), name(x.device()), name(w.dtype()), w.shape(), name(w.device()));
 }
 
 }  // namespace accrue

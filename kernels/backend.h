@@ -52,7 +52,7 @@ std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads_over
 // Throws Error unless all tensors are on one device and of one floating dtype.
 void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors);
 // Throws Error unless w, the operand that a parameter is, goes with x: as in check_same(), or
-// quantized, in whole blocks, and of a parameter that wants no gradient.
+// stored otherwise (is_stored_type()), in whole blocks, and of a parameter that wants no gradient.
 void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter);
 
 }  // namespace accrue

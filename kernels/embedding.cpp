@@ -12,7 +12,7 @@ void embedding(View y, View w, View index) {
   for (int64_t n = 0; n < N; ++n)
     check(0 <= row[n] && row[n] < V, "[embedding] index {} at position {} is outside [0, {})",
           row[n], n, V);
-  if (is_quantized(w.dtype))
+  if (w.dtype != y.dtype)
     return dispatch_blocks(w.dtype, [&]<class Block>() {
       dispatch_floating(y.dtype, [&]<class T>() {
         constexpr int64_t elements = elements_in<Block>;
@@ -68,20 +68,15 @@ decltype(cpu::embedding) embedding;
 decltype(cpu::embedding_backward) embedding_backward;
 }  // namespace cuda
 
-Tensor embedding(const Tensor& w, const Tensor& index, DType dtype) {
-  const bool quantized = w.defined() && is_quantized(w.dtype());
-  if (!quantized) check_same("embedding", {&w});
-  check(w.shape().rank() == 2 && index.defined() && index.shape().rank() == 1 &&
+Tensor embedding(const Tensor& w, const Tensor& index, std::optional<DType> dtype) {
+  check(w.defined() && w.shape().rank() == 2 && index.defined() && index.shape().rank() == 1 &&
             index.dtype() == DType::i32 && index.device() == w.device(),
         "[embedding] w {} and index {} {}: expected w [V, D] and i32 index [N] on {}", w.shape(),
         name(index.dtype()), index.shape(), name(w.device()));
   const auto& variable = w.variable();
   const Tensor table = variable && variable->copy.defined() ? variable->copy : w.detach();
-  check(!quantized || (w.size(1) % block_elements(w.dtype()) == 0 && !Edge(w).wants_grad()),
-        "[embedding] w {} {}: expected rows of whole blocks, without a gradient", name(w.dtype()),
-        w.shape());
-  Tensor y =
-      Tensor::empty({index.size(0), w.size(1)}, quantized ? dtype : table.dtype(), w.device());
+  Tensor y = Tensor::empty({index.size(0), w.size(1)}, dtype.value_or(table.dtype()), w.device());
+  check_weight("embedding", y, table, w);
   launch<cpu::embedding, cuda::embedding>(y.device(), y.view(), table.view(), index.view());
   const Edge dw_edge = w;
   record("embedding", y, {dw_edge}, [dw_edge, index](Tensor& dy) {

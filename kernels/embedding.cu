@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(block_threads)
 }  // namespace
 
 void embedding(View y, View w, View index) {
-  if (is_quantized(w.dtype))
+  if (w.dtype != y.dtype)
     return dispatch_blocks(w.dtype, [&]<class Block>() {
       dispatch_floating(y.dtype, [&]<class T>() {
         const int64_t blocks = y.shape[1] / elements_in<Block>;

@@ -12,8 +12,7 @@ namespace accrue {
 namespace cpu {
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  if (is_quantized(b.dtype))
-    return quantized_matmul(c, a, b, b_op, {}, Activation::none, workspace);
+  if (b.dtype != a.dtype) return quantized_matmul(c, a, b, b_op, {}, Activation::none, workspace);
   dispatch_floating(a.dtype, [&]<class T>() {
     const Gemm<T> product{.M = c.grad.shape[0],
                           .N = c.grad.shape[1],
@@ -29,7 +28,7 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 // y = act(x op(w) + b); b may be empty.
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace) {
-  if (is_quantized(w.dtype)) return quantized_matmul({y, 0}, x, w, w_op, b, activation, workspace);
+  if (w.dtype != x.dtype) return quantized_matmul({y, 0}, x, w, w_op, b, activation, workspace);
   dispatch_floating(x.dtype, [&]<class T>() {
     gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
          Gemm<T>{.M = x.shape[0],
@@ -119,7 +118,7 @@ Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
 
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Tensor& w,
                         DType dtype) {
-  if (!is_quantized(w.dtype())) return matmul_workspace(M, N, K, device);
+  if (w.dtype() == dtype) return matmul_workspace(M, N, K, device);
   const int64_t of_product = matmul_workspace_bytes(M, N, K, device);
   return Tensor::empty({of_product + widened_bytes(w.view(), dtype, device)}, DType::u8, device,
                        Category::workspace);

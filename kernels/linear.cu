@@ -210,8 +210,8 @@ void bias_backward(GradTarget db, View dz) {
 
 namespace {
 
-// A quantized weight in the dtype of the other operand, at the end of the workspace, of which it
-// leaves the rest.
+// A weight that is stored otherwise in the dtype of the other operand, at the end of the workspace,
+// of which it leaves the rest.
 View widened(View w, DType dtype, View& workspace) {
   const int64_t rest = workspace.numel() - widened_bytes(w, dtype, w.device);
   const View all{workspace.part(rest, workspace.numel()).data, w.shape, dtype, w.device};
@@ -223,7 +223,7 @@ View widened(View w, DType dtype, View& workspace) {
 }  // namespace
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  if (is_quantized(b.dtype)) b = widened(b, a.dtype, workspace);
+  if (b.dtype != a.dtype) b = widened(b, a.dtype, workspace);
   if (try_matmul(c, a, b, a_op, b_op, workspace)) return;
   const bool no_terms = a.numel() == 0;
   check(c.grad.numel() == 0 || no_terms, "cuBLASLt has no algorithm for {} {} x {} in {}",
@@ -233,7 +233,7 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace) {
-  if (is_quantized(w.dtype)) w = widened(w, x.dtype, workspace);
+  if (w.dtype != x.dtype) w = widened(w, x.dtype, workspace);
   if (w_op == Transpose::yes && is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
     small_linear_forward(y, x, w, b, activation);
     return;

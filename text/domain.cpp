@@ -39,16 +39,26 @@ Settings settings_of_rows(RowOptions& o) {
   return s;
 }
 
-Settings settings_of_base(std::string& base) {
+Settings settings_of_base(std::string& base, std::optional<int>& bits) {
+  static const std::map<std::string, int> numbers_of_bits{{"4", 4}, {"8", 8}, {"16", 16}};
+  const decltype(About::acts_with) with_text{{"model", text_model_names()}};
   Settings s;
   s.group("Language models")
       .add(base, {.name = "base",
                   .decides = Decides::result,
-                  .help = "Take the model and its weights from there, in the file's own 4 or 8 "
-                          "bits: they are fixed, beside adapters (--lora)",
-                  .takes = "FILE.gguf",
-                  .acts_with = {{"model", names_of<LlamaOptions>()}},
-                  .saved = Saved::with_weights});
+                  .help = "Take the model and its weights from there: they are fixed, beside "
+                          "adapters (--lora), and a GGUF file's stay in its 4, 8 or 16 bits",
+                  .takes = "FILE.gguf|FILE.safetensors",
+                  .acts_with = with_text,
+                  .saved = Saved::with_weights})
+      .add(bits, numbers_of_bits,
+           {.name = "base-bits",
+            .decides = Decides::result,
+            .help = "Quantize the matrices of --base FILE.safetensors: to Q4_0, Q8_0 or bf16",
+            .unset = "as in the file",
+            .needs = "base",
+            .acts_with = with_text,
+            .saved = Saved::with_weights});
   return s;
 }
 
@@ -137,12 +147,41 @@ bool is_embedding_of_tokens(const std::string& name) {
   return name.ends_with("wte.weight") || name.ends_with("embed_tokens.weight");
 }
 
+// The rows of the embedding, if a file has one.
+std::optional<int64_t> vocabulary_in(const std::string& weights) {
+  const SafetensorsHeader header = read_safetensors_header(weights, is_embedding_of_tokens);
+  if (header.entries.empty()) return std::nullopt;
+  return header.entries.front().shape[0];
+}
+
+// What a file that accrue wrote says of its model.
+PretrainedModel model_said_in(const std::string& weights) {
+  const Metadata said = read_safetensors_metadata(weights);
+  const auto text = [&](const std::string& name) {
+    const auto found = said.find(name);
+    return found == said.end() ? std::string() : found->second;
+  };
+  check(text("lora").empty(),
+        "'{}' has adapters already: expected weights without, or merged ones (accrue text merge), "
+        "as --base",
+        weights);
+  const auto vocabulary = vocabulary_in(weights);
+  check(vocabulary && !text("model").empty(),
+        "'{}' does not say which language model its weights are of: expected a file of `accrue "
+        "text import` or train --save as --base",
+        weights);
+  PretrainedModel model{.name = text("model"), .vocabulary = *vocabulary};
+  for (const Setting& size : settings_of_sizes(model.sizes))
+    if (!text(size.about.name).empty()) size.set(text(size.about.name));
+  return model;
+}
+
 }  // namespace
 
 Settings Text::settings(TrainingOptions& o) {
   Settings s;
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
-  s.append(settings_of_base(base)).append(settings_of_lora(lora));
+  s.append(settings_of_base(base, base_bits)).append(settings_of_lora(lora));
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -179,6 +218,10 @@ std::vector<DomainModel> Text::models() const {
   return models;
 }
 
+std::string Text::implied_model() const {
+  return base.empty() ? std::string() : open_base()->model().name;
+}
+
 ModelFactory Text::factory(const std::string& model, const ModelOptions& options) const {
   check(options.width == 1,
         "--width is a factor on the channels of images' models: expected --hidden-size for {}",
@@ -191,8 +234,10 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
         "the weights of --base {} are fixed, and nothing would be trained: expected adapters, such "
         "as --lora 8",
         base);
-  const auto opened = std::make_shared<const GgufBase>(base);
+  const BasePtr opened = open_base();
   const PretrainedModel& there = opened->model();
+  check(text_model(model).index() == text_model(there.name).index(),
+        "--model {}, but the base '{}' is a {}: expected no --model", model, base, there.name);
   check(options.classes <= there.vocabulary,
         "the data has {} tokens, but the base '{}' {}: expected a corpus of the base's tokenizer "
         "(accrue text prepare --tokenizer {})",
@@ -205,10 +250,17 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
 ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }
 
 std::optional<int64_t> Text::classes_in(const std::string& weights) const {
-  if (!base.empty()) return GgufBase(base).model().vocabulary;
-  const SafetensorsHeader header = read_safetensors_header(weights, is_embedding_of_tokens);
-  if (header.entries.empty()) return std::nullopt;
-  return header.entries.front().shape[0];
+  return base.empty() ? vocabulary_in(weights) : open_base()->model().vocabulary;
+}
+
+BasePtr Text::open_base() const {
+  if (!base.ends_with(".gguf"))
+    return std::make_shared<const SafetensorsBase>(base, model_said_in(base), base_bits);
+  check(!base_bits,
+        "the weights of {} stay in the types that it has: expected --base-bits with a --base "
+        "FILE.safetensors, or none",
+        base);
+  return std::make_shared<const GgufBase>(base);
 }
 
 Descriptions Text::descriptions() const {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "text/base.h"
 #include "text/models.h"
 #include "text/rows.h"
 #include "train/domain.h"
@@ -16,7 +17,8 @@ class Text : public Domain {
  public:
   RowOptions rows{.context = 256};
   TextModelSizes sizes;
-  std::string base;  // a GGUF file whose weights a model has, fixed; empty: its own
+  std::string base;              // a file whose weights a model has, fixed; empty: its own
+  std::optional<int> base_bits;  // of those weights (text/base.h); none: as in the file
   LoraOptions lora;
   std::string sample_prompt;  // of what is written on the way; empty: held-out text
 
@@ -25,6 +27,7 @@ class Text : public Domain {
   Settings settings(TrainingOptions& training) override;
   std::string networks_heading() const override { return "Language models"; }
   std::vector<DomainModel> models() const override;
+  std::string implied_model() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
   ObjectivePtr objective(const Dataset& data) const override;
   // A vocabulary may be padded beyond the tokenizer's, as llm.c's is.
@@ -34,6 +37,8 @@ class Text : public Domain {
   std::vector<std::string> data_sets() const override { return {"grammar"}; }
   bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
+  // That of --base. Throws Error if there is none.
+  BasePtr open_base() const;
   // That of a data set's tokens. Throws Error if none is known.
   static TokenizerPtr tokenizer_of(const std::string& data);
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;

@@ -90,7 +90,8 @@ Gpt2::~Gpt2() = default;
 Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, const KeyValueCachePtr& cache) const {
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1), E = options_.width;
   const Tensor tokens = rows.tokens.reshape({N * T}), places = rows.positions.reshape({N * T});
-  Tensor x = add(embedding(wte_.tensor, tokens), embedding(wpe_.tensor, places));
+  Tensor x = add(embedding(wte_.tensor, tokens, wte_.compute),
+                 embedding(wpe_.tensor, places, wpe_.compute));
   x = drop_(x.reshape({N, T, E}), pass);
   x = run_blocks(
       std::move(x), pass, blocks_.size(),

@@ -7,7 +7,7 @@
 #include <ranges>
 #include <sstream>
 
-#include "text/gguf_base.h"
+#include "text/base.h"
 
 namespace accrue {
 namespace {
@@ -125,7 +125,7 @@ TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, in
 }
 
 std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
-                                               const LoraOptions& lora, const GgufBasePtr& base) {
+                                               const LoraOptions& lora, const BasePtr& base) {
   std::unique_ptr<LanguageModel> model;
   if (const auto* gpt2 = std::get_if<Gpt2Options>(&options)) model = std::make_unique<Gpt2>(*gpt2);
   else model = std::make_unique<Llama>(std::get<LlamaOptions>(options));

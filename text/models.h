@@ -11,8 +11,8 @@
 
 namespace accrue {
 
-class GgufBase;
-using GgufBasePtr = std::shared_ptr<const GgufBase>;
+class Base;
+using BasePtr = std::shared_ptr<const Base>;
 
 using TextModelOptions = std::variant<Gpt2Options, LlamaOptions>;
 
@@ -37,6 +37,6 @@ TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, in
 // With a base its parameters are the base's; with adapters if LoRA has a rank.
 std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
                                                const LoraOptions& lora = {},
-                                               const GgufBasePtr& base = nullptr);
+                                               const BasePtr& base = nullptr);
 
 }  // namespace accrue

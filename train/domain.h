@@ -76,6 +76,8 @@ class Domain {
   virtual std::string networks_heading() const { return {}; }
 
   virtual std::vector<DomainModel> models() const = 0;
+  // The one that its settings imply where none is asked for by name; empty if they imply none.
+  virtual std::string implied_model() const { return {}; }
   virtual ModelFactory factory(const std::string& model, const ModelOptions& options) const = 0;
   // The networks that train each other, if its models are games; the last is the model.
   virtual std::vector<PlayerOptions> players(const ModelOptions& model,

@@ -197,10 +197,18 @@ Options with_what_weights_say(const Options& options) {
   return result;
 }
 
+Options with_implied_model(Options options) {
+  if (!options.given.contains("model"))
+    for (const auto& domain : options.domains)
+      if (const std::string implied = domain->implied_model(); !implied.empty())
+        options.model_name = implied;
+  return options;
+}
+
 }  // namespace
 
 Options with_options_of_weights(const Options& options) {
-  Options result = with_what_weights_say(options);
+  Options result = with_what_weights_say(with_implied_model(options));
   if (result.weights.empty()) return result;
   const Domain& domain = result.domains.of_model(result.model_name);
   result.class_count_of_weights = domain.classes_in(result.weights);

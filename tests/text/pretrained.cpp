@@ -218,6 +218,39 @@ TEST_CASE("adapters are trained beside fixed weights, go out to PEFT and come ba
          "no projections for LoRA are called 'q_proj'");
 }
 
+TEST_CASE("adapters are trained beside a base in another file, as it is or quantized", "[text]") {
+  const Folder folder;
+  const std::string base = folder / "base.safetensors", tuned = folder / "tuned.safetensors";
+  folder.write("texts.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
+  succeed(fmt::format("text prepare --hold-out 0.34 --text {} --out {}", folder / "texts.jsonl",
+                      folder / "corpus"));
+  const std::string run = " --data " + (folder / "corpus") +
+                          " --context 16 --micro-batch 1 --effective-batch 1 --steps 2 --lr 0.1 ";
+  succeed("train --model gpt-tiny --layers 1 --heads 2 --hidden-size 64 --positions 16" + run +
+          "--save " + base);
+  for (const std::string bits : {"", "--base-bits 4 ", "--base-bits 8 ", "--base-bits 16 "}) {
+    // Model and sizes are those of the base.
+    const std::string said =
+        succeed("train --base " + base + run + bits + "--lora 2 --save " + tuned);
+    REQUIRE_THAT(said, ContainsSubstring("gpt-tiny: "));
+    REQUIRE_THAT(said, ContainsSubstring("predicted to the byte"));
+    const NamedTensors adapters = read_safetensors(tuned);
+    REQUIRE(adapters.size() == 2);
+    const std::string again = succeed("eval --init " + tuned + run.substr(0, run.find(" --micro")));
+    REQUIRE_THAT(said, ContainsSubstring(again.substr(again.rfind("loss"), 11)));
+  }
+  refuse("train --base " + base + run, "expected adapters, such as --lora 8");
+  refuse("train --model llama-tiny --lora 2 --base " + base + run,
+         "is a gpt-tiny: expected no --model");
+  refuse("train --lora 2 --base " + tuned + run, "has adapters already");
+  refuse("train --lora 2 --base-bits 4" + run, "--base");
+  refuse("train --lora 2 --base-bits 5 --base " + base + run, "--base-bits");
+  write_safetensors(folder / "other.safetensors",
+                    {{"a", Tensor::full({1}, 1, DType::f32, Device::cpu)}});
+  refuse("train --lora 2 --base " + (folder / "other.safetensors") + run,
+         "does not say which language model");
+}
+
 TEST_CASE("adapters of PEFT's that are not there are refused by name", "[text]") {
   const Folder folder;
   const auto options_of = [&](const std::string& more) {

@@ -1,6 +1,6 @@
-// A frozen base in the blocks of its GGUF file, against the same model with its weights widened.
+// A frozen base as it is stored, against the same model with its weights widened.
 
-#include "text/gguf_base.h"
+#include "text/base.h"
 
 #include "core/ledger.h"
 #include "core/random.h"
@@ -13,17 +13,18 @@
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/op_table.h"
+#include "text/gguf_base.h"
 #include "text/language_modeling.h"
 #include "text/models.h"
 #include "train/weights.h"
 
 namespace accrue::test {
-namespace gguf_base {
+namespace base {
 namespace {
 
 using B = GgufBytes;
 
-constexpr uint32_t f32_type = 0, q8_0_type = 8, q4_1_type = 3;
+constexpr uint32_t f32_type = 0, f16_type = 1, q4_1_type = 3, q8_0_type = 8, bf16_type = 30;
 constexpr int64_t V = 40, T = 12;
 
 // A Llama of two layers of width 64 and 96, two heads in one group.
@@ -42,12 +43,14 @@ B small_base() {
     RandomStream random(++stream);
     std::vector<float> values(in * out);
     for (float& v : values) v = out == 1 ? random.uniform(0.5f, 1.5f) : random.uniform(-0.2f, 0.2f);
-    if (out == 1) {
-      std::string bytes;
-      for (const float v : values) bytes += B::raw(v);
-      file.tensor(name, {in}, f32_type, bytes);
-      return;
+    std::string numbers;
+    for (const float v : values) {
+      if (type == f32_type) numbers += B::raw(v);
+      if (type == f16_type) numbers += B::raw(Half(v));
+      if (type == bf16_type) numbers += B::raw(BFloat16(v));
     }
+    if (out == 1) return void(file.tensor(name, {in}, type, numbers));
+    if (!numbers.empty()) return void(file.tensor(name, {in, out}, type, numbers));
     const DType blocks = type == q8_0_type ? DType::q8_0 : DType::q4_1;
     std::string bytes(bytes_of(blocks, int64_t(values.size())), '\0');
     quantize(std::as_writable_bytes(std::span(bytes)), values, blocks);
@@ -57,9 +60,9 @@ B small_base() {
   add("output_norm.weight", 64, 1, f32_type);
   for (const std::string layer : {"blk.0.", "blk.1."}) {
     add(layer + "attn_q.weight", 64, 64, q4_1_type);
-    add(layer + "attn_k.weight", 64, 32, q4_1_type);
-    add(layer + "attn_v.weight", 64, 32, q8_0_type);
-    add(layer + "attn_output.weight", 64, 64, q4_1_type);
+    add(layer + "attn_k.weight", 64, 32, bf16_type);
+    add(layer + "attn_v.weight", 64, 32, f32_type);
+    add(layer + "attn_output.weight", 64, 64, f16_type);
     add(layer + "ffn_gate.weight", 64, 96, q4_1_type);
     add(layer + "ffn_up.weight", 64, 96, q4_1_type);
     add(layer + "ffn_down.weight", 96, 64, q8_0_type);
@@ -72,7 +75,7 @@ B small_base() {
 struct SmallBase {
   TemporaryDirectory directory;
   std::filesystem::path path = directory.write("base.gguf", small_base().file());
-  GgufBasePtr base = std::make_shared<const GgufBase>(path);
+  BasePtr base = std::make_shared<const GgufBase>(path);
   TextModelOptions options =
       text_model_for(text_model(base->model().name, base->model().sizes), V, T);
   LoraOptions lora{.rank = 3, .targets = {"q_proj", "k_proj", "down_proj"}};
@@ -126,6 +129,26 @@ void widen_weights(Module& model, const std::filesystem::path& path) {
   });
 }
 
+// The elements as blocks or numbers of a type have them.
+Values rounded_to(DType type, const Values& values) {
+  const std::vector<float> x(values.begin(), values.end());
+  Values result;
+  dispatch_blocks(type, [&]<class Block>() {
+    if constexpr (elements_in<Block> == 1) {
+      for (const float v : x) result.push_back(static_cast<float>(Block(v)));
+    } else {
+      std::vector<Block> blocks(x.size() / elements_in<Block>);
+      quantize(std::as_writable_bytes(std::span(blocks)), x, type);
+      for (const Block& block : blocks) {
+        double widened[elements_in<Block>];
+        widen(block, widened);
+        result.insert(result.end(), std::begin(widened), std::end(widened));
+      }
+    }
+  });
+  return result;
+}
+
 Values loss_and_gradients(const Module& model, const Parameters& parameters, const Pass& pass) {
   for (const auto& entry : parameters.entries()) zero_grad(entry.tensor);
   const Samples samples = rows_of_text();
@@ -163,6 +186,44 @@ TEST_CASE("adapters learn on a base in its blocks what they learn on its numbers
   }
 }
 
+TEST_CASE("adapters learn on a quantized base what they learn on its numbers", "[text]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path path = directory.path() / "base.safetensors";
+  for (const char* const name : {"gpt-tiny", "llama-tiny"}) {
+    const PretrainedModel sizes{
+        .name = name, .sizes = {.layers = 1, .heads = 2, .width = 64}, .vocabulary = V};
+    const TextModelOptions options = text_model_for(text_model(name, sizes.sizes), V, T);
+    const LoraOptions lora{.rank = 3, .targets = {"all"}};
+    {
+      const auto model = make_text_model(options);
+      save_weights(path.string(), place(*model, DType::f32, Device::cpu, 5));
+    }
+    for (const auto& [bits, type] : std::map<std::optional<int>, DType>{
+             {std::nullopt, DType::f32}, {4, DType::q4_0}, {8, DType::q8_0}, {16, DType::bf16}}) {
+      INFO(name << ", " << bits.value_or(32) << " bits");
+      const auto plain = make_text_model(options, lora);
+      const auto based = make_text_model(
+          options, lora, std::make_shared<const SafetensorsBase>(path, sizes, bits));
+      const Parameters own = place(*plain, DType::f64, test_device(), 1);
+      const Parameters adapters = place(*based, DType::f64, test_device(), 1);
+      const NamedTensors tensors = read_safetensors(path);
+      const std::map<std::string, Tensor> weights(tensors.begin(), tensors.end());
+      plain->visit_parameters([&](const std::string& parameter, Parameter& p) {
+        if (is_of_adapter(parameter)) return;
+        Values values = to_doubles(weights.at(parameter));
+        // down_proj has rows of 176, which are no whole blocks.
+        if (p.shape.rank() == 2 && p.shape[1] % block_elements(type) == 0)
+          values = rounded_to(type, values);
+        p.tensor.copy_from(tensor_with(values, p.shape, p.tensor.dtype()));
+      });
+      draw_adapters(own);
+      draw_adapters(adapters);
+      REQUIRE(largest_difference(loss_and_gradients(*based, adapters, {}),
+                                 loss_and_gradients(*plain, own, {})) <= 1e-12);
+    }
+  }
+}
+
 TEST_CASE("a base takes the memory of its blocks, on a meta device, too", "[text]") {
   const SmallBase small;
   const auto bytes_on = [&](Device device) {
@@ -178,5 +239,5 @@ TEST_CASE("a base takes the memory of its blocks, on a meta device, too", "[text
   REQUIRE(bytes < 4 * size_t(own.count()) * 35 / 100 + (4 << 10));
 }
 
-}  // namespace gguf_base
+}  // namespace base
 }  // namespace accrue::test

@@ -1,0 +1,73 @@
+#include "text/base.h"
+
+#include <algorithm>
+
+#include "core/autograd.h"
+#include "kernels/quantize.h"
+
+namespace accrue {
+
+Tensor Base::parameter(const std::string& name, const Shape& shape, DType compute,
+                       Device device) const {
+  const DType stored = stored_type(name, shape);
+  const auto there = [&](DType dtype) {
+    if (is_meta(device)) return Tensor::empty(shape, dtype, device, Category::parameters);
+    const Tensor host = read(name, shape, dtype);
+    return device == Device::cpu ? host : host.to(device, Category::parameters);
+  };
+  if (shape.rank() == 2) return there(stored);
+  if (!is_16_bit_dtype(compute)) return there(compute);
+  // As other fixed parameters are: ops read one or the other.
+  const Tensor value = require_grad(there(wide(compute)));
+  value.variable()->frozen = true;
+  value.variable()->copy = there(compute);
+  return value;
+}
+
+void take_from(const BasePtr& base, Module& model) {
+  model.visit_parameters([&](const std::string& name, Parameter& p) {
+    p.source = [base, name, shape = p.shape](DType compute, Device device) {
+      return base->parameter(name, shape, compute, device);
+    };
+  });
+}
+
+SafetensorsBase::SafetensorsBase(const std::filesystem::path& path, PretrainedModel model,
+                                 std::optional<int> bits)
+    : Base(std::move(model)), path_(path), bits_(bits), header_(read_safetensors_header(path)) {}
+
+DType SafetensorsBase::stored_type(const std::string& name, const Shape& shape) const {
+  const auto& entries = header_.entries;
+  const auto found = std::ranges::find(entries, name, &SafetensorsHeader::Entry::name);
+  check(found != entries.end() && found->shape == shape,
+        "'{}' has {}, expected {} {} for the base of adapters", path_.string(),
+        found == entries.end() ? "no " + name : fmt::format("{} {}", name, found->shape), name,
+        shape);
+  if (shape.rank() == 2 && bits_) {
+    if (*bits_ == 16) return DType::bf16;
+    const DType blocks = *bits_ == 4 ? DType::q4_0 : DType::q8_0;
+    if (shape[1] % block_elements(blocks) == 0) return blocks;
+  }
+  return is_stored_type(found->dtype) ? found->dtype : DType::f32;
+}
+
+Tensor SafetensorsBase::read(const std::string& name, const Shape& shape, DType dtype) const {
+  const Tensor result = Tensor::empty(shape, dtype, Device::cpu, Category::parameters);
+  auto* const bytes = static_cast<std::byte*>(result.view().data);
+  const auto wanted = [&](const std::string& other) { return other == name; };
+  read_safetensors_pieces(
+      path_, wanted, [&](const std::string&, int64_t first, const Tensor& piece) {
+        if (is_quantized(dtype))
+          return quantize({bytes + bytes_of(dtype, first), bytes_of(dtype, piece.numel())},
+                          as_f32(piece).span<float>(), dtype);
+        dispatch_floating(piece.dtype(), [&]<class From>() {
+          dispatch_floating(dtype, [&]<class To>() {
+            std::ranges::transform(piece.span<From>(), result.span<To>().data() + first,
+                                   [](From x) { return To(widen(x)); });
+          });
+        });
+      });
+  return result;
+}
+
+}  // namespace accrue

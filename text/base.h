@@ -1,0 +1,62 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "layers/module.h"
+#include "text/pretrained.h"
+
+namespace accrue {
+
+// The weights of a language model as the base of adapters: nobody changes them, and its matrices
+// stay in the types that a file has, or are quantized.
+class Base {
+ public:
+  virtual ~Base() = default;
+
+  const PretrainedModel& model() const { return model_; }
+
+  // The parameter of this name (text/gpt2.h, text/llama.h) and shape, for a model that computes in
+  // `compute`: a matrix as it is stored (core/dtype.h, is_stored_type()); a vector in `compute`, or
+  // as other fixed parameters are in 16 bits, in float32 with a copy. On a meta device there are no
+  // elements.
+  // Throws Error if there is no such parameter.
+  Tensor parameter(const std::string& name, const Shape& shape, DType compute, Device device) const;
+
+ protected:
+  explicit Base(PretrainedModel model) : model_(std::move(model)) {}
+
+ private:
+  // In which a matrix is stored. Throws Error as above.
+  virtual DType stored_type(const std::string& name, const Shape& shape) const = 0;
+  // The elements on the host, in what stored_type() says, or in a floating type.
+  virtual Tensor read(const std::string& name, const Shape& shape, DType dtype) const = 0;
+
+  PretrainedModel model_;
+};
+using BasePtr = std::shared_ptr<const Base>;
+
+// Makes all parameters of a model, which is not placed yet, the base's.
+void take_from(const BasePtr& base, Module& model);
+
+// Weights in a file that accrue wrote (train/weights.h).
+class SafetensorsBase : public Base {
+ public:
+  // Matrices whose rows have whole blocks become Q4_0 for 4 `bits` and Q8_0 for 8, and all matrices
+  // bf16 for 16. The others, and all without `bits`, stay as they are in the file.
+  // Throws Error for a file of adapters, or of weights that are no such model's.
+  SafetensorsBase(const std::filesystem::path& path, PretrainedModel model,
+                  std::optional<int> bits = {});
+
+ private:
+  DType stored_type(const std::string& name, const Shape& shape) const override;
+  Tensor read(const std::string& name, const Shape& shape, DType dtype) const override;
+
+  std::filesystem::path path_;
+  std::optional<int> bits_;
+  SafetensorsHeader header_;
+};
+
+}  // namespace accrue
