@@ -29,9 +29,10 @@ void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const T
   check_same(op, {&x});
   check(w.device() == x.device() && is_stored_type(w.dtype()) && w.shape().rank() == 2 &&
             w.size(1) % block_elements(w.dtype()) == 0 && !Edge(parameter).wants_grad(),
-        "[{}] x {} on {} and w {} {} on {}: expected a matrix of that dtype there, or of whole "
-        "blocks or numbers of 16 or 32 bits, which wants no gradient",
-        op, name(x.dtype()), name(x.device()), name(w.dtype()), w.shape(), name(w.device()));
+        "[{}] x {} {} on {} and w {} {} on {}: expected a matrix of that dtype there, or one that "
+        "wants no gradient, of whole blocks or of numbers of 16 or 32 bits",
+        op, name(x.dtype()), x.shape(), name(x.device()), name(w.dtype()), w.shape(),
+        name(w.device()));
 }
 
 }  // namespace accrue
