@@ -226,25 +226,33 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
   check(options.width == 1,
         "--width is a factor on the channels of images' models: expected --hidden-size for {}",
         model);
-  if (base.empty())
-    return [chosen = text_model_for(text_model(model, sizes), options.classes, options.image[0],
-                                    options.dropout),
-            lora = lora] { return make_text_model(chosen, lora); };
-  check(lora.rank.has_value(),
-        "the weights of --base {} are fixed, and nothing would be trained: expected adapters, such "
-        "as --lora 8",
-        base);
-  const BasePtr opened = open_base();
+  const BasePtr opened = base.empty() ? nullptr : open_base();
+  if (opened) {
+    const PretrainedModel& there = opened->model();
+    check(text_model(model).index() == text_model(there.name).index(),
+          "--model {}, but the base '{}' is a {}: expected no --model", model, base, there.name);
+    check(lora.rank.has_value(),
+          "the weights of --base {} are fixed, and nothing would be trained: expected adapters, "
+          "such as --lora 8",
+          base);
+    check(options.classes <= there.vocabulary,
+          "the data has {} tokens, but the base '{}' {}: expected a corpus of the base's tokenizer "
+          "(accrue text prepare --tokenizer {})",
+          options.classes, base, there.vocabulary, base);
+  }
+  return [chosen = network(model, options, opened), lora = lora, opened] {
+    return make_text_model(chosen, lora, opened);
+  };
+}
+
+TextModelOptions Text::network(const std::string& model, const ModelOptions& options,
+                               const BasePtr& opened) const {
+  const auto with = [&](const TextModelOptions& chosen, int64_t vocabulary) {
+    return text_model_for(chosen, vocabulary, options.image[0], options.dropout);
+  };
+  if (!opened) return with(text_model(model, sizes), options.classes);
   const PretrainedModel& there = opened->model();
-  check(text_model(model).index() == text_model(there.name).index(),
-        "--model {}, but the base '{}' is a {}: expected no --model", model, base, there.name);
-  check(options.classes <= there.vocabulary,
-        "the data has {} tokens, but the base '{}' {}: expected a corpus of the base's tokenizer "
-        "(accrue text prepare --tokenizer {})",
-        options.classes, base, there.vocabulary, base);
-  return [chosen = text_model_for(text_model(there.name, there.sizes), there.vocabulary,
-                                  options.image[0], options.dropout),
-          lora = lora, opened] { return make_text_model(chosen, lora, opened); };
+  return with(text_model(there.name, there.sizes), there.vocabulary);
 }
 
 ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }

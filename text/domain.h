@@ -29,6 +29,9 @@ class Text : public Domain {
   std::vector<DomainModel> models() const override;
   std::string implied_model() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  // The network of this name for a row of options.image[0] tokens, or that of the base.
+  TextModelOptions network(const std::string& model, const ModelOptions& options,
+                           const BasePtr& opened) const;
   ObjectivePtr objective(const Dataset& data) const override;
   // A vocabulary may be padded beyond the tokenizer's, as llm.c's is.
   std::optional<int64_t> classes_in(const std::string& weights) const override;

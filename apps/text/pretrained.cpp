@@ -119,8 +119,10 @@ Settings settings_of(ExportOptions& asked, Options& options) {
 void export_text_model(const Options& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
   const LoraOptions& lora = text.lora;
-  const TextModelOptions model = text_model_for(text_model(options.model_name, text.sizes),
-                                                options.network.classes, text.rows.context);
+  ModelOptions network = options.network;
+  network.image = {text.rows.context};
+  const TextModelOptions model =
+      text.network(options.model_name, network, text.base.empty() ? nullptr : text.open_base());
   check(asked.adapter == lora.rank.has_value(), "{} has {}adapters: expected {}", options.init,
         lora.rank ? "" : "no ",
         lora.rank ? "--adapter, or weights that `accrue text merge` has written" : "no --adapter");

@@ -239,6 +239,8 @@ TEST_CASE("adapters are trained beside a base in another file, as it is or quant
     const std::string again = succeed("eval --init " + tuned + run.substr(0, run.find(" --micro")));
     REQUIRE_THAT(said, ContainsSubstring(again.substr(again.rfind("loss"), 11)));
   }
+  REQUIRE_THAT(succeed("text export --adapter --weights " + tuned + " --out " + (folder / "peft")),
+               ContainsSubstring("1 layers of width 64"));
   refuse("train --base " + base + run, "expected adapters, such as --lora 8");
   refuse("train --model llama-tiny --lora 2 --base " + base + run,
          "is a gpt-tiny: expected no --model");
