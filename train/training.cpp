@@ -126,9 +126,7 @@ void Training::make_networks() {
     by_name_.add(own.name, model);
     players.push_back({.name = own.name,
                        .window = networks_.back()->window,
-                       .loss = [this, loss = own.loss](
-                                   const Samples& samples,
-                                   const Pass& pass) { return loss(by_name_, samples, pass); },
+                       .loss = std::bind_front(own.loss, std::cref(by_name_)),
                        .every = own.every,
                        .times = own.times,
                        .terms = own.terms,

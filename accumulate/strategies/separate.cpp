@@ -20,9 +20,9 @@ class Separate : public Accumulator {
                         Category::gradients);
   }
 
-  void add(const WeightedLoss& weighted) override {
-    parameters().zero_grad();
-    differentiate(weighted, drops() ? LossSum::leave : LossSum::add);
+  void begin(const WeightedLoss&) override { parameters().zero_grad(); }
+  bool adds_loss_in_backward() const override { return !drops(); }
+  void end(const WeightedLoss& weighted) override {
     if (drops()) judge(weighted);
     if (weighted.is_first) sum_.fill(0);
     for (const auto [begin, end] : claimed())
