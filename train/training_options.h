@@ -46,10 +46,10 @@ inline constexpr int64_t each_epoch = 0;
 // Where and how often a run is saved. Without a directory it is not saved.
 struct CheckpointOptions {
   std::string directory{};
-  int64_t every = 500;  // optimizer steps
-  int64_t keep = 3;     // the number that remains
-  bool resume = false;  // go on from the latest whole one, from the start if there is none
-  Metadata origin{};    // for people: how the run was started, for example
+  int64_t every = 500;    // optimizer steps
+  int64_t keep_last = 3;  // the number that remains
+  bool resume = false;    // go on from the latest whole one, from the start if there is none
+  Metadata origin{};      // for people: how the run was started, for example
 };
 
 // Everything that decides what a training run computes, beside its data. A field that a user can
@@ -220,11 +220,11 @@ inline Settings settings_of(TrainingOptions& o) {
                                  .help = "Optimizer steps between two",
                                  .range = positive,
                                  .needs = "checkpoint-dir"})
-      .add(o.checkpoints.keep, {.name = "keep",
-                                .decides = no_result,
-                                .help = "How many checkpoints remain",
-                                .range = positive,
-                                .needs = "checkpoint-dir"})
+      .add(o.checkpoints.keep_last, {.name = "keep-last",
+                                     .decides = no_result,
+                                     .help = "How many of the latest checkpoints to keep",
+                                     .range = positive,
+                                     .needs = "checkpoint-dir"})
       .add_flag(o.checkpoints.resume, true,
                 {.name = "resume",
                  .decides = no_result,
