@@ -92,7 +92,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       device_(device),
       objective_(options.objective_for(data)),
       data_(data) {
-  if (!options_.dealt) options_.dealt = options.batches.micro;
+  if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;
     make_networks();
@@ -154,7 +154,7 @@ std::unique_ptr<Loader> Training::make_loader() const {
                            .graphs = options_.cuda_graphs,
                            .rank = rank,
                            .ranks = ranks(),
-                           .dealt = *options_.dealt});
+                           .share_unit = *options_.share_unit});
 }
 
 Loader& Training::loader() {

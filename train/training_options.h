@@ -91,9 +91,9 @@ struct TrainingOptions : StepOptions {
   // The processes that share the micro-batches of each window (accumulate/ranks.h). Each makes a
   // training of the same options, and the first writes the checkpoints. Null for this one alone.
   Ranks* ranks = nullptr;
-  // The micro-batch size by which the samples of a window are dealt to the ranks: batches.micro,
-  // unless memory has made that smaller on this one.
-  std::optional<int64_t> dealt;
+  // The micro-batch size by which the samples of a window are divided among the ranks:
+  // batches.micro, unless memory has made that smaller on this one.
+  std::optional<int64_t> share_unit;
   // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
   // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;

@@ -265,7 +265,7 @@ void train(const Options& given) {
   if (window.steps() > steps_before) {
     TrainingOptions ran = asked;
     ran.batches = training.batches();
-    ran.dealt = asked.batches.micro;
+    ran.share_unit = asked.batches.micro;
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
                        data, peak, watcher ? watcher->held_on(device) : Usage{}, device);
   }
