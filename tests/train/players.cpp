@@ -158,6 +158,12 @@ PlayersState by_hand(TrainingOptions options, size_t change = std::numeric_limit
   return state_of_players(training);
 }
 
+// A window of the first epoch.
+void accumulate(Training& training, const Game::Turn& turn, int64_t window) {
+  training.game().accumulate(turn, window_of(training.loader(), 0, window), training.pass(0),
+                             training.variant(0));
+}
+
 struct PlayersDiary : Observer {
   void on_step(const WindowReport& r) override {
     lines.push_back(fmt::format("{} {}: {}", r.window, r.player, r.step));
@@ -250,12 +256,7 @@ TEST_CASE("a turn for which memory does not suffice is run again in halves", "[g
       for (int64_t w = 0; w < 2; ++w)
         for (const Game::Turn& turn : training.game().turns()) {
           before.push_back(allocations() - start);
-          training.loader().start_epoch(0, w);
-          for (bool ended = false; !ended;) {
-            const MicroBatch* part = training.loader().next();
-            training.micro_step(turn, *part, 0);
-            ended = part->ends_window;
-          }
+          accumulate(training, turn, w);
           training.game().step(turn);
         }
       before.push_back(allocations() - start);
@@ -287,12 +288,7 @@ TEST_CASE("a skipped turn leaves no trace in the other players' networks", "[gam
     Training training(options, data, test_device());
     const PlayersState before = state_of_players(training);
     for (const Game::Turn& turn : training.game().turns()) {
-      training.loader().start_epoch(0);
-      for (bool ended = false; !ended;) {
-        const MicroBatch* part = training.loader().next();
-        training.micro_step(turn, *part, 0);
-        ended = part->ends_window;
-      }
+      accumulate(training, turn, 0);
       training.game().step(turn);
       for (const Player* player : turn)
         REQUIRE(player->window.reports(Window::Wait::yes).front().skipped);
