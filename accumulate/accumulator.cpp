@@ -41,6 +41,10 @@ bool Accumulator::sum_squares(Parameters::Range within) const {
   return !all.empty();
 }
 
+void Accumulator::step(Parameters::Range range) {
+  optimizer_.step(range, sum().slice(range.begin, range.end).view(), decision_.outcome());
+}
+
 std::vector<Tensor> Accumulator::sums() {
   return sum().defined() ? std::vector{sum()} : std::vector<Tensor>();
 }

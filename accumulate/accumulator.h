@@ -71,8 +71,8 @@ class Accumulator {
   // partials = those of the squares of sum(), within these elements. True if any parameter at all
   // has a gradient.
   bool sum_squares(Parameters::Range within) const;
-  // Steps the optimizer in these elements of ranges().
-  virtual void step(Parameters::Range range) = 0;
+  // Steps the optimizer in these elements of ranges(); by default, by sum().
+  virtual void step(Parameters::Range range);
   // Throws Error for a window that the strategy should not have taken in, now that its size and its
   // outcome are known.
   virtual void check_whole(const WindowCounts&) const {}

@@ -34,9 +34,6 @@ class Bf16Sum : public Accumulator {
   }
 
   Tensor sum() const override { return sum_; }
-  void step(Parameters::Range range) override {
-    optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
-  }
 
  private:
   Tensor sum_;

@@ -19,9 +19,6 @@ class Fused : public Accumulator {
   void take(size_t parameter, Variable& leaf) override { completed(parameter, leaf.grad); }
 
   Tensor sum() const override { return parameters().gradients(); }
-  void step(Parameters::Range range) override {
-    optimizer_.step(range, sum().slice(range.begin, range.end).view(), decision_.outcome());
-  }
 
   // What has been claimed is the flag of each variable.
   Progress progress() const override {

@@ -33,9 +33,6 @@ class Separate : public Accumulator {
   }
 
   Tensor sum() const override { return sum_; }
-  void step(Parameters::Range range) override {
-    optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
-  }
 
  private:
   bool drops() const { return options_.on_overflow == OnOverflow::drop_micro_batch; }
