@@ -41,6 +41,10 @@ bool Accumulator::sum_squares(Parameters::Range within) const {
   return !all.empty();
 }
 
+void Accumulator::step(Parameters::Range range) {
+  optimizer_.step(range, sum().slice(range.begin, range.end).view(), decision_.outcome());
+}
+
 std::vector<Tensor> Accumulator::sums() {
   return sum().defined() ? std::vector{sum()} : std::vector<Tensor>();
 }
@@ -85,30 +89,20 @@ void Accumulator::start_next() {
   progress_.touched = false;
 }
 
-void Accumulator::differentiate(const WeightedLoss& weighted, LossSum sum, GradHook::When when,
-                                const Hook& hook) const {
-  GradHook by_number{when, {}};
-  if (hook)
-    by_number.complete = [&](Variable& leaf) {
-      if (const auto number = numbers_.find(&leaf); number != numbers_.end())
-        hook(number->second, leaf);
-    };
-  const Tensor& loss = weighted.loss.value;
+LossSeed Accumulator::seed(const WeightedLoss& weighted) const {
   const LossWeight weight = weighted.weight.of_loss();
   const auto of = double(divisor(weighted.expected_samples));
-  const float beta = weighted.is_first ? 0 : 1;
-  if (takes_seed(loss)) {
-    backward(loss,
-             sum == LossSum::add ? loss_seed(state(), weight, of, loss.view(), beta)
-                                 : loss_seed(state(), weight, of),
-             by_number);
-    return;
-  }
-  if (sum == LossSum::add) add_loss(state(), loss.view(), weight, beta);
-  const MemoryScope scope("loss");
-  Tensor seed = Tensor::empty(loss.shape(), loss.dtype(), loss.device());
-  seed_gradient(seed.view(), state(), weight, of);
-  backward(loss, std::move(seed), by_number);
+  if (!adds_loss_in_backward()) return loss_seed(state(), weight, of);
+  return loss_seed(state(), weight, of, weighted.loss.value.view(), weighted.is_first ? 0 : 1);
+}
+
+GradHook Accumulator::hook() {
+  const auto when = takes();
+  if (!when) return {};
+  return {*when, [this](Variable& leaf) {
+            if (const auto number = numbers_.find(&leaf); number != numbers_.end())
+              take(number->second, leaf);
+          }};
 }
 
 std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -28,8 +29,8 @@ struct WindowCounts {
 
 // How the gradients of a window's micro-batches come together, and how the optimizer steps by them.
 // Each strategy is one of these, in a file of its own in strategies/: lay them side by side. The
-// window (window.h) calls add() for each micro-batch, decides, and calls step() for the ranges that
-// have a gradient.
+// window (window.h) runs the backward of each micro-batch between begin() and end(), decides, and
+// calls step() for the ranges that have a gradient.
 class Accumulator {
  public:
   // Throws Error unless the parameters' gradients are where the strategy needs them.
@@ -47,14 +48,22 @@ class Accumulator {
   // Comes before anything else of a micro-batch. Throws Error for one that the strategy cannot
   // take.
   virtual void begin(const WeightedLoss&) {}
-  // Runs the backward of a micro-batch from loss_scale * weight / divisor(), takes in its gradient,
-  // and adds its loss to the window's, unless the decision has come before.
-  virtual void add(const WeightedLoss& weighted) = 0;
+  // What the backward of a micro-batch starts from, loss_scale * weight / divisor(); it also adds
+  // the loss and its weight to the window's, at no cost, if adds_loss_in_backward().
+  LossSeed seed(const WeightedLoss& weighted) const;
+  // Calls take() for each parameter as soon as its gradient is complete in the sense of takes(); of
+  // a strategy that takes none so, nothing.
+  GradHook hook();
+  virtual std::optional<GradHook::When> takes() const { return {}; }
+  virtual void take(size_t, Variable&) {}
+  // Comes after backward, and takes in what it has left in the parameters' gradients.
+  virtual void end(const WeightedLoss&) {}
   // The number by which the weights of a window's micro-batches are divided in backward. The step
   // divides by what they have come to.
   virtual int64_t divisor(int64_t expected_samples) const;
-  // True if parameters are stepped within add(). The window then decides before it.
+  // True if take() steps parameters. The window then decides before backward.
   virtual bool steps_in_backward() const { return false; }
+  virtual bool adds_loss_in_backward() const { return true; }
 
   // The sum of the window's gradients [P], which the step multiplies by the outcome's grad_scale.
   // Undefined if the strategy never has it whole.
@@ -62,8 +71,8 @@ class Accumulator {
   // partials = those of the squares of sum(), within these elements. True if any parameter at all
   // has a gradient.
   bool sum_squares(Parameters::Range within) const;
-  // Steps the optimizer in these elements of ranges().
-  virtual void step(Parameters::Range range) = 0;
+  // Steps the optimizer in these elements of ranges(); by default, by sum().
+  virtual void step(Parameters::Range range);
   // Throws Error for a window that the strategy should not have taken in, now that its size and its
   // outcome are known.
   virtual void check_whole(const WindowCounts&) const {}
@@ -89,7 +98,7 @@ class Accumulator {
   // sum(). Throws Error if there is none, or of a part of the parameters alone.
   Tensor kept_sum() const;
 
-  // For an exchange with other processes (exchange.h). complete(n, g) is called in add() when g
+  // For an exchange with other processes (exchange.h). complete(n, g) is called in take() when g
   // [elements], the gradient of parameter number n, is complete, and before it is used.
   using Complete = std::function<void(size_t parameter, const Tensor& gradient)>;
   void on_complete(Complete complete) { complete_ = std::move(complete); }
@@ -100,7 +109,7 @@ class Accumulator {
   virtual void add_nothing(size_t parameter);
   // Says that another process counts what the optimizer's moments were before the window.
   virtual void leave_history_to_another() {}
-  // Steps one parameter by its whole gradient, in add() or for a process without a micro-batch.
+  // Steps one parameter by its whole gradient, in take() or for a process without a micro-batch.
   virtual void step_parameter(size_t parameter, const Tensor& gradient);
 
   Optimizer& optimizer() const { return optimizer_; }
@@ -110,12 +119,6 @@ class Accumulator {
   }
 
  protected:
-  // Backward with a hook that is told the number of each parameter. With LossSum::add it adds the
-  // loss and its weight to the window's at no cost.
-  enum class LossSum { leave, add };
-  using Hook = std::function<void(size_t parameter, Variable& leaf)>;
-  void differentiate(const WeightedLoss& weighted, LossSum sum, GradHook::When when = {},
-                     const Hook& hook = {}) const;
   void completed(size_t parameter, const Tensor& gradient) const {
     if (complete_) complete_(parameter, gradient);
   }

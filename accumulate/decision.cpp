@@ -127,9 +127,13 @@ LossSeed loss_seed(View state, const LossWeight& weight, double of, View loss, f
   return seed;
 }
 
-void seed_gradient(View dloss, View state, const LossWeight& weight, double of) {
-  launch<cpu::seed_gradient, cuda::seed_gradient>(state.device, dloss,
-                                                  loss_seed(state, weight, of));
+Tensor seed_gradient(const Tensor& loss, const LossSeed& seed) {
+  const Device device = loss.device();
+  if (seed.loss.data) launch<cpu::add_loss, cuda::add_loss>(device, seed);
+  const MemoryScope scope("loss");
+  Tensor dloss = Tensor::empty(loss.shape(), loss.dtype(), device);
+  launch<cpu::seed_gradient, cuda::seed_gradient>(device, dloss.view(), seed);
+  return dloss;
 }
 
 void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,

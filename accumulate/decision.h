@@ -78,8 +78,8 @@ Decision make_decision(Device device, double loss_scale);
 LossSeed loss_seed(View state, const LossWeight& weight, double of);
 LossSeed loss_seed(View state, const LossWeight& weight, double of, View loss, float beta);
 
-// For any other: dloss = loss_scale * weight / of.
-void seed_gradient(View dloss, View state, const LossWeight& weight, double of);
+// dloss, for any other loss: the same as a tensor, with add_loss() done.
+Tensor seed_gradient(const Tensor& loss, const LossSeed& seed);
 
 // loss_sum = loss * weight + beta * loss_sum, and the weight likewise, beta 0 for a window's first
 // micro-batch.

@@ -36,12 +36,12 @@ struct Weight {
   LossWeight of_loss() const { return {counted, on_device.defined() ? on_device.view() : View{}}; }
 };
 
-// What a window is told of a micro-batch, before its backward.
+// A micro-batch as its window takes it in. The window itself says where it stands.
 struct WeightedLoss {
   Loss loss;
   Weight weight;
-  bool is_first;             // of the window, in this process
-  int64_t expected_samples;  // of the window
+  bool is_first = true;          // of the window, in this process
+  int64_t expected_samples = 0;  // of the window
 };
 
 // Throws Error for a number that is no weight, or a tensor that is no scalar on this device.

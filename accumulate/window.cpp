@@ -35,13 +35,15 @@ void Window::expect(int64_t samples) {
   counts_.expected_samples = samples;
 }
 
-void Window::backward(const Loss& loss, const Weight& weight) {
+void Window::backward(WeightedLoss weighted) {
+  const auto& [loss, weight, is_first, expected_samples] = weighted;
   check_weight(weight, device_);
   check(counts_.samples + weight.samples <= counts_.expected_samples,
         "a window of {} samples already has {}: {} more do not fit; step() first",
         counts_.expected_samples, counts_.samples, weight.samples);
-  const WeightedLoss weighted{loss, weight, counts_.micro_batches == 0, counts_.expected_samples};
-  const bool is_compared = options_.noise_scale == NoiseScale::estimate && weighted.is_first;
+  weighted.is_first = counts_.micro_batches == 0;
+  weighted.expected_samples = counts_.expected_samples;
+  const bool is_compared = options_.noise_scale == NoiseScale::estimate && is_first;
   const MemoryScope scope(Phase::backward);
   accumulator_->begin(weighted);
   exchange_->begin_backward(last_is_next_ && !is_compared);
@@ -49,9 +51,12 @@ void Window::backward(const Loss& loss, const Weight& weight) {
     add_loss(state(), loss.value.view(), weight.of_loss(), 0);
     count(weighted);
     decide_before_backward();
-    accumulator_->add(weighted);
-  } else {
-    accumulator_->add(weighted);
+  }
+  const LossSeed seed = accumulator_->seed(weighted);
+  if (takes_seed(loss.value)) accrue::backward(loss.value, seed, accumulator_->hook());
+  else accrue::backward(loss.value, seed_gradient(loss.value, seed), accumulator_->hook());
+  accumulator_->end(weighted);
+  if (!accumulator_->steps_in_backward()) {
     buffers_.settle_micro_batch(state());
     if (is_compared) {
       accumulator_->sum_squares({0, parameters().values().numel()});

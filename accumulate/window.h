@@ -70,7 +70,8 @@ class Window {
   // the window would exceed N samples, and with strategy moments for a weight of anything else than
   // samples, because what it folds must be a share of a weight that is known before. If this throws
   // anything (out of memory, bad input), call abandon() before going on.
-  void backward(const Loss& loss, const Weight& weight);
+  void backward(const Loss& loss, const Weight& weight) { backward({loss, weight}); }
+  void backward(WeightedLoss weighted);
 
   // Runs a micro-step: `work` is a forward that reads its input from the same tensors every time
   // and ends in one backward(loss, weight) on this window. On cuda it is replayed as a graph, with

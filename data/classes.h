@@ -14,7 +14,7 @@ namespace accrue {
 // its weights, whose file has them, and not to the data at hand.
 struct Classes {
   std::vector<std::string> names{};  // without names, their values or numbers
-  std::vector<uint8_t> values{};     // in the files of masks whose pixels have one class each
+  std::vector<uint8_t> values{};     // that stand for them in files (Field::class_values)
   bool operator==(const Classes&) const = default;
 
   int64_t size() const { return static_cast<int64_t>(names.size()); }
@@ -36,8 +36,8 @@ std::optional<Classes> classes_of(const Dataset& data);
 void add_classes(const Classes& classes, Metadata& metadata);
 std::optional<Classes> classes_in(const Metadata& metadata);
 
-// The places of a data set's classes among a network's. They are matched by their names; those of
-// masks by their values, if one side has no names.
+// The places of a data set's classes among a network's. They are matched by their names, or by
+// their values if one side has no names.
 struct ClassMatch {
   std::vector<int32_t> places{};       // of each class of the data; -1 if the network has it not
   std::vector<std::string> lacking{};  // the network's classes that the data has not

@@ -29,11 +29,11 @@ struct Field {
   int64_t classes = 0;                     // of indices: each is in [0, classes)
   Normalization normalization{};           // of pixels
   std::vector<std::string> class_names{};  // if they have names; of masks, also of planes
-  std::vector<uint8_t> class_values{};     // of masks' indices: the values for them in files
-  // For masks' indices: the value that files have for pixels that nobody has judged. Their index is
-  // not_judged (kernels/judged.h).
+  // The values in files that stand for each class of indices, if these are not their numbers, and
+  // for what nobody has judged, whose index is not_judged (kernels/judged.h).
+  std::vector<uint8_t> class_values{};
   std::optional<uint8_t> unjudged_value{};
-  bool has_not_judged = false;      // of other indices: some are not_judged, too
+  bool has_not_judged = false;      // of indices without such a value: some are not_judged, too
   ReadRow read{};                   // if they are read when they are needed
   std::optional<ImageSize> crop{};  // of images: a model sees a part of this size
 

@@ -24,9 +24,9 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   check(E <= dataset.size(),
         "an effective batch of {} samples is more than the {} samples of data set '{}'", E,
         dataset.size(), dataset.name);
-  check(0 <= options.rank && options.rank < options.ranks && options.dealt >= 0,
-        "rank {} of {}, dealt micro-batches of {}: expected a rank below their number",
-        options.rank, options.ranks, options.dealt);
+  check(0 <= options.rank && options.rank < options.ranks && options.share_unit >= 0,
+        "rank {} of {}, shares of micro-batches of {}: expected a rank below their number",
+        options.rank, options.ranks, options.share_unit);
   return options;
 }
 
@@ -69,7 +69,7 @@ int64_t Loader::samples_in(int64_t w) const {
 }
 
 int64_t Loader::share_begin(int rank, int64_t n) const {
-  const int64_t size = options_.dealt > 0 ? options_.dealt : options_.micro_batch_size;
+  const int64_t size = options_.share_unit > 0 ? options_.share_unit : options_.micro_batch_size;
   const int64_t R = options_.ranks, K = ceil_div(n, size);
   return std::min((rank * (K / R) + std::min<int64_t>(rank, K % R)) * size, n);
 }

@@ -24,8 +24,9 @@ struct LoaderOptions {
   Graphs graphs = Graphs::off;  // on cuda: replays gathers (core/replay.h)
   // This rank's number, and the number of ranks that share each window (accumulate/ranks.h).
   int rank = 0, ranks = 1;
-  // The micro-batch size by which windows are dealt, the same on all ranks; 0 for micro_batch_size.
-  int64_t dealt = 0;
+  // The micro-batch size by which windows are divided among the ranks, the same on all; 0 for
+  // micro_batch_size.
+  int64_t share_unit = 0;
 };
 
 // Yields a data set as micro-batches, grouped into windows of effective_batch_size samples: window

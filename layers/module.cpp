@@ -44,15 +44,22 @@ void fix(std::vector<Declaration>& declared, const std::vector<std::string>& fre
 
 Tensor Module::operator()(Tensor x, const Pass& pass) const {
   const Shape shape = x.shape();
-  return run(shape, pass, [&] { return forward(std::move(x), pass); });
+  const MemoryScope scope = scope_of(pass);
+  Tensor y = forward(std::move(x), pass);
+  if (pass.observe) pass.observe(*this, shape, y.shape());
+  return y;
 }
 
 Tensor Module::run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const {
-  const MemoryScope scope(pass.training() ? Phase::forward : Phase::evaluate,
-                          label_.empty() ? MemoryScope::label() : label_);
+  const MemoryScope scope = scope_of(pass);
   Tensor y = body();
   if (pass.observe) pass.observe(*this, x, y.shape());
   return y;
+}
+
+MemoryScope Module::scope_of(const Pass& pass) const {
+  return MemoryScope(pass.training() ? Phase::forward : Phase::evaluate,
+                     label_.empty() ? MemoryScope::label() : label_);
 }
 
 void Module::visit_parameters(const ParameterVisitor& visit, const std::string& prefix) {

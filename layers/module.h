@@ -128,6 +128,8 @@ class Module {
   virtual void on_begin_window() const {}
 
  private:
+  MemoryScope scope_of(const Pass& pass) const;
+
   std::vector<std::pair<std::string, Parameter*>> parameters_;
   std::vector<std::pair<std::string, Buffer*>> buffers_;
   std::vector<std::pair<std::string, Module*>> children_;

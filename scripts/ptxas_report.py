@@ -181,16 +181,34 @@ def span(numbers):
     return least if least == most else f"{least} to {most}"
 
 
-def short_report(kernels, how):
-    by_source = collections.defaultdict(list)
+def grouped(kernels, key):
+    groups = collections.defaultdict(list)
     for kernel in kernels:
-        by_source[kernel.source].append(kernel)
+        groups[key(kernel)].append(kernel)
+    return sorted(groups.items())
+
+
+def step_kind(kernel):
+    """The kernel, and of a step whose."""
+    optimizer = re.search(r"\w+Scalars", kernel.name)
+    return f"`{kernel.base_name}<{optimizer[0]}>`" if optimizer else f"`{kernel.base_name}`"
+
+
+def summary(kernels):
+    return [len(kernels), span([k.registers for k in kernels]),
+            ", ".join(map(str, sorted({k.bounds for k in kernels}))),
+            span([k.blocks for k in kernels]), max(k.shared_bytes for k in kernels)]
+
+
+def short_report(kernels, how):
+    heads = ["registers", "bounds", "blocks", "most shared"]
     of_step = [kernel for kernel in kernels
                if kernel.source in STEP_KERNELS and not re.search("double|<1, ", kernel.name)]
-    rows = [[f"{source}.cu", len(of_source), span([k.registers for k in of_source]),
-             ", ".join(map(str, sorted({k.bounds for k in of_source}))),
-             span([k.blocks for k in of_source]), max(k.shared_bytes for k in of_source)]
-            for source, of_source in sorted(by_source.items())
+    step_rows = [[name, *summary(of_name), span([k.wide_loads for k in of_name]),
+                  span([k.wide_stores for k in of_name])]
+                 for name, of_name in grouped(of_step, step_kind)]
+    rows = [[f"{source}.cu", *summary(of_source)]
+            for source, of_source in grouped(kernels, lambda kernel: kernel.source)
             if min(k.blocks for k in of_source) < FEW_BLOCKS]
     return f"""# What the compiler makes of the kernels
 
@@ -203,18 +221,19 @@ memory is a block's in bytes.
 
 ## The kernels that every parameter goes through
 
-The first template argument is the number of elements that a thread takes at a time. Loads and stores
-are instructions (loops are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the
-gradient by 64. The kernels of width 1, for addresses that are not aligned to 16 bytes, and those for
-float64, in which only tests train, are left out.
+A row has a kernel's variants for the types of gradients, moments and copies of the weights, in which
+a thread takes 4 or 8 elements at a time. Loads and stores are instructions (loops are unrolled).
+Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64. Variants of width 1, for
+addresses that are not aligned to 16 bytes, and those for float64, in which only tests train, are left
+out.
 
-{kernel_table(of_step)}
+{table(["kernel", "variants", *heads, "128-bit loads", "stores"], step_rows)}
 
 ## Where few blocks run at a time
 
 The sources with a kernel of which a multiprocessor holds fewer than {FEW_BLOCKS} blocks.
 
-{table(["source", "kernels", "registers", "bounds", "blocks", "most shared"], rows)}
+{table(["source", "kernels", *heads], rows)}
 """
 
 

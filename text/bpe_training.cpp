@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "text/byte_alphabet.h"
+#include "text/tokenizer_json.h"
 #include "text/word_splitter.h"
 
 namespace accrue {
@@ -181,32 +182,8 @@ std::string train_bpe(const WordCounts& words, int64_t vocabulary_size) {
     merges.push_back(learner.tokens()[size_t(left)] + " " + learner.tokens()[size_t(right)]);
   const size_t end = vocabulary.size();
   vocabulary[end_token] = end;
-  const json added{{"id", end},       {"content", end_token}, {"single_word", false},
-                   {"lstrip", false}, {"rstrip", false},      {"normalized", false},
-                   {"special", true}};
-  const json byte_level{{"type", "ByteLevel"},
-                        {"add_prefix_space", false},
-                        {"trim_offsets", true},
-                        {"use_regex", true}};
-  return json{{"version", "1.0"},
-              {"truncation", nullptr},
-              {"padding", nullptr},
-              {"added_tokens", json::array({added})},
-              {"normalizer", nullptr},
-              {"pre_tokenizer", byte_level},
-              {"post_processor", nullptr},
-              {"decoder", byte_level},
-              {"model",
-               {{"type", "BPE"},
-                {"dropout", nullptr},
-                {"unk_token", nullptr},
-                {"continuing_subword_prefix", nullptr},
-                {"end_of_word_suffix", nullptr},
-                {"fuse_unk", false},
-                {"byte_fallback", false},
-                {"ignore_merges", false},
-                {"vocab", vocabulary},
-                {"merges", merges}}}}
+  return byte_level_bpe(std::move(vocabulary), std::move(merges),
+                        json::array({added_token(static_cast<int64_t>(end), end_token, true)}))
       .dump(1);
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/tokenizer_file.h"
+#include "text/tokenizer_json.h"
 
 namespace accrue {
 namespace {
@@ -50,11 +51,6 @@ Splitting splitting_of(const GgufFile& file) {
   return {.steps = split_by(llama3_words), .takes_whole_words = true};
 }
 
-json added_token(int64_t number, std::string_view content, bool is_special) {
-  return {{"id", number},    {"content", content},  {"single_word", false}, {"lstrip", false},
-          {"rstrip", false}, {"normalized", false}, {"special", is_special}};
-}
-
 json tokenizer_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {
   const auto types = file.integers("tokenizer.ggml.token_type");
   check(!types || types->size() == tokens.size(),
@@ -69,33 +65,13 @@ json tokenizer_of(const GgufFile& file, const std::vector<std::string_view>& tok
       added.push_back(added_token(static_cast<int64_t>(i), tokens[i], type == control_token));
   }
   Splitting splitting = splitting_of(file);
-  splitting.steps.push_back({{"type", "ByteLevel"},
-                             {"add_prefix_space", false},
-                             {"trim_offsets", true},
-                             {"use_regex", splitting.splits_as_gpt2}});
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", std::move(added)},
-          {"normalizer", splitting.composes ? json{{"type", "NFC"}} : json()},
-          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", splitting.steps}}},
-          {"post_processor", nullptr},
-          {"decoder",
-           {{"type", "ByteLevel"},
-            {"add_prefix_space", false},
-            {"trim_offsets", true},
-            {"use_regex", true}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"ignore_merges", splitting.takes_whole_words},
-            {"vocab", std::move(vocabulary)},
-            {"merges", file.required_texts("tokenizer.ggml.merges")}}}};
+  splitting.steps.push_back(byte_level_step(splitting.splits_as_gpt2));
+  json tokenizer = byte_level_bpe(std::move(vocabulary),
+                                  file.required_texts("tokenizer.ggml.merges"), std::move(added));
+  if (splitting.composes) tokenizer["normalizer"] = {{"type", "NFC"}};
+  tokenizer["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", splitting.steps}};
+  tokenizer["model"]["ignore_merges"] = splitting.takes_whole_words;
+  return tokenizer;
 }
 
 json config_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {

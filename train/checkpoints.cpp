@@ -91,7 +91,7 @@ bool Checkpoints::due() const {
 void Checkpoints::save() {
   const int64_t steps = training_.steps();
   if (options_.directory.empty() || steps == saved_) return;
-  write(directory_, options_.keep);
+  write(directory_, options_.keep_last);
   saved_ = steps;
 }
 

@@ -29,14 +29,6 @@ class FreezeOthers {
   std::vector<Variable*> frozen_;  // that were not before
 };
 
-std::pair<Loss, Weight> weighted_loss(const Player& player, const Samples& samples,
-                                      const Pass& pass) {
-  const MemoryScope scope(Phase::forward, "loss");
-  Tensor weight;
-  if (player.weight) weight = player.weight(samples);
-  return {player.loss(samples, pass), {samples.size(), std::move(weight)}};
-}
-
 }  // namespace
 
 std::string Player::named(std::string_view what) const {
@@ -111,15 +103,18 @@ void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass 
       // Players that step together are exchanged one after the other.
       if (ended && turn.size() == 1) player->window.expect_last();
       const FreezeOthers others(players_, *player);
-      const auto work = [&] {
-        const auto [loss, weight] = weighted_loss(*player, *micro_batch, pass);
-        player->window.backward(loss, weight);
+      const auto loss = [&]() -> WeightedLoss {
+        const MemoryScope scope(Phase::forward, "loss");
+        Tensor weight;
+        if (player->weight) weight = player->weight(*micro_batch);
+        return {player->loss(*micro_batch, pass), {micro_batch->size(), std::move(weight)}};
       };
-      if (variant && player->window.replays())
-        player->window.micro_step(micro_batch->size(), *variant, work);
-      else work();
+      Window& window = player->window;
+      if (variant && window.replays())
+        window.micro_step(micro_batch->size(), *variant, [&] { window.backward(loss()); });
+      else window.backward(loss());
       for (const Player& other : players_)
-        if (&other != player) other.window.keep_buffers_with(player->window);
+        if (&other != player) other.window.keep_buffers_with(window);
     }
   }
 }

@@ -18,11 +18,11 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
                         .shuffle = Shuffle::off,
                         .device = device,
                         .dtype = dtype};
-  if (ranks && ranks->count() > 1) {  // one window of all samples, dealt one by one
+  if (ranks && ranks->count() > 1) {  // one window of all samples, divided one by one
     options.effective_batch_size = data.size();
     options.rank = is_meta(device) ? 0 : ranks->rank();  // a plan is the first rank's
     options.ranks = ranks->count();
-    options.dealt = 1;
+    options.share_unit = 1;
   }
   Loader loader(data, options);
   loader.start_epoch(0);

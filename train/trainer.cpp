@@ -14,7 +14,7 @@ Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device dev
       data_(data),
       training_(options, data, device),
       total_steps_(options.total_steps(data.size())),
-      accounts_(open_accounts()),
+      reports_(reports_of_players()),
       scored_(std::move(scored)),
       checkpoints_(options_, data_, training_, state(), scored_ ? &*scored_ : nullptr) {
   check(
@@ -26,11 +26,11 @@ Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device dev
         "the best checkpoint is to be kept, but there are none: expected a directory for them");
 }
 
-std::deque<Trainer::Account> Trainer::open_accounts() {
-  std::deque<Account> accounts;
+std::deque<Trainer::PlayerReports> Trainer::reports_of_players() {
+  std::deque<PlayerReports> reports;
   for (const Player& player : training_.game().players())
-    accounts.push_back({player, SkippedWindows(training_, options_, data_, player)});
-  return accounts;
+    reports.push_back({player, SkippedWindows(training_, options_, data_, player)});
+  return reports;
 }
 
 StateDict Trainer::state() {
@@ -38,11 +38,11 @@ StateDict Trainer::state() {
                              {"window_in_epoch", &window_in_epoch_},
                              {"best_loss", &best_loss_},
                              {"scores_without_better", &without_better_}}};
-  for (Account& account : accounts_) {
-    const Player& player = account.player;
-    dict.numbers.emplace_back(player.named("windows"), &account.reports);
-    dict.numbers.emplace_back(player.named("epoch_loss_sum"), &account.epoch_loss_sum);
-    account.skipped.add_state(dict);
+  for (PlayerReports& reports : reports_) {
+    const Player& player = reports.player;
+    dict.numbers.emplace_back(player.named("windows"), &reports.seen);
+    dict.numbers.emplace_back(player.named("epoch_loss_sum"), &reports.epoch_loss_sum);
+    reports.skipped.add_state(dict);
   }
   return dict;
 }
@@ -132,8 +132,8 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
         epoch_ends || evaluates || checkpoints_.due() || training_.steps() >= total_steps_;
     take_reports(observer, wait ? Window::Wait::yes : Window::Wait::no);
     if (epoch_ends) {
-      for (Account& account : accounts_)
-        account.player.window.schedule().observe(std::exchange(account.epoch_loss_sum, 0));
+      for (PlayerReports& reports : reports_)
+        reports.player.window.schedule().observe(std::exchange(reports.epoch_loss_sum, 0));
       ++epoch_;
       window_in_epoch_ = 0;
     }
@@ -168,15 +168,15 @@ void Trainer::score_on_the_way(Observer& observer) {
 // On cuda one player's reports may be known windows before another's: they are told in the order of
 // the windows, and of the players in each.
 void Trainer::take_reports(Observer& observer, Window::Wait wait) {
-  for (Account& account : accounts_)
-    std::ranges::move(account.player.window.reports(wait), std::back_inserter(account.waiting));
+  for (PlayerReports& reports : reports_)
+    std::ranges::move(reports.player.window.reports(wait), std::back_inserter(reports.waiting));
   for (;;) {
-    Account& next = *std::ranges::min_element(accounts_, {}, &Account::window);
+    PlayerReports& next = *std::ranges::min_element(reports_, {}, &PlayerReports::window);
     if (next.waiting.empty()) return;
     const StepReport report = std::move(next.waiting.front());
     next.waiting.pop_front();
     const WindowReport told{report, epoch_, next.window(), next.player.name, next.player.terms};
-    ++next.reports;
+    ++next.seen;
     if (!report.no_weight) next.epoch_loss_sum += report.loss * report.weight;
     next.skipped.see(told);
     observer.on_step(told);

@@ -73,18 +73,18 @@ class Trainer {
   bool has_stopped_early() const;
 
  private:
-  // The account of a player's reports; `skipped` checks that they still make progress.
-  struct Account {
+  // The reports of a player's windows; `skipped` checks that they still make progress.
+  struct PlayerReports {
     const Player& player;
     SkippedWindows skipped;
-    std::deque<StepReport> waiting{};  // that are not told yet
-    int64_t reports = 0;
+    std::deque<StepReport> waiting{};  // that the observer has not seen
+    int64_t seen = 0;
     double epoch_loss_sum = 0;  // over the epoch's samples so far
     // The next report's window, counted over all epochs.
-    int64_t window() const { return (reports / player.times + 1) * player.every - 1; }
+    int64_t window() const { return (seen / player.times + 1) * player.every - 1; }
   };
 
-  std::deque<Account> open_accounts();
+  std::deque<PlayerReports> reports_of_players();
   StateDict state();
   int64_t windows_per_epoch() const;
   void check_other_ranks() const;
@@ -100,7 +100,7 @@ class Trainer {
   Training training_;
   const int64_t total_steps_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;
-  std::deque<Account> accounts_;  // of the players, in their order
+  std::deque<PlayerReports> reports_;  // in the order of the players
   const std::optional<Dataset> scored_;
   double best_loss_ = std::numeric_limits<double>::infinity();
   int64_t without_better_ = 0;  // scores since the best

@@ -92,7 +92,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       device_(device),
       objective_(options.objective_for(data)),
       data_(data) {
-  if (!options_.dealt) options_.dealt = options.batches.micro;
+  if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;
     make_networks();
@@ -126,9 +126,7 @@ void Training::make_networks() {
     by_name_.add(own.name, model);
     players.push_back({.name = own.name,
                        .window = networks_.back()->window,
-                       .loss = [this, loss = own.loss](
-                                   const Samples& samples,
-                                   const Pass& pass) { return loss(by_name_, samples, pass); },
+                       .loss = std::bind_front(own.loss, std::cref(by_name_)),
                        .every = own.every,
                        .times = own.times,
                        .terms = own.terms,
@@ -156,7 +154,7 @@ std::unique_ptr<Loader> Training::make_loader() const {
                            .graphs = options_.cuda_graphs,
                            .rank = rank,
                            .ranks = ranks(),
-                           .dealt = *options_.dealt});
+                           .share_unit = *options_.share_unit});
 }
 
 Loader& Training::loader() {

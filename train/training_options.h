@@ -46,10 +46,10 @@ inline constexpr int64_t each_epoch = 0;
 // Where and how often a run is saved. Without a directory it is not saved.
 struct CheckpointOptions {
   std::string directory{};
-  int64_t every = 500;  // optimizer steps
-  int64_t keep = 3;     // the number that remains
-  bool resume = false;  // go on from the latest whole one, from the start if there is none
-  Metadata origin{};    // for people: how the run was started, for example
+  int64_t every = 500;    // optimizer steps
+  int64_t keep_last = 3;  // the number that remains
+  bool resume = false;    // go on from the latest whole one, from the start if there is none
+  Metadata origin{};      // for people: how the run was started, for example
 };
 
 // Everything that decides what a training run computes, beside its data. A field that a user can
@@ -91,9 +91,9 @@ struct TrainingOptions : StepOptions {
   // The processes that share the micro-batches of each window (accumulate/ranks.h). Each makes a
   // training of the same options, and the first writes the checkpoints. Null for this one alone.
   Ranks* ranks = nullptr;
-  // The micro-batch size by which the samples of a window are dealt to the ranks: batches.micro,
-  // unless memory has made that smaller on this one.
-  std::optional<int64_t> dealt;
+  // The micro-batch size by which the samples of a window are divided among the ranks:
+  // batches.micro, unless memory has made that smaller on this one.
+  std::optional<int64_t> share_unit;
   // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
   // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;
@@ -220,11 +220,11 @@ inline Settings settings_of(TrainingOptions& o) {
                                  .help = "Optimizer steps between two",
                                  .range = positive,
                                  .needs = "checkpoint-dir"})
-      .add(o.checkpoints.keep, {.name = "keep",
-                                .decides = no_result,
-                                .help = "How many checkpoints remain",
-                                .range = positive,
-                                .needs = "checkpoint-dir"})
+      .add(o.checkpoints.keep_last, {.name = "keep-last",
+                                     .decides = no_result,
+                                     .help = "How many of the latest checkpoints to keep",
+                                     .range = positive,
+                                     .needs = "checkpoint-dir"})
       .add_flag(o.checkpoints.resume, true,
                 {.name = "resume",
                  .decides = no_result,

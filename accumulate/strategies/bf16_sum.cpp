@@ -22,23 +22,18 @@ class Bf16Sum : public Accumulator {
     sum_ = Tensor::full(values.shape(), 0, DType::bf16, values.device(), Category::gradients);
   }
 
-  void add(const WeightedLoss& weighted) override {
-    differentiate(weighted, LossSum::add, GradHook::When::kernel,
-                  [&](size_t parameter, Variable& leaf) {
-                    const auto [begin, end] = entry(parameter).range();
-                    char& reached = progress_.reached[parameter];
-                    accumulate_bf16({sum_.slice(begin, end).view(), reached ? 1.0f : 0.0f},
-                                    leaf.grad.reshape({end - begin}).view(),
-                                    {options_.seed, begin, decision_.outcome()});
-                    reached = 1;
-                    drop(leaf);
-                  });
+  std::optional<GradHook::When> takes() const override { return GradHook::When::kernel; }
+  void take(size_t parameter, Variable& leaf) override {
+    const auto [begin, end] = entry(parameter).range();
+    char& reached = progress_.reached[parameter];
+    accumulate_bf16({sum_.slice(begin, end).view(), reached ? 1.0f : 0.0f},
+                    leaf.grad.reshape({end - begin}).view(),
+                    {options_.seed, begin, decision_.outcome()});
+    reached = 1;
+    drop(leaf);
   }
 
   Tensor sum() const override { return sum_; }
-  void step(Parameters::Range range) override {
-    optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
-  }
 
  private:
   Tensor sum_;

@@ -12,16 +12,13 @@ class Fused : public Accumulator {
  public:
   using Accumulator::Accumulator;
 
-  void add(const WeightedLoss& weighted) override {
-    if (!is_watched()) return differentiate(weighted, LossSum::add);
-    differentiate(weighted, LossSum::add, GradHook::When::kernel,
-                  [&](size_t parameter, Variable& leaf) { completed(parameter, leaf.grad); });
+  // Nothing is left to be done with a gradient, unless others wait for it.
+  std::optional<GradHook::When> takes() const override {
+    return is_watched() ? std::optional(GradHook::When::kernel) : std::nullopt;
   }
+  void take(size_t parameter, Variable& leaf) override { completed(parameter, leaf.grad); }
 
   Tensor sum() const override { return parameters().gradients(); }
-  void step(Parameters::Range range) override {
-    optimizer_.step(range, sum().slice(range.begin, range.end).view(), decision_.outcome());
-  }
 
   // What has been claimed is the flag of each variable.
   Progress progress() const override {

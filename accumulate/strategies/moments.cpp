@@ -29,14 +29,12 @@ class IntoMoments : public Accumulator {
         "tokens: expected another strategy");
   }
   int64_t divisor(int64_t expected_samples) const override { return expected_samples; }
-  void add(const WeightedLoss& weighted) override {
-    differentiate(weighted, LossSum::add, GradHook::When::kernel,
-                  [&](size_t parameter, Variable& leaf) {
-                    fold(parameter, leaf.grad.view(), 1 / options_.loss_scale.initial);
-                    drop(leaf);
-                  });
-    progress_.touched = true;
+  std::optional<GradHook::When> takes() const override { return GradHook::When::kernel; }
+  void take(size_t parameter, Variable& leaf) override {
+    fold(parameter, leaf.grad.view(), 1 / options_.loss_scale.initial);
+    drop(leaf);
   }
+  void end(const WeightedLoss&) override { progress_.touched = true; }
 
   void step(Parameters::Range range) override {
     optimizer_.step_folded(range, decision_.outcome());

@@ -20,9 +20,9 @@ class Separate : public Accumulator {
                         Category::gradients);
   }
 
-  void add(const WeightedLoss& weighted) override {
-    parameters().zero_grad();
-    differentiate(weighted, drops() ? LossSum::leave : LossSum::add);
+  void begin(const WeightedLoss&) override { parameters().zero_grad(); }
+  bool adds_loss_in_backward() const override { return !drops(); }
+  void end(const WeightedLoss& weighted) override {
     if (drops()) judge(weighted);
     if (weighted.is_first) sum_.fill(0);
     for (const auto [begin, end] : claimed())
@@ -33,9 +33,6 @@ class Separate : public Accumulator {
   }
 
   Tensor sum() const override { return sum_; }
-  void step(Parameters::Range range) override {
-    optimizer_.step(range, sum_.slice(range.begin, range.end).view(), decision_.outcome());
-  }
 
  private:
   bool drops() const { return options_.on_overflow == OnOverflow::drop_micro_batch; }

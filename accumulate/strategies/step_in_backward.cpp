@@ -22,14 +22,13 @@ class InBackward : public Accumulator {
           "expected 1 micro-batch, or another strategy");
     progress_.touched = true;
   }
-  void add(const WeightedLoss& weighted) override {
-    differentiate(weighted, LossSum::leave, GradHook::When::op,
-                  [&](size_t parameter, Variable& leaf) {
-                    const Tensor gradient = leaf.grad.reshape({leaf.grad.numel()});
-                    completed(parameter, gradient);
-                    step_parameter(parameter, gradient);
-                    drop(leaf);
-                  });
+  bool adds_loss_in_backward() const override { return false; }
+  std::optional<GradHook::When> takes() const override { return GradHook::When::op; }
+  void take(size_t parameter, Variable& leaf) override {
+    const Tensor gradient = leaf.grad.reshape({leaf.grad.numel()});
+    completed(parameter, gradient);
+    step_parameter(parameter, gradient);
+    drop(leaf);
   }
   void step_parameter(size_t parameter, const Tensor& gradient) override {
     const Parameters::Range whole = entry(parameter).range();

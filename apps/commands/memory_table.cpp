@@ -26,7 +26,7 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
   TrainingOptions whole = options;
   whole.batches.micro = whole.batches.effective;
   whole.batches.piece = 0;
-  whole.dealt.reset();
+  whole.share_unit.reset();
   Usage predicted = predict_peak(options, data, device);
   Usage baseline = predict_peak(whole, data, device);
   for (Usage* usage : {&predicted, &baseline})

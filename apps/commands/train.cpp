@@ -127,15 +127,43 @@ std::string summary(const Options& asked, const Progress& progress, Device devic
   return all.dump();
 }
 
-// Ends the recording of --memory-trace, if there is one.
-void write_trace(std::optional<MemoryTrace>& trace, const Options& options, Batches batches,
-                 Device device, int64_t steps) {
-  if (!trace) return;
-  write_output(options.memory_trace, trace->text(about_run(options, batches, device).dump()));
-  trace.reset();
-  say("recorded the memory of {}: {}\n",
-      counted(std::min(steps, options.memory_trace_windows), "window"), options.memory_trace);
-}
+// The recording of --memory-trace, if it is wanted. Where the run ends in an error, the file ends
+// there, too.
+class TraceFile {
+ public:
+  TraceFile(const Options& options, Device device) : path_(options.memory_trace), device_(device) {
+    check_output(path_);
+    if (!path_.empty())
+      trace_.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
+                     device, about_run(options, std::nullopt, device).dump());
+  }
+  ~TraceFile() {
+    if (!trace_) return;
+    try {
+      write_output(path_, trace_->text());
+      say_error("recorded the memory up to the error: {}\n", path_);
+    } catch (const std::exception&) {
+      // The error that is under way says more.
+    }
+  }
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  // Ends the recording.
+  void write(const Options& options, const Training& training) {
+    if (!trace_) return;
+    write_output(path_, trace_->text(about_run(options, training.batches(), device_).dump()));
+    trace_.reset();
+    say("recorded the memory of {}: {}\n",
+        counted(std::min(training.window().steps(), options.memory_trace_windows), "window"),
+        path_);
+  }
+
+ private:
+  const std::string path_;
+  const Device device_;
+  std::optional<MemoryTrace> trace_;
+};
 
 void load_weights(Trainer& trainer, const Options& options, const Dataset& data) {
   const std::string& path = options.init;
@@ -147,14 +175,40 @@ void load_weights(Trainer& trainer, const Options& options, const Dataset& data)
   else if (!options.classes_of_weights) say_whose_classes(options, data);
 }
 
+RunLog open_log(const Options& options, const TrainingOptions& asked, Trainer& trainer,
+                size_t resident_before) {
+  const auto lines = lines_to(options.json);
+  return RunLog({.json = lines ? "" : options.json,
+                 .json_lines = lines,
+                 .directory = options.log_dir,
+                 .hyperparameters = hyperparameters(options),
+                 .descriptions = options.domains.of_model(options.model_name).descriptions(),
+                 .histograms_every = options.log_histograms.value_or(0),
+                 .continued = options.checkpoints.resume,
+                 .resident_before = resident_before},
+                asked, trainer.training());
+}
+
 void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
+  const Training& training = trainer.training();
+  if (training.window().steps() == 0) {
+    if (training.steps() > 0 && trainer.options().is_first_rank())
+      say_error(
+          "warning: the generator has not taken a step: its weights are as they began, and "
+          "are not scored\n");
+    return;
+  }
   const Score of_weights = trainer.evaluate(test);
   const std::optional<Score> of_average = trainer.evaluate_average(test);
   progress.score(of_weights, of_average);
   log.score(of_weights, of_average);
 }
 
-void train_on(const Device device, const Options& given, std::optional<MemoryTrace>& trace) {
+}  // namespace
+
+void train(const Options& given) {
+  const Device device = apply_machine_options(given);
+  TraceFile trace(given, device);
   const size_t resident_before = resident_bytes();
   Datasets loaded = load_data(given);
   const auto watch = program_domains()[given.domains.number_of_model(given.model_name)].watch;
@@ -163,7 +217,8 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   Options options = with_micro_batch_chosen(given, data, device);
   turn_graphs_off_if_recorded(options, device);
   const TrainingOptions asked = options.training(data.train);
-  if (asked.is_first_rank()) check_outputs(options);
+  const bool is_first = asked.is_first_rank();
+  if (is_first) check_outputs(options);
 
   Trainer trainer(asked, data.train, device, data.test);
   const Training& training = trainer.training();
@@ -174,23 +229,13 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   if (!trainer.resume(progress) && !options.init.empty())
     load_weights(trainer, options, data.train);
   if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
-  const auto lines = lines_to(options.json);
-  RunLog log({.json = lines ? "" : options.json,
-              .json_lines = lines,
-              .directory = options.log_dir,
-              .hyperparameters = hyperparameters(options),
-              .descriptions = options.domains.of_model(options.model_name).descriptions(),
-              .histograms_every = options.log_histograms.value_or(0),
-              .continued = options.checkpoints.resume,
-              .resident_before = resident_before},
-             asked, trainer.training());
+  RunLog log = open_log(options, asked, trainer, resident_before);
   if (!options.log_dir.empty())
     write_text_atomically(options.log_dir + "/config.toml", config_of(given));
   progress.start(data);
 
-  Window& window = trainer.training().window();
+  const Window& window = trainer.training().window();
   const int64_t steps_before = window.steps();
-  const bool is_first = asked.is_first_rank();
   const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);
   const auto profile =
       options.profile.empty()
@@ -201,61 +246,31 @@ void train_on(const Device device, const Options& given, std::optional<MemoryTra
   if (watch && is_first) watcher = watch(options, trainer, log, held_out);
   if (watcher) all.push_back(watcher.get());
   Observers observers(all);
-  trainer.run(observers, asked_to_stop);
+  try {
+    trainer.run(observers, asked_to_stop);
+  } catch (const Stopped& stopped) {
+    fail("interrupted twice: {}", stopped.what());
+  } catch (const Divergence& divergence) {
+    fail("{}\ntry: a lower --lr, or --clip-norm", divergence.what());
+  }
   if (is_reader_gone() && !trainer.is_finished())
     say_error("warning: the reader of the output has gone: the run ends after a whole window\n");
   progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
   save(options, trainer);  // before anything else that may fail
-  write_trace(trace, options, training.batches(), device, window.steps());
+  trace.write(options, training);
 
   const Usage peak = ledger(device).peak();
-  if (window.steps() > 0) score(trainer, data.test, progress, log);
-  else if (training.steps() > 0 && asked.is_first_rank())
-    say_error(
-        "warning: the generator has not taken a step: its weights are as they began, and "
-        "are not scored\n");
+  score(trainer, data.test, progress, log);
   if (profile) profile->stop();
   if (window.steps() > steps_before) {
     TrainingOptions ran = asked;
     ran.batches = training.batches();
-    ran.dealt = asked.batches.micro;
+    ran.share_unit = asked.batches.micro;
     print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
                        data, peak, watcher ? watcher->held_on(device) : Usage{}, device);
   }
   log.finish(summary(given, progress, device));
   if (profile) report_profile(*profile, options, training.batches());
-}
-
-}  // namespace
-
-void train(const Options& options) {
-  const Device device = apply_machine_options(options);
-  std::optional<MemoryTrace> trace;
-  check_output(options.memory_trace);
-  if (!options.memory_trace.empty())
-    trace.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
-                  device, about_run(options, std::nullopt, device).dump());
-  const auto write_unfinished = [&] {
-    if (!trace) return;
-    try {
-      write_output(options.memory_trace, trace->text());
-      say_error("recorded the memory up to the error: {}\n", options.memory_trace);
-    } catch (const std::exception&) {
-      // The error that is under way says more.
-    }
-  };
-  try {
-    train_on(device, options, trace);
-  } catch (const Stopped& stopped) {
-    write_unfinished();
-    fail("interrupted twice: {}", stopped.what());
-  } catch (const Divergence& divergence) {
-    write_unfinished();
-    fail("{}\ntry: a lower --lr, or --clip-norm", divergence.what());
-  } catch (...) {
-    write_unfinished();
-    throw;
-  }
 }
 
 }  // namespace accrue::app

@@ -5,6 +5,6 @@
 namespace accrue::app {
 
 // `accrue train`: trains, reports, evaluates, saves. Throws Error.
-void train(const Options& options);
+void train(const Options& given);
 
 }  // namespace accrue::app

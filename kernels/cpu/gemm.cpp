@@ -2,6 +2,7 @@
 
 #include "core/ceil_div.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/dot_gemm.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/indirect_gemm.h"
 #include "kernels/detail/formulas.h"
@@ -77,20 +78,6 @@ void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const 
       const W value = padded[m * stride + n];
       out = result == Result::add ? out + value : value;
     }
-}
-
-// From a row of a matrix to the next, as it lies.
-template <class T>
-int64_t a_stride_of(const Gemm<T>& g) {
-  return g.a_stride > 0 ? g.a_stride : g.a_op == Transpose::yes ? g.M : g.K;
-}
-template <class T>
-int64_t b_stride_of(const Gemm<T>& g) {
-  return g.b_op == Transpose::yes ? g.K : g.N;
-}
-template <class T>
-int64_t c_stride_of(const Gemm<T>& g) {
-  return g.c_stride > 0 ? g.c_stride : g.N;
 }
 
 // C = A B^T is also C^T = B A^T, for which A is transposed, not B: for a layer whose micro-batch is
@@ -352,65 +339,6 @@ int64_t terms_at_once(const Gemm<T>& g, Form form) {
   return sums_in_c<C>(g, form) && pays ? terms : std::max<int64_t>(g.K, 1);
 }
 
-// For a few rows A and B^T are read as they lie, row by row: a vector of partial sums for each
-// element of C.
-constexpr int64_t few_rows = 8, dot_rows = 4, dot_columns = 6;
-
-template <class T, int rows, int columns>
-void dot_block(T* c, const Gemm<T>& p, const T* a, const T* b) {
-  Lanes<T> sum[rows][columns] = {};
-  const int64_t a_stride = a_stride_of(p), c_stride = c_stride_of(p);
-  const int64_t whole = p.K / lanes<T> * lanes<T>;
-  for (int64_t k = 0; k < whole; k += lanes<T>) {
-    Lanes<T> b_k[columns];
-#pragma GCC unroll 16
-    for (int n = 0; n < columns; ++n) b_k[n] = load(b + n * p.K + k);
-#pragma GCC unroll 16
-    for (int m = 0; m < rows; ++m) {
-      const Lanes<T> a_k = load(a + m * a_stride + k);
-#pragma GCC unroll 16
-      for (int n = 0; n < columns; ++n) sum[m][n] += a_k * b_k[n];
-    }
-  }
-  constexpr int count = rows * columns, L = int{lanes<T>};
-  T sums[round_up(count, L)];
-#pragma GCC unroll 16
-  for (int i = 0; i < count; i += L) {
-    Lanes<T> some[L] = {};
-#pragma GCC unroll 16
-    for (int l = 0; l < L; ++l)
-      if (i + l < count) some[l] = sum[(i + l) / columns][(i + l) % columns];
-    store_lanes(sums + i, sums_of_lanes<T>(some));
-  }
-  for (int m = 0; m < rows; ++m)
-    for (int n = 0; n < columns; ++n) {
-      T value = sums[m * columns + n];
-      for (int64_t k = whole; k < p.K; ++k) value += a[m * a_stride + k] * b[n * p.K + k];
-      if (p.bias) value += p.bias[n];
-      T& out = c[m * c_stride + n];
-      out = blend(activate(p.activation, value), p.beta, out);
-    }
-}
-
-template <class T>
-void dot_gemm(T* c, const T* a, const T* b, const Gemm<T>& p) {
-  using Dot = void (*)(T*, const Gemm<T>&, const T*, const T*);
-  static constexpr auto dots = []<size_t... i>(std::index_sequence<i...>) {
-    return std::array<Dot, sizeof...(i)>{dot_block<T, i / dot_columns + 1, i % dot_columns + 1>...};
-  }
-  (std::make_index_sequence<dot_rows * dot_columns>());
-  const Partition rows(p.M, dot_rows), columns(p.N, dot_columns);
-  parallel_each(columns.parts, dot_columns * p.K * rows.parts, [&](int64_t column) {
-    for (int64_t row = 0; row < rows.parts; ++row) {
-      const int64_t m = rows.begin(row), n = columns.begin(column);
-      Gemm<T> part = p;
-      if (p.bias) part.bias = p.bias + n;
-      dots[static_cast<size_t>((rows.size(row) - 1) * dot_columns + columns.size(column) - 1)](
-          c + m * c_stride_of(p) + n, part, a + m * a_stride_of(p), b + n * p.K);
-    }
-  });
-}
-
 }  // namespace
 
 template <class C, class T>
@@ -423,12 +351,12 @@ void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
       return dot_gemm(c, a, b, g);
   const Form form = better_form(g);
   Gemm<T> formed = g;
-  Matrix<const T> first{a, a_stride_of(g)}, second{b, b_stride_of(g)};
+  Matrix<const T> first{a, g.row_of_a()}, second{b, g.row_of_b()};
   if (form == Form::c_transposed) std::swap(first, second), std::swap(formed.M, formed.N);
   const GemmTiling<T> tiling(formed, form, sums_in_c<C>(formed, form));
   const int64_t terms = terms_at_once<C>(formed, form);
   for (int64_t k = 0; k == 0 || k < g.K; k += terms) {
-    const TiledGemm<C, T> x{{c, c_stride_of(g)},     first, second, formed, tiling, k,
+    const TiledGemm<C, T> x{{c, g.row_of_c()},       first, second, formed, tiling, k,
                             std::min(g.K, k + terms)};
     parallel_chunks(tiling.chunks(), any_slots, [&](int64_t chunk, int) {
       GemmScratch<Wide<T>> scratch;

@@ -17,6 +17,11 @@ struct Gemm {
   Activation activation = Activation::none;
   // From a row of A or C to the next, if these are columns of wider matrices; 0: their own width.
   int64_t a_stride = 0, c_stride = 0;
+
+  // From a row of a matrix to the next, as it lies.
+  int64_t row_of_a() const { return a_stride > 0 ? a_stride : a_op == Transpose::yes ? M : K; }
+  int64_t row_of_b() const { return b_op == Transpose::yes ? K : N; }
+  int64_t row_of_c() const { return c_stride > 0 ? c_stride : N; }
 };
 
 // C[m, n] = act(sum_k op(A)[m, k] op(B)[k, n] + bias[n]) + beta * C[m, n], A and B of T, C of T or

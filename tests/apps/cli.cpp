@@ -246,7 +246,8 @@ TEST_CASE("other settings out of range are refused", "[output]") {
   refuse("train --clip-norm 1e-60", "clip norm 1e-60");
   refuse("train --dropout nan", "--dropout is nan: expected a number, 0 to 0.999");
   refuse("train --precision fp16 --loss-scale-backoff 1", "backs off by 1:");
-  refuse("train --checkpoint-dir none --keep 0", "--keep is 0: expected a whole number above 0");
+  refuse("train --checkpoint-dir none --keep-last 0",
+         "--keep-last is 0: expected a whole number above 0");
   refuse("train --epochs -1", "--epochs is -1: expected a whole number, 0 to 1000000000");
   refuse("train --epochs 9223372036854775807", "--epochs");
   refuse("train --loss-scale often", "--loss-scale");

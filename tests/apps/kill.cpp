@@ -61,7 +61,7 @@ struct Victim : Folder {
     succeed(common + " --save " + (*this / "whole"));
   }
   std::string resume(const std::string& directory) const {
-    return common + " --checkpoint-every 1 --keep 2 --resume --checkpoint-dir " + directory +
+    return common + " --checkpoint-every 1 --keep-last 2 --resume --checkpoint-dir " + directory +
            " --save " + (*this / "parts");
   }
   // The time that a run takes if nobody kills it.

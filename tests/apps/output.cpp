@@ -281,7 +281,7 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
         {"help bogus", "there is no command bogus: expected train, eval, predict"},
         {"bench", "accrue bench needs a command: expected train, memory or kernels"},
         {"bench bogus", "there is no command bench bogus: expected train, memory or kernels"},
-        {"train --keep 2", "--keep requires --checkpoint-dir"},
+        {"train --keep-last 2", "--keep-last requires --checkpoint-dir"},
         {"eval --seed 3", "accrue eval has no option --seed, which is for train, plan"},
         {"eval --dropout 0.2", "accrue eval has no option --dropout"},
         {"predict --init w", "there is no option --init: expected --weights"},

@@ -109,7 +109,7 @@ TEST_CASE("ranks share each window of the order of one", "[data]") {
               LoaderOptions own = options;
               own.rank = r;
               own.ranks = R;
-              own.dealt = m;
+              own.share_unit = m;
               own.micro_batch_size = smaller;
               Loader loader(data, own);
               loader.start_epoch(1, first);

@@ -14,6 +14,7 @@
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_scope.h"
+#include "tests/support/training_state.h"
 #include "train/memory_prediction.h"
 #include "train/trainer.h"
 
@@ -55,15 +56,9 @@ TrainingOptions glyph_options(Order order, const Zi2ziGame& game) {
 
 TrainingOptions glyph_options(Order order) { return glyph_options(order, small_game()); }
 
-// Every number that a run leaves behind: parameters, moments, spectral norm's u and v and the
-// adversarial weight.
-using GlyphState = std::map<std::string, std::vector<double>>;
-GlyphState state_of_glyphs(Training& training) {
-  GlyphState state;
-  NamedTensors all = training.named_tensors();
-  for (const auto& named : training.game().state_dict().tensors) all.push_back(named);
-  for (const auto& [name, tensor] : all)
-    if (!name.ends_with("window.state")) state[name] = to_doubles(tensor);
+// With spectral norm's u and v and the adversarial weight.
+TrainingState state_of_glyphs(Training& training) {
+  TrainingState state = state_of_training(training);
   REQUIRE(state.contains("discriminator.adversarial_weight"));
   REQUIRE(state.contains("discriminator.conv.0.weight_u"));
   REQUIRE(state.contains("generator.optimizer.m"));
@@ -80,7 +75,7 @@ struct Silence : Observer {
   int64_t steps = 0, skipped = 0;
 };
 
-GlyphState trained(const TrainingOptions& options, const Dataset& data) {
+TrainingState trained(const TrainingOptions& options, const Dataset& data) {
   Trainer trainer(options, data, test_device());
   Silence observer;
   trainer.run(observer);
@@ -100,7 +95,7 @@ void play_turn(Training& training, const Game::Turn& turn, Loader& loader, int64
 
 // A run by hand, whose micro-batches are whole before turn `change`, counted over all windows, and
 // halved from there on.
-GlyphState by_turns(TrainingOptions options, const Dataset& data, int64_t change) {
+TrainingState by_turns(TrainingOptions options, const Dataset& data, int64_t change) {
   options.cuda_graphs = Graphs::off;
   Training training(options, data, test_device());
   int64_t turns = 0;
@@ -132,7 +127,7 @@ TEST_CASE("a training of zi2zi is stopped after any window and resumed with the 
   for (TrainingOptions& options : all) {
     CAPTURE(options.order == Order::simultaneous, options.players[1].times);
     const Dataset data = strokes();
-    const GlyphState whole = trained(options, data);
+    const TrainingState whole = trained(options, data);
     const TemporaryDirectory folder;
     options.checkpoints = {.directory = folder.path().string(), .every = 1, .resume = true};
     for (int64_t until = 1; until <= glyph_steps(); ++until) {
@@ -172,7 +167,7 @@ TEST_CASE("a turn of zi2zi's generator without enough memory is run again in hal
         }
     }
     REQUIRE(end - begin > 100);
-    const GlyphState expected = by_turns(options, data, failing);
+    const TrainingState expected = by_turns(options, data, failing);
     if (!on_runner()) REQUIRE(expected != by_turns(options, data, failing + 1));
     const int64_t places = on_runner() ? 1 : 5;
     for (int64_t i = 0; i < places; ++i) {
@@ -192,7 +187,7 @@ TEST_CASE("a turn of zi2zi's generator without enough memory is run again in hal
 
 TEST_CASE("an overflow of one of zi2zi's networks leaves no trace in either", "[zi2zi]") {
   const Dataset data = strokes();
-  const GlyphState undisturbed = [&] {
+  const TrainingState undisturbed = [&] {
     TrainingOptions options = glyph_options(Order::simultaneous);
     options.steps = 2;
     return trained(options, data);
@@ -220,14 +215,14 @@ TEST_CASE("an overflow of one of zi2zi's networks leaves no trace in either", "[
       return skipped;
     };
     REQUIRE(play(0) == std::vector{false, false});
-    const GlyphState before = state_of_glyphs(training);
+    const TrainingState before = state_of_glyphs(training);
     poison = true;
     REQUIRE(play(1) == std::vector{true, true});
     REQUIRE(state_of_glyphs(training) == before);
     poison = false;
     // A window that follows does not, either.
     REQUIRE(play(1) == std::vector{false, false});
-    const GlyphState after = state_of_glyphs(training);
+    const TrainingState after = state_of_glyphs(training);
     REQUIRE(after == undisturbed);
     for (const auto& name : {"discriminator.adversarial_weight", "discriminator.conv.0.weight_u",
                              "discriminator.category.weight_v", "generator.encoder.0.conv.weight"})
@@ -238,7 +233,7 @@ TEST_CASE("an overflow of one of zi2zi's networks leaves no trace in either", "[
 TEST_CASE("zi2zi has the same bits on any number of threads", "[zi2zi]") {
   if (on_runner()) return;  // whose kernels are given to no other
   const Dataset data = strokes();
-  std::vector<GlyphState> states;
+  std::vector<TrainingState> states;
   for (const int threads : {1, 2, 3}) {
     const ThreadScope scope(threads);
     states.push_back(trained(glyph_options(Order::alternating), data));
@@ -256,7 +251,7 @@ TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]")
       if (norm == NormKind::batch) game.networks.skip = Skip::concat;
       if (on_runner() && (norm == NormKind::batch) == (constancy == Constancy::port)) continue;
       TrainingOptions options = glyph_options(Order::alternating, game);
-      const GlyphState kept = trained(options, data);
+      const TrainingState kept = trained(options, data);
       for (const Recompute recompute : {Recompute::sqrt, Recompute::all}) {
         if (reduced() && (norm == NormKind::batch) == (recompute == Recompute::sqrt)) continue;
         options.recompute = recompute;

@@ -11,6 +11,7 @@
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
 #include "tests/support/thread_scope.h"
+#include "tests/support/wanted_gradients.h"
 
 namespace accrue::test {
 namespace {
@@ -333,25 +334,9 @@ TEST_CASE("causal_attention does not depend on the threads", "[ops]") {
 
 TEST_CASE("causal_attention computes the gradients that are wanted", "[ops]") {
   const CausalCase c{.N = 1, .H = 2, .G = 1, .D = 2, .Tq = 3, .T = 4};
-  const auto shapes = c.shapes();
-  const auto gradients = [&](int wanted) {
-    std::array<Tensor, 3> in;
-    for (size_t i = 0; i < 3; ++i) {
-      in[i] = tensor_with(random_values(shapes[i], i), shapes[i], DType::f64);
-      if (wanted >> i & 1) in[i] = require_grad(in[i]);
-    }
-    backward_of_sum(causal_attention(in[0], in[1], in[2], c.heads()));
-    std::array<Values, 3> found;
-    for (size_t i = 0; i < 3; ++i)
-      if (wanted >> i & 1) found[i] = to_doubles(grad(in[i]));
-    return found;
-  };
-  const auto all = gradients(7);
-  for (int wanted = 1; wanted < 7; ++wanted) {
-    const auto some = gradients(wanted);
-    for (size_t i = 0; i < 3; ++i)
-      if (wanted >> i & 1) REQUIRE(some[i] == all[i]);
-  }
+  check_wanted_gradients(c.shapes(), [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+    return causal_attention(q, k, v, c.heads());
+  });
 }
 
 TEST_CASE("causal_attention keeps no matrix of tokens", "[ops]") {

@@ -47,7 +47,7 @@ void require_same_in_parts(const Runs& runs, const std::string& options, int par
   const std::string whole = runs.end_of(runs.plain(options + " --steps 13"));
   succeed(runs.with_checkpoints(options) + " --steps 4 --checkpoint-every 3");
   if (parts == 3) {
-    succeed(runs.resume(options) + " --steps 9 --checkpoint-every 4 --keep 2");
+    succeed(runs.resume(options) + " --steps 9 --checkpoint-every 4 --keep-last 2");
     fs::remove_all(runs / "checkpoints/step-00000009");
   }
   REQUIRE(runs.end_of(runs.resume(options) + " --steps 13") == whole);

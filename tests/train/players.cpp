@@ -13,6 +13,7 @@
 #include "tests/support/cli.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
+#include "tests/support/training_state.h"
 #include "train/plan.h"
 #include "train/player_options.h"
 #include "train/run_log.h"
@@ -117,20 +118,9 @@ std::string name_of(const TrainingOptions& options) {
                      options.players[1].times);
 }
 
-// Every number that a run leaves behind, bit for bit.
-using PlayersState = std::map<std::string, std::vector<double>>;
-PlayersState state_of_players(Training& training) {
-  PlayersState state;
-  NamedTensors all = training.named_tensors();
-  for (const auto& named : training.game().state_dict().tensors) all.push_back(named);
-  for (const auto& [name, tensor] : all)
-    if (!name.ends_with("window.state")) state[name] = to_doubles(tensor);
-  return state;
-}
-
 // The end of a run by hand, in whole micro-batches before turn `change`, counted over all windows,
 // and in halved ones from there on.
-PlayersState by_hand(TrainingOptions options, size_t change = std::numeric_limits<size_t>::max()) {
+TrainingState by_hand(TrainingOptions options, size_t change = std::numeric_limits<size_t>::max()) {
   options.cuda_graphs = Graphs::off;
   const Dataset data = sketches();
   Training training(options, data, test_device());
@@ -155,7 +145,13 @@ PlayersState by_hand(TrainingOptions options, size_t change = std::numeric_limit
       for (const StepReport& report : player.window.reports(Window::Wait::yes))
         REQUIRE_FALSE(report.skipped);
   }
-  return state_of_players(training);
+  return state_of_training(training);
+}
+
+// A window of the first epoch.
+void accumulate(Training& training, const Game::Turn& turn, int64_t window) {
+  training.game().accumulate(turn, window_of(training.loader(), 0, window), training.pass(0),
+                             training.variant(0));
 }
 
 struct PlayersDiary : Observer {
@@ -177,8 +173,8 @@ TEST_CASE("the trainer plays games as they are played by hand", "[game]") {
     Trainer trainer(options, sketches(), test_device());
     PlayersDiary diary;
     trainer.run(diary);
-    REQUIRE(state_of_players(trainer.training()) == by_hand(options));
-    REQUIRE(state_of_players(trainer.training()) != by_hand(options, 1));
+    REQUIRE(state_of_training(trainer.training()) == by_hand(options));
+    REQUIRE(state_of_training(trainer.training()) != by_hand(options, 1));
   }
 }
 
@@ -210,7 +206,7 @@ TEST_CASE("a game is stopped and resumed with the same bits", "[game]") {
       trainer.run(diary,
                   [&] { return trainer.windows() >= until ? Stop::after_window : Stop::no; });
       REQUIRE(trainer.windows() == until);
-      if (trainer.is_finished()) REQUIRE(state_of_players(trainer.training()) == by_hand(options));
+      if (trainer.is_finished()) REQUIRE(state_of_training(trainer.training()) == by_hand(options));
     }
     REQUIRE(std::set(diary.lines.begin(), diary.lines.end()).size() == diary.lines.size());
 
@@ -240,7 +236,7 @@ TEST_CASE("a turn for which memory does not suffice is run again in halves", "[g
       trainer.run(diary);
       happened = failure.happened();
       if (happened) REQUIRE(diary.halvings.size() == 1);
-      return std::pair(state_of_players(trainer.training()), diary.halvings);
+      return std::pair(state_of_training(trainer.training()), diary.halvings);
     };
     // The allocations up to each turn, and within the one that is to fail.
     std::vector<int64_t> before;
@@ -250,17 +246,12 @@ TEST_CASE("a turn for which memory does not suffice is run again in halves", "[g
       for (int64_t w = 0; w < 2; ++w)
         for (const Game::Turn& turn : training.game().turns()) {
           before.push_back(allocations() - start);
-          training.loader().start_epoch(0, w);
-          for (bool ended = false; !ended;) {
-            const MicroBatch* part = training.loader().next();
-            training.micro_step(turn, *part, 0);
-            ended = part->ends_window;
-          }
+          accumulate(training, turn, w);
           training.game().step(turn);
         }
       before.push_back(allocations() - start);
     }
-    const PlayersState expected = by_hand(options, failing);
+    const TrainingState expected = by_hand(options, failing);
     const int64_t begin = before[failing], end = before[failing + 1];
     REQUIRE(end - begin > 20);
     for (int64_t allocation = begin + 1; allocation <= end;
@@ -285,18 +276,13 @@ TEST_CASE("a skipped turn leaves no trace in the other players' networks", "[gam
     };
     const Dataset data = sketches();
     Training training(options, data, test_device());
-    const PlayersState before = state_of_players(training);
+    const TrainingState before = state_of_training(training);
     for (const Game::Turn& turn : training.game().turns()) {
-      training.loader().start_epoch(0);
-      for (bool ended = false; !ended;) {
-        const MicroBatch* part = training.loader().next();
-        training.micro_step(turn, *part, 0);
-        ended = part->ends_window;
-      }
+      accumulate(training, turn, 0);
       training.game().step(turn);
       for (const Player* player : turn)
         REQUIRE(player->window.reports(Window::Wait::yes).front().skipped);
-      REQUIRE(state_of_players(training) == before);
+      REQUIRE(state_of_training(training) == before);
       break;  // the critic's, or that of both
     }
     options.max_skipped = 3;

@@ -299,7 +299,7 @@ TEST_CASE("ranks may have micro-batches of their own sizes", "[ranks]") {
     std::vector<std::vector<double>> weights(static_cast<size_t>(R));
     run_ranks(R, [&](Ranks& ranks) {
       TrainingOptions options = options_of_ranks(&ranks, 8);
-      options.dealt = 8;
+      options.share_unit = 8;
       options.batches.micro = ranks.rank() == 0 ? 8 : 3;
       const Dataset data = few_digits_of_ranks();
       Training training(options, data, Device::cpu);

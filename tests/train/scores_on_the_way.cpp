@@ -126,7 +126,7 @@ TEST_CASE("the best checkpoint stays beside the last", "[window]") {
   options.schedule.base = 0.05;  // too high to improve for long
   options.eval_every = 1;
   options.keep_best = true;
-  options.checkpoints = {.directory = folder.path().string(), .every = 1, .keep = 1};
+  options.checkpoints = {.directory = folder.path().string(), .every = 1, .keep_last = 1};
   Scores scores;
   Trainer trainer(options, data.train, test_device(), data.test);
   trainer.run(scores);
