@@ -6,6 +6,7 @@
 #include <ranges>
 #include <sstream>
 
+#include "images/contrastive.h"
 #include "images/find_dataset.h"
 #include "images/mnist.h"
 #include "images/segmentation.h"
@@ -80,6 +81,38 @@ Settings settings_of_masks(Images& o) {
   return s;
 }
 
+Settings settings_of_contrast(Images& o) {
+  static const std::map<std::string, ImageObjective> names{{"labels", ImageObjective::answers},
+                                                           {"simclr", ImageObjective::simclr}};
+  std::vector<std::string> classifiers;
+  for (const auto& [name, kind] : model_names())
+    if (kind != ModelKind::unet) classifiers.push_back(name);
+  const decltype(About::acts_with) with_classifiers{{"model", classifiers}},
+      with_simclr{{"objective", {"simclr"}}};
+  Settings s;
+  s.group("Model and data")
+      .add(o.to_learn, names,
+           {.name = "objective",
+            .decides = Decides::result,
+            .help = "Learn the labels; or simclr: without them, to tell two views of an image "
+                    "(--augment) from all other images of the effective batch",
+            .acts_with = with_classifiers,
+            .saved = Saved::with_weights})
+      .add(o.temperature, {.name = "temperature",
+                           .decides = Decides::result,
+                           .help = "Of simclr: products of unit vectors are divided by it",
+                           .range = positive,
+                           .acts_with = with_simclr,
+                           .saved = Saved::with_scores})
+      .add(o.embedding_size, {.name = "embedding-size",
+                              .decides = Decides::result,
+                              .help = "Of simclr: how many numbers a view is answered with",
+                              .range = {.low = 1},
+                              .acts_with = with_simclr,
+                              .saved = Saved::with_weights});
+  return s;
+}
+
 // Gives masks' classes the names of --classes.
 void name_classes(Field& masks, const std::vector<std::string>& names) {
   const int64_t classes = masks.class_count();
@@ -102,6 +135,7 @@ bool answers_with_masks(const DomainModel& model) { return model.classes() == "m
 Settings Images::settings(TrainingOptions&) {
   Settings s;
   s.append(settings_of_folder(*this)).append(settings_of_masks(*this));
+  s.append(settings_of_contrast(*this));
   s.group("Model and data")
       .add(augmentation,
            {"augment", Decides::result,
@@ -138,10 +172,15 @@ std::vector<DomainModel> Images::models() const {
 ModelFactory Images::factory(const std::string& model, const ModelOptions& options) const {
   ModelOptions named = options;
   named.kind = model_names().at(model);
+  if (to_learn == ImageObjective::simclr) named.classes = embedding_size;
   return model_factory(named);
 }
 
 ObjectivePtr Images::objective(const Dataset& data) const {
+  if (to_learn == ImageObjective::simclr)
+    return contrastive({.temperature = temperature,
+                        .answers = embedding_size,
+                        .classes = data.field("labels").classes});
   if (!data.has("masks")) return objective_of(data);
   SegmentationOptions chosen{.class_weights = class_weights};
   std::istringstream rest(mask_loss);
@@ -156,7 +195,8 @@ ObjectivePtr Images::objective(const Dataset& data) const {
 
 Descriptions Images::descriptions() const {
   return {{"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
-          {"iou", "Mean intersection over union of the masks, from 0 to 1."}};
+          {"iou", "Mean intersection over union of the masks, from 0 to 1."},
+          {"probe", "The part of the labels' variance that is a linear function of the answers."}};
 }
 
 Domain::Claim Images::claim(const std::string& data) const {
@@ -221,6 +261,7 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& re
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
           "mnist or fashion (--data shapes is for --model unet)",
           model.name, set);
+  if (to_learn == ImageObjective::simclr) add_views(data.test, Views::equal);
   crop(data, model, request);
   if (has_masks && !classes.empty())
     for (Dataset* each : {&data.train, &data.test})
@@ -232,6 +273,8 @@ void Images::augment(Dataset& data, const DataRequest& request) const {
   Augmentation asked = parse_augmentation(augmentation);
   asked.crops_anywhere = request.crop && request.use == DataUse::training;
   data.augmentation = changes_of(asked);
+  if (to_learn == ImageObjective::simclr && data.has("images"))
+    add_views(data, request.use == DataUse::training ? Views::differ : Views::equal);
 }
 
 void crop(Datasets& data, const DomainModel& model, const DataRequest& request) {

@@ -13,6 +13,10 @@ namespace accrue {
 enum class CacheChoice { automatic, yes, no };
 const std::map<std::string, CacheChoice>& cache_names();
 
+// What networks of images learn: the labels or masks of the data, or to tell images apart
+// (images/contrastive.h).
+enum class ImageObjective { answers, simclr };
+
 // Images with classes or with masks: the models of layers/models.h, the data sets of
 // find_dataset().
 class Images : public Domain {
@@ -25,6 +29,9 @@ class Images : public Domain {
   std::vector<std::string> classes;  // of masks, their names
   std::optional<int64_t> ignore_mask;
   std::string augmentation;  // images/augmentation.h
+  ImageObjective to_learn = ImageObjective::answers;
+  double temperature = 0.5;      // of simclr
+  int64_t embedding_size = 128;  // of simclr: the numbers with which a network answers
   std::string data_dir;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }

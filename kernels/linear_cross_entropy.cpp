@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/detail/counted.h"
 #include "kernels/detail/cross_entropy_kernels.h"
@@ -59,9 +60,15 @@ class CountedRows {
   RowChunks chunks_;
 };
 
-void compute_logits(const LinearCrossEntropy& in, View x) {
+// Of the rows from `begin` on among those that count, x [size, E].
+void compute_logits(const LinearCrossEntropy& in, View x, const CountedRows& rows, int64_t begin) {
   matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
          in.workspace);
+  if (in.own == Own::counts) return;
+  dispatch_wide(in.logits.dtype, [&]<class W>() {
+    for (int64_t i = 0; i < x.shape[0]; ++i)
+      in.logits.as<W>()[i * in.V() + rows[begin + i]] = -std::numeric_limits<W>::infinity();
+  });
 }
 
 template <class W>
@@ -89,7 +96,7 @@ void compute_losses(std::string_view op, View losses, View right, const LinearCr
   const int64_t V = in.V();
   const int32_t* labels = in.labels.as<const int32_t>();
   for (int64_t chunk = 0; chunk < rows.chunks().count(); ++chunk) {
-    compute_logits(in, rows.x_of(chunk));
+    compute_logits(in, rows.x_of(chunk), rows, rows.chunks().begin(chunk));
     dispatch_wide(in.logits.dtype, [&]<class W>() {
       parallel_each(rows.chunks().size(chunk), V, [&](int64_t i) {
         const int64_t r = rows[rows.chunks().begin(chunk) + i];
@@ -166,7 +173,7 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
         for (int64_t turn = 0; turn < chunks.count(); ++turn) {
           const int64_t chunk = chunks.in_backward(turn), begin = chunks.begin(chunk);
           const View x = rows.x_of(chunk), d_of_chunk = rows_of(d, 0, x.shape[0]);
-          if (turn > 0) compute_logits(in, x);
+          if (turn > 0) compute_logits(in, x, rows, begin);
           parallel_each(x.shape[0], V, [&](int64_t i) {
             const int64_t r = rows[begin + i];
             const W* softmax = in.softmax.as<const W>() + 2 * r;
@@ -300,7 +307,7 @@ struct HeadScratch {
 
 LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
                                   const Tensor& softmax, bool leaves_out,
-                                  const HeadScratch& scratch) {
+                                  const HeadScratch& scratch, Own own = Own::counts) {
   return {of.x.view(),
           of.w.view(),
           of.labels.view(),
@@ -309,7 +316,8 @@ LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
           softmax.view(),
           scratch.places.view(),
           scratch.gathered.view(),
-          scratch.workspace.view()};
+          scratch.workspace.view(),
+          own};
 }
 
 Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows) {
@@ -340,12 +348,15 @@ int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype) {
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
-                            const Tensor& judged, int64_t chunk_rows, int64_t row_labels) {
+                            const Tensor& judged, int64_t chunk_rows, int64_t row_labels, Own own) {
   constexpr std::string_view op = "linear_cross_entropy";
   HeadOperands of(op, x, w, labels);
   const Edge dx_edge = x, dw_edge = w;
   check(!dw_edge.wants_grad() || !is_16_bit_dtype(w.dtype()),
         "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
+        w.shape());
+  check(own == Own::counts || of.x.size(0) == of.w.size(0),
+        "[{}] {} rows and w {} without their own logits: expected as many rows", op, of.x.size(0),
         w.shape());
   const Device device = x.device();
   const int64_t samples = labels.size(0), own_labels = labels.numel() / samples;
@@ -361,7 +372,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
     const HeadScratch scratch(of, logits, leaves_out);
     launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
         device, loss.view(), for_each_row_of(of, DType::f64).view(),
-        head_arguments(of, logits, softmax, leaves_out, scratch), counted);
+        head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
   }
   record_loss(op, loss, {dx_edge, dw_edge},
               [=, of = std::move(of), logits = std::move(logits), softmax = std::move(softmax),
@@ -377,7 +388,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
                         : logits;
                 launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
                     device, targets, seed, d.view(),
-                    head_arguments(of, logits, softmax, leaves_out, scratch), counted);
+                    head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
               });
   return loss;
 }

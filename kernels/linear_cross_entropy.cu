@@ -2,6 +2,7 @@
 
 #include "kernels/detail/counted.cuh"
 #include "kernels/detail/cross_entropy_kernels.h"
+#include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/linear_cross_entropy_kernels.h"
 #include "kernels/detail/loss_seed.h"
 #include "kernels/detail/matmul.h"
@@ -116,9 +117,20 @@ __global__ void __launch_bounds__(logit_threads, 1)
 
 Grid a_block_for_each(int64_t rows) { return {dim3(static_cast<unsigned>(rows)), logit_threads}; }
 
+template <class W>
+__global__ void __launch_bounds__(block_threads)
+    leave_own_out_kernel(W* logits, int64_t V, int64_t begin, int64_t size) {
+  for (int64_t i = first_item(); i < size; i += item_stride())
+    logits[i * V + begin + i] = -std::numeric_limits<W>::infinity();
+}
+
 void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
   matmul({rows_of(in.logits, 0, size), 0}, rows_of(in.x, begin, size), in.w, Transpose::no,
          Transpose::yes, in.workspace);
+  if (in.own == Own::left_out)
+    dispatch_wide(in.logits.dtype, [&]<class W>() {
+      enqueue(grid_over(size), leave_own_out_kernel<W>, in.logits.as<W>(), in.V(), begin, size);
+    });
 }
 
 void compute_losses(View losses, View right, const LinearCrossEntropy& in) {

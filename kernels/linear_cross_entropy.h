@@ -23,6 +23,8 @@ namespace accrue {
 // memory is needed at that moment anyway. The logits of other chunks are computed again.
 // Rows that do not count cost nothing on the cpu, where the others are gathered into chunks. On
 // cuda, where the host does not know the labels, all rows are computed.
+// With Own::left_out row r's logit of r itself is left out of its softmax, as if it were -infinity:
+// for rows that are compared with each other, w being x or a multiple of it.
 // chunk_rows is the number of rows in a chunk; 0 takes chunk_rows_for().
 // Where labels [N, t] are pieces of longer rows, `row_labels` is the number of labels in a row, and
 // `judged` is that of whole rows: n then counts them whole, and the losses of the pieces add up to
@@ -32,11 +34,12 @@ namespace accrue {
 // on cuda what a product needs (4 to 32 MiB).
 // w may be quantized (kernels/quantized_matmul.h), and then it wants no gradient.
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
-// 16 bits, and every label is in range; on Device::cuda a label out of range gives a NaN loss and
-// NaN in its row of dx and in all of dw.
+// 16 bits, every label is in range, and x has as many rows as w where their own is left out; on
+// Device::cuda a label out of range gives a NaN loss and NaN in its row of dx and in all of dw.
+enum class Own { counts, left_out };
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged = {}, int64_t chunk_rows = 0,
-                            int64_t row_labels = 0);
+                            int64_t row_labels = 0, Own own = Own::counts);
 
 // Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk:
 //   score[0] += -sum_r log softmax(l_r)[label[r]]

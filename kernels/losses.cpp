@@ -1,9 +1,11 @@
 #include "kernels/losses.h"
 
 #include "core/ceil_div.h"
+#include "kernels/arithmetic.h"
 #include "kernels/detail/elements_per_block.h"
 #include "kernels/detail/formulas.h"
 #include "kernels/detail/reduce.h"
+#include "kernels/detail/scale.h"
 
 namespace accrue {
 namespace cpu {
@@ -118,6 +120,24 @@ Tensor bce_with_logits(const Tensor& x, double target) {
   check(target >= 0 && target <= 1, "[bce_with_logits] the target is {}, expected it in [0, 1]",
         target);
   return mean_loss("bce_with_logits", x, formula::ConstantLogisticLoss{target});
+}
+
+Tensor given_loss(const Tensor& x, const Tensor& loss, const Tensor& dx, double times) {
+  check_same("given_loss", {&x, &dx});
+  check(x.shape() == dx.shape() && loss.defined() && loss.shape() == Shape{} &&
+            loss.dtype() == wide(x.dtype()) && loss.device() == x.device(),
+        "[given_loss] x {} {} and its gradient {}: expected one shape, and a loss that is a scalar "
+        "{} beside them",
+        name(x.dtype()), x.shape(), dx.shape(), name(wide(x.dtype())));
+  Tensor y = Tensor::empty({}, loss.dtype(), loss.device());
+  launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, loss.view(), 1.0);
+  const Edge edge = x;
+  record("given_loss", y, {edge}, [edge, times, dx = dx.detach()](Tensor& dy) {
+    if (const auto target = claim_grad(edge))
+      launch<cpu::scale_by, cuda::scale_by>(dy.device(), *target, dx.view(),
+                                            scale(dy, times).view());
+  });
+  return y;
 }
 
 }  // namespace accrue

@@ -13,7 +13,7 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("nets", "unjudged", "text", "lora", "resnet", "fine_tuning", "game", "zi2zi", "random",
+NAMES = ("nets", "unjudged", "contrastive", "text", "lora", "resnet", "fine_tuning", "game", "zi2zi", "random",
          "quantized_blocks")
 
 

@@ -212,7 +212,7 @@ python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch' 2>/dev/null; then
-  golden=(nets unjudged game zi2zi random)
+  golden=(nets unjudged contrastive game zi2zi random)
   if "$python" -c 'import torchvision' 2>/dev/null; then
     golden+=(resnet fine_tuning)
   else

@@ -55,6 +55,9 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
           "player '{}' uses a strategy that cannot take a window back, but simultaneous players "
           "step together or not at all: expected fused or separate",
           player.name);
+    check(!player.window_loss || players_.size() == 1,
+          "player '{}' has a loss of whole windows beside other players: expected it alone",
+          player.name);
     check(owned.insert(&player.window.parameters()).second,
           "player '{}' has parameters that another player has, too: expected each player's own",
           player.name);
@@ -92,6 +95,7 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
 
 void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
                       std::optional<int64_t> variant) {
+  if (turn.front()->window_loss) see_window(*turn.front(), micro_batches, pass);
   bool ended = false;
   for (int64_t i = 0; !ended; ++i) {
     const MicroBatch* const micro_batch = micro_batches(i);
@@ -107,16 +111,34 @@ void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass 
         const MemoryScope scope(Phase::forward, "loss");
         Tensor weight;
         if (player->weight) weight = player->weight(*micro_batch);
-        return {player->loss(*micro_batch, pass), {micro_batch->size(), std::move(weight)}};
+        Loss loss = player->window_loss ? Loss(player->window_loss->loss(*micro_batch, pass))
+                                        : player->loss(*micro_batch, pass);
+        return {std::move(loss), {micro_batch->size(), std::move(weight)}};
       };
       Window& window = player->window;
-      if (variant && window.replays())
+      if (variant && window.replays() && !player->window_loss)
         window.micro_step(micro_batch->size(), *variant, [&] { window.backward(loss()); });
       else window.backward(loss());
       for (const Player& other : players_)
         if (&other != player) other.window.keep_buffers_with(window);
     }
   }
+}
+
+void Game::see_window(const Player& player, const MicroBatches& micro_batches, Pass pass) const {
+  const MemoryScope scope(Phase::forward, "loss of the window");
+  player.window_loss->begin();
+  bool ended = false;
+  for (int64_t i = 0; !ended; ++i) {
+    const MicroBatch* const micro_batch = micro_batches(i);
+    if (!micro_batch) break;
+    ended = micro_batch->ends_window;
+    if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
+    if (i == 0) begin_micro_batch(player, *micro_batch);
+    player.window_loss->see(*micro_batch, pass);
+  }
+  player.window_loss->end();
+  player.window.abandon();  // module buffers, which the second walk moves again
 }
 
 void Game::begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "accumulate/window.h"
 #include "data/loader.h"
 #include "layers/module.h"
+#include "train/window_loss.h"
 
 namespace accrue {
 
@@ -22,7 +24,7 @@ struct Player {
   // The mean loss over a micro-batch, with the numbers to report beside it. The other players'
   // parameters are frozen meanwhile and in backward: gradients flow through what they compute, if
   // at all, but not into their parameters.
-  std::function<Loss(const Samples&, const Pass&)> loss;
+  std::function<Loss(const Samples&, const Pass&)> loss{};
   // With n = every, the player plays only in the n-th, 2n-th, ... window: 5 for the generator of a
   // WGAN whose critic plays five times as often.
   int64_t every = 1;
@@ -37,6 +39,9 @@ struct Player {
   // How much the loss of a micro-batch counts, if set and defined, instead of its samples (Weight,
   // accumulate/window.h).
   std::function<Tensor(const Samples&)> weight{};
+  // In place of `loss`, one of the whole window, which the player goes through twice. For a player
+  // that is alone, without graphs on cuda.
+  std::shared_ptr<WindowLoss> window_loss{};
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
@@ -109,6 +114,7 @@ class Game {
   void restored();
 
  private:
+  void see_window(const Player& player, const MicroBatches& micro_batches, Pass pass) const;
   void begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const;
   bool plays(const Player& player, const Turn& turn) const;
   std::vector<Turn> turns_of(const Turn& playing) const;

@@ -43,9 +43,10 @@ Datasets plan_data(const Datasets& data, Device device, size_t memory) {
 namespace {
 
 // Micro-batches of one size need the same memory however many there are: two of them, and what
-// remains, stand for any.
-std::vector<int64_t> distinct_sizes(int64_t samples, int64_t micro) {
-  std::vector<int64_t> sizes(static_cast<size_t>(std::min<int64_t>(2, samples / micro)), micro);
+// remains, stand for any, unless the answers to all of them are kept.
+std::vector<int64_t> distinct_sizes(int64_t samples, int64_t micro, const Objective& objective) {
+  const int64_t most = objective.is_of_window() ? samples : 2;
+  std::vector<int64_t> sizes(static_cast<size_t>(std::min(most, samples / micro)), micro);
   if (samples % micro > 0) sizes.push_back(samples % micro);
   return sizes;
 }
@@ -75,7 +76,8 @@ void play_windows(Training& training, const TrainingOptions& options, int64_t sa
   const auto play_shares = [&](int64_t n) {
     std::set<std::vector<int64_t>> played;
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto sizes = distinct_sizes(training.loader().share_of(rank, n), options.batches.micro);
+      const auto sizes = distinct_sizes(training.loader().share_of(rank, n), options.batches.micro,
+                                        training.objective());
       if (!sizes.empty() && played.insert(sizes).second) play(training, sizes);
     }
   };

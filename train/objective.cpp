@@ -80,6 +80,10 @@ Tensor Objective::answer(const Module& model, const Samples& samples, const Pass
   return model(samples[input()], pass);
 }
 
+Tensor Objective::window_loss(const Tensor&) const {
+  fail("objective {} has no loss of a window", name());
+}
+
 Tensor Objective::weight(const Samples&) const { return {}; }
 
 void Objective::add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const {
@@ -99,7 +103,7 @@ void Objective::check_data(const Dataset& data) const {
   data.field(input());
 }
 
-void Objective::add_to(const Tensor& sums, std::initializer_list<double> values) {
+void Objective::add_to(const Tensor& sums, std::span<const double> values) {
   Tensor host = sums.device() == Device::cpu ? sums : sums.to(Device::cpu);
   const auto all = host.span<double>();
   check(values.size() == all.size(), "{} values for {} sums of a score", values.size(), all.size());

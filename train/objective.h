@@ -54,6 +54,10 @@ class Objective {
   // The cost of the model's answer: a scalar, a mean over the samples, or over what weight()
   // counts.
   virtual Tensor loss(const Tensor& answer, const Samples& samples) const = 0;
+  // True if the loss in training is that of all samples of a window together, such as one that
+  // compares them with each other: window_loss(), a mean over answers [N, ...].
+  virtual bool is_of_window() const { return false; }
+  virtual Tensor window_loss(const Tensor& answers) const;
   // How much the loss of these samples counts, f64 [] on their device, a whole sample being about
   // 1: the judged part of their pixels, say. Undefined if each sample counts alike.
   virtual Tensor weight(const Samples& samples) const;
@@ -74,7 +78,10 @@ class Objective {
   // Adds samples * mean to sums f64 [1], on their device, without waiting for it.
   static void add_mean(const Tensor& sums, const Tensor& mean, int64_t samples);
   // Adds a value to each of the sums, on any device. Waits for the device.
-  static void add_to(const Tensor& sums, std::initializer_list<double> values);
+  static void add_to(const Tensor& sums, std::span<const double> values);
+  static void add_to(const Tensor& sums, std::initializer_list<double> values) {
+    add_to(sums, std::span(values.begin(), values.size()));
+  }
 };
 
 using ObjectivePtr = std::shared_ptr<const Objective>;

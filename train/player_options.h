@@ -7,6 +7,7 @@
 
 #include "layers/module.h"
 #include "train/game.h"
+#include "train/objective.h"
 #include "train/step_options.h"
 
 namespace accrue {
@@ -32,6 +33,8 @@ struct PlayerOptions {
   // meta devices, and on cuda it is recorded and replayed, so it must not read the values of a
   // tensor.
   std::function<Loss(const Networks&, const Samples&, const Pass&)> loss;
+  // In place of the loss, one of a whole window (train/window_loss.h), as the objective has it.
+  ObjectivePtr of_window{};
   StepOptions step{};
   // As in Player.
   int64_t every = 1, times = 1;

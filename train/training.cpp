@@ -85,6 +85,18 @@ const TrainingOptions& checked(const TrainingOptions& options) {
   return options;
 }
 
+void check_window_loss(const TrainingOptions& o) {
+  constexpr const char* why = "the loss compares all samples of a window with each other, so";
+  check(!o.ranks || o.ranks->count() == 1,
+        "{} its micro-batches cannot be shared among {} ranks "
+        "yet: expected 1",
+        why, o.ranks ? o.ranks->count() : 1);
+  check(o.on_overflow == OnOverflow::skip_window,
+        "{} no micro-batch can be left out of it: expected on-overflow skip-window", why);
+  check(!o.noise_scale, "{} a micro-batch has no gradient of its own: expected no noise scale",
+        why);
+}
+
 }  // namespace
 
 Training::Training(const TrainingOptions& options, const Dataset& data, Device device)
@@ -92,6 +104,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       device_(device),
       objective_(options.objective_for(data)),
       data_(data) {
+  if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;
@@ -124,6 +137,13 @@ void Training::make_networks() {
                                   options_.schedule_of(own, data_.size()), device_));
     const Module& model = *networks_.back()->model;
     by_name_.add(own.name, model);
+    std::shared_ptr<WindowLoss> window_loss;
+    if (const ObjectivePtr to = own.of_window)
+      window_loss = std::make_shared<WindowLoss>(
+          [to, &model](const Samples& samples, const Pass& pass) {
+            return to->answer(model, samples, pass);
+          },
+          [to](const Tensor& answers) { return to->window_loss(answers); });
     players.push_back({.name = own.name,
                        .window = networks_.back()->window,
                        .loss = std::bind_front(own.loss, std::cref(by_name_)),
@@ -135,7 +155,8 @@ void Training::make_networks() {
                              model.begin_window();
                              if (begin) begin(by_name_, *game_);
                            },
-                       .weight = own.weight});
+                       .weight = own.weight,
+                       .window_loss = std::move(window_loss)});
   }
   game_.emplace(std::move(players), options_.order);
 }

@@ -101,6 +101,7 @@ std::vector<PlayerOptions> TrainingOptions::networks(const ObjectivePtr& to) con
        .loss = [to](const Networks& networks, const Samples& samples, const Pass& pass) -> Loss {
          return to->loss(to->answer(networks[""], samples, pass), samples);
        },
+       .of_window = to->is_of_window() ? to : nullptr,
        .step = *this,
        .weight = [to](const Samples& samples) { return to->weight(samples); }}};
 }

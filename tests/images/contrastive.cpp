@@ -1,0 +1,168 @@
+// A loss that compares all samples of a window. tests/golden/contrastive.safetensors is PyTorch's
+// result for the whole window as one batch (scripts/golden_contrastive.py).
+
+#include "images/contrastive.h"
+
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "data/safetensors.h"
+#include "layers/layers.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+#include "tests/support/paths.h"
+#include "train/game.h"
+#include "train/weights.h"
+
+namespace accrue::test {
+namespace contrastive_test {
+namespace {
+
+constexpr int64_t window_size = 12;
+constexpr int steps = 10;
+using MicroBatchSizes = std::vector<int64_t>;
+const std::vector<MicroBatchSizes> splits{{12}, {6, 6}, {5, 4, 3}, MicroBatchSizes(window_size, 1)};
+
+std::map<std::string, Tensor> golden() {
+  const auto tensors = read_safetensors(source_folder + "/tests/golden/contrastive.safetensors");
+  return {tensors.begin(), tensors.end()};
+}
+
+Tensor as_f64(const Tensor& source) {
+  return Tensor::from(to_doubles(source), source.shape(), test_device());
+}
+
+std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
+  Samples all{{{"images", as_f64(golden().at("images"))}, {"views", as_f64(golden().at("views"))}}};
+  std::vector<int32_t> numbers(window_size);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Tensor indices = Tensor::from(numbers, {window_size}, test_device());
+  std::vector<MicroBatch> parts;
+  int64_t begin = 0;
+  for (const int64_t n : split) {
+    parts.push_back({all.slice(begin, begin + n), indices.slice(begin, begin + n), window_size});
+    begin += n;
+  }
+  parts.back().ends_window = true;
+  return parts;
+}
+
+// The layer between a convolution and a linear layer.
+enum class Layer { tanh, dropout, batch_norm };
+
+// How it is computed: in two walks; as one graph of one micro-batch; or with a mistake that a test
+// sees: the rows of the gradient count alike in every micro-batch, or the second walk has other
+// masks than the first.
+enum class Way { walks, at_once, unweighted, other_masks };
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::map<std::string, Values> gradients, weights;
+};
+
+Outcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer::tanh,
+            Way way = Way::walks) {
+  Sequential model;
+  model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1});
+  if (layer == Layer::tanh) model.add<Tanh>();
+  if (layer == Layer::dropout) model.add<Dropout>(0.5);
+  if (layer == Layer::batch_norm) model.add<BatchNorm>(4);
+  model.add<Flatten>();
+  model.add<Linear>(100, 6);
+  Parameters parameters = place(model, DType::f64, test_device(), 3, gradient_storage(strategy));
+  if (layer == Layer::tanh)
+    for (const auto& entry : parameters.entries())
+      entry.tensor.copy_from(as_f64(golden().at("init." + entry.name)));
+  const auto optimizer = adam(parameters, {});
+  Window window(*optimizer, ScheduleOptions{.base = 0.01},
+                {.effective_batch_size = window_size, .strategy = strategy});
+  const ObjectivePtr objective = contrastive();
+  size_t answered = 0;
+  const auto answer = [&](const Samples& samples, Pass pass) {
+    if (way == Way::other_masks) pass.seed += answered++ / split.size();
+    return objective->answer(model, samples, pass);
+  };
+  const auto of_answers = [&](const Tensor& answers) { return objective->window_loss(answers); };
+  Player player{.name = "", .window = window};
+  if (way == Way::at_once)
+    player.loss = [&](const Samples& s, const Pass& pass) { return of_answers(answer(s, pass)); };
+  else player.window_loss = std::make_shared<WindowLoss>(answer, of_answers);
+  // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
+  if (way == Way::unweighted)
+    player.weight = [](const Samples& samples) {
+      return Tensor::full({}, double(samples.size() * samples.size()) / window_size, DType::f64,
+                          test_device());
+    };
+  Game game({player});
+  const auto parts = golden_parts(split);
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    game.play(window_of(parts), {.seed = 5, .epoch = step});
+    const StepReport report = window.reports(Window::Wait::yes).at(0);
+    REQUIRE_FALSE(report.skipped);
+    outcome.losses.push_back(report.loss);
+    outcome.norms.push_back(report.grad_norm);
+    if (step == 0 && window.can_abandon())
+      for (const auto& [name, sum, scale] : window.last_gradients())
+        for (const double g : to_doubles(sum)) outcome.gradients[name].push_back(g * scale);
+  }
+  for (const auto& [name, tensor] : named_tensors(parameters))
+    outcome.weights[name] = to_doubles(tensor);
+  return outcome;
+}
+
+double difference(const Outcome& a, const Outcome& b) {
+  double most = largest_difference(a.losses, b.losses);
+  for (const auto& [name, values] : a.weights)
+    most = std::max(most, largest_difference(values, b.weights.at(name)));
+  return most;
+}
+
+Outcome by_pytorch() {
+  const auto stored = golden();
+  Outcome outcome{
+      to_doubles(stored.at("loss.all")), to_doubles(stored.at("grad_norm.all")), {}, {}};
+  for (const auto& [name, tensor] : stored) {
+    if (name.starts_with("grad.all.")) outcome.gradients[name.substr(9)] = to_doubles(tensor);
+    if (name.starts_with("final.all.")) outcome.weights[name.substr(10)] = to_doubles(tensor);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a contrastive loss is PyTorch's over the whole window, for every split", "[golden]") {
+  const Outcome expected = by_pytorch();
+  for (const MicroBatchSizes& split : splits)
+    for (const Strategy strategy :
+         {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
+      if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
+      INFO(split.size() << " micro-batches, strategy " << int(strategy));
+      const Outcome found = run(split, strategy);
+      REQUIRE(difference(found, expected) <= 1e-12);
+      for (size_t i = 0; i < found.norms.size(); ++i)
+        if (!std::isnan(found.norms[i]))
+          REQUIRE(std::abs(found.norms[i] - expected.norms[i]) <= 1e-12);
+      for (const auto& [name, values] : found.gradients)
+        REQUIRE(largest_difference(values, expected.gradients.at(name)) <= 1e-12);
+    }
+  REQUIRE(difference(run({5, 4, 3}, Strategy::fused, Layer::tanh, Way::unweighted), expected) >
+          1e-4);
+}
+
+TEST_CASE("both walks of a contrastive window have the same masks and statistics", "[golden]") {
+  for (const Layer layer : {Layer::dropout, Layer::batch_norm}) {
+    const Outcome expected = run({12}, Strategy::fused, layer, Way::at_once);
+    REQUIRE(difference(run({12}, Strategy::fused, layer), expected) <= 1e-12);
+    if (layer == Layer::dropout)
+      REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer), expected) <= 1e-12);
+  }
+  const Outcome expected = run({12}, Strategy::fused, Layer::dropout, Way::at_once);
+  REQUIRE(difference(run({12}, Strategy::fused, Layer::dropout, Way::other_masks), expected) >
+          1e-4);
+}
+
+}  // namespace contrastive_test
+}  // namespace accrue::test

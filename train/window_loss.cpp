@@ -1,0 +1,54 @@
+#include "train/window_loss.h"
+
+#include "core/autograd.h"
+#include "core/memory_scope.h"
+#include "kernels/losses.h"
+
+namespace accrue {
+
+void WindowLoss::begin() {
+  answers_.clear();
+  value_.reset();
+  gradient_.reset();
+}
+
+void WindowLoss::see(const Samples& micro_batch, const Pass& pass) {
+  const NoGrad no_graph;
+  answers_.push_back(answer_(micro_batch, pass));
+}
+
+void WindowLoss::end() {
+  check(!answers_.empty(), "a loss of a window without samples: expected some");
+  int64_t N = 0;
+  for (const Tensor& part : answers_) N += part.size(0);
+  const Tensor& first = answers_.front();
+  std::vector<int64_t> sizes(first.shape().sizes().begin(), first.shape().sizes().end());
+  sizes.front() = N;
+  const Tensor all = Tensor::empty(Shape(sizes), first.dtype(), first.device());
+  int64_t begin = 0;
+  for (const Tensor& part : answers_) {
+    all.slice(begin, begin + part.size(0)).copy_from(part);
+    begin += part.size(0);
+  }
+  answers_.clear();
+  const Tensor z = require_grad(all);
+  const Tensor loss = loss_(z);
+  backward(loss);
+  value_ = loss.detach();
+  gradient_ = grad(z);
+  next_ = 0;
+}
+
+Tensor WindowLoss::loss(const Samples& micro_batch, const Pass& pass) {
+  const Tensor z = answer_(micro_batch, pass);
+  const int64_t n = z.size(0), N = gradient_.defined() ? gradient_.size(0) : 0;
+  check(next_ + n <= N, "samples {} to {} of a window whose loss saw {}: expected the same again",
+        next_, next_ + n, N);
+  const Tensor loss =
+      given_loss(z, value_, gradient_.slice(next_, next_ + n), double(N) / double(n));
+  next_ += n;
+  if (next_ == N) gradient_.reset();
+  return loss;
+}
+
+}  // namespace accrue

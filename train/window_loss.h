@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "accumulate/weighted_loss.h"
+#include "data/samples.h"
+#include "layers/module.h"
+
+namespace accrue {
+
+// A loss that sees all samples of a window at once, exact for every split (GradCache: Gao et al.
+// 2021, arXiv 2101.06983). A network walks through the window twice:
+//   1. it answers each micro-batch without a graph: see(). The answers z of all N samples stay, and
+//      end() computes L(z) and dL/dz once;
+//   2. it answers each micro-batch again, with its graph: loss() is L there, and its backward
+//   begins
+//      with N/n times the rows of dL/dz that are those of the n samples. A window weights a
+//      micro-batch by n/N, so the sum of all is the gradient of L.
+// It costs one more forward, and N answers with their gradients in memory. What is random in a
+// forward must depend on the pass and the samples alone, as dropout and augmentation do.
+class WindowLoss {
+ public:
+  using Answer = std::function<Tensor(const Samples&, const Pass&)>;
+  // A scalar of answers [N, ...], their mean over the samples.
+  using OfAnswers = std::function<Tensor(const Tensor& answers)>;
+
+  WindowLoss(Answer answer, OfAnswers loss) : answer_(std::move(answer)), loss_(std::move(loss)) {}
+
+  void begin();
+  void see(const Samples& micro_batch, const Pass& pass);
+  void end();
+  // Of the micro-batches in the order in which see() saw them. Throws Error for another number of
+  // samples.
+  Tensor loss(const Samples& micro_batch, const Pass& pass);
+
+ private:
+  const Answer answer_;
+  const OfAnswers loss_;
+  std::vector<Tensor> answers_;  // of the first walk
+  Tensor value_, gradient_;      // L and dL/dz
+  int64_t next_ = 0;             // the first sample that loss() has not come to
+};
+
+}  // namespace accrue
