@@ -225,10 +225,9 @@ std::vector<std::string> arguments_of(const Options& options) {
   Options chosen = options, defaults;
   const Settings table = settings_of(chosen), default_table = settings_of(defaults);
   std::vector<std::string> arguments;
-  auto unchosen = default_table.begin();
   for (const Setting& setting : table) {
-    const std::string text = setting.text();
-    if (text == (unchosen++)->text()) continue;
+    const std::string text = setting.text(), &name = setting.about.name;
+    if (!default_table.has(name) || text == default_table.at(name).text()) continue;
     arguments.push_back("--" + setting.about.name);
     if (!setting.is_flag) arguments.push_back(text);
   }

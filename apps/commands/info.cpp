@@ -114,7 +114,7 @@ Settings settings_of(InfoOptions& asked, Options& options) {
   return s;
 }
 
-void info(const Options& options, const InfoOptions& asked) {
+std::string info(const Options& options, const InfoOptions& asked) {
   apply_threads(options);
   say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n",
       version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
@@ -146,8 +146,9 @@ void info(const Options& options, const InfoOptions& asked) {
   TrainingOptions training = options;
   training.batches.effective = options.effective_batch.value_or(default_effective_batch);
   for (const std::string& line : describe_averages(training)) say("{}\n", line);
-  if (!options.json.empty())
-    write_output(options.json, to_json(options, *model, parameters, flops, convolutions));
+  std::string json = to_json(options, *model, parameters, flops, convolutions);
+  if (!options.json.empty()) write_output(options.json, json);
+  return json;
 }
 
 }  // namespace accrue::app
