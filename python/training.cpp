@@ -63,6 +63,16 @@ class Call {
     }
   }
 
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    try {
+      if (folder_.is_valid()) folder_.attr("cleanup")();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("accrue");
+    }
+  }
+
   void add(const std::string& name, nb::handle value) {
     if (value.is_none() || value.is(Py_False)) return;
     if (value.is(Py_True)) return arguments_.push_back("--" + name);
@@ -128,7 +138,7 @@ class Call {
   const Usage held_before_ = ledger(Device::cpu).current();
   std::vector<std::string> arguments_;
   Given given_;
-  nb::object folder_;  // is removed with it
+  nb::object folder_;  // of such a file
 };
 
 // What a callback is told of a window.

@@ -14,6 +14,7 @@
 #include "apps/domains.h"
 #include "core/cuda.h"
 #include "core/error.h"
+#include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
 #include "train/relative_cost.h"
