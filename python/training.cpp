@@ -7,7 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
-#include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/load_network.h"
@@ -19,6 +19,8 @@
 #include "python/arrays.h"
 #include "python/given.h"
 #include "python/layers.h"
+#include "text/domain.h"
+#include "text/pretrained.h"
 #include "train/json.h"
 #include "train/score.h"
 #include "train/weights.h"
@@ -80,10 +82,18 @@ class Call {
     check(text != "-", "--{} -: expected the name of a file", name);
     arguments_.push_back(fmt::format("--{}={}", name, text));
   }
-  // A name, or a network of layers.
+  // A name, a language model's config.json or its directory, or a network of layers.
   void add_model(nb::handle model) {
     const Layer* network = nullptr;
-    if (!nb::try_cast(model, network, false) || !network) return add("model", model);
+    if (!nb::try_cast(model, network, false) || !network) {
+      if (model.is_none()) return;
+      std::filesystem::path path = text_of(model);
+      if (path.filename() == "config.json") path = path.parent_path();
+      if (!std::filesystem::exists(path / "config.json")) return add("model", model);
+      language_model_ = read_pretrained_config(path);
+      arguments_.push_back("--model=" + language_model_->name);
+      return;
+    }
     std::string description = network->describe();
     std::ranges::replace(description, '\n', ';');
     given_.network = Given::Network{network->factory(), std::move(description)};
@@ -117,6 +127,12 @@ class Call {
     const nb::gil_scoped_release release;
     ledger(Device::cpu).set_limit(std::nullopt);
     Asked asked;
+    if (language_model_) {
+      for (const auto& domain : asked.options.domains)
+        if (auto* const text = dynamic_cast<Text*>(domain.get()))
+          text->sizes = language_model_->sizes;
+      asked.options.class_count_of_weights = language_model_->vocabulary;
+    }
     asked.options.domains.add(given_.clone());
     app::with_arguments(asked, arguments_, [&] { work(asked); });
   }
@@ -138,6 +154,7 @@ class Call {
   const Usage held_before_ = ledger(Device::cpu).current();
   std::vector<std::string> arguments_;
   Given given_;
+  std::optional<PretrainedModel> language_model_;
   nb::object folder_;  // of such a file
 };
 
@@ -467,7 +484,8 @@ void add_training(nb::module_& m) {
       });
 
   const std::string data =
-      "model: a name (below), or a network of layers (Sequential).\n"
+      "model: a name (below), a language model's config.json, or a network of layers "
+      "(Sequential).\n"
       "data: a name or a directory (below), or (x, y): x float32 [N, ...], or uint8 [N, H, W] or\n"
       "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, or float32 [N, "
       "...].\n"

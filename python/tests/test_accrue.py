@@ -3,6 +3,7 @@
 ACCRUE_TEST_PYTHON names a Python that has PyTorch, the judge of one test.
 """
 
+import json
 import os
 import pathlib
 import resource
@@ -99,6 +100,21 @@ class Training(unittest.TestCase):
         trainer = accrue.Trainer(network(), (x, y), steps=3)
         x[:] = np.nan
         self.assertTrue(np.isnan(trainer.run().losses).all())
+
+    def test_makes_the_language_model_of_a_config(self):
+        config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": 2,
+                  "n_head": 2, "n_embd": 64, "n_positions": 64, "vocab_size": 300,
+                  "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "config.json")
+            path.write_text(json.dumps(config), encoding="utf-8")
+            weights = accrue.train(path, steps=1, context=32).weights
+            self.assertEqual(weights["transformer.wte.weight"].shape, (300, 64))
+            self.assertIn("transformer.h.1.ln_1.weight", weights)
+            self.assertNotIn("transformer.h.2.ln_1.weight", weights)
+            path.write_text(json.dumps({**config, "vocab_size": 64}), encoding="utf-8")
+            with self.assertRaisesRegex(accrue.Error, "^gpt2.* knows 64 tokens, but grammar has"):
+                accrue.train(folder, steps=1)
 
     def test_agrees_with_pytorch(self):
         python = os.environ.get("ACCRUE_TEST_PYTHON", sys.executable)
