@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "apps/bench/commands.h"
 #include "apps/cli/command_line.h"
 #include "apps/cli/completion.h"
 #include "apps/cli/config.h"
@@ -14,28 +13,15 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
 #include "apps/commands/eval.h"
-#include "apps/commands/info.h"
 #include "apps/commands/memory_advice.h"
-#include "apps/commands/plan.h"
 #include "apps/commands/train.h"
 #include "apps/domains.h"
+#include "core/error.h"
 #include "report/report.h"
 #include "train/build.h"
 
 namespace accrue::app {
 namespace {
-
-// The options of all commands but domains' own.
-struct Asked {
-  Options options;
-  PlanOptions plan;
-  InfoOptions info;
-  BenchTrainOptions bench_train;
-  BenchMemoryOptions bench_memory;
-  BenchKernelsOptions bench_kernels;
-  std::vector<std::string> run_directories;
-  std::string page = "report.html", shell;
-};
 
 // The settings of a network, without how it is trained.
 Settings settings_of_eval(const CommandLine& line) {
@@ -166,45 +152,84 @@ void add_completion_command(CLI::App& app, Asked& asked) {
   completion->final_callback([&] { say("{}", completion_script(app, asked.shell)); });
 }
 
-}  // namespace
+// The program's parser with all of its commands.
+struct Parser {
+  explicit Parser(Asked& asked) : line(app, asked.options) {
+    app.set_version_flag("--version", version());
+    app.require_subcommand(1);
+    wrap_help(app);
+    app.add_option(
+           "--isa", isa,
+           "The instructions to use, of those that the program is installed with: baseline, " +
+               fmt::format("{}", fmt::join(isa_levels(), ", ")) +
+               "; by itself the best that the processor has")
+        ->type_name("LEVEL");
+    add_network_commands(line, asked);
+    add_report_command(line, asked);
+    add_data_commands(line);
+    add_bench_commands(line, asked);
+    for (const ProgramDomain& domain : program_domains())
+      if (domain.add_own_commands) domain.add_own_commands(line);
+    add_completion_command(app, asked);
+  }
 
-int run_program(int argc, char** argv) {
-  CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
-  app.set_version_flag("--version", version());
-  app.require_subcommand(1);
-  wrap_help(app);
-  std::string isa;  // followed before this, by become_program_for_processor()
-  app.add_option(
-         "--isa", isa,
-         "The instructions to use, of those that the program is installed with: baseline, " +
-             fmt::format("{}", fmt::join(isa_levels(), ", ")) +
-             "; by itself the best that the processor has")
-      ->type_name("LEVEL");
-  Asked asked;
-  CommandLine line(app, asked.options);
-  add_network_commands(line, asked);
-  add_report_command(line, asked);
-  add_data_commands(line);
-  add_bench_commands(line, asked);
-  for (const ProgramDomain& domain : program_domains())
-    if (domain.add_own_commands) domain.add_own_commands(line);
-  add_completion_command(app, asked);
-
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  const HelpDetail detail = rewrite_help(arguments);
-  for (CLI::App* parent : line.groups())
-    for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
-      shorten_help(*command, detail);
-  try {
+  void parse(std::vector<std::string> arguments) {
     arguments = with_config(arguments, line.known, app);
     std::ranges::reverse(arguments);  // as the parser takes them
     app.parse(std::move(arguments));
+  }
+
+  CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
+  std::string isa;  // followed before this, by become_program_for_processor()
+  CommandLine line;
+};
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  Asked asked;
+  Parser parser(asked);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const HelpDetail detail = rewrite_help(arguments);
+  for (CLI::App* parent : parser.line.groups())
+    for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
+      shorten_help(*command, detail);
+  try {
+    parser.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     // All ranks have the same arguments: one says what is wrong with them.
     if (launched().rank > 0) return 0;
-    if (const int status = report(app, error); status != 0) return status;
+    if (const int status = report(parser.app, error); status != 0) return status;
   }
   return 0;
+}
+
+void with_arguments(Asked& asked, std::vector<std::string> arguments,
+                    const std::function<void()>& work) {
+  Parser parser(asked);
+  parser.line.instead = work;
+  try {
+    parser.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    fail("{}", problem_of(parser.app, error));
+  }
+}
+
+std::map<std::string, std::vector<OptionHelp>> options_of(
+    const std::vector<std::string>& commands) {
+  Asked asked;
+  Parser parser(asked);
+  std::map<std::string, std::vector<OptionHelp>> all;
+  for (const std::string& command : commands)
+    for (const CLI::Option* option : parser.app.get_subcommand(command)->get_options())
+      if (const auto& names = option->get_lnames(); !names.empty() && names[0] != "help")
+        all[command].push_back({.name = names[0],
+                                .group = option->get_group(),
+                                .takes = option->get_type_name(),
+                                .value = option->get_default_str(),
+                                .help = option->get_description(),
+                                .is_flag = option->get_items_expected_max() == 0});
+  return all;
 }
 
 }  // namespace accrue::app

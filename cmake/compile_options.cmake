@@ -6,6 +6,10 @@ add_library(accrue_options INTERFACE)
 target_compile_options(accrue_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>"
   "$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math;-fopenmp-simd>")
+# Nobody replaces a function of accrue's by another of its name, so it may be inlined in a shared
+# library, too.
+target_compile_options(accrue_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
 # A tenth of GCC's time goes into collecting garbage, which in sources of this size saves little memory.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(accrue_options INTERFACE
@@ -115,6 +119,11 @@ function(accrue_cuda_group target name)
   endif()
 endfunction()
 
+set(ACCRUE_LIBRARY_TYPE STATIC)
+if(ACCRUE_SHARED)  # by the program and Python's module, in one wheel
+  set(ACCRUE_LIBRARY_TYPE SHARED)
+endif()
+
 # accrue_library(NAME SOURCES... CUDA sources... WITHOUT_CUDA sources... LINK targets...
 # PRIVATE targets...): one layer of the architecture, accrue::NAME here and where it is installed.
 function(accrue_library name)
@@ -125,9 +134,13 @@ function(accrue_library name)
   else()
     list(APPEND ARG_SOURCES ${ARG_WITHOUT_CUDA})
   endif()
-  add_library(accrue_${name} STATIC ${ARG_SOURCES})
+  add_library(accrue_${name} ${ACCRUE_LIBRARY_TYPE} ${ARG_SOURCES})
   add_library(accrue::${name} ALIAS accrue_${name})
-  set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name})
+  if(ACCRUE_SHARED)
+    target_link_options(accrue_${name} PRIVATE -Wl,-Bsymbolic-functions)
+  endif()
+  # Without a symbol of its own a shared library is made of the same objects as a static one.
+  set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name} DEFINE_SYMBOL "")
   target_compile_features(accrue_${name} PUBLIC cxx_std_20)
   target_include_directories(accrue_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_link_libraries(accrue_${name} PRIVATE $<BUILD_INTERFACE:accrue_options>

@@ -3,7 +3,7 @@
 
     core <- kernels <- layers, optim, data;  optim <- accumulate
     layers, accumulate, data <- train <- images, fonts, text, report <- accrue
-    all of them <- apps, tests
+    all of them <- apps, tests;  apps <- python
 
 The domains, images, fonts and text, are those of the root's CMakeLists.txt.
 Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
@@ -38,6 +38,7 @@ MAY_USE = {
     "accrue": {*LIBRARY},
     "accumulate": {"core", "kernels", "optim", "accumulate"},
     "apps": {*PARTS, "apps"},
+    "python": {*PARTS, "apps", "python"},
     "tests": {*PARTS, "apps", "tests"},
 }
 EIGEN = "accrue/eigen.h"

@@ -237,6 +237,7 @@ if step "build (release)" build build/release release; then
     --program build/release/apps/accrue
   step "documents" scripts/check_docs.py build/release/apps/accrue
   step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
+  step_if_available "Python's wheel in a bare environment" scripts/check_wheel.sh
   step_if_available "ranks of MPICH" scripts/check_mpich.sh build/release
   if command -v doxygen >/dev/null; then
     step "C++ documentation" cmake --build build/release --target docs

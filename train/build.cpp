@@ -3,7 +3,6 @@
 namespace accrue {
 
 const char* version() { return ACCRUE_VERSION; }
-const char* compiled_isa() { return ACCRUE_COMPILED_ISA; }
 const char* matrix_products() { return ACCRUE_MATRIX_PRODUCTS; }
 
 }  // namespace accrue

@@ -118,6 +118,8 @@ class Domains {
   Domains& operator=(const Domains& others);
   ~Domains() = default;
 
+  // Adds one, after the others.
+  void add(std::unique_ptr<Domain> domain) { all_.push_back(std::move(domain)); }
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 

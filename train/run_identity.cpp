@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/classes.h"
+#include "kernels/compiled_isa.h"
 #include "train/build.h"
 
 namespace accrue {

@@ -43,13 +43,25 @@ std::string with_advice(std::string message, const std::function<std::string()>&
   return message;
 }
 
+// Says what may help, too.
+class AdvisedOutOfMemory : public OutOfMemory {
+ public:
+  AdvisedOutOfMemory(const OutOfMemory& error, std::string text)
+      : OutOfMemory(error), text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
 // Throws the exception that has ended a command. If several ranks share it, all end.
 [[noreturn]] void rethrow(const Command& command, MpiRanks* ranks) {
   try {
     try {
       throw;
     } catch (const OutOfMemory& error) {
-      if (command.advice) throw Error(with_advice(error.what(), command.advice));
+      if (command.advice)
+        throw AdvisedOutOfMemory(error, with_advice(error.what(), command.advice));
       throw;
     }
   } catch (const std::exception& error) {
@@ -80,7 +92,7 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& op
   const auto quiet = std::make_shared<bool>(false);
   parser->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
   for (const std::string& option : command.needed) parser->get_option(option)->required();
-  parser->final_callback([=, &options] {
+  parser->final_callback([=, this, &options] {
     if (!command.is_shared) refuse_ranks(command.name);
     options.given = given_settings(*parser, command.settings);
     options = with_options_of_weights(options);
@@ -91,7 +103,7 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& op
     if (*quiet) silence_messages();
     const std::unique_ptr<MpiRanks> ranks = command.is_shared ? start_ranks(options) : nullptr;
     try {
-      command.work();
+      (instead ? instead : command.work)();
     } catch (...) {
       rethrow(command, ranks.get());
     }

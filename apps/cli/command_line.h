@@ -44,6 +44,8 @@ class CommandLine {
 
   // The settings that a file of --config may have: all() and what is added to them.
   Settings known;
+  // If set, this is done in place of a command's work.
+  std::function<void()> instead{};
 
  private:
   CLI::App& program_;

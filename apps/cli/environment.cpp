@@ -6,6 +6,7 @@
 #include "apps/cli/build.h"
 #include "apps/cli/processor.h"
 #include "core/cuda.h"
+#include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
 

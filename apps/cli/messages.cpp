@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
@@ -19,6 +20,7 @@ namespace {
 int reserved = STDOUT_FILENO;
 bool ends_by_sigpipe = false;
 std::atomic<bool> is_silent = false, reader_gone = false;
+MessageSink sink;
 // The reason why the first message was lost; 0 if none was.
 std::atomic<int> lost = 0;
 
@@ -81,6 +83,8 @@ int end_messages(int status) {
 
 void silence_messages() { is_silent = true; }
 
+void redirect_messages(MessageSink to) { sink = std::move(to); }
+
 void reserve_standard_output() {
   if (reserved != STDOUT_FILENO) return;
   reserved = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -98,11 +102,15 @@ bool is_reader_gone() noexcept { return reader_gone; }
 
 void say_text(fmt::string_view format, fmt::format_args args) noexcept {
   if (is_silent) return;
-  formatted(format, args, [](const std::string& text) { write_or_lose(STDOUT_FILENO, text); });
+  formatted(format, args, [](const std::string& text) {
+    if (sink) sink(text, false);
+    else write_or_lose(STDOUT_FILENO, text);
+  });
 }
 
 void say_error_text(fmt::string_view format, fmt::format_args args) noexcept {
   formatted(format, args, [](const std::string& text) {
+    if (sink) return sink(text, true);
     if (write_all(STDERR_FILENO, text) != 0) write_or_lose(STDOUT_FILENO, text);
   });
 }

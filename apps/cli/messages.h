@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <string_view>
 
 namespace accrue::app {
@@ -21,6 +22,11 @@ int end_messages(int status);
 
 // say() says nothing more.
 void silence_messages();
+
+// Takes what is said, on standard output or on standard error.
+using MessageSink = std::function<void(std::string_view text, bool is_error)>;
+// From now on `sink` takes it all, in a process that is another program's. It must not throw.
+void redirect_messages(MessageSink sink);
 
 // Keeps standard output for what programs read: from now on say() goes to standard error. Throws
 // Error if it cannot.

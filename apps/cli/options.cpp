@@ -137,7 +137,8 @@ ModelOptions Options::model_for(const Dataset& data) const {
   if (class_count_of_weights) {
     check(*class_count_of_weights >= chosen.classes,
           "{} is of a network that knows {} {}, but {} has {}: expected data of the same tokenizer",
-          weights, *class_count_of_weights, about.pieces, data.name, chosen.classes);
+          weights.empty() ? model_name : weights, *class_count_of_weights, about.pieces, data.name,
+          chosen.classes);
     chosen.classes = *class_count_of_weights;
   }
   return chosen;
@@ -225,10 +226,9 @@ std::vector<std::string> arguments_of(const Options& options) {
   Options chosen = options, defaults;
   const Settings table = settings_of(chosen), default_table = settings_of(defaults);
   std::vector<std::string> arguments;
-  auto unchosen = default_table.begin();
   for (const Setting& setting : table) {
-    const std::string text = setting.text();
-    if (text == (unchosen++)->text()) continue;
+    const std::string text = setting.text(), &name = setting.about.name;
+    if (!default_table.has(name) || text == default_table.at(name).text()) continue;
     arguments.push_back("--" + setting.about.name);
     if (!setting.is_flag) arguments.push_back(text);
   }

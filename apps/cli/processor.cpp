@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "train/build.h"
+#include "kernels/compiled_isa.h"
 
 namespace accrue::app {
 namespace {

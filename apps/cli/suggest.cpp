@@ -139,14 +139,19 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error) {
 
 }  // namespace
 
-int report(const CLI::App& app, const CLI::ParseError& error) {
+std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = active(app);
-  std::string problem;
-  if (error.get_exit_code() != 0) problem = describe(command, error);
+  if (error.get_exit_code() != 0) return describe(command, error);
   // Help with a command that there is not.
-  else if (const auto rest = command.remaining(true);
-           !names_of_commands(command).empty() && !rest.empty() && !is_option(rest.front()))
-    problem = unknown_command(command, rest.front());
+  const auto rest = command.remaining(true);
+  const bool is_parent = !names_of_commands(command).empty();
+  if (is_parent && !rest.empty() && !is_option(rest.front()))
+    return unknown_command(command, rest.front());
+  return {};
+}
+
+int report(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string problem = problem_of(app, error);
   if (problem.empty()) {
     std::ostringstream help, errors;
     const int status = app.exit(error, help, errors);

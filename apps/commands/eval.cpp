@@ -25,7 +25,7 @@ Settings evaluation_settings(Options& options) {
   return s;
 }
 
-void eval(const Options& options) {
+std::string eval(const Options& options) {
   const Device device = apply_machine_options(options);
   check_output(options.json);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
@@ -42,7 +42,9 @@ void eval(const Options& options) {
     say("{} {}\n", split, score.describe());
     json[split] = to_json(score);
   }
-  if (!options.json.empty()) write_output(options.json, json.dump(2) + "\n");
+  std::string text = json.dump(2) + "\n";
+  if (!options.json.empty()) write_output(options.json, text);
+  return text;
 }
 
 }  // namespace accrue::app

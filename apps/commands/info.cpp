@@ -14,6 +14,7 @@
 #include "apps/domains.h"
 #include "core/cuda.h"
 #include "core/error.h"
+#include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
 #include "train/relative_cost.h"
@@ -114,7 +115,7 @@ Settings settings_of(InfoOptions& asked, Options& options) {
   return s;
 }
 
-void info(const Options& options, const InfoOptions& asked) {
+std::string info(const Options& options, const InfoOptions& asked) {
   apply_threads(options);
   say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n",
       version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),
@@ -146,8 +147,9 @@ void info(const Options& options, const InfoOptions& asked) {
   TrainingOptions training = options;
   training.batches.effective = options.effective_batch.value_or(default_effective_batch);
   for (const std::string& line : describe_averages(training)) say("{}\n", line);
-  if (!options.json.empty())
-    write_output(options.json, to_json(options, *model, parameters, flops, convolutions));
+  std::string json = to_json(options, *model, parameters, flops, convolutions);
+  if (!options.json.empty()) write_output(options.json, json);
+  return json;
 }
 
 }  // namespace accrue::app

@@ -11,7 +11,8 @@ struct InfoOptions {
 // The settings of info beside those of a training.
 Settings settings_of(InfoOptions& asked, Options& options);
 
-// `accrue info`: the build, the machine, and what a model consists of.
-void info(const Options& options, const InfoOptions& asked);
+// `accrue info`: prints the build, the machine and what a model consists of, and returns this as
+// JSON.
+std::string info(const Options& options, const InfoOptions& asked);
 
 }  // namespace accrue::app

@@ -21,8 +21,9 @@ Usage measure_baseline(const TrainingOptions& options, const Datasets& data, Dev
 
 }  // namespace
 
-void print_memory_table(const TrainingOptions& options, Baseline run_baseline, const Datasets& data,
-                        const Usage& measured, const Usage& beside, Device device) {
+std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
+                                    const Datasets& data, const Usage& measured,
+                                    const Usage& beside, Device device) {
   TrainingOptions whole = options;
   whole.batches.micro = whole.batches.effective;
   whole.batches.piece = 0;
@@ -31,26 +32,28 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
   Usage baseline = predict_peak(whole, data, device);
   for (Usage* usage : {&predicted, &baseline})
     for (Category c : all_categories) (*usage)[c] += beside[c];
-  std::vector<std::pair<std::string, Usage>> columns{
+  std::vector<PeakOfRun> peaks{
       {"this run", measured}, {"predicted", predicted}, {"no accumulation", baseline}};
   if (run_baseline == Baseline::measured) {
     try {
-      columns.emplace_back("no accum., run", measure_baseline(whole, data, device));
+      peaks.push_back({"no accum., run", measure_baseline(whole, data, device)});
     } catch (const OutOfMemory&) {
       say("\nwithout accumulation the run does not fit\n");
     }
   }
+  return peaks;
+}
 
-  say("\npeak memory on {}, effective batch {}\n{:<14}", name(device), options.batches.describe(),
-      "");
+void print_memory_table(const std::vector<PeakOfRun>& peaks, Batches batches, Device device) {
+  say("\npeak memory on {}, effective batch {}\n{:<14}", name(device), batches.describe(), "");
   const auto cell = [](std::string_view title, std::string_view text) {
     say("  {:>{}}", text, std::max<size_t>(title.size(), 10));
   };
-  for (const auto& [title, usage] : columns) cell(title, title);
+  for (const auto& [title, usage] : peaks) cell(title, title);
   say("\n");
   const auto row = [&](std::string_view title, auto&& bytes_of) {
     say("  {:<12}", title);
-    for (const auto& [column, usage] : columns) cell(column, format_bytes(bytes_of(usage)));
+    for (const auto& [column, usage] : peaks) cell(column, format_bytes(bytes_of(usage)));
     say("\n");
   };
   for (Category c : all_categories) row(name(c), [&](const Usage& usage) { return usage[c]; });
@@ -59,6 +62,7 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
     return usage.total() - usage[Category::data];
   };
   row("without data", without_data);
+  const Usage &measured = peaks[0].peak, &predicted = peaks[1].peak, &baseline = peaks[2].peak;
   say("{}\n", predicted.bytes == measured.bytes ? "predicted to the byte"
                                                 : "the prediction is off: please report this run");
   if (device == Device::cuda) {
@@ -68,7 +72,7 @@ void print_memory_table(const TrainingOptions& options, Baseline run_baseline, c
         format_bytes(reserve.reserved), reserve.segments, format_bytes(reserve.allocated),
         format_bytes(reserve.largest_free), 100 * reserve.fragmentation());
   }
-  if (options.batches.accumulation_steps() == 1) {
+  if (batches.accumulation_steps() == 1) {
     say("nothing was accumulated: the effective batch is one micro-batch\n");
     return;
   }

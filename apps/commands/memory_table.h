@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "train/memory_prediction.h"
 
 namespace accrue::app {
@@ -7,10 +10,18 @@ namespace accrue::app {
 // --measure-baseline
 enum class Baseline { predicted, measured };
 
-// Prints the peak of this run, by category, beside the prediction of it and of the same effective
-// batch without accumulation; if wanted, also what a run of that really needs. `beside` is
-// what the program itself has held there meanwhile.
-void print_memory_table(const TrainingOptions& options, Baseline run_baseline, const Datasets& data,
-                        const Usage& measured, const Usage& beside, Device device);
+struct PeakOfRun {
+  std::string run;  // "this run"
+  Usage peak;
+};
+// The measured peak of this run, by category, beside the prediction of it and of the same effective
+// batch without accumulation; if wanted, also what a run of that really needs. `beside` is what the
+// program itself has held there meanwhile.
+std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
+                                    const Datasets& data, const Usage& measured,
+                                    const Usage& beside, Device device);
+
+// Prints these.
+void print_memory_table(const std::vector<PeakOfRun>& peaks, Batches batches, Device device);
 
 }  // namespace accrue::app

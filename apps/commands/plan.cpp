@@ -187,7 +187,7 @@ Settings settings_of(PlanOptions& asked, Options& options) {
   return s;
 }
 
-void plan(Options options, const PlanOptions& asked) {
+std::string plan(Options options, const PlanOptions& asked) {
   options.micro_batch = auto_micro_batch;
   options.memory_limit = asked.memory;
   apply_threads(options);
@@ -216,7 +216,9 @@ void plan(Options options, const PlanOptions& asked) {
         nearest(options, planned, device, plan));
   }
   print(plan, options, deciding(*plan.recommended()), device);
-  if (!options.json.empty()) write_output(options.json, to_json(plan).dump(2) + "\n");
+  std::string json = to_json(plan).dump(2) + "\n";
+  if (!options.json.empty()) write_output(options.json, json);
+  return json;
 }
 
 }  // namespace accrue::app

@@ -12,8 +12,9 @@ struct PlanOptions {
   int64_t ranks = 1;
 };
 Settings settings_of(PlanOptions& asked, Options& options);
-// Throws Error if nothing fits: what is missing, and the nearest that would fit.
-void plan(Options options, const PlanOptions& asked);
+// Prints the plan, and returns it as JSON. Throws Error if nothing fits: what is missing, and the
+// nearest that would fit.
+std::string plan(Options options, const PlanOptions& asked);
 
 // The options to add to a command for it: "--micro-batch 12 --effective-batch 64", and strategy and
 // recompute where they are not those of the options.

@@ -127,44 +127,6 @@ std::string summary(const Options& asked, const Progress& progress, Device devic
   return all.dump();
 }
 
-// The recording of --memory-trace, if it is wanted. Where the run ends in an error, the file ends
-// there, too.
-class TraceFile {
- public:
-  TraceFile(const Options& options, Device device) : path_(options.memory_trace), device_(device) {
-    check_output(path_);
-    if (!path_.empty())
-      trace_.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
-                     device, about_run(options, std::nullopt, device).dump());
-  }
-  ~TraceFile() {
-    if (!trace_) return;
-    try {
-      write_output(path_, trace_->text());
-      say_error("recorded the memory up to the error: {}\n", path_);
-    } catch (const std::exception&) {
-      // The error that is under way says more.
-    }
-  }
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
-
-  // Ends the recording.
-  void write(const Options& options, const Training& training) {
-    if (!trace_) return;
-    write_output(path_, trace_->text(about_run(options, training.batches(), device_).dump()));
-    trace_.reset();
-    say("recorded the memory of {}: {}\n",
-        counted(std::min(training.window().steps(), options.memory_trace_windows), "window"),
-        path_);
-  }
-
- private:
-  const std::string path_;
-  const Device device_;
-  std::optional<MemoryTrace> trace_;
-};
-
 void load_weights(Trainer& trainer, const Options& options, const Dataset& data) {
   const std::string& path = options.init;
   const std::optional<OtherHead> head =
@@ -175,102 +137,149 @@ void load_weights(Trainer& trainer, const Options& options, const Dataset& data)
   else if (!options.classes_of_weights) say_whose_classes(options, data);
 }
 
-RunLog open_log(const Options& options, const TrainingOptions& asked, Trainer& trainer,
-                size_t resident_before) {
-  const auto lines = lines_to(options.json);
-  return RunLog({.json = lines ? "" : options.json,
-                 .json_lines = lines,
-                 .directory = options.log_dir,
-                 .hyperparameters = hyperparameters(options),
-                 .descriptions = options.domains.of_model(options.model_name).descriptions(),
-                 .histograms_every = options.log_histograms.value_or(0),
-                 .continued = options.checkpoints.resume,
-                 .resident_before = resident_before},
-                asked, trainer.training());
-}
-
-void score(Trainer& trainer, const Dataset& test, Progress& progress, RunLog& log) {
-  const Training& training = trainer.training();
-  if (training.window().steps() == 0) {
-    if (training.steps() > 0 && trainer.options().is_first_rank())
-      say_error(
-          "warning: the generator has not taken a step: its weights are as they began, and "
-          "are not scored\n");
-    return;
-  }
-  const Score of_weights = trainer.evaluate(test);
-  const std::optional<Score> of_average = trainer.evaluate_average(test);
-  progress.score(of_weights, of_average);
-  log.score(of_weights, of_average);
-}
-
 }  // namespace
 
-void train(const Options& given) {
-  const Device device = apply_machine_options(given);
-  TraceFile trace(given, device);
-  const size_t resident_before = resident_bytes();
-  Datasets loaded = load_data(given);
-  const auto watch = program_domains()[given.domains.number_of_model(given.model_name)].watch;
+// The recording of --memory-trace, if there is one. What ends before it does leaves a part of it.
+class TrainingRun::Recording {
+ public:
+  Recording(const Options& options, Device device) : options_(options), device_(device) {
+    check_output(options.memory_trace);
+    if (!options.memory_trace.empty())
+      trace_.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
+                     device, about_run(options, std::nullopt, device).dump());
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  ~Recording() {
+    if (!trace_) return;
+    try {
+      write_output(options_.memory_trace, trace_->text());
+      say_error("recorded the memory up to the error: {}\n", options_.memory_trace);
+    } catch (const std::exception&) {
+      // The error that is under way says more.
+    }
+  }
+
+  void write(const Options& options, Batches batches, int64_t steps) {
+    if (!trace_) return;
+    write_output(options.memory_trace, trace_->text(about_run(options, batches, device_).dump()));
+    trace_.reset();
+    say("recorded the memory of {}: {}\n",
+        counted(std::min(steps, options.memory_trace_windows), "window"), options.memory_trace);
+  }
+
+ private:
+  const Options& options_;
+  const Device device_;
+  std::optional<MemoryTrace> trace_;
+};
+
+TrainingRun::TrainingRun(const Options& given, const Usage& held_before)
+    : given_(given),
+      device_(apply_machine_options(given_)),
+      recording_(std::make_unique<Recording>(given_, device_)),
+      resident_before_(resident_bytes()),
+      held_before_(held_before),
+      options_(given_) {
+  Datasets loaded = load_data(given_);
+  const size_t domain = given_.domains.number_of_model(given_.model_name);
+  const auto& own = program_domains();  // beside which there may be a caller's
+  const auto watch = domain < own.size() ? own[domain].watch : nullptr;
   const Dataset held_out = watch ? loaded.test : Dataset{};  // on the cpu, for samples
-  const Datasets data = place_data(std::move(loaded), device);
-  Options options = with_micro_batch_chosen(given, data, device);
-  turn_graphs_off_if_recorded(options, device);
-  const TrainingOptions asked = options.training(data.train);
-  const bool is_first = asked.is_first_rank();
-  if (is_first) check_outputs(options);
+  data_ = place_data(std::move(loaded), device_);
+  options_ = with_micro_batch_chosen(given_, data_, device_);
+  turn_graphs_off_if_recorded(options_, device_);
+  asked_ = options_.training(data_.train);
+  if (asked_.is_first_rank()) check_outputs(options_);
 
-  Trainer trainer(asked, data.train, device, data.test);
-  const Training& training = trainer.training();
-  warn_about_batch_norm(options, training, asked.batches);
-  if (training.batches().micro < asked.batches.micro)
-    say("out of memory: {} becomes {}\n", asked.batches.describe(), training.batches().describe());
-  Progress progress(options, trainer, resident_before);
-  if (!trainer.resume(progress) && !options.init.empty())
-    load_weights(trainer, options, data.train);
-  if (options.checkpoints.resume) rewind_logs(options, trainer.windows());
-  RunLog log = open_log(options, asked, trainer, resident_before);
-  if (!options.log_dir.empty())
-    write_text_atomically(options.log_dir + "/config.toml", config_of(given));
-  progress.start(data);
+  trainer_ = std::make_unique<Trainer>(asked_, data_.train, device_, data_.test);
+  const Training& training = trainer_->training();
+  warn_about_batch_norm(options_, training, asked_.batches);
+  if (training.batches().micro < asked_.batches.micro)
+    say("out of memory: {} becomes {}\n", asked_.batches.describe(), training.batches().describe());
+  progress_ = std::make_unique<Progress>(options_, *trainer_, resident_before_);
+  if (!trainer_->resume(*progress_) && !options_.init.empty())
+    load_weights(*trainer_, options_, data_.train);
+  if (options_.checkpoints.resume) rewind_logs(options_, trainer_->windows());
+  const auto lines = lines_to(options_.json);
+  log_ = std::make_unique<RunLog>(
+      RunLogOptions{.json = lines ? "" : options_.json,
+                    .json_lines = lines,
+                    .directory = options_.log_dir,
+                    .hyperparameters = hyperparameters(options_),
+                    .descriptions = options_.domains.of_model(options_.model_name).descriptions(),
+                    .histograms_every = options_.log_histograms.value_or(0),
+                    .continued = options_.checkpoints.resume,
+                    .resident_before = resident_before_},
+      asked_, trainer_->training());
+  if (!options_.log_dir.empty())
+    write_text_atomically(options_.log_dir + "/config.toml", config_of(given_));
+  if (watch && asked_.is_first_rank()) watcher_ = watch(options_, *trainer_, *log_, held_out);
+}
 
-  const Window& window = trainer.training().window();
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::run(const StopRequest& stop, Observer* beside) {
+  const Training& training = trainer_->training();
+  const Window& window = training.window();
   const int64_t steps_before = window.steps();
-  const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);
+  progress_->start(data_);
   const auto profile =
-      options.profile.empty()
+      options_.profile.empty()
           ? nullptr
-          : std::make_unique<Profile>(device, options.steps_in(options.profile_windows));
-  std::vector<Observer*> all{&progress, &log};
-  std::unique_ptr<Watcher> watcher;
-  if (watch && is_first) watcher = watch(options, trainer, log, held_out);
-  if (watcher) all.push_back(watcher.get());
+          : std::make_unique<Profile>(device_, options_.steps_in(options_.profile_windows));
+  std::vector<Observer*> all{progress_.get(), log_.get()};
+  if (watcher_) all.push_back(watcher_.get());
+  if (beside) all.push_back(beside);
   Observers observers(all);
   try {
-    trainer.run(observers, asked_to_stop);
-  } catch (const Stopped& stopped) {
-    fail("interrupted twice: {}", stopped.what());
+    trainer_->run(observers, stop);
   } catch (const Divergence& divergence) {
     fail("{}\ntry: a lower --lr, or --clip-norm", divergence.what());
   }
-  if (is_reader_gone() && !trainer.is_finished())
+  if (is_reader_gone() && !trainer_->is_finished())
     say_error("warning: the reader of the output has gone: the run ends after a whole window\n");
-  progress.finish(!trainer.is_finished(), trainer.training().loader().waited_seconds());
-  save(options, trainer);  // before anything else that may fail
-  trace.write(options, training);
+  progress_->finish(!trainer_->is_finished(), trainer_->training().loader().waited_seconds());
+  save(options_, *trainer_);  // before anything else that may fail
+  recording_->write(options_, training.batches(), window.steps());
 
-  const Usage peak = ledger(device).peak();
-  score(trainer, data.test, progress, log);
+  Usage peak = ledger(device_).peak();
+  if (device_ == Device::cpu)
+    for (Category c : all_categories) peak[c] -= std::min(peak[c], held_before_[c]);
+  if (window.steps() > 0) score();
+  else if (training.steps() > 0 && asked_.is_first_rank())
+    say_error(
+        "warning: the generator has not taken a step: its weights are as they began, and "
+        "are not scored\n");
   if (profile) profile->stop();
   if (window.steps() > steps_before) {
-    TrainingOptions ran = asked;
+    TrainingOptions ran = asked_;
     ran.batches = training.batches();
-    ran.share_unit = asked.batches.micro;
-    print_memory_table(ran, options.measure_baseline ? Baseline::measured : Baseline::predicted,
-                       data, peak, watcher ? watcher->held_on(device) : Usage{}, device);
+    ran.share_unit = asked_.batches.micro;
+    peaks_ = peaks_of_run(ran, options_.measure_baseline ? Baseline::measured : Baseline::predicted,
+                          data_, peak, watcher_ ? watcher_->held_on(device_) : Usage{}, device_);
+    print_memory_table(peaks_, ran.batches, device_);
   }
-  log.finish(summary(given, progress, device));
-  if (profile) report_profile(*profile, options, training.batches());
+  log_->finish(summary(given_, *progress_, device_));
+  if (profile) report_profile(*profile, options_, training.batches());
+}
+
+void TrainingRun::score() {
+  score_ = trainer_->evaluate(data_.test);
+  const std::optional<Score> of_average = trainer_->evaluate_average(data_.test);
+  progress_->score(*score_, of_average);
+  log_->score(*score_, of_average);
+}
+
+void train(const Options& options) {
+  TrainingRun run(options);
+  const bool is_first = run.trainer().options().is_first_rank();
+  const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);
+  try {
+    run.run(asked_to_stop);
+  } catch (const Stopped& stopped) {
+    fail("interrupted twice: {}", stopped.what());
+  }
 }
 
 }  // namespace accrue::app

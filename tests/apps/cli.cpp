@@ -9,8 +9,8 @@
 
 #include "apps/cli/processor.h"
 #include "core/cuda.h"
+#include "kernels/compiled_isa.h"
 #include "tests/support/child.h"
-#include "train/build.h"
 
 namespace accrue::test {
 

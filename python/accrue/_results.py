@@ -1,0 +1,157 @@
+"""What the functions return: dicts and arrays that show themselves as tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+import typing
+
+from . import _accrue
+
+if typing.TYPE_CHECKING:
+    import numpy
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} B" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def _number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class _Table:
+    """Shows itself as a table: the first row is its heading."""
+
+    def _rows(self) -> list[list[str]]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                      for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+            for row in rows)
+
+    def _repr_html_(self) -> str:
+        heading, *rows = self._rows()
+
+        def line(tag: str, row: list[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+        return ("<table><thead>" + line("th", heading) + "</thead><tbody>" +
+                "".join(line("td", row) for row in rows) + "</tbody></table>")
+
+
+class Score(_Table, dict):
+    """A loss and its metrics by name: ``score["accuracy"]``."""
+
+    def _rows(self) -> list[list[str]]:
+        return [list(self), [_number(value) for value in self.values()]]
+
+
+class Scores(_Table, dict):
+    """The `Score` of each part of a data set, "training" and "test"."""
+
+    def __init__(self, parts: dict[str, dict]):
+        super().__init__({name: Score(score) for name, score in parts.items()})
+
+    def _rows(self) -> list[list[str]]:
+        first = next(iter(self.values()))
+        return [["", *first], *([name, *map(_number, s.values())] for name, s in self.items())]
+
+
+class Memory(_Table, dict):
+    """Peaks in bytes, by run and category: ``memory["this run"]["activations"]``."""
+
+    def _rows(self) -> list[list[str]]:
+        categories = next(iter(self.values()), {})
+        return [["", *self], *([c, *(_bytes(peak[c]) for peak in self.values())]
+                               for c in categories)]
+
+
+class Plan(_Table, dict):
+    """``plan["recommended"]`` and ``plan["alternatives"]``, peaks in bytes."""
+
+    def options(self) -> dict:
+        """The arguments of `train` for what is recommended."""
+        best = self["recommended"]
+        options = {"micro_batch": best["micro_batch"],
+                   "effective_batch": best["micro_batch"] * best["accum"],
+                   "strategy": best["strategy"], "recompute": best["recompute"]}
+        if best["remainder"]:
+            options["effective_batch"] += best["remainder"] - best["micro_batch"]
+        if best["sequence_piece"]:
+            options["sequence_piece"] = best["sequence_piece"]
+        return options
+
+    def _rows(self) -> list[list[str]]:
+        rows = [["", "micro-batch", "K", "recompute", "strategy", "peak", "fits", "cost"]]
+        for a in self["alternatives"]:
+            is_best = all(a[key] == value for key, value in self["recommended"].items())
+            rows.append(["->" if is_best else "", str(a["micro_batch"]), str(a["accum"]),
+                         a["recompute"], a["strategy"], _bytes(a["peak_bytes"]),
+                         "yes" if a["fits"] else "no", f"{a['relative_cost']:.2f}"])
+        return rows
+
+
+class Info(_Table, dict):
+    """The build, the machine, and a model with its tensors."""
+
+    def _rows(self) -> list[list[str]]:
+        about = self["environment"]
+        rows = [["accrue", _accrue.__version__]]
+        rows += [[name.replace("_", " "), str(value)] for name, value in about.items()]
+        rows += [["model", f"{self['model']}: {self['parameters']} parameters"]]
+        return rows + [[name, str(shape)] for name, shape in self.get("tensors", {}).items()]
+
+
+class Weights(_Table, dict):
+    """float32 arrays by PyTorch's names, and what their file says of them (`metadata`)."""
+
+    def __init__(self, arrays: typing.Mapping[str, typing.Any] = (),
+                 metadata: typing.Mapping[str, str] = ()):
+        super().__init__(arrays)
+        self.metadata = dict(metadata)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Weights:
+        """Reads a safetensors file."""
+        return cls(*_accrue._read_weights(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a safetensors file, whole or not at all."""
+        _accrue._write_weights(path, dict(self), self.metadata)
+
+    def _rows(self) -> list[list[str]]:
+        return [["", "shape", "type"],
+                *([name, str(list(a.shape)), str(a.dtype)] for name, a in self.items())]
+
+
+@dataclasses.dataclass(repr=False)
+class Result(_Table):
+    """What a training ended with."""
+
+    losses: numpy.ndarray  #: of all windows, float64 [steps]
+    score: Score | None  #: of the test data
+    steps: int  #: optimizer steps taken
+    weights: Weights
+    memory: Memory
+    batches: str  #: "64 = 4 x 16"
+
+    def _rows(self) -> list[list[str]]:
+        rows = [["steps", str(self.steps)], ["effective batch", self.batches]]
+        if len(self.losses):
+            rows += [["loss", f"{self.losses[0]:.4g} -> {self.losses[-1]:.4g}"]]
+        if self.score:
+            rows += [[f"test {name}", _number(value)] for name, value in self.score.items()]
+        if self.memory:
+            rows += [[f"peak memory, {name}", _bytes(peak["total"])]
+                     for name, peak in self.memory.items()]
+        return rows

@@ -1,0 +1,182 @@
+#include "python/arrays.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+namespace accrue::python {
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+Array as_array(nb::handle object, const char* what) {
+  Array array;
+  if (nb::try_cast(object, array)) return array;
+  // Lists, for example.
+  nb::object converted;
+  try {
+    converted = nb::module_::import_("numpy").attr("ascontiguousarray")(object);
+  } catch (nb::python_error& error) {
+    fail("{} is no array: expected anything that numpy.asarray() takes ({})", what, error.what());
+  }
+  check(nb::try_cast(converted, array),
+        "{} is an array that numpy holds as objects: expected numbers", what);
+  return array;
+}
+
+Shape shape_of(const Array& array, const char* what) {
+  check(array.ndim() >= 1 && array.ndim() <= 5, "{} has {} dimensions: expected 1 to 5", what,
+        array.ndim());
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(int64_t(array.shape(i)));
+  return Shape(sizes);
+}
+
+bool has(const Array& array, nb::dlpack::dtype_code code, int bits) {
+  const nb::dlpack::dtype type = array.dtype();
+  return type.lanes == 1 && type.code == uint8_t(code) && type.bits == bits;
+}
+bool is(const Array& array, nb::dlpack::dtype_code code) {
+  return array.dtype().lanes == 1 && array.dtype().code == uint8_t(code);
+}
+
+// The array lives as long as the tensor; letting go of it needs the interpreter.
+Tensor borrowed(const Array& array, const Shape& shape, DType dtype) {
+  const std::shared_ptr<const void> owner(new Array(array), [](const void* kept) {
+    if (!nb::is_alive()) return;
+    const nb::gil_scoped_acquire gil;
+    delete static_cast<const Array*>(kept);
+  });
+  return Tensor::borrow(array.data(), owner, shape, dtype, Category::data);
+}
+
+template <class To, class From>
+Tensor converted(const Array& array, const Shape& shape) {
+  const Tensor y = Tensor::empty(shape, dtype_of<To>(), Device::cpu, Category::data);
+  const auto* const x = static_cast<const From*>(array.data());
+  std::transform(x, x + y.numel(), y.span<To>().begin(), [](From v) { return static_cast<To>(v); });
+  return y;
+}
+
+// [N, ...] as f32.
+Tensor numbers(const Array& array, const char* what) {
+  using enum nb::dlpack::dtype_code;
+  const Shape shape = shape_of(array, what);
+  if (has(array, Float, 32)) return borrowed(array, shape, DType::f32);
+  if (has(array, Float, 64)) return converted<float, double>(array, shape);
+  check(has(array, Float, 16), "{} is an array of another type: expected float16, 32 or 64", what);
+  return converted<float, Half>(array, shape);
+}
+
+template <class T>
+Tensor classes_of(const Array& array, const Shape& shape) {
+  const auto* const y = static_cast<const T*>(array.data());
+  constexpr int64_t most = 1 << 24;
+  for (int64_t n = 0; n < shape[0]; ++n)
+    check(std::cmp_greater_equal(y[n], 0) && std::cmp_less(y[n], most),
+          "y is {} for sample {}: expected classes from 0 on", y[n], n);
+  if constexpr (std::is_same_v<T, int32_t>) return borrowed(array, shape, DType::i32);
+  else return converted<int32_t, T>(array, shape);
+}
+
+Field labels(const Array& array) {
+  using enum nb::dlpack::dtype_code;
+  const Shape shape = shape_of(array, "y");
+  check(shape.rank() == 1, "y has integers in the shape {}: expected [N], a class for each sample",
+        shape);
+  Tensor values;
+  if (has(array, Int, 32)) values = classes_of<int32_t>(array, shape);
+  else if (has(array, Int, 64)) values = classes_of<int64_t>(array, shape);
+  else if (has(array, UInt, 8)) values = classes_of<uint8_t>(array, shape);
+  else if (has(array, Int, 16)) values = classes_of<int16_t>(array, shape);
+  else if (has(array, Int, 8)) values = classes_of<int8_t>(array, shape);
+  else if (has(array, UInt, 32)) values = classes_of<uint32_t>(array, shape);
+  else if (has(array, UInt, 16)) values = classes_of<uint16_t>(array, shape);
+  else if (has(array, UInt, 64)) values = classes_of<uint64_t>(array, shape);
+  else fail("y is an array of another type: expected integers, or float32");
+  const auto all = values.span<int32_t>();
+  const int64_t classes = all.empty() ? 0 : int64_t{*std::ranges::max_element(all)} + 1;
+  return {.name = "labels", .values = values, .encoding = Encoding::index, .classes = classes};
+}
+
+Field answers(const Array& array) {
+  using enum nb::dlpack::dtype_code;
+  if (!is(array, Float)) return labels(array);
+  Tensor values = numbers(array, "y");
+  if (values.shape().rank() == 1) values = values.reshape({values.size(0), 1});
+  return {.name = "targets", .values = values, .encoding = Encoding::number};
+}
+
+Field seen(const Array& array, SampleShape wanted) {
+  using enum nb::dlpack::dtype_code;
+  const Shape shape = shape_of(array, "x");
+  const int rank = shape.rank();
+  if (is(array, Float)) {
+    Tensor values = numbers(array, "x");
+    check(rank >= 2, "x is {}: expected [N, ...], the samples one below the other", shape);
+    if (wanted == SampleShape::image) {
+      check(rank <= 4, "x is {}: expected [N, D], [N, H, W] or [N, C, H, W]", shape);
+      if (rank == 2) values = values.reshape({shape[0], 1, 1, shape[1]});
+      if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});
+    }
+    return {.name = "images", .values = values, .encoding = Encoding::number};
+  }
+  check(has(array, UInt, 8) && (rank == 3 || rank == 4),
+        "x is {}: expected float32 [N, ...], or uint8 [N, H, W] or [N, C, H, W], the pixels of "
+        "images",
+        shape);
+  Tensor values = borrowed(array, shape, DType::u8);
+  if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});
+  return {.name = "images", .values = values, .encoding = Encoding::pixel};
+}
+
+}  // namespace
+
+Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape) {
+  Dataset data{.name = "arrays", .source = "the caller"};
+  data.fields.push_back(seen(as_array(x, "x"), shape));
+  if (!y.is_none()) {
+    data.fields.push_back(answers(as_array(y, "y")));
+    const int64_t N = data.fields[0].values.size(0), answered = data.fields[1].values.size(0);
+    check(N == answered, "x has {}, but y has {}: expected as many", counted(N, "sample"),
+          answered);
+  }
+  return data;
+}
+
+nb::object array_of(const Tensor& tensor) {
+  const Tensor x = tensor.dtype() == DType::bf16 ? as_f32(tensor) : tensor;
+  const auto sizes = x.shape().sizes();
+  const std::vector<size_t> shape(sizes.begin(), sizes.end());
+  auto* const kept = new Tensor(x);
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  nb::dlpack::dtype type = nb::dtype<float>();
+  switch (x.dtype()) {
+    case DType::f64: type = nb::dtype<double>(); break;
+    case DType::i32: type = nb::dtype<int32_t>(); break;
+    case DType::u8: type = nb::dtype<uint8_t>(); break;
+    case DType::f16: type = {uint8_t(nb::dlpack::dtype_code::Float), 16, 1}; break;
+    default: check(x.dtype() == DType::f32, "{} has no type in NumPy", name(x.dtype()));
+  }
+  void* const elements = x.view().data;
+  return nb::cast(
+      nb::ndarray<nb::numpy>(elements, shape.size(), shape.data(), owner, nullptr, type));
+}
+
+nb::dict arrays_of(const NamedTensors& tensors) {
+  nb::dict arrays;
+  for (const auto& [name, tensor] : tensors) arrays[name.c_str()] = array_of(tensor);
+  return arrays;
+}
+
+NamedTensors tensors_of(const nb::dict& arrays) {
+  NamedTensors tensors;
+  for (const auto& [key, value] : arrays) {
+    const std::string name = nb::cast<std::string>(key);
+    tensors.emplace_back(name, numbers(as_array(value, name.c_str()), name.c_str()));
+  }
+  return tensors;
+}
+
+}  // namespace accrue::python

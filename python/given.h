@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "train/domain.h"
+
+namespace accrue::python {
+
+// What a caller gives in place of a name: a network of layers, and data of arrays. To the program
+// they are the model `sequential` and the data set `arrays`.
+class Given : public Domain {
+ public:
+  struct Network {
+    ModelFactory make;
+    std::string description;
+  };
+
+  std::optional<Network> network;
+  // The fields are images, and labels or targets.
+  std::optional<Datasets> arrays;
+
+  std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
+  void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
+  Settings settings(TrainingOptions& training) override;
+  std::vector<DomainModel> models() const override;
+  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  // classification() or regression(), by the data's fields.
+  ObjectivePtr objective(const Dataset& data) const override;
+  Claim claim(const std::string& data) const override;
+  std::vector<std::string> data_sets() const override;
+  Datasets load(const DataRequest& request) const override;
+  void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
+};
+
+inline constexpr const char* given_model = "sequential";
+inline constexpr const char* given_data = "arrays";
+
+}  // namespace accrue::python

@@ -1,0 +1,202 @@
+#include "python/layers.h"
+
+#include <nanobind/stl/string.h>
+
+#include "layers/blocks.h"
+#include "layers/layers.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace accrue::python {
+namespace {
+
+Activation activation_of(const std::string& name) {
+  if (name == "none") return Activation::none;
+  if (name == "relu") return Activation::relu;
+  if (name == "tanh") return Activation::tanh;
+  fail("activation is {}: expected none, relu or tanh", name);
+}
+
+NormKind norm_of(const std::string& name) {
+  if (name == "group") return NormKind::group;
+  if (name == "batch") return NormKind::batch;
+  if (name == "none") return NormKind::none;
+  if (name == "instance") return NormKind::instance;
+  fail("norm is {}: expected none, group, batch or instance", name);
+}
+
+// Made once now, so that wrong arguments are an error where they are given.
+template <class L, class... Args>
+Layer layer(Args... args) {
+  L{args...};
+  return {[=](uint32_t&) { return std::make_unique<L>(args...); }};
+}
+
+// Layers, or layers by their names.
+Layer sequential(const nb::object& layers) {
+  std::vector<std::pair<std::string, Layer>> all;
+  const bool have_names = nb::isinstance<nb::dict>(layers);
+  for (nb::handle each : have_names ? layers.attr("items")() : layers) {
+    const nb::handle layer = have_names ? nb::handle(each[1]) : each;
+    Layer* found = nullptr;
+    check(nb::try_cast(layer, found, false), "a network is made of layers, but there is {}",
+          nb::cast<std::string>(nb::repr(layer)));
+    all.emplace_back(have_names ? nb::cast<std::string>(each[0]) : "", *found);
+  }
+  check(!all.empty(), "a network needs a layer: expected Sequential([Linear(784, 10)])");
+  return {[all](uint32_t& dropouts) {
+    auto network = std::make_unique<Sequential>();
+    for (const auto& [name, layer] : all) {
+      if (name.empty()) network->append(layer.make(dropouts));
+      else network->append(name, layer.make(dropouts));
+    }
+    return network;
+  }};
+}
+
+Bias bias_of(bool bias) { return bias ? Bias::learned : Bias::none; }
+
+}  // namespace
+
+std::string Layer::describe() const {
+  uint32_t dropouts = 0;
+  std::string text = make(dropouts)->describe();
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+ModelFactory Layer::factory() const {
+  return [make = make] {
+    uint32_t dropouts = 0;
+    return make(dropouts);
+  };
+}
+
+void add_layers(nb::module_& m) {
+  nb::class_<Layer>(m, "Layer",
+                    "A layer of a network: a description, of which each network makes its own. "
+                    "Parameters have the names and shapes of PyTorch's layers.")
+      .def("__repr__", &Layer::describe);
+  m.def("Sequential", &sequential, "layers"_a,
+        "Layers one after the other: a list, numbered as PyTorch's nn.Sequential numbers them, or "
+        "a dict of names and layers. It is a layer itself.\n\n"
+        "    accrue.Sequential([accrue.Flatten(), accrue.Linear(784, 64, activation=\"relu\"),\n"
+        "                       accrue.Linear(64, 10)])",
+        nb::sig("def Sequential(layers: typing.Iterable[Layer] | dict[str, Layer]) -> Layer"));
+  m.def(
+      "Linear",
+      [](int64_t in, int64_t out, const std::string& activation) {
+        return layer<Linear>(in, out, activation_of(activation));
+      },
+      "in_features"_a, "out_features"_a, nb::kw_only(), "activation"_a = "none",
+      "y = act(x W^T + b): x [N, in], y [N, out], weight [out, in], bias [out]. activation: none, "
+      "relu or tanh, which costs no memory of its own.");
+  m.def(
+      "Conv2d",
+      [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+         bool bias) {
+        return layer<Conv2d>(in, out, kernel, Conv2dShape{stride, padding, dilation},
+                             InitScheme::kaiming, bias_of(bias));
+      },
+      "in_channels"_a, "out_channels"_a, "kernel_size"_a, nb::kw_only(), "stride"_a = 1,
+      "padding"_a = 0, "dilation"_a = 1, "bias"_a = true,
+      "Convolution: x [N, in, H, W], y [N, out, GH, GW], weight [out, in, kernel, kernel], bias "
+      "[out]; GH = (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1. Sizes in pixels.");
+  m.def(
+      "ConvTranspose2d",
+      [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
+         int64_t output_padding, bool bias) {
+        return layer<ConvTranspose2d>(in, out, kernel,
+                                      ConvTranspose2dShape{stride, padding, output_padding},
+                                      InitScheme::kaiming, bias_of(bias));
+      },
+      "in_channels"_a, "out_channels"_a, "kernel_size"_a, nb::kw_only(), "stride"_a = 1,
+      "padding"_a = 0, "output_padding"_a = 0, "bias"_a = true,
+      "Transposed convolution: x [N, in, H, W], weight [in, out, kernel, kernel], bias [out]; the "
+      "height becomes (H - 1) stride - 2 padding + kernel + output_padding.");
+  m.def(
+      "BasicBlock",
+      [](int64_t in, int64_t out, int64_t stride, const std::string& norm) {
+        return layer<BasicBlock>(in, out, stride, norm_of(norm));
+      },
+      "in_channels"_a, "out_channels"_a, nb::kw_only(), "stride"_a = 1, "norm"_a = "group",
+      "A residual block of two 3x3 convolutions: x [N, in, H, W], y [N, out, H / stride, W / "
+      "stride]. norm: none, group, batch or instance.");
+  m.def(
+      "GroupNorm",
+      [](int64_t groups, int64_t channels, const std::string& activation) {
+        return layer<GroupNorm>(groups, channels, activation_of(activation));
+      },
+      "num_groups"_a, "num_channels"_a, nb::kw_only(), "activation"_a = "none",
+      "Each group of channels of a sample has mean 0 and variance 1, then a learned scale and "
+      "shift: x [N, C, H, W], weight and bias [C].");
+  m.def(
+      "LayerNorm", [](int64_t features, double eps) { return layer<LayerNorm>(features, eps); },
+      "features"_a, nb::kw_only(), "eps"_a = 1e-5,
+      "Each row has mean 0 and variance 1, then a learned scale and shift: x [..., C], weight and "
+      "bias [C].");
+  m.def(
+      "RMSNorm", [](int64_t features, double eps) { return layer<RmsNorm>(features, eps); },
+      "features"_a, nb::kw_only(), "eps"_a = 1e-6,
+      "Each row is divided by its root mean square, then has a learned scale: x [..., C], weight "
+      "[C].");
+  m.def(
+      "BatchNorm2d", [](int64_t channels) { return layer<BatchNorm>(channels); }, "num_channels"_a,
+      "Statistics of the micro-batch, so training depends on the split: x [N, C, H, W], weight and "
+      "bias [C].");
+  m.def(
+      "InstanceNorm2d", [] { return layer<InstanceNorm>(); },
+      "Each channel of a sample has mean 0 and variance 1: x [N, C, H, W]. Nothing is learned.");
+  m.def(
+      "Dropout",
+      [](double p) -> Layer {
+        check(p >= 0 && p < 1, "p is {}: expected a number from 0 to less than 1", p);
+        return {[p](uint32_t& dropouts) { return std::make_unique<Dropout>(p, dropouts++); }};
+      },
+      "p"_a,
+      "Elements become 0 with probability p, the others are divided by 1 - p. The masks depend on "
+      "the sample and the epoch, not on the micro-batch. It takes no place in the numbering.");
+  m.def(
+      "MaxPool2d",
+      [](int64_t kernel, int64_t stride, int64_t padding, const std::string& activation) {
+        return layer<MaxPool2d>(Pool2dShape{kernel, stride ? stride : kernel, padding},
+                                activation_of(activation));
+      },
+      "kernel_size"_a, nb::kw_only(), "stride"_a = 0, "padding"_a = 0, "activation"_a = "none",
+      "The largest of each kernel x kernel pixels: x [N, C, H, W]. stride 0 is that of the "
+      "kernel.");
+  m.def(
+      "AvgPool2d",
+      [](int64_t kernel, int64_t stride) {
+        return layer<AvgPool2d>(Pool2dShape{kernel, stride ? stride : kernel});
+      },
+      "kernel_size"_a, nb::kw_only(), "stride"_a = 0,
+      "The mean of each kernel x kernel pixels: x [N, C, H, W]. stride 0 is that of the kernel.");
+  m.def(
+      "GlobalAvgPool2d", [] { return layer<GlobalAvgPool2d>(); },
+      "The mean of each channel: x [N, C, H, W], y [N, C, 1, 1].");
+  m.def(
+      "UpsampleNearest", [](int64_t factor) { return layer<UpsampleNearest>(factor); }, "factor"_a,
+      "Each pixel becomes factor x factor pixels: x [N, C, H, W].");
+  m.def(
+      "PixelShuffle", [](int64_t factor) { return layer<PixelShuffle>(factor); }, "factor"_a,
+      "Channels become pixels: x [N, C factor^2, H, W], y [N, C, factor H, factor W].");
+  m.def(
+      "Flatten", [] { return layer<Flatten>(); }, "x [N, ...], y [N, C]. It costs nothing.");
+  m.def(
+      "ReLU", [] { return layer<Relu>(); }, "max(x, 0)");
+  m.def(
+      "GELU", [] { return layer<Gelu>(); }, "x P(z <= x) for a normal z");
+  m.def(
+      "Sigmoid", [] { return layer<Sigmoid>(); }, "1 / (1 + exp(-x))");
+  m.def(
+      "Tanh", [] { return layer<Tanh>(); }, "tanh(x)");
+  m.def(
+      "SiLU", [] { return layer<Silu>(); }, "x / (1 + exp(-x))");
+  m.def(
+      "LeakyReLU", [](double slope) { return layer<LeakyRelu>(slope); }, "negative_slope"_a = 0.01,
+      "x, or negative_slope x where x is negative");
+}
+
+}  // namespace accrue::python

@@ -1,0 +1,22 @@
+#include <nanobind/nanobind.h>
+
+#include "core/ledger.h"
+#include "python/layers.h"
+#include "python/training.h"
+#include "train/build.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_accrue, m) {
+  m.doc() = "Trains any effective batch in the memory you have.";
+  m.attr("__version__") = accrue::version();
+  nb::exception<accrue::Error> error(m, "Error", PyExc_RuntimeError);
+  error.doc() = "What was expected, what came, where, and what to do: the words of the program.";
+  const nb::object bases = nb::make_tuple(error, nb::borrow(PyExc_MemoryError));
+  nb::exception<accrue::OutOfMemory> memory(m, "OutOfMemory", bases);
+  memory.doc() = "There is less memory than is needed; the message says what was largest.";
+  for (const nb::handle type : {nb::handle(error), nb::handle(memory)})
+    type.attr("__module__") = "accrue";
+  accrue::python::add_layers(m);
+  accrue::python::add_training(m);
+}

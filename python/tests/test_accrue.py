@@ -1,0 +1,298 @@
+"""Tests of the installed package: scripts/check_wheel.sh runs them in a bare environment.
+
+ACCRUE_TEST_PYTHON names a Python that has PyTorch, the judge of one test.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import numpy as np
+
+import accrue
+
+
+def samples(n=512, features=20, classes=3, seed=0):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, features)).astype(np.float32)
+    y = (x @ random.normal(size=(features, classes))).argmax(axis=1).astype(np.int32)
+    return x, y
+
+
+def network():
+    return accrue.Sequential([accrue.Linear(20, 32, activation="relu"), accrue.Linear(32, 3)])
+
+
+def program(*arguments):
+    ran = subprocess.run([sys.executable, "-m", "accrue", *arguments], capture_output=True,
+                         text=True, check=False)
+    return ran.stdout, ran.stderr
+
+
+def run_python(code, *arguments):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments],
+                          capture_output=True, text=True, check=False, timeout=300)
+
+
+class Training(unittest.TestCase):
+    def test_is_that_of_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "weights.safetensors")
+            program("train", "--data", "digits", "--model", "mlp-small", "--steps", "5", "--save",
+                    str(path))
+            result = accrue.train("mlp-small", "digits", steps=5)
+            saved = accrue.Weights.load(path)
+            self.assertEqual(list(saved), list(result.weights))
+            for name, array in saved.items():
+                np.testing.assert_array_equal(array, result.weights[name])
+            self.assertEqual(saved.metadata, {**result.weights.metadata, "format": "pt"})
+            self.assertEqual(accrue.evaluate(path, data="digits")["test"], result.score)
+        self.assertEqual(result.memory["this run"], result.memory["predicted"])
+
+    def test_any_split_of_a_window_is_the_same_step(self):
+        losses = [accrue.train(network(), samples(), effective_batch=64, micro_batch=micro,
+                               lr=0.01).losses for micro in (64, 24, 1)]
+        # A loss is near 1, a sum of 64 terms in float32, after steps that differ by as much.
+        for other in losses[1:]:
+            np.testing.assert_allclose(other, losses[0], rtol=64 * 2.0**-24)
+
+    def test_learns_numbers(self):
+        x, _ = samples(features=4)
+        y = x @ np.array([1.0, -2.0, 0.5, 0.0], dtype=np.float32)
+        result = accrue.train(accrue.Sequential([accrue.Linear(4, 1)]), (x, y), lr=0.05, epochs=20)
+        self.assertLess(result.score["loss"], 1e-3)
+        np.testing.assert_allclose(accrue.predict(result.weights, x[:8],
+                                                  accrue.Sequential([accrue.Linear(4, 1)]))[:, 0],
+                                   x[:8] @ result.weights["0.weight"][0] + result.weights["0.bias"],
+                                   rtol=1e-5, atol=1e-6)
+
+    def test_pixels_are_those_of_the_program(self):
+        pixels = np.random.default_rng(1).integers(0, 256, size=(256, 12, 12), dtype=np.uint8)
+        labels = (pixels.mean(axis=(1, 2)) > 127.5).astype(np.int64)
+        trainer = accrue.Trainer("cnn", (pixels, labels), effective_batch=32, width=0.5)
+        trainer.run()
+        answers = trainer.predict(pixels).argmax(axis=1)
+        self.assertAlmostEqual(trainer.evaluate()["accuracy"],
+                               100 * np.mean(answers == labels), places=4)
+        self.assertEqual(trainer.evaluate((pixels, labels)), trainer.evaluate())
+
+    def test_takes_what_has_dlpack_without_a_copy(self):
+        x, y = samples()
+
+        class Held:  # what torch, jax and others are
+            def __dlpack__(self, **_):
+                return x.__dlpack__()
+
+            def __dlpack_device__(self):
+                return x.__dlpack_device__()
+
+        expected = accrue.train(network(), (x, y), steps=3)
+        result = accrue.train(network(), (Held(), y.tolist()), steps=3)
+        np.testing.assert_array_equal(result.losses, expected.losses)
+        # Elements that are not copied are seen to change.
+        trainer = accrue.Trainer(network(), (x, y), steps=3)
+        x[:] = np.nan
+        self.assertTrue(np.isnan(trainer.run().losses).all())
+
+    def test_makes_the_language_model_of_a_config(self):
+        config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": 2,
+                  "n_head": 2, "n_embd": 64, "n_positions": 64, "vocab_size": 300,
+                  "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "config.json")
+            path.write_text(json.dumps(config), encoding="utf-8")
+            weights = accrue.train(path, steps=1, context=32).weights
+            self.assertEqual(weights["transformer.wte.weight"].shape, (300, 64))
+            self.assertIn("transformer.h.1.ln_1.weight", weights)
+            self.assertNotIn("transformer.h.2.ln_1.weight", weights)
+            path.write_text(json.dumps({**config, "vocab_size": 64}), encoding="utf-8")
+            with self.assertRaisesRegex(accrue.Error, "^gpt2.* knows 64 tokens, but grammar has"):
+                accrue.train(folder, steps=1)
+
+    def test_agrees_with_pytorch(self):
+        python = os.environ.get("ACCRUE_TEST_PYTHON", sys.executable)
+        if subprocess.run([python, "-c", "import torch"], capture_output=True,
+                          check=False).returncode:
+            self.skipTest(f"no PyTorch for {python}: set ACCRUE_TEST_PYTHON")
+        x, y = samples(n=5 * 64)
+        with tempfile.TemporaryDirectory() as folder:
+            np.savez(pathlib.Path(folder, "data.npz"), x=x, y=y)
+            subprocess.run([python, "-c", textwrap.dedent("""
+                import sys, numpy as np, torch
+                torch.manual_seed(1)
+                data = np.load(sys.argv[1] + "/data.npz")
+                x, y = torch.tensor(data["x"]), torch.tensor(data["y"]).long()
+                net = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(),
+                                          torch.nn.Linear(32, 3))
+                arrays = lambda: {k: v.detach().numpy().copy() for k, v in net.state_dict().items()}
+                np.savez(sys.argv[1] + "/before.npz", **arrays())
+                adam = torch.optim.Adam(net.parameters(), lr=1e-2, eps=1e-2)
+                for x_, y_ in zip(x.split(64), y.split(64)):
+                    adam.zero_grad()
+                    torch.nn.functional.cross_entropy(net(x_), y_).backward()
+                    adam.step()
+                np.savez(sys.argv[1] + "/after.npz", **arrays())
+                """), folder], check=True)
+            before = accrue.Weights(np.load(pathlib.Path(folder, "before.npz")))
+            after = dict(np.load(pathlib.Path(folder, "after.npz")))
+        # Windows of 64 as 24, 24 and 16.
+        result = accrue.train(network(), (x, y), init=before, effective_batch=64, micro_batch=24,
+                              lr=1e-2, eps=1e-2, no_shuffle=True)
+        self.assertEqual(result.steps, 5)
+        # A gradient, a sum of 64 terms of about 1 / 64 each, is off by at most 64 * 2^-24; a step of
+        # Adam follows a change of it by lr / eps at most.
+        tolerance = 5 * 1e-2 / 1e-2 * 64 * 2.0**-24
+        for name, array in after.items():
+            np.testing.assert_allclose(result.weights[name], array, rtol=0, atol=tolerance)
+
+
+class Callbacks(unittest.TestCase):
+    def test_are_told_each_window(self):
+        steps = []
+        result = accrue.train(network(), samples(), effective_batch=64, on_step=steps.append)
+        self.assertEqual([s.step for s in steps], list(range(1, 9)))
+        np.testing.assert_array_equal([s.loss for s in steps], result.losses)
+
+    def test_may_raise(self):
+        def stop(step):
+            if step.step == 3:
+                raise ValueError("enough")
+
+        trainer = accrue.Trainer(network(), samples(), effective_batch=64)
+        with self.assertRaisesRegex(ValueError, "enough"):
+            trainer.run(stop)
+        self.assertEqual(trainer.steps, 3)
+        trainer.run()
+        expected = accrue.train(network(), samples(), effective_batch=64)
+        np.testing.assert_array_equal(trainer.losses, expected.losses)
+
+    def test_interrupted_runs_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = run_python("""
+                import os, signal, sys, accrue
+                def interrupt(step):
+                    if step.step == 5:
+                        os.kill(os.getpid(), signal.SIGINT)
+                try:
+                    accrue.train("mlp-small", "digits", epochs=3, on_step=interrupt,
+                                 checkpoint_dir=sys.argv[1])
+                except KeyboardInterrupt:
+                    print("interrupted")
+                """, folder)
+            self.assertEqual(ran.stdout, "interrupted\n", ran.stderr)
+            self.assertTrue(list(pathlib.Path(folder).glob("step-*/checkpoint.json")))
+            resumed = accrue.train("mlp-small", "digits", epochs=3, checkpoint_dir=folder,
+                                   resume=True)
+        expected = accrue.train("mlp-small", "digits", epochs=3)
+        self.assertLess(len(resumed.losses), len(expected.losses))
+        for name, array in expected.weights.items():
+            np.testing.assert_array_equal(array, resumed.weights[name])
+
+    def test_leave_nothing_behind(self):
+        told = 0
+
+        def count(_):
+            nonlocal told
+            told += 1
+
+        def train():
+            return accrue.train(network(), samples(), effective_batch=4, micro_batch=2, steps=1000,
+                                epochs=100, on_step=count)
+
+        train()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        references = sys.getrefcount(count)
+        train()
+        self.assertEqual(told, 2000)
+        self.assertEqual(sys.getrefcount(count), references)
+        # A Step that stays, 200 bytes or more, would show.
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 128)
+
+
+class Errors(unittest.TestCase):
+    def test_have_the_words_of_the_program(self):
+        for options in ({"model": "mlpp"}, {"lr": "abc"}, {"patience": 3}, {"microbatch": 3},
+                        {"effective_batch": 5, "micro_batch": 3, "accum": 4},
+                        {"model": "resnet", "depth": 3}, {"data": "nowhere"}):
+            with self.assertRaises(accrue.Error) as raised:
+                accrue.train(**options)
+            arguments = []
+            for name, value in options.items():
+                arguments += ["--" + name.replace("_", "-"), str(value)]
+            self.assertEqual(f"accrue: error: {raised.exception}\n",
+                             program("train", *arguments)[1])
+
+    def test_lack_of_memory_is_one_of_pythons_too(self):
+        with self.assertRaisesRegex(MemoryError, "try: ") as raised:
+            accrue.train("mlp", "digits", memory_limit="20MiB", micro_batch=4096,
+                         effective_batch=4096)
+        self.assertIsInstance(raised.exception, accrue.Error)
+        accrue.train("mlp-small", "digits", steps=1)  # the limit is gone
+
+    def test_say_what_is_wrong_with_arrays(self):
+        x, y = samples()
+        for data, words in (((x, y[:5]), "x has 512 samples, but y has 5"),
+                            ((x, y - 1), "expected classes from 0 on"),
+                            ((x, [str(k) for k in y]), "expected integers, or float32|as objects"),
+                            ((x.astype(np.uint8), y), "pixels of images"),
+                            ((x,), "expected two, x and y")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                accrue.train(network(), data)
+        with self.assertRaisesRegex(accrue.Error, "made of layers, but there is 3"):
+            accrue.Sequential([3])
+        with self.assertRaisesRegex(accrue.Error, "expected x .N, I. and w .O, I."):
+            accrue.train(network(), "digits")
+
+
+class Tables(unittest.TestCase):
+    def test_plans_can_be_trained(self):
+        plan = accrue.plan("cnn", memory="13MiB")
+        result = accrue.train("cnn", "digits", steps=1, memory_limit="13MiB", **plan.options())
+        self.assertEqual(result.memory["this run"]["total"], plan["recommended"]["peak_bytes"])
+        self.assertIn("->", repr(plan))
+        self.assertIn("<table>", plan._repr_html_())
+
+    def test_weights_are_a_dict(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "w.safetensors")
+            weights = accrue.Weights({"a": np.arange(6, dtype=np.float32).reshape(2, 3)},
+                                     {"said": "so"})
+            weights.save(path)
+            read = accrue.Weights.load(path)
+        np.testing.assert_array_equal(read["a"], weights["a"])
+        self.assertEqual(read.metadata, {"said": "so"})
+        self.assertEqual(repr(read).split(), ["shape", "type", "a", "[2,", "3]", "float32"])
+
+    def test_help_lists_the_options_of_the_program(self):
+        self.assertIn("effective_batch", accrue.train.__doc__)
+        stub = pathlib.Path(accrue.__file__).with_name("_accrue.pyi").read_text(encoding="utf-8")
+        self.assertIn("effective_batch: int | None = None", stub)
+        self.assertEqual(accrue.info()["parameters"], accrue.info("mlp")["parameters"])
+
+
+class Package(unittest.TestCase):
+    def test_is_imported_in_no_time(self):
+        # Of a processor's time, of which other programs take none.
+        ran = [run_python("import time; t = time.process_time(); import accrue; "
+                          "print(time.process_time() - t)") for _ in range(3)]
+        self.assertLess(min(float(r.stdout) for r in ran), 0.2)
+
+    def test_program_is_stopped_as_ever(self):
+        with subprocess.Popen([sys.executable, "-m", "accrue", "train", "--epochs", "100"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            run.stdout.readline()
+            run.stdout.readline()
+            run.send_signal(signal.SIGINT)
+            said, _ = run.communicate(timeout=60)
+        self.assertIn("interrupted: stopped after a whole window", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,593 @@
+#include "python/training.h"
+
+#include <fmt/ranges.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/load_network.h"
+#include "apps/cli/messages.h"
+#include "apps/commands/eval.h"
+#include "apps/commands/train.h"
+#include "apps/program.h"
+#include "core/ledger.h"
+#include "python/arrays.h"
+#include "python/given.h"
+#include "python/layers.h"
+#include "text/domain.h"
+#include "text/pretrained.h"
+#include "train/json.h"
+#include "train/score.h"
+#include "train/weights.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace accrue::python {
+namespace {
+
+using app::Asked;
+
+nb::object results() { return nb::module_::import_("accrue._results"); }
+nb::object from_json(const std::string& text) {
+  return nb::module_::import_("json").attr("loads")(text);
+}
+template <class... Args>
+nb::object result(const char* type, Args&&... args) {
+  return results().attr(type)(std::forward<Args>(args)...);
+}
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+// The value of an option: several as "a,b".
+std::string value_of(nb::handle object) {
+  if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object))
+    return text_of(object);
+  std::vector<std::string> parts;
+  for (nb::handle part : object) parts.push_back(text_of(part));
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+// What a caller asks of a command, in the words of the program: its options as arguments, and the
+// data and the network that it has itself.
+class Call {
+ public:
+  Call(const std::string& command, const nb::kwargs& options) : arguments_{command} {
+    for (const auto& [key, value] : options) {
+      std::string name = nb::cast<std::string>(key);
+      std::ranges::replace(name, '_', '-');
+      add(name, value);
+    }
+  }
+
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    try {
+      if (folder_.is_valid()) folder_.attr("cleanup")();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("accrue");
+    }
+  }
+
+  void add(const std::string& name, nb::handle value) {
+    if (value.is_none() || value.is(Py_False)) return;
+    if (value.is(Py_True)) return arguments_.push_back("--" + name);
+    const std::string text = value_of(nb::isinstance<nb::dict>(value) ? file_of(value) : value);
+    check(text != "-", "--{} -: expected the name of a file", name);
+    arguments_.push_back(fmt::format("--{}={}", name, text));
+  }
+  // A name, a language model's config.json or its directory, or a network of layers.
+  void add_model(nb::handle model) {
+    const Layer* network = nullptr;
+    if (!nb::try_cast(model, network, false) || !network) {
+      if (model.is_none()) return;
+      std::filesystem::path path = text_of(model);
+      if (path.filename() == "config.json") path = path.parent_path();
+      if (!std::filesystem::exists(path / "config.json")) return add("model", model);
+      language_model_ = read_pretrained_config(path);
+      arguments_.push_back("--model=" + language_model_->name);
+      return;
+    }
+    std::string description = network->describe();
+    std::ranges::replace(description, '\n', ';');
+    given_.network = Given::Network{network->factory(), std::move(description)};
+    arguments_.push_back(fmt::format("--model={}", given_model));
+  }
+  // A name or a directory, or arrays x and y; `test`, likewise arrays.
+  void add_data(nb::handle data, nb::handle test) {
+    const bool are_arrays = nb::isinstance<nb::tuple>(data) || nb::isinstance<nb::list>(data);
+    check(are_arrays || test.is_none(),
+          "test is for arrays alone: expected data=(x, y), or no test");
+    if (!are_arrays) return add("data", data);
+    given_.arrays = Datasets{pair_of(data, "data"), {}};
+    Datasets& both = *given_.arrays;
+    both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
+    for (size_t i = 0; i < both.train.fields.size(); ++i) {
+      const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
+      both.train.fields[i].classes = both.test.fields[i].classes = classes;
+    }
+    arguments_.push_back(fmt::format("--data={}", given_data));
+  }
+  SampleShape sample_shape() const {
+    return given_.network ? SampleShape::own : SampleShape::image;
+  }
+  bool has_arrays() const { return given_.arrays.has_value(); }
+
+  // The memory on the cpu that others held before it.
+  const Usage& held_before() const { return held_before_; }
+
+  // Does the work that the program would do by these options. Others may run Python meanwhile.
+  void run(const std::function<void(Asked&)>& work) {
+    const nb::gil_scoped_release release;
+    ledger(Device::cpu).set_limit(std::nullopt);
+    Asked asked;
+    if (language_model_) {
+      for (const auto& domain : asked.options.domains)
+        if (auto* const text = dynamic_cast<Text*>(domain.get()))
+          text->sizes = language_model_->sizes;
+      asked.options.class_count_of_weights = language_model_->vocabulary;
+    }
+    asked.options.domains.add(given_.clone());
+    app::with_arguments(asked, arguments_, [&] { work(asked); });
+  }
+
+ private:
+  Dataset pair_of(nb::handle arrays, const char* name) const {
+    check(nb::len(arrays) == 2, "{} has {} arrays: expected two, x and y", name, nb::len(arrays));
+    return dataset_of(arrays[0], arrays[1], sample_shape());
+  }
+
+  // Weights that are not in a file yet.
+  nb::object file_of(nb::handle weights) {
+    folder_ = nb::module_::import_("tempfile").attr("TemporaryDirectory")();
+    const nb::object path = folder_.attr("name") + nb::str("/weights.safetensors");
+    weights.attr("save")(path);
+    return path;
+  }
+
+  const Usage held_before_ = ledger(Device::cpu).current();
+  std::vector<std::string> arguments_;
+  Given given_;
+  std::optional<PretrainedModel> language_model_;
+  nb::object folder_;  // of such a file
+};
+
+// What a callback is told of a window.
+class Told : public Observer {
+ public:
+  explicit Told(nb::object on_step) : on_step_(std::move(on_step)) {}
+
+  void on_step(const WindowReport& report) override {
+    losses_.push_back(report.loss);
+    if (on_step_.is_none() || error_) return;
+    const nb::gil_scoped_acquire gil;
+    try {
+      on_step_(report);
+    } catch (nb::python_error& error) {
+      error_.emplace(std::move(error));
+    }
+  }
+
+  // Ctrl-C and other signals, as Python handles them: once asks to finish the window, twice to roll
+  // it back. They are looked for now and then, because that may have to wait for other threads.
+  Stop asked() {
+    using namespace std::chrono;
+    if (const auto now = steady_clock::now(); now - looked_ > milliseconds(20)) {
+      looked_ = now;
+      const nb::gil_scoped_acquire gil;
+      if (PyErr_CheckSignals() != 0) {
+        error_.emplace();
+        ++signals_;
+      }
+    }
+    return signals_ > 1 ? Stop::now : error_ ? Stop::after_window : Stop::no;
+  }
+
+  // Throws what a signal or the callback has raised.
+  void rethrow() {
+    if (error_) throw nb::python_error(std::move(*error_));
+  }
+  const std::vector<double>& losses() const { return losses_; }
+
+ private:
+  const nb::object on_step_;
+  std::vector<double> losses_;
+  std::optional<nb::python_error> error_;
+  int signals_ = 0;
+  std::chrono::steady_clock::time_point looked_{};
+};
+
+// Until it is destroyed, the program's words go to sys.stdout and sys.stderr, or those that are no
+// warnings nowhere.
+class Words {
+ public:
+  explicit Words(bool quiet) {
+    app::redirect_messages([quiet](std::string_view text, bool is_error) {
+      if (quiet && !is_error) return;
+      const nb::gil_scoped_acquire gil;
+      try {
+        const nb::object stream = nb::module_::import_("sys").attr(is_error ? "stderr" : "stdout");
+        stream.attr("write")(nb::str(text.data(), text.size()));
+        stream.attr("flush")();
+      } catch (nb::python_error& error) {
+        error.discard_as_unraisable("accrue");
+      }
+    });
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+};
+
+nb::object score_of(const Score& score) {
+  return result("Score", from_json(to_json(score).dump()));
+}
+
+// The answers to x [N, ...] of a model, in pieces of `micro_batch`.
+nb::object answers_to(nb::handle x, SampleShape shape, const Normalization& pixels,
+                      const Module& model, int64_t micro_batch, DType dtype, Device device) {
+  Dataset data = dataset_of(x, nb::none(), shape);
+  data.fields[0].normalization = pixels;
+  const ObjectivePtr objective = classification("images");
+  Tensor all;
+  {
+    const nb::gil_scoped_release release;
+    for_each_answer(model, *objective, data, micro_batch, dtype, device,
+                    [&](const Tensor& answer, const Samples&, int64_t begin) {
+                      const Tensor y = as_f32(answer.detach().to(Device::cpu));
+                      if (!all.defined()) {
+                        std::vector<int64_t> sizes{data.size()};
+                        for (int i = 1; i < y.shape().rank(); ++i) sizes.push_back(y.size(i));
+                        all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
+                      }
+                      all.slice(begin, begin + y.size(0)).copy_from(y);
+                    });
+  }
+  return array_of(all);
+}
+
+// accrue.Trainer
+class PythonTrainer {
+ public:
+  PythonTrainer(nb::handle model, nb::handle data, nb::handle test, bool quiet,
+                const nb::kwargs& options)
+      : quiet_(quiet) {
+    Call call("train", options);
+    call.add_model(model);
+    call.add_data(data, test);
+    shape_ = call.sample_shape();
+    const Words words(quiet_);
+    call.run([&](Asked& asked) {
+      run_ = std::make_unique<app::TrainingRun>(asked.options, call.held_before());
+    });
+  }
+  PythonTrainer(const PythonTrainer&) = delete;
+  PythonTrainer& operator=(const PythonTrainer&) = delete;
+  ~PythonTrainer() {
+    const nb::gil_scoped_release release;
+    run_.reset();
+  }
+
+  nb::object run(nb::object on_step) {
+    Told told(std::move(on_step));
+    try {
+      const Words words(quiet_);
+      const nb::gil_scoped_release release;
+      run_->run([&] { return told.asked(); }, &told);
+    } catch (const Stopped&) {
+    }
+    losses_.insert(losses_.end(), told.losses().begin(), told.losses().end());
+    told.rethrow();
+    return result("Result", "losses"_a = losses(), "score"_a = score(), "steps"_a = steps(),
+                  "weights"_a = weights(), "memory"_a = memory(),
+                  "batches"_a = trainer().training().batches().describe());
+  }
+
+  nb::object losses() const { return nb::module_::import_("numpy").attr("array")(losses_); }
+  int64_t steps() const { return run_->trainer().training().steps(); }
+  bool is_finished() const { return run_->trainer().is_finished(); }
+  nb::object score() const {
+    return run_->score_on_test() ? score_of(*run_->score_on_test()) : nb::none();
+  }
+  nb::object memory() const {
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (const auto& [name, peak] : run_->peaks()) json[name] = with_total(peak);
+    return result("Memory", from_json(json.dump()));
+  }
+  nb::object weights() const {
+    nb::dict metadata;
+    for (const auto& [key, value] : run_->trainer().options().weights_metadata())
+      metadata[key.c_str()] = value;
+    return result("Weights",
+                  arrays_of(on_cpu(named_tensors(run_->trainer().training().parameters()))),
+                  metadata);
+  }
+  void save_weights(nb::handle path) {
+    const std::string name = text_of(path);
+    const nb::gil_scoped_release release;
+    trainer().save_weights(name);
+  }
+  nb::object evaluate(nb::handle data) {
+    if (data.is_none()) {
+      const nb::gil_scoped_release release;
+      const Score all = trainer().evaluate(run_->data().test);
+      const nb::gil_scoped_acquire gil;
+      return score_of(all);
+    }
+    check(nb::len(data) == 2, "data has {} arrays: expected two, x and y", nb::len(data));
+    Dataset set = dataset_of(data[0], data[1], shape_);
+    set.fields[0].normalization = run_->options().pixels;
+    for (Field& field : set.fields)
+      if (run_->data().train.has(field.name))
+        field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
+    Score score;
+    {
+      const nb::gil_scoped_release release;
+      score = trainer().evaluate(set);
+    }
+    return score_of(score);
+  }
+  nb::object predict(nb::handle x) {
+    Training& training = trainer().training();
+    return answers_to(x, shape_, run_->options().pixels, training.model(), training.batches().micro,
+                      training.parameters().compute_dtype(), run_->device());
+  }
+
+ private:
+  Trainer& trainer() const { return run_->trainer(); }
+
+  const bool quiet_;
+  SampleShape shape_ = SampleShape::image;
+  std::unique_ptr<app::TrainingRun> run_;
+  std::vector<double> losses_;
+};
+
+nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step, bool quiet,
+                 const nb::kwargs& options) {
+  return PythonTrainer(model, data, test, quiet, options).run(std::move(on_step));
+}
+
+nb::object plan(nb::handle model, nb::handle data, const nb::kwargs& options) {
+  Call call("plan", options);
+  call.add_model(model);
+  call.add_data(data, nb::none());
+  const Words words(true);
+  std::string json;
+  call.run([&](Asked& asked) { json = app::plan(asked.options, asked.plan); });
+  return result("Plan", from_json(json));
+}
+
+nb::object info(nb::handle model, const nb::kwargs& options) {
+  Call call("info", options);
+  call.add_model(model);
+  const Words words(true);
+  std::string json;
+  call.run([&](Asked& asked) { json = app::info(asked.options, asked.info); });
+  return result("Info", from_json(json));
+}
+
+nb::object evaluate(nb::handle weights, nb::handle model, nb::handle data,
+                    const nb::kwargs& options) {
+  Call call("eval", options);
+  call.add("init", weights);
+  call.add_model(model);
+  call.add_data(data, nb::none());
+  if (call.has_arrays()) call.add("split", nb::str("test"));
+  const Words words(true);
+  std::string json;
+  call.run([&](Asked& asked) { json = app::eval(asked.options); });
+  const nb::object scores = from_json(json);
+  return call.has_arrays() ? result("Score", scores["test"]) : result("Scores", scores);
+}
+
+nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb::kwargs& options) {
+  Call call("eval", options);
+  call.add("init", weights);
+  call.add_model(model);
+  const Words words(true);
+  nb::object y;
+  call.run([&](Asked& asked) {
+    const app::Options& o = asked.options;
+    const Device device = app::apply_machine_options(o);
+    const nb::gil_scoped_acquire gil;
+    const Dataset data = dataset_of(x, nb::none(), call.sample_shape());
+    const app::LoadedNetwork network = load_network(o, o.model_for(data), device);
+    y = answers_to(x, call.sample_shape(), o.pixels, *network.model, o.micro_batch,
+                   network.parameters.compute_dtype(), device);
+  });
+  return y;
+}
+
+nb::tuple read_weights(nb::handle path) {
+  Metadata said;
+  const NamedTensors tensors = read_safetensors(text_of(path), Category::parameters, &said);
+  nb::dict metadata;
+  for (const auto& [key, value] : said) metadata[key.c_str()] = value;
+  return nb::make_tuple(arrays_of(tensors), metadata);
+}
+
+void write_weights(nb::handle path, const nb::dict& arrays, const nb::dict& metadata) {
+  Metadata said;
+  for (const auto& [key, value] : metadata) said[text_of(key)] = text_of(value);
+  write_safetensors(text_of(path), tensors_of(arrays), said);
+}
+
+// An option's type in Python, by what the program says that it takes.
+std::string type_of(const app::OptionHelp& option) {
+  if (option.is_flag) return "bool";
+  const std::string& takes = option.takes;
+  if (takes.starts_with("INTEGER")) return "int";
+  if (takes.find(",...") != std::string::npos) return "str | typing.Sequence[typing.Any]";
+  if (takes.starts_with("NUMBER")) return "float";
+  if (takes.starts_with("N|")) return "int | str";
+  if (takes.starts_with("FILE") || takes.starts_with("DIR")) return "str | os.PathLike[str]";
+  return takes.find('|') == std::string::npos ? "typing.Any" : "str";
+}
+
+bool is_among(const std::string& name, std::initializer_list<const char*> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+using AllOptions = std::map<std::string, std::vector<app::OptionHelp>>;
+// A function's signature and docstring, with all options of the program's command. Those in `own`
+// are arguments of the function already.
+struct About {
+  std::string signature, doc;
+};
+const char* kept(std::string text) {
+  static std::vector<std::unique_ptr<std::string>> texts;
+  texts.push_back(std::make_unique<std::string>(std::move(text)));
+  return texts.back()->c_str();
+}
+About about(const AllOptions& options, const std::string& command, const std::string& definition,
+            const std::string& returned, const std::string& text,
+            std::initializer_list<const char*> own) {
+  std::string signature = definition, doc = text, group;
+  doc += "\n\nThe options of `accrue " + command + "`, None for the program's own value:\n";
+  for (const app::OptionHelp& option : options.at(command)) {
+    if (is_among(option.name, own) || option.name == "quiet") continue;
+    std::string name = option.name;
+    std::ranges::replace(name, '-', '_');
+    signature += fmt::format(", {}: {} | None = None", name, type_of(option));
+    if (std::exchange(group, option.group) != option.group) doc += "\n" + option.group + "\n";
+    doc += fmt::format("  {}: {}{}\n    {}\n", name, option.is_flag ? "bool" : option.takes,
+                       option.value.empty() ? "" : " = " + option.value, option.help);
+  }
+  return {signature + ") -> " + returned, doc};
+}
+
+}  // namespace
+
+void add_training(nb::module_& m) {
+  nb::class_<WindowReport>(m, "Step", "The outcome of a window: one optimizer step, or none.")
+      .def_ro("step", &WindowReport::step, "Optimizer steps taken so far, this one included.")
+      .def_ro("epoch", &WindowReport::epoch, "From 0.")
+      .def_ro("window", &WindowReport::window, "From 0, over all epochs.")
+      .def_ro("micro_batches", &WindowReport::micro_batches, "In this window.")
+      .def_ro("samples", &WindowReport::samples, "In this window.")
+      .def_ro("loss", &WindowReport::loss, "The mean over the window.")
+      .def_ro("grad_norm", &WindowReport::grad_norm,
+              "Of the mean gradient, before clipping; NaN with strategies that keep none.")
+      .def_ro("lr", &WindowReport::lr, "The learning rate.")
+      .def_ro("loss_scale", &WindowReport::loss_scale)
+      .def_ro("noise_scale", &WindowReport::noise_scale, "In samples; NaN while unknown.")
+      .def_ro("skipped", &WindowReport::skipped, "True if nothing was changed.")
+      .def_ro("player", &WindowReport::player, "The network's name, of several.")
+      .def("__repr__", [](const WindowReport& r) {
+        return fmt::format("Step(step={}, loss={:.6g}, grad_norm={:.4g}, lr={:.4g}, samples={})",
+                           r.step, r.loss, r.grad_norm, r.lr, r.samples);
+      });
+
+  const std::string data =
+      "model: a name (below), a language model's config.json, or a network of layers "
+      "(Sequential).\n"
+      "data: a name or a directory (below), or (x, y): x float32 [N, ...], or uint8 [N, H, W] or\n"
+      "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, or float32 [N, "
+      "...].\n"
+      "NumPy's arrays and anything with DLPack; float32, uint8 and int32 in C order are not "
+      "copied\n"
+      "and must not change meanwhile.\n";
+  const AllOptions options = app::options_of({"train", "plan", "info", "eval"});
+  const std::string trained =
+      "test: as data, for the score; without it that is of the training data.\n"
+      "quiet: False prints what the program prints.\n";
+
+  const About of_trainer = about(
+      options, "train",
+      "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
+      "typing.Any = None, quiet: bool = True",
+      "None", "A training that can be run, looked at and run again.\n\n" + data + trained,
+      {"model", "data"});
+  nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
+      .def(
+          "__init__",
+          [](PythonTrainer* self, nb::handle model, nb::handle data, nb::handle test, bool quiet,
+             const nb::kwargs& rest) { new (self) PythonTrainer(model, data, test, quiet, rest); },
+          "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(), "test"_a = nb::none(),
+          "quiet"_a = true, "options"_a, nb::sig(kept(of_trainer.signature)), kept(of_trainer.doc))
+      .def("run", &PythonTrainer::run, "on_step"_a = nb::none(),
+           "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
+           "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
+           nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
+                   "accrue._results.Result"))
+      .def("evaluate", &PythonTrainer::evaluate, "data"_a = nb::none(),
+           "The score on arrays (x, y), by default on the test data.",
+           nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
+      .def("predict", &PythonTrainer::predict, "x"_a,
+           "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits.",
+           nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
+      .def("save_weights", &PythonTrainer::save_weights, "path"_a,
+           "Writes a safetensors file with PyTorch's names.",
+           nb::sig("def save_weights(self, path: str | os.PathLike[str]) -> None"))
+      .def_prop_ro("weights", &PythonTrainer::weights,
+                   "float32 arrays by name. On the CPU they are the network's own memory: they\n"
+                   "change with further steps.",
+                   nb::sig("def weights(self) -> accrue._results.Weights"))
+      .def_prop_ro("losses", &PythonTrainer::losses, "Of all windows, float64 [steps].",
+                   nb::sig("def losses(self) -> numpy.ndarray"))
+      .def_prop_ro("memory", &PythonTrainer::memory, "Peaks in bytes, by category.",
+                   nb::sig("def memory(self) -> accrue._results.Memory"))
+      .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")
+      .def_prop_ro("is_finished", &PythonTrainer::is_finished);
+
+  const About of_train = about(
+      options, "train",
+      "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
+      "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True",
+      "accrue._results.Result",
+      "Trains a network.\n\n" + data + trained +
+          "on_step: called with each window's Step, up to a few windows later. What it raises "
+          "ends\n"
+          "the training after a whole window. So does Ctrl-C, with a checkpoint in "
+          "checkpoint_dir.\n",
+      {"model", "data"});
+  m.def("train", &train, "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(),
+        "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a = true, "options"_a,
+        nb::sig(kept(of_train.signature)), kept(of_train.doc));
+
+  const About of_plan = about(
+      options, "plan", "def plan(model: str | Layer | None = None, data: typing.Any = None, *",
+      "accrue._results.Plan",
+      "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" + data,
+      {"model", "data", "json"});
+  m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
+        nb::sig(kept(of_plan.signature)), kept(of_plan.doc));
+
+  const About of_info =
+      about(options, "info", "def info(model: str | Layer | None = None, *", "accrue._results.Info",
+            "The build, the machine and a model's layers.", {"model", "json"});
+  m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(kept(of_info.signature)),
+        kept(of_info.doc));
+
+  const std::string weights = "weights: a safetensors file, or Weights.\n";
+  const About of_evaluate =
+      about(options, "eval",
+            "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
+            "= None, "
+            "*",
+            "accrue._results.Score | accrue._results.Scores",
+            "The score of weights on arrays, or on both parts of a data set.\n\n" + weights + data,
+            {"model", "data", "init", "json"});
+  m.def("evaluate", &evaluate, "weights"_a, "model"_a = nb::none(), "data"_a = nb::none(),
+        "options"_a, nb::sig(kept(of_evaluate.signature)), kept(of_evaluate.doc));
+
+  const About of_predict =
+      about(options, "eval",
+            "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
+            "numpy.ndarray",
+            "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits.\n\n" +
+                weights + data,
+            {"model", "data", "init", "json", "split"});
+  m.def("predict", &predict, "weights"_a, "x"_a, "model"_a = nb::none(), "options"_a,
+        nb::sig(kept(of_predict.signature)), kept(of_predict.doc));
+
+  m.def("_read_weights", &read_weights, "path"_a);
+  m.def("_write_weights", &write_weights, "path"_a, "arrays"_a, "metadata"_a);
+}
+
+}  // namespace accrue::python
