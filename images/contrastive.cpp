@@ -83,7 +83,7 @@ class Contrastive : public Objective {
   }
 
  private:
-  // Of rows (z, 1): their products with each other, then with y, and the samples of each class.
+  // The sums: products of rows (z, 1) with each other, then with y, and the samples of each class.
   size_t width() const { return size_t(options_.answers) + 1; }
   size_t classes() const { return size_t(options_.classes); }
   int64_t sums_of_probe() const {

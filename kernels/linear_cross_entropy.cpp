@@ -60,7 +60,7 @@ class CountedRows {
   RowChunks chunks_;
 };
 
-// Of the rows from `begin` on among those that count, x [size, E].
+// The logits of x [size, E], the rows from `begin` on among those that count.
 void compute_logits(const LinearCrossEntropy& in, View x, const CountedRows& rows, int64_t begin) {
   matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
          in.workspace);

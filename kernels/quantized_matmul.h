@@ -8,8 +8,8 @@ namespace accrue {
 
 // Products by a frozen weight w [R, C] that is stored in blocks, or as numbers of another type than
 // the op computes in (core/dtype.h, is_stored_type()). A slab of rows of w after the other is
-// converted to the dtype of the other operand, in scratch that stays in the cache, and multiplied as any matrix: each block is widened
-// once a product, however many rows the other operand has.
+// converted to the dtype of the other operand, in scratch that stays in the cache, and multiplied
+// as any matrix: each block is widened once a product, however many rows the other operand has.
 
 // The bytes of that scratch on the cpu: of at most 256 Ki elements, or 16 rows, in float32 and
 // float64. In 16 bits, where a result that is a sum over slabs would be rounded for each, and on

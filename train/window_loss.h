@@ -30,7 +30,7 @@ class WindowLoss {
   void begin();
   void see(const Samples& micro_batch, const Pass& pass);
   void end();
-  // Of the micro-batches in the order in which see() saw them. Throws Error for another number of
+  // For the micro-batches in the order in which see() saw them. Throws Error for another number of
   // samples.
   Tensor loss(const Samples& micro_batch, const Pass& pass);
 
