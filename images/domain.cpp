@@ -97,7 +97,7 @@ Settings settings_of_contrast(Images& o) {
             .help = "Learn the labels; or simclr: without them, to tell two views of an image "
                     "(--augment) from all other images of the effective batch",
             .acts_with = with_classifiers,
-            .saved = Saved::with_weights})
+            .saved = Saved::with_scores})
       .add(o.temperature, {.name = "temperature",
                            .decides = Decides::result,
                            .help = "Of simclr: products of unit vectors are divided by it",

@@ -83,12 +83,16 @@ static_assert(is_blocks_of<Q6_K>(DType::q6_k));
 
 // The number of elements in a block; a plain number is a block of one.
 template <class Block>
-constexpr int count_elements() {
-  if constexpr (requires { Block::elements; }) return Block::elements;
-  else return 1;
-}
+struct BlockElements {
+  static constexpr int count = 1;
+};
 template <class Block>
-inline constexpr int elements_in = count_elements<Block>();
+requires requires { Block::elements; }
+struct BlockElements<Block> {
+  static constexpr int count = Block::elements;
+};
+template <class Block>
+inline constexpr int elements_in = BlockElements<Block>::count;
 
 // Calls body.operator()<Block>() with the structure of a type: float, Half, BFloat16 or one above.
 template <class Body>
