@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "layers/layers.h"
 #include "tests/support/catch.h"
+#include "tests/support/cli.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
 #include "tests/support/paths.h"
@@ -162,6 +163,31 @@ TEST_CASE("both walks of a contrastive window have the same masks and statistics
   const Outcome expected = run({12}, Strategy::fused, Layer::dropout, Way::at_once);
   REQUIRE(difference(run({12}, Strategy::fused, Layer::dropout, Way::other_masks), expected) >
           1e-4);
+}
+
+TEST_CASE("a network that tells images apart is trained, resumed and given a new head", "[cli]") {
+  const Folder folder;
+  const std::string data = " --data " + few_digits().path().string(),
+                    batches = " --micro-batch 3 --effective-batch 8 --seed 4",
+                    simclr =
+                        "train --model mlp-small --objective simclr --embedding-size 8 "
+                        "--augment crop=0.6,rotate" +
+                        data + batches;
+  const std::string said = succeed(simclr + " --steps 3 --save " + (folder / "whole"));
+  REQUIRE_THAT(said, ContainsSubstring("predicted to the byte"));
+  REQUIRE_THAT(said, ContainsSubstring("test probe 0."));
+  const std::string checkpoints = " --checkpoint-dir " + (folder / "checkpoints");
+  succeed(simclr + " --steps 2" + checkpoints);
+  succeed(simclr + " --steps 3 --resume" + checkpoints + " --save " + (folder / "resumed"));
+  REQUIRE(file_bytes(folder / "whole") == file_bytes(folder / "resumed"));
+  REQUIRE_THAT(succeed("eval --init " + (folder / "whole") + data),
+               ContainsSubstring("test probe"));
+  REQUIRE_THAT(succeed("train --init " + (folder / "whole") + data + batches +
+                       " --objective labels --new-head --freeze backbone --steps 1"),
+               ContainsSubstring("8 classes in "));
+  refuse("train --model mlp-small --objective simclr --steps 1" + data, "two views of an image");
+  refuse(simclr + " --on-overflow drop-micro-batch --strategy separate --steps 1",
+         "no micro-batch can be left out");
 }
 
 }  // namespace contrastive_test

@@ -22,6 +22,7 @@ namespace {
 struct Head {
   size_t V, E;
   std::vector<int32_t> labels;
+  Own own = Own::counts;
 
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
   Shape x_shape() const { return {rows(), static_cast<int64_t>(E)}; }
@@ -38,7 +39,8 @@ struct Head {
       }
       const double of_label = row[static_cast<size_t>(labels[r])];
       double sum = 0;
-      for (const double logit : row) sum += std::exp(logit - of_label);
+      for (size_t v = 0; v < V; ++v)
+        if (own == Own::counts || v != r) sum += std::exp(row[v] - of_label);
       losses.push_back(std::log(sum));
     }
     return losses;
@@ -79,7 +81,8 @@ Op head_op(std::string name, const Head& head, bool judges, int64_t chunk_rows) 
               [=](const auto& in) {
                 const Tensor labels = indices(head.labels, in[0]).reshape({2, head.rows() / 2});
                 return linear_cross_entropy(in[0], in[1], labels,
-                                            judges ? judged_weight(labels) : Tensor(), chunk_rows);
+                                            judges ? judged_weight(labels) : Tensor(), chunk_rows,
+                                            0, head.own);
               },
           .reference = [=](const auto& in) { return Values{head.loss(in[0], in[1])}; },
           .depth = double(head.E + head.V + 16),
@@ -144,6 +147,17 @@ TEST_CASE("linear_cross_entropy of what is judged", "[ops]") {
   check_op(head_op("linear_cross_entropy of no rows", head, true, 4));
   check_op(
       head_op("linear_cross_entropy of rows that are all judged", random_head(10, 7, 3), true, 3));
+}
+
+TEST_CASE("linear_cross_entropy of rows that leave their own logit out", "[ops]") {
+  Head head{10, 3, {1, 0, 3, 2, 5, 4, 7, 6, 9, 8}, Own::left_out};
+  check_op(head_op("linear_cross_entropy without own logits", head, false, 0));
+  check_op(head_op("linear_cross_entropy without own logits in chunks", head, false, 4));
+  head.labels[2] = head.labels[7] = not_judged;
+  check_op(head_op("linear_cross_entropy of some rows without own logits", head, true, 4));
+  REQUIRE_ERROR(linear_cross_entropy(ones({2, 3}), ones({4, 3}), indices({1, 0}, ones({1})), {}, 0,
+                                     0, Own::left_out),
+                "expected as many rows");
 }
 
 TEST_CASE("linear_cross_entropy is linear and cross_entropy", "[ops]") {

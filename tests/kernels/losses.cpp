@@ -262,4 +262,32 @@ TEST_CASE("targets that are no probability are refused, and give NaN where no ke
   }
 }
 
+TEST_CASE("a loss that was computed elsewhere passes its gradient on", "[ops]") {
+  const Values dx{1, -2, 0.5, 4};
+  check_op({.name = "given_loss",
+            .inputs = {{2, 2}},
+            // L = sum_i dx[i] x[i], times 3.
+            .run =
+                [=](const auto& in) {
+                  const Tensor of_x = constant(dx, in[0]);
+                  Tensor sum = Tensor::full({}, 0, wide(in[0].dtype()), in[0].device());
+                  if (!is_meta(in[0].device())) {
+                    const Values x = to_doubles(in[0]);
+                    double L = 0;
+                    for (size_t i = 0; i < x.size(); ++i) L += 3 * dx[i] * x[i];
+                    sum.fill(L);
+                  }
+                  return given_loss(in[0], sum, of_x, 3);
+                },
+            .reference =
+                [=](const auto& in) {
+                  double L = 0;
+                  for (size_t i = 0; i < dx.size(); ++i) L += 3 * dx[i] * in[0][i];
+                  return Values{L};
+                }});
+  const Tensor x = ones({2});
+  REQUIRE_ERROR(given_loss(x, ones({}), ones({3})), "expected one shape");
+  REQUIRE_ERROR(given_loss(x, ones({1}), x), "a loss that is a scalar");
+}
+
 }  // namespace accrue::test
