@@ -422,7 +422,8 @@ std::string type_of(const app::OptionHelp& option) {
   if (option.is_flag) return "bool";
   const std::string& takes = option.takes;
   if (takes.starts_with("INTEGER")) return "int";
-  if (takes.find(",...") != std::string::npos) return "str | typing.Sequence[typing.Any]";
+  if (takes.find(",...") != std::string::npos) return "str | float | typing.Sequence[typing.Any]";
+  if (option.name == "init") return "str | os.PathLike[str] | accrue._results.Weights";
   if (takes.starts_with("NUMBER")) return "float";
   if (takes.starts_with("N|")) return "int | str";
   if (takes.starts_with("FILE") || takes.starts_with("DIR")) return "str | os.PathLike[str]";
@@ -450,10 +451,11 @@ About about(const AllOptions& options, const std::string& command, const std::st
   std::string signature = definition, doc = text, group;
   doc += "\n\nThe options of `accrue " + command + "`, None for the program's own value:\n";
   for (const app::OptionHelp& option : options.at(command)) {
-    if (is_among(option.name, own) || option.name == "quiet") continue;
+    const bool is_own = is_among(option.name, own);
+    if (option.name == "quiet" || (is_own && !is_among(option.name, {"model", "data"}))) continue;
     std::string name = option.name;
     std::ranges::replace(name, '-', '_');
-    signature += fmt::format(", {}: {} | None = None", name, type_of(option));
+    if (!is_own) signature += fmt::format(", {}: {} | None = None", name, type_of(option));
     if (std::exchange(group, option.group) != option.group) doc += "\n" + option.group + "\n";
     doc += fmt::format("  {}: {}{}\n    {}\n", name, option.is_flag ? "bool" : option.takes,
                        option.value.empty() ? "" : " = " + option.value, option.help);
