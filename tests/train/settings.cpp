@@ -6,6 +6,7 @@
 
 #include "apps/cli/declare.h"
 #include "apps/cli/options.h"
+#include "images/contrastive.h"
 #include "images/digits.h"
 #include "tests/support/catch.h"
 #include "train/run_identity.h"
@@ -86,7 +87,9 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
     options.effective_batch = name == "noise-scale" ? 2 : 1;
     const Settings settings = settings_of(options);
     if (!name.empty()) settings.at(name).set(text);
-    return run_identity(options.training(data), data);
+    Dataset seen = data;
+    if (name == "objective") add_views(seen, Views::equal);  // which that of views learns from
+    return run_identity(options.training(seen), seen);
   };
   const Metadata plain = identity_with("", "");
   app::Options options;
