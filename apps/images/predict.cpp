@@ -261,9 +261,10 @@ Settings settings_of(PredictOptions& asked, Options& options) {
       .add_flag(asked.force, true,
                 {"force", no_result, "Replace files in --out that accrue has not written"});
   return s
-      .append(all.in({"Model and data"})
-                  .without({"init", "augment", "dropout", "init-scheme", "seed", "loss",
-                            "class-weights", "new-head"}))
+      .append(
+          all.in({"Model and data"})
+              .without({"init", "augment", "dropout", "init-scheme", "seed", "loss",
+                        "class-weights", "new-head", "objective", "temperature", "embedding-size"}))
       .append(all.in({"Machine"}));
 }
 
@@ -273,6 +274,10 @@ void predict(const Options& options, const PredictOptions& asked) {
         "{} holds weights of a network that draws glyphs: expected a model that answers with "
         "classes or masks; glyphs are drawn by accrue font draw",
         options.init);
+  check(images_of(options).to_learn == ImageObjective::answers,
+        "{} holds weights of a network that tells images apart, and knows no classes: expected one "
+        "that has learned them since (accrue train --init {} --objective labels --new-head)",
+        options.init, options.init);
   const bool masks = answers_with_masks(options);
   check_tiles(options, asked, masks);
   Questions questions = questions_of(options, asked);

@@ -186,6 +186,8 @@ TEST_CASE("a network that tells images apart is trained, resumed and given a new
                        " --objective labels --new-head --freeze backbone --steps 1"),
                ContainsSubstring("8 classes in "));
   refuse("train --model mlp-small --objective simclr --steps 1" + data, "two views of an image");
+  refuse("predict --weights " + (folder / "whole") + data + " --out " + (folder / "answers"),
+         "tells images apart, and knows no classes");
   refuse(simclr + " --on-overflow drop-micro-batch --strategy separate --steps 1",
          "no micro-batch can be left out");
 }
