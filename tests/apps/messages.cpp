@@ -47,7 +47,8 @@ class Variable {
 
 TEST_CASE("lines are drawn over only where a terminal knows how", "[output]") {
   int controller = -1, terminal = -1;
-  REQUIRE(::openpty(&controller, &terminal, nullptr, nullptr, nullptr) == 0);
+  if (::openpty(&controller, &terminal, nullptr, nullptr, nullptr) != 0)
+    SKIP_LOUDLY("no terminal can be opened here");
   const Variable no_colour("NO_COLOR", nullptr);
   for (const auto& [term, expected] :
        {std::pair{"xterm", true}, {"dumb", false}, {"", false}, {(const char*)nullptr, false}}) {

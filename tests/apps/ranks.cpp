@@ -71,7 +71,8 @@ void require_end_of_hanging_ranks(const std::string& training) {
   INFO(output.text);
   REQUIRE(output.status != 0);
   REQUIRE(output.status != 124);
-  REQUIRE_THAT(output.text, ContainsSubstring("step "));
+  // "step 1/1400000" where mpirun gives ranks a terminal, "[Step 1]" where there is none.
+  REQUIRE_THAT(output.text, ContainsSubstring("tep 1"));
   REQUIRE(times_in(output.text, "rank 1 of 3, on ") == 1);
   REQUIRE_THAT(output.text, ContainsSubstring("no sign of life for 5 s (--rank-timeout)"));
 }

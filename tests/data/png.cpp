@@ -79,9 +79,17 @@ TEST_CASE("a PNG file that is damaged is refused by its name", "[data]") {
   for (size_t at = 8; at < whole.size(); at += 41) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    // Between them are chunks that a reader can do without.
-    if (at < 33 || at >= whole.find("IDAT"))
-      REQUIRE_ERROR(read_png(folder.write("damaged.png", damaged)), "damaged.png");
+    // Between them are chunks that a reader can do without. What libpng passes over at the end, as
+    // 1.6.48 does, has left the image whole.
+    if (at >= 33 && at < whole.find("IDAT")) continue;
+    INFO("byte " << at << " of " << whole.size());
+    const auto path = folder.write("damaged.png", damaged);
+    try {
+      REQUIRE(read_png(path) == some_image());
+      REQUIRE(at > whole.find("IDAT") + 8);
+    } catch (const Error& error) {
+      REQUIRE_THAT(error.what(), ContainsSubstring("damaged.png"));
+    }
   }
   refuse("GIF89a", "as PNG");
   refuse("", "empty");
