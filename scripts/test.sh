@@ -39,9 +39,6 @@ for argument in "$@"; do
   esac
 done
 
-# What builds in several folders have in common is compiled once.
-export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=1
-
 passed=0 failed=0 skipped=0
 failures=() skips=() results=()
 heading() { printf '\n=== %s\n' "$1"; }
