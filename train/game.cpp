@@ -93,19 +93,26 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
+namespace {
+
+// The i-th micro-batch of a window, null if the one before it was the last.
+const MicroBatch* next_in(const Game::MicroBatches& micro_batches, const MicroBatch* before,
+                          int64_t i) {
+  return before && before->ends_window ? nullptr : micro_batches(i);
+}
+
+}  // namespace
+
 void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
                       std::optional<int64_t> variant) {
   if (turn.front()->window_loss) see_window(*turn.front(), micro_batches, pass);
-  bool ended = false;
-  for (int64_t i = 0; !ended; ++i) {
-    const MicroBatch* const micro_batch = micro_batches(i);
-    if (!micro_batch) return;
-    ended = micro_batch->ends_window;
+  const MicroBatch* micro_batch = nullptr;
+  for (int64_t i = 0; (micro_batch = next_in(micro_batches, micro_batch, i)); ++i) {
     if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
     for (const Player* player : turn) {
       begin_micro_batch(*player, *micro_batch);
       // Players that step together are exchanged one after the other.
-      if (ended && turn.size() == 1) player->window.expect_last();
+      if (micro_batch->ends_window && turn.size() == 1) player->window.expect_last();
       const FreezeOthers others(players_, *player);
       const auto loss = [&]() -> WeightedLoss {
         const MemoryScope scope(Phase::forward, "loss");
@@ -128,11 +135,8 @@ void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass 
 void Game::see_window(const Player& player, const MicroBatches& micro_batches, Pass pass) const {
   const MemoryScope scope(Phase::forward, "loss of the window");
   player.window_loss->begin();
-  bool ended = false;
-  for (int64_t i = 0; !ended; ++i) {
-    const MicroBatch* const micro_batch = micro_batches(i);
-    if (!micro_batch) break;
-    ended = micro_batch->ends_window;
+  const MicroBatch* micro_batch = nullptr;
+  for (int64_t i = 0; (micro_batch = next_in(micro_batches, micro_batch, i)); ++i) {
     if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
     if (i == 0) begin_micro_batch(player, *micro_batch);
     player.window_loss->see(*micro_batch, pass);

@@ -1,7 +1,7 @@
 #include "train/window_loss.h"
 
 #include "core/autograd.h"
-#include "core/memory_scope.h"
+#include "kernels/concat.h"
 #include "kernels/losses.h"
 
 namespace accrue {
@@ -19,19 +19,8 @@ void WindowLoss::see(const Samples& micro_batch, const Pass& pass) {
 
 void WindowLoss::end() {
   check(!answers_.empty(), "a loss of a window without samples: expected some");
-  int64_t N = 0;
-  for (const Tensor& part : answers_) N += part.size(0);
-  const Tensor& first = answers_.front();
-  std::vector<int64_t> sizes(first.shape().sizes().begin(), first.shape().sizes().end());
-  sizes.front() = N;
-  const Tensor all = Tensor::empty(Shape(sizes), first.dtype(), first.device());
-  int64_t begin = 0;
-  for (const Tensor& part : answers_) {
-    all.slice(begin, begin + part.size(0)).copy_from(part);
-    begin += part.size(0);
-  }
+  const Tensor z = require_grad(concat(answers_, 0));
   answers_.clear();
-  const Tensor z = require_grad(all);
   const Tensor loss = loss_(z);
   backward(loss);
   value_ = loss.detach();
