@@ -94,8 +94,8 @@ Settings settings_of_contrast(Images& o) {
       .add(o.to_learn, names,
            {.name = "objective",
             .decides = Decides::result,
-            .help = "Learn the labels; or simclr: without them, to tell two views of an image "
-                    "(--augment) from all other images of the effective batch",
+            .help = "Learn the labels; or simclr: to tell two views of an image (--augment) from "
+                    "all other images of the effective batch, with labels for scores alone",
             .acts_with = with_classifiers,
             .saved = Saved::with_scores})
       .add(o.temperature, {.name = "temperature",
