@@ -13,8 +13,9 @@ namespace accrue {
 //   dx[n, i] = sum_o dz[n, o] * w[o, i]
 // The sum over n of dw and db is where accumulation over micro-batches happens, for free: it is
 // the GEMM's own beta. Keeps x, if w wants a gradient, until dw is done (then dx may take its
-// place), and y where there is an activation. w may be quantized (kernels/quantized_matmul.h), and
-// then it wants no gradient. Throws Error unless x and w have two dimensions that agree.
+// place), and y where there is an activation. w may be stored otherwise
+// (kernels/quantized_matmul.h), and then it wants no gradient. Throws Error unless x and w have two
+// dimensions that agree.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
               Activation activation = Activation::none, Transpose w_op = Transpose::yes);
 

@@ -32,7 +32,7 @@ namespace accrue {
 // Scratch of c rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu,
 // 4 more and c * E elements in the type of the sums; in 16 bits, in backward, c * V elements for d;
 // on cuda what a product needs (4 to 32 MiB).
-// w may be quantized (kernels/quantized_matmul.h), and then it wants no gradient.
+// w may be stored otherwise (kernels/quantized_matmul.h), and then it wants no gradient.
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
 // 16 bits, every label is in range, and x has as many rows as w where their own is left out; on
 // Device::cuda a label out of range gives a NaN loss and NaN in its row of dx and in all of dw.

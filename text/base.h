@@ -46,7 +46,7 @@ class SafetensorsBase : public Base {
  public:
   // Matrices whose rows have whole blocks become Q4_0 for 4 `bits` and Q8_0 for 8, and all matrices
   // bf16 for 16. The others, and all without `bits`, stay as they are in the file.
-  // Throws Error for a file of adapters, or of weights that are no such model's.
+  // Throws Error for what is no such file.
   SafetensorsBase(const std::filesystem::path& path, PretrainedModel model,
                   std::optional<int> bits = {});
 
