@@ -1,34 +1,26 @@
 #include "python/training.h"
 
-#include <fmt/ranges.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "apps/commands/eval.h"
 #include "apps/commands/train.h"
-#include "apps/program.h"
-#include "core/ledger.h"
 #include "python/arrays.h"
-#include "python/given.h"
-#include "python/layers.h"
-#include "text/domain.h"
-#include "text/pretrained.h"
+#include "python/call.h"
+#include "python/signatures.h"
 #include "train/json.h"
 #include "train/score.h"
 #include "train/weights.h"
 
-namespace nb = nanobind;
+namespace accrue::python {
+
 using namespace nb::literals;
 
-namespace accrue::python {
 namespace {
 
 using app::Asked;
@@ -41,122 +33,6 @@ template <class... Args>
 nb::object result(const char* type, Args&&... args) {
   return results().attr(type)(std::forward<Args>(args)...);
 }
-
-std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
-
-// The value of an option: several as "a,b".
-std::string value_of(nb::handle object) {
-  if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object))
-    return text_of(object);
-  std::vector<std::string> parts;
-  for (nb::handle part : object) parts.push_back(text_of(part));
-  return fmt::format("{}", fmt::join(parts, ","));
-}
-
-// What a caller asks of a command, in the words of the program: its options as arguments, and the
-// data and the network that it has itself.
-class Call {
- public:
-  Call(const std::string& command, const nb::kwargs& options) : arguments_{command} {
-    for (const auto& [key, value] : options) {
-      std::string name = nb::cast<std::string>(key);
-      std::ranges::replace(name, '_', '-');
-      add(name, value);
-    }
-  }
-
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  ~Call() {
-    try {
-      if (folder_.is_valid()) folder_.attr("cleanup")();
-    } catch (nb::python_error& error) {
-      error.discard_as_unraisable("accrue");
-    }
-  }
-
-  void add(const std::string& name, nb::handle value) {
-    if (value.is_none() || value.is(Py_False)) return;
-    if (value.is(Py_True)) return arguments_.push_back("--" + name);
-    const std::string text = value_of(nb::isinstance<nb::dict>(value) ? file_of(value) : value);
-    check(text != "-", "--{} -: expected the name of a file", name);
-    arguments_.push_back(fmt::format("--{}={}", name, text));
-  }
-  // A name, a language model's config.json or its directory, or a network of layers.
-  void add_model(nb::handle model) {
-    const Layer* network = nullptr;
-    if (!nb::try_cast(model, network, false) || !network) {
-      if (model.is_none()) return;
-      std::filesystem::path path = text_of(model);
-      if (path.filename() == "config.json") path = path.parent_path();
-      if (!std::filesystem::exists(path / "config.json")) return add("model", model);
-      language_model_ = read_pretrained_config(path);
-      arguments_.push_back("--model=" + language_model_->name);
-      return;
-    }
-    std::string description = network->describe();
-    std::ranges::replace(description, '\n', ';');
-    given_.network = Given::Network{network->factory(), std::move(description)};
-    arguments_.push_back(fmt::format("--model={}", given_model));
-  }
-  // A name or a directory, or arrays x and y; `test`, likewise arrays.
-  void add_data(nb::handle data, nb::handle test) {
-    const bool are_arrays = nb::isinstance<nb::tuple>(data) || nb::isinstance<nb::list>(data);
-    check(are_arrays || test.is_none(),
-          "test is for arrays alone: expected data=(x, y), or no test");
-    if (!are_arrays) return add("data", data);
-    given_.arrays = Datasets{pair_of(data, "data"), {}};
-    Datasets& both = *given_.arrays;
-    both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
-    for (size_t i = 0; i < both.train.fields.size(); ++i) {
-      const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
-      both.train.fields[i].classes = both.test.fields[i].classes = classes;
-    }
-    arguments_.push_back(fmt::format("--data={}", given_data));
-  }
-  SampleShape sample_shape() const {
-    return given_.network ? SampleShape::own : SampleShape::image;
-  }
-  bool has_arrays() const { return given_.arrays.has_value(); }
-
-  // The memory on the cpu that others held before it.
-  const Usage& held_before() const { return held_before_; }
-
-  // Does the work that the program would do by these options. Others may run Python meanwhile.
-  void run(const std::function<void(Asked&)>& work) {
-    const nb::gil_scoped_release release;
-    ledger(Device::cpu).set_limit(std::nullopt);
-    Asked asked;
-    if (language_model_) {
-      for (const auto& domain : asked.options.domains)
-        if (auto* const text = dynamic_cast<Text*>(domain.get()))
-          text->sizes = language_model_->sizes;
-      asked.options.class_count_of_weights = language_model_->vocabulary;
-    }
-    asked.options.domains.add(given_.clone());
-    app::with_arguments(asked, arguments_, [&] { work(asked); });
-  }
-
- private:
-  Dataset pair_of(nb::handle arrays, const char* name) const {
-    check(nb::len(arrays) == 2, "{} has {} arrays: expected two, x and y", name, nb::len(arrays));
-    return dataset_of(arrays[0], arrays[1], sample_shape());
-  }
-
-  // Weights that are not in a file yet.
-  nb::object file_of(nb::handle weights) {
-    folder_ = nb::module_::import_("tempfile").attr("TemporaryDirectory")();
-    const nb::object path = folder_.attr("name") + nb::str("/weights.safetensors");
-    weights.attr("save")(path);
-    return path;
-  }
-
-  const Usage held_before_ = ledger(Device::cpu).current();
-  std::vector<std::string> arguments_;
-  Given given_;
-  std::optional<PretrainedModel> language_model_;
-  nb::object folder_;  // of such a file
-};
 
 // What a callback is told of a window.
 class Told : public Observer {
@@ -417,52 +293,6 @@ void write_weights(nb::handle path, const nb::dict& arrays, const nb::dict& meta
   write_safetensors(text_of(path), tensors_of(arrays), said);
 }
 
-// An option's type in Python, by what the program says that it takes.
-std::string type_of(const app::OptionHelp& option) {
-  if (option.is_flag) return "bool";
-  const std::string& takes = option.takes;
-  if (takes.starts_with("INTEGER")) return "int";
-  if (takes.find(",...") != std::string::npos) return "str | float | typing.Sequence[typing.Any]";
-  if (option.name == "init") return "str | os.PathLike[str] | accrue._results.Weights";
-  if (takes.starts_with("NUMBER")) return "float";
-  if (takes.starts_with("N|")) return "int | str";
-  if (takes.starts_with("FILE") || takes.starts_with("DIR")) return "str | os.PathLike[str]";
-  return takes.find('|') == std::string::npos ? "typing.Any" : "str";
-}
-
-bool is_among(const std::string& name, std::initializer_list<const char*> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-using AllOptions = std::map<std::string, std::vector<app::OptionHelp>>;
-// A function's signature and docstring, with all options of the program's command. Those in `own`
-// are arguments of the function already.
-struct About {
-  std::string signature, doc;
-};
-const char* kept(std::string text) {
-  static std::vector<std::unique_ptr<std::string>> texts;
-  texts.push_back(std::make_unique<std::string>(std::move(text)));
-  return texts.back()->c_str();
-}
-About about(const AllOptions& options, const std::string& command, const std::string& definition,
-            const std::string& returned, const std::string& text,
-            std::initializer_list<const char*> own) {
-  std::string signature = definition, doc = text, group;
-  doc += "\n\nThe options of `accrue " + command + "`, None for the program's own value:\n";
-  for (const app::OptionHelp& option : options.at(command)) {
-    const bool is_own = is_among(option.name, own);
-    if (option.name == "quiet" || (is_own && !is_among(option.name, {"model", "data"}))) continue;
-    std::string name = option.name;
-    std::ranges::replace(name, '-', '_');
-    if (!is_own) signature += fmt::format(", {}: {} | None = None", name, type_of(option));
-    if (std::exchange(group, option.group) != option.group) doc += "\n" + option.group + "\n";
-    doc += fmt::format("  {}: {}{}\n    {}\n", name, option.is_flag ? "bool" : option.takes,
-                       option.value.empty() ? "" : " = " + option.value, option.help);
-  }
-  return {signature + ") -> " + returned, doc};
-}
-
 }  // namespace
 
 void add_training(nb::module_& m) {
@@ -511,7 +341,7 @@ void add_training(nb::module_& m) {
           [](PythonTrainer* self, nb::handle model, nb::handle data, nb::handle test, bool quiet,
              const nb::kwargs& rest) { new (self) PythonTrainer(model, data, test, quiet, rest); },
           "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(), "test"_a = nb::none(),
-          "quiet"_a = true, "options"_a, nb::sig(kept(of_trainer.signature)), kept(of_trainer.doc))
+          "quiet"_a = true, "options"_a, nb::sig(of_trainer.signature), of_trainer.doc)
       .def("run", &PythonTrainer::run, "on_step"_a = nb::none(),
            "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
            "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
@@ -550,7 +380,7 @@ void add_training(nb::module_& m) {
       {"model", "data"});
   m.def("train", &train, "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(),
         "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a = true, "options"_a,
-        nb::sig(kept(of_train.signature)), kept(of_train.doc));
+        nb::sig(of_train.signature), of_train.doc);
 
   const About of_plan = about(
       options, "plan", "def plan(model: str | Layer | None = None, data: typing.Any = None, *",
@@ -558,13 +388,13 @@ void add_training(nb::module_& m) {
       "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" + data,
       {"model", "data", "json"});
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
-        nb::sig(kept(of_plan.signature)), kept(of_plan.doc));
+        nb::sig(of_plan.signature), of_plan.doc);
 
   const About of_info =
       about(options, "info", "def info(model: str | Layer | None = None, *", "accrue._results.Info",
             "The build, the machine and a model's layers.", {"model", "json"});
-  m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(kept(of_info.signature)),
-        kept(of_info.doc));
+  m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(of_info.signature),
+        of_info.doc);
 
   const std::string weights = "weights: a safetensors file, or Weights.\n";
   const About of_evaluate =
@@ -576,7 +406,7 @@ void add_training(nb::module_& m) {
             "The score of weights on arrays, or on both parts of a data set.\n\n" + weights + data,
             {"model", "data", "init", "json"});
   m.def("evaluate", &evaluate, "weights"_a, "model"_a = nb::none(), "data"_a = nb::none(),
-        "options"_a, nb::sig(kept(of_evaluate.signature)), kept(of_evaluate.doc));
+        "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
   const About of_predict =
       about(options, "eval",
@@ -586,7 +416,7 @@ void add_training(nb::module_& m) {
                 weights + data,
             {"model", "data", "init", "json", "split"});
   m.def("predict", &predict, "weights"_a, "x"_a, "model"_a = nb::none(), "options"_a,
-        nb::sig(kept(of_predict.signature)), kept(of_predict.doc));
+        nb::sig(of_predict.signature), of_predict.doc);
 
   m.def("_read_weights", &read_weights, "path"_a);
   m.def("_write_weights", &write_weights, "path"_a, "arrays"_a, "metadata"_a);

@@ -1,0 +1,112 @@
+#include "python/call.h"
+
+#include <fmt/ranges.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "python/arrays.h"
+#include "python/layers.h"
+#include "text/domain.h"
+
+namespace accrue::python {
+
+std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+namespace {
+
+// The value of an option: several as "a,b".
+std::string value_of(nb::handle object) {
+  if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object))
+    return text_of(object);
+  std::vector<std::string> parts;
+  for (nb::handle part : object) parts.push_back(text_of(part));
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+}  // namespace
+
+Call::Call(const std::string& command, const nb::kwargs& options) : arguments_{command} {
+  for (const auto& [key, value] : options) {
+    std::string name = nb::cast<std::string>(key);
+    std::ranges::replace(name, '_', '-');
+    add(name, value);
+  }
+}
+
+Call::~Call() {
+  try {
+    if (folder_.is_valid()) folder_.attr("cleanup")();
+  } catch (nb::python_error& error) {
+    error.discard_as_unraisable("accrue");
+  }
+}
+
+void Call::add(const std::string& name, nb::handle value) {
+  if (value.is_none() || value.is(Py_False)) return;
+  if (value.is(Py_True)) return arguments_.push_back("--" + name);
+  const std::string text = value_of(nb::isinstance<nb::dict>(value) ? file_of(value) : value);
+  check(text != "-", "--{} -: expected the name of a file", name);
+  arguments_.push_back(fmt::format("--{}={}", name, text));
+}
+
+void Call::add_model(nb::handle model) {
+  const Layer* network = nullptr;
+  if (!nb::try_cast(model, network, false) || !network) {
+    if (model.is_none()) return;
+    std::filesystem::path path = text_of(model);
+    if (path.filename() == "config.json") path = path.parent_path();
+    if (!std::filesystem::exists(path / "config.json")) return add("model", model);
+    language_model_ = read_pretrained_config(path);
+    arguments_.push_back("--model=" + language_model_->name);
+    return;
+  }
+  std::string description = network->describe();
+  std::ranges::replace(description, '\n', ';');
+  given_.network = Given::Network{network->factory(), std::move(description)};
+  arguments_.push_back(fmt::format("--model={}", given_model));
+}
+
+void Call::add_data(nb::handle data, nb::handle test) {
+  const bool are_arrays = nb::isinstance<nb::tuple>(data) || nb::isinstance<nb::list>(data);
+  check(are_arrays || test.is_none(), "test is for arrays alone: expected data=(x, y), or no test");
+  if (!are_arrays) return add("data", data);
+  given_.arrays = Datasets{pair_of(data, "data"), {}};
+  Datasets& both = *given_.arrays;
+  both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
+  for (size_t i = 0; i < both.train.fields.size(); ++i) {
+    const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
+    both.train.fields[i].classes = both.test.fields[i].classes = classes;
+  }
+  arguments_.push_back(fmt::format("--data={}", given_data));
+}
+
+void Call::run(const std::function<void(app::Asked&)>& work) {
+  const nb::gil_scoped_release release;
+  ledger(Device::cpu).set_limit(std::nullopt);
+  app::Asked asked;
+  if (language_model_) {
+    for (const auto& domain : asked.options.domains)
+      if (auto* const text = dynamic_cast<Text*>(domain.get()))
+        text->sizes = language_model_->sizes;
+    asked.options.class_count_of_weights = language_model_->vocabulary;
+  }
+  asked.options.domains.add(given_.clone());
+  app::with_arguments(asked, arguments_, [&] { work(asked); });
+}
+
+Dataset Call::pair_of(nb::handle arrays, const char* name) const {
+  check(nb::len(arrays) == 2, "{} has {} arrays: expected two, x and y", name, nb::len(arrays));
+  return dataset_of(arrays[0], arrays[1], sample_shape());
+}
+
+// Weights that are not in a file yet.
+nb::object Call::file_of(nb::handle weights) {
+  folder_ = nb::module_::import_("tempfile").attr("TemporaryDirectory")();
+  const nb::object path = folder_.attr("name") + nb::str("/weights.safetensors");
+  weights.attr("save")(path);
+  return path;
+}
+
+}  // namespace accrue::python
