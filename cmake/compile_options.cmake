@@ -29,13 +29,16 @@ endif()
 if(ACCRUE_NATIVE)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 endif()
-# Under sanitizers these levels take the place of the build type's, which comes before them. GCC raises
-# -Wmaybe-uninitialized falsely there, in the standard library's own regex.
+# Under sanitizers these levels take the place of the build type's, which comes before them, and
+# libraries assert what they expect of their callers: JSON's that a field is there. GCC raises
+# -Wmaybe-uninitialized falsely there, in the standard library's own regex, and -Wstringop-overflow
+# in fmt.
 set(ACCRUE_SANITIZE_LESS OFF)
 add_library(accrue_sanitizers INTERFACE)
 if(ACCRUE_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-      -Wno-maybe-uninitialized -g1 $<IF:$<BOOL:$<TARGET_PROPERTY:ACCRUE_COMPILED_SOONER>>,-O0,-O1>)
+      -Wno-maybe-uninitialized -Wno-stringop-overflow -UNDEBUG -D_GLIBCXX_ASSERTIONS
+      -g1 $<IF:$<BOOL:$<TARGET_PROPERTY:ACCRUE_COMPILED_SOONER>>,-O0,-O1>)
   # Seen with GCC 12: it moves 64 bytes as if they were aligned to 64, which they are not in a frame
   # of AddressSanitizer's detect_stack_use_after_return.
   if(ACCRUE_NATIVE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)

@@ -39,8 +39,13 @@ class Config {
     check(json_.is_object(), "{}: expected an object", file_);
   }
 
-  bool has(const char* name) const { return json_.contains(name) && !json_[name].is_null(); }
-  const Json& operator[](const char* name) const { return json_[name]; }
+  bool has(const char* name) const { return !(*this)[name].is_null(); }
+  // Null if there is none.
+  const Json& operator[](const char* name) const {
+    static const Json none;
+    const auto found = json_.find(name);
+    return found == json_.end() ? none : *found;
+  }
 
   int64_t count(const char* name, std::optional<int64_t> otherwise = {}) const {
     if (!has(name) && otherwise) return *otherwise;
