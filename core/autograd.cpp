@@ -46,6 +46,7 @@ class Restored {
 thread_local Recording recording = Recording::on;
 thread_local Variables inputs_of_segment;
 thread_local bool second_run = false;
+thread_local bool end_is_unread = false;  // of the segment that runs
 thread_local bool unread = false;
 
 std::atomic<uint64_t> sequence_counter{0};
@@ -295,18 +296,21 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
   run_backward(std::move(pass.graph), {});
 }
 
-Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
-  return recompute(std::move(segment), inputs, {});
+Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last) {
+  return recompute(
+      [segment = std::move(segment), last = std::move(last)](const std::vector<Tensor>& in) {
+        Tensor x = segment(in);
+        const SegmentEnd end;
+        return last(std::move(x));
+      },
+      inputs);
 }
 
-Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last) {
-  const auto run = [last = std::move(last)](const Segment& segment,
-                                            const std::vector<Tensor>& inputs, bool is_unread) {
+Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
+  const auto run = [](const Segment& segment, const std::vector<Tensor>& inputs, bool is_second) {
     const Restored not_yet(unread, false);
-    Tensor y = segment(inputs);
-    if (!last) return y;
-    const Restored at_last(unread, is_unread);
-    return last(std::move(y));
+    const Restored of_this_segment(end_is_unread, is_second);
+    return segment(inputs);
   };
   if (recording != Recording::on) return run(segment, inputs, false);
   Variables wanted;
@@ -345,6 +349,9 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last
 }
 
 bool recomputing() { return second_run; }
+
+SegmentEnd::SegmentEnd(bool here) : previous_(std::exchange(unread, here && end_is_unread)) {}
+SegmentEnd::~SegmentEnd() { unread = previous_; }
 bool result_is_unread() { return unread; }
 
 Tensor require_grad(const Tensor& x) {

@@ -134,14 +134,27 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {
 // is left out while recomputing().
 using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
-// Does the same for y = last(segment(inputs)), where `last` is a single op. Nobody reads its result
-// when it runs for the second time, so an op whose backward does not read it either, such as a
-// norm, does not compute it.
+// Does the same for y = last(segment(inputs)), where `last` is the SegmentEnd.
 using LastOp = std::function<Tensor(Tensor x)>;
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last);
 // True while this thread runs a segment for the second time.
 bool recomputing();
-// True while this thread runs the last op of a segment for the second time.
+
+// While it lives, ops end the innermost segment: their results are read by each other, and the last
+// one is the segment's. Nobody reads them when the segment runs for the second time, so an op whose
+// backward does not read its result either, such as a norm or a product, does not compute it.
+// With false, ops do not end a segment, or not yet: their results are kept by those that do.
+class SegmentEnd {
+ public:
+  explicit SegmentEnd(bool here = true);
+  ~SegmentEnd();
+  SegmentEnd(const SegmentEnd&) = delete;
+  SegmentEnd& operator=(const SegmentEnd&) = delete;
+
+ private:
+  const bool previous_;
+};
+// True at the end of a segment that this thread runs for the second time.
 bool result_is_unread();
 
 // Returns a leaf that wants a gradient: a copy of the handle x. The gradient appears in grad(x).

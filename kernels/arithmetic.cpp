@@ -71,8 +71,8 @@ std::optional<GradTarget> claim_second(const Edge& first, const Edge& second, Te
 Tensor add(Tensor a, const Tensor& b) {
   check_same_shape("add", a, b);
   const Edge da_edge = a, db_edge = b;
-  Tensor y = a.sole_owner() ? a.detach() : Tensor::empty(a.shape(), a.dtype(), a.device());
-  launch<cpu::add, cuda::add>(y.device(), y.view(), a.view(), b.view());
+  Tensor y = a.sole_owner() ? a.detach() : empty_result(a.shape(), a.dtype(), a.device());
+  if (!result_is_unread()) launch<cpu::add, cuda::add>(y.device(), y.view(), a.view(), b.view());
   record("add", y, {da_edge, db_edge}, [=](Tensor& dy) {
     if (auto da = claim_grad_over(da_edge, dy))
       launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);

@@ -2,6 +2,11 @@
 
 namespace accrue {
 
+Tensor empty_result(const Shape& shape, DType dtype, Device device) {
+  return result_is_unread() ? Tensor::without_elements(shape, dtype, device)
+                            : Tensor::empty(shape, dtype, device);
+}
+
 std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x) {
   return x.sole_owner() ? claim_grad_over(edge, x) : claim_grad(edge);
 }

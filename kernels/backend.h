@@ -41,6 +41,10 @@ inline Tensor operand(const Tensor& parameter, DType dtype) {
   return has_copy ? variable->copy : parameter.detach();
 }
 
+// Where an op writes a result that its backward does not read: no elements if result_is_unread(),
+// and then the op launches nothing.
+Tensor empty_result(const Shape& shape, DType dtype, Device device);
+
 // The target of the gradient of an input whose value x a closure has kept to its end: in x's place
 // where the forward's tensors are gone and x is the closure's alone.
 std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x);

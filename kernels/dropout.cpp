@@ -55,9 +55,10 @@ Tensor dropout(Tensor x, double p, const DropoutKey& key) {
 
   const Edge edge = x;
   const Mask mask(p, key);
-  Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
-  launch<cpu::dropout, cuda::dropout>(y.device(), GradTarget{y.view(), 0}, x.view(),
-                                      key.samples.view(), mask);
+  Tensor y = x.sole_owner() ? x.detach() : empty_result(x.shape(), x.dtype(), x.device());
+  if (!result_is_unread())
+    launch<cpu::dropout, cuda::dropout>(y.device(), GradTarget{y.view(), 0}, x.view(),
+                                        key.samples.view(), mask);
   record("dropout", y, {edge}, [edge, mask, samples = key.samples](Tensor& dy) {
     if (auto dx = claim_grad_over(edge, dy))
       launch<cpu::dropout, cuda::dropout>(dy.device(), *dx, dy.view(), samples.view(), mask);

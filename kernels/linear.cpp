@@ -144,10 +144,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   const int64_t I = w.size(inputs), O = w.size(1 - inputs);
   check(!b.defined() || b.shape() == Shape{O}, "[linear] b {} with w {}: expected b [{}]",
         b.shape(), w.shape(), O);
-  Tensor y = Tensor::empty({x.size(0), O}, x.dtype(), x.device());
-  launch<cpu::linear_forward, cuda::linear_forward>(
-      y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation, w_op,
-      matmul_workspace(x.size(0), O, I, y.device(), w, x.dtype()).view());
+  const bool is_kept = activation != Activation::none, is_computed = is_kept || !result_is_unread();
+  Tensor y = is_kept ? Tensor::empty({x.size(0), O}, x.dtype(), x.device())
+                     : empty_result({x.size(0), O}, x.dtype(), x.device());
+  if (is_computed)
+    launch<cpu::linear_forward, cuda::linear_forward>(
+        y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation, w_op,
+        matmul_workspace(x.size(0), O, I, y.device(), w, x.dtype()).view());
 
   const Edge dx_edge = x, db_edge = bias;
   const Edge dw_edge = Edge(weight).wants_grad() ? Edge(weight) : Edge();
@@ -155,7 +158,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
          [=,
           x = dw_edge.wants_grad() ? x.detach()
                                    : Tensor::without_elements(x.shape(), x.dtype(), x.device()),
-          y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
+          y = is_kept ? y.detach() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
            {
              const auto [dw, db] = claim_grads(dw_edge, db_edge);
@@ -182,11 +185,12 @@ Tensor add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
         "[add_linear] a {}, x {} and w {}: expected a [N, O], x [N, I] and w [O, I]", a.shape(),
         x.shape(), w.shape());
   const Edge da_edge = a, dx_edge = x, dw_edge = weight;
-  const bool over_a = a.sole_owner();
-  Tensor y = over_a ? a.detach() : Tensor::empty(a.shape(), a.dtype(), a.device());
-  if (!over_a) launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, a.view(), 1.0);
+  const bool over_a = a.sole_owner(), is_computed = !result_is_unread();
+  Tensor y = over_a ? a.detach() : empty_result(a.shape(), a.dtype(), a.device());
+  if (!over_a && is_computed)
+    launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, a.view(), 1.0);
   a.reset();
-  multiply({y.view(), 1}, x.view(), w.view(), Transpose::no, Transpose::yes);
+  if (is_computed) multiply({y.view(), 1}, x.view(), w.view(), Transpose::no, Transpose::yes);
   record("add_linear", y, {da_edge, dx_edge, dw_edge}, [=, x = x.detach()](Tensor& dy) mutable {
     if (auto dw = claim_grad(dw_edge))
       multiply(*dw, dy.view(), x.view(), Transpose::yes, Transpose::no);

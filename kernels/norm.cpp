@@ -303,14 +303,10 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const auto by = [=] {
     return Normalizer{at, view_of(moments.mean), moments.rstd.view(), moments.source};
   };
-  Tensor y;
-  if (result_is_unread()) {
-    y = Tensor::without_elements(x.shape(), x.dtype(), device);
-  } else {
-    y = Tensor::empty(x.shape(), x.dtype(), device);
+  Tensor y = empty_result(x.shape(), x.dtype(), device);
+  if (!result_is_unread())
     launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
                                             view_of(beta), activation);
-  }
 
   const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
   const bool is_activated = activation != Activation::none;

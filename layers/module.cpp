@@ -157,7 +157,7 @@ void Sequential::append(std::string name, std::unique_ptr<Module> layer) {
 }
 
 Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run) {
-  if (pass.recompute == Recompute::none) return run(std::move(x), pass, 0, n);
+  if (pass.recompute == Recompute::none) return run(std::move(x), pass, 0, n, false);
   const auto segments =
       pass.recompute == Recompute::all ? n : static_cast<size_t>(std::ceil(std::sqrt(double(n))));
   Pass inner = pass;
@@ -167,17 +167,17 @@ Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run) {
   for (size_t s = 1; s < segments; ++s) {
     const size_t end = s * n / segments;
     x = accrue::recompute(
-        [=](const std::vector<Tensor>& in) { return run(in[0], inner, begin, end); },
+        [=](const std::vector<Tensor>& in) { return run(in[0], inner, begin, end, true); },
         {std::move(x)});
     begin = end;
   }
-  return run(std::move(x), inner, begin, n);
+  return run(std::move(x), inner, begin, n, false);
 }
 
 Tensor Sequential::forward(Tensor x, const Pass& pass) const {
   const size_t n = blocks_.size();
   return run_blocks(std::move(x), pass, n,
-                    [=, this](Tensor y, const Pass& inner, size_t begin, size_t end) {
+                    [=, this](Tensor y, const Pass& inner, size_t begin, size_t end, bool) {
                       const auto layer = [&](size_t block) {
                         return block < n ? blocks_[block] : layers_.size();
                       };

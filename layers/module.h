@@ -154,9 +154,10 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
 // "layer1.0.bn2.weight".
 inline constexpr std::string_view backbone = "backbone";
 
-// x after n blocks in a row: run(x, pass, begin, end) runs some of them. Keeps what pass.recompute
-// says of them.
-using RunBlocks = std::function<Tensor(Tensor x, const Pass& pass, size_t begin, size_t end)>;
+// x after n blocks in a row: run(x, pass, begin, end, is_segment) runs some of them, which are the
+// segment of a recompute() or not. Keeps what pass.recompute says of them.
+using RunBlocks =
+    std::function<Tensor(Tensor x, const Pass& pass, size_t begin, size_t end, bool is_segment)>;
 Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run);
 
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have

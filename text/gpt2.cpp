@@ -33,9 +33,9 @@ class Gpt2::Block : public Module {
     declare("mlp.c_proj", mlp_c_proj_);
   }
 
-  // x [N, T, E]; the block of this number in the cache.
+  // x [N, T, E]; the block of this number in the cache, the last of a segment or not.
   Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, const KeyValueCachePtr& cache,
-                size_t number) const {
+                size_t number, bool ends_segment) const {
     const Shape shape = x.shape();
     return run(shape, pass, [&] {
       Tensor qkv = c_attn_(ln_1_(x, pass), pass);
@@ -45,6 +45,7 @@ class Gpt2::Block : public Module {
       qkv.reset();
       x = add(std::move(x), attn_drop_(attn_c_proj_(std::move(y), pass), pass));
       Tensor h = gelu_(c_fc_(ln_2_(x, pass), pass), pass);
+      const SegmentEnd end(ends_segment);
       return add(std::move(x), mlp_drop_(mlp_c_proj_(std::move(h), pass), pass));
     });
   }
@@ -93,13 +94,14 @@ Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, const KeyValueCache
   Tensor x = add(embedding(wte_.tensor, tokens, wte_.compute),
                  embedding(wpe_.tensor, places, wpe_.compute));
   x = drop_(x.reshape({N, T, E}), pass);
-  x = run_blocks(
-      std::move(x), pass, blocks_.size(),
-      [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin, size_t end) {
-        for (size_t i = begin; i < end; ++i)
-          y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i);
-        return y;
-      });
+  x = run_blocks(std::move(x), pass, blocks_.size(),
+                 [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin,
+                                                       size_t end, bool is_segment) {
+                   for (size_t i = begin; i < end; ++i)
+                     y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i,
+                                            is_segment && i + 1 == end);
+                   return y;
+                 });
   return ln_f_(std::move(x), pass);
 }
 

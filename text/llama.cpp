@@ -57,15 +57,17 @@ class Llama::Block : public Module {
     declare("post_attention_layernorm", post_attention_layernorm_);
   }
 
-  // x [N, T, E]; the block of this number in the cache.
+  // x [N, T, E]; the block of this number in the cache, the last of a segment or not.
   Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, const KeyValueCachePtr& cache,
-                size_t number) const {
+                size_t number, bool ends_segment) const {
     const Shape shape = x.shape();
     return run(shape, pass, [&] {
       Tensor y = attend(input_layernorm_(x, pass), positions, pass, cache, number);
       x = add(std::move(x), o_proj_(std::move(y), pass));
       const Tensor h = post_attention_layernorm_(x, pass);
-      return add(std::move(x), down_proj_(swiglu(gate_proj_(h, pass), up_proj_(h, pass)), pass));
+      Tensor g = swiglu(gate_proj_(h, pass), up_proj_(h, pass));
+      const SegmentEnd end(ends_segment);
+      return add(std::move(x), down_proj_(std::move(g), pass));
     });
   }
   Tensor forward(Tensor, const Pass&) const override { fail("a block of Llama needs positions"); }
@@ -108,13 +110,14 @@ Llama::~Llama() = default;
 Tensor Llama::states(const TokenRows& rows, const Pass& pass, const KeyValueCachePtr& cache) const {
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1);
   Tensor x = embedding(embedding_.tensor, rows.tokens.reshape({N * T}), embedding_.compute);
-  x = run_blocks(
-      x.reshape({N, T, options_.width}), pass, blocks_.size(),
-      [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin, size_t end) {
-        for (size_t i = begin; i < end; ++i)
-          y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i);
-        return y;
-      });
+  x = run_blocks(x.reshape({N, T, options_.width}), pass, blocks_.size(),
+                 [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin,
+                                                       size_t end, bool is_segment) {
+                   for (size_t i = begin; i < end; ++i)
+                     y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i,
+                                            is_segment && i + 1 == end);
+                   return y;
+                 });
   return norm_(std::move(x), pass);
 }
 

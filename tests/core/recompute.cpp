@@ -3,9 +3,11 @@
 #include <cmath>
 
 #include "core/ceil_div.h"
+#include "core/profile.h"
 #include "core/random.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
@@ -302,6 +304,46 @@ TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[r
     REQUIRE(most <= largest);
     REQUIRE(ledger(test_device()).current()[Category::gradients] == 0);
   }
+}
+
+TEST_CASE("ops at the end of a segment compute nothing the second time, but what they keep",
+          "[recompute]") {
+  // y = x + drop(u w^T + (u a^T) b^T), u = x + x: of four products in forward, the second run has
+  // the one that another keeps.
+  const auto leaf = [](std::vector<double> values, const Shape& shape) {
+    return require_grad(Tensor::from(values, shape, test_device(), Category::activations));
+  };
+  const auto run = [&](bool again) {
+    const Tensor x = leaf({1, -2, 3, 0.5, -1, 4}, {2, 3}), a = leaf({0.5, 2, -1}, {1, 3});
+    const Tensor w = leaf({1, 2, 3, 4, 5, 6, 7, 8, 10}, {3, 3}), b = leaf({3, -2, 0.25}, {3, 1});
+    const DropoutKey key{.seed = 3,
+                         .samples = Tensor::from(std::vector<int32_t>{4, 7}, {2}, test_device())};
+    const Segment residual = [&](const std::vector<Tensor>& in) {
+      Tensor u = add(in[0], in[0]);
+      const SegmentEnd end;
+      Tensor reduced;
+      {
+        const SegmentEnd not_yet(false);
+        reduced = linear(u, a, {});
+      }
+      Tensor y = add_linear(linear(std::move(u), w, {}), reduced, b);
+      return add(in[0], dropout(std::move(y), 0.3, key));
+    };
+    Profile profile(test_device(), 0);
+    backward(sum((again ? recompute(residual, {x}) : residual({x})).reshape({1, 6})));
+    profile.stop();
+    double flops = 0;
+    for (const Profile::Row& row : profile.rows()) flops += row.work.flops;
+    return std::tuple(to_doubles(grad(x)), to_doubles(grad(w)), to_doubles(grad(a)),
+                      to_doubles(grad(b)), flops);
+  };
+  const auto [dx, dw, da, db, flops] = run(false);
+  const auto [dx_again, dw_again, da_again, db_again, flops_again] = run(true);
+  REQUIRE(dx == dx_again);
+  REQUIRE(dw == dw_again);
+  REQUIRE(da == da_again);
+  REQUIRE(db == db_again);
+  REQUIRE(flops_again == flops + 2 * 2 * 3 * 1);
 }
 
 }  // namespace accrue::test
