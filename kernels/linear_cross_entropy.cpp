@@ -11,6 +11,7 @@
 #include "kernels/detail/loss_seed.h"
 #include "kernels/detail/matmul.h"
 #include "kernels/detail/reduce.h"
+#include "kernels/detail/scale.h"
 #include "kernels/detail/vector_exp.h"
 
 namespace accrue {
@@ -91,8 +92,10 @@ bool is_right(const W* row, int32_t label, const RowSoftmax<W>& softmax) {
 }
 
 // The softmax of each row that counts, and its loss; `right`, where there is one, becomes 1 or 0.
-void compute_losses(std::string_view op, View losses, View right, const LinearCrossEntropy& in) {
-  const CountedRows rows(op, in);
+// Calls with_logits(chunk) while those of a chunk are there.
+template <class WithLogits>
+void compute_losses(const CountedRows& rows, View losses, View right, const LinearCrossEntropy& in,
+                    WithLogits&& with_logits) {
   const int64_t V = in.V();
   const int32_t* labels = in.labels.as<const int32_t>();
   for (int64_t chunk = 0; chunk < rows.chunks().count(); ++chunk) {
@@ -108,6 +111,7 @@ void compute_losses(std::string_view op, View losses, View right, const LinearCr
         if (right.data) right.as<int32_t>()[r] = is_right(row, labels[r], softmax);
       });
     });
+    with_logits(chunk);
   }
 }
 
@@ -145,11 +149,41 @@ void clear_left_out(const GradTarget& dx, const LinearCrossEntropy& in) {
     if (!in.counts(label[r])) std::fill_n(dx.grad.as<T>() + r * in.E(), in.E(), T(0));
 }
 
+// What a chunk whose logits are there adds to the gradients; d [rows of a chunk, V] takes theirs. x
+// is that of the chunk where dw is wanted.
+template <class T, class W = Wide<T>>
+void differentiate_chunk(const LinearCrossEntropyTargets& targets, W scale, View d,
+                         const LinearCrossEntropy& in, const CountedRows& rows, int64_t chunk,
+                         View x) {
+  const int64_t V = in.V(), begin = rows.chunks().begin(chunk), size = rows.chunks().size(chunk);
+  const View d_of_chunk = rows_of(d, 0, size);
+  parallel_each(size, V, [&](int64_t i) {
+    const int64_t r = rows[begin + i];
+    const W* softmax = in.softmax.as<const W>() + 2 * r;
+    gradient_of_row(d.as<T>() + i * V, in.logits.as<const W>() + i * V, V,
+                    in.labels.as<const int32_t>()[r], RowSoftmax<W>{softmax[0], softmax[1]}, scale);
+  });
+  const auto& [dw, dx] = targets;
+  if (dw) matmul(*dw, d_of_chunk, x, Transpose::yes, Transpose::no, {});
+  if (dx && rows.are_all())
+    matmul({rows_of(dx->grad, begin, size), dx->beta}, d_of_chunk, in.w, Transpose::no,
+           Transpose::no, in.workspace);
+  else if (dx) scatter_dx<T>(*dx, d_of_chunk, in, rows, begin);
+}
+
 }  // namespace
 
-void linear_cross_entropy(View loss, View losses, const LinearCrossEntropy& in,
-                          const Counted& counted) {
-  compute_losses("linear_cross_entropy", losses, {}, in);
+void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit_dx,
+                          const LinearCrossEntropy& in, const Counted& counted) {
+  const CountedRows rows("linear_cross_entropy", in);
+  dispatch_wide(loss.dtype, [&]<class W>() {
+    if (unit_dx) clear_left_out<W>(*unit_dx, in);
+    compute_losses(rows, losses, {}, in, [&](int64_t chunk) {
+      if (unit_dx)
+        differentiate_chunk<W>({{}, unit_dx}, counted.mean_of(W(1)), in.logits, in, rows, chunk,
+                               {});
+    });
+  });
   double sum = 0;
   for (int64_t r = 0; r < in.rows(); ++r)
     if (in.counts(in.labels.as<const int32_t>()[r])) sum += losses.as<const double>()[r];
@@ -161,39 +195,33 @@ void linear_cross_entropy(View loss, View losses, const LinearCrossEntropy& in,
 void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& from,
                                    View d, const LinearCrossEntropy& in, const Counted& counted) {
   const CountedRows rows("linear_cross_entropy", in);
-  const RowChunks& chunks = rows.chunks();
-  const auto& [dw, dx] = targets;
-  const int64_t V = in.V();
+  LinearCrossEntropyTargets of_chunk = targets;
   dispatch_floating(
       in.x.dtype, [&]<class T, class W = Wide<T>>() {
         const Seed<W> seed(from);
         seed.add_loss();
-        const W scale = counted.mean_of(seed.dloss());
-        if (dx && dx->beta == 0) clear_left_out<T>(*dx, in);
-        for (int64_t turn = 0; turn < chunks.count(); ++turn) {
-          const int64_t chunk = chunks.in_backward(turn), begin = chunks.begin(chunk);
-          const View x = rows.x_of(chunk), d_of_chunk = rows_of(d, 0, x.shape[0]);
-          if (turn > 0) compute_logits(in, x, rows, begin);
-          parallel_each(x.shape[0], V, [&](int64_t i) {
-            const int64_t r = rows[begin + i];
-            const W* softmax = in.softmax.as<const W>() + 2 * r;
-            gradient_of_row(d.as<T>() + i * V, in.logits.as<const W>() + i * V, V,
-                            in.labels.as<const int32_t>()[r], RowSoftmax<W>{softmax[0], softmax[1]},
-                            scale);
-          });
-          if (dw)
-            matmul({dw->grad, turn == 0 ? dw->beta : 1}, d_of_chunk, x, Transpose::yes,
-                   Transpose::no, {});
-          if (dx && rows.are_all())
-            matmul({rows_of(dx->grad, begin, x.shape[0]), dx->beta}, d_of_chunk, in.w,
-                   Transpose::no, Transpose::no, in.workspace);
-          else if (dx) scatter_dx<T>(*dx, d_of_chunk, in, rows, begin);
+        if (targets.dx && targets.dx->beta == 0) clear_left_out<T>(*targets.dx, in);
+        for (int64_t turn = 0; turn < rows.chunks().count(); ++turn) {
+          const int64_t chunk = rows.chunks().in_backward(turn);
+          const View x = rows.x_of(chunk);
+          if (turn > 0) compute_logits(in, x, rows, rows.chunks().begin(chunk));
+          if (turn > 0 && of_chunk.dw) of_chunk.dw->beta = 1;
+          differentiate_chunk<T>(of_chunk, counted.mean_of(seed.dloss()), d, in, rows, chunk, x);
         }
       });
 }
 
+// dx may be unit_dx.
+void times_dloss(GradTarget dx, const LossSeed& from, View unit_dx) {
+  dispatch_wide(unit_dx.dtype, [&]<class W>() {
+    const Seed<W> seed(from);
+    seed.add_loss();
+    scale(dx, unit_dx, double(seed.dloss()));
+  });
+}
+
 void add_linear_score(View score, View losses, View right, const LinearCrossEntropy& in) {
-  compute_losses("add_linear_score", losses, right, in);
+  compute_losses(CountedRows("add_linear_score", in), losses, right, in, [](int64_t) {});
   double* sums = score.as<double>();
   for (int64_t r = 0; r < in.rows(); ++r) {
     if (!in.counts(in.labels.as<const int32_t>()[r])) continue;
@@ -229,8 +257,16 @@ Work forward_work(const LinearCrossEntropy& in) {
 
 template <>
 struct WorkOf<cpu::linear_cross_entropy> {
-  Work operator()(const View&, const View&, const LinearCrossEntropy& in, const Counted&) const {
-    return forward_work(in);
+  Work operator()(const View&, const View&, const std::optional<GradTarget>& unit_dx,
+                  const LinearCrossEntropy& in, const Counted&) const {
+    Work work = forward_work(in);
+    if (!unit_dx) return work;
+    const int64_t rows = computed_rows(in);
+    const double logits = double(rows) * double(in.V());
+    work.flops *= 2;
+    work.bytes += 2 * logits * double(size_of(in.logits.dtype)) + bytes_of(unit_dx) +
+                  double(RowChunks(rows, in.logits.shape[0]).count()) * bytes_of(in.w);
+    return work;
   }
 };
 
@@ -265,6 +301,7 @@ struct WorkOf<cpu::linear_cross_entropy_backward> {
 namespace cuda {
 decltype(cpu::linear_cross_entropy) linear_cross_entropy;
 decltype(cpu::linear_cross_entropy_backward) linear_cross_entropy_backward;
+decltype(cpu::times_dloss) times_dloss;
 decltype(cpu::add_linear_score) add_linear_score;
 }  // namespace cuda
 
@@ -368,11 +405,26 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
   const bool leaves_out = judged.defined();
   Tensor loss = Tensor::empty({}, wide(x.dtype()), device);
   Tensor logits = empty_logits(op, of, chunk_rows), softmax = empty_softmax(of);
+  // In float16 a gradient without the loss scale would vanish.
+  const bool is_dx_alone =
+      dx_edge.wants_grad() && !dw_edge.wants_grad() && !is_16_bit_dtype(of.x.dtype());
+  Tensor unit_dx = is_dx_alone ? Tensor::empty(of.x.shape(), of.x.dtype(), device) : Tensor();
   {
     const HeadScratch scratch(of, logits, leaves_out);
     launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
         device, loss.view(), for_each_row_of(of, DType::f64).view(),
+        is_dx_alone ? std::optional(GradTarget{unit_dx.view(), 0}) : std::nullopt,
         head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
+  }
+  if (is_dx_alone) {
+    record_loss(op, loss, {dx_edge},
+                [=, unit_dx = std::move(unit_dx)](const LossSeed& seed) mutable {
+                  auto dx = claim_grad_over_value(dx_edge, unit_dx);
+                  if (!dx) return;
+                  dx->grad.shape = unit_dx.shape();
+                  launch<cpu::times_dloss, cuda::times_dloss>(device, *dx, seed, unit_dx.view());
+                });
+    return loss;
   }
   record_loss(op, loss, {dx_edge, dw_edge},
               [=, of = std::move(of), logits = std::move(logits), softmax = std::move(softmax),

@@ -70,11 +70,18 @@ __global__ void __launch_bounds__(logit_threads, 1)
   if (threadIdx.x == 0) right[r] = outdone == 0;
 }
 
+// The seed of a gradient that backward multiplies by the loss's.
+template <class W>
+struct UnitSeed {
+  __device__ W dloss() const { return W(1); }
+  __device__ void add_loss() const {}
+};
+
 // d = scale * (softmax - onehot) of a row; d may be the logits. At the label no digits cancel,
 // because the sum without its term is taken apart.
-template <class T, class W = Wide<T>>
+template <class T, class AnySeed, class W = Wide<T>>
 __global__ void __launch_bounds__(logit_threads, 1)
-    logit_gradient_kernel(T* d, Seed<W> seed, bool adds_loss, LogitRows<W> rows, Counted counted) {
+    logit_gradient_kernel(T* d, AnySeed seed, bool adds_loss, LogitRows<W> rows, Counted counted) {
   const int64_t r = blockIdx.x, V = rows.V;
   if (adds_loss && r == 0 && threadIdx.x == 0) seed.add_loss();
   const W* row = rows.logits + r * V;
@@ -133,7 +140,10 @@ void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
     });
 }
 
-void compute_losses(View losses, View right, const LinearCrossEntropy& in) {
+// Calls with_logits(begin, size) while those of a chunk are there.
+template <class WithLogits>
+void compute_losses(View losses, View right, const LinearCrossEntropy& in,
+                    WithLogits&& with_logits) {
   const RowChunks chunks(in.rows(), in.logits.shape[0]);
   for (int64_t chunk = 0; chunk < chunks.count(); ++chunk) {
     const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk);
@@ -142,15 +152,33 @@ void compute_losses(View losses, View right, const LinearCrossEntropy& in) {
       enqueue(a_block_for_each(size), logit_softmax_kernel<W>, losses.as<double>() + begin,
               right.data ? right.as<int32_t>() + begin : nullptr, LogitRows<W>(in, begin));
     });
+    with_logits(begin, size);
   }
 }
 
+template <class W>
+__global__ void __launch_bounds__(1) add_loss_kernel(Seed<W> seed) {
+  seed.add_loss();
+}
+
+template <class W>
+struct TimesDloss {
+  Seed<W> seed;
+  __device__ W operator()(W x) const { return seed.dloss() * x; }
+};
+
 }  // namespace
 
-void linear_cross_entropy(View loss, View losses, const LinearCrossEntropy& in,
-                          const Counted& counted) {
-  compute_losses(losses, {}, in);
+void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit_dx,
+                          const LinearCrossEntropy& in, const Counted& counted) {
   dispatch_wide(loss.dtype, [&]<class W>() {
+    compute_losses(losses, {}, in, [&](int64_t begin, int64_t size) {
+      if (!unit_dx) return;
+      enqueue(a_block_for_each(size), logit_gradient_kernel<W, UnitSeed<W>>, in.logits.as<W>(),
+              UnitSeed<W>{}, false, LogitRows<W>(in, begin), counted);
+      matmul({rows_of(unit_dx->grad, begin, size), 0}, rows_of(in.logits, 0, size), in.w,
+             Transpose::no, Transpose::no, in.workspace);
+    });
     enqueue({1}, mean_of_counted_kernel<W>, loss.as<W>(), losses.as<const double>(), in.rows(),
             counted);
   });
@@ -167,8 +195,8 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
     if (turn > 0) compute_logits(in, begin, size);
     dispatch_floating(
         d.dtype, [&]<class T, class W = Wide<T>>() {
-          enqueue(a_block_for_each(size), logit_gradient_kernel<T>, d.as<T>(), Seed<W>(seed),
-                  turn == 0, LogitRows<W>(in, begin), counted);
+          enqueue(a_block_for_each(size), logit_gradient_kernel<T, Seed<W>>, d.as<T>(),
+                  Seed<W>(seed), turn == 0, LogitRows<W>(in, begin), counted);
         });
     const View d_of_chunk = rows_of(d, 0, size);
     if (dw)
@@ -180,8 +208,18 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
   }
 }
 
+// dx may be unit_dx.
+void times_dloss(GradTarget dx, const LossSeed& from, View unit_dx) {
+  dispatch_wide(unit_dx.dtype, [&]<class W>() {
+    const Seed<W> seed(from);
+    enqueue({1, 1}, add_loss_kernel<W>, seed);
+    elementwise(dx.grad.as<W>(), dx.beta, unit_dx.numel(), TimesDloss<W>{seed},
+                unit_dx.as<const W>());
+  });
+}
+
 void add_linear_score(View score, View losses, View right, const LinearCrossEntropy& in) {
-  compute_losses(losses, right, in);
+  compute_losses(losses, right, in, [](int64_t, int64_t) {});
   enqueue(a_block_for_each(1), add_logit_scores_kernel, score.as<double>(),
           losses.as<const double>(), right.as<const int32_t>(), in.labels.as<const int32_t>(),
           in.rows());

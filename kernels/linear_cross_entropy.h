@@ -20,7 +20,9 @@ namespace accrue {
 // also in 16 bits, where logits are float32 and d is 16-bit. It also takes a LossSeed.
 // Keeps x (and writes dx over it when nobody else holds it), w, labels, judged, the maximum and the
 // sum of exponentials of each row, and the last chunk's logits, with which backward begins: their
-// memory is needed at that moment anyway. The logits of other chunks are computed again.
+// memory is needed at that moment anyway. The logits of other chunks are computed again. Where w
+// wants no gradient, and not in 16 bits, forward makes dx for dloss = 1 of each chunk's logits, and
+// keeps nothing else: backward multiplies it.
 // Rows that do not count cost nothing on the cpu, where the others are gathered into chunks. On
 // cuda, where the host does not know the labels, all rows are computed.
 // With Own::left_out row r's logit of r itself is left out of its softmax, as if it were -infinity:

@@ -5,6 +5,7 @@
 
 #include "core/autograd.h"
 #include "core/ledger.h"
+#include "core/profile.h"
 #include "core/random.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
@@ -253,6 +254,37 @@ TEST_CASE("linear_cross_entropy takes a seed, and gradients of one input", "[ops
   x.variable()->frozen = false;
   begin(loss_of());
   REQUIRE(to_doubles(grad(x)) == dx);
+}
+
+TEST_CASE("linear_cross_entropy of a frozen head computes each logit once", "[ops]") {
+  const Values xs = uniform(20 * 3, 1), ws = uniform(20 * 3, 2);
+  for (const auto& [own, judges] : {std::pair(Own::counts, false), std::pair(Own::counts, true),
+                                    std::pair(Own::left_out, false)}) {
+    Head head = random_head(20, 20, 3);
+    if (judges) head.labels[2] = head.labels[7] = head.labels[19] = not_judged;
+    // dx of two backwards, so that the second one is added.
+    const auto find = [&, own = own, judges = judges](bool is_frozen) {
+      const Tensor x = leaf<double>(xs, head.x_shape()), w = leaf<double>(ws, head.w_shape());
+      const Tensor labels = indices(head.labels, x);
+      Profile profile(test_device(), 0);
+      for (const double seed : {0.3, -0.7})
+        backward(linear_cross_entropy(x, is_frozen ? w.detach() : w, labels,
+                                      judges ? judged_weight(labels) : Tensor(), 6, 0, own),
+                 seed);
+      profile.stop();
+      double flops = 0;
+      for (const Profile::Row& row : profile.rows()) flops += row.work.flops;
+      return std::pair(to_doubles(grad(x)), flops);
+    };
+    const auto [dx, flops] = find(false);
+    const auto [dx_alone, flops_alone] = find(true);
+    const bool all = !judges || test_device() != Device::cpu;
+    const double rows = all ? 20 : 17;
+    REQUIRE(flops_alone == 2 * 2 * 2 * rows * 20 * 3);
+    REQUIRE(flops > flops_alone * 1.5);
+    for (size_t i = 0; i < dx.size(); ++i)
+      REQUIRE(dx_alone[i] == Approx(dx[i]).epsilon(0).margin(8 * 0x1p-52));
+  }
 }
 
 TEST_CASE("linear_cross_entropy has no more logits than those of a chunk", "[ops]") {
