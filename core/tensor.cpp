@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/cuda.h"
+#include "core/kernel_trace.h"
 
 namespace accrue {
 namespace {
@@ -27,6 +28,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category ca
   tensor.shape_ = shape;
   tensor.dtype_ = dtype;
   tensor.storage_ = std::make_shared<Storage>(shape, dtype, device, category);
+  KernelTrace::keep(tensor.storage_);
   return tensor;
 }
 

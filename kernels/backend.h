@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/autograd.h"
+#include "core/kernel_trace.h"
 #include "core/rule.h"
 #include "core/tensor.h"
 #include "kernels/parallel.h"
@@ -20,9 +21,12 @@ inline constexpr bool built_with_cuda = false;
 
 // Runs an op's kernel on the device: the CPU's, or its twin with the same arguments, which enqueues
 // the work on CUDA's stream. On a meta device it computes nothing. Kernels take their outputs
-// first, then inputs, then scalars. A Profile of this thread and device times it.
+// first, then inputs, then scalars. A Profile of this thread and device times it, and a KernelTrace
+// sees it.
 template <auto CpuKernel, decltype(CpuKernel) CudaKernel, class... Args>
 void launch(Device device, Args&&... args) {
+  if (KernelTrace::current()) [[unlikely]]
+    KernelCall::note<CpuKernel>(kernel_name<CpuKernel>(), args...);
   Profile* const profile = Profile::current(device);
   if (profile) [[unlikely]]
     profile->begin_kernel(kernel_name<CpuKernel>(), WorkOf<CpuKernel>()(args...));
