@@ -62,6 +62,7 @@
 #include "train/memory_prediction.h"
 #include "train/memory_trace.h"
 #include "train/objective.h"
+#include "train/onnx/onnx.h"
 #include "train/plan.h"
 #include "train/run_log.h"
 #include "train/score.h"

@@ -24,11 +24,11 @@ if(ACCRUE_ONEDNN)
     endif()
   endif()
 endif()
-# For `train --log-dir`, which writes TensorBoard's files.
+# For `train --log-dir`, which writes TensorBoard's files, and `export`.
 if(ACCRUE_PROTOBUF)
   find_package(Protobuf)
   if(NOT Protobuf_FOUND)
-    message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir")
+    message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir, nor will there be an export")
   endif()
 endif()
 # For `train` under mpirun. Only the program knows of it: libraries take any Ranks.

@@ -111,6 +111,20 @@ ModelFactory Fonts::factory(const std::string&, const ModelOptions& options) con
   return [o = networks(options)] { return std::make_unique<Zi2ziGenerator>(o); };
 }
 
+Example Fonts::example(const Module& network, const DomainModel& about,
+                       const ModelOptions& options) const {
+  const Shape& image = options.image;
+  const Tensor sources =
+      Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
+  const Tensor styles = Tensor::from(std::vector<int32_t>(2), {2});
+  const auto& generator = dynamic_cast<const Zi2ziGenerator&>(network);
+  return {.inputs = {{about.input(), sources}, {"styles", styles}},
+          .answer_name = "drawings",
+          .answer = [&generator, sources, styles] {
+            return generator.draw(generator.encode(sources, Pass::eval()), styles, Pass::eval());
+          }};
+}
+
 std::vector<PlayerOptions> Fonts::players(const ModelOptions& model,
                                           const StepOptions& step) const {
   Zi2ziGame played = game;

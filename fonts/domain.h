@@ -20,6 +20,9 @@ class Fonts : public Domain {
   std::string networks_heading() const override { return "Font GAN"; }
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  // The drawings of images in styles.
+  Example example(const Module& network, const DomainModel& about,
+                  const ModelOptions& options) const override;
   std::vector<PlayerOptions> players(const ModelOptions& model,
                                      const StepOptions& step) const override;
   ObjectivePtr objective(const Dataset& data) const override;

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "data/safetensors.h"
+#include "kernels/linear.h"
 #include "text/gguf_base.h"
 #include "text/grammar.h"
+#include "text/language_model.h"
 #include "text/language_modeling.h"
 
 namespace accrue {
@@ -243,6 +245,26 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
   return [chosen = network(model, options, opened), lora = lora, opened] {
     return make_text_model(chosen, lora, opened);
   };
+}
+
+Example Text::example(const Module& network, const DomainModel& about,
+                      const ModelOptions& options) const {
+  const auto& model = dynamic_cast<const LanguageModel&>(network);
+  const int64_t N = 2, T = std::min<int64_t>(3, options.image[0]);
+  const Tensor tokens = Tensor::from(std::vector<int32_t>(size_t(N * T)), {N, T});
+  const Tensor positions = positions_of(tokens);
+  return {
+      .inputs = {{about.input(), tokens}},
+      .free_sizes = {"batch", "tokens"},
+      .answer_name = "logits",
+      .answer =
+          [&model, tokens, positions] {
+            const Tensor x = model.states({tokens, positions}, Pass::eval());
+            const Tensor logits = linear(x.reshape({tokens.numel(), x.size(2)}), model.head(), {});
+            return logits.reshape({tokens.size(0), tokens.size(1), logits.size(1)});
+          },
+      .positions = positions,
+      .most_positions = options.image[0]};
 }
 
 TextModelOptions Text::network(const std::string& model, const ModelOptions& options,

@@ -29,6 +29,9 @@ class Text : public Domain {
   std::vector<DomainModel> models() const override;
   std::string implied_model() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  // The logits of rows of tokens that are a document each.
+  Example example(const Module& network, const DomainModel& about,
+                  const ModelOptions& options) const override;
   // The network of this name for a row of options.image[0] tokens, or that of the base.
   TextModelOptions network(const std::string& model, const ModelOptions& options,
                            const BasePtr& opened) const;

@@ -7,6 +7,16 @@ namespace accrue {
 std::vector<PlayerOptions> Domain::players(const ModelOptions&, const StepOptions&) const {
   return {};
 }
+
+Example Domain::example(const Module& network, const DomainModel& about,
+                        const ModelOptions& options) const {
+  const Shape& image = options.image;
+  const Tensor x = Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
+  return {.inputs = {{about.input(), x}}, .answer_name = "logits", .answer = [&network, x] {
+            return network(x, Pass::eval());
+          }};
+}
+
 std::optional<int64_t> Domain::classes_in(const std::string&) const { return {}; }
 void Domain::check_run(int64_t) const {}
 std::optional<std::filesystem::path> Domain::directory_of(const std::string&) const { return {}; }

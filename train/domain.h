@@ -9,6 +9,7 @@
 
 #include "data/dataset.h"
 #include "layers/models.h"
+#include "train/onnx/onnx.h"
 #include "train/training_options.h"
 
 namespace accrue {
@@ -79,6 +80,10 @@ class Domain {
   // The one that its settings imply where none is asked for by name; empty if they imply none.
   virtual std::string implied_model() const { return {}; }
   virtual ModelFactory factory(const std::string& model, const ModelOptions& options) const = 0;
+  // An example of what one of its networks computes. By default those are logits of images, its
+  // first field.
+  virtual Example example(const Module& network, const DomainModel& about,
+                          const ModelOptions& options) const;
   // The networks that train each other, if its models are games; the last is the model.
   virtual std::vector<PlayerOptions> players(const ModelOptions& model,
                                              const StepOptions& step) const;

@@ -1,0 +1,139 @@
+#include <limits>
+
+#include "kernels/detail/causal_attention_kernels.h"
+#include "kernels/detail/rotary_kernels.h"
+#include "kernels/detail/self_attention_kernels.h"
+#include "train/onnx/onnx_trace.h"
+
+// As in nodes.cpp.
+namespace accrue::cpu {
+
+void embedding(View y, View w, View index);
+void rotary(GradTarget y, View x, View positions, const RotaryPairs& pairs);
+void self_attention(View y, View L, AttentionInputs in, View scratch);
+void causal_attention(View y, View L, CausalInputs in, View scratch);
+
+}  // namespace accrue::cpu
+
+namespace accrue {
+namespace {
+
+using Name = OnnxTrace::Name;
+using Integers = OnnxTrace::Integers;
+
+Name transposed(OnnxTrace& to, const Name& x, const Integers& order) {
+  return to.graph.add("Transpose", {x}, {{"perm", order}});
+}
+
+// softmax(scale * q k + mask)
+Name probabilities(OnnxTrace& to, const Name& q, const Name& k, double scale,
+                   const Name& mask = {}) {
+  const Name scores = to.multiply(to.graph.add("MatMul", {q, k}), scale);
+  return to.graph.add("Softmax", {mask.empty() ? scores : to.sum(scores, mask)}, {{"axis", -1}});
+}
+
+void attend(OnnxTrace& to, const View& y, const AttentionInputs& of) {
+  const AttentionSizes sizes(of);
+  const auto rows = [&](const View& x) { return to.graph.reshape(to.in(x), {0, 0, -1}); };
+  const Name a =
+      probabilities(to, transposed(to, rows(of.q), {0, 2, 1}), rows(of.k), sizes.scale());
+  const Name means = to.graph.add("MatMul", {rows(of.v), transposed(to, a, {0, 2, 1})});
+  const auto shape = y.shape.sizes().subspan(1);
+  Integers target(shape.begin(), shape.end());
+  target.insert(target.begin(), -1);
+  to.define(y, to.graph.reshape(means, target));
+}
+
+// Heads [N, T, count * size] as [N, T, shape...], in another order.
+Name heads(OnnxTrace& to, const HeadColumns& of, int64_t width, const Integers& shape,
+           const Integers& order) {
+  Name x = to.in(of.rows);
+  if (of.rows.shape[2] != width)
+    x = to.graph.add("Slice", {x, to.graph.integers({of.first}),
+                               to.graph.integers({of.first + width}), to.graph.integers({2})});
+  Integers whole{0, 0};
+  whole.insert(whole.end(), shape.begin(), shape.end());
+  return transposed(to, to.graph.reshape(x, whole), order);
+}
+
+Name unseen_tokens(OnnxTrace& to) {
+  if (!to.unseen.empty()) return to.unseen;
+  const Name T = to.graph.add("Slice", {to.sizes, to.graph.integers({1}), to.graph.integers({2})});
+  const Name square = to.graph.add("Concat", {T, T}, {{"axis", 0}});
+  const Name never = to.graph.number(-std::numeric_limits<double>::infinity());
+  return to.unseen =
+             to.graph.add("Trilu", {to.graph.add("Expand", {never, square}), to.graph.integer(1)},
+                          {{"upper", 1}});
+}
+
+// Heads h of a group g = h / R lie side by side: q [N, G, R, T, D], k [N, G, 1, D, T].
+void attend(OnnxTrace& to, const View& y, const CausalInputs& of) {
+  to.check_positions(of.positions);
+  const CausalSizes sizes(of);
+  const int64_t G = sizes.G, R = sizes.heads_of_group(), D = sizes.D;
+  const Name q = heads(to, of.q, G * R * D, {G, R, D}, {0, 2, 3, 1, 4});
+  const Name k = heads(to, of.k, G * D, {G, 1, D}, {0, 2, 3, 4, 1});
+  const Name v = heads(to, of.v, G * D, {G, 1, D}, {0, 2, 3, 1, 4});
+  const Name a = probabilities(to, q, k, sizes.scale(), unseen_tokens(to));
+  const Name means = transposed(to, to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
+  to.define(y, to.graph.reshape(means, {0, 0, G * R * D}));
+}
+
+// [most_positions, count] each. In float32 the angle of a late position has lost its digits.
+const std::array<Name, 2>& rotations(OnnxTrace& to, const RotaryPairs& pairs) {
+  auto& [cosines, sines] =
+      to.rotations[std::vector(pairs.frequencies, pairs.frequencies + pairs.count)];
+  if (cosines.empty()) {
+    std::vector<float> cos, sin;
+    for (int64_t t = 0; t < to.example.most_positions; ++t)
+      for (int64_t i = 0; i < pairs.count; ++i) {
+        const Rotation<float> rotation = pairs.rotation<float>(int32_t(t), i);
+        cos.push_back(rotation.cos);
+        sin.push_back(rotation.sin);
+      }
+    const Shape shape{to.example.most_positions, pairs.count};
+    cosines = to.graph.numbers(cos, shape);
+    sines = to.graph.numbers(sin, shape);
+  }
+  return to.rotations[std::vector(pairs.frequencies, pairs.frequencies + pairs.count)];
+}
+
+// The elements of pairs are two halves of a head, [2, count], or side by side, [count, 2].
+void turn(OnnxTrace& to, const GradTarget& y, const View& x, const View& positions,
+          const RotaryPairs& pairs) {
+  to.check_positions(positions);
+  const bool halves = pairs.step == 1;
+  const int64_t axis = halves ? 3 : 4, count = pairs.count;
+  const int64_t heads = x.shape[2] / (2 * count);
+  const Integers shape = halves ? Integers{0, 0, heads, 2, count} : Integers{0, 0, heads, count, 2};
+  const Integers one = halves ? Integers{0, 0, 1, 1, count} : Integers{0, 0, 1, count, 1};
+  const auto of_tokens = [&](const Name& table) {
+    return to.graph.reshape(to.graph.add("Gather", {table, to.in(positions)}), one);
+  };
+  const auto& [cosines, sines] = rotations(to, pairs);
+  const Name cos = of_tokens(cosines), sin = of_tokens(sines);
+  const auto parts =
+      to.graph.add("Split", {to.graph.reshape(to.in(x), shape)}, 2, {{"axis", axis}});
+  const Name &a = parts[0], &b = parts[1];
+  const Name first = to.graph.add("Sub", {to.multiply(a, cos), to.multiply(b, sin)});
+  const Name second = to.sum(to.multiply(a, sin), to.multiply(b, cos));
+  const Name turned = to.graph.add("Concat", {first, second}, {{"axis", axis}});
+  to.define(y, to.graph.reshape(turned, {0, 0, x.shape[2]}));
+}
+
+}  // namespace
+
+bool add_of_tokens(OnnxTrace& to, const KernelCall& call) {
+  return call.is<cpu::embedding>([&](const View& y, const View& w, const View& index) {
+    to.define(y, to.graph.add("Gather", {to.in(w), to.in(index)}));
+  }) ||
+         call.is<cpu::rotary>(
+             [&](const GradTarget& y, const View& x, const View& positions,
+                 const RotaryPairs& pairs) { turn(to, y, x, positions, pairs); }) ||
+         call.is<cpu::self_attention>([&](const View& y, const View&, const AttentionInputs& of,
+                                          const View&) { attend(to, y, of); }) ||
+         call.is<cpu::causal_attention>([&](const View& y, const View&, const CausalInputs& of,
+                                            const View&) { attend(to, y, of); });
+}
+
+}  // namespace accrue

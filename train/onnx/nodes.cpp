@@ -1,0 +1,323 @@
+#include <cmath>
+#include <numbers>
+
+#include "kernels/concat.h"
+#include "kernels/detail/conv_products.h"
+#include "kernels/detail/copy_columns.h"
+#include "kernels/detail/copy_shifted.h"
+#include "kernels/detail/matmul.h"
+#include "kernels/detail/norm_kernels.h"
+#include "kernels/detail/scale.h"
+#include "kernels/linear.h"
+#include "kernels/pointwise.h"
+#include "kernels/pool.h"
+#include "train/onnx/onnx_trace.h"
+
+// Kernels that only the sources of their ops declare, where their contracts stand. With other
+// arguments these would not link.
+namespace accrue::cpu {
+
+void add(View y, View a, View b);
+void multiply(GradTarget y, View a, View b);
+void scale_add(View y, View x, View gamma, View a);
+void swiglu(View y, View gate, View up);
+void map(View y, View x, const formula::AnyPointwise& formula);
+void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_columns, int64_t rows,
+                  int64_t width);
+void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
+                    View workspace);
+void spectral_normalize(View y, View sigma, View partials, View w, View u, View v);
+void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running,
+                   View scratch);
+void given_moments(View mean, View rstd, View given_mean, View given_var, double eps);
+void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation activation);
+void max_pool2d(View y, View winner, View x, Pool2dShape shape, Activation activation);
+void avg_pool2d(View y, View x, Pool2dShape shape);
+void global_avg_pool2d(View y, View x);
+void resize_nearest(View y, View x);
+void pixel_shuffle(View y, View x, int64_t factor);
+
+}  // namespace accrue::cpu
+
+namespace accrue {
+namespace {
+
+using Name = OnnxTrace::Name;
+using Integers = OnnxTrace::Integers;
+
+// The nodes of an activation.
+struct Activated {
+  OnnxTrace& to;
+  const Name& x;
+
+  Name operator()(formula::Relu) const { return to.graph.add("Relu", {x}); }
+  Name operator()(formula::LeakyRelu f) const {
+    return to.graph.add("LeakyRelu", {x}, {{"alpha", f.slope}});
+  }
+  Name operator()(formula::Sigmoid) const { return to.graph.add("Sigmoid", {x}); }
+  Name operator()(formula::Tanh) const { return to.graph.add("Tanh", {x}); }
+  Name operator()(formula::Silu) const { return to.silu(x); }
+  // x * (1 + erf(x / sqrt(2))) / 2
+  Name operator()(formula::Gelu) const {
+    const Name erf = to.graph.add("Erf", {to.multiply(x, 1 / std::numbers::sqrt2)});
+    return to.multiply(to.multiply(x, to.sum(erf, to.graph.number(1))), 0.5);
+  }
+  // x * sigmoid(x * (a + b * x^2))
+  Name operator()(formula::GeluTanh) const {
+    const double a = 2 * std::sqrt(2 / std::numbers::pi), b = 0.044715 * a;
+    const Name slope = to.sum(to.multiply(to.multiply(x, x), b), to.graph.number(a));
+    return to.multiply(x, to.graph.add("Sigmoid", {to.multiply(x, slope)}));
+  }
+};
+
+// concat() copies its tensors one after the other.
+void join(OnnxTrace& to, const View& y, const Columns& at, const View& from, int64_t rows,
+          int64_t width) {
+  std::vector<Name>& parts = to.parts[y.data];
+  parts.push_back(to.in(from));
+  if (at.begin + width < at.stride) return;
+  int64_t axis = y.shape.rank() - 1;
+  while (y.shape.numel(0, int(axis)) != rows) --axis;
+  to.define(y, to.graph.add("Concat", parts, {{"axis", axis}}));
+}
+
+void product(OnnxTrace& to, const GradTarget& c, const View& a, const View& b, Transpose a_op,
+             Transpose b_op) {
+  const auto is_transposed = [](Transpose op) { return int64_t(op == Transpose::yes); };
+  to.define(c, to.graph.add("Gemm", {to.in(a), to.in(b)},
+                            {{"transA", is_transposed(a_op)}, {"transB", is_transposed(b_op)}}));
+}
+
+void linear(OnnxTrace& to, const View& y, const View& x, const View& w, const View& b,
+            Activation activation, Transpose w_op) {
+  std::vector<Name> inputs{to.in(x), to.in(w)};
+  if (b.data) inputs.push_back(to.in(b));
+  const Name z = to.graph.add("Gemm", inputs, {{"transB", int64_t(w_op == Transpose::yes)}});
+  to.define(y, to.activated(z, activation));
+}
+
+// The weights, or the channels of all filters that are an image's own.
+Name filters(OnnxTrace& to, const View& w, const ConvGeometry& g) {
+  if (!g.has_part_of_w()) return to.in(w);
+  std::vector<float> part;
+  for (int64_t o = 0; o < g.O; ++o) {
+    const float* const filter = w.as<const float>() + o * g.filter_step();
+    part.insert(part.end(), filter, filter + g.taps());
+  }
+  return to.graph.numbers(part, {g.O, g.C, g.KH, g.KW});
+}
+
+// The attributes of a convolution whose last tap lies `rows` and `columns` beyond the image.
+OnnxGraph::Attributes attributes_of(const ConvGeometry& g, int64_t rows, int64_t columns) {
+  return {{"kernel_shape", Integers{g.KH, g.KW}},
+          {"strides", Integers{g.stride, g.stride}},
+          {"dilations", Integers{g.dilation, g.dilation}},
+          {"pads", Integers{g.padding, g.padding, std::max<int64_t>(rows, 0),
+                            std::max<int64_t>(columns, 0)}}};
+}
+
+// How far the taps of the last cell reach beyond an image: less than 0 where they end within it.
+int64_t reach(const ConvGeometry& g, int64_t grid, int64_t kernel, int64_t image) {
+  return (grid - 1) * g.stride - g.padding + g.dilation * (kernel - 1) + 1 - image;
+}
+
+std::vector<Name> operands(OnnxTrace& to, const View& x, const Name& w, const View& b) {
+  std::vector<Name> inputs{to.in(x), w};
+  if (b.data) inputs.push_back(to.in(b));
+  return inputs;
+}
+
+void convolve(OnnxTrace& to, const GradTarget& y, const View& x, const View& w, const View& b,
+              Activation activation, const ConvGeometry& g) {
+  const auto attributes = attributes_of(g, reach(g, g.GH, g.KH, g.H), reach(g, g.GW, g.KW, g.W));
+  const Name z = to.graph.add("Conv", operands(to, x, filters(to, w, g), b), attributes);
+  to.define(y, to.activated(z, activation));
+}
+
+void convolve_transposed(OnnxTrace& to, const GradTarget& y, const View& x, const View& w,
+                         const View& b, const ConvGeometry& g) {
+  const int64_t rows = reach(g, g.GH, g.KH, g.H), columns = reach(g, g.GW, g.KW, g.W);
+  auto attributes = attributes_of(g, rows, columns);
+  attributes.emplace_back("output_padding",
+                          Integers{std::max<int64_t>(-rows, 0), std::max<int64_t>(-columns, 0)});
+  to.define(y, to.graph.add("ConvTranspose", operands(to, x, filters(to, w, g), b), attributes));
+}
+
+// gamma or beta [C], or as many of what stands for it.
+Name per_channel(OnnxTrace& to, const View& v, int64_t C, float otherwise) {
+  if (v.data) return to.in(v);
+  return to.graph.numbers(std::vector<float>(size_t(C), otherwise), {C});
+}
+
+// x * gamma[c] + beta[c], where channels are the second of x's sizes.
+Name scaled(OnnxTrace& to, Name x, const View& gamma, const View& beta, int rank) {
+  Integers sizes(size_t(rank - 1), 1);
+  sizes.front() = -1;
+  if (gamma.data) x = to.multiply(x, to.graph.reshape(to.in(gamma), sizes));
+  if (beta.data) x = to.sum(x, to.graph.reshape(to.in(beta), sizes));
+  return x;
+}
+
+// x / sqrt(mean(x^2) + eps) * gamma
+Name rms_normalized(OnnxTrace& to, const View& x, double eps, const View& gamma) {
+  const Name values = to.in(x);
+  const Name mean =
+      to.graph.add("ReduceMean", {to.multiply(values, values)}, {{"axes", Integers{-1}}});
+  const Name deviation = to.graph.add("Sqrt", {to.sum(mean, to.graph.number(eps))});
+  const Name y = to.graph.add("Div", {values, deviation});
+  return gamma.data ? to.multiply(y, to.in(gamma)) : y;
+}
+
+// ONNX has no group norm before opset 18: groups are normalised as if they were channels.
+Name group_normalized(OnnxTrace& to, const View& x, const Grouping& at, double eps,
+                      const View& gamma, const View& beta) {
+  const OnnxGraph::Attributes attributes{{"epsilon", eps}};
+  const int64_t G = at.per_sample();
+  if (at.K == 1)
+    return to.graph.add("InstanceNormalization",
+                        {to.in(x), per_channel(to, gamma, G, 1), per_channel(to, beta, G, 0)},
+                        attributes);
+  const Name groups = to.graph.reshape(to.in(x), {0, G, -1});
+  const Name y =
+      to.graph.add("InstanceNormalization",
+                   {groups, per_channel(to, {}, G, 1), per_channel(to, {}, G, 0)}, attributes);
+  const auto sizes = x.shape.sizes();
+  Integers shape(sizes.begin(), sizes.end());
+  shape.front() = 0;
+  // The last size is no free one, but [0, C, ..., -1] would do as well.
+  return scaled(to, to.graph.reshape(y, shape), gamma, beta, x.shape.rank());
+}
+
+Name normalized(OnnxTrace& to, const View& x, const Normalizer& by, const View& gamma,
+                const View& beta) {
+  const auto found = to.moments.find(by.rstd.data);
+  check(found != to.moments.end(),
+        "a norm by the moments of other images has no counterpart in ONNX");
+  const auto& [eps, mean, var] = found->second;
+  const Grouping& at = by.at;
+  const OnnxGraph::Attributes attributes{{"epsilon", eps}};
+  if (by.source == Source::constant)
+    return to.graph.add("BatchNormalization",
+                        {to.in(x), per_channel(to, gamma, at.C, 1), per_channel(to, beta, at.C, 0),
+                         to.in(mean), to.in(var)},
+                        attributes);
+  check(
+      at.over == Grouping::Over::sample,
+      "a batch norm by its micro-batch's moments has no counterpart in ONNX: expected evaluation");
+  const bool is_of_rows = at.S == 1 && at.K == at.C && x.shape[-1] == at.C;
+  if (!by.mean.data) return rms_normalized(to, x, eps, gamma);
+  if (!is_of_rows) return group_normalized(to, x, at, eps, gamma, beta);
+  std::vector<Name> inputs{to.in(x), per_channel(to, gamma, at.C, 1)};
+  if (beta.data) inputs.push_back(to.in(beta));
+  return to.graph.add("LayerNormalization", inputs, attributes);
+}
+
+OnnxGraph::Attributes attributes_of(const Pool2dShape& s) {
+  return {{"kernel_shape", Integers{s.kernel, s.kernel}},
+          {"strides", Integers{s.stride, s.stride}},
+          {"pads", Integers{s.padding, s.padding, s.padding, s.padding}}};
+}
+
+// A negative pad cuts off.
+void shift(OnnxTrace& to, const GradTarget& y, const View& x, const Shift& by) {
+  const Shape& from = x.shape;
+  const int64_t rows = y.grad.shape[2] - from[2] + by.rows;
+  const int64_t columns = y.grad.shape[3] - from[3] + by.columns;
+  const Integers pads{0, 0, -by.rows, -by.columns, 0, 0, rows, columns};
+  to.define(y, to.graph.add("Pad", {to.in(x), to.graph.integers(pads)}));
+}
+
+void resize(OnnxTrace& to, const View& y, const View& x) {
+  check(y.shape[2] % x.shape[2] == 0 && y.shape[3] % x.shape[3] == 0,
+        "resizing {} to {} has no counterpart in ONNX: expected a multiple of its height and width",
+        x.shape, y.shape);
+  const Name scales =
+      to.graph.numbers({1, 1, float(y.shape[2] / x.shape[2]), float(y.shape[3] / x.shape[3])}, {4});
+  to.define(y, to.graph.add("Resize", {to.in(x), "", scales},
+                            {{"mode", "nearest"},
+                             {"nearest_mode", "floor"},
+                             {"coordinate_transformation_mode", "asymmetric"}}));
+}
+
+}  // namespace
+
+bool add_arithmetic(OnnxTrace& to, const KernelCall& call) {
+  return call.is<cpu::add>([&](const View& y, const View& a, const View& b) {
+    to.define(y, to.sum(to.in(a), to.in(b)));
+  }) || call.is<cpu::multiply>([&](const GradTarget& y, const View& a, const View& b) {
+    to.define(y, to.multiply(to.in(a), to.in(b)));
+  }) || call.is<cpu::scale>([&](const GradTarget& y, const View& x, double factor) {
+    to.define(y, factor == 1 ? to.in(x) : to.multiply(to.in(x), factor));
+  }) || call.is<cpu::scale_by>([&](const GradTarget& y, const View& x, const View& factor) {
+    to.define(y, to.multiply(to.in(x), to.in(factor)));
+  }) ||
+         call.is<cpu::scale_add>(
+             [&](const View& y, const View& x, const View& gamma, const View& a) {
+               to.define(y, to.sum(to.in(x), to.multiply(to.in(gamma), to.in(a))));
+             }) ||
+         call.is<cpu::swiglu>([&](const View& y, const View& gate, const View& up) {
+           to.define(y, to.multiply(to.silu(to.in(gate)), to.in(up)));
+         }) ||
+         call.is<cpu::map>([&](const View& y, const View& x, const formula::AnyPointwise& f) {
+           const Name in = to.in(x);
+           to.define(y, std::visit(Activated{to, in}, f));
+         }) ||
+         call.is<cpu::copy_columns>(
+             [&](const GradTarget& y, const Columns& at, const View& from, const Columns&,
+                 int64_t rows, int64_t width) { join(to, y.grad, at, from, rows, width); });
+}
+
+bool add_product(OnnxTrace& to, const KernelCall& call) {
+  return call.is<cpu::linear_forward>(
+             [&](const View& y, const View& x, const View& w, const View& b, Activation activation,
+                 Transpose w_op, const View&) { linear(to, y, x, w, b, activation, w_op); }) ||
+         call.is<cpu::matmul>([&](const GradTarget& c, const View& a, const View& b, Transpose a_op,
+                                  Transpose b_op,
+                                  const View&) { product(to, c, a, b, a_op, b_op); }) ||
+         call.is<cpu::conv_gather>(
+             [&](const GradTarget& y, const View& x, const ConvWeights& w, const View& b,
+                 Activation activation, const ConvGeometry& g,
+                 const View&) { convolve(to, y, x, w.w, b, activation, g); }) ||
+         call.is<cpu::conv_scatter>([&](const GradTarget& y, const View& x, const ConvWeights& w,
+                                        const View& b, const ConvGeometry& g, const View&) {
+           convolve_transposed(to, y, x, w.w, b, g);
+         }) ||
+         // What these make of weights is a constant.
+         call.is<cpu::pack_weights>([](const auto&...) {}) ||
+         call.is<cpu::spectral_normalize>([](const auto&...) {});
+}
+
+bool add_norm(OnnxTrace& to, const KernelCall& call) {
+  return call.is<cpu::group_moments>([&](const View&, const View& rstd, const View&,
+                                         const Grouping&, double eps, const auto&...) {
+    to.moments[rstd.data] = {eps, {}, {}};
+  }) ||
+         call.is<cpu::given_moments>(
+             [&](const View&, const View& rstd, const View& mean, const View& var, double eps) {
+               to.moments[rstd.data] = {eps, mean, var};
+             }) ||
+         call.is<cpu::normalize>([&](const View& y, const View& x, const Normalizer& by,
+                                     const View& gamma, const View& beta, Activation activation) {
+           to.define(y, to.activated(normalized(to, x, by, gamma, beta), activation));
+         });
+}
+
+bool add_of_images(OnnxTrace& to, const KernelCall& call) {
+  return call.is<cpu::max_pool2d>([&](const View& y, const View&, const View& x,
+                                      const Pool2dShape& shape, Activation activation) {
+    const Name pooled = to.graph.add("MaxPool", {to.in(x)}, attributes_of(shape));
+    to.define(y, to.activated(pooled, activation));
+  }) || call.is<cpu::avg_pool2d>([&](const View& y, const View& x, const Pool2dShape& shape) {
+    to.define(y, to.graph.add("AveragePool", {to.in(x)}, attributes_of(shape)));
+  }) || call.is<cpu::global_avg_pool2d>([&](const View& y, const View& x) {
+    to.define(y, to.graph.add("GlobalAveragePool", {to.in(x)}));
+  }) || call.is<cpu::copy_shifted>([&](const GradTarget& y, const View& x, const Shift& by) {
+    shift(to, y, x, by);
+  }) || call.is<cpu::resize_nearest>([&](const View& y, const View& x) { resize(to, y, x); }) ||
+         call.is<cpu::pixel_shuffle>([&](const View& y, const View& x, int64_t factor) {
+           to.define(y, to.graph.add("DepthToSpace", {to.in(x)},
+                                     {{"blocksize", factor}, {"mode", "CRD"}}));
+         });
+}
+
+}  // namespace accrue

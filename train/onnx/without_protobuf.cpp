@@ -1,0 +1,13 @@
+#include "core/error.h"
+#include "train/onnx/onnx.h"
+
+namespace accrue {
+
+std::string onnx_of(const Example&, const Parameters&, const Metadata&,
+                    const std::optional<Normalization>&) {
+  fail(
+      "an ONNX file is written with protobuf, without which accrue was built: install the packages "
+      "libprotobuf-dev and protobuf-compiler (scripts/setup.sh does) and build again");
+}
+
+}  // namespace accrue
