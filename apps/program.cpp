@@ -13,6 +13,7 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
 #include "apps/commands/eval.h"
+#include "apps/commands/export.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/train.h"
 #include "apps/domains.h"
@@ -63,6 +64,13 @@ void add_network_commands(CommandLine& line, Asked& asked) {
            options);
   for (const ProgramDomain& domain : program_domains())
     if (domain.add_network_commands) domain.add_network_commands(line);
+  line.add(line.program(),
+           {.name = "export",
+            .description = "Saved weights as an ONNX file",
+            .settings = settings_of(asked.onnx, options),
+            .work = [&] { export_onnx(options, asked.onnx); },
+            .needed = {"--weights", "--out"}},
+           options);
   line.add(line.program(),
            {.name = "plan",
             .description = "The largest micro-batch that fits, and what else would",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/bench/commands.h"
+#include "apps/commands/export.h"
 #include "apps/commands/info.h"
 #include "apps/commands/plan.h"
 
@@ -16,6 +17,7 @@ struct Asked {
   Options options;
   PlanOptions plan;
   InfoOptions info;
+  OnnxOptions onnx;
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
   BenchKernelsOptions bench_kernels;

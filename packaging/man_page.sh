@@ -7,8 +7,8 @@ set -euo pipefail
 page=$(dirname "${BASH_SOURCE[0]}")/accrue.1
 options() {
   local command
-  for command in train eval predict plan info report 'bench train' 'bench memory' 'bench kernels' \
-    'data check' 'font prepare' 'font train' 'font draw' 'font score' 'font export' \
+  for command in train eval predict export plan info report 'bench train' 'bench memory' \
+    'bench kernels' 'data check' 'font prepare' 'font train' 'font draw' 'font score' 'font export' \
     'text prepare' 'text write' 'text import' 'text export'; do
     # The help is 80 columns wide, without an indent of its own.
     printf '.SH OPTIONS OF %s\n.in 0\n.EX\n' "${command^^}"

@@ -35,7 +35,7 @@ MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra",
            "-Wno-missing-field-initializers"]
 COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "data", "font",
-            "text", "completion"}
+            "text", "export", "completion"}
 GROUPS = {"bench", "data", "font", "text"}  # of commands
 
 

@@ -1,0 +1,68 @@
+#include "apps/commands/export.h"
+
+#include <fmt/ranges.h>
+
+#include "apps/cli/load_network.h"
+#include "apps/cli/messages.h"
+#include "data/atomic_file.h"
+#include "train/onnx/onnx.h"
+
+namespace accrue::app {
+namespace {
+
+std::string described(const Example& example, bool bytes) {
+  std::vector<std::string> inputs;
+  for (const auto& [name, values] : example.inputs) {
+    std::vector<std::string> sizes = example.free_sizes;
+    for (const int64_t size : values.shape().sizes().subspan(sizes.size()))
+      sizes.push_back(std::to_string(size));
+    const bool is_bytes = bytes && inputs.empty();
+    inputs.push_back(fmt::format("{} {} [{}]", name,
+                                 is_bytes ? accrue::name(DType::u8) : accrue::name(values.dtype()),
+                                 fmt::join(sizes, ", ")));
+  }
+  return fmt::format("{} of {}", example.answer_name, fmt::join(inputs, " and "));
+}
+
+}  // namespace
+
+Settings settings_of(OnnxOptions& asked, Options& options) {
+  constexpr Decides no_result = Decides::no_result;
+  Settings s;
+  s.group("Options")
+      .add(options.init, {"weights", no_result, "As train saves them", "FILE.safetensors"})
+      .add(asked.out, {"out", no_result, "The file to write", "FILE.onnx"})
+      .add_flag(asked.bytes, true,
+                {"bytes", no_result,
+                 "It takes pixels as bytes and normalises them as the network was trained"});
+  return s.append(settings_of(options).only({"image-size", "threads"}));
+}
+
+void export_onnx(const Options& options, const OnnxOptions& asked) {
+  apply_threads(options);
+  check_writable(asked.out);
+  const Metadata said = read_safetensors_metadata(options.init);
+  check(said.contains("image") && said.contains("classes"),
+        "{} does not say of what size its network's samples and answers are: expected weights that "
+        "accrue train --save wrote",
+        options.init);
+  const DomainModel about = options.domains.model(options.model_name);
+  const bool sees_pixels = about.fields.front().encoding == Encoding::pixel;
+  check(sees_pixels || !(asked.bytes || options.given.contains("image-size")),
+        "{} holds weights of a network {}, which sees {}: expected neither --bytes nor "
+        "--image-size",
+        options.init, about.name, about.input());
+  ModelOptions network = options.network;
+  if (options.given.contains("image-size")) {
+    const auto size = *options.request(DataUse::prediction).size;
+    network.image = {network.image[0], size.height, size.width};
+  }
+  const LoadedNetwork loaded = load_network(options, network, Device::cpu);
+  const Example example =
+      options.domains.of_model(about.name).example(*loaded.model, about, network);
+  const auto bytes = asked.bytes ? std::optional(options.pixels) : std::nullopt;
+  write_text_atomically(asked.out, onnx_of(example, loaded.parameters, said, bytes));
+  say("{}: {}\n", asked.out, described(example, asked.bytes));
+}
+
+}  // namespace accrue::app
