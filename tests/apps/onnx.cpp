@@ -141,7 +141,7 @@ import numpy, onnx, onnxruntime
 def tensors(path):
     data = path.read_bytes()
     begin = 8 + int.from_bytes(data[:8], "little")
-    types = {"F32": numpy.float32, "I32": numpy.int32, "U8": numpy.uint8}
+    types = {"F64": numpy.float64, "F32": numpy.float32, "I32": numpy.int32, "U8": numpy.uint8}
     for name, about in json.loads(data[8:begin]).items():
         if name != "__metadata__":
             part = data[begin + about["data_offsets"][0]:begin + about["data_offsets"][1]]
@@ -204,9 +204,35 @@ Tensor answer_of(const Module& network, const NamedTensors& inputs) {
   return y.reshape({x.size(0), x.size(1), y.size(1)});
 }
 
-// A network's file, and what it answers to two sets of inputs.
+// The same numbers in float64, where they are in float32.
+Tensor widened(const Tensor& x) {
+  if (x.dtype() != DType::f32) return x;
+  const auto values = x.span<float>();
+  return Tensor::from(std::vector<double>(values.begin(), values.end()), x.shape());
+}
+
+void copy_widened(const std::vector<Parameters::Entry>& to,
+                  const std::vector<Parameters::Entry>& from) {
+  for (size_t i = 0; i < to.size(); ++i) to[i].tensor.copy_from(widened(from[i].tensor));
+}
+
+// Makes numbers in [-1, 1] bytes, x [N, C, H, W], and `normalized` what a network sees of these.
+void make_bytes(Tensor& x, const Tensor& normalized, const Normalization& by) {
+  const auto values = x.span<float>();
+  const Tensor bytes = Tensor::empty(x.shape(), DType::u8, Device::cpu);
+  const auto pixels = x.shape().numel(2, 4), channels = x.size(1);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto at = size_t(i), c = size_t(i / pixels % channels);
+    bytes.span<uint8_t>()[at] = uint8_t(std::lround((values[at] + 1) * 127.5f));
+    normalized.span<double>()[at] = (bytes.span<uint8_t>()[at] / 255.0 - by.mean[c]) / by.std[c];
+  }
+  x = bytes;
+}
+
+// A network's file, and what it answers to two sets of inputs, in float64.
 void write_case(const Folder& folder, const std::string& name, const Domain& domain,
-                const std::string& model, const ModelOptions& options) {
+                const std::string& model, const ModelOptions& options,
+                const std::optional<Normalization>& bytes = {}) {
   const auto about = [&] {
     for (const DomainModel& each : domain.models())
       if (each.name == model) return each;
@@ -217,13 +243,20 @@ void write_case(const Folder& folder, const std::string& name, const Domain& dom
       place(*network, DType::f32, Device::cpu, 1, GradientStorage::on_demand);
   draw_all(parameters, 2);
   const Example example = domain.example(*network, about, options);
-  folder.TemporaryDirectory::write(name + ".onnx", onnx_of(example, parameters));
+  folder.TemporaryDirectory::write(name + ".onnx", onnx_of(example, parameters, {}, bytes));
+  const auto exact = domain.factory(model, options)();
+  const Parameters exact_parameters =
+      place(*exact, DType::f64, Device::cpu, 1, GradientStorage::on_demand);
+  copy_widened(exact_parameters.all_entries(), parameters.all_entries());
+  copy_widened(exact_parameters.buffer_entries(), parameters.buffer_entries());
   const bool has_tokens = example.free_sizes.size() == 2;
   const NoGrad no_grad;
   for (const int64_t N : {1, 5}) {
-    NamedTensors all = inputs_like(example, {N, has_tokens ? options.image[0] - N : 0},
-                                   options.classes, uint64_t(N));
-    all.emplace_back("answer", answer_of(*network, all));
+    const std::vector<int64_t> sizes{N, has_tokens ? options.image[0] - N : 0};
+    NamedTensors all = inputs_like(example, sizes, options.classes, uint64_t(N)), wide;
+    for (const auto& [input, values] : all) wide.emplace_back(input, widened(values));
+    if (bytes) make_bytes(all[0].second, wide[0].second, *bytes);
+    all.emplace_back("answer", answer_of(*exact, wide));
     write_safetensors(folder / fmt::format("{}.{}.samples", name, N), all);
   }
 }
@@ -247,6 +280,9 @@ TEST_CASE("onnxruntime computes what the networks do", "[.python]") {
   write("cnn-bn 31x37", images, "cnn-bn", {.image = {3, 31, 37}, .classes = 7});
   write("resnet18 97x65", images, "resnet18", {.image = {3, 97, 65}, .classes = 5});
   write("unet 45x50", images, "unet", {.image = {3, 45, 50}, .classes = 4});
+
+  write_case(folder, "cnn-bn of bytes", images, "cnn-bn", {.image = {3, 28, 28}},
+             Normalization{.mean = {0.5, 0.4, 0.3}, .std = {0.25, 0.2, 0.3}});
 
   const accrue::Fonts fonts;
   const ModelOptions glyphs{.init = InitScheme::normal, .image = {1, 256, 256}, .classes = 3};
