@@ -34,8 +34,12 @@ Settings settings_of(OnnxOptions& asked, Options& options) {
       .add(asked.out, {"out", no_result, "The file to write", "FILE.onnx"})
       .add_flag(asked.bytes, true,
                 {"bytes", no_result,
-                 "It takes pixels as bytes and normalises them as the network was trained"});
-  return s.append(settings_of(options).only({"image-size", "threads"}));
+                 "It takes pixels as bytes and normalises them as the network was trained"})
+      .add(options.image_size,
+           {"image-size", no_result,
+            "The height and width of the images that it takes, if the network takes any", "N|HxW",
+            "those that it was trained on"});
+  return s.append(settings_of(options).only({"threads"}));
 }
 
 void export_onnx(const Options& options, const OnnxOptions& asked) {
@@ -60,7 +64,8 @@ void export_onnx(const Options& options, const OnnxOptions& asked) {
   const LoadedNetwork loaded = load_network(options, network, Device::cpu);
   const Example example =
       options.domains.of_model(about.name).example(*loaded.model, about, network);
-  const auto bytes = asked.bytes ? std::optional(options.pixels) : std::nullopt;
+  const Normalization pixels = about.has_own_pixels ? Normalization{} : options.pixels;
+  const auto bytes = asked.bytes ? std::optional(pixels) : std::nullopt;
   write_text_atomically(asked.out, onnx_of(example, loaded.parameters, said, bytes));
   say("{}: {}\n", asked.out, described(example, asked.bytes));
 }
