@@ -3,6 +3,7 @@
 
 #include "data/png.h"
 
+#include "core/error.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/image_files.h"
