@@ -174,12 +174,16 @@ class TrainingRun::Recording {
   std::optional<MemoryTrace> trace_;
 };
 
+static Usage without(Usage all, const Usage& part) {
+  for (Category c : all_categories) all[c] -= std::min(all[c], part[c]);
+  return all;
+}
+
 TrainingRun::TrainingRun(const Options& given, const Usage& held_before)
     : given_(given),
       device_(apply_machine_options(given_)),
       recording_(std::make_unique<Recording>(given_, device_)),
       resident_before_(resident_bytes()),
-      held_before_(held_before),
       options_(given_) {
   Datasets loaded = load_data(given_);
   const size_t domain = given_.domains.number_of_model(given_.model_name);
@@ -215,6 +219,7 @@ TrainingRun::TrainingRun(const Options& given, const Usage& held_before)
   if (!options_.log_dir.empty())
     write_text_atomically(options_.log_dir + "/config.toml", config_of(given_));
   if (watch && asked_.is_first_rank()) watcher_ = watch(options_, *trainer_, *log_, held_out);
+  own_ = without(ledger(Device::cpu).current(), held_before);
 }
 
 TrainingRun::~TrainingRun() = default;
@@ -223,6 +228,8 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside) {
   const Training& training = trainer_->training();
   const Window& window = training.window();
   const int64_t steps_before = window.steps();
+  // Others may have let go of memory since this was made, or taken more.
+  const Usage held_by_others = without(ledger(Device::cpu).current(), own_);
   progress_->start(data_);
   const auto profile =
       options_.profile.empty()
@@ -244,8 +251,7 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside) {
   recording_->write(options_, training.batches(), window.steps());
 
   Usage peak = ledger(device_).peak();
-  if (device_ == Device::cpu)
-    for (Category c : all_categories) peak[c] -= std::min(peak[c], held_before_[c]);
+  if (device_ == Device::cpu) peak = without(peak, held_by_others);
   if (window.steps() > 0) score();
   else if (training.steps() > 0 && asked_.is_first_rank())
     say_error(
@@ -262,6 +268,7 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside) {
   }
   log_->finish(summary(given_, *progress_, device_));
   if (profile) report_profile(*profile, options_, training.batches());
+  own_ = without(ledger(Device::cpu).current(), held_by_others);
 }
 
 void TrainingRun::score() {

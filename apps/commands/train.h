@@ -48,7 +48,7 @@ class TrainingRun {
   const Device device_;
   const std::unique_ptr<Recording> recording_;
   const size_t resident_before_;
-  const Usage held_before_;
+  Usage own_;  // of the memory on the cpu
   Datasets data_;
   Options options_;  // with the micro-batch that was chosen
   TrainingOptions asked_;

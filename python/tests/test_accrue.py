@@ -255,6 +255,24 @@ class Errors(unittest.TestCase):
             accrue.train(network(), "digits")
 
 
+class Memory(unittest.TestCase):
+    def test_is_that_of_a_run_whatever_else_is_held(self):
+        def stop(step):
+            if step.step == 2:
+                raise StopIteration
+
+        trainer = accrue.Trainer("mlp-small", "digits", steps=4)
+        # The first is let go of only when there is the second.
+        trainer = accrue.Trainer("mlp-small", "digits", steps=4)
+        with self.assertRaises(StopIteration):
+            trainer.run(stop)
+        self.assertEqual(trainer.memory["this run"], trainer.memory["predicted"])
+        beside = accrue.Trainer("mlp-small", "digits")
+        trainer.run()
+        self.assertEqual(trainer.memory["this run"], trainer.memory["predicted"])
+        del beside
+
+
 class Tables(unittest.TestCase):
     def test_plans_can_be_trained(self):
         plan = accrue.plan("cnn", memory="13MiB")
