@@ -73,17 +73,22 @@ template <class T>
 Tensor classes_of(const Array& array, const Shape& shape) {
   const auto* const y = static_cast<const T*>(array.data());
   constexpr int64_t most = 1 << 24;
-  for (int64_t n = 0; n < shape[0]; ++n)
-    check(std::cmp_greater_equal(y[n], 0) && std::cmp_less(y[n], most),
-          "y is {} for sample {}: expected classes from 0 on", y[n], n);
+  for (int64_t i = 0; i < shape.numel(); ++i)
+    check(std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], most),
+          "y is {} for sample {}: expected classes from 0 on", y[i],
+          i / (shape.numel() / shape[0]));
   if constexpr (std::is_same_v<T, int32_t>) return borrowed(array, shape, DType::i32);
   else return converted<int32_t, T>(array, shape);
 }
 
+// A class for each sample, or for each of its pixels.
 Field labels(const Array& array) {
   using enum nb::dlpack::dtype_code;
   const Shape shape = shape_of(array, "y");
-  check(shape.rank() == 1, "y has integers in the shape {}: expected [N], a class for each sample",
+  const bool of_pixels = shape.rank() == 3;
+  check(shape.rank() == 1 || of_pixels,
+        "y has integers in the shape {}: expected [N], a class for each sample, or [N, H, W], one "
+        "for each pixel",
         shape);
   Tensor values;
   if (has(array, Int, 32)) values = classes_of<int32_t>(array, shape);
@@ -94,14 +99,34 @@ Field labels(const Array& array) {
   else if (has(array, UInt, 32)) values = classes_of<uint32_t>(array, shape);
   else if (has(array, UInt, 16)) values = classes_of<uint16_t>(array, shape);
   else if (has(array, UInt, 64)) values = classes_of<uint64_t>(array, shape);
-  else fail("y is an array of another type: expected integers, or float32");
+  else fail("y is an array of another type: expected integers, truth values, or float32");
   const auto all = values.span<int32_t>();
   const int64_t classes = all.empty() ? 0 : int64_t{*std::ranges::max_element(all)} + 1;
-  return {.name = "labels", .values = values, .encoding = Encoding::index, .classes = classes};
+  if (of_pixels) values = values.reshape({shape[0], 1, shape[1], shape[2]});
+  return {.name = of_pixels ? "masks" : "labels",
+          .values = values,
+          .encoding = Encoding::index,
+          .classes = classes};
+}
+
+// Whether something is there, for each pixel.
+Field masks(const Array& array) {
+  const Shape shape = shape_of(array, "y");
+  const int rank = shape.rank();
+  check(rank == 3 || rank == 4,
+        "y has truth values in the shape {}: expected [N, H, W] or [N, K, H, W]", shape);
+  const Tensor values = Tensor::empty(shape, DType::u8, Device::cpu, Category::data);
+  const auto* const y = static_cast<const bool*>(array.data());
+  std::transform(y, y + shape.numel(), values.span<uint8_t>().begin(),
+                 [](bool is_there) -> uint8_t { return is_there ? 255 : 0; });
+  return {.name = "masks",
+          .values = rank == 3 ? values.reshape({shape[0], 1, shape[1], shape[2]}) : values,
+          .encoding = Encoding::mask};
 }
 
 Field answers(const Array& array) {
   using enum nb::dlpack::dtype_code;
+  if (is(array, Bool)) return masks(array);
   if (!is(array, Float)) return labels(array);
   Tensor values = numbers(array, "y");
   if (values.shape().rank() == 1) values = values.reshape({values.size(0), 1});

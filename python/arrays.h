@@ -18,7 +18,10 @@ enum class SampleShape { image, own };
 // numpy.asarray() takes. Elements that are float32, uint8 or int32 in C order on the cpu are not
 // copied: they must stay as they are while the data set lives.
 //   x  float [N, ...], or uint8 [N, H, W] or [N, C, H, W], pixels from 0 to 255
-//   y  integers [N], the classes 0, 1, ..., or float [N] or [N, ...], numbers to answer with
+//   y  integers [N], the classes 0, 1, ..., float [N] or [N, ...], numbers to answer with, or
+//   masks:
+//      integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W], whether something
+//      is there
 // Throws Error for others.
 Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape);
 

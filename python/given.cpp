@@ -1,5 +1,7 @@
 #include "python/given.h"
 
+#include "images/segmentation.h"
+
 namespace accrue::python {
 
 // By which a checkpoint knows its network.
@@ -14,19 +16,20 @@ Settings Given::settings(TrainingOptions&) {
 
 std::vector<DomainModel> Given::models() const {
   if (!network) return {};
-  const bool has_arrays = arrays.has_value();
-  const Encoding seen = has_arrays ? arrays->train.fields[0].encoding : Encoding::pixel;
-  const bool has_targets = has_arrays && arrays->train.has("targets");
-  const DomainModel::Field answer = has_targets ? DomainModel::Field{"targets", Encoding::number}
-                                                : DomainModel::Field{"labels", Encoding::index};
-  return {{.name = given_model,
-           .fields = {{"images", seen}, answer},
-           .data = has_arrays ? given_data : "digits"}};
+  if (!arrays)
+    return {{.name = given_model,
+             .fields = {{"images", Encoding::pixel}, {"labels", Encoding::index}},
+             .data = "digits"}};
+  DomainModel model{.name = given_model, .data = given_data};
+  for (const Field& field : arrays->train.fields)
+    model.fields.push_back({field.name, field.encoding});
+  return {model};
 }
 
 ModelFactory Given::factory(const std::string&, const ModelOptions&) const { return network->make; }
 
 ObjectivePtr Given::objective(const Dataset& data) const {
+  if (data.has("masks")) return segmentation(data.field("masks"));
   return data.has("targets") ? regression("images") : objective_of(data);
 }
 
@@ -42,8 +45,9 @@ Datasets Given::load(const DataRequest&) const { return *arrays; }
 
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest&) const {
   const Dataset& train = data.train;
-  check(train.has(model.input()) && (train.has("labels") || train.has("targets")),
-        "a network of layers learns labels or numbers, but the data set {} has {}: expected "
+  check(train.has(model.input()) &&
+            (train.has("labels") || train.has("masks") || train.has("targets")),
+        "a network of layers learns labels, masks or numbers, but the data set {} has {}: expected "
         "another data set, or arrays",
         train.name, train.fields.empty() ? "no fields" : train.fields.front().name);
 }

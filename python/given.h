@@ -17,7 +17,7 @@ class Given : public Domain {
   };
 
   std::optional<Network> network;
-  // The fields are images, and labels or targets.
+  // The fields are images, and labels, masks or targets.
   std::optional<Datasets> arrays;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
@@ -25,7 +25,7 @@ class Given : public Domain {
   Settings settings(TrainingOptions& training) override;
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
-  // classification() or regression(), by the data's fields.
+  // classification(), segmentation() or regression(), by the data's fields.
   ObjectivePtr objective(const Dataset& data) const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;

@@ -319,8 +319,9 @@ void add_training(nb::module_& m) {
       "model: a name (below), a language model's config.json, or a network of layers "
       "(Sequential).\n"
       "data: a name or a directory (below), or (x, y): x float32 [N, ...], or uint8 [N, H, W] or\n"
-      "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, or float32 [N, "
-      "...].\n"
+      "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, float32 [N, ...], "
+      "or\n"
+      "masks: integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W].\n"
       "NumPy's arrays and anything with DLPack; float32, uint8 and int32 in C order are not "
       "copied\n"
       "and must not change meanwhile.\n";

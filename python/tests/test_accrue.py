@@ -85,6 +85,40 @@ class Training(unittest.TestCase):
                                100 * np.mean(answers == labels), places=4)
         self.assertEqual(trainer.evaluate((pixels, labels)), trainer.evaluate())
 
+    def test_learns_masks(self):
+        random = np.random.default_rng(2)
+        pixels = random.integers(0, 256, size=(192, 16, 16), dtype=np.uint8)
+        there = pixels > 127
+        options = {"effective_batch": 32, "epochs": 4, "lr": 0.03}
+        # Each pixel tells its own class, so that a convolution of 1 x 1 will do.
+        for y, planes in ((there, 1), (np.stack([there, ~there], axis=1), 2),
+                          ((pixels // 86).astype(np.int64), 3)):
+            network = accrue.Sequential([accrue.Conv2d(1, 8, 1), accrue.ReLU(),
+                                         accrue.Conv2d(8, planes, 1)])
+            runs = [accrue.Trainer(network, (pixels, y), micro_batch=micro, **options)
+                    for micro in (32, 12)]
+            losses = [trainer.run().losses for trainer in runs]
+            # Sums over the pixels of 32 images in float32.
+            np.testing.assert_allclose(losses[1], losses[0], rtol=32 * 256 * 2.0**-24)
+            logits = runs[0].predict(pixels).astype(np.float64)
+            self.assertEqual(logits.shape, (192, planes, 16, 16))
+            if y.dtype == bool:
+                found, wanted = logits > 0, y.reshape(logits.shape)
+                loss = np.logaddexp(0, logits) - wanted * logits
+            else:
+                wanted = np.arange(3)[:, None, None] == y[:, None]
+                found = np.arange(3)[:, None, None] == logits.argmax(axis=1)[:, None]
+                loss = np.log(np.exp(logits).sum(axis=1)) - (wanted * logits).sum(axis=1)
+            of_classes = (0, 2, 3)
+            dice = 2 * (found & wanted).sum(axis=of_classes) / (
+                found.sum(axis=of_classes) + wanted.sum(axis=of_classes))
+            score = runs[0].evaluate()
+            self.assertAlmostEqual(score["dice"], dice.mean(), places=6)
+            self.assertAlmostEqual(score["loss"], loss.mean(), places=5)
+            self.assertGreater(score["dice"], 0.8)
+        result = accrue.train("unet", (pixels, there), steps=2, width=0.25, depth=2)
+        self.assertIn("iou", result.score)
+
     def test_takes_what_has_dlpack_without_a_copy(self):
         x, y = samples()
 
@@ -246,6 +280,8 @@ class Errors(unittest.TestCase):
                             ((x, y - 1), "expected classes from 0 on"),
                             ((x, [str(k) for k in y]), "expected integers, or float32|as objects"),
                             ((x.astype(np.uint8), y), "pixels of images"),
+                            ((x, y > 0), "expected .N, H, W. or .N, K, H, W."),
+                            ((x, np.stack([y, y], axis=1)), "one for each pixel"),
                             ((x,), "expected two, x and y")):
             with self.assertRaisesRegex(accrue.Error, words):
                 accrue.train(network(), data)
