@@ -1,37 +1,51 @@
 #!/usr/bin/env python3
 """Writes the golden files of the tests, tests/golden/, with PyTorch and with llama.cpp's gguf.
 
-    scripts/golden.py                  writes the files
-    scripts/golden.py --check          compares the committed files with what these packages compute
-    scripts/golden.py --check zi2zi    those of golden_zi2zi.py alone
+    scripts/golden.py               writes all files
+    scripts/golden.py zi2zi game    writes these
 
-golden_NAME.py says what its files hold. They need torch alone, resnet and fine_tuning torchvision,
-text transformers, lora PEFT, too, and quantized_blocks gguf instead.
+golden_NAME.py says what its files hold. They need torch and safetensors, and torchvision and
+fine_tuning torchvision, text transformers, lora PEFT, quantized_blocks gguf as well.
+python/tests/judges/test_golden.py compares the committed files with what these packages compute.
 """
 
 import argparse
 import importlib
+import importlib.metadata
 import sys
 
-NAMES = ("nets", "unjudged", "contrastive", "text", "lora", "resnet", "fine_tuning", "game", "zi2zi", "random",
-         "quantized_blocks")
+from safetensors.torch import save_file
+
+from golden_files import FOLDER
+
+NETS = ("mlp", "cnn", "resnet", "unet", "unet_padded")
+NAMES = (*NETS, "unjudged", "contrastive", "text", "lora", "torchvision", "fine_tuning", "game",
+         "zi2zi", "random", "quantized_blocks")
+PACKAGES = ("torch", "torchvision", "transformers", "peft", "gguf")
+
+
+def module_of(name):
+    return importlib.import_module("golden_nets" if name in NETS else f"golden_{name}")
+
+
+def make(name):
+    """The tensors of a file, as the packages compute them."""
+    module = module_of(name)
+    return module.make(name) if name in NETS else module.make()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME",
-                        help=f"{', '.join(NAMES)} (default: all)")
-    parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    options = parser.parse_args()
-    good = True
-    for name in options.names or NAMES:
-        module = importlib.import_module(f"golden_{name}")
-        if options.check:
-            good = module.check() and good
-        else:
-            module.write()
-    return 0 if good else 1
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}: all")
+    for name in parser.parse_args().names or NAMES:
+        metadata = {"written_by": "scripts/golden.py",
+                    **getattr(module_of(name), "prepare", dict)(),
+                    **{package: importlib.metadata.version(package) for package in PACKAGES
+                       if package in sys.modules}}
+        path = FOLDER / f"{name}.safetensors"
+        save_file({key: tensor.contiguous() for key, tensor in make(name).items()}, path, metadata)
+        print(f"wrote {path}, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -17,6 +17,7 @@ from torch.nn import functional
 import golden_files
 
 SAMPLES, STEPS, TEMPERATURE = 12, 10, 0.5
+TOLERANCE = 1e-10
 
 
 def nt_xent(first, second):
@@ -31,23 +32,10 @@ def make():
     generator = random.Random("contrastive")
     model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Tanh(), nn.Flatten(),
                           nn.Linear(100, 6)).double()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(golden_files.uniform(generator, 0.4, *p.shape))
+    golden_files.fill(model, lambda p: golden_files.uniform(generator, 0.4, *p.shape))
     images = golden_files.uniform(generator, 1, SAMPLES, 1, 5, 5)
     views = (images + golden_files.uniform(generator, 0.5, *images.shape)).float().double()
-    tensors = {"images": images.float(), "views": views.float()}
-    tensors.update({f"init.{name}": p.detach().float() for name, p in model.named_parameters()})
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    seen = golden_files.train(model, optimizer, lambda a, b: nt_xent(model(a), model(b)),
-                              [(images, views)], STEPS)
-    tensors.update(golden_files.record("all", model, seen))
-    return tensors
-
-
-def write():
-    golden_files.write("contrastive", make())
-
-
-def check():
-    return golden_files.agrees("contrastive", make(), 1e-10)
+    return {"images": images.float(), "views": views.float(), **golden_files.initial(model),
+            **golden_files.record("all", model, torch.optim.Adam(model.parameters(), lr=0.01),
+                                  lambda a, b: nt_xent(model(a), model(b)), [(images, views)],
+                                  STEPS)}

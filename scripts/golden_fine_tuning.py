@@ -1,35 +1,39 @@
 """The golden file fine_tuning.safetensors: torchvision's resnet18, partly frozen.
 
-Ten optimizer steps, each of a window of two micro-batches of golden_resnet.SAMPLES images, from the
-weights and images of golden_resnet.py's formula. What is frozen has requires_grad False, and its
-BatchNorms are in eval mode. In float64, for FROZEN `backbone` (all but fc) and `half` (conv1, bn1,
-layer1 and layer2) and OPTIMIZER `sgd` (momentum, weight decay) and `adam`:
+Ten optimizer steps, each of a window of two micro-batches of golden_torchvision.SAMPLES images,
+from the weights and images of golden_torchvision.py's formula. What is frozen has requires_grad
+False, and its BatchNorms are in eval mode. In float64, for FROZEN `backbone` (all but fc) and
+`half` (conv1, bn1, layer1 and layer2) and OPTIMIZER `sgd` (momentum, weight decay) and `adam`:
 
     FROZEN.OPTIMIZER.losses            [10]  the mean over each window
-    FROZEN.OPTIMIZER.change.PARAMETER  [3]   golden_resnet.sums() of what the steps added to it; of
-                                             trained parameters only
+    FROZEN.OPTIMIZER.change.PARAMETER  [3]   golden_torchvision.sums() of what the steps added to
+                                             it; of trained parameters only
     FROZEN.OPTIMIZER.buffer.BUFFER     [3]   the same of running_mean and running_var after them; of
                                              trained BatchNorms only
 """
 
 import torch
-import torchvision
 from torch.nn import functional
 
 import golden_files
-from golden_resnet import SAMPLES, buffers_of, make_model, make_samples, sums
+from golden_torchvision import SAMPLES, buffers_of, make_model, make_samples, sums
 
-STEPS, MICRO_BATCHES = 10, 2
+STEPS, MICRO_BATCHES, TOLERANCE = 10, 2, 1e-6
 FROZEN = {"backbone": ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4"),
           "half": ("conv1", "bn1", "layer1", "layer2")}
 OPTIMIZERS = {"sgd": lambda p: torch.optim.SGD(p, lr=1e-4, momentum=0.9, weight_decay=1e-2),
               "adam": lambda p: torch.optim.Adam(p, lr=1e-3)}
 
 
-def golden(frozen, optimizer):
+def frozen_model(frozen):
     model = make_model("resnet18").train()
     for layer in FROZEN[frozen]:
         getattr(model, layer).eval().requires_grad_(False)
+    return model
+
+
+def golden(frozen, optimizer):
+    model = frozen_model(frozen)
     before = {own: p.detach().clone() for own, p in model.named_parameters() if p.requires_grad}
     micro_batches = list(zip(*(x.split(SAMPLES) for x in make_samples(MICRO_BATCHES * SAMPLES))))
     _, losses, _ = golden_files.train(
@@ -47,11 +51,3 @@ def golden(frozen, optimizer):
 def make():
     return {own: x for frozen in FROZEN for optimizer in OPTIMIZERS
             for own, x in golden(frozen, optimizer).items()}
-
-
-def write():
-    golden_files.write("fine_tuning", make(), torchvision=torchvision.__version__)
-
-
-def check():
-    return golden_files.agrees("fine_tuning", make(), 1e-6)

@@ -34,15 +34,14 @@ LEARNING_RATES = {"D": 1e-2, "G": 4e-3}
 CASES = [("alternating", 1, 1), ("alternating", 3, 1), ("alternating", 1, 2),
          ("simultaneous", 1, 1), ("simultaneous", 3, 1)]
 EPSILON = 1e-3  # at which Adam does not enlarge rounding
+TOLERANCE = 1e-12
 
 
 def make_players():
     generator = random.Random("game")
     players = {"D": mlp(IMAGE, 8, 1).double(), "G": mlp(NOISE, 8, IMAGE).double()}
-    with torch.no_grad():
-        for player in players.values():
-            for p in player.parameters():
-                p.copy_(uniform(generator, p.shape[-1] ** -0.5, *p.shape))
+    for player in players.values():
+        golden_files.fill(player, lambda p: uniform(generator, p.shape[-1] ** -0.5, *p.shape))
     count = WINDOWS * SAMPLES
     return players, uniform(generator, 1, count, NOISE), uniform(generator, 1, count, IMAGE)
 
@@ -88,8 +87,7 @@ def make():
     players, inputs, reals = make_players()
     tensors = {"input": inputs.float(), "real": reals.float()}
     for name, player in players.items():
-        tensors.update({f"init.{name}.{key}": p.detach().float()
-                        for key, p in player.named_parameters()})
+        tensors.update(golden_files.initial(player, f"init.{name}."))
     for order, every, times in CASES:
         trained = copy.deepcopy(players)
         for name, values in play(trained, inputs, reals, order, every, times).items():
@@ -97,11 +95,3 @@ def make():
             tensors.update({f"{case}.{key}": torch.stack(rows) for key, rows in values.items()})
             tensors[f"{case}.final"] = flat(trained[name].parameters())
     return tensors
-
-
-def write():
-    golden_files.write("game", make())
-
-
-def check():
-    return golden_files.agrees("game", make(), 1e-12)

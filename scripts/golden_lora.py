@@ -16,61 +16,33 @@ import random
 
 import peft
 import torch
-from torch.nn import functional
 
 import golden_files
 import golden_text
 
+TOLERANCE = golden_text.TOLERANCE
 OPTIONS = {"gpt2": {"lora_alpha": 12, "target_modules": ["c_attn", "mlp.c_proj", "c_fc"],
                     "fan_in_fan_out": True},
            "llama": {"lora_alpha": 6, "use_rslora": True,
                      "target_modules": ["q_proj", "v_proj", "gate_proj", "down_proj"]}}
 
 
-def named(parameter):
-    return parameter.removeprefix("base_model.model.").replace(".default.", ".")
-
-
 def adapted(name, model):
     """The model of golden_text.py with adapters."""
-    golden_text.draw(name, model.double())
+    golden_text.draw(name, model)
     model = peft.get_peft_model(model, peft.LoraConfig(
         r=4, lora_dropout=0, bias="none", task_type="CAUSAL_LM", **OPTIONS[name])).double()
     generator = random.Random(name + ".lora")
-    with torch.no_grad():
-        for p in model.parameters():
-            if p.requires_grad:
-                p.copy_(golden_files.uniform(generator, 0.3, *p.shape))
+    golden_files.fill(model, lambda p: golden_files.uniform(generator, 0.3, *p.shape))
     return model
 
 
 def make():
-    tokens, labels, positions = golden_text.rows()
     tensors = {}
-    for base, model in golden_text.models():
-        name, model = base + ".lora", adapted(base, model)
-        trained = [(key, p) for key, p in model.named_parameters() if p.requires_grad]
-        tensors.update({f"init.{name}.{named(key)}": p.detach().float() for key, p in trained})
-
-        def loss_of(tokens, labels, positions, model=model):
-            logits = model(input_ids=tokens.long(), position_ids=positions.long(),
-                           attention_mask=golden_text.sees(positions)).logits
-            return functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(),
-                                            ignore_index=-1)
-
-        optimizer = torch.optim.AdamW([p for _, p in trained], lr=0.01, betas=(0.9, 0.95),
-                                      weight_decay=0.1)
-        gradient, losses, norms = golden_files.train(
-            model, optimizer, loss_of, [(tokens, labels, positions)], golden_text.STEPS)
-        tensors.update({f"grad.{name}.{named(key)}": gradient[key] for key, _ in trained})
-        tensors.update({f"final.{name}.{named(key)}": p for key, p in trained})
-        tensors.update({f"loss.{name}": losses, f"grad_norm.{name}": norms})
-    return tensors
-
-
-def write():
-    golden_files.write("lora", make(), peft=peft.__version__)
-
-
-def check():
-    return golden_files.agrees("lora", make(), 1e-10)
+    for name, model in golden_text.models():
+        model = adapted(name, model)
+        optimizer = torch.optim.AdamW(golden_files.trained_of(model).values(), lr=0.01,
+                                      betas=(0.9, 0.95), weight_decay=0.1)
+        tensors.update(golden_text.learn(name + ".lora", model, optimizer))
+    return {key.replace("base_model.model.", "").replace(".default.", "."): value
+            for key, value in tensors.items()}

@@ -1,5 +1,5 @@
-"""The golden file quantized_blocks.safetensors: blocks of quantized weights and what they stand for,
-by PyPI's `gguf`, which is llama.cpp's own. It needs that and numpy alone. The file holds
+"""The golden file quantized_blocks.safetensors: blocks of quantized weights, and what they stand
+for, by PyPI's `gguf`, which is llama.cpp's own. The file holds
 
     blocks.TYPE     U8  [3, bytes of a block]      random bits, with scales that are numbers
     elements.TYPE   F32 [3, elements of a block]   what they stand for
@@ -8,17 +8,15 @@ by PyPI's `gguf`, which is llama.cpp's own. It needs that and numpy alone. The f
     quantized.TYPE  U8  [9, bytes of a block]      those as Q4_0, Q4_1 and Q8_0
 """
 
-import json
-import pathlib
 import random
 import struct
 
 import gguf
 import numpy
+import torch
 from gguf import GGMLQuantizationType as Type
 
-PATH = (pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" /
-        "quantized_blocks.safetensors")
+TOLERANCE = 0
 # Where the float16 numbers of a block are.
 SCALES = {Type.F16: (), Type.BF16: (), Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q8_0: (0,),
           Type.Q4_K: (0, 2), Type.Q6_K: (208,)}
@@ -53,29 +51,4 @@ def make():
     tensors["weights"] = weights_of(generator)
     for kind in (Type.Q4_0, Type.Q4_1, Type.Q8_0):
         tensors[f"quantized.{kind.name}"] = gguf.quants.quantize(tensors["weights"], kind)
-    return tensors
-
-
-def content():
-    header = {"__metadata__": {"written_by": "scripts/golden.py"}}
-    data = b""
-    # Wider elements first, so that they are aligned.
-    for name, tensor in sorted(make().items(), key=lambda item: -item[1].itemsize):
-        dtype = {1: "U8", 4: "F32"}[tensor.itemsize]
-        begin, data = len(data), data + tensor.tobytes()
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape),
-                        "data_offsets": [begin, len(data)]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + data
-
-
-def write():
-    PATH.write_bytes(content())
-    print(f"wrote {PATH}, {PATH.stat().st_size} bytes")
-
-
-def check():
-    same = PATH.read_bytes() == content()
-    print(f"quantized_blocks: {'the same bytes' if same else 'other bytes'} by gguf")
-    return same
+    return {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}

@@ -15,6 +15,7 @@ does so in float64. The file holds
     loss.MODEL, grad_norm.MODEL  F64  [20], of each window
 """
 
+import functools
 import random
 
 import torch
@@ -24,7 +25,7 @@ from transformers.models.llama import modeling_llama
 
 import golden_files
 
-V, T, STEPS = 23, 12, 20
+V, T, STEPS, TOLERANCE = 23, 12, 20, 1e-10
 # The lengths of the documents in each row, of which the first tokens are a prompt; what is left of
 # a row is padding.
 ROWS = (((12, 0),), ((5, 0), (7, 2)), ((1, 0), (3, 0), (6, 5)), ((4, 0),), ((12, 12),),
@@ -69,62 +70,49 @@ def rotation(self, x, position_ids):
     return angles.cos(), angles.sin()
 
 
-def models():
+def models(vocabulary=V):
     modeling_llama.LlamaRMSNorm = Norm
     modeling_llama.LlamaRotaryEmbedding.forward = rotation
     sdpa = {"attn_implementation": "sdpa", "use_cache": False}
     yield "gpt2", GPT2LMHeadModel(GPT2Config(
-        vocab_size=V, n_positions=T, n_embd=12, n_layer=2, n_head=3, resid_pdrop=0, embd_pdrop=0,
-        attn_pdrop=0, **sdpa))
+        vocab_size=vocabulary, n_positions=T, n_embd=12, n_layer=2, n_head=3, resid_pdrop=0,
+        embd_pdrop=0, attn_pdrop=0, **sdpa))
     yield "llama", LlamaForCausalLM(LlamaConfig(
-        vocab_size=V, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        vocab_size=vocabulary, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=T, rms_norm_eps=1e-5,
         rope_theta=10000.0, **sdpa))
 
 
-def optimizer_of(model):
+def optimizer_of(model, eps=1e-8):
     decay = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() == 1]
     return torch.optim.AdamW([{"params": decay, "weight_decay": 0.1},
-                              {"params": rest, "weight_decay": 0.0}], lr=0.01, betas=(0.9, 0.95))
+                              {"params": rest, "weight_decay": 0.0}], lr=0.01, betas=(0.9, 0.95),
+                             eps=eps)
 
 
 def draw(name, model):
     generator = random.Random(name)
-    with torch.no_grad():
-        for p in model.parameters():
-            drawn = golden_files.uniform(generator, 0.3, *p.shape)
-            p.copy_((drawn + (p.dim() == 1)).float())
+    golden_files.fill(model.double(), lambda p: (
+        golden_files.uniform(generator, 0.3, *p.shape) + (p.dim() == 1)).float())
+
+
+def loss_of(model, tokens, labels, positions):
+    logits = model(input_ids=tokens.long(), position_ids=positions.long(),
+                   attention_mask=sees(positions)).logits
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=-1)
+
+
+def learn(name, model, optimizer):
+    """The tensors of a file of this model."""
+    return {**golden_files.initial(model, f"init.{name}."),
+            **golden_files.record(name, model, optimizer, functools.partial(loss_of, model),
+                                  [rows()], STEPS)}
 
 
 def make():
-    tokens, labels, positions = rows()
-    tensors = {"tokens": tokens, "labels": labels, "positions": positions}
+    tensors = dict(zip(("tokens", "labels", "positions"), rows()))
     for name, model in models():
-        model = model.double()
         draw(name, model)
-        tensors.update({f"init.{name}.{key}": p.detach().float()
-                        for key, p in model.named_parameters()})
-
-        def loss_of(tokens, labels, positions, model=model):
-            logits = model(input_ids=tokens.long(), position_ids=positions.long(),
-                           attention_mask=sees(positions)).logits
-            return functional.cross_entropy(logits.flatten(0, 1), labels.flatten().long(),
-                                            ignore_index=-1)
-
-        seen = golden_files.train(model, optimizer_of(model), loss_of,
-                                  [(tokens, labels, positions)], STEPS)
-        kept = {key for key, _ in model.named_parameters()}
-        recorded = golden_files.record(name, model, seen)
-        final = f"final.{name}."
-        tensors.update({key: value for key, value in recorded.items()
-                        if not key.startswith(final) or key.removeprefix(final) in kept})
+        tensors.update(learn(name, model, optimizer_of(model)))
     return tensors
-
-
-def write():
-    golden_files.write("text", make())
-
-
-def check():
-    return golden_files.agrees("text", make(), 1e-10)

@@ -23,6 +23,7 @@ from torch.nn import functional
 import golden_files
 
 CLASSES, UNJUDGED, STEPS = 3, 255, 3
+TOLERANCE = 1e-12
 
 
 def cross_entropy(logits, labels):
@@ -42,27 +43,16 @@ def make():
     generator = random.Random("unjudged")
     model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, CLASSES, 1))
     model = model.double()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(golden_files.uniform(generator, 0.7, *p.shape))
+    golden_files.fill(model, lambda p: golden_files.uniform(generator, 0.7, *p.shape))
     inputs = golden_files.uniform(generator, 1, 8, 1, 5, 6)
     labels = torch.tensor([generator.choice([0, 1, 2, 2, UNJUDGED, UNJUDGED])
                            for _ in range(inputs.numel())]).int().reshape(inputs.shape)
     labels[4:6] = UNJUDGED  # in micro-batches of 1 and of 2, some have no judged pixel
-    tensors = {"input": inputs.float(), "labels": labels}
-    tensors.update({f"init.{name}": p.detach().float() for name, p in model.named_parameters()})
+    tensors = {"input": inputs.float(), "labels": labels, **golden_files.initial(model)}
     for name, loss_of in {"cross-entropy": cross_entropy, "both": both}.items():
         trained = copy.deepcopy(model)
         optimizer = torch.optim.SGD(trained.parameters(), lr=0.5, momentum=0.9)
-        seen = golden_files.train(trained, optimizer, lambda x, y: loss_of(trained(x), y),
-                                  [(inputs, labels[:, 0].long())], STEPS)
-        tensors.update(golden_files.record(name, trained, seen))
+        tensors.update(golden_files.record(
+            name, trained, optimizer, lambda x, y: loss_of(trained(x), y),
+            [(inputs, labels[:, 0].long())], STEPS))
     return tensors
-
-
-def write():
-    golden_files.write("unjudged", make())
-
-
-def check():
-    return golden_files.agrees("unjudged", make(), 1e-12)

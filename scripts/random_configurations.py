@@ -6,10 +6,10 @@ recompute mode and optimizer. The same generator of random numbers draws the sam
 
 from torch import nn
 
-from reference_models import UNet, resnet
+from reference_models import MODELS, UNet, resnet
 
-ACTIVATIONS = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "gelu": nn.GELU, "sigmoid": nn.Sigmoid,
-               "tanh": nn.Tanh, "silu": nn.SiLU}
+ACTIVATIONS = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "gelu": "GELU", "sigmoid": "Sigmoid",
+               "tanh": "Tanh", "silu": "SiLU"}
 
 
 # Nets. A layer is a line of text: its name and numbers.
@@ -83,26 +83,27 @@ def draw_net(rng, number):
     return draw_mlp(rng) if rng.random() < 0.35 else draw_conv_net(rng)
 
 
-def make_layer(line):
+def make_layer(line, library=nn):
+    """Of PyTorch, or of a library that has its names."""
     name, *numbers = line.split()
     n = [int(number) for number in numbers]
     if name in ACTIVATIONS:
-        return [ACTIVATIONS[name]()]
-    return {"linear": lambda: [nn.Linear(*n)],
-            "linear_relu": lambda: [nn.Linear(*n), nn.ReLU()],
-            "layer_norm": lambda: [nn.LayerNorm(*n)],
-            "group_norm": lambda: [nn.GroupNorm(*n)],
-            "batch_norm": lambda: [nn.BatchNorm2d(*n)],
-            "instance_norm": lambda: [nn.InstanceNorm2d(*n)],
-            "conv": lambda: [nn.Conv2d(*n)],
-            "conv_transpose": lambda: [nn.ConvTranspose2d(*n)],
-            "max_pool": lambda: [nn.MaxPool2d(*n)],
-            "avg_pool": lambda: [nn.AvgPool2d(*n)],
-            "global_avg_pool": lambda: [nn.AdaptiveAvgPool2d(1)],
-            "upsample": lambda: [nn.Upsample(scale_factor=n[0])],
-            "flatten": lambda: [nn.Flatten()],
+        return [getattr(library, ACTIVATIONS[name])()]
+    return {"linear": lambda: [library.Linear(*n)],
+            "linear_relu": lambda: [library.Linear(*n), library.ReLU()],
+            "layer_norm": lambda: [library.LayerNorm(*n)],
+            "group_norm": lambda: [library.GroupNorm(*n)],
+            "batch_norm": lambda: [library.BatchNorm2d(*n)],
+            "instance_norm": lambda: [library.InstanceNorm2d(*n)],
+            "conv": lambda: [library.Conv2d(*n[:3], stride=n[3], padding=n[4], dilation=n[5])],
+            "conv_transpose": lambda: [library.ConvTranspose2d(*n[:3], stride=n[3])],
+            "max_pool": lambda: [library.MaxPool2d(n[0], stride=n[1])],
+            "avg_pool": lambda: [library.AvgPool2d(n[0], stride=n[1])],
+            "global_avg_pool": lambda: [library.AdaptiveAvgPool2d(1)],
+            "upsample": lambda: [library.Upsample(scale_factor=n[0])],
+            "flatten": lambda: [library.Flatten()],
             "resnet": lambda: list(resnet(n, blocks=1)),
-            "unet": lambda: [UNet(n)]}[name]()
+            "unet": lambda: [UNet(n)]}.get(name, lambda: list(MODELS[name]()))()
 
 
 def make_model(lines):

@@ -187,6 +187,15 @@ run_tests() {
   skipped=$((skipped + skipped_here))
 }
 
+# With the module built for that Python.
+judge() {
+  local settings=(-C build-dir=build/judged)
+  while read -r launcher; do settings+=(-C "cmake.define.${launcher#-D}"); done < <(ccache_options)
+  CXX=${CXX:-c++} "$python" -m pip install . --quiet --no-deps --target "$scratch/judged" \
+    "${settings[@]}" &&
+    PYTHONPATH=$scratch/judged "$python" -m pytest -q -rs python/tests/judges
+}
+
 run_demo() (
   cd "$scratch" &&
     "$root/scripts/demo.sh" --no-setup --digits --epochs 1 --steps 50 -- \
@@ -211,25 +220,13 @@ step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.p
 python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
   skip "what is for a release: left out without --thorough"
-elif "$python" -c 'import torch' 2>/dev/null; then
-  golden=(nets unjudged contrastive game zi2zi random)
-  if "$python" -c 'import torchvision' 2>/dev/null; then
-    golden+=(resnet fine_tuning)
-  else
-    skip "golden files of ResNets and fine-tuning: no Python module torchvision for $python"
-  fi
-  for name in "${golden[@]}"; do
-    step "golden files, $name, by PyTorch" "$python" scripts/golden.py --check "$name"
+elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
+  for module in torchvision transformers peft gguf; do
+    "$python" -c "import $module" 2>/dev/null || skip "judge $module: no such module for $python"
   done
+  step "judges: PyTorch and others beside Python's module" judge
 else
-  skip "golden files, by PyTorch: no Python module torch for $python; set ACCRUE_TEST_PYTHON"
-fi
-if $thorough; then
-  if "$python" -c 'import gguf' 2>/dev/null; then
-    step "golden file quantized_blocks, by gguf" "$python" scripts/golden.py --check quantized_blocks
-  else
-    skip "golden file quantized_blocks: no Python module gguf for $python"
-  fi
+  skip "judges: no Python modules torch, safetensors and pytest for $python; set ACCRUE_TEST_PYTHON"
 fi
 if step "build (release)" build build/release release; then
   run_tests release build/release "${side_by_side[@]}"

@@ -1,5 +1,5 @@
-// Against torchvision: the networks whose golden file scripts/golden_resnet.py wrote, which says
-// what it holds. Weights and images follow from the same formula here.
+// Against torchvision: the networks whose golden file scripts/golden_torchvision.py wrote, which
+// says what it holds. Weights and images follow from the same formula here.
 
 #include <cmath>
 #include <map>

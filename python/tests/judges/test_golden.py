@@ -1,0 +1,35 @@
+"""The golden files of the C++ tests hold what PyTorch and others compute (scripts/golden.py)."""
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import golden
+import golden_files
+import golden_zi2zi
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_file(name):
+    try:
+        module, tensors = golden.module_of(name), golden.make(name)
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    stored = golden_files.read(name)
+    assert set(stored) == set(tensors)
+    relative_error = getattr(module, "relative_error", golden_files.relative_error)
+    assert relative_error(stored, tensors) <= module.TOLERANCE
+
+
+@pytest.mark.parametrize("sizes", ((1,) * 8, (2,) * 4, (3, 3, 2)), ids=str)
+def test_zi2zi_in_micro_batches(sizes):
+    """Batch norm sees the micro-batch, so that no split of it is the whole window."""
+    for name, configuration in golden_zi2zi.CONFIGURATIONS.items():
+        if configuration["norm"] != "batch":
+            whole, split = ({f"{name}.{key}": value for key, value in
+                             golden_zi2zi.train(configuration, each).items()}
+                            for each in (golden_zi2zi.SAMPLES, list(sizes)))
+            assert golden_zi2zi.relative_error(split, whole) <= golden_zi2zi.TOLERANCE
