@@ -28,6 +28,8 @@ import subprocess
 import sys
 import tempfile
 
+from gpu_summary import table
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TORCH_TRAINING = str(ROOT / "scripts" / "torch_training.py")
 SPEED_CONFIGURATIONS = ("mlp:32x4", "mlp:8x16", "mlp:1x32", "mlp:128x1", "cnn:32x4",
@@ -106,11 +108,6 @@ def processor():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return "unknown processor"
-
-
-def table(heads, rows):
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 class Accrue:

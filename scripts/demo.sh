@@ -21,14 +21,8 @@ it is found or can be downloaded, else on the built-in digits.
 END
 }
 
-fail() { echo "demo: error: $*" >&2; exit 1; }
-need_value() { [[ $# -ge 2 ]] || fail "$1 needs a value"; }
-
 data_dir=$root/data/mnist
-digits=false
-setup=true
-epochs=3
-steps=()
+digits=false setup=true epochs=3 steps=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --data-dir) need_value "$@"; data_dir=$2; shift ;;

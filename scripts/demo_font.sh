@@ -20,13 +20,8 @@ characters, effective batch 4, of which 1 is in memory at a time. On 2 cores abo
 END
 }
 
-fail() { echo "demo_font: error: $*" >&2; exit 1; }
-need_value() { [[ $# -ge 2 ]] || fail "$1 needs a value"; }
-
 out=$root/build/demo_font
-strokes=false
-setup=true
-epochs=14
+strokes=false setup=true epochs=14
 while [[ $# -gt 0 ]]; do
   case $1 in
     --out) need_value "$@"; out=$2; shift ;;

@@ -21,8 +21,6 @@ NCCL, oneDNN, protobuf, FreeType), stripped, with the few shared libraries besid
 END
 }
 
-fail() { echo "gpu_bundle: error: $*" >&2; exit 1; }
-
 case ${1:-} in
   -h | --help) usage; exit ;;
   -*) usage >&2; fail "unknown option '$1'" ;;

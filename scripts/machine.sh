@@ -2,6 +2,10 @@
 # Tells what this machine has, builds the program for it, and whether the tests used its GPU. Other
 # scripts source this.
 
+fail() { echo "$(basename "$0" .sh): error: $*" >&2; exit 1; }
+# need_value OPTION VALUE...
+need_value() { [[ $# -ge 2 ]] || fail "$1 needs a value"; }
+
 # True where CMake finds a CUDA compiler, by CUDACXX where its installer did not put it on the path.
 have_nvcc() {
   [[ -z ${CUDACXX:-} ]] || return 0
