@@ -4,7 +4,6 @@ that is written down, and comparisons."""
 import pathlib
 
 import torch
-from safetensors.torch import load_file
 
 torch.set_num_threads(1)  # the tensors are too small for more
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -68,8 +67,3 @@ def relative_error(actual, truth):
     """The largest difference, relative to the largest value of each tensor; NaN if there is one."""
     return torch.stack([(actual[name].double() - value.double()).abs().max() / value.abs().max()
                         for name, value in truth.items()]).max().item()
-
-
-def read(name):
-    """The tensors of a golden file, by name."""
-    return load_file(FOLDER / f"{name}.safetensors")

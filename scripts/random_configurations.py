@@ -6,10 +6,14 @@ recompute mode and optimizer. The same generator of random numbers draws the sam
 
 from torch import nn
 
-from reference_models import MODELS, UNet, resnet
+from reference_models import UNet, resnet
 
 ACTIVATIONS = {"relu": "ReLU", "leaky_relu": "LeakyReLU", "gelu": "GELU", "sigmoid": "Sigmoid",
                "tanh": "Tanh", "silu": "SiLU"}
+LAYERS = {"linear": "Linear", "layer_norm": "LayerNorm", "group_norm": "GroupNorm",
+          "batch_norm": "BatchNorm2d", "instance_norm": "InstanceNorm2d", "conv": "Conv2d",
+          "conv_transpose": "ConvTranspose2d", "max_pool": "MaxPool2d", "avg_pool": "AvgPool2d",
+          "flatten": "Flatten"}
 
 
 # Nets. A layer is a line of text: its name and numbers.
@@ -83,31 +87,29 @@ def draw_net(rng, number):
     return draw_mlp(rng) if rng.random() < 0.35 else draw_conv_net(rng)
 
 
-def make_layer(line, library=nn):
-    """Of PyTorch, or of a library that has its names."""
-    name, *numbers = line.split()
-    n = [int(number) for number in numbers]
-    if name in ACTIVATIONS:
-        return [getattr(library, ACTIVATIONS[name])()]
-    return {"linear": lambda: [library.Linear(*n)],
-            "linear_relu": lambda: [library.Linear(*n), library.ReLU()],
-            "layer_norm": lambda: [library.LayerNorm(*n)],
-            "group_norm": lambda: [library.GroupNorm(*n)],
-            "batch_norm": lambda: [library.BatchNorm2d(*n)],
-            "instance_norm": lambda: [library.InstanceNorm2d(*n)],
-            "conv": lambda: [library.Conv2d(*n[:3], stride=n[3], padding=n[4], dilation=n[5])],
-            "conv_transpose": lambda: [library.ConvTranspose2d(*n[:3], stride=n[3])],
-            "max_pool": lambda: [library.MaxPool2d(n[0], stride=n[1])],
-            "avg_pool": lambda: [library.AvgPool2d(n[0], stride=n[1])],
-            "global_avg_pool": lambda: [library.AdaptiveAvgPool2d(1)],
-            "upsample": lambda: [library.Upsample(scale_factor=n[0])],
-            "flatten": lambda: [library.Flatten()],
-            "resnet": lambda: list(resnet(n, blocks=1)),
-            "unet": lambda: [UNet(n)]}.get(name, lambda: list(MODELS[name]()))()
+def parse(lines):
+    return [(name, [int(number) for number in numbers])
+            for name, *numbers in map(str.split, lines)]
+
+
+def make_layer(name, numbers, library=nn):
+    """Of PyTorch, or of another library with its names."""
+    first = {"conv": 3, "conv_transpose": 3, "max_pool": 1, "avg_pool": 1}.get(name, len(numbers))
+    return getattr(library, {**LAYERS, **ACTIVATIONS}[name])(
+        *numbers[:first], **dict(zip(("stride", "padding", "dilation"), numbers[first:])))
+
+
+def make_layers(name, n):
+    layers = {"linear_relu": lambda: [nn.Linear(*n), nn.ReLU()],
+              "global_avg_pool": lambda: [nn.AdaptiveAvgPool2d(1)],
+              "upsample": lambda: [nn.Upsample(scale_factor=n[0])],
+              "resnet": lambda: list(resnet(n, blocks=1)),
+              "unet": lambda: [UNet(n)]}
+    return layers[name]() if name in layers else [make_layer(name, n)]
 
 
 def make_model(lines):
-    layers = [layer for line in lines for layer in make_layer(line)]
+    layers = [layer for line in parse(lines) for layer in make_layers(*line)]
     return (layers[0] if isinstance(layers[0], UNet) else nn.Sequential(*layers)).double()
 
 

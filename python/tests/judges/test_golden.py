@@ -8,6 +8,7 @@ pytest.importorskip("safetensors")
 import golden
 import golden_files
 import golden_zi2zi
+from safetensors.torch import load_file
 
 pytestmark = pytest.mark.thorough
 
@@ -18,7 +19,7 @@ def test_file(name):
         module, tensors = golden.module_of(name), golden.make(name)
     except ModuleNotFoundError as error:
         pytest.skip(str(error))
-    stored = golden_files.read(name)
+    stored = load_file(golden.FOLDER / f"{name}.safetensors")
     assert set(stored) == set(tensors)
     relative_error = getattr(module, "relative_error", golden_files.relative_error)
     assert relative_error(stored, tensors) <= module.TOLERANCE

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import golden_files
 import golden_random
-from random_configurations import make_layer
+from random_configurations import make_layer, parse
 from reference_models import MODELS, SAMPLE_SHAPES, mlp
 from torch.nn import functional
 
@@ -24,50 +24,8 @@ OWN = {"linear_relu": lambda *n: accrue.Linear(*n, activation="relu"),
 
 
 def network(lines):
-    if lines[0] in SAMPLE_SHAPES:
-        return lines[0]
-    layers = []
-    for name, *numbers in map(str.split, lines):
-        layers += [OWN[name](*map(int, numbers))] if name in OWN else \
-            make_layer(" ".join([name, *numbers]), accrue)
-    return accrue.Sequential(layers)
-
-
-def options_of(configuration):
-    """accrue's, for the same window."""
-    optimizer = dict(configuration["optimizer"])
-    return {"optimizer": optimizer.pop("kind"), **optimizer, "lr": configuration["lr"],
-            "strategy": configuration["strategy"].replace("_", "-"),
-            "clip_norm": configuration["clip_norm"] or None,
-            "micro_batch": configuration["micro_batches"][0],
-            "effective_batch": sum(configuration["micro_batches"]),
-            "precision": {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}[configuration["precision"]],
-            "loss_scale": str(configuration["loss_scale"]),
-            "recompute": configuration["recompute"], "no_shuffle": True}
-
-
-def judge(configurations):
-    """A window of the first configuration whose bounds are not wide."""
-    (loss, norm, _, state), c = golden_random.first_measured(configurations)
-    model, x, y = golden_random.draw_values(c)
-    y = y.int() if c["loss"] == "cross_entropy" else y.float()
-    steps = []
-    result = accrue.train(network(c["net"]), (x.float().numpy(), y.numpy()), on_step=steps.append,
-                          init=weights_of(model), **options_of(c))
-    assert len(steps) == 1
-    assert abs(steps[0].loss - loss) <= c["loss_is"][1]
-    if c["strategy"] in ("fused", "separate"):
-        assert abs(steps[0].grad_norm - norm) <= c["norm_is"][1]
-    assert len(result.weights) == len(state)
-    for (name, mine), truth, bound in zip(result.weights.items(), state, c["weight_bounds"]):
-        # The step is rounded to float32 besides.
-        assert np.abs(mine - truth.numpy()).max() <= bound + 2.0**-24 * truth.abs().max(), name
-
-
-@pytest.mark.parametrize("number", range(100))
-def test_random_networks(number):
-    judge({**c, "precision": "f32" if c["precision"] == "f64" else c["precision"]}
-          for c in golden_random.draw_configurations(f"module {number}", 2))
+    return accrue.Sequential([OWN[name](*numbers) if name in OWN else
+                              make_layer(name, numbers, accrue) for name, numbers in parse(lines)])
 
 
 def state_of(model):
@@ -82,8 +40,33 @@ def weights_of(model):
     return accrue.Weights({name: x.float().numpy() for name, x in state_of(model).items()})
 
 
+@pytest.mark.parametrize("number", range(100))
+def test_random_networks(number):
+    """A window of networks that are drawn, within bounds that follow from them."""
+    (loss, norm, _, state), c = golden_random.first_measured(
+        {**c, "precision": "f32" if c["precision"] == "f64" else c["precision"]}
+        for c in golden_random.draw_configurations(f"module {number}", 2))
+    model, x, y = golden_random.draw_values(c)
+    y = y.int() if c["loss"] == "cross_entropy" else y.float()
+    optimizer, steps = dict(c["optimizer"]), []
+    result = accrue.train(
+        network(c["net"]), (x.float().numpy(), y.numpy()), init=weights_of(model),
+        optimizer=optimizer.pop("kind"), **optimizer, lr=c["lr"], clip_norm=c["clip_norm"] or None,
+        strategy=c["strategy"].replace("_", "-"), recompute=c["recompute"], no_shuffle=True,
+        micro_batch=c["micro_batches"][0], effective_batch=sum(c["micro_batches"]),
+        precision={"f32": "fp32", "f16": "fp16", "bf16": "bf16"}[c["precision"]],
+        loss_scale=str(c["loss_scale"]), on_step=steps.append)
+    assert len(steps) == 1
+    assert abs(steps[0].loss - loss) <= c["loss_is"][1]
+    if c["strategy"] in ("fused", "separate"):
+        assert abs(steps[0].grad_norm - norm) <= c["norm_is"][1]
+    assert len(result.weights) == len(state)
+    for (name, mine), truth, bound in zip(result.weights.items(), state, c["weight_bounds"]):
+        assert np.abs(mine - truth.numpy()).max() <= bound, name
+
+
 def test_windows():
-    """Each of other samples, of which the last micro-batch has fewer."""
+    """Five in a row, each of 24, 24 and 16 samples."""
     torch.manual_seed(1)
     model = mlp(20, 32, 3).double()
     x, y, init, losses = torch.randn(320, 20), torch.arange(320) % 3, weights_of(model), []
