@@ -21,12 +21,12 @@ from golden_torchvision import SAMPLES, buffers_of, make_model, make_samples, su
 STEPS, MICRO_BATCHES, TOLERANCE = 10, 2, 1e-6
 FROZEN = {"backbone": ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4"),
           "half": ("conv1", "bn1", "layer1", "layer2")}
-OPTIMIZERS = {"sgd": lambda p: torch.optim.SGD(p, lr=1e-4, momentum=0.9, weight_decay=1e-2),
-              "adam": lambda p: torch.optim.Adam(p, lr=1e-3)}
+OPTIMIZERS = {"sgd": (torch.optim.SGD, {"lr": 1e-4, "momentum": 0.9, "weight_decay": 1e-2}),
+              "adam": (torch.optim.Adam, {"lr": 1e-3})}
 
 
-def frozen_model(frozen):
-    model = make_model("resnet18").train()
+def frozen_model(frozen, name="resnet18"):
+    model = make_model(name).train()
     for layer in FROZEN[frozen]:
         getattr(model, layer).eval().requires_grad_(False)
     return model
@@ -34,17 +34,17 @@ def frozen_model(frozen):
 
 def golden(frozen, optimizer):
     model = frozen_model(frozen)
-    before = {own: p.detach().clone() for own, p in model.named_parameters() if p.requires_grad}
+    trained, (kind, options) = golden_files.trained_of(model), OPTIMIZERS[optimizer]
+    before = {own: p.detach().clone() for own, p in trained.items()}
+    layers = {own.rpartition(".")[0] for own in trained}
     micro_batches = list(zip(*(x.split(SAMPLES) for x in make_samples(MICRO_BATCHES * SAMPLES))))
     _, losses, _ = golden_files.train(
-        model, OPTIMIZERS[optimizer]([p for p in model.parameters() if p.requires_grad]),
+        model, kind(trained.values(), **options),
         lambda x, y: functional.cross_entropy(model(x), y) / MICRO_BATCHES, micro_batches, STEPS)
-    trained = {own.rpartition(".")[0] for own in before}
-    tensors = {"losses": losses}
-    tensors.update({f"change.{own}": sums(p - before[own])
-                    for own, p in model.named_parameters() if own in before})
-    tensors.update({f"buffer.{own}": sums(b) for own, b in buffers_of(model)
-                    if own.rpartition(".")[0] in trained})
+    tensors = {"losses": losses,
+               **{f"change.{own}": sums(p - before[own]) for own, p in trained.items()},
+               **{f"buffer.{own}": sums(b) for own, b in buffers_of(model)
+                  if own.rpartition(".")[0] in layers}}
     return {f"{frozen}.{optimizer}.{own}": x for own, x in tensors.items()}
 
 

@@ -322,20 +322,15 @@ class Check:
             self.leave_out("beside PyTorch", "the runner is no GPU" if self.options.runner else
                            "no PyTorch that can use the GPU")
             return
-        self.resnet50_beside_pytorch()
-        for configuration in ("mlp:32x4", "cnn:32x4"):
-            self.step("optional", 80, f"beside PyTorch, {configuration}", [
+        jobs = [(60, "resnet50:32x2", f"resnet50 32x2, {precision}", f"resnet50-{precision}",
+                 "--precision", precision, "--data", self.images())
+                for precision in reversed(PRECISIONS)]
+        jobs += [(80, each, each, each.replace(":", "-")) for each in ("mlp:32x4", "cnn:32x4")]
+        for limit, configuration, name, file, *arguments in jobs:
+            self.step("optional", limit, f"beside PyTorch, {name}", [
                 self.options.python, "scripts/bench_pytorch.py", "--device", "cuda", "--program",
-                self.options.program, "--rounds", 1, "--seconds", 1.5, "--json",
-                self.measured / f"pytorch-{configuration.replace(':', '-')}.json", configuration])
-
-    def resnet50_beside_pytorch(self):
-        for precision in reversed(PRECISIONS):
-            self.step("optional", 60, f"beside PyTorch, resnet50 32x2, {precision}", [
-                self.options.python, "scripts/bench_pytorch.py", "--device", "cuda", "--program",
-                self.options.program, "--rounds", 1, "--seconds", 1.5, "--precision", precision,
-                "--data", self.images(),
-                "--json", self.measured / f"pytorch-resnet50-{precision}.json", "resnet50:32x2"])
+                self.options.program, "--rounds", 1, "--seconds", 1.5, *arguments,
+                "--json", self.measured / f"pytorch-{file}.json", configuration])
 
     def time_per_kernel(self):
         """By the profiler, of two windows without graphs: where the device's time goes."""
