@@ -103,14 +103,12 @@ def make_layers(name, n):
     layers = {"linear_relu": lambda: [nn.Linear(*n), nn.ReLU()],
               "global_avg_pool": lambda: [nn.AdaptiveAvgPool2d(1)],
               "upsample": lambda: [nn.Upsample(scale_factor=n[0])],
-              "resnet": lambda: list(resnet(n, blocks=1)),
-              "unet": lambda: [UNet(n)]}
+              "resnet": lambda: resnet(n, blocks=1), "unet": lambda: [UNet(n)]}
     return layers[name]() if name in layers else [make_layer(name, n)]
 
 
 def make_model(lines):
-    layers = [layer for line in parse(lines) for layer in make_layers(*line)]
-    return (layers[0] if isinstance(layers[0], UNet) else nn.Sequential(*layers)).double()
+    return nn.Sequential(*(layer for line in parse(lines) for layer in make_layers(*line))).double()
 
 
 # Configurations.
