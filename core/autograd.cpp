@@ -49,6 +49,18 @@ thread_local bool second_run = false;
 thread_local bool end_is_unread = false;  // of the segment that runs
 thread_local bool unread = false;
 
+// A segment's backward that reaches nothing older than the segment.
+struct Rehearsal {
+  uint64_t first;  // of the segment's nodes
+  bool has_ended = false;
+
+  bool leaves_out(const Variable& variable) const {
+    return !variable.producer || variable.producer->sequence < first;
+  }
+};
+thread_local Rehearsals* rehearsals = nullptr;
+thread_local Rehearsal* rehearsal = nullptr;
+
 std::atomic<uint64_t> sequence_counter{0};
 
 std::shared_ptr<Variable> make_variable(const Tensor& x) {
@@ -168,7 +180,7 @@ void run_backward(Variables graph, Tensor gradient) {
       const auto outer = pending_leaves->start_node(node);
       if (!output->fresh) run(output->grad);
       pending_leaves->finish_node(node);
-    } else if (!output->fresh) {
+    } else if (!output->fresh && !(rehearsal && rehearsal->has_ended)) {
       run(output->grad);
     }
     output->grad.reset();
@@ -177,9 +189,23 @@ void run_backward(Variables graph, Tensor gradient) {
   }
 }
 
+// Backward may write over the gradient that it begins with.
+void rehearse(Variables graph, uint64_t first, const Tensor& dy) {
+  {
+    Rehearsal now{first};
+    const Restored rehearsing(rehearsal, &now);
+    const Restored counting_none(pending_leaves, static_cast<PendingLeaves*>(nullptr));
+    Tensor copy = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+    copy.copy_from(dy);
+    run_backward(std::move(graph), std::move(copy));
+  }
+  rehearsals->wait();
+}
+
 std::optional<GradTarget> claim(const Edge& x, bool same_kernel) {
   if (!x.wants_grad()) return std::nullopt;
   Variable& variable = *x.variable();
+  if (rehearsal && rehearsal->leaves_out(variable)) return std::nullopt;
   if (pending_leaves) pending_leaves->claim(x.variable(), same_kernel);
   if (!variable.grad.defined()) {
     const MemoryScope scope(variable.producer ? variable.producer->label : MemoryScope::label());
@@ -234,6 +260,7 @@ std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& 
 void offer_buffer(const Edge& x, const Tensor& buffer) {
   if (!x.wants_grad()) return;
   Variable& variable = *x.variable();
+  if (rehearsal && rehearsal->leaves_out(variable)) return;
   const bool fits = buffer.numel() == variable.shape.numel() && buffer.dtype() == variable.dtype;
   if (variable.producer && !variable.grad.defined() && fits)
     variable.grad = buffer.reshape(variable.shape);
@@ -332,20 +359,35 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                edges = std::move(edges)](Tensor& dy) mutable {
                 for (size_t i = 0; i < values.size(); ++i)
                   if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
-                const uint64_t first = sequence_counter;
-                Tensor again;
-                {
-                  const Restored record_now(recording, Recording::on);
-                  const Restored once_more(second_run, true);
-                  again = run(segment, values, true);
+                for (bool is_last = false; !is_last;) {
+                  const uint64_t first = sequence_counter;
+                  if (rehearsals) rehearsals->begin();
+                  Tensor again;
+                  {
+                    const Restored record_now(recording, Recording::on);
+                    const Restored once_more(second_run, true);
+                    again = run(segment, values, true);
+                  }
+                  is_last = !(rehearsals && rehearsals->is_one());
+                  if (is_last) values.clear();
+                  const std::shared_ptr<Variable> root = again.variable();
+                  again.reset();
+                  if (!root || !root->producer) return;
+                  Variables graph = graph_of(root, first);
+                  if (is_last)
+                    run_backward(std::move(graph), std::exchange(dy, {}).reshape(root->shape));
+                  else rehearse(std::move(graph), first, dy.reshape(root->shape));
                 }
-                values.clear();
-                const std::shared_ptr<Variable> root = again.variable();
-                again.reset();
-                if (!root || !root->producer) return;
-                run_backward(graph_of(root, first), std::exchange(dy, {}).reshape(root->shape));
               });
   return y;
+}
+
+RehearsalScope::RehearsalScope(Rehearsals& decide)
+    : previous_(std::exchange(rehearsals, &decide)) {}
+RehearsalScope::~RehearsalScope() { rehearsals = previous_; }
+bool rehearsing() { return rehearsal != nullptr; }
+void end_rehearsal() {
+  if (rehearsal) rehearsal->has_ended = true;
 }
 
 bool recomputing() { return second_run; }

@@ -157,6 +157,37 @@ class SegmentEnd {
 // True at the end of a segment that this thread runs for the second time.
 bool result_is_unread();
 
+// Decides whether the backward of a segment is rehearsed. In a rehearsal the ops of the segment are
+// differentiated as always, but no variable outside of it gets a gradient, until an op has found
+// what it was for and calls end_rehearsal(): a norm, for example, its part of a sum over several
+// graphs. Then the segment is dropped and runs again, so that nothing but its inputs is kept till
+// that sum is known.
+class Rehearsals {
+ public:
+  virtual ~Rehearsals() = default;
+  // Called before a segment runs again in backward, and when it has: true if this one is a
+  // rehearsal.
+  virtual void begin() = 0;
+  virtual bool is_one() = 0;
+  // Called after a rehearsal, before the segment runs once more.
+  virtual void wait() = 0;
+};
+// While alive, these decide on this thread.
+class RehearsalScope {
+ public:
+  explicit RehearsalScope(Rehearsals& rehearsals);
+  ~RehearsalScope();
+  RehearsalScope(const RehearsalScope&) = delete;
+  RehearsalScope& operator=(const RehearsalScope&) = delete;
+
+ private:
+  Rehearsals* previous_;
+};
+// True while this thread rehearses. For backwards.
+bool rehearsing();
+// No op of the segment is differentiated any more.
+void end_rehearsal();
+
 // Returns a leaf that wants a gradient: a copy of the handle x. The gradient appears in grad(x).
 Tensor require_grad(const Tensor& x);
 // The gradient of a leaf. Throws Error if there is none (never claimed since zero_grad()).
