@@ -3,6 +3,7 @@
 #include "kernels/detail/channel_sums.h"
 #include "kernels/detail/norm_kernels.h"
 #include "kernels/detail/reduce.h"
+#include "kernels/joined_batch.h"
 
 namespace accrue {
 namespace cpu {
@@ -47,10 +48,11 @@ double group_sum(const T* x, const Grouping& at, int64_t group, Term term) {
 }
 
 // The moments of each group, and `running` moved towards them, with the unbiased variance.
-void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running, View) {
+void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
+                   Running running, View) {
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        const MomentsOut<W> out(mean, rstd, at, eps, running);
+        const MomentsOut<W> out(mean, spread, kind, at, eps, running);
         const T* in = x.as<T>();
         parallel_each(at.count(), at.elements(), [&](int64_t g) {
           const double sum = out.mean ? group_sum(in, at, g, [](T v) { return v; }) : 0;
@@ -172,9 +174,11 @@ struct NormBackward {
   const T *dy, *x;
   PerChannel<W> gamma;
   const Normalizer& by;
+  const DxTerms<W>* given = nullptr;
   const Statistics<W> statistics = by.statistics<W>();
 
-  DxTerms<W> terms_of(int64_t g) const {
+  // `elements` of all parts that they are averages over.
+  DxTerms<W> terms_of(int64_t g, int64_t elements) const {
     const auto standardized = statistics[g];
     double sum = 0, product = 0;
     for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
@@ -184,14 +188,16 @@ struct NormBackward {
       product += sum_of<W>(
           size, [=](int64_t j) { return weight(j) * d[j] * (in[j] - standardized.mean); });
     });
-    return statistics.dx_terms(g, sum, product, by.at.elements());
+    return statistics.dx_terms(g, sum, product, elements);
   }
 
   template <class Accumulate>
   void store_group(int64_t g, Accumulate accumulate) const {
     const auto standardized = statistics[g];
     const bool constant = by.source == Source::constant;
-    const DxTerms<W> terms = constant ? DxTerms<W>{} : terms_of(g);
+    const DxTerms<W> terms = constant ? DxTerms<W>{}
+                             : given  ? given[g]
+                                      : terms_of(g, by.at.elements());
     for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
       T* const out = dx + first;
       const T* const d = dy + first;
@@ -208,13 +214,26 @@ struct NormBackward {
   }
 };
 
-// dx may be dy: a group's sums are complete before its first element is written. With constant
-// moments x is not read.
-void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View) {
+// The part of these elements of a group in its DxTerms, which are averages over more: the terms
+// times the number of those.
+void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, View) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
-        const NormBackward<T> backward{dx.grad.as<T>(), dy.as<T>(), x.data ? x.as<T>() : nullptr,
-                                       PerChannel<W>(gamma, 1), by};
+        const NormBackward<T> backward{nullptr, dy.as<T>(), x.as<T>(), PerChannel<W>(gamma, 1), by};
+        auto* const out = static_cast<DxTerms<W>*>(terms.data);
+        parallel_each(by.at.count(), by.at.elements(),
+                      [&](int64_t g) { out[g] = backward.terms_of(g, 1); });
+      });
+}
+
+// dx may be dy: a group's sums are complete before its first element is written. With constant
+// moments x is not read. Terms may be given.
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View terms, View) {
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        const NormBackward<T> backward{
+            dx.grad.as<T>(),         dy.as<T>(), x.data ? x.as<T>() : nullptr,
+            PerChannel<W>(gamma, 1), by,         static_cast<const DxTerms<W>*>(terms.data)};
         with_beta(dx.beta, [&](auto accumulate) {
           parallel_each(by.at.count(), by.at.elements(),
                         [&](int64_t g) { backward.store_group(g, accumulate); });
@@ -238,6 +257,7 @@ decltype(cpu::given_moments) given_moments;
 decltype(cpu::normalize) normalize;
 decltype(cpu::normalized_backward_over) normalized_backward_over;
 decltype(cpu::affine_backward) affine_backward;
+decltype(cpu::part_of_dx_terms) part_of_dx_terms;
 decltype(cpu::norm_backward) norm_backward;
 }  // namespace cuda
 
@@ -267,6 +287,12 @@ void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, c
 struct Moments {
   Tensor mean, rstd;
   Source source;
+  // Where groups are parts of larger ones, whose moments these are, as join_moments() returns them.
+  struct Part {
+    JoinedBatch* whole = nullptr;
+    const void* norm = nullptr;
+    Tensor moments{};
+  } part = {};
 
   static Moments empty(const Tensor& x, const Grouping& at, Source source) {
     const auto make = [&] { return Tensor::empty({at.count()}, wide(x.dtype()), x.device()); };
@@ -291,9 +317,42 @@ Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double
   Moments moments = Moments::empty(x, at, Source::batch);
   if (center == Center::zero) moments.mean.reset();
   launch<cpu::group_moments, cuda::group_moments>(
-      x.device(), view_of(moments.mean), moments.rstd.view(), x.view(), at, eps, running,
-      pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
+      x.device(), view_of(moments.mean), moments.rstd.view(), Spread::rstd, x.view(), at, eps,
+      running, pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
   return moments;
+}
+
+// The moments of the whole batch of which x is a part.
+Moments measure_jointly(const Tensor& x, const Grouping& at, double eps,
+                        const RunningStatistics& running, JoinedBatch& whole, const void* norm) {
+  const auto own = [&] {
+    Tensor part = Tensor::empty({3, at.C}, wide(x.dtype()), x.device());
+    launch<cpu::group_moments, cuda::group_moments>(
+        x.device(), part.slice(0, 1).view(), part.slice(1, 2).view(), Spread::deviations, x.view(),
+        at, eps, Running{}, pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
+    part.slice(2, 3).fill(static_cast<double>(at.elements()));
+    return part;
+  };
+  const Tensor joined =
+      whole.join(JoinedBatch::Sums::moments, norm, own,
+                 [&](const Tensor& of_parts) { return join_moments(of_parts, eps, running); });
+  const auto row = [&](int64_t i) { return joined.slice(i, i + 1).reshape({at.C}); };
+  return {row(0), row(1), Source::batch, {&whole, norm, joined}};
+}
+
+// What dx needs to know of all parts.
+Tensor dx_terms_jointly(const Tensor& dy, const Tensor& x, const Normalizer& by,
+                        const Tensor& gamma, const Moments::Part& part) {
+  const auto own = [&] {
+    Tensor terms = Tensor::empty({by.at.C, 2}, wide(x.dtype()), x.device());
+    launch<cpu::part_of_dx_terms, cuda::part_of_dx_terms>(
+        x.device(), terms.view(), dy.view(), x.view(), by, view_of(gamma),
+        pieces_scratch(by.at, Source::batch, x.dtype(), x.device()).view());
+    return terms;
+  };
+  return part.whole->join(
+      JoinedBatch::Sums::dx_terms, part.norm, own,
+      [moments = part.moments](const Tensor& all) { return join_dx_terms(all, moments); });
 }
 
 Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,
@@ -323,9 +382,14 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
                launch<cpu::affine_backward, cuda::affine_backward>(
                    device, dgamma, dbeta, dy.view(), x.view(), by(),
                    channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
+           Tensor terms;
+           if (moments.part.whole && dx_edge.wants_grad()) {
+             terms = dx_terms_jointly(dy, x, by(), gamma, moments.part);
+             if (!terms.defined()) return;
+           }
            if (auto dx = claim_grad_over(dx_edge, dy))
              launch<cpu::norm_backward, cuda::norm_backward>(
-                 device, *dx, dy.view(), view_of(x), by(), view_of(gamma),
+                 device, *dx, dy.view(), view_of(x), by(), view_of(gamma), view_of(terms),
                  pieces_scratch(at, moments.source, dy.dtype(), device).view());
          });
   return y;
@@ -406,8 +470,11 @@ Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, d
   return norm_of_channels("instance_norm", x, channels("instance_norm", x), gamma, beta, eps);
 }
 
-Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const RunningStatistics& running, NormMode mode, double eps) {
+namespace {
+
+// Each channel over all n. Throws Error unless the operands of batch_norm() agree.
+Grouping channels_of_batch(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                           const RunningStatistics& running) {
   const int64_t C = channels("batch_norm", x), S = x.shape().numel(2, x.shape().rank());
   check_operands("batch_norm", x, gamma, beta, C);
   check_same("batch_norm", {&running.mean, &running.var});
@@ -415,7 +482,14 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   check(running.mean.shape() == Shape{C} && running.var.shape() == Shape{C},
         "[batch_norm] running mean {} and variance {} with x {}: expected [{}]",
         running.mean.shape(), running.var.shape(), x.shape(), C);
-  const Grouping at{x.size(0), C, S, 1, Grouping::Over::batch};
+  return {x.size(0), C, S, 1, Grouping::Over::batch};
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const RunningStatistics& running, NormMode mode, double eps) {
+  const Grouping at = channels_of_batch(x, gamma, beta, running);
   if (mode == NormMode::eval) {
     // Copies, because a later forward in train mode moves the running ones before backward.
     const Moments moments = Moments::empty(x, at, Source::constant);
@@ -428,6 +502,14 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                             ? Running{}
                             : Running{running.mean.view(), running.var.view(), running.momentum};
   return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved));
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const RunningStatistics& running, JoinedBatch& whole, const void* norm,
+                  double eps) {
+  const Grouping at = channels_of_batch(x, gamma, beta, running);
+  return normalize("batch_norm", x, gamma, beta, at,
+                   measure_jointly(x, at, eps, running, whole, norm));
 }
 
 }  // namespace accrue

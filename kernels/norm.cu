@@ -360,6 +360,19 @@ __global__ void __launch_bounds__(large_team, 1)
   terms[g] = statistics.dx_terms(g, static_cast<W>(sums), static_cast<W>(products), elements);
 }
 
+// The terms of each group, by its team, as averages over so many elements.
+template <int team, int width, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(large_team, 1)
+    dx_terms_kernel(DxTerms<W>* terms, const T* dy, const T* x, Statistics<W> statistics,
+                    PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements) {
+  const Walk<team> start(in);
+  for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
+    W sum, product;
+    sum_for_dx<width>(sum, product, dy, x, statistics[g].mean, gamma, start.in_group(g));
+    if (threadIdx.x % team == 0) terms[g] = statistics.dx_terms(g, sum, product, elements);
+  }
+}
+
 // dx where each group's terms are known, by all threads. Given moments do not depend on x: without
 // terms both are 0, and x is null.
 template <int width, bool accumulate, class T, class W = Wide<T>>
@@ -396,13 +409,13 @@ Grid grid_of_pieces(const Grouping& at) {
 
 }  // namespace
 
-void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running,
-                   View scratch) {
+void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
+                   Running running, View scratch) {
   if (at.count() == 0) return;
   const int64_t pieces = group_pieces(at);
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        const MomentsOut<W> out(mean, rstd, at, eps, running);
+        const MomentsOut<W> out(mean, spread, kind, at, eps, running);
         with_width<T>(run_of(at), {x.data}, [&](auto width) {
           if (pieces > 1) {
             enqueue(grid_of_pieces(at), piece_moments_kernel<width.value, T>, out, scratch.as<W>(),
@@ -451,7 +464,32 @@ void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View b
   enqueue_normalize<true>(dy, x, by, gamma, beta, activation);
 }
 
-void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View scratch) {
+void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, View scratch) {
+  const Grouping& at = by.at;
+  if (at.count() == 0) return;
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        auto* const out = static_cast<DxTerms<W>*>(terms.data);
+        const T *in_dy = dy.as<const T>(), *in_x = x.as<const T>();
+        const auto statistics = by.statistics<W>();
+        const PerChannel<W> gammas(gamma, 1);
+        with_width<T>(run_of(at), {dy.data, x.data}, [&](auto width) {
+          if (group_pieces(at) > 1) {
+            enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, out, scratch.as<W>(),
+                    in_dy, in_x, statistics, gammas, Path<large_team>(at, width.value), int64_t{1});
+          } else {
+            with_team(at, [&](auto team, const auto& grid) {
+              enqueue(grid, dx_terms_kernel<team.value, width.value, T>, out, in_dy, in_x,
+                      statistics, gammas, Path<team.value>(at, width.value), at.count(),
+                      int64_t{1});
+            });
+          }
+        });
+      });
+}
+
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View given,
+                   View scratch) {
   if (dy.numel() == 0) return;
   const Grouping& at = by.at;
   const bool measured = by.source == Source::batch;
@@ -464,7 +502,7 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
         const PerChannel<W> gammas(gamma, 1);
         with_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
           with_beta(dx.beta, [&](auto accumulate) {
-            if (measured && pieces == 1) {
+            if (measured && pieces == 1 && !given.data) {
               with_team(at, [&](auto team, const auto& grid) {
                 enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
                         out, in_dy, in_x, statistics, gammas, Path<team.value>(at, width.value),
@@ -472,8 +510,8 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
               });
               return;
             }
-            DxTerms<W>* terms = nullptr;
-            if (measured) {
+            auto* terms = static_cast<DxTerms<W>*>(given.data);
+            if (measured && !terms) {
               W* const sums = scratch.as<W>();
               terms = reinterpret_cast<DxTerms<W>*>(sums + 2 * pieces * at.count());
               enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, terms, sums, in_dy,

@@ -5,6 +5,8 @@
 
 namespace accrue {
 
+class JoinedBatch;
+
 // y[i] = act(z[i]), z[i] = (x[i] - mean) / sqrt(var + eps) * gamma[c] + beta[c], where mean and
 // variance (biased: divided by the number of elements) are those of the group that i is in, and c
 // is its channel. gamma and beta [C] may be undefined: 1 and 0.
@@ -59,5 +61,13 @@ struct RunningStatistics {
 // `running` moves once per micro-batch.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, NormMode mode, double eps = 1e-5);
+
+// The same in train mode where x is a part of a batch (kernels/joined_batch.h): the averages above
+// are those over all parts, and so are the statistics that go into `running`, once. Accumulation
+// then is equivalent. x may have a single element of a channel if the batch has more. `norm` tells
+// the norms of a network apart, where segments are computed twice.
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const RunningStatistics& running, JoinedBatch& whole, const void* norm,
+                  double eps = 1e-5);
 
 }  // namespace accrue

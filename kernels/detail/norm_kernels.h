@@ -65,18 +65,28 @@ HOST_DEVICE void move_towards(T value, T& running, double momentum) {
                            momentum * static_cast<double>(value));
 }
 
-// Where mean and rstd = 1 / sqrt(variance + eps) of each group go, and statistics that move towards
-// them, where there are any. No mean: it counts as 0, and the variance is around 0 (rms_norm).
+// What is stored beside the mean of a group: rstd = 1 / sqrt(variance + eps), or of a part of a
+// larger group the sum of its squared distances from the mean.
+enum class Spread { rstd, deviations };
+
+// Where mean and spread of each group go, and statistics that move towards mean and variance, where
+// there are any. No mean: it counts as 0, and the variance is around 0 (rms_norm).
 template <class W>
 struct MomentsOut {
-  W *mean = nullptr, *rstd;
+  W *mean = nullptr, *spread;
+  Spread kind;
   int64_t elements;  // of a group
   double eps;
   W *running_mean = nullptr, *running_var = nullptr;
   double momentum;
 
-  MomentsOut(View mean, View rstd, const Grouping& at, double eps, const Running& running)
-      : rstd(rstd.as<W>()), elements(at.elements()), eps(eps), momentum(running.momentum) {
+  MomentsOut(View mean, View spread, Spread kind, const Grouping& at, double eps,
+             const Running& running)
+      : spread(spread.as<W>()),
+        kind(kind),
+        elements(at.elements()),
+        eps(eps),
+        momentum(running.momentum) {
     if (mean.data) this->mean = mean.as<W>();
     if (running.mean.data) running_mean = running.mean.as<W>(), running_var = running.var.as<W>();
   }
@@ -85,7 +95,9 @@ struct MomentsOut {
   template <class Sum>
   HOST_DEVICE void store(int64_t g, W center, Sum deviations) const {
     if (mean) mean[g] = center;
-    rstd[g] = rstd_of(static_cast<W>(deviations / static_cast<Sum>(elements)), eps);
+    spread[g] = kind == Spread::deviations
+                    ? static_cast<W>(deviations)
+                    : rstd_of(static_cast<W>(deviations / static_cast<Sum>(elements)), eps);
     if (!running_mean) return;
     move_towards(center, running_mean[g], momentum);
     move_towards(static_cast<W>(deviations / static_cast<Sum>(elements - 1)), running_var[g],

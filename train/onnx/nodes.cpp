@@ -27,8 +27,8 @@ void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_col
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace);
 void spectral_normalize(View y, View sigma, View partials, View w, View u, View v);
-void group_moments(View mean, View rstd, View x, Grouping at, double eps, Running running,
-                   View scratch);
+void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
+                   Running running, View scratch);
 void given_moments(View mean, View rstd, View given_mean, View given_var, double eps);
 void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation activation);
 void max_pool2d(View y, View winner, View x, Pool2dShape shape, Activation activation);
@@ -288,7 +288,7 @@ bool add_product(OnnxTrace& to, const KernelCall& call) {
 }
 
 bool add_norm(OnnxTrace& to, const KernelCall& call) {
-  return call.is<cpu::group_moments>([&](const View&, const View& rstd, const View&,
+  return call.is<cpu::group_moments>([&](const View&, const View& rstd, Spread, const View&,
                                          const Grouping&, double eps, const auto&...) {
     to.moments[rstd.data] = {eps, {}, {}};
   }) ||

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+
+#include "core/tensor.h"
+#include "kernels/norm.h"
+
+namespace accrue {
+
+// A batch that comes in parts, each with a forward and a backward of its own, and is normalised as
+// one: batch_norm() takes the statistics of all parts, and its gradient goes through them. The
+// parts may be the micro-batches of a window (train/window_batch.h), or what ranks hold (known as
+// SyncBN). All run the same ops in the same order, and meet wherever they need what depends on all.
+class JoinedBatch {
+ public:
+  virtual ~JoinedBatch() = default;
+
+  // Waits until every part has come here, and returns to each what `of_all` makes of what they
+  // brought, [parts, ...] in their order, each of own()'s shape. One of them calls it. A segment
+  // that runs for a second time (core/autograd.h, recompute()) gets what it got. Undefined in a
+  // rehearsal, which is then ended.
+  enum class Sums { moments, dx_terms };
+  using Own = std::function<Tensor()>;
+  using OfAll = std::function<Tensor(const Tensor& of_parts)>;
+  virtual Tensor join(Sums sums, const void* norm, const Own& own, const OfAll& of_all) = 0;
+};
+
+// What batch_norm() brings and gets, [rows, C] in wide() of its dtype. A part brings its mean, the
+// sum of its squared distances from it, and its number of elements n of a channel (rows); it gets
+//   mean = sum_p n_p mean_p / N       N = sum_p n_p
+//   rstd = 1 / sqrt(M / N + eps)      M = sum_p (M_p + n_p (mean_p - mean)^2)
+// and N. This is the variance around the mean of all, and loses no digits (Chan, Golub & LeVeque
+// 1979). The statistics that are undefined stay; others move towards mean and M / (N - 1).
+Tensor join_moments(const Tensor& of_parts, double eps, const RunningStatistics& running);
+// A part brings sum(gamma dy) and rstd^2 sum(gamma dy (x - mean)) of each channel, [C, 2], and gets
+// the sums of all parts divided by N.
+Tensor join_dx_terms(const Tensor& of_parts, const Tensor& moments);
+
+}  // namespace accrue
