@@ -46,10 +46,13 @@ void Window::backward(WeightedLoss weighted) {
   const bool is_compared = options_.noise_scale == NoiseScale::estimate && is_first;
   const MemoryScope scope(Phase::backward);
   accumulator_->begin(weighted);
+  // At once, because the next one may come while this one is suspended in its backward.
+  counts_.samples += weight.samples;
+  ++counts_.micro_batches;
   exchange_->begin_backward(last_is_next_ && !is_compared);
   if (accumulator_->steps_in_backward()) {
     add_loss(state(), loss.value.view(), weight.of_loss(), 0);
-    count(weighted);
+    add_terms_of(weighted);
     decide_before_backward();
   }
   const LossSeed seed = accumulator_->seed(weighted);
@@ -62,12 +65,12 @@ void Window::backward(WeightedLoss weighted) {
       accumulator_->sum_squares({0, parameters().values().numel()});
       take_first_norm(state(), decision_.partials.view());
     }
-    count(weighted);
+    add_terms_of(weighted);
   }
   exchange_->end_backward();
 }
 
-void Window::count(const WeightedLoss& weighted) {
+void Window::add_terms_of(const WeightedLoss& weighted) {
   const std::vector<View> terms = terms_of(weighted.loss, device_);
   check(weighted.is_first || terms.size() == counts_.terms,
         "a loss has {} numbers beside it, those before it in its window {}: expected as many",
@@ -77,8 +80,6 @@ void Window::count(const WeightedLoss& weighted) {
               options_.on_overflow == OnOverflow::drop_micro_batch ? DroppedTerms::leave_out
                                                                    : DroppedTerms::count);
   counts_.terms = terms.size();
-  counts_.samples += weighted.weight.samples;
-  ++counts_.micro_batches;
 }
 
 void Window::micro_step(int64_t samples, int64_t variant, const std::function<void()>& work) {

@@ -162,7 +162,7 @@ class Window {
   // A step is recorded whole, or in two parts if others' decisions come between them.
   enum class Part { whole, decide, apply };
 
-  void count(const WeightedLoss& weighted);
+  void add_terms_of(const WeightedLoss& weighted);
   void tell_device();
   void decide_before_backward();
   void decide();

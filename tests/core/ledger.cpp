@@ -140,10 +140,10 @@ TEST_CASE("whatever runs out of memory is named, and leaves nothing", "[engine][
       learner.micro_batch();
     } catch (...) {
       REQUIRE(ledger(device).current().bytes == before.bytes);
+      learner.window.abandon();
       throw;
     }
   });
-  learner.window.abandon();
   std::set<std::string> phases;
   for (const std::string& each : names) {
     INFO(each);
