@@ -166,9 +166,11 @@ BatchNorm::BatchNorm(int64_t channels)
 
 Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
   const bool is_fixed = weight_.fixed && bias_.fixed;
-  return batch_norm(x, weight_.tensor, bias_.tensor,
-                    {.mean = running_mean_.tensor, .var = running_var_.tensor},
-                    is_fixed || !pass.training() ? NormMode::eval : NormMode::train);
+  const RunningStatistics running{.mean = running_mean_.tensor, .var = running_var_.tensor};
+  if (is_fixed || !pass.training())
+    return batch_norm(x, weight_.tensor, bias_.tensor, running, NormMode::eval);
+  return pass.batch ? batch_norm(x, weight_.tensor, bias_.tensor, running, *pass.batch, this)
+                    : batch_norm(x, weight_.tensor, bias_.tensor, running, NormMode::train);
 }
 
 std::string BatchNorm::describe() const { return fmt::format("batch norm {}", weight_.shape[0]); }

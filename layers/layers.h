@@ -149,7 +149,8 @@ class InstanceNorm : public Module {
   std::string describe() const override { return "instance norm"; }
 };
 
-// The statistics are those of the micro-batch, so training depends on the split. A fixed BatchNorm
+// The statistics are those of the micro-batch, so training depends on the split, unless the pass
+// says of which batch that is a part. A fixed BatchNorm
 // (place()) uses the running ones and leaves them as they are, as in evaluation.
 class BatchNorm : public Norm {
  public:

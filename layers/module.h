@@ -39,6 +39,7 @@ enum class Recompute {
   all    // the input of every block
 };
 
+class JoinedBatch;
 class Module;
 
 // The purpose of one forward pass. It is explicit, so that a pass can be repeated with the same
@@ -59,6 +60,8 @@ struct Pass {
   int64_t piece = 0;
   // Where x begins in that dimension if it is such a piece.
   int64_t begin = 0;
+  // If set, x is a part of this batch, whose statistics BatchNorm takes (kernels/joined_batch.h).
+  JoinedBatch* batch = nullptr;
   // If set, this is called for every module after it has run, and for a module's parts before it.
   std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 

@@ -65,5 +65,7 @@ def record(case, model, *training):
 
 def relative_error(actual, truth):
     """The largest difference, relative to the largest value of each tensor; NaN if there is one."""
-    return torch.stack([(actual[name].double() - value.double()).abs().max() / value.abs().max()
+    least = torch.finfo(torch.float64).tiny  # of a tensor of zeros
+    return torch.stack([(actual[name].double() - value.double()).abs().max() /
+                        value.double().abs().max().clamp(min=least)
                         for name, value in truth.items()]).max().item()

@@ -20,4 +20,7 @@ struct Batches {
   std::string describe() const;
 };
 
+// Whose statistics BatchNorm takes in training.
+enum class BatchNormOver { micro_batch, window };
+
 }  // namespace accrue

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/memory_scope.h"
+#include "train/window_batch.h"
 
 namespace accrue {
 namespace {
@@ -58,6 +59,9 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
     check(!player.window_loss || players_.size() == 1,
           "player '{}' has a loss of whole windows beside other players: expected it alone",
           player.name);
+    check(player.batch_norm == BatchNormOver::micro_batch || players_.size() == 1,
+          "player '{}' has BatchNorms over whole windows beside other players: expected it alone",
+          player.name);
     check(owned.insert(&player.window.parameters()).second,
           "player '{}' has parameters that another player has, too: expected each player's own",
           player.name);
@@ -93,59 +97,71 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-namespace {
-
-// The i-th micro-batch of a window, null if the one before it was the last.
-const MicroBatch* next_in(const Game::MicroBatches& micro_batches, const MicroBatch* before,
-                          int64_t i) {
-  return before && before->ends_window ? nullptr : micro_batches(i);
-}
-
-}  // namespace
-
-void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
-                      std::optional<int64_t> variant) {
-  if (turn.front()->window_loss) see_window(*turn.front(), micro_batches, pass);
+void Game::for_each(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
+                    const Run& run) {
+  std::optional<WindowBatch> batch;
+  if (player.batch_norm == BatchNormOver::window) batch.emplace(player.window.options().ranks);
   const MicroBatch* micro_batch = nullptr;
-  for (int64_t i = 0; (micro_batch = next_in(micro_batches, micro_batch, i)); ++i) {
-    if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
-    for (const Player* player : turn) {
-      begin_micro_batch(*player, *micro_batch);
-      // Players that step together are exchanged one after the other.
-      if (micro_batch->ends_window && turn.size() == 1) player->window.expect_last();
-      const FreezeOthers others(players_, *player);
-      const auto loss = [&]() -> WeightedLoss {
-        const MemoryScope scope(Phase::forward, "loss");
-        Tensor weight;
-        if (player->weight) weight = player->weight(*micro_batch);
-        Loss loss = player->window_loss ? Loss(player->window_loss->loss(*micro_batch, pass))
-                                        : player->loss(*micro_batch, pass);
-        return {std::move(loss), {micro_batch->size(), std::move(weight)}};
-      };
-      Window& window = player->window;
-      if (variant && window.replays() && !player->window_loss)
-        window.micro_step(micro_batch->size(), *variant, [&] { window.backward(loss()); });
-      else window.backward(loss());
-      for (const Player& other : players_)
-        if (&other != player) other.window.keep_buffers_with(window);
-    }
+  for (int64_t i = 0; !(micro_batch && micro_batch->ends_window); ++i) {
+    if (!(micro_batch = micro_batches(i))) break;
+    Pass own = pass;
+    if (micro_batch->indices.defined()) own.samples = micro_batch->indices;
+    if (batch) batch->add(*micro_batch, own, run);
+    else run(*micro_batch, own);
   }
+  if (batch) batch->finish();
 }
 
-void Game::see_window(const Player& player, const MicroBatches& micro_batches, Pass pass) const {
+void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
+                      std::optional<int64_t> variant) {
+  const Player& first = *turn.front();
+  if (first.window_loss) see_window(first, micro_batches, pass);
+  bool has_begun = false;
+  for_each(first, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
+    const bool is_first = !std::exchange(has_begun, true);
+    for (const Player* player : turn) {
+      if (is_first) begin_window(*player, micro_batch);
+      // Players that step together are exchanged one after the other.
+      if (micro_batch.ends_window && turn.size() == 1) player->window.expect_last();
+      add(*player, micro_batch, own, variant);
+    }
+  });
+}
+
+void Game::add(const Player& player, const MicroBatch& micro_batch, const Pass& pass,
+               std::optional<int64_t> variant) const {
+  const FreezeOthers others(players_, player);
+  const auto loss = [&]() -> WeightedLoss {
+    const MemoryScope scope(Phase::forward, "loss");
+    Tensor weight;
+    if (player.weight) weight = player.weight(micro_batch);
+    Loss loss = player.window_loss ? Loss(player.window_loss->loss(micro_batch, pass))
+                                   : player.loss(micro_batch, pass);
+    return {std::move(loss), {micro_batch.size(), std::move(weight)}};
+  };
+  Window& window = player.window;
+  const bool sees_one = !player.window_loss && player.batch_norm == BatchNormOver::micro_batch;
+  if (variant && window.replays() && sees_one)
+    window.micro_step(micro_batch.size(), *variant, [&] { window.backward(loss()); });
+  else window.backward(loss());
+  for (const Player& other : players_)
+    if (&other != &player) other.window.keep_buffers_with(window);
+}
+
+void Game::see_window(const Player& player, const MicroBatches& micro_batches,
+                      const Pass& pass) const {
   const MemoryScope scope(Phase::forward, "loss of the window");
   player.window_loss->begin();
-  const MicroBatch* micro_batch = nullptr;
-  for (int64_t i = 0; (micro_batch = next_in(micro_batches, micro_batch, i)); ++i) {
-    if (micro_batch->indices.defined()) pass.samples = micro_batch->indices;
-    if (i == 0) begin_micro_batch(player, *micro_batch);
-    player.window_loss->see(*micro_batch, pass);
-  }
+  bool has_begun = false;
+  for_each(player, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
+    if (!std::exchange(has_begun, true)) begin_window(player, micro_batch);
+    player.window_loss->see(micro_batch, own);
+  });
   player.window_loss->end();
   player.window.abandon();  // module buffers, which the second walk moves again
 }
 
-void Game::begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const {
+void Game::begin_window(const Player& player, const MicroBatch& micro_batch) const {
   if (player.window.micro_batches() > 0) return;
   if (micro_batch.window_size > 0) player.window.expect(micro_batch.window_size);
   if (!player.begin) return;

@@ -10,6 +10,7 @@
 #include "accumulate/window.h"
 #include "data/loader.h"
 #include "layers/module.h"
+#include "train/batches.h"
 #include "train/window_loss.h"
 
 namespace accrue {
@@ -42,6 +43,8 @@ struct Player {
   // In place of `loss`, one of the whole window, which the player goes through twice. For a player
   // that is alone, without graphs on cuda.
   std::shared_ptr<WindowLoss> window_loss{};
+  // For a player that is alone, with strategy fused and without graphs on cuda: window.
+  BatchNormOver batch_norm = BatchNormOver::micro_batch;
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
@@ -91,7 +94,7 @@ class Game {
   // Adds the gradients of a window's micro-batches to the windows of the players: the one loop over
   // micro-batches. With a `variant`, Window::micro_step() runs each, and the samples must be in the
   // same tensors every time; without one they are not recorded. `pass` need not have samples.
-  void accumulate(const Turn& turn, const MicroBatches& micro_batches, Pass pass,
+  void accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
                   std::optional<int64_t> variant = {});
   // Ends a turn with the steps of its players. If they are skipped, the module buffers of all
   // players return to their values before the turn.
@@ -114,8 +117,14 @@ class Game {
   void restored();
 
  private:
-  void see_window(const Player& player, const MicroBatches& micro_batches, Pass pass) const;
-  void begin_micro_batch(const Player& player, const MicroBatch& micro_batch) const;
+  // Runs each micro-batch of a player's window, one after the other or all as one batch.
+  using Run = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
+  static void for_each(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
+                       const Run& run);
+  void see_window(const Player& player, const MicroBatches& micro_batches, const Pass& pass) const;
+  void add(const Player& player, const MicroBatch& micro_batch, const Pass& pass,
+           std::optional<int64_t> variant) const;
+  void begin_window(const Player& player, const MicroBatch& micro_batch) const;
   bool plays(const Player& player, const Turn& turn) const;
   std::vector<Turn> turns_of(const Turn& playing) const;
 

@@ -43,9 +43,12 @@ Datasets plan_data(const Datasets& data, Device device, size_t memory) {
 namespace {
 
 // Micro-batches of one size need the same memory however many there are: two of them, and what
-// remains, stand for any, unless the answers to all of them are kept.
-std::vector<int64_t> distinct_sizes(int64_t samples, int64_t micro, const Objective& objective) {
-  const int64_t most = objective.is_of_window() ? samples : 2;
+// remains, stand for any, unless something of all of them is kept.
+std::vector<int64_t> distinct_sizes(int64_t samples, const TrainingOptions& options,
+                                    const Objective& objective) {
+  const int64_t micro = options.batches.micro;
+  const bool keeps_all = objective.is_of_window() || options.batch_norm == BatchNormOver::window;
+  const int64_t most = keeps_all ? samples : 2;
   std::vector<int64_t> sizes(static_cast<size_t>(std::min(most, samples / micro)), micro);
   if (samples % micro > 0) sizes.push_back(samples % micro);
   return sizes;
@@ -76,8 +79,8 @@ void play_windows(Training& training, const TrainingOptions& options, int64_t sa
   const auto play_shares = [&](int64_t n) {
     std::set<std::vector<int64_t>> played;
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto sizes = distinct_sizes(training.loader().share_of(rank, n), options.batches.micro,
-                                        training.objective());
+      const auto sizes =
+          distinct_sizes(training.loader().share_of(rank, n), options, training.objective());
       if (!sizes.empty() && played.insert(sizes).second) play(training, sizes);
     }
   };

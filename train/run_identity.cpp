@@ -112,7 +112,7 @@ Metadata in_words_of(const Metadata& here, Metadata checkpoint) {
   if (const auto data = checkpoint.find("data"); data != checkpoint.end())
     data->second = without_place(data->second);
   for (const auto& [name, value] : here) {
-    const bool is_unused = value == "none" || value == "no";
+    const bool is_unused = value == "none" || value == "no" || value == "micro";
     if (is_unused || name == identity_of_scores || name == identity_of_classes)
       checkpoint.emplace(name, value);
   }

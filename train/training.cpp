@@ -85,15 +85,33 @@ const TrainingOptions& checked(const TrainingOptions& options) {
   return options;
 }
 
-void check_window_loss(const TrainingOptions& o) {
-  constexpr const char* why = "the loss compares all samples of a window with each other, so";
-  check(!o.ranks || o.ranks->count() == 1,
-        "{} its micro-batches cannot be shared among {} ranks "
-        "yet: expected 1",
-        why, o.ranks ? o.ranks->count() : 1);
+// Throws Error, which says why, unless all micro-batches of a window can be seen together.
+void check_sees_window(const TrainingOptions& o, std::string_view why) {
   check(o.on_overflow == OnOverflow::skip_window,
         "{} no micro-batch can be left out of it: expected on-overflow skip-window", why);
   check(!o.noise_scale, "{} a micro-batch has no gradient of its own: expected no noise scale",
+        why);
+}
+
+void check_window_loss(const TrainingOptions& o) {
+  constexpr std::string_view why = "the loss compares all samples of a window with each other, so";
+  check(!o.ranks || o.ranks->count() == 1,
+        "{} its micro-batches cannot be shared among {} ranks yet: expected 1", why,
+        o.ranks ? o.ranks->count() : 1);
+  check_sees_window(o, why);
+}
+
+void check_batch_norm(const TrainingOptions& o, Device device) {
+  constexpr std::string_view why = "BatchNorm sees all samples of a window, so";
+  check_sees_window(o, why);
+  check(o.players.empty(), "{} a network must be trained alone yet: expected no players", why);
+  check(!plans_for_cuda(device), "{} micro-batches take turns, on the cpu alone yet: expected cpu",
+        why);
+  check(o.strategy == Strategy::fused,
+        "{} gradients of several micro-batches come together: expected strategy fused, not {}", why,
+        name_in(strategy_names(), o.strategy));
+  check(!o.ranks || o.ranks->count() == 1 || o.on_oom == OnOom::fail,
+        "{} ranks wait for each other within it, and none can begin it anew: expected on-oom fail",
         why);
 }
 
@@ -105,6 +123,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       objective_(options.objective_for(data)),
       data_(data) {
   if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
+  if (options_.batch_norm == BatchNormOver::window) check_batch_norm(options_, device);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;
@@ -156,9 +175,13 @@ void Training::make_networks() {
                              if (begin) begin(by_name_, *game_);
                            },
                        .weight = own.weight,
-                       .window_loss = std::move(window_loss)});
+                       .window_loss = std::move(window_loss),
+                       .batch_norm = options_.batch_norm});
   }
   game_.emplace(std::move(players), options_.order);
+  check(options_.batch_norm == BatchNormOver::micro_batch || trains_batch_norm(),
+        "a network without BatchNorms to train has no statistics of a window: expected batch-norm "
+        "micro");
 }
 
 std::unique_ptr<Loader> Training::make_loader() const {
@@ -176,6 +199,14 @@ std::unique_ptr<Loader> Training::make_loader() const {
                            .rank = rank,
                            .ranks = ranks(),
                            .share_unit = *options_.share_unit});
+}
+
+bool Training::trains_batch_norm() const {
+  for (const auto& network : networks_)
+    for (const auto& parameter : network->parameters.entries())
+      for (const auto& buffer : network->parameters.buffer_entries())
+        if (buffer.name == layer_of(parameter.name) + ".running_mean") return true;
+  return false;
 }
 
 Loader& Training::loader() {

@@ -69,6 +69,8 @@ class Training {
   // Its micro-batch is that with which the training goes on.
   const Batches& batches() const { return options_.batches; }
   Device device() const { return device_; }
+  // True if a network has BatchNorms that are not frozen.
+  bool trains_batch_norm() const;
   // The number of ranks that share the windows, this one included.
   int ranks() const;
 

@@ -77,6 +77,12 @@ const std::map<std::string, Order>& order_names() {
   return names;
 }
 
+const std::map<std::string, BatchNormOver>& batch_norm_names() {
+  static const std::map<std::string, BatchNormOver> names{{"micro", BatchNormOver::micro_batch},
+                                                          {"window", BatchNormOver::window}};
+  return names;
+}
+
 std::string Batches::describe() const {
   const int64_t whole = effective / micro, rest = effective % micro;
   const std::string cut = piece > 0 ? fmt::format(", in pieces of {}", piece) : "";
@@ -114,9 +120,11 @@ ScheduleOptions TrainingOptions::schedule_of(const PlayerOptions& network, int64
 
 namespace {
 
-// A window that others have the gradients of cannot be repeated.
+// A window that others have the gradients of cannot be repeated, and no backward is the last where
+// micro-batches run abreast.
 bool can_overlap(const TrainingOptions& o) {
-  return o.on_oom == OnOom::fail && facts_of(o.strategy).has_final_gradients && !o.shard_optimizer;
+  return o.on_oom == OnOom::fail && facts_of(o.strategy).has_final_gradients &&
+         !o.shard_optimizer && o.batch_norm == BatchNormOver::micro_batch;
 }
 
 }  // namespace
@@ -178,7 +186,7 @@ void check_options(const TrainingOptions& o) {
   check(o.rank_overlap != Overlap::on || can_overlap(o),
         "to exchange gradients during the last backward of a window, it must not be repeated, "
         "gradients must be accumulated, and ranks must own all of the optimizer: expected no "
-        "overlap, or on-oom fail, strategy fused and no shards");
+        "overlap, or on-oom fail, strategy fused, no shards and batch-norm micro");
   check(!strategy.sums_in_moments || !o.shard_optimizer,
         "strategy {} adds up in the optimizer's state, so every rank needs all of it: expected no "
         "shards, or another strategy",

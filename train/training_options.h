@@ -39,6 +39,7 @@ const std::map<std::string, Pack>& pack_names();
 const std::map<std::string, Graphs>& graphs_names();
 const std::map<std::string, Overlap>& rank_overlap_names();
 const std::map<std::string, Order>& order_names();
+const std::map<std::string, BatchNormOver>& batch_norm_names();
 
 // A value of TrainingOptions::eval_every.
 inline constexpr int64_t each_epoch = 0;
@@ -66,6 +67,7 @@ struct TrainingOptions : StepOptions {
   Precision precision = Precision::fp32;
   Strategy strategy = Strategy::fused;
   Recompute recompute = Recompute::none;
+  BatchNormOver batch_norm = BatchNormOver::micro_batch;
   Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
@@ -145,6 +147,12 @@ inline Settings settings_of(TrainingOptions& o) {
            {"recompute", no_result,
             "Keep fewer activations and compute them again in backward: of the model's n blocks, "
             "keep about sqrt(n), or the input of each (all)"})
+      .add(
+          o.batch_norm, batch_norm_names(),
+          {"batch-norm", result,
+           "Whose statistics BatchNorm takes: the micro-batch's, or the whole window's, as in one "
+           "big batch, for which what backward keeps is kept for all micro-batches (recompute says "
+           "how much)"})
       .add(o.pack, pack_names(),
            {"pack", no_result,
             "Keep the weights of 3x3 convolutions in the form that the CPU multiplies by, for all "

@@ -219,21 +219,10 @@ void Progress::score(const Score& test, const std::optional<Score>& of_average) 
   if (of_average) results_["test_ema"] = to_json(*of_average);
 }
 
-namespace {
-
-// False if there is none, or all are frozen.
-bool trains_batch_norm(const Training& training) {
-  for (const Player& player : training.game().players())
-    for (const auto& parameter : player.window.parameters().entries())
-      for (const auto& buffer : player.window.parameters().buffer_entries())
-        if (buffer.name == layer_of(parameter.name) + ".running_mean") return true;
-  return false;
-}
-
-}  // namespace
-
 void warn_about_batch_norm(const Options& options, const Training& training, Batches batches) {
-  if (batches.accumulation_steps() == 1 || !trains_batch_norm(training)) return;
+  if (batches.accumulation_steps() == 1 || !training.trains_batch_norm() ||
+      options.batch_norm == BatchNormOver::window)
+    return;
   say_error(
       "warning: BatchNorm normalises over each micro-batch of {}, not over the "
       "effective batch of {}: the result differs from one big batch. {} does not depend on "

@@ -66,7 +66,9 @@ struct Outcome {
 Outcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer::tanh,
             Way way = Way::walks) {
   Sequential model;
-  model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1});
+  // In front of a BatchNorm a bias has no gradient but roundings, which Adam makes large.
+  model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming,
+                    layer == Layer::batch_norm ? Bias::none : Bias::learned);
   if (layer == Layer::tanh) model.add<Tanh>();
   if (layer == Layer::dropout) model.add<Dropout>(0.5);
   if (layer == Layer::batch_norm) model.add<BatchNorm>(4);
@@ -90,6 +92,7 @@ Outcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer
   if (way == Way::at_once)
     player.loss = [&](const Samples& s, const Pass& pass) { return of_answers(answer(s, pass)); };
   else player.window_loss = std::make_shared<WindowLoss>(answer, of_answers);
+  if (layer == Layer::batch_norm && way == Way::walks) player.batch_norm = BatchNormOver::window;
   // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
   if (way == Way::unweighted)
     player.weight = [](const Samples& samples) {
@@ -157,8 +160,7 @@ TEST_CASE("both walks of a contrastive window have the same masks and statistics
   for (const Layer layer : {Layer::dropout, Layer::batch_norm}) {
     const Outcome expected = run({12}, Strategy::fused, layer, Way::at_once);
     REQUIRE(difference(run({12}, Strategy::fused, layer), expected) <= 1e-12);
-    if (layer == Layer::dropout)
-      REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer), expected) <= 1e-12);
+    REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer), expected) <= 1e-12);
   }
   const Outcome expected = run({12}, Strategy::fused, Layer::dropout, Way::at_once);
   REQUIRE(difference(run({12}, Strategy::fused, Layer::dropout, Way::other_masks), expected) >

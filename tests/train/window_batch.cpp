@@ -1,0 +1,332 @@
+// BatchNorms that see a whole window. tests/golden/batch_norm.safetensors is PyTorch's result for
+// the window as one batch (scripts/golden_batch_norm.py).
+
+#include "train/window_batch.h"
+
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "data/safetensors.h"
+#include "images/digits.h"
+#include "layers/layers.h"
+#include "layers/models.h"
+#include "tests/support/allocation_failure.h"
+#include "tests/support/catch.h"
+#include "tests/support/cli.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+#include "tests/support/paths.h"
+#include "tests/support/thread_ranks.h"
+#include "tests/support/training_state.h"
+#include "train/game.h"
+#include "train/memory_prediction.h"
+#include "train/objective.h"
+#include "train/training.h"
+#include "train/weights.h"
+
+namespace accrue::test {
+namespace window_batch_test {
+namespace {
+
+constexpr int64_t window_size = 12;
+constexpr int steps = 10;
+using MicroBatchSizes = std::vector<int64_t>;
+const std::vector<MicroBatchSizes> splits{{12}, {6, 6}, {5, 4, 3}, MicroBatchSizes(window_size, 1)};
+
+std::map<std::string, Tensor> golden() {
+  const auto tensors = read_safetensors(source_folder + "/tests/golden/batch_norm.safetensors");
+  return {tensors.begin(), tensors.end()};
+}
+
+Tensor as_f64(const Tensor& source) {
+  return Tensor::from(to_doubles(source), source.shape(), Device::cpu);
+}
+
+std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
+  Samples all{{{"images", as_f64(golden().at("images"))}, {"labels", golden().at("labels")}}};
+  std::vector<int32_t> numbers(window_size);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Tensor indices = Tensor::from(numbers, {window_size});
+  std::vector<MicroBatch> parts;
+  int64_t begin = 0;
+  for (const int64_t n : split) {
+    parts.push_back({all.slice(begin, begin + n), indices.slice(begin, begin + n), window_size});
+    begin += n;
+  }
+  parts.back().ends_window = true;
+  return parts;
+}
+
+// A rank's micro-batches; the first ranks have more.
+std::vector<MicroBatch> share_of(Ranks* ranks, const std::vector<MicroBatch>& all) {
+  if (!ranks) return all;
+  const int64_t K = std::ssize(all), R = ranks->count(), r = ranks->rank();
+  const auto begin = [&](int64_t rank) { return K / R * rank + std::min(rank, K % R); };
+  std::vector<MicroBatch> own(all.begin() + begin(r), all.begin() + begin(r + 1));
+  if (!own.empty()) own.back().ends_window = true;
+  return own;
+}
+
+// The statistics of the micro-batch; of the window, by a game; or with the mistake of those who
+// exchange them in a forward alone: they count as constants in backward.
+enum class Way { micro_batch, window, constants };
+
+struct ConstantStatistics : JoinedBatch {
+  explicit ConstantStatistics(JoinedBatch& whole) : whole(whole) {}
+  Tensor join(Sums sums, const void* norm, const Own& own, const OfAll& of_all) override {
+    Tensor joined = whole.join(sums, norm, own, of_all);
+    if (sums == Sums::dx_terms && joined.defined()) joined.fill(0);
+    return joined;
+  }
+  JoinedBatch& whole;
+};
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::map<std::string, Values> gradients, weights;  // with the running statistics
+};
+
+Outcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
+            Way way = Way::window, Ranks* ranks = nullptr) {
+  Sequential model;
+  model.add<Conv2d>(2, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming, Bias::none);
+  model.add<BatchNorm>(4);
+  model.add<Tanh>();
+  model.add<Conv2d>(4, 6, 3, Conv2dShape{.stride = 2, .padding = 1}, InitScheme::kaiming,
+                    Bias::none);
+  model.add<BatchNorm>(6);
+  model.add<Tanh>();
+  model.add<Conv2d>(6, 8, 3, Conv2dShape{}, InitScheme::kaiming, Bias::none);
+  model.add<BatchNorm>(8);
+  model.add<Tanh>();
+  model.add<Flatten>();
+  model.add<Linear>(8, 3);
+  Parameters parameters = place(model, DType::f64, Device::cpu, 3);
+  for (const auto& entry : parameters.entries())
+    entry.tensor.copy_from(as_f64(golden().at("init." + entry.name)));
+  const auto optimizer = adam(parameters, {});
+  Window window(*optimizer, ScheduleOptions{.base = 0.01},
+                {.effective_batch_size = window_size, .ranks = ranks});
+  const ObjectivePtr objective = classification();
+  const auto loss = [&](const Samples& samples, const Pass& pass) {
+    return objective->loss(objective->answer(model, samples, pass), samples);
+  };
+  Game game({{.name = "",
+              .window = window,
+              .loss = loss,
+              .batch_norm =
+                  way == Way::micro_batch ? BatchNormOver::micro_batch : BatchNormOver::window}});
+  const auto parts = share_of(ranks, golden_parts(split));
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    if (way == Way::constants) {
+      WindowBatch batch;
+      ConstantStatistics constant(batch);
+      for (const MicroBatch& part : parts)
+        batch.add(part, {.recompute = recompute}, [&](const MicroBatch& own, Pass pass) {
+          pass.batch = &constant;
+          window.backward(loss(own, pass), own.size());
+        });
+      batch.finish();
+      window.enqueue_step();
+    } else {
+      game.play(window_of(parts), {.recompute = recompute});
+    }
+    const StepReport report = window.reports(Window::Wait::yes).at(0);
+    check(!report.skipped, "a window was skipped");  // on a thread of its own, too
+    outcome.losses.push_back(report.loss);
+    outcome.norms.push_back(report.grad_norm);
+    if (step > 0) continue;
+    for (const auto& [name, sum, scale] : window.last_gradients())
+      for (const double g : to_doubles(sum)) outcome.gradients[name].push_back(g * scale);
+  }
+  for (const auto& [name, tensor] : named_tensors(parameters))
+    outcome.weights[name] = to_doubles(tensor);
+  return outcome;
+}
+
+Outcome by_pytorch() {
+  const auto stored = golden();
+  Outcome outcome{
+      to_doubles(stored.at("loss.all")), to_doubles(stored.at("grad_norm.all")), {}, {}};
+  for (const auto& [name, tensor] : stored) {
+    if (name.starts_with("grad.all.")) outcome.gradients[name.substr(9)] = to_doubles(tensor);
+    if (name.starts_with("final.all.")) outcome.weights[name.substr(10)] = to_doubles(tensor);
+  }
+  return outcome;
+}
+
+// The largest one of losses, gradients, and final weights and running statistics.
+double difference(const Outcome& a, const Outcome& b) {
+  double most =
+      std::max(largest_difference(a.losses, b.losses), largest_difference(a.norms, b.norms));
+  REQUIRE(a.weights.size() == b.weights.size());
+  for (const auto& [name, values] : a.weights)
+    most = std::max(most, largest_difference(values, b.weights.at(name)));
+  for (const auto& [name, values] : a.gradients)
+    most = std::max(most, largest_difference(values, b.gradients.at(name)));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number of ranks",
+          "[ranks][golden]") {
+  const Outcome expected = by_pytorch();
+  for (const int count : {2, 3})
+    for (const Recompute recompute : {Recompute::none, Recompute::all})
+      for (const MicroBatchSizes& split : splits) {
+        std::vector<Outcome> found(static_cast<size_t>(count));
+        run_ranks(count, [&](Ranks& ranks) {
+          found[size_t(ranks.rank())] = run(split, recompute, Way::window, &ranks);
+        });
+        for (const Outcome& one : found) {
+          INFO(count << " ranks, " << split.size() << " micro-batches");
+          REQUIRE(difference(one, expected) <= 1e-12);
+        }
+      }
+}
+
+TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split", "[golden]") {
+  const Outcome expected = by_pytorch();
+  for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all})
+    for (const MicroBatchSizes& split : splits) {
+      INFO(split.size() << " micro-batches, recompute " << int(recompute));
+      REQUIRE(difference(run(split, recompute), expected) <= 1e-12);
+    }
+  REQUIRE(difference(run({12}, Recompute::none, Way::micro_batch), expected) <= 1e-12);
+  for (const Way way : {Way::micro_batch, Way::constants})
+    REQUIRE(difference(run({6, 6}, Recompute::none, way), expected) > 1e-2);
+}
+
+namespace {
+
+// Two windows of 12 and one of 10 in an epoch.
+constexpr int64_t samples = 34, windows_per_epoch = 3;
+
+Dataset some_digits() {
+  return make_digits(accrue::Split::train, {.train_size = samples, .test_size = 1});
+}
+
+TrainingOptions options_of(ModelKind model, Recompute recompute = Recompute::all) {
+  ModelOptions network = default_model(model);
+  network.width = 0.25;
+  TrainingOptions options;
+  options.model = model_factory(network);
+  options.batches = {.micro = 5, .effective = window_size};
+  options.epochs = 2;
+  options.schedule.base = 1e-2;
+  options.recompute = recompute;
+  options.batch_norm = BatchNormOver::window;
+  return options;
+}
+
+void play(Training& training, Loader& loader, int64_t window) {
+  const int64_t epoch = window / windows_per_epoch;
+  Game& game = training.game();
+  const auto parts = window_of(loader, epoch, window % windows_per_epoch);
+  game.accumulate(game.all_turns().front(), parts, training.pass(epoch));
+  game.step(game.all_turns().front());
+}
+
+}  // namespace
+
+TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[oom]") {
+  const Dataset data = some_digits();
+  TrainingOptions options = options_of(ModelKind::cnn_bn);
+  options.on_oom = OnOom::split;
+  const auto loader_of = [&](int64_t micro) {
+    return std::make_unique<Loader>(data, LoaderOptions{.effective_batch_size = window_size,
+                                                        .micro_batch_size = micro,
+                                                        .seed = options.seed});
+  };
+  // Micro-batches of 5 up to the second window, and of 3 from there on.
+  TrainingState expected;
+  int64_t before = 0, all = 0;
+  {
+    Training training(options, data, Device::cpu);
+    const auto larger = loader_of(5), smaller = loader_of(3);
+    play(training, *larger, 0);
+    play(training, *smaller, 1);
+    play(training, *smaller, 2);
+    training.window().reports(Window::Wait::yes);
+    expected = state_of_training(training);
+  }
+  {
+    Training training(options, data, Device::cpu);
+    Observer nobody;
+    const int64_t start = allocations();
+    training.play(0, 0, nobody);
+    before = allocations() - start;
+    training.play(0, 1, nobody);
+    all = allocations() - start;
+  }
+  const size_t in_use = ledger(Device::cpu).current().total();
+  for (int64_t n = before + 1; n < all; n += (all - before) / 23) {
+    INFO("allocation " << n << " of " << before << " to " << all);
+    Training training(options, data, Device::cpu);
+    Observer nobody;
+    {
+      const AllocationFailure failure(n);
+      for (int64_t window = 0; window < windows_per_epoch; ++window)
+        training.play(0, window, nobody);
+      REQUIRE(failure.happened());
+    }
+    training.window().reports(Window::Wait::yes);
+    REQUIRE(training.batches().micro == 3);
+    REQUIRE(state_of_training(training) == expected);
+  }
+  REQUIRE(ledger(Device::cpu).current().total() == in_use);
+}
+
+TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memory]") {
+  const Dataset data = some_digits();
+  for (const ModelKind model : {ModelKind::cnn_bn, ModelKind::resnet_bn})
+    for (const int64_t micro : {12, 5, 1}) {
+      std::map<Recompute, size_t> peaks;
+      for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all}) {
+        TrainingOptions options = options_of(model, recompute);
+        options.batches.micro = micro;
+        const Usage measured = peak_of_windows(options, data, Device::cpu);
+        const Dataset planned = plan_data({data, data}, Device::cpu).train;
+        const Usage predicted = planned_peak(options, planned, Device::cpu);
+        INFO(name(model) << " in micro-batches of " << micro << ": measured " << to_string(measured)
+                         << ", predicted " << to_string(predicted));
+        REQUIRE(measured.bytes == predicted.bytes);
+        peaks[recompute] = measured.total();
+      }
+      if (micro < 12) REQUIRE(peaks[Recompute::all] < peaks[Recompute::none]);
+    }
+}
+
+TEST_CASE("BatchNorms over the window are trained, resumed and refused by name", "[cli]") {
+  const Folder folder;
+  const std::string data = " --data " + few_digits().path().string();
+  const std::string by_micro_batch =
+      "train --model cnn-bn --width 0.5 --recompute all --micro-batch 3 --effective-batch 8 --seed "
+      "4" +
+      data;
+  const std::string train = by_micro_batch + " --batch-norm window";
+  if (test_device() != Device::cpu) return refuse(train + " --steps 1", "expected cpu");
+  const std::string said = succeed(train + " --steps 3 --save " + (folder / "whole"));
+  REQUIRE_THAT(said, ContainsSubstring("predicted to the byte"));
+  REQUIRE(said.find("warning") == std::string::npos);
+  const std::string checkpoints = " --checkpoint-dir " + (folder / "checkpoints");
+  succeed(train + " --steps 2" + checkpoints);
+  succeed(train + " --steps 3 --resume" + checkpoints + " --save " + (folder / "resumed"));
+  REQUIRE(file_bytes(folder / "whole") == file_bytes(folder / "resumed"));
+  refuse(by_micro_batch + " --steps 3 --resume" + checkpoints,
+         "batch-norm: window in the checkpoint, micro here");
+  REQUIRE_THAT(
+      succeed("plan --model cnn-bn --batch-norm window --effective-batch 8 --memory 1GiB" + data),
+      ContainsSubstring("expected strategy fused, not separate"));
+  refuse(train + " --strategy separate --steps 1", "expected strategy fused, not separate");
+  refuse(train + " --on-overflow drop-micro-batch --steps 1", "no micro-batch can be left out");
+  refuse(train + " --noise-scale --steps 1", "expected no noise scale");
+  refuse("train --model cnn-gn --batch-norm window --steps 1" + data,
+         "a network without BatchNorms to train");
+}
+
+}  // namespace window_batch_test
+}  // namespace accrue::test

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "accumulate/ranks.h"
+#include "core/activity.h"
+#include "core/autograd.h"
+#include "data/samples.h"
+#include "kernels/joined_batch.h"
+#include "layers/module.h"
+
+namespace accrue {
+
+// The micro-batches of a window as one batch, whose BatchNorms see all its samples. Each
+// micro-batch is an Activity that is suspended at every norm, in forward and in backward, till all
+// have come there. They run one at a time and in order, so that nothing depends on threads, and
+// gradients add up in the order in which they do without this.
+//
+//   WindowBatch batch;
+//   for each micro-batch:  batch.add(micro_batch, pass, run);      run: forward and backward
+//   batch.finish();
+//
+// It costs memory: what a backward keeps is alive for all micro-batches, and so are their samples.
+// A segment (Recompute) keeps its inputs alone, also while it waits in backward: it is rehearsed up
+// to its last norm and dropped, then up to the one before, and so on. A segment of n norms so costs
+// n more forwards, and n times a part of its backward.
+//
+// Several ranks tell each other what their micro-batches have brought, once for each norm in
+// forward and once in backward, so that the window is that of all (SyncBN).
+class WindowBatch : public JoinedBatch, private Rehearsals {
+ public:
+  // No ranks: this process alone. On a meta device they exchange nothing.
+  explicit WindowBatch(Ranks* ranks = nullptr)
+      : ranks_(ranks && ranks->count() > 1 ? ranks : nullptr) {}
+  using Run = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
+
+  // Runs the next micro-batch, of which it makes a copy, up to the first norm; one that is alone in
+  // its window, to its end. Throws what run() throws, as does finish(): then the window is to be
+  // abandoned, and this destroyed.
+  void add(const MicroBatch& micro_batch, Pass pass, Run run);
+  // Runs all to their ends. Throws Error unless they meet at the same norms. Call it on all ranks,
+  // also on those that have no micro-batch.
+  void finish();
+
+  // Throws Error for a norm that is in a segment and runs several times in a forward.
+  Tensor join(Sums sums, const void* norm, const Own& own, const OfAll& of_all) override;
+
+ private:
+  struct OfNorm {
+    Tensor moments, dx_terms;  // dx_terms: from a rehearsal
+    int64_t times = 0;         // that it has run
+  };
+  struct Rehearsed {
+    const void* norm;
+    Tensor own;
+    OfAll of_all;
+  };
+
+  void begin() override { of_segment_.clear(); }
+  bool is_one() override;
+  void wait() override;
+  void resume(size_t part);
+  Tensor meet(const Tensor& own, const OfAll& of_all);
+  Tensor of_parts();
+  Tensor of_ranks(const std::vector<Tensor>& own);
+  void follow_others();
+  void count_parts();
+
+  Ranks* const ranks_;
+  int64_t most_ = 0;       // micro-batches of a rank, once they are counted
+  bool has_idle_ = false;  // a rank without any, which the first tells what to exchange
+  std::map<const void*, OfNorm> norms_;
+  std::vector<const void*> of_segment_;  // the norms in the one that has just run again
+  std::optional<Rehearsed> rehearsed_;   // by the part that is running
+  bool was_in_vain_ = false;
+
+  std::vector<Tensor> own_;  // of the parts that have come to the next meeting
+  Tensor of_all_;            // of the last one
+  size_t running_ = 0;
+  std::vector<std::unique_ptr<Activity>> parts_;  // destroyed first
+};
+
+}  // namespace accrue
