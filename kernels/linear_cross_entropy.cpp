@@ -357,12 +357,13 @@ LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
           own};
 }
 
-Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows) {
+Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows,
+                    bool is_frozen = false) {
   check(chunk_rows >= 0, "[{}] {} rows in a chunk: expected 1 or more, or 0 for a default", op,
         chunk_rows);
   const int64_t rows = of.x.size(0), V = of.w.size(0);
-  const int64_t most =
-      chunk_rows > 0 ? std::min(chunk_rows, rows) : chunk_rows_for(rows, V, of.x.dtype());
+  const int64_t most = chunk_rows > 0 ? std::min(chunk_rows, rows)
+                                      : chunk_rows_for(rows, V, of.x.dtype(), is_frozen);
   return Tensor::empty({most, V}, wide(of.x.dtype()), of.x.device(), Category::workspace);
 }
 
@@ -376,8 +377,9 @@ Tensor for_each_row_of(const HeadOperands& of, DType dtype) {
 
 }  // namespace
 
-int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype) {
-  constexpr int64_t bytes = 64 << 20, least = 64;
+int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen) {
+  constexpr int64_t least = 64;
+  const int64_t bytes = is_frozen ? 32 << 20 : 64 << 20;
   const auto element =
       static_cast<int64_t>(size_of(wide(dtype)) + (is_16_bit_dtype(dtype) ? size_of(dtype) : 0));
   const int64_t most = std::max(least, bytes / (V * element) / RowChunks::step * RowChunks::step);
@@ -404,10 +406,10 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
       counted_places(op, samples, row_labels > 0 ? row_labels : own_labels, device, judged);
   const bool leaves_out = judged.defined();
   Tensor loss = Tensor::empty({}, wide(x.dtype()), device);
-  Tensor logits = empty_logits(op, of, chunk_rows), softmax = empty_softmax(of);
   // In float16 a gradient without the loss scale would vanish.
-  const bool is_dx_alone =
-      dx_edge.wants_grad() && !dw_edge.wants_grad() && !is_16_bit_dtype(of.x.dtype());
+  const bool is_frozen = !dw_edge.wants_grad() && !is_16_bit_dtype(of.x.dtype());
+  const bool is_dx_alone = is_frozen && dx_edge.wants_grad();
+  Tensor logits = empty_logits(op, of, chunk_rows, is_frozen), softmax = empty_softmax(of);
   Tensor unit_dx = is_dx_alone ? Tensor::empty(of.x.shape(), of.x.dtype(), device) : Tensor();
   {
     const HeadScratch scratch(of, logits, leaves_out);

@@ -53,8 +53,9 @@ void add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w, con
                       int64_t chunk_rows = 0);
 
 // The rows of a chunk, of `rows` rows with V logits beside operands of `dtype`: logits, and d where
-// it lies apart, take about 64 MiB, but at least 64 rows. Chunks are nearly equal, and of multiples
-// of 16 rows, as products like them, unless the rows are fewer.
-int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype);
+// it lies apart, take about 64 MiB, but at least 64 rows; half as much for a frozen head, of which
+// no chunk is computed again. Chunks are nearly equal, and of multiples of 16 rows, as products
+// like them, unless the rows are fewer.
+int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen = false);
 
 }  // namespace accrue

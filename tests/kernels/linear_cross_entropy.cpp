@@ -292,6 +292,7 @@ TEST_CASE("linear_cross_entropy has no more logits than those of a chunk", "[ops
   // 64 MiB have room for 333 rows, 320 in sixteens, so there are four chunks; in 16 bits, with d
   // apart, for 222 or 208, and five.
   REQUIRE(chunk_rows_for(rows, V, DType::f32) == 256);
+  REQUIRE(chunk_rows_for(rows, V, DType::f32, true) == 160);
   REQUIRE(chunk_rows_for(rows, V, DType::bf16) == 208);
   REQUIRE(chunk_rows_for(100, V, DType::f32) == 100);
   REQUIRE(chunk_rows_for(100, 1 << 20, DType::f32) == 64);
