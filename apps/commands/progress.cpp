@@ -223,12 +223,15 @@ void warn_about_batch_norm(const Options& options, const Training& training, Bat
   if (batches.accumulation_steps() == 1 || !training.trains_batch_norm() ||
       options.batch_norm == BatchNormOver::window)
     return;
+  const std::string other = options.domains.model(options.model_name).other_norm;
+  const bool may_see_window =
+      training.device() == Device::cpu && training.game().players().size() == 1;
   say_error(
       "warning: BatchNorm normalises over each micro-batch of {}, not over the "
       "effective batch of {}: the result differs from one big batch. {} does not depend on "
-      "the split.\n",
-      counted(batches.micro, "sample"), batches.effective,
-      options.domains.model(options.model_name).other_norm);
+      "the split{}.\n",
+      counted(batches.micro, "sample"), batches.effective, other.empty() ? "GroupNorm" : other,
+      may_see_window ? ", nor does --batch-norm window" : "");
 }
 
 }  // namespace accrue::app
