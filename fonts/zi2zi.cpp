@@ -213,7 +213,8 @@ Tensor Zi2ziGenerator::features_of(const Tensor& x, Features which, const Pass& 
 }
 
 Tensor Zi2ziGenerator::forward(Tensor x, const Pass& pass) const {
-  const Tensor styles = Tensor::full({x.size(0)}, 0, DType::i32, x.device());
+  const Tensor styles =
+      Tensor::from(std::vector<int32_t>(size_t(x.size(0))), {x.size(0)}, x.device());
   return draw(encode(x, pass), styles, pass);
 }
 

@@ -374,6 +374,8 @@ TEST_CASE("zi2zi draws each glyph with the same bits, whatever is drawn beside i
   for (const auto& [begin, end] : {std::pair{0, 1}, {1, 2}, {1, 4}, {3, 5}, {4, 5}})
     REQUIRE(to_doubles(draw(begin, end, Pass::eval())) == to_doubles(together.slice(begin, end)));
   REQUIRE(to_doubles(together.slice(0, 1)) != to_doubles(together.slice(1, 2)));
+  // Without styles it draws the first.
+  REQUIRE(to_doubles(G(sources.slice(0, 1), Pass::eval())) == to_doubles(together.slice(0, 1)));
 }
 
 TEST_CASE("zi2zi varies each glyph by a seed, whatever is drawn beside it", "[zi2zi]") {
