@@ -156,32 +156,47 @@ void Sequential::append(std::string name, std::unique_ptr<Module> layer) {
   layers_.push_back({std::move(name), std::move(layer)});
 }
 
-Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run) {
-  if (pass.recompute == Recompute::none) return run(std::move(x), pass, 0, n, false);
-  const auto segments =
-      pass.recompute == Recompute::all ? n : static_cast<size_t>(std::ceil(std::sqrt(double(n))));
+namespace {
+
+// Into how many segments n blocks are cut.
+size_t segments_of(size_t n, Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none: return 1;
+    case Recompute::sqrt: return static_cast<size_t>(std::ceil(std::sqrt(double(n))));
+    case Recompute::all: break;
+  }
+  return n;
+}
+
+}  // namespace
+
+Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run) {
+  const size_t segments = segments_of(n, pass.recompute);
   Pass inner = pass;
   inner.recompute = Recompute::none;
+  const auto run_some = [=](Tensor y, size_t begin, size_t end, bool is_segment) {
+    for (size_t block = begin; block < end; ++block)
+      y = run(std::move(y), inner, block, is_segment && block + 1 == end);
+    return y;
+  };
   size_t begin = 0;
   // Not the last segment: its backward would begin with what has just been dropped.
   for (size_t s = 1; s < segments; ++s) {
     const size_t end = s * n / segments;
     x = accrue::recompute(
-        [=](const std::vector<Tensor>& in) { return run(in[0], inner, begin, end, true); },
+        [=](const std::vector<Tensor>& in) { return run_some(in[0], begin, end, true); },
         {std::move(x)});
     begin = end;
   }
-  return run(std::move(x), inner, begin, n, false);
+  return run_some(std::move(x), begin, n, false);
 }
 
 Tensor Sequential::forward(Tensor x, const Pass& pass) const {
   const size_t n = blocks_.size();
   return run_blocks(std::move(x), pass, n,
-                    [=, this](Tensor y, const Pass& inner, size_t begin, size_t end, bool) {
-                      const auto layer = [&](size_t block) {
-                        return block < n ? blocks_[block] : layers_.size();
-                      };
-                      return forward(std::move(y), inner, layer(begin), layer(end));
+                    [=, this](Tensor y, const Pass& inner, size_t block, bool) {
+                      const size_t end = block + 1 < n ? blocks_[block + 1] : layers_.size();
+                      return forward(std::move(y), inner, blocks_[block], end);
                     });
 }
 

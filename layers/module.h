@@ -157,11 +157,10 @@ Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
 // "layer1.0.bn2.weight".
 inline constexpr std::string_view backbone = "backbone";
 
-// x after n blocks in a row: run(x, pass, begin, end, is_segment) runs some of them, which are the
-// segment of a recompute() or not. Keeps what pass.recompute says of them.
-using RunBlocks =
-    std::function<Tensor(Tensor x, const Pass& pass, size_t begin, size_t end, bool is_segment)>;
-Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlocks& run);
+// x after n blocks in a row: run(x, pass, block, ends_segment) runs one, which is the last of a
+// recompute()'s segment or not. Keeps what pass.recompute says of them.
+using RunBlock = std::function<Tensor(Tensor x, const Pass& pass, size_t block, bool ends_segment)>;
+Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run);
 
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
 // names of their own. A block, for Recompute, is a layer with weights together with the layers

@@ -95,12 +95,10 @@ Tensor Gpt2::states(const TokenRows& rows, const Pass& pass, const KeyValueCache
                  embedding(wpe_.tensor, places, wpe_.compute));
   x = drop_(x.reshape({N, T, E}), pass);
   x = run_blocks(std::move(x), pass, blocks_.size(),
-                 [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin,
-                                                       size_t end, bool is_segment) {
-                   for (size_t i = begin; i < end; ++i)
-                     y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i,
-                                            is_segment && i + 1 == end);
-                   return y;
+                 [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t block,
+                                                       bool ends_segment) {
+                   return blocks_[block]->run_on(std::move(y), positions, inner, cache, block,
+                                                 ends_segment);
                  });
   return ln_f_(std::move(x), pass);
 }

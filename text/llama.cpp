@@ -111,12 +111,10 @@ Tensor Llama::states(const TokenRows& rows, const Pass& pass, const KeyValueCach
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1);
   Tensor x = embedding(embedding_.tensor, rows.tokens.reshape({N * T}), embedding_.compute);
   x = run_blocks(x.reshape({N, T, options_.width}), pass, blocks_.size(),
-                 [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t begin,
-                                                       size_t end, bool is_segment) {
-                   for (size_t i = begin; i < end; ++i)
-                     y = blocks_[i]->run_on(std::move(y), positions, inner, cache, i,
-                                            is_segment && i + 1 == end);
-                   return y;
+                 [=, this, positions = rows.positions](Tensor y, const Pass& inner, size_t block,
+                                                       bool ends_segment) {
+                   return blocks_[block]->run_on(std::move(y), positions, inner, cache, block,
+                                                 ends_segment);
                  });
   return norm_(std::move(x), pass);
 }
