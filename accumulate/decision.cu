@@ -1,13 +1,10 @@
 #include "accumulate/decision_formulas.h"
-#include "kernels/detail/loss_seed.h"
+#include "kernels/detail/loss_seed.cuh"
 #include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {
 
-// One thread: what these kernels cost is their launch.
-constexpr int lone_thread = 1;
-const Grid one_thread{dim3(1), lone_thread};
 // For a sum, and what one thread makes of it in double. That may take a hundred registers, and each
 // thread of a block has as many: 1024 threads would not fit on a multiprocessor.
 const Grid one_block{dim3(1), block_threads};
@@ -15,11 +12,6 @@ const Grid one_block{dim3(1), block_threads};
 template <class T>
 __global__ void __launch_bounds__(lone_thread) seed_gradient_kernel(T* dloss, Seed<T> seed) {
   *dloss = seed.dloss();
-}
-
-template <class T>
-__global__ void __launch_bounds__(lone_thread) add_loss_kernel(Seed<T> seed) {
-  seed.add_loss();
 }
 
 template <class T>

@@ -4,7 +4,7 @@
 #include "kernels/detail/cross_entropy_kernels.h"
 #include "kernels/detail/elementwise.cuh"
 #include "kernels/detail/linear_cross_entropy_kernels.h"
-#include "kernels/detail/loss_seed.h"
+#include "kernels/detail/loss_seed.cuh"
 #include "kernels/detail/matmul.h"
 #include "kernels/detail/reduce.cuh"
 
@@ -157,11 +157,6 @@ void compute_losses(View losses, View right, const LinearCrossEntropy& in,
 }
 
 template <class W>
-__global__ void __launch_bounds__(1) add_loss_kernel(Seed<W> seed) {
-  seed.add_loss();
-}
-
-template <class W>
 struct TimesDloss {
   Seed<W> seed;
   __device__ W operator()(W x) const { return seed.dloss() * x; }
@@ -212,7 +207,7 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
 void times_dloss(GradTarget dx, const LossSeed& from, View unit_dx) {
   dispatch_wide(unit_dx.dtype, [&]<class W>() {
     const Seed<W> seed(from);
-    enqueue({1, 1}, add_loss_kernel<W>, seed);
+    enqueue(one_thread, add_loss_kernel<W>, seed);
     elementwise(dx.grad.as<W>(), dx.beta, unit_dx.numel(), TimesDloss<W>{seed},
                 unit_dx.as<const W>());
   });
