@@ -9,6 +9,9 @@ namespace cpu {
 void join_moments(View moments, View of_parts, double eps, Running running) {
   dispatch_wide(moments.dtype, [&]<class W>() {
     const JoinedMoments<W> joined(moments, of_parts, eps, running);
+    check(joined.elements_of(0) > 1,
+          "[batch_norm] a batch has a single element of a channel, which has no variance: expected "
+          "several");
     for (int64_t c = 0; c < joined.C; ++c) joined.store(c);
   });
 }

@@ -27,11 +27,17 @@ struct JoinedMoments {
     if (running.mean.data) running_mean = running.mean.as<W>(), running_var = running.var.as<W>();
   }
 
+  // How many elements channel c has in all parts.
+  HOST_DEVICE double elements_of(int64_t c) const {
+    double N = 0;
+    for (int64_t p = 0; p < parts; ++p) N += of_parts[(p * 3 + 2) * C + c];
+    return N;
+  }
   HOST_DEVICE void store(int64_t c) const {
-    double N = 0, sum = 0, deviations = 0;
+    const double N = elements_of(c);
+    double sum = 0, deviations = 0;
     for (int64_t p = 0; p < parts; ++p) {
       const W* part = of_parts + p * 3 * C + c;
-      N += part[2 * C];
       sum += static_cast<double>(part[2 * C]) * part[0];
     }
     const double center = sum / N;

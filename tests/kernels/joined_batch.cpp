@@ -99,6 +99,27 @@ TEST_CASE("batch_norm of a part of a batch", "[ops]") {
   check_op(joined_op({2, 3, 4, 4}, true));
 }
 
+TEST_CASE("a batch of a single element of a channel has no variance", "[ops]") {
+  struct Alone : JoinedBatch {
+    Tensor join(Sums, const void*, const Own& own, const OfAll& of_all) override {
+      const Tensor mine = own();
+      return of_all(mine.reshape({1, mine.size(0), mine.size(1)}));
+    }
+  } batch;
+  const auto all = [](double value) {
+    return Tensor::full({int64_t(C)}, value, DType::f64, test_device());
+  };
+  const RunningStatistics running{all(0), all(1)};
+  const auto normalise = [&](int64_t N) {
+    return batch_norm(Tensor::full({N, int64_t(C)}, 2, DType::f64, test_device()), {}, {}, running,
+                      batch, nullptr);
+  };
+  REQUIRE(to_doubles(normalise(2)) == Values(2 * C, 0));
+  if (test_device() != Device::cpu) return;  // kernels there cannot throw
+  REQUIRE_ERROR(normalise(1), "a single element of a channel");
+  REQUIRE(to_doubles(running.mean) == Values(C, 0.2));  // of the batch before
+}
+
 TEST_CASE("the running statistics are those of all parts", "[ops]") {
   const Tensor x = Tensor::from(Values{1, 2, 10, 14, 3, 6}, {2, 3}, test_device());
   const auto all = [](double value) {
