@@ -12,6 +12,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/device.h"
+#include "tests/support/golden_window.h"
 #include "tests/support/op_table.h"
 #include "tests/support/paths.h"
 #include "train/game.h"
@@ -21,33 +22,11 @@ namespace accrue::test {
 namespace contrastive_test {
 namespace {
 
-constexpr int64_t window_size = 12;
-constexpr int steps = 10;
-using MicroBatchSizes = std::vector<int64_t>;
-const std::vector<MicroBatchSizes> splits{{12}, {6, 6}, {5, 4, 3}, MicroBatchSizes(window_size, 1)};
-
-std::map<std::string, Tensor> golden() {
-  const auto tensors = read_safetensors(source_folder + "/tests/golden/contrastive.safetensors");
-  return {tensors.begin(), tensors.end()};
-}
-
-Tensor as_f64(const Tensor& source) {
-  return Tensor::from(to_doubles(source), source.shape(), test_device());
-}
+std::map<std::string, Tensor> golden() { return golden_tensors("contrastive"); }
 
 std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
-  Samples all{{{"images", as_f64(golden().at("images"))}, {"views", as_f64(golden().at("views"))}}};
-  std::vector<int32_t> numbers(window_size);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const Tensor indices = Tensor::from(numbers, {window_size}, test_device());
-  std::vector<MicroBatch> parts;
-  int64_t begin = 0;
-  for (const int64_t n : split) {
-    parts.push_back({all.slice(begin, begin + n), indices.slice(begin, begin + n), window_size});
-    begin += n;
-  }
-  parts.back().ends_window = true;
-  return parts;
+  const auto field = [](const char* name) { return as_f64(golden().at(name), test_device()); };
+  return micro_batches_of({{{"images", field("images")}, {"views", field("views")}}}, split);
 }
 
 // The layer between a convolution and a linear layer.
@@ -58,13 +37,8 @@ enum class Layer { tanh, dropout, batch_norm };
 // masks than the first.
 enum class Way { walks, at_once, unweighted, other_masks };
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::map<std::string, Values> gradients, weights;
-};
-
-Outcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer::tanh,
-            Way way = Way::walks) {
+WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer::tanh,
+                  Way way = Way::walks) {
   Sequential model;
   // In front of a BatchNorm a bias has no gradient but roundings, which Adam makes large.
   model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming,
@@ -77,10 +51,10 @@ Outcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer
   Parameters parameters = place(model, DType::f64, test_device(), 3, gradient_storage(strategy));
   if (layer == Layer::tanh)
     for (const auto& entry : parameters.entries())
-      entry.tensor.copy_from(as_f64(golden().at("init." + entry.name)));
+      entry.tensor.copy_from(as_f64(golden().at("init." + entry.name), test_device()));
   const auto optimizer = adam(parameters, {});
   Window window(*optimizer, ScheduleOptions{.base = 0.01},
-                {.effective_batch_size = window_size, .strategy = strategy});
+                {.effective_batch_size = golden_window_size, .strategy = strategy});
   const ObjectivePtr objective = contrastive();
   size_t answered = 0;
   const auto answer = [&](const Samples& samples, Pass pass) {
@@ -96,55 +70,37 @@ Outcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer
   // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
   if (way == Way::unweighted)
     player.weight = [](const Samples& samples) {
-      return Tensor::full({}, double(samples.size() * samples.size()) / window_size, DType::f64,
-                          test_device());
+      return Tensor::full({}, double(samples.size() * samples.size()) / golden_window_size,
+                          DType::f64, test_device());
     };
   Game game({player});
   const auto parts = golden_parts(split);
-  Outcome outcome;
-  for (int step = 0; step < steps; ++step) {
+  WindowOutcome outcome;
+  for (int step = 0; step < golden_steps; ++step) {
     game.play(window_of(parts), {.seed = 5, .epoch = step});
-    const StepReport report = window.reports(Window::Wait::yes).at(0);
-    REQUIRE_FALSE(report.skipped);
-    outcome.losses.push_back(report.loss);
-    outcome.norms.push_back(report.grad_norm);
-    if (step == 0 && window.can_abandon())
-      for (const auto& [name, sum, scale] : window.last_gradients())
-        for (const double g : to_doubles(sum)) outcome.gradients[name].push_back(g * scale);
+    outcome.add_step(window);
   }
-  for (const auto& [name, tensor] : named_tensors(parameters))
-    outcome.weights[name] = to_doubles(tensor);
+  outcome.set_weights(parameters);
   return outcome;
 }
 
-double difference(const Outcome& a, const Outcome& b) {
+double difference(const WindowOutcome& a, const WindowOutcome& b) {
   double most = largest_difference(a.losses, b.losses);
   for (const auto& [name, values] : a.weights)
     most = std::max(most, largest_difference(values, b.weights.at(name)));
   return most;
 }
 
-Outcome by_pytorch() {
-  const auto stored = golden();
-  Outcome outcome{
-      to_doubles(stored.at("loss.all")), to_doubles(stored.at("grad_norm.all")), {}, {}};
-  for (const auto& [name, tensor] : stored) {
-    if (name.starts_with("grad.all.")) outcome.gradients[name.substr(9)] = to_doubles(tensor);
-    if (name.starts_with("final.all.")) outcome.weights[name.substr(10)] = to_doubles(tensor);
-  }
-  return outcome;
-}
-
 }  // namespace
 
 TEST_CASE("a contrastive loss is PyTorch's over the whole window, for every split", "[golden]") {
-  const Outcome expected = by_pytorch();
-  for (const MicroBatchSizes& split : splits)
+  const WindowOutcome expected = by_pytorch(golden());
+  for (const MicroBatchSizes& split : golden_splits)
     for (const Strategy strategy :
          {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
       if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
       INFO(split.size() << " micro-batches, strategy " << int(strategy));
-      const Outcome found = run(split, strategy);
+      const WindowOutcome found = run(split, strategy);
       REQUIRE(difference(found, expected) <= 1e-12);
       for (size_t i = 0; i < found.norms.size(); ++i)
         if (!std::isnan(found.norms[i]))
@@ -158,11 +114,11 @@ TEST_CASE("a contrastive loss is PyTorch's over the whole window, for every spli
 
 TEST_CASE("both walks of a contrastive window have the same masks and statistics", "[golden]") {
   for (const Layer layer : {Layer::dropout, Layer::batch_norm}) {
-    const Outcome expected = run({12}, Strategy::fused, layer, Way::at_once);
+    const WindowOutcome expected = run({12}, Strategy::fused, layer, Way::at_once);
     REQUIRE(difference(run({12}, Strategy::fused, layer), expected) <= 1e-12);
     REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer), expected) <= 1e-12);
   }
-  const Outcome expected = run({12}, Strategy::fused, Layer::dropout, Way::at_once);
+  const WindowOutcome expected = run({12}, Strategy::fused, Layer::dropout, Way::at_once);
   REQUIRE(difference(run({12}, Strategy::fused, Layer::dropout, Way::other_masks), expected) >
           1e-4);
 }

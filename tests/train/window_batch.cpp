@@ -15,6 +15,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/device.h"
+#include "tests/support/golden_window.h"
 #include "tests/support/op_table.h"
 #include "tests/support/paths.h"
 #include "tests/support/thread_ranks.h"
@@ -29,33 +30,12 @@ namespace accrue::test {
 namespace window_batch_test {
 namespace {
 
-constexpr int64_t window_size = 12;
-constexpr int steps = 10;
-using MicroBatchSizes = std::vector<int64_t>;
-const std::vector<MicroBatchSizes> splits{{12}, {6, 6}, {5, 4, 3}, MicroBatchSizes(window_size, 1)};
-
-std::map<std::string, Tensor> golden() {
-  const auto tensors = read_safetensors(source_folder + "/tests/golden/batch_norm.safetensors");
-  return {tensors.begin(), tensors.end()};
-}
-
-Tensor as_f64(const Tensor& source) {
-  return Tensor::from(to_doubles(source), source.shape(), Device::cpu);
-}
+std::map<std::string, Tensor> golden() { return golden_tensors("batch_norm"); }
 
 std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
-  Samples all{{{"images", as_f64(golden().at("images"))}, {"labels", golden().at("labels")}}};
-  std::vector<int32_t> numbers(window_size);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const Tensor indices = Tensor::from(numbers, {window_size});
-  std::vector<MicroBatch> parts;
-  int64_t begin = 0;
-  for (const int64_t n : split) {
-    parts.push_back({all.slice(begin, begin + n), indices.slice(begin, begin + n), window_size});
-    begin += n;
-  }
-  parts.back().ends_window = true;
-  return parts;
+  return micro_batches_of(
+      {{{"images", as_f64(golden().at("images"), Device::cpu)}, {"labels", golden().at("labels")}}},
+      split);
 }
 
 // A rank's micro-batches; the first ranks have more.
@@ -82,13 +62,8 @@ struct ConstantStatistics : JoinedBatch {
   JoinedBatch& whole;
 };
 
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::map<std::string, Values> gradients, weights;  // with the running statistics
-};
-
-Outcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
-            Way way = Way::window, Ranks* ranks = nullptr) {
+WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
+                  Way way = Way::window, Ranks* ranks = nullptr) {
   Sequential model;
   model.add<Conv2d>(2, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming, Bias::none);
   model.add<BatchNorm>(4);
@@ -104,10 +79,10 @@ Outcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
   model.add<Linear>(8, 3);
   Parameters parameters = place(model, DType::f64, Device::cpu, 3);
   for (const auto& entry : parameters.entries())
-    entry.tensor.copy_from(as_f64(golden().at("init." + entry.name)));
+    entry.tensor.copy_from(as_f64(golden().at("init." + entry.name), Device::cpu));
   const auto optimizer = adam(parameters, {});
   Window window(*optimizer, ScheduleOptions{.base = 0.01},
-                {.effective_batch_size = window_size, .ranks = ranks});
+                {.effective_batch_size = golden_window_size, .ranks = ranks});
   const ObjectivePtr objective = classification();
   const auto loss = [&](const Samples& samples, const Pass& pass) {
     return objective->loss(objective->answer(model, samples, pass), samples);
@@ -118,8 +93,8 @@ Outcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
               .batch_norm =
                   way == Way::micro_batch ? BatchNormOver::micro_batch : BatchNormOver::window}});
   const auto parts = share_of(ranks, golden_parts(split));
-  Outcome outcome;
-  for (int step = 0; step < steps; ++step) {
+  WindowOutcome outcome;
+  for (int step = 0; step < golden_steps; ++step) {
     if (way == Way::constants) {
       WindowBatch batch;
       ConstantStatistics constant(batch);
@@ -133,32 +108,14 @@ Outcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
     } else {
       game.play(window_of(parts), {.recompute = recompute});
     }
-    const StepReport report = window.reports(Window::Wait::yes).at(0);
-    check(!report.skipped, "a window was skipped");  // on a thread of its own, too
-    outcome.losses.push_back(report.loss);
-    outcome.norms.push_back(report.grad_norm);
-    if (step > 0) continue;
-    for (const auto& [name, sum, scale] : window.last_gradients())
-      for (const double g : to_doubles(sum)) outcome.gradients[name].push_back(g * scale);
+    outcome.add_step(window);
   }
-  for (const auto& [name, tensor] : named_tensors(parameters))
-    outcome.weights[name] = to_doubles(tensor);
-  return outcome;
-}
-
-Outcome by_pytorch() {
-  const auto stored = golden();
-  Outcome outcome{
-      to_doubles(stored.at("loss.all")), to_doubles(stored.at("grad_norm.all")), {}, {}};
-  for (const auto& [name, tensor] : stored) {
-    if (name.starts_with("grad.all.")) outcome.gradients[name.substr(9)] = to_doubles(tensor);
-    if (name.starts_with("final.all.")) outcome.weights[name.substr(10)] = to_doubles(tensor);
-  }
+  outcome.set_weights(parameters);
   return outcome;
 }
 
 // The largest one of losses, gradients, and final weights and running statistics.
-double difference(const Outcome& a, const Outcome& b) {
+double difference(const WindowOutcome& a, const WindowOutcome& b) {
   double most =
       std::max(largest_difference(a.losses, b.losses), largest_difference(a.norms, b.norms));
   REQUIRE(a.weights.size() == b.weights.size());
@@ -173,15 +130,15 @@ double difference(const Outcome& a, const Outcome& b) {
 
 TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number of ranks",
           "[ranks][golden]") {
-  const Outcome expected = by_pytorch();
+  const WindowOutcome expected = by_pytorch(golden());
   for (const int count : {2, 3})
     for (const Recompute recompute : {Recompute::none, Recompute::all})
-      for (const MicroBatchSizes& split : splits) {
-        std::vector<Outcome> found(static_cast<size_t>(count));
+      for (const MicroBatchSizes& split : golden_splits) {
+        std::vector<WindowOutcome> found(static_cast<size_t>(count));
         run_ranks(count, [&](Ranks& ranks) {
           found[size_t(ranks.rank())] = run(split, recompute, Way::window, &ranks);
         });
-        for (const Outcome& one : found) {
+        for (const WindowOutcome& one : found) {
           INFO(count << " ranks, " << split.size() << " micro-batches");
           REQUIRE(difference(one, expected) <= 1e-12);
         }
@@ -189,9 +146,9 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number
 }
 
 TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split", "[golden]") {
-  const Outcome expected = by_pytorch();
+  const WindowOutcome expected = by_pytorch(golden());
   for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all})
-    for (const MicroBatchSizes& split : splits) {
+    for (const MicroBatchSizes& split : golden_splits) {
       INFO(split.size() << " micro-batches, recompute " << int(recompute));
       REQUIRE(difference(run(split, recompute), expected) <= 1e-12);
     }
@@ -214,7 +171,7 @@ TrainingOptions options_of(ModelKind model, Recompute recompute = Recompute::all
   network.width = 0.25;
   TrainingOptions options;
   options.model = model_factory(network);
-  options.batches = {.micro = 5, .effective = window_size};
+  options.batches = {.micro = 5, .effective = golden_window_size};
   options.epochs = 2;
   options.schedule.base = 1e-2;
   options.recompute = recompute;
@@ -237,7 +194,7 @@ TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[o
   TrainingOptions options = options_of(ModelKind::cnn_bn);
   options.on_oom = OnOom::split;
   const auto loader_of = [&](int64_t micro) {
-    return std::make_unique<Loader>(data, LoaderOptions{.effective_batch_size = window_size,
+    return std::make_unique<Loader>(data, LoaderOptions{.effective_batch_size = golden_window_size,
                                                         .micro_batch_size = micro,
                                                         .seed = options.seed});
   };

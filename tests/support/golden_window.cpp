@@ -1,0 +1,64 @@
+#include "tests/support/golden_window.h"
+
+#include <numeric>
+
+#include "data/safetensors.h"
+#include "tests/support/device.h"
+#include "tests/support/paths.h"
+#include "train/weights.h"
+
+namespace accrue::test {
+
+const std::vector<MicroBatchSizes> golden_splits{
+    {12}, {6, 6}, {5, 4, 3}, MicroBatchSizes(golden_window_size, 1)};
+
+std::map<std::string, Tensor> golden_tensors(const std::string& name) {
+  const auto tensors = read_safetensors(source_folder + "/tests/golden/" + name + ".safetensors");
+  return {tensors.begin(), tensors.end()};
+}
+
+Tensor as_f64(const Tensor& source, Device device) {
+  return Tensor::from(to_doubles(source), source.shape(), device);
+}
+
+std::vector<MicroBatch> micro_batches_of(const Samples& window, const MicroBatchSizes& split) {
+  std::vector<int32_t> numbers(static_cast<size_t>(window.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Tensor indices =
+      Tensor::from(numbers, {window.size()}, window.fields.front().values.device());
+  std::vector<MicroBatch> parts;
+  int64_t begin = 0;
+  for (const int64_t n : split) {
+    parts.push_back(
+        {window.slice(begin, begin + n), indices.slice(begin, begin + n), window.size()});
+    begin += n;
+  }
+  parts.back().ends_window = true;
+  return parts;
+}
+
+void WindowOutcome::add_step(Window& window) {
+  const StepReport report = window.reports(Window::Wait::yes).at(0);
+  check(!report.skipped, "a window was skipped");  // on a thread of its own, too
+  losses.push_back(report.loss);
+  norms.push_back(report.grad_norm);
+  if (losses.size() > 1 || !window.can_abandon()) return;
+  for (const auto& [name, sum, scale] : window.last_gradients())
+    for (const double g : to_doubles(sum)) gradients[name].push_back(g * scale);
+}
+
+void WindowOutcome::set_weights(const Parameters& parameters) {
+  for (const auto& [name, tensor] : named_tensors(parameters)) weights[name] = to_doubles(tensor);
+}
+
+WindowOutcome by_pytorch(const std::map<std::string, Tensor>& stored) {
+  WindowOutcome outcome{
+      to_doubles(stored.at("loss.all")), to_doubles(stored.at("grad_norm.all")), {}, {}};
+  for (const auto& [name, tensor] : stored) {
+    if (name.starts_with("grad.all.")) outcome.gradients[name.substr(9)] = to_doubles(tensor);
+    if (name.starts_with("final.all.")) outcome.weights[name.substr(10)] = to_doubles(tensor);
+  }
+  return outcome;
+}
+
+}  // namespace accrue::test
