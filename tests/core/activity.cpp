@@ -9,7 +9,7 @@
 
 namespace accrue::test {
 
-TEST_CASE("activities take turns where they are suspended", "[core]") {
+TEST_CASE("activities take turns where they are suspended", "[core][threads]") {
   std::string said;
   std::vector<std::unique_ptr<Activity>> all;
   for (const char name : {'a', 'b', 'c'})
@@ -25,7 +25,8 @@ TEST_CASE("activities take turns where they are suspended", "[core]") {
   REQUIRE(said == "a1 b1 c1 a2 b2 c2 a. b. c. ");
 }
 
-TEST_CASE("an activity has modes of its own, and the memory scope of its maker", "[core]") {
+TEST_CASE("an activity has modes of its own, and the memory scope of its maker",
+          "[core][threads]") {
   bool recorded = false;
   Phase phase{};
   std::unique_ptr<Activity> activity;
@@ -46,7 +47,7 @@ TEST_CASE("an activity has modes of its own, and the memory scope of its maker",
   REQUIRE(phase == Phase::data);
 }
 
-TEST_CASE("an activity throws in its owner, and ends with it", "[core]") {
+TEST_CASE("an activity throws in its owner, and ends with it", "[core][threads]") {
   Activity failing([] { throw Error("it failed"); });
   REQUIRE_ERROR(failing.resume(), "it failed");
   REQUIRE(failing.is_done());
