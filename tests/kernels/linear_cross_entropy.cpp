@@ -197,6 +197,17 @@ TEST_CASE("linear_cross_entropy of many logits does not depend on the threads", 
   REQUIRE(alone.loss == Approx(head.loss(xs, ws)).epsilon(300 * 0x1p-24));
   REQUIRE(run(2) == alone);
   REQUIRE(run(3) == alone);
+  const auto dx_of_frozen = [&](int threads) {
+    const ThreadScope scope(threads);
+    set_thread_order(threads);
+    const Tensor x = leaf(xs, head.x_shape()), labels = indices(head.labels, x);
+    backward(linear_cross_entropy(x, leaf(ws, head.w_shape()).detach(), labels,
+                                  judged_weight(labels), 16));
+    return to_doubles(grad(x));
+  };
+  const Values dx = dx_of_frozen(1);
+  REQUIRE(dx_of_frozen(2) == dx);
+  REQUIRE(dx_of_frozen(3) == dx);
 }
 
 TEST_CASE("linear_cross_entropy keeps the digits of a small loss", "[ops]") {
