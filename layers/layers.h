@@ -150,8 +150,8 @@ class InstanceNorm : public Module {
 };
 
 // The statistics are those of the micro-batch, so training depends on the split, unless the pass
-// says of which batch that is a part. A fixed BatchNorm
-// (place()) uses the running ones and leaves them as they are, as in evaluation.
+// says of which batch that is a part. A fixed BatchNorm (place()) uses the running ones and leaves
+// them as they are, as in evaluation.
 class BatchNorm : public Norm {
  public:
   explicit BatchNorm(int64_t channels);
