@@ -70,6 +70,18 @@ void Window::backward(WeightedLoss weighted) {
   exchange_->end_backward();
 }
 
+void Window::rehearse(WeightedLoss weighted) const {
+  check_weight(weighted.weight, device_);
+  weighted.is_first = counts_.micro_batches == 0;
+  weighted.expected_samples = counts_.expected_samples;
+  const MemoryScope scope(Phase::backward);
+  LossSeed seed = accumulator_->seed(weighted);
+  seed.loss = seed.loss_sum = seed.weight_sum = {};
+  const Tensor& loss = weighted.loss.value;
+  if (takes_seed(loss)) rehearse_backward(loss, seed);
+  else rehearse_backward(loss, seed_gradient(loss, seed));
+}
+
 void Window::add_terms_of(const WeightedLoss& weighted) {
   const std::vector<View> terms = terms_of(weighted.loss, device_);
   check(weighted.is_first || terms.size() == counts_.terms,

@@ -72,6 +72,8 @@ class Window {
   // anything (out of memory, bad input), call abandon() before going on.
   void backward(const Loss& loss, const Weight& weight) { backward({loss, weight}); }
   void backward(WeightedLoss weighted);
+  // Rehearses that backward (core/autograd.h), and changes nothing in the window.
+  void rehearse(WeightedLoss weighted) const;
 
   // Runs a micro-step: `work` is a forward that reads its input from the same tensors every time
   // and ends in one backward(loss, weight) on this window. On cuda it is replayed as a graph, with

@@ -189,17 +189,19 @@ void run_backward(Variables graph, Tensor gradient) {
   }
 }
 
+// Without what is older than the node number `first`.
+void rehearse(Variables graph, uint64_t first, Tensor dy) {
+  Rehearsal now{first};
+  const Restored rehearsing(rehearsal, &now);
+  const Restored counting_none(pending_leaves, static_cast<PendingLeaves*>(nullptr));
+  run_backward(std::move(graph), std::move(dy));
+}
+
 // Backward may write over the gradient that it begins with.
-void rehearse(Variables graph, uint64_t first, const Tensor& dy) {
-  {
-    Rehearsal now{first};
-    const Restored rehearsing(rehearsal, &now);
-    const Restored counting_none(pending_leaves, static_cast<PendingLeaves*>(nullptr));
-    Tensor copy = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-    copy.copy_from(dy);
-    run_backward(std::move(graph), std::move(copy));
-  }
-  rehearsals->wait();
+Tensor copy_of(const Tensor& dy) {
+  Tensor copy = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  copy.copy_from(dy);
+  return copy;
 }
 
 std::optional<GradTarget> claim(const Edge& x, bool same_kernel) {
@@ -226,6 +228,12 @@ const std::shared_ptr<Variable>& root_of(const Tensor& loss) {
         "backward() of a loss that depends on nothing differentiable (no parameter that wants a "
         "gradient, or NoGrad was in force)");
   return loss.variable();
+}
+
+void begin_with(const Tensor& loss, const LossSeed& seed) {
+  check(takes_seed(loss), "backward() of a loss that does not begin with an unwritten seed");
+  Node& op = *loss.variable()->producer;
+  op.backward = [begin = std::move(op.begin), seed](Tensor&) { begin(seed); };
 }
 
 // The graph of a loss, and what this thread keeps in mind while it is run.
@@ -316,11 +324,22 @@ void backward(const Tensor& loss, Tensor seed, const GradHook& hook) {
 
 void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
   check_scalar(loss);
-  check(takes_seed(loss), "backward() of a loss that does not begin with an unwritten seed");
-  Node& op = *loss.variable()->producer;
-  op.backward = [begin = std::move(op.begin), seed](Tensor&) { begin(seed); };
+  begin_with(loss, seed);
   BackwardPass pass(loss, hook);
   run_backward(std::move(pass.graph), {});
+}
+
+void rehearse_backward(const Tensor& loss, const LossSeed& seed) {
+  check_scalar(loss);
+  begin_with(loss, seed);
+  rehearse_backward(loss, Tensor());
+}
+
+void rehearse_backward(const Tensor& loss, Tensor seed) {
+  check_scalar(loss);
+  const GradHook none;
+  BackwardPass pass(loss, none);
+  rehearse(std::move(pass.graph), 0, std::move(seed));
 }
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last) {
@@ -374,9 +393,12 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                   again.reset();
                   if (!root || !root->producer) return;
                   Variables graph = graph_of(root, first);
-                  if (is_last)
+                  if (is_last) {
                     run_backward(std::move(graph), std::exchange(dy, {}).reshape(root->shape));
-                  else rehearse(std::move(graph), first, dy.reshape(root->shape));
+                  } else {
+                    rehearse(std::move(graph), first, copy_of(dy).reshape(root->shape));
+                    rehearsals->wait();
+                  }
                 }
               });
   return y;

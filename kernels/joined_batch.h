@@ -15,14 +15,22 @@ class JoinedBatch {
  public:
   virtual ~JoinedBatch() = default;
 
-  // Waits until every part has come here, and returns to each what `of_all` makes of what they
-  // brought, [parts, ...] in their order, each of own()'s shape. One of them calls it. A segment
-  // that runs for a second time (core/autograd.h, recompute()) gets what it got. Undefined in a
-  // rehearsal, which is then ended.
-  enum class Sums { moments, dx_terms };
+  // Both wait until every part has come here, and return to each what `of_all` makes of what they
+  // brought, [parts, ...] in their order, each of own()'s shape. One of them calls it, or a copy.
   using Own = std::function<Tensor()>;
   using OfAll = std::function<Tensor(const Tensor& of_parts)>;
-  virtual Tensor join(Sums sums, const void* norm, const Own& own, const OfAll& of_all) = 0;
+  // One of the times that a norm runs in a forward of each part.
+  struct Run {
+    const void* norm = nullptr;
+    size_t number = 0;
+    Tensor moments{};
+    bool is(const Run& other) const { return norm == other.norm && number == other.number; }
+  };
+  // In forward. A segment that runs for a second time (core/autograd.h, recompute()) gets what it
+  // got.
+  virtual Run join_moments(const void* norm, const Own& own, const OfAll& of_all) = 0;
+  // In backward. Undefined in a rehearsal, which is then ended.
+  virtual Tensor join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) = 0;
 };
 
 // What batch_norm() brings and gets, [rows, C] in wide() of its dtype. A part brings its mean, the

@@ -290,8 +290,7 @@ struct Moments {
   // Where groups are parts of larger ones, whose moments these are, as join_moments() returns them.
   struct Part {
     JoinedBatch* whole = nullptr;
-    const void* norm = nullptr;
-    Tensor moments{};
+    JoinedBatch::Run run{};
   } part = {};
 
   static Moments empty(const Tensor& x, const Grouping& at, Source source) {
@@ -333,11 +332,11 @@ Moments measure_jointly(const Tensor& x, const Grouping& at, double eps,
     part.slice(2, 3).fill(static_cast<double>(at.elements()));
     return part;
   };
-  const Tensor joined =
-      whole.join(JoinedBatch::Sums::moments, norm, own,
-                 [&](const Tensor& of_parts) { return join_moments(of_parts, eps, running); });
-  const auto row = [&](int64_t i) { return joined.slice(i, i + 1).reshape({at.C}); };
-  return {row(0), row(1), Source::batch, {&whole, norm, joined}};
+  const JoinedBatch::Run run = whole.join_moments(
+      norm, own,
+      [eps, running](const Tensor& of_parts) { return join_moments(of_parts, eps, running); });
+  const auto row = [&](int64_t i) { return run.moments.slice(i, i + 1).reshape({at.C}); };
+  return {row(0), row(1), Source::batch, {&whole, run}};
 }
 
 // What dx needs to know of all parts.
@@ -350,9 +349,9 @@ Tensor dx_terms_jointly(const Tensor& dy, const Tensor& x, const Normalizer& by,
         pieces_scratch(by.at, Source::batch, x.dtype(), x.device()).view());
     return terms;
   };
-  return part.whole->join(
-      JoinedBatch::Sums::dx_terms, part.norm, own,
-      [moments = part.moments](const Tensor& all) { return join_dx_terms(all, moments); });
+  return part.whole->join_dx_terms(part.run, own, [moments = part.run.moments](const Tensor& all) {
+    return join_dx_terms(all, moments);
+  });
 }
 
 Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, const Tensor& beta,

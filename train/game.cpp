@@ -1,7 +1,9 @@
 #include "train/game.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "core/memory_scope.h"
 #include "train/window_batch.h"
@@ -59,8 +61,10 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
     check(!player.window_loss || players_.size() == 1,
           "player '{}' has a loss of whole windows beside other players: expected it alone",
           player.name);
-    check(player.batch_norm == BatchNormOver::micro_batch || players_.size() == 1,
-          "player '{}' has BatchNorms over whole windows beside other players: expected it alone",
+    check(player.batch_norm == BatchNormOver::micro_batch || player.window_passes > 0 ||
+              players_.size() == 1,
+          "player '{}' keeps whole windows for BatchNorms beside other players: expected it alone, "
+          "or window passes",
           player.name);
     check(owned.insert(&player.window.parameters()).second,
           "player '{}' has parameters that another player has, too: expected each player's own",
@@ -97,53 +101,93 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-void Game::for_each(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
-                    const Run& run) {
-  std::optional<WindowBatch> batch;
-  if (player.batch_norm == BatchNormOver::window) batch.emplace(player.window.options().ranks);
+void Game::walk(const MicroBatches& micro_batches, const Pass& pass, const Run& run) {
   const MicroBatch* micro_batch = nullptr;
   for (int64_t i = 0; !(micro_batch && micro_batch->ends_window); ++i) {
     if (!(micro_batch = micro_batches(i))) break;
     Pass own = pass;
     if (micro_batch->indices.defined()) own.samples = micro_batch->indices;
-    if (batch) batch->add(*micro_batch, own, run);
-    else run(*micro_batch, own);
+    run(*micro_batch, own);
   }
-  if (batch) batch->finish();
+}
+
+void Game::walk(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
+                const Run& run) {
+  if (player.batch_norm == BatchNormOver::micro_batch || player.window_passes > 0)
+    return walk(micro_batches, pass, run);
+  WindowBatch batch(player.window.options().ranks);
+  walk(micro_batches, pass,
+       [&](const MicroBatch& micro_batch, const Pass& own) { batch.add(micro_batch, own, run); });
+  batch.finish();
+}
+
+std::unique_ptr<WindowPasses> Game::rehearse(const Player& player,
+                                             const MicroBatches& micro_batches, const Pass& pass,
+                                             const Run& begin, const Run& run) {
+  if (player.batch_norm == BatchNormOver::micro_batch || player.window_passes == 0) return nullptr;
+  auto passes = std::make_unique<WindowPasses>(player.window.options().ranks, player.window_passes);
+  Pass joined = pass;
+  joined.batch = passes.get();
+  do
+    walk(micro_batches, joined, [&](const MicroBatch& micro_batch, const Pass& own) {
+      begin(micro_batch, own);
+      passes->rehearse(micro_batch, [&] { run(micro_batch, own); });
+    });
+  while (!passes->end_walk());
+  return passes;
 }
 
 void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
                       std::optional<int64_t> variant) {
   const Player& first = *turn.front();
   if (first.window_loss) see_window(first, micro_batches, pass);
-  bool has_begun = false;
-  for_each(first, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
-    const bool is_first = !std::exchange(has_begun, true);
+  std::set<const Player*> begun;
+  const auto begin = [&](const Player& player, const MicroBatch& micro_batch) {
+    if (begun.insert(&player).second) begin_window(player, micro_batch);
+  };
+  std::map<const Player*, std::unique_ptr<WindowPasses>> passes;
+  for (const Player* player : turn)
+    passes[player] = rehearse(
+        *player, micro_batches, pass,
+        [&](const MicroBatch& micro_batch, const Pass&) { begin(*player, micro_batch); },
+        [&](const MicroBatch& micro_batch, const Pass& own) {
+          const FreezeOthers others(players_, *player);
+          player->window.rehearse(loss_of(*player, micro_batch, own));
+        });
+  walk(first, micro_batches, pass, [&](const MicroBatch& micro_batch, Pass own) {
     for (const Player* player : turn) {
-      if (is_first) begin_window(*player, micro_batch);
+      begin(*player, micro_batch);
       // Players that step together are exchanged one after the other.
       if (micro_batch.ends_window && turn.size() == 1) player->window.expect_last();
+      if (WindowPasses* const joined = passes[player].get()) {
+        joined->start();
+        own.batch = joined;
+      }
       add(*player, micro_batch, own, variant);
     }
   });
+  if (first.window_loss) first.window_loss->finish();
+}
+
+WeightedLoss Game::loss_of(const Player& player, const MicroBatch& micro_batch,
+                           const Pass& pass) const {
+  const MemoryScope scope(Phase::forward, "loss");
+  Tensor weight;
+  if (player.weight) weight = player.weight(micro_batch);
+  Loss loss = player.window_loss ? Loss(player.window_loss->loss(micro_batch, pass))
+                                 : player.loss(micro_batch, pass);
+  return {std::move(loss), {micro_batch.size(), std::move(weight)}};
 }
 
 void Game::add(const Player& player, const MicroBatch& micro_batch, const Pass& pass,
                std::optional<int64_t> variant) const {
   const FreezeOthers others(players_, player);
-  const auto loss = [&]() -> WeightedLoss {
-    const MemoryScope scope(Phase::forward, "loss");
-    Tensor weight;
-    if (player.weight) weight = player.weight(micro_batch);
-    Loss loss = player.window_loss ? Loss(player.window_loss->loss(micro_batch, pass))
-                                   : player.loss(micro_batch, pass);
-    return {std::move(loss), {micro_batch.size(), std::move(weight)}};
-  };
   Window& window = player.window;
+  const auto work = [&] { window.backward(loss_of(player, micro_batch, pass)); };
   const bool sees_one = !player.window_loss && player.batch_norm == BatchNormOver::micro_batch;
   if (variant && window.replays() && sees_one)
-    window.micro_step(micro_batch.size(), *variant, [&] { window.backward(loss()); });
-  else window.backward(loss());
+    window.micro_step(micro_batch.size(), *variant, work);
+  else work();
   for (const Player& other : players_)
     if (&other != &player) other.window.keep_buffers_with(window);
 }
@@ -151,13 +195,24 @@ void Game::add(const Player& player, const MicroBatch& micro_batch, const Pass& 
 void Game::see_window(const Player& player, const MicroBatches& micro_batches,
                       const Pass& pass) const {
   const MemoryScope scope(Phase::forward, "loss of the window");
-  player.window_loss->begin();
+  WindowLoss& loss = *player.window_loss;
+  loss.begin();
   bool has_begun = false;
-  for_each(player, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
+  const auto begin = [&](const MicroBatch& micro_batch, const Pass&) {
     if (!std::exchange(has_begun, true)) begin_window(player, micro_batch);
-    player.window_loss->see(micro_batch, own);
+  };
+  const auto passes = rehearse(
+      player, micro_batches, pass, begin,
+      [&](const MicroBatch& micro_batch, const Pass& own) { loss.rehearse(micro_batch, own); });
+  walk(player, micro_batches, pass, [&](const MicroBatch& micro_batch, Pass own) {
+    begin(micro_batch, own);
+    if (passes) {
+      passes->start();
+      own.batch = passes.get();
+    }
+    loss.see(micro_batch, own);
   });
-  player.window_loss->end();
+  loss.end();
   player.window.abandon();  // module buffers, which the second walk moves again
 }
 

@@ -12,6 +12,7 @@
 #include "layers/module.h"
 #include "train/batches.h"
 #include "train/window_loss.h"
+#include "train/window_passes.h"
 
 namespace accrue {
 
@@ -43,8 +44,13 @@ struct Player {
   // In place of `loss`, one of the whole window, which the player goes through twice. For a player
   // that is alone, without graphs on cuda.
   std::shared_ptr<WindowLoss> window_loss{};
-  // For a player that is alone, with strategy fused and without graphs on cuda: window.
+  // Without graphs on cuda: window. Where that keeps the window, for a player that is alone, with
+  // strategy fused.
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
+
+  // BatchNorms over the window are to keep nothing of it, and to walk at most so many times through
+  // it (train/window_passes.h); 0: they keep it (train/window_batch.h).
+  int64_t window_passes = 0;
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
@@ -117,11 +123,18 @@ class Game {
   void restored();
 
  private:
-  // Runs each micro-batch of a player's window, one after the other or all as one batch.
+  // Runs each micro-batch of a window, one after the other or, if the player wants it, all as one
+  // batch.
   using Run = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
-  static void for_each(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
-                       const Run& run);
+  static void walk(const MicroBatches& micro_batches, const Pass& pass, const Run& run);
+  static void walk(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
+                   const Run& run);
+  // Walks as often as BatchNorms need it that keep nothing of the window. Null if there are none.
+  static std::unique_ptr<WindowPasses> rehearse(const Player& player,
+                                                const MicroBatches& micro_batches, const Pass& pass,
+                                                const Run& begin, const Run& run);
   void see_window(const Player& player, const MicroBatches& micro_batches, const Pass& pass) const;
+  WeightedLoss loss_of(const Player& player, const MicroBatch& micro_batch, const Pass& pass) const;
   void add(const Player& player, const MicroBatch& micro_batch, const Pass& pass,
            std::optional<int64_t> variant) const;
   void begin_window(const Player& player, const MicroBatch& micro_batch) const;

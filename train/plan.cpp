@@ -115,12 +115,14 @@ class Candidate {
     TrainingOptions plain = options_;
     plain.strategy = Strategy::fused;
     plain.recompute = Recompute::none;
+    plain.window_passes = 0;
     plain.batches.micro = plain.batches.effective;
     plain.batches.piece = 0;
     return {
         .batches = options_.batches,
         .strategy = options_.strategy,
         .recompute = options_.recompute,
+        .window_passes = options_.window_passes,
         .peak = needed,
         .relative_cost = window_cost(options_, planned_.train) / window_cost(plain, planned_.train),
         .fits = needed.total() <= memory_};
@@ -156,14 +158,20 @@ TrainingOptions in_this_way(TrainingOptions options, const Alternative& a) {
   options.batches = a.batches;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
+  options.window_passes = a.window_passes;
   return options;
 }
 
 SearchSpace only_choice(const TrainingOptions& options) {
-  return {{options.strategy}, {options.recompute}};
+  return {{options.strategy}, {options.recompute}, {options.window_passes}};
 }
 
-SearchSpace all_choices() { return {values(strategy_names()), values(recompute_names())}; }
+SearchSpace all_choices(const TrainingOptions& options) {
+  std::vector<int64_t> window_passes{0};
+  if (options.batch_norm == BatchNormOver::window)
+    window_passes.push_back(std::max(options.window_passes, few_window_passes));
+  return {values(strategy_names()), values(recompute_names()), window_passes};
+}
 
 std::vector<const Alternative*> Plan::candidates(const std::vector<Alternative>& all) {
   const bool only = std::ranges::all_of(all, differs);
@@ -188,26 +196,34 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
                   size_t memory, const SearchSpace& space) {
   Plan plan{.memory = memory};
   TrainingOptions varied = options;
-  for (const Strategy strategy : space.strategies)
-    for (const Recompute recompute : space.recomputes) {
-      varied.strategy = strategy;
-      varied.recompute = recompute;
-      try {
-        Candidate candidate(varied, planned, device, memory);
-        plan.alternatives.push_back(candidate.best());
-        plan.least_memory.push_back(candidate.least_memory());
-        const int64_t whole = largest_micro_batch(options);
-        if (strategy == Strategy::fused && recompute == Recompute::none &&
-            plan.alternatives.back().batches.micro != whole)
-          plan.alternatives.push_back(candidate.alternative(whole));
-      } catch (const Error& error) {
-        const std::string reason =
-            fmt::format("strategy {}: {}", name_in(strategy_names(), strategy), error.what());
-        check(space.strategies.size() > 1, "{}", reason);
-        if (std::ranges::find(plan.refused, reason) == plan.refused.end())
-          plan.refused.push_back(reason);
-      }
+  const auto add = [&](const TrainingOptions& varied) {
+    try {
+      Candidate candidate(varied, planned, device, memory);
+      const Alternative best = candidate.best();
+      plan.least_memory.push_back(candidate.least_memory());
+      const int64_t whole = largest_micro_batch(options);
+      const bool walks_once = best.batches.micro == whole;
+      if (varied.window_passes > 0 && walks_once && !plan.alternatives.empty()) return;
+      plan.alternatives.push_back(best);
+      if (varied.strategy == Strategy::fused && varied.recompute == Recompute::none &&
+          varied.window_passes == 0 && !walks_once)
+        plan.alternatives.push_back(candidate.alternative(whole));
+    } catch (const Error& error) {
+      const std::string reason =
+          fmt::format("strategy {}: {}", name_in(strategy_names(), varied.strategy), error.what());
+      check(space.strategies.size() > 1, "{}", reason);
+      if (std::ranges::find(plan.refused, reason) == plan.refused.end())
+        plan.refused.push_back(reason);
     }
+  };
+  for (const Strategy strategy : space.strategies)
+    for (const Recompute recompute : space.recomputes)
+      for (const int64_t passes : space.window_passes) {
+        varied.strategy = strategy;
+        varied.recompute = recompute;
+        varied.window_passes = passes;
+        add(varied);
+      }
   check(!plan.alternatives.empty(), "{}", fmt::join(plan.refused, "\n"));
   std::ranges::stable_sort(plan.alternatives, better);
   return plan;

@@ -12,6 +12,7 @@ struct Alternative {
   Batches batches;
   Strategy strategy;
   Recompute recompute;
+  int64_t window_passes;
   Usage peak;            // of the whole run, predicted
   double relative_cost;  // estimated (train/relative_cost.h); 1: one fused batch, none recomputed
   bool fits;
@@ -26,9 +27,12 @@ TrainingOptions in_this_way(TrainingOptions options, const Alternative& a);
 struct SearchSpace {
   std::vector<Strategy> strategies;
   std::vector<Recompute> recomputes;
+  std::vector<int64_t> window_passes;
 };
 SearchSpace only_choice(const TrainingOptions& options);
-SearchSpace all_choices();
+// With passes for BatchNorms over the window: at least so many as few norms take.
+constexpr int64_t few_window_passes = 5;
+SearchSpace all_choices(const TrainingOptions& options);
 
 // The result of planning. It has at least one alternative; if all are refused there is no plan.
 struct Plan {

@@ -34,21 +34,25 @@ double flops_in(Profile& profile) {
   return flops;
 }
 
-// On average over the windows, counted in a micro-batch of each player.
+// On average over the windows, counted in a window of one micro-batch for each player, or of two
+// where a window of several is walked more often.
 double flops_per_sample(TrainingOptions options, const Dataset& data) {
-  options.batches.effective = options.batches.micro;
+  const int64_t micro = options.batches.micro;
+  const int64_t K = options.window_passes > 0 && options.batches.accumulation_steps() > 1 ? 2 : 1;
+  options.batches.effective = K * micro;
   options.on_oom = OnOom::fail;
   Training training(options, data.to(Device::meta), Device::meta);
   double flops = 0;
   for (const Player& player : training.game().players()) {
     training.loader().start_epoch(0);
-    const MicroBatch* const micro_batch = training.loader().next();
+    std::vector<MicroBatch> parts(static_cast<size_t>(K), *training.loader().next());
+    for (MicroBatch& part : parts) part.ends_window = &part == &parts.back();
     Profile profile(Device::meta, 0);
-    training.micro_step({&player}, *micro_batch, 0);
+    training.game().accumulate({&player}, window_of(parts), training.pass(0));
     flops += flops_in(profile) * double(player.times) / double(player.every);
     training.game().step({&player});
   }
-  return flops / double(options.batches.micro);
+  return flops / double(K * micro);
 }
 
 }  // namespace

@@ -102,14 +102,24 @@ void check_window_loss(const TrainingOptions& o) {
 }
 
 void check_batch_norm(const TrainingOptions& o, Device device) {
+  check(o.window_passes == 0 || o.batch_norm == BatchNormOver::window,
+        "a window is walked several times for BatchNorms that see it: expected window-passes 0, or "
+        "batch-norm window");
+  if (o.batch_norm == BatchNormOver::micro_batch) return;
   constexpr std::string_view why = "BatchNorm sees all samples of a window, so";
   check_sees_window(o, why);
-  check(o.players.empty(), "{} a network must be trained alone yet: expected no players", why);
-  check(!plans_for_cuda(device), "{} micro-batches take turns, on the cpu alone yet: expected cpu",
+  const bool keeps_window = o.window_passes == 0;
+  check(!keeps_window || o.players.empty(),
+        "{} a network that keeps it must be trained alone: expected window passes, or no players",
         why);
-  check(o.strategy == Strategy::fused,
-        "{} gradients of several micro-batches come together: expected strategy fused, not {}", why,
-        name_in(strategy_names(), o.strategy));
+  check(!keeps_window || !plans_for_cuda(device),
+        "{} micro-batches that are kept take turns, on the cpu alone yet: expected window passes, "
+        "or cpu",
+        why);
+  check(!keeps_window || o.strategy == Strategy::fused,
+        "{} gradients of several micro-batches that are kept come together: expected window "
+        "passes, or strategy fused, not {}",
+        why, name_in(strategy_names(), o.strategy));
   check(!o.ranks || o.ranks->count() == 1 || o.on_oom == OnOom::fail,
         "{} ranks wait for each other within it, and none can begin it anew: expected on-oom fail",
         why);
@@ -123,7 +133,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       objective_(options.objective_for(data)),
       data_(data) {
   if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
-  if (options_.batch_norm == BatchNormOver::window) check_batch_norm(options_, device);
+  check_batch_norm(options_, device);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;
@@ -176,7 +186,8 @@ void Training::make_networks() {
                            },
                        .weight = own.weight,
                        .window_loss = std::move(window_loss),
-                       .batch_norm = options_.batch_norm});
+                       .batch_norm = options_.batch_norm,
+                       .window_passes = options_.window_passes});
   }
   game_.emplace(std::move(players), options_.order);
   check(options_.batch_norm == BatchNormOver::micro_batch || trains_batch_norm(),

@@ -68,6 +68,7 @@ struct TrainingOptions : StepOptions {
   Strategy strategy = Strategy::fused;
   Recompute recompute = Recompute::none;
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
+  int64_t window_passes = 0;        // of BatchNorms over the window; 0: they keep the window
   Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
@@ -152,7 +153,13 @@ inline Settings settings_of(TrainingOptions& o) {
           {"batch-norm", result,
            "Whose statistics BatchNorm takes: the micro-batch's, or the whole window's, as in one "
            "big batch, for which what backward keeps is kept for all micro-batches (recompute says "
-           "how much)"})
+           "how much), or the window is walked several times (window-passes)"})
+      .add(o.window_passes,
+           {.name = "window-passes",
+            .decides = no_result,
+            .help = "With batch-norm window: keep nothing of a window, and walk up to so many "
+                    "times through it, twice for each BatchNorm and once more (0: keep it)",
+            .range = {0, 1e6}})
       .add(o.pack, pack_names(),
            {"pack", no_result,
             "Keep the weights of 3x3 convolutions in the form that the CPU multiplies by, for all "

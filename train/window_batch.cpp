@@ -1,6 +1,7 @@
 #include "train/window_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/profile.h"
 
@@ -15,27 +16,17 @@ MicroBatch copy_of(const MicroBatch& micro_batch) {
   return copy;
 }
 
-// Rows beside each other in a table of `most`; those that are missing are 0, and count nothing.
-Tensor table_of(const std::vector<Tensor>& rows, int64_t most) {
-  const Tensor& first = rows.front();
-  const Shape shape{most, first.size(0), first.size(1)};
-  const Tensor table = std::ssize(rows) == most
-                           ? Tensor::empty(shape, first.dtype(), first.device())
-                           : Tensor::full(shape, 0, first.dtype(), first.device());
-  for (int64_t i = 0; i < std::ssize(rows); ++i)
-    table.slice(i, i + 1).copy_from(rows[size_t(i)].reshape({1, shape[1], shape[2]}));
-  return table;
-}
-
 }  // namespace
 
-void WindowBatch::add(const MicroBatch& micro_batch, Pass pass, Run run) {
+void WindowBatch::add(const MicroBatch& micro_batch, Pass pass, Work work) {
   pass.batch = this;
-  const auto run_part = [this, run = std::move(run)](const MicroBatch& part, const Pass& own_pass) {
+  const auto run_part = [this, work = std::move(work)](const MicroBatch& part,
+                                                       const Pass& own_pass) {
     const RehearsalScope decide(*this);
-    run(part, own_pass);
+    work(part, own_pass);
   };
-  if (!ranks_ && parts_.empty() && micro_batch.ends_window) return run_part(micro_batch, pass);
+  if (joined_.is_one_process() && parts_.empty() && micro_batch.ends_window)
+    return run_part(micro_batch, pass);
   check(!Profile::current(),
         "micro-batches whose BatchNorms see the window take turns, which a profile cannot follow: "
         "expected no profile");
@@ -51,7 +42,7 @@ void WindowBatch::resume(size_t part) {
 }
 
 void WindowBatch::finish() {
-  if (ranks_ && parts_.empty()) return follow_others();
+  if (parts_.empty()) return joined_.follow_others();
   while (!own_.empty()) {
     check(own_.size() == parts_.size(),
           "{} of the {} micro-batches of a window come to a BatchNorm: expected all", own_.size(),
@@ -59,72 +50,30 @@ void WindowBatch::finish() {
     for (size_t part = 0; part < parts_.size(); ++part) resume(part);
     of_all_.reset();
   }
-  size_t nothing = 0;
-  if (has_idle_) ranks_->broadcast(&nothing, sizeof nothing, 0);
+  joined_.done();
 }
 
-// By all ranks at once.
-void WindowBatch::count_parts() {
-  most_ = 0;
-  for (const int64_t parts : ranks_->all_of(std::ssize(parts_))) {
-    most_ = std::max(most_, parts);
-    has_idle_ = has_idle_ || parts == 0;
-  }
-}
-
-// What all have brought to this meeting, in their order.
-Tensor WindowBatch::of_parts() {
-  const std::vector<Tensor> own = std::exchange(own_, {});
-  return ranks_ ? of_ranks(own) : table_of(own, std::ssize(own));
-}
-
-Tensor WindowBatch::of_ranks(const std::vector<Tensor>& own) {
-  const Device device = own.front().device();
-  if (is_meta(device)) most_ = std::ssize(own);  // the first rank has most
-  else if (most_ == 0) count_parts();
-  const Tensor block = table_of(own, most_);
-  const Tensor all =
-      Tensor::empty({ranks_->count() * most_, block.size(1), block.size(2)}, block.dtype(), device);
-  if (is_meta(device)) return all;
-  size_t bytes = block.bytes();
-  if (has_idle_) ranks_->broadcast(&bytes, sizeof bytes, 0);
-  ranks_->gather(all.view().data, block.view().data, bytes);
-  return all;
-}
-
-// A rank without micro-batches brings nothing to each meeting.
-void WindowBatch::follow_others() {
-  count_parts();
-  for (;;) {
-    size_t bytes = 0;
-    ranks_->broadcast(&bytes, sizeof bytes, 0);
-    if (bytes == 0) return;
-    const std::vector<std::byte> nothing(bytes);
-    std::vector<std::byte> all(bytes * size_t(ranks_->count()));
-    ranks_->gather(all.data(), nothing.data(), bytes);
-  }
-}
-
-Tensor WindowBatch::join(Sums sums, const void* norm, const Own& own, const OfAll& of_all) {
+JoinedBatch::Run WindowBatch::join_moments(const void* norm, const Own& own, const OfAll& of_all) {
   OfNorm& known = norms_[norm];
-  if (sums == Sums::dx_terms) {
-    if (known.dx_terms.defined()) return known.dx_terms;
-    if (!rehearsing()) return meet(own(), of_all);
-    rehearsed_ = {norm, own(), of_all};
-    end_rehearsal();
-    return {};
-  }
   if (!recomputing()) {
     const Tensor moments = meet(own(), of_all);
     if (running_ == 0) known.moments = moments, ++known.times;
-    return moments;
+    return {.norm = norm, .moments = moments};
   }
   check(known.times == 1,
         "a BatchNorm that sees the window is computed again, and has run {} times before: expected "
         "once in a forward, or no recomputation",
         known.times);
   of_segment_.push_back(norm);
-  return known.moments;
+  return {.norm = norm, .moments = known.moments};
+}
+
+Tensor WindowBatch::join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) {
+  if (const Tensor& known = norms_[run.norm].dx_terms; known.defined()) return known;
+  if (!rehearsing()) return meet(own(), of_all);
+  rehearsed_ = {run.norm, own(), of_all};
+  end_rehearsal();
+  return {};
 }
 
 // The first to go on computes what all need.
@@ -134,7 +83,7 @@ Tensor WindowBatch::meet(const Tensor& own, const OfAll& of_all) {
         own_.empty() ? Shape() : own_.front().shape(), own.shape());
   own_.push_back(own);
   if (!parts_.empty()) parts_[running_]->suspend();
-  if (running_ == 0) of_all_ = of_all(of_parts());
+  if (running_ == 0) of_all_ = of_all(joined_.of_all(std::exchange(own_, {})));
   return of_all_;
 }
 

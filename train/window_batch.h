@@ -6,12 +6,12 @@
 #include <optional>
 #include <vector>
 
-#include "accumulate/ranks.h"
 #include "core/activity.h"
 #include "core/autograd.h"
 #include "data/samples.h"
 #include "kernels/joined_batch.h"
 #include "layers/module.h"
+#include "train/joined_parts.h"
 
 namespace accrue {
 
@@ -21,7 +21,7 @@ namespace accrue {
 // gradients add up in the order in which they do without this.
 //
 //   WindowBatch batch;
-//   for each micro-batch:  batch.add(micro_batch, pass, run);      run: forward and backward
+//   for each micro-batch:  batch.add(micro_batch, pass, work);     work: forward and backward
 //   batch.finish();
 //
 // It costs memory: what a backward keeps is alive for all micro-batches, and so are their samples.
@@ -34,20 +34,20 @@ namespace accrue {
 class WindowBatch : public JoinedBatch, private Rehearsals {
  public:
   // No ranks: this process alone. On a meta device they exchange nothing.
-  explicit WindowBatch(Ranks* ranks = nullptr)
-      : ranks_(ranks && ranks->count() > 1 ? ranks : nullptr) {}
-  using Run = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
+  explicit WindowBatch(Ranks* ranks = nullptr) : joined_(ranks) {}
+  using Work = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
 
   // Runs the next micro-batch, of which it makes a copy, up to the first norm; one that is alone in
-  // its window, to its end. Throws what run() throws, as does finish(): then the window is to be
+  // its window, to its end. Throws what work() throws, as does finish(): then the window is to be
   // abandoned, and this destroyed.
-  void add(const MicroBatch& micro_batch, Pass pass, Run run);
+  void add(const MicroBatch& micro_batch, Pass pass, Work work);
   // Runs all to their ends. Throws Error unless they meet at the same norms. Call it on all ranks,
   // also on those that have no micro-batch.
   void finish();
 
   // Throws Error for a norm that is in a segment and runs several times in a forward.
-  Tensor join(Sums sums, const void* norm, const Own& own, const OfAll& of_all) override;
+  Run join_moments(const void* norm, const Own& own, const OfAll& of_all) override;
+  Tensor join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) override;
 
  private:
   struct OfNorm {
@@ -65,14 +65,8 @@ class WindowBatch : public JoinedBatch, private Rehearsals {
   void wait() override;
   void resume(size_t part);
   Tensor meet(const Tensor& own, const OfAll& of_all);
-  Tensor of_parts();
-  Tensor of_ranks(const std::vector<Tensor>& own);
-  void follow_others();
-  void count_parts();
 
-  Ranks* const ranks_;
-  int64_t most_ = 0;       // micro-batches of a rank, once they are counted
-  bool has_idle_ = false;  // a rank without any, which the first tells what to exchange
+  JoinedParts joined_;
   std::map<const void*, OfNorm> norms_;
   std::vector<const void*> of_segment_;  // the norms in the one that has just run again
   std::optional<Rehearsed> rehearsed_;   // by the part that is running

@@ -17,6 +17,11 @@ void WindowLoss::see(const Samples& micro_batch, const Pass& pass) {
   answers_.push_back(answer_(micro_batch, pass));
 }
 
+void WindowLoss::rehearse(const Samples& micro_batch, const Pass& pass) const {
+  const NoGrad no_graph;
+  answer_(micro_batch, pass);
+}
+
 void WindowLoss::end() {
   check(!answers_.empty(), "a loss of a window without samples: expected some");
   const Tensor z = require_grad(concat(answers_, 0));
@@ -35,8 +40,7 @@ Tensor WindowLoss::loss(const Samples& micro_batch, const Pass& pass) {
         next_, next_ + n, N);
   const Tensor loss =
       given_loss(z, value_, gradient_.slice(next_, next_ + n), double(N) / double(n));
-  next_ += n;
-  if (next_ == N) gradient_.reset();
+  next_ = (next_ + n) % N;
   return loss;
 }
 

@@ -29,10 +29,14 @@ class WindowLoss {
 
   void begin();
   void see(const Samples& micro_batch, const Pass& pass);
+  // Only answers.
+  void rehearse(const Samples& micro_batch, const Pass& pass) const;
   void end();
-  // For the micro-batches in the order in which see() saw them. Throws Error for another number of
-  // samples.
+  // For the micro-batches in the order in which see() saw them, as often as the window is walked.
+  // Throws Error for another number of samples.
   Tensor loss(const Samples& micro_batch, const Pass& pass);
+  // The last walk is over.
+  void finish() { gradient_.reset(); }
 
  private:
   const Answer answer_;

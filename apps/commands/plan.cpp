@@ -22,7 +22,13 @@ Json row_of(const Alternative& a) {
           {"remainder", a.remainder()},
           {"recompute", name_in(recompute_names(), a.recompute)},
           {"strategy", name_in(strategy_names(), a.strategy)},
+          {"window_passes", a.window_passes},
           {"peak_bytes", a.peak.total()}};
+}
+
+std::string strategy_of(const Alternative& a) {
+  const std::string strategy = name_in(strategy_names(), a.strategy);
+  return a.window_passes > 0 ? strategy + ", passes" : strategy;
 }
 
 std::string micro_batch_of(const Alternative& a) {
@@ -80,6 +86,7 @@ std::string command_to_train(const Alternative& a, Options options) {
   options.batches.piece = a.batches.piece;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
+  options.window_passes = a.window_passes;
   options.json.clear();
   for (const std::string& argument : arguments_of(options))
     command += fmt::format(" {}", shell_word(argument));
@@ -117,7 +124,7 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   for (const Alternative& a : recommended_first(plan)) {
     say("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "", micro_batch_of(a),
         micro_width, a.batches.accumulation_steps(), k_width,
-        name_in(recompute_names(), a.recompute), name_in(strategy_names(), a.strategy));
+        name_in(recompute_names(), a.recompute), strategy_of(a));
     if (wide)
       for (Category c : all_categories) say(" {:>11}", format_bytes(a.peak[c]));
     say("{:>{}} {:>4} {:>{}.2f}\n", format_bytes(a.peak.total()), total_width,
@@ -144,13 +151,13 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
   plain.optimizer = OptimizerKind::sgd;
   plain.momentum = 0;
   plain.nesterov = false;
-  const Plan all = plan_windows(wanted, planned, device, plan.memory, all_choices());
+  const Plan all = plan_windows(wanted, planned, device, plan.memory, all_choices(wanted));
   if (const Alternative* a = all.recommended())
     return fmt::format("with {} it would fit", flags(*a, options));
   if (const Alternative& other = all.alternatives.front(); other.fits)
     return fmt::format("with {}, which {}, it would fit", flags(other, options),
                        facts_of(other.strategy).differs);
-  const Plan stateless = plan_windows(plain, planned, device, plan.memory, all_choices());
+  const Plan stateless = plan_windows(plain, planned, device, plan.memory, all_choices(wanted));
   if (const Alternative* a = stateless.recommended())
     return fmt::format("with --optimizer sgd {} it would fit", flags(*a, options));
   const Alternative& least = all.smallest();
@@ -167,6 +174,8 @@ std::string flags(const Alternative& a, const Options& options) {
     text += " --strategy " + name_in(strategy_names(), a.strategy);
   if (a.recompute != options.recompute)
     text += " --recompute " + name_in(recompute_names(), a.recompute);
+  if (a.window_passes != options.window_passes)
+    text += fmt::format(" --window-passes {}", a.window_passes);
   if (a.batches.piece != options.batches.piece)
     text += fmt::format(" --sequence-piece {}", a.batches.piece);
   return text;
@@ -197,10 +206,12 @@ std::string plan(Options options, const PlanOptions& asked) {
   if (asked.ranks > 1) options.ranks = &ranks;
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);
-  SearchSpace space = all_choices();
+  const TrainingOptions wanted = options.to_plan(planned.train);
+  SearchSpace space = all_choices(wanted);
   if (options.given.contains("strategy")) space.strategies = {options.strategy};
   if (options.given.contains("recompute")) space.recomputes = {options.recompute};
-  const TrainingOptions wanted = options.to_plan(planned.train);
+  if (options.given.contains("window-passes") && options.window_passes == 0)
+    space.window_passes = {0};
   const Plan plan = plan_windows(wanted, planned, device, memory, space);
   const auto deciding = [&](const Alternative& a) {
     return deciding_allocation(in_this_way(wanted, a), planned.train, device, &planned.test);

@@ -87,8 +87,9 @@ class Plan(_Table, dict):
                    "strategy": best["strategy"], "recompute": best["recompute"]}
         if best["remainder"]:
             options["effective_batch"] += best["remainder"] - best["micro_batch"]
-        if best["sequence_piece"]:
-            options["sequence_piece"] = best["sequence_piece"]
+        for name in ("sequence_piece", "window_passes"):
+            if best[name]:
+                options[name] = best[name]
         return options
 
     def _rows(self) -> list[list[str]]:

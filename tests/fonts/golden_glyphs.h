@@ -32,7 +32,7 @@ struct Configuration {
   double head_scale;
   std::set<std::string> vanishing;  // parameters that what follows undoes
 
-  // Batch norm couples the samples of a micro-batch.
+  // Batch norm couples the samples of a micro-batch, or of the window.
   bool depends_on_cut() const { return game.networks.norm == NormKind::batch; }
 };
 

@@ -38,7 +38,7 @@ enum class Layer { tanh, dropout, batch_norm };
 enum class Way { walks, at_once, unweighted, other_masks };
 
 WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer::tanh,
-                  Way way = Way::walks) {
+                  Way way = Way::walks, int64_t window_passes = 0) {
   Sequential model;
   // In front of a BatchNorm a bias has no gradient but roundings, which Adam makes large.
   model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming,
@@ -66,7 +66,10 @@ WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer =
   if (way == Way::at_once)
     player.loss = [&](const Samples& s, const Pass& pass) { return of_answers(answer(s, pass)); };
   else player.window_loss = std::make_shared<WindowLoss>(answer, of_answers);
-  if (layer == Layer::batch_norm && way == Way::walks) player.batch_norm = BatchNormOver::window;
+  if (layer == Layer::batch_norm && way != Way::at_once) {
+    player.batch_norm = BatchNormOver::window;
+    player.window_passes = window_passes;
+  }
   // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
   if (way == Way::unweighted)
     player.weight = [](const Samples& samples) {
@@ -117,6 +120,8 @@ TEST_CASE("both walks of a contrastive window have the same masks and statistics
     const WindowOutcome expected = run({12}, Strategy::fused, layer, Way::at_once);
     REQUIRE(difference(run({12}, Strategy::fused, layer), expected) <= 1e-12);
     REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer), expected) <= 1e-12);
+    if (layer == Layer::batch_norm)
+      REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer, Way::walks, 5), expected) <= 1e-12);
   }
   const WindowOutcome expected = run({12}, Strategy::fused, Layer::dropout, Way::at_once);
   REQUIRE(difference(run({12}, Strategy::fused, Layer::dropout, Way::other_masks), expected) >

@@ -34,23 +34,30 @@ const std::vector<Other> others{
 
 // The other part comes before this one.
 struct BesideOthers : JoinedBatch {
-  Tensor join(Sums sums, const void*, const Own& own, const OfAll& of_all) override {
-    const Tensor mine = own();
-    const int64_t rows = mine.size(0), columns = mine.size(1);
-    const Tensor table = Tensor::full({2, rows, columns}, 0, mine.dtype(), mine.device());
-    table.slice(1, 2).copy_from(mine.reshape({1, rows, columns}));
-    if (sums == Sums::moments && !is_meta(mine.device())) {
+  Run join_moments(const void*, const Own& own, const OfAll& of_all) override {
+    const Tensor mine = own(), table = beside_nothing(mine);
+    if (!is_meta(mine.device())) {
       Values theirs;
       for (const Other& other : others) theirs.push_back(other.mean());
       for (const Other& other : others) theirs.push_back(other.deviations());
       for (const Other& other : others) theirs.push_back(double(other.values.size()));
+      const Shape shape = table.slice(0, 1).shape();
       const Tensor values = mine.dtype() == DType::f64
-                                ? Tensor::from(theirs, {1, rows, columns}, mine.device())
+                                ? Tensor::from(theirs, shape, mine.device())
                                 : Tensor::from(std::vector<float>(theirs.begin(), theirs.end()),
-                                               {1, rows, columns}, mine.device());
+                                               shape, mine.device());
       table.slice(0, 1).copy_from(values);
     }
-    return of_all(table);
+    return {.moments = of_all(table)};
+  }
+  Tensor join_dx_terms(const Run&, const Own& own, const OfAll& of_all) override {
+    return of_all(beside_nothing(own()));
+  }
+  static Tensor beside_nothing(const Tensor& mine) {
+    const Shape part{1, mine.size(0), mine.size(1)};
+    const Tensor table = Tensor::full({2, part[1], part[2]}, 0, mine.dtype(), mine.device());
+    table.slice(1, 2).copy_from(mine.reshape(part));
+    return table;
   }
 };
 
@@ -101,10 +108,11 @@ TEST_CASE("batch_norm of a part of a batch", "[ops]") {
 
 TEST_CASE("a batch of a single element of a channel has no variance", "[ops]") {
   struct Alone : JoinedBatch {
-    Tensor join(Sums, const void*, const Own& own, const OfAll& of_all) override {
+    Run join_moments(const void*, const Own& own, const OfAll& of_all) override {
       const Tensor mine = own();
-      return of_all(mine.reshape({1, mine.size(0), mine.size(1)}));
+      return {.moments = of_all(mine.reshape({1, mine.size(0), mine.size(1)}))};
     }
+    Tensor join_dx_terms(const Run&, const Own&, const OfAll&) override { return {}; }
   } batch;
   const auto all = [](double value) {
     return Tensor::full({int64_t(C)}, value, DType::f64, test_device());
