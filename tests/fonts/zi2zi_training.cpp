@@ -56,6 +56,13 @@ TrainingOptions glyph_options(Order order, const Zi2ziGame& game) {
 
 TrainingOptions glyph_options(Order order) { return glyph_options(order, small_game()); }
 
+// With batch norms over the whole window.
+TrainingOptions seeing_window(TrainingOptions options) {
+  options.batch_norm = BatchNormOver::window;
+  options.window_passes = 200;
+  return options;
+}
+
 // With spectral norm's u and v and the adversarial weight.
 TrainingState state_of_glyphs(Training& training) {
   TrainingState state = state_of_training(training);
@@ -123,6 +130,7 @@ TEST_CASE("a training of zi2zi is stopped after any window and resumed with the 
   std::vector<TrainingOptions> all{glyph_options(Order::simultaneous),
                                    glyph_options(Order::alternating),
                                    glyph_options(Order::alternating, twice)};
+  all.push_back(seeing_window(all.back()));
   if (on_runner()) all.resize(1);
   for (TrainingOptions& options : all) {
     CAPTURE(options.order == Order::simultaneous, options.players[1].times);
@@ -313,6 +321,11 @@ TEST_CASE("the memory of zi2zi is predicted to the byte", "[zi2zi][plan]") {
                 fmt::format("attention {}, recompute {}, precision {}, strategy {}, order {}",
                             attention, int(recompute), int(precision), int(strategy), int(order)));
           }
+  Zi2ziGame game = small_game();
+  game.networks.norm = NormKind::batch;
+  for (const Order order : {Order::simultaneous, Order::alternating})
+    if (!on_runner() || order == Order::simultaneous)
+      compare(seeing_window(glyph_options(order, game)), "norms over the window");
 }
 
 // By their terms: both players' losses are those of what G draws in the pass that they are given.
