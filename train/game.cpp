@@ -32,6 +32,14 @@ class FreezeOthers {
   std::vector<Variable*> frozen_;  // that were not before
 };
 
+// A forward that is to come, as a part of the batch that has been walked, if it has.
+Pass joined(Pass pass, WindowPasses* passes) {
+  if (!passes) return pass;
+  passes->start();
+  pass.batch = passes;
+  return pass;
+}
+
 }  // namespace
 
 std::string Player::named(std::string_view what) const {
@@ -126,10 +134,10 @@ std::unique_ptr<WindowPasses> Game::rehearse(const Player& player,
                                              const Run& begin, const Run& run) {
   if (player.batch_norm == BatchNormOver::micro_batch || player.window_passes == 0) return nullptr;
   auto passes = std::make_unique<WindowPasses>(player.window.options().ranks, player.window_passes);
-  Pass joined = pass;
-  joined.batch = passes.get();
+  Pass part = pass;
+  part.batch = passes.get();
   do
-    walk(micro_batches, joined, [&](const MicroBatch& micro_batch, const Pass& own) {
+    walk(micro_batches, part, [&](const MicroBatch& micro_batch, const Pass& own) {
       begin(micro_batch, own);
       passes->rehearse(micro_batch, [&] { run(micro_batch, own); });
     });
@@ -154,16 +162,12 @@ void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const
           const FreezeOthers others(players_, *player);
           player->window.rehearse(loss_of(*player, micro_batch, own));
         });
-  walk(first, micro_batches, pass, [&](const MicroBatch& micro_batch, Pass own) {
+  walk(first, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
     for (const Player* player : turn) {
       begin(*player, micro_batch);
       // Players that step together are exchanged one after the other.
       if (micro_batch.ends_window && turn.size() == 1) player->window.expect_last();
-      if (WindowPasses* const joined = passes[player].get()) {
-        joined->start();
-        own.batch = joined;
-      }
-      add(*player, micro_batch, own, variant);
+      add(*player, micro_batch, joined(own, passes[player].get()), variant);
     }
   });
   if (first.window_loss) first.window_loss->finish();
@@ -204,13 +208,9 @@ void Game::see_window(const Player& player, const MicroBatches& micro_batches,
   const auto passes = rehearse(
       player, micro_batches, pass, begin,
       [&](const MicroBatch& micro_batch, const Pass& own) { loss.rehearse(micro_batch, own); });
-  walk(player, micro_batches, pass, [&](const MicroBatch& micro_batch, Pass own) {
+  walk(player, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
     begin(micro_batch, own);
-    if (passes) {
-      passes->start();
-      own.batch = passes.get();
-    }
-    loss.see(micro_batch, own);
+    loss.see(micro_batch, joined(own, passes.get()));
   });
   loss.end();
   player.window.abandon();  // module buffers, which the second walk moves again

@@ -47,7 +47,6 @@ struct Player {
   // Without graphs on cuda: window. Where that keeps the window, for a player that is alone, with
   // strategy fused.
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
-
   // BatchNorms over the window are to keep nothing of it, and to walk at most so many times through
   // it (train/window_passes.h); 0: they keep it (train/window_batch.h).
   int64_t window_passes = 0;

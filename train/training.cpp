@@ -101,7 +101,7 @@ void check_window_loss(const TrainingOptions& o) {
   check_sees_window(o, why);
 }
 
-void check_batch_norm(const TrainingOptions& o, Device device) {
+void check_batch_norm(const TrainingOptions& o) {
   check(o.window_passes == 0 || o.batch_norm == BatchNormOver::window,
         "a window is walked several times for BatchNorms that see it: expected window-passes 0, or "
         "batch-norm window");
@@ -111,10 +111,6 @@ void check_batch_norm(const TrainingOptions& o, Device device) {
   const bool keeps_window = o.window_passes == 0;
   check(!keeps_window || o.players.empty(),
         "{} a network that keeps it must be trained alone: expected window passes, or no players",
-        why);
-  check(!keeps_window || !plans_for_cuda(device),
-        "{} micro-batches that are kept take turns, on the cpu alone yet: expected window passes, "
-        "or cpu",
         why);
   check(!keeps_window || o.strategy == Strategy::fused,
         "{} gradients of several micro-batches that are kept come together: expected window "
@@ -133,7 +129,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       objective_(options.objective_for(data)),
       data_(data) {
   if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
-  check_batch_norm(options_, device);
+  check_batch_norm(options_);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;

@@ -224,8 +224,7 @@ void warn_about_batch_norm(const Options& options, const Training& training, Bat
       options.batch_norm == BatchNormOver::window)
     return;
   const std::string other = options.domains.model(options.model_name).other_norm;
-  const bool may_keep_window =
-      training.device() == Device::cpu && training.game().players().size() == 1;
+  const bool may_keep_window = training.game().players().size() == 1;
   say_error(
       "warning: BatchNorm normalises over each micro-batch of {}, not over the "
       "effective batch of {}: the result differs from one big batch. {} does not depend on "

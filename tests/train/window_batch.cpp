@@ -35,9 +35,9 @@ namespace {
 std::map<std::string, Tensor> golden() { return golden_tensors("batch_norm"); }
 
 std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
-  return micro_batches_of(
-      {{{"images", as_f64(golden().at("images"), Device::cpu)}, {"labels", golden().at("labels")}}},
-      split);
+  return micro_batches_of({{{"images", as_f64(golden().at("images"), test_device())},
+                            {"labels", golden().at("labels").to(test_device())}}},
+                          split);
 }
 
 // A rank's micro-batches; the first ranks have more.
@@ -85,9 +85,9 @@ WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute:
   model.add<Tanh>();
   model.add<Flatten>();
   model.add<Linear>(8, 3);
-  Parameters parameters = place(model, DType::f64, Device::cpu, 3);
+  Parameters parameters = place(model, DType::f64, test_device(), 3);
   for (const auto& entry : parameters.entries())
-    entry.tensor.copy_from(as_f64(golden().at("init." + entry.name), Device::cpu));
+    entry.tensor.copy_from(as_f64(golden().at("init." + entry.name), test_device()));
   const auto optimizer = adam(parameters, {});
   Window window(*optimizer, ScheduleOptions{.base = 0.01},
                 {.effective_batch_size = golden_window_size, .ranks = ranks});
@@ -139,6 +139,7 @@ double difference(const WindowOutcome& a, const WindowOutcome& b) {
 
 TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number of ranks",
           "[ranks][golden]") {
+  if (on_runner()) return;  // what ranks exchange lies on the host
   const WindowOutcome expected = by_pytorch(golden());
   const auto ways = {std::pair(Way::window, Recompute::none),
                      std::pair(Way::window, Recompute::all),
@@ -161,6 +162,7 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split"
   const WindowOutcome expected = by_pytorch(golden());
   for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all})
     for (const MicroBatchSizes& split : golden_splits) {
+      if (on_runner() && split.size() != 3) continue;
       INFO(split.size() << " micro-batches, recompute " << int(recompute));
       const WindowOutcome kept = run(split, recompute);
       REQUIRE(difference(kept, expected) <= 1e-12);
@@ -343,9 +345,11 @@ TEST_CASE("BatchNorms over the window are trained, resumed and refused by name",
       "4" +
       data;
   const std::string train = by_micro_batch + " --batch-norm window";
-  if (test_device() != Device::cpu) {
-    succeed(train + " --window-passes 5 --steps 1");
-    return refuse(train + " --steps 1", "expected window passes, or cpu");
+  if (on_runner()) {  // it takes seconds for a step
+    succeed(train + " --steps 1 --save " + (folder / "kept"));
+    succeed(train + " --window-passes 5 --steps 1 --save " + (folder / "walked"));
+    REQUIRE(file_bytes(folder / "kept") == file_bytes(folder / "walked"));
+    return;
   }
   const std::string said = succeed(train + " --steps 3 --save " + (folder / "whole"));
   REQUIRE_THAT(said, ContainsSubstring("predicted to the byte"));
