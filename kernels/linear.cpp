@@ -120,7 +120,7 @@ Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Te
                         DType dtype) {
   if (w.dtype() == dtype) return matmul_workspace(M, N, K, device);
   const int64_t of_product = matmul_workspace_bytes(M, N, K, device);
-  return Tensor::empty({of_product + widened_bytes(w.view(), dtype, device)}, DType::u8, device,
+  return Tensor::empty({of_product + widened_bytes(w.view(), dtype)}, DType::u8, device,
                        Category::workspace);
 }
 

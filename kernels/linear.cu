@@ -24,6 +24,7 @@ using Preference = Descriptor<cublasLtMatmulPreferenceDestroy>;
 struct MatmulKey {
   DType dtype, result;
   int64_t M, N, K;
+  int64_t c_stride, a_stride;
   Transpose a_op, b_op;
   cublasComputeType_t compute;
   bool has_bias;
@@ -73,10 +74,15 @@ cublasOperation_t operation(Transpose op) {
   return op == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+// From a row of c or a to the next, if these are columns of wider matrices; 0: their own width.
+struct Strides {
+  int64_t c = 0, a = 0;
+};
+
 // A row-major view is the column-major matrix of its transpose.
-Layout layout_of(View x) {
+Layout layout_of(View x, int64_t stride) {
   return make_descriptor<cublasLtMatrixLayoutDestroy>(
-      cublasLtMatrixLayoutCreate, data_type(x.dtype), x.shape[1], x.shape[0], x.shape[1]);
+      cublasLtMatrixLayoutCreate, data_type(x.dtype), x.shape[1], x.shape[0], stride);
 }
 
 // The bytes, up to the 16 of the widest access, that all addresses are multiples of.
@@ -117,7 +123,8 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
 Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* bias) {
   Prepared prepared{make_descriptor<cublasLtMatmulDescDestroy>(
                         cublasLtMatmulDescCreate, product.compute, data_type(wide(product.dtype))),
-                    layout_of(a), layout_of(b), layout_of(c)};
+                    layout_of(a, product.a_stride), layout_of(b, b.shape[1]),
+                    layout_of(c, product.c_stride)};
   set(prepared.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
   set(prepared.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
   if (product.has_bias) {
@@ -132,7 +139,7 @@ Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* b
 // no way to compute it. A prepared product lasts as long as the process, because heuristics cost
 // more than a small product. It is never destroyed, for the reason that Context is not.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
-                const void* bias = nullptr) {
+                const void* bias = nullptr, Strides strides = {}) {
   static auto& all = *new std::map<MatmulKey, Prepared>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
@@ -141,6 +148,8 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
                           c.grad.shape[0],
                           c.grad.shape[1],
                           K,
+                          strides.c > 0 ? strides.c : c.grad.shape[1],
+                          strides.a > 0 ? strides.a : a.shape[1],
                           a_op,
                           b_op,
                           compute_type(a.dtype),
@@ -210,37 +219,57 @@ void bias_backward(GradTarget db, View dz) {
 
 namespace {
 
-// A weight that is stored otherwise in the dtype of the other operand, at the end of the workspace,
-// of which it leaves the rest.
-View widened(View w, DType dtype, View& workspace) {
-  const int64_t rest = workspace.numel() - widened_bytes(w, dtype, w.device);
-  const View all{workspace.part(rest, workspace.numel()).data, w.shape, dtype, w.device};
-  widen_rows(all, w, 0);
-  workspace = workspace.part(0, rest);
-  return all;
+void check_found(bool is_found, View a, View b, View workspace) {
+  check(is_found, "cuBLASLt has no algorithm for {} {} x {} in {}", name(a.dtype), a.shape, b.shape,
+        format_bytes(workspace.numel()));
+}
+
+// Columns of a matrix from `first` on, whose rows stay as far apart as they are.
+View columns_of(View x, int64_t first, int64_t count) {
+  void* const at = static_cast<char*>(x.data) + first * int64_t(size_of(x.dtype));
+  return {at, {x.shape[0], count}, x.dtype, x.device};
+}
+
+// c = a op(w) + beta * c by slabs of a weight that is stored otherwise, which lie at the beginning
+// of the workspace.
+void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspace) {
+  if (c.grad.numel() == 0) return;
+  const int64_t scratch = widened_bytes(w, a.dtype);
+  const View of_product = workspace.part(scratch, workspace.numel());
+  for_each_slab(w, w_op, a.dtype, [&](const Slab& slab) {
+    const View widened{workspace.data, {slab.rows, slab.columns}, a.dtype, w.device};
+    widen_slab(widened, w, slab.row, slab.column);
+    const SlabProduct part(slab, w_op, c.beta);
+    const bool is_transposed = w_op == Transpose::yes;
+    const View columns = columns_of(c.grad, part.c_column, widened.shape[is_transposed ? 0 : 1]);
+    const View terms = columns_of(a, part.a_column, widened.shape[is_transposed ? 1 : 0]);
+    check_found(try_matmul({columns, part.beta}, terms, widened, Transpose::no, w_op, of_product,
+                           nullptr, {c.grad.shape[1], a.shape[1]}),
+                terms, widened, of_product);
+  });
 }
 
 }  // namespace
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  if (b.dtype != a.dtype) b = widened(b, a.dtype, workspace);
+  if (b.dtype != a.dtype) return quantized_matmul(c, a, b, b_op, workspace);
   if (try_matmul(c, a, b, a_op, b_op, workspace)) return;
   const bool no_terms = a.numel() == 0;
-  check(c.grad.numel() == 0 || no_terms, "cuBLASLt has no algorithm for {} {} x {} in {}",
-        name(a.dtype), a.shape, b.shape, format_bytes(workspace.numel()));
+  check_found(c.grad.numel() == 0 || no_terms, a, b, workspace);
   if (c.beta == 0) fill(c.grad, 0);
 }
 
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace) {
-  if (w.dtype != x.dtype) w = widened(w, x.dtype, workspace);
-  if (w_op == Transpose::yes && is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
+  const bool is_stored_so = w.dtype == x.dtype;
+  if (is_stored_so && w_op == Transpose::yes &&
+      is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
     small_linear_forward(y, x, w, b, activation);
     return;
   }
   const GradTarget target{y, 0};
   // cuBLASLt lists no types of float64 for its epilogues, and may call them invalid.
-  const bool has_epilogue = x.dtype != DType::f64;
+  const bool has_epilogue = is_stored_so && x.dtype != DType::f64;
   if (b.data && has_epilogue && try_matmul(target, x, w, Transpose::no, w_op, workspace, b.data))
     b = {};
   else matmul(target, x, w, Transpose::no, w_op, workspace);

@@ -1,41 +1,45 @@
 #include "kernels/quantized_matmul.h"
 
-#include <algorithm>
-
 #include "core/device.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/quantized_blocks.h"
 
 namespace accrue {
-namespace {
 
-int64_t slab_rows(const View& w, DType dtype, Device device) {
-  constexpr int64_t elements = 1 << 18, step = 16;
-  const int64_t rows = w.shape[0];
-  if (is_16_bit_dtype(dtype) || plans_for_cuda(device)) return rows;
-  return std::min(rows, std::max(step, elements / w.shape[1] / step * step));
+Slab largest_slab(const View& w, Transpose w_op, DType dtype) {
+  const int64_t elements = plans_for_cuda(w.device) ? 4 << 20 : 256 << 10, step = 16;
+  const int64_t R = w.shape[0], C = w.shape[1];
+  const auto at_once = [=](int64_t all, int64_t others, int64_t least) {
+    return std::min(all, std::max(least, elements / others / least * least));
+  };
+  if (w_op == Transpose::no && is_16_bit_dtype(dtype))
+    return {0, 0, R, at_once(C, R, std::max(step, block_elements(w.dtype)))};
+  return {0, 0, at_once(R, C, step), C};
 }
 
-}  // namespace
-
-int64_t widened_bytes(const View& w, DType dtype, Device device) {
-  return slab_rows(w, dtype, device) * w.shape[1] * int64_t(size_of(dtype));
+int64_t widened_bytes(const View& w, DType dtype) {
+  int64_t most = 0;
+  for (const Transpose op : {Transpose::yes, Transpose::no}) {
+    const Slab slab = largest_slab(w, op, dtype);
+    most = std::max(most, slab.rows * slab.columns);
+  }
+  constexpr int64_t alignment = 256;
+  return (most * int64_t(size_of(dtype)) + alignment - 1) / alignment * alignment;
 }
 
 namespace cpu {
 
-void widen_rows(View out, View w, int64_t begin) {
-  const int64_t columns = w.shape[1];
+void widen_slab(View out, View w, int64_t row, int64_t column) {
   dispatch_blocks(w.dtype, [&]<class Block>() {
     dispatch_floating(out.dtype, [&]<class T>() {
       constexpr int64_t elements = elements_in<Block>;
-      const int64_t blocks = columns / elements;
-      const auto* from = static_cast<const Block*>(w.data) + begin * blocks;
+      const int64_t columns = out.shape[1], of_row = w.shape[1] / elements;
+      const auto* from = static_cast<const Block*>(w.data) + row * of_row + column / elements;
       T* to = out.as<T>();
       parallel_each(out.shape[0], columns, [&](int64_t r) {
-        for (int64_t b = 0; b < blocks; ++b)
-          widen(from[r * blocks + b], to + r * columns + b * elements);
+        for (int64_t b = 0; b < columns / elements; ++b)
+          widen(from[r * of_row + b], to + r * columns + b * elements);
       });
     });
   });
@@ -43,27 +47,25 @@ void widen_rows(View out, View w, int64_t begin) {
 
 void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
                       Activation activation, View scratch) {
-  const int64_t R = w.shape[0], C = w.shape[1], at_once = slab_rows(w, a.dtype, Device::cpu);
   const bool is_transposed = w_op == Transpose::yes;
   dispatch_floating(a.dtype, [&]<class T>() {
     const auto run = [&]<class Out>(Out* out) {
-      for (int64_t begin = 0; begin < R; begin += at_once) {
-        const int64_t rows = std::min(at_once, R - begin);
-        const View slab{scratch.data, {rows, C}, a.dtype, Device::cpu};
-        widen_rows(slab, w, begin);
-        Gemm<T> product{.M = a.shape[0],
-                        .N = is_transposed ? rows : C,
-                        .K = is_transposed ? C : rows,
-                        .a_op = Transpose::no,
-                        .b_op = w_op,
-                        .beta = is_transposed || begin == 0 ? c.beta : 1,
-                        .bias = bias.data ? bias.as<const T>() + begin : nullptr,
-                        .activation = activation};
-        (is_transposed ? product.c_stride : product.a_stride) = R;
-        gemm(is_transposed ? out + begin : out,
-             is_transposed ? a.as<const T>() : a.as<const T>() + begin, slab.as<const T>(),
-             product);
-      }
+      for_each_slab(w, w_op, a.dtype, [&](const Slab& slab) {
+        const View widened{scratch.data, {slab.rows, slab.columns}, a.dtype, Device::cpu};
+        widen_slab(widened, w, slab.row, slab.column);
+        const SlabProduct part(slab, w_op, c.beta);
+        gemm(out + part.c_column, a.as<const T>() + part.a_column, widened.as<const T>(),
+             Gemm<T>{.M = a.shape[0],
+                     .N = is_transposed ? slab.rows : slab.columns,
+                     .K = is_transposed ? slab.columns : slab.rows,
+                     .a_op = Transpose::no,
+                     .b_op = w_op,
+                     .beta = part.beta,
+                     .bias = bias.data ? bias.as<const T>() + part.c_column : nullptr,
+                     .activation = activation,
+                     .a_stride = a.shape[1],
+                     .c_stride = c.grad.shape[1]});
+      });
     };
     if (c.grad.dtype == a.dtype) run(c.grad.as<T>());
     else run(c.grad.as<Wide<T>>());

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "core/rule.h"
 #include "kernels/activation.h"
 #include "kernels/detail/transpose.h"
@@ -7,18 +9,47 @@
 namespace accrue {
 
 // Products by a frozen weight w [R, C] that is stored in blocks, or as numbers of another type than
-// the op computes in (core/dtype.h, is_stored_type()). A slab of rows of w after the other is
-// converted to the dtype of the other operand, in scratch that stays in the cache, and multiplied
-// as any matrix: each block is widened once a product, however many rows the other operand has.
+// the op computes in (core/dtype.h, is_stored_type()). A slab of w after the other is converted to
+// the dtype of the other operand, in scratch that stays in the cache, and multiplied as any matrix:
+// each block is widened once a product, however many rows the other operand has.
+struct Slab {
+  int64_t row, column;  // its first ones in w
+  int64_t rows, columns;
+};
 
-// The bytes of that scratch on the cpu: of at most 256 Ki elements, or 16 rows, in float32 and
-// float64. In 16 bits, where a result that is a sum over slabs would be rounded for each, and on
-// cuda it is w as a whole.
-int64_t widened_bytes(const View& w, DType dtype, Device device);
+// The largest slab of a product by op(w) in this dtype, which is the first. It has whole rows of w,
+// and so a product by w^T gives columns of its result. That by w is then a sum over slabs, which
+// are added in the order of rows. In 16 bits, where it would be rounded for each, it takes slabs of
+// whole columns instead, and they give columns of the result, too. A slab has at most 256 Ki
+// elements on the cpu and 4 Mi on cuda, but at least 16 rows, or 16 columns or those of a block.
+Slab largest_slab(const View& w, Transpose w_op, DType dtype);
+
+// The bytes of the scratch for a product by w or by w^T: a multiple of 256.
+int64_t widened_bytes(const View& w, DType dtype);
+
+template <class Use>
+void for_each_slab(const View& w, Transpose w_op, DType dtype, Use&& use) {
+  const int64_t R = w.shape[0], C = w.shape[1];
+  const Slab most = largest_slab(w, w_op, dtype);
+  for (int64_t row = 0; row < R; row += most.rows)
+    for (int64_t column = 0; column < C; column += most.columns)
+      use(Slab{row, column, std::min(most.rows, R - row), std::min(most.columns, C - column)});
+}
+
+// Which columns of c and a the product by a slab has, in c = a op(w) + beta * c, and its beta.
+struct SlabProduct {
+  int64_t c_column, a_column;
+  float beta;
+
+  SlabProduct(const Slab& slab, Transpose w_op, float beta_of_all)
+      : c_column(w_op == Transpose::yes ? slab.row : slab.column),
+        a_column(w_op == Transpose::yes ? slab.column : slab.row),
+        beta(a_column == 0 ? beta_of_all : 1) {}
+};
 
 namespace cpu {
-// out[r, c] = w[begin + r, c], rounded once to out's dtype.
-void widen_rows(View out, View w, int64_t begin);
+// out[r, c] = w[row + r, column + c], rounded once to out's dtype. Slabs begin with whole blocks.
+void widen_slab(View out, View w, int64_t row, int64_t column);
 
 // c = act(a op(w) + bias) + beta * c: a [N, C] with Transpose::yes, or a [N, R], and then there is
 // no bias and no activation. c is of a's dtype or wide. `scratch` has widened_bytes().
@@ -27,7 +58,7 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
 }  // namespace cpu
 
 namespace cuda {
-decltype(cpu::widen_rows) widen_rows;
+decltype(cpu::widen_slab) widen_slab;
 }
 
 }  // namespace accrue

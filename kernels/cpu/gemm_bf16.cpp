@@ -46,7 +46,8 @@ struct Prepared {
 struct OneDnn {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, bool, bool, bool>;
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, bool,
+                         bool, bool>;
   std::map<Key, Prepared> prepared;
 };
 
@@ -67,10 +68,10 @@ Prepared prepare(const dnnl::engine& engine, const Gemm<BFloat16>& p, const Part
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(after);
   Prepared result{{},
-                  matrix(part.M, p.K, bf16, p.a_op == Transpose::yes ? p.M : p.K, p.a_op),
-                  matrix(p.K, part.N, bf16, p.b_op == Transpose::yes ? p.K : p.N, p.b_op),
+                  matrix(part.M, p.K, bf16, p.row_of_a(), p.a_op),
+                  matrix(p.K, part.N, bf16, p.row_of_b(), p.b_op),
                   p.bias ? matrix(1, part.N, bf16, part.N) : dnnl::memory::desc(),
-                  matrix(part.M, part.N, c_type, p.N)};
+                  matrix(part.M, part.N, c_type, p.row_of_c())};
 #if DNNL_VERSION_MAJOR >= 3
   result.matmul = dnnl::matmul(
       dnnl::matmul::primitive_desc(engine, result.a, result.b, result.bias, result.c, attributes));
@@ -87,9 +88,8 @@ void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat1
   static thread_local OneDnn onednn;
   const OneThread one_thread;
   const bool a_transposed = p.a_op == Transpose::yes, b_transposed = p.b_op == Transpose::yes;
-  const OneDnn::Key key{part.M,       part.N,      p.M,
-                        p.N,          p.K,         a_transposed,
-                        b_transposed, p.beta != 0, p.bias != nullptr,
+  const OneDnn::Key key{part.M,       part.N,       p.K,          p.row_of_a(), p.row_of_b(),
+                        p.row_of_c(), a_transposed, b_transposed, p.beta != 0,  p.bias != nullptr,
                         is_16_bit<C>};
   auto at = onednn.prepared.find(key);
   if (at == onednn.prepared.end())
@@ -98,10 +98,10 @@ void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat1
   const auto memory = [&](const dnnl::memory::desc& description, const void* data) {
     return dnnl::memory(description, onednn.engine, const_cast<void*>(data));
   };
-  C* const target = c + part.m * p.N + part.n;
+  C* const target = c + part.m * p.row_of_c() + part.n;
   std::unordered_map<int, dnnl::memory> arguments{
-      {DNNL_ARG_SRC, memory(prepared.a, a + part.m * (a_transposed ? 1 : p.K))},
-      {DNNL_ARG_WEIGHTS, memory(prepared.b, b + part.n * (b_transposed ? p.K : 1))},
+      {DNNL_ARG_SRC, memory(prepared.a, a + part.m * (a_transposed ? 1 : p.row_of_a()))},
+      {DNNL_ARG_WEIGHTS, memory(prepared.b, b + part.n * (b_transposed ? p.row_of_b() : 1))},
       {DNNL_ARG_DST, memory(prepared.c, target)}};
   if (p.bias) arguments.emplace(DNNL_ARG_BIAS, memory(prepared.bias, p.bias + part.n));
   prepared.matmul.execute(onednn.stream, arguments);
@@ -110,7 +110,7 @@ void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat1
   if (p.activation == Activation::none) return;
   with_formula(p.activation, [&](auto f) {
     for (int64_t m = 0; m < part.M; ++m)
-      for (C& value : std::span(target + m * p.N, static_cast<size_t>(part.N)))
+      for (C& value : std::span(target + m * p.row_of_c(), static_cast<size_t>(part.N)))
         value = C(f(widen(value)));
   });
 }

@@ -12,7 +12,7 @@ namespace accrue {
 // terms, but at most the 32 MiB that NVIDIA recommends, and 4 MiB at least. It follows from shapes,
 // so that it can be predicted, and the three products of a layer have the same. The cpu needs
 // nothing. Where an operand is a weight w, which may be stored otherwise, it has room for w's
-// widened rows beside those of `dtype` (kernels/quantized_matmul.h).
+// widened slabs beside those of `dtype` (kernels/quantized_matmul.h).
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device);
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Tensor& w,
                         DType dtype);

@@ -2,7 +2,10 @@
 
 #include "kernels/quantized_matmul.h"
 
+#include <cmath>
+
 #include "core/autograd.h"
+#include "core/ledger.h"
 #include "core/random.h"
 #include "kernels/embedding.h"
 #include "kernels/judged.h"
@@ -24,15 +27,16 @@ struct QuantizedWeight {
 };
 
 // Blocks of random bits, but for their scales, which are those of weights: below 1/16, so that
-// elements are at most about 1.
-QuantizedWeight quantized_weight(DType type, int64_t R, int64_t C, uint64_t seed) {
+// elements are at most about 1, or d.
+QuantizedWeight quantized_weight(DType type, int64_t R, int64_t C, uint64_t seed,
+                                 std::optional<float> d = {}) {
   RandomStream random(seed);
   const Tensor host = Tensor::empty({R, C}, type, Device::cpu);
   auto* const bytes = static_cast<uint8_t*>(host.view().data);
   for (size_t i = 0; i < host.bytes(); ++i)
     bytes[i] = static_cast<uint8_t>(random.uniform(0, 255.99f));
   Values values;
-  const auto scale = [&] { return Half(random.uniform(0.001f, 0.0625f)); };
+  const auto scale = [&] { return Half(d ? *d : random.uniform(0.001f, 0.0625f)); };
   dispatch_blocks(type, [&]<class Block>() {
     auto* const blocks = reinterpret_cast<Block*>(bytes);
     for (int64_t b = 0; b < R * C / elements_in<Block>; ++b) {
@@ -59,6 +63,25 @@ struct Results {
   Values y, dx;
 };
 
+Tensor rounded_to(DType dtype, const Values& x, const Shape& shape) {
+  const Tensor host = Tensor::empty(shape, dtype, Device::cpu);
+  dispatch_floating(dtype, [&]<class T>() {
+    for (size_t i = 0; i < x.size(); ++i) host.span<T>()[i] = T(static_cast<Wide<T>>(x[i]));
+  });
+  return host.to(test_device());
+}
+
+// backward() from this gradient of y.
+void backward_by(Tensor y, const Tensor& dy) {
+  Tensor loss = Tensor::full({}, 1, wide(dy.dtype()), dy.device());
+  record("sum", loss, {Edge(y)}, [edge = Edge(y), dy](Tensor&) {
+    claim_grad(edge);
+    edge.variable()->grad.copy_from(dy);
+  });
+  y.reset();
+  backward(loss);
+}
+
 Results differentiate(const Tensor& y, const Tensor& x) {
   Results results{to_doubles(y), {}};
   backward_from(y, random_values(y.shape(), 9));
@@ -71,7 +94,7 @@ void require_close(const Results& found, const Results& expected, double unit) {
   REQUIRE(largest_difference(found.dx, expected.dx) <= unit * largest_or_one(expected.dx));
 }
 
-// Few rows and many, and weights of several slabs, whose last one is short.
+// Few rows and many, and on the cpu weights of several slabs, whose last one is short.
 struct QuantizedCase {
   int64_t N, R, C;
 };
@@ -108,15 +131,11 @@ TEST_CASE("a product by a quantized weight is that by the widened one", "[ops]")
       }
 }
 
-TEST_CASE("a product in 16 bits by a quantized weight is rounded once", "[ops]") {
+TEST_CASE("a product in 16 bits by a quantized weight", "[ops]") {
   const QuantizedWeight w = quantized_weight(DType::q4_1, 70, 256, 1);
   const Values x = random_values({5, 256}, 2);
   const auto run = [&](const Tensor& weight, DType dtype) {
-    Tensor leaf = Tensor::empty({5, 256}, dtype, Device::cpu);
-    dispatch_floating(dtype, [&]<class T>() {
-      for (size_t i = 0; i < x.size(); ++i) leaf.span<T>()[i] = T(static_cast<Wide<T>>(x[i]));
-    });
-    leaf = require_grad(leaf.to(test_device()));
+    const Tensor leaf = require_grad(rounded_to(dtype, x, {5, 256}));
     const Tensor y = linear(leaf, weight, {});
     Results results{to_doubles(y), {}};
     backward_of_sum(y);
@@ -127,6 +146,92 @@ TEST_CASE("a product in 16 bits by a quantized weight is rounded once", "[ops]")
   for (const auto& [dtype, unit] : {std::pair(DType::f16, 0x1p-11), {DType::bf16, 0x1p-8}}) {
     // x, w, dy and the result are rounded, the first three in each of 256 terms.
     require_close(run(w.blocks, dtype), expected, 4 * 16 * unit);
+  }
+}
+
+// Multiples of 1/8 and blocks whose scale is a power of two, which all types hold: what remains is
+// the rounding of float32's sums and one of the result, also where it is a sum over slabs.
+TEST_CASE("a product by several slabs is rounded once, and added as its target wants", "[ops]") {
+  const auto [N, R, C] =
+      plans_for_cuda(test_device()) ? QuantizedCase{2, 4160, 1024} : QuantizedCase{3, 1100, 512};
+  const auto eighths = [](const Shape& shape, uint64_t seed) {
+    Values values = random_values(shape, seed);
+    for (double& v : values) v = std::round(8 * v) / 8;
+    return values;
+  };
+  const QuantizedWeight w = quantized_weight(DType::q8_0, R, C, 8, 0x1p-7f);
+  using Units = std::vector<std::pair<DType, double>>;
+  const auto units = reduced() ? Units{{DType::f32, 0x1p-24}, {DType::bf16, 0x1p-8}}
+                               : Units{{DType::f64, 0x1p-53},
+                                       {DType::f32, 0x1p-24},
+                                       {DType::f16, 0x1p-11},
+                                       {DType::bf16, 0x1p-8}};
+  for (const Transpose op : {Transpose::yes, Transpose::no}) {
+    const int64_t in = op == Transpose::yes ? C : R, out = op == Transpose::yes ? R : C;
+    const auto weight = [&](int64_t o, int64_t i) {
+      return w.values[size_t(op == Transpose::yes ? o * C + i : i * C + o)];
+    };
+    const Values x = eighths({N, in}, 2), dy = eighths({N, out}, 3);
+    Results expected{Values(size_t(N * out)), Values(size_t(N * in))};
+    for (int64_t n = 0; n < N; ++n)
+      for (int64_t o = 0; o < out; ++o)
+        for (int64_t i = 0; i < in; ++i) {
+          expected.y[size_t(n * out + o)] += x[size_t(n * in + i)] * weight(o, i);
+          expected.dx[size_t(n * in + i)] += dy[size_t(n * out + o)] * weight(o, i);
+        }
+    for (const auto& [dtype, unit] : units)
+      for (const bool adds : {false, true}) {
+        INFO(name(dtype) << (adds ? ", added" : ", written")
+                         << (op == Transpose::yes ? ", T" : ""));
+        for (const Transpose either : {Transpose::yes, Transpose::no}) {
+          const Slab most = largest_slab(w.blocks.view(), either, dtype);
+          REQUIRE(most.rows * most.columns < R * C);
+        }
+        const Tensor leaf = require_grad(rounded_to(dtype, x, {N, in}));
+        leaf.variable()->grad = Tensor::full({N, in}, adds ? 0.5 : NAN, dtype, test_device());
+        leaf.variable()->fresh = !adds;
+        const Tensor y = linear(leaf, w.blocks, {}, Activation::none, op);
+        const Values found = to_doubles(y);
+        backward_by(y, rounded_to(dtype, dy, {N, out}));
+        const Values dx = to_doubles(grad(leaf));
+        // Terms of at most 1, and of sums that random signs keep below 64.
+        const auto bound = [&](double value, int64_t terms) {
+          const double sum = is_16_bit_dtype(dtype) ? 0x1p-24 : unit;
+          return std::abs(value) * unit + double(terms) * 64 * sum;
+        };
+        bool is_close = true;
+        for (size_t i = 0; i < found.size(); ++i)
+          is_close &= std::abs(found[i] - expected.y[i]) <= bound(expected.y[i], in);
+        REQUIRE(is_close);
+        for (size_t i = 0; i < dx.size(); ++i) {
+          const double there = expected.dx[i] + (adds ? 0.5 : 0);
+          is_close &= std::abs(dx[i] - there) <= bound(there, out);
+        }
+        REQUIRE(is_close);
+      }
+  }
+}
+
+TEST_CASE("a product by a quantized weight takes the memory that is predicted", "[ops]") {
+  const auto [R, C] = plans_for_cuda(test_device()) ? std::pair<int64_t, int64_t>{4160, 1024}
+                                                    : std::pair<int64_t, int64_t>{1100, 512};
+  const QuantizedWeight w = quantized_weight(DType::q4_0, R, C, 9);
+  const auto peak_by = [&](const Tensor& weight, DType dtype) {
+    const Device device = weight.device();
+    const Tensor x = require_grad(Tensor::full({3, C}, 0.5, dtype, device));
+    const size_t before = ledger(device).current().total();
+    ledger(device).reset_peak();
+    backward_by(linear(x, weight, {}), Tensor::full({3, R}, 1, dtype, device));
+    return ledger(device).peak().total() - before;
+  };
+  const Tensor on_twin =
+      Tensor::empty({R, C}, DType::q4_0, meta_of(test_device()), Category::parameters);
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    INFO(name(dtype));
+    const size_t measured = peak_by(w.blocks, dtype);
+    REQUIRE(measured == peak_by(on_twin, dtype));
+    REQUIRE(measured > size_t(widened_bytes(w.blocks.view(), dtype)));
+    if (!plans_for_cuda(test_device())) REQUIRE(measured < size_t(R * C) * size_of(dtype));
   }
 }
 
