@@ -1,5 +1,7 @@
 #include "kernels/backend.h"
 
+#include "kernels/quantized_matmul.h"
+
 namespace accrue {
 
 Tensor empty_result(const Shape& shape, DType dtype, Device device) {
@@ -30,10 +32,12 @@ void check_same(std::string_view op, std::initializer_list<const Tensor*> tensor
 }
 
 void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter) {
-  if (!w.defined() || w.dtype() == x.dtype()) return check_same(op, {&x, &w});
+  if (!w.defined() || !is_stored_otherwise(w.shape(), w.dtype(), x.dtype()))
+    return check_same(op, {&x, &w});
   check_same(op, {&x});
-  check(w.device() == x.device() && is_stored_type(w.dtype()) && w.shape().rank() == 2 &&
-            w.size(1) % block_elements(w.dtype()) == 0 && !Edge(parameter).wants_grad(),
+  const Shape shape = matrix_shape(w.shape());
+  check(w.device() == x.device() && is_stored_type(w.dtype()) && shape.rank() == 2 &&
+            shape[1] % block_elements(w.dtype()) == 0 && !Edge(parameter).wants_grad(),
         "[{}] x {} {} on {} and w {} {} on {}: expected a matrix of that dtype there, or one that "
         "wants no gradient, of whole blocks or of numbers of 16 or 32 bits",
         op, name(x.dtype()), x.shape(), name(x.device()), name(w.dtype()), w.shape(),

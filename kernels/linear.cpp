@@ -12,7 +12,8 @@ namespace accrue {
 namespace cpu {
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  if (b.dtype != a.dtype) return quantized_matmul(c, a, b, b_op, {}, Activation::none, workspace);
+  if (is_stored_otherwise(b.shape, b.dtype, a.dtype))
+    return quantized_matmul(c, a, b, b_op, {}, Activation::none, workspace);
   dispatch_floating(a.dtype, [&]<class T>() {
     const Gemm<T> product{.M = c.grad.shape[0],
                           .N = c.grad.shape[1],
@@ -28,7 +29,8 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 // y = act(x op(w) + b); b may be empty.
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace) {
-  if (w.dtype != x.dtype) return quantized_matmul({y, 0}, x, w, w_op, b, activation, workspace);
+  if (is_stored_otherwise(w.shape, w.dtype, x.dtype))
+    return quantized_matmul({y, 0}, x, w, w_op, b, activation, workspace);
   dispatch_floating(x.dtype, [&]<class T>() {
     gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
          Gemm<T>{.M = x.shape[0],
@@ -118,7 +120,7 @@ Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
 
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Tensor& w,
                         DType dtype) {
-  if (w.dtype() == dtype) return matmul_workspace(M, N, K, device);
+  if (!is_stored_otherwise(w.shape(), w.dtype(), dtype)) return matmul_workspace(M, N, K, device);
   const int64_t of_product = matmul_workspace_bytes(M, N, K, device);
   return Tensor::empty({of_product + widened_bytes(w.view(), dtype)}, DType::u8, device,
                        Category::workspace);
@@ -138,10 +140,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   check_weight("linear", x, w, weight);
   check_same("linear", {&x, b.defined() ? &b : &x});
   const int inputs = w_op == Transpose::yes ? 1 : 0;
-  check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.size(1) == w.size(inputs),
+  const Shape of_w = matrix_shape(w.shape());
+  check(x.shape().rank() == 2 && of_w.rank() == 2 && x.size(1) == of_w[inputs],
         "[linear] x {} and w {}: expected x [N, I] and w {}", x.shape(), w.shape(),
         w_op == Transpose::yes ? "[O, I]" : "[I, O]");
-  const int64_t I = w.size(inputs), O = w.size(1 - inputs);
+  const int64_t I = of_w[inputs], O = of_w[1 - inputs];
   check(!b.defined() || b.shape() == Shape{O}, "[linear] b {} with w {}: expected b [{}]",
         b.shape(), w.shape(), O);
   const bool is_kept = activation != Activation::none, is_computed = is_kept || !result_is_unread();

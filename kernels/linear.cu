@@ -252,7 +252,8 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspa
 }  // namespace
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
-  if (b.dtype != a.dtype) return quantized_matmul(c, a, b, b_op, workspace);
+  if (is_stored_otherwise(b.shape, b.dtype, a.dtype))
+    return quantized_matmul(c, a, b, b_op, workspace);
   if (try_matmul(c, a, b, a_op, b_op, workspace)) return;
   const bool no_terms = a.numel() == 0;
   check_found(c.grad.numel() == 0 || no_terms, a, b, workspace);
@@ -261,7 +262,7 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace) {
-  const bool is_stored_so = w.dtype == x.dtype;
+  const bool is_stored_so = !is_stored_otherwise(w.shape, w.dtype, x.dtype);
   if (is_stored_so && w_op == Transpose::yes &&
       is_small_linear(x.shape[0], w.shape[0], x.shape[1])) {
     small_linear_forward(y, x, w, b, activation);

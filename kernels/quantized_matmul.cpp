@@ -9,7 +9,8 @@ namespace accrue {
 
 Slab largest_slab(const View& w, Transpose w_op, DType dtype) {
   const int64_t elements = plans_for_cuda(w.device) ? 4 << 20 : 256 << 10, step = 16;
-  const int64_t R = w.shape[0], C = w.shape[1];
+  const Shape shape = matrix_shape(w.shape);
+  const int64_t R = shape[0], C = shape[1];
   const auto at_once = [=](int64_t all, int64_t others, int64_t least) {
     return std::min(all, std::max(least, elements / others / least * least));
   };
@@ -34,12 +35,14 @@ void widen_slab(View out, View w, int64_t row, int64_t column) {
   dispatch_blocks(w.dtype, [&]<class Block>() {
     dispatch_floating(out.dtype, [&]<class T>() {
       constexpr int64_t elements = elements_in<Block>;
-      const int64_t columns = out.shape[1], of_row = w.shape[1] / elements;
-      const auto* from = static_cast<const Block*>(w.data) + row * of_row + column / elements;
-      T* to = out.as<T>();
+      const int64_t columns = out.shape[1], of_row = matrix_shape(w.shape)[1] / elements;
+      const int64_t half = half_head(w.shape);
+      T* const to = out.as<T>();
       parallel_each(out.shape[0], columns, [&](int64_t r) {
+        const auto* from = static_cast<const Block*>(w.data) + stored_row(row + r, half) * of_row +
+                           column / elements;
         for (int64_t b = 0; b < columns / elements; ++b)
-          widen(from[r * of_row + b], to + r * columns + b * elements);
+          widen(from[b], to + r * columns + b * elements);
       });
     });
   });

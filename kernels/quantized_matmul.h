@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/host_device.h"
 #include "core/rule.h"
 #include "kernels/activation.h"
 #include "kernels/detail/transpose.h"
@@ -12,6 +13,28 @@ namespace accrue {
 // the op computes in (core/dtype.h, is_stored_type()). A slab of w after the other is converted to
 // the dtype of the other operand, in scratch that stays in the cache, and multiplied as any matrix:
 // each block is widened once a product, however many rows the other operand has.
+//
+// The rows of w may lie as llama.cpp has those of queries and keys, whose heads of D rows it
+// rotates in neighbouring pairs (RotaryLayout::interleaved). Then w is stored as [R / D, D / 2, 2,
+// C], and row h * D + s * D / 2 + j of the matrix is [h, j, s], s < 2.
+
+inline bool is_stored_otherwise(const Shape& w, DType stored, DType dtype) {
+  return stored != dtype || w.rank() == 4;
+}
+
+// The shape [R, C] of the matrix that is stored so.
+inline Shape matrix_shape(const Shape& stored) {
+  return stored.rank() == 4 ? Shape{stored.numel(0, 3), stored[3]} : stored;
+}
+
+// Where row r of it lies, in rows; `half` is D / 2, or 0 where rows lie in order.
+inline int64_t half_head(const Shape& stored) { return stored.rank() == 4 ? stored[1] : 0; }
+HOST_DEVICE inline int64_t stored_row(int64_t r, int64_t half) {
+  if (half == 0) return r;
+  const int64_t in_head = r % (2 * half);
+  return r - in_head + in_head % half * 2 + in_head / half;
+}
+
 struct Slab {
   int64_t row, column;  // its first ones in w
   int64_t rows, columns;
@@ -29,7 +52,8 @@ int64_t widened_bytes(const View& w, DType dtype);
 
 template <class Use>
 void for_each_slab(const View& w, Transpose w_op, DType dtype, Use&& use) {
-  const int64_t R = w.shape[0], C = w.shape[1];
+  const Shape shape = matrix_shape(w.shape);
+  const int64_t R = shape[0], C = shape[1];
   const Slab most = largest_slab(w, w_op, dtype);
   for (int64_t row = 0; row < R; row += most.rows)
     for (int64_t column = 0; column < C; column += most.columns)

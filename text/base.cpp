@@ -9,13 +9,17 @@ namespace accrue {
 
 Tensor Base::parameter(const std::string& name, const Shape& shape, DType compute,
                        Device device) const {
-  const DType stored = stored_type(name, shape);
-  const auto there = [&](DType dtype) {
-    if (is_meta(device)) return Tensor::empty(shape, dtype, device, Category::parameters);
-    const Tensor host = read(name, shape, dtype);
+  const Stored kept = stored(name, shape);
+  const auto on_device = [&](const Shape& of, DType dtype, auto&& read) {
+    if (is_meta(device)) return Tensor::empty(of, dtype, device, Category::parameters);
+    const Tensor host = read();
     return device == Device::cpu ? host : host.to(device, Category::parameters);
   };
-  if (shape.rank() == 2) return there(stored);
+  if (shape.rank() == 2)
+    return on_device(kept.shape, kept.type, [&] { return matrix(name, shape); });
+  const auto there = [&](DType dtype) {
+    return on_device(shape, dtype, [&] { return vector(name, shape, dtype); });
+  };
   if (!is_16_bit_dtype(compute)) return there(compute);
   // As other fixed parameters are: ops read one or the other.
   const Tensor value = require_grad(there(wide(compute)));
@@ -36,7 +40,7 @@ SafetensorsBase::SafetensorsBase(const std::filesystem::path& path, PretrainedMo
                                  std::optional<int> bits)
     : Base(std::move(model)), path_(path), bits_(bits), header_(read_safetensors_header(path)) {}
 
-DType SafetensorsBase::stored_type(const std::string& name, const Shape& shape) const {
+Base::Stored SafetensorsBase::stored(const std::string& name, const Shape& shape) const {
   const auto& entries = header_.entries;
   const auto found = std::ranges::find(entries, name, &SafetensorsHeader::Entry::name);
   check(found != entries.end() && found->shape == shape,
@@ -44,14 +48,14 @@ DType SafetensorsBase::stored_type(const std::string& name, const Shape& shape) 
         found == entries.end() ? "no " + name : fmt::format("{} {}", name, found->shape), name,
         shape);
   if (shape.rank() == 2 && bits_) {
-    if (*bits_ == 16) return DType::bf16;
+    if (*bits_ == 16) return {shape, DType::bf16};
     const DType blocks = *bits_ == 4 ? DType::q4_0 : DType::q8_0;
-    if (shape[1] % block_elements(blocks) == 0) return blocks;
+    if (shape[1] % block_elements(blocks) == 0) return {shape, blocks};
   }
-  return is_stored_type(found->dtype) ? found->dtype : DType::f32;
+  return {shape, is_stored_type(found->dtype) ? found->dtype : DType::f32};
 }
 
-Tensor SafetensorsBase::read(const std::string& name, const Shape& shape, DType dtype) const {
+Tensor SafetensorsBase::vector(const std::string& name, const Shape& shape, DType dtype) const {
   const Tensor result = Tensor::empty(shape, dtype, Device::cpu, Category::parameters);
   auto* const bytes = static_cast<std::byte*>(result.view().data);
   const auto wanted = [&](const std::string& other) { return other == name; };

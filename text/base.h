@@ -28,11 +28,18 @@ class Base {
  protected:
   explicit Base(PretrainedModel model) : model_(std::move(model)) {}
 
+  // How a matrix is stored (kernels/quantized_matmul.h).
+  struct Stored {
+    Shape shape;
+    DType type;
+  };
+
  private:
-  // In which a matrix is stored. Throws Error as above.
-  virtual DType stored_type(const std::string& name, const Shape& shape) const = 0;
-  // The elements on the host, in what stored_type() says, or in a floating type.
-  virtual Tensor read(const std::string& name, const Shape& shape, DType dtype) const = 0;
+  // Each throws Error as above.
+  virtual Stored stored(const std::string& name, const Shape& shape) const = 0;
+  // The elements on the host, of a matrix as it is stored, of a vector in a floating type.
+  virtual Tensor matrix(const std::string& name, const Shape& shape) const = 0;
+  virtual Tensor vector(const std::string& name, const Shape& shape, DType dtype) const = 0;
 
   PretrainedModel model_;
 };
@@ -51,8 +58,11 @@ class SafetensorsBase : public Base {
                   std::optional<int> bits = {});
 
  private:
-  DType stored_type(const std::string& name, const Shape& shape) const override;
-  Tensor read(const std::string& name, const Shape& shape, DType dtype) const override;
+  Stored stored(const std::string& name, const Shape& shape) const override;
+  Tensor matrix(const std::string& name, const Shape& shape) const override {
+    return vector(name, shape, stored(name, shape).type);
+  }
+  Tensor vector(const std::string& name, const Shape& shape, DType dtype) const override;
 
   std::filesystem::path path_;
   std::optional<int> bits_;

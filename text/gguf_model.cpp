@@ -233,20 +233,20 @@ GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,
   const GgufTensor& tensor = file.tensor(gguf_name(name));
   check(tensor.shape == shape, "'{}': the tensor '{}' is {}, expected {} as {} is",
         file.path().string(), tensor.name, tensor.shape, shape, name);
-  GgufParameter result{&tensor, {}};
+  const int64_t rows = shape[0], columns = shape.numel(1, shape.rank());
   const GgufConfig config(file);
   const bool is_query = name.find(".q_proj.") != std::string::npos;
   const bool is_key = name.find(".k_proj.") != std::string::npos;
-  if (config.is_qwen() || !(is_query || is_key)) return result;
+  if (config.is_qwen() || !(is_query || is_key))
+    return {&tensor, shape.rank() == 1 ? Shape{1, rows} : shape};
   const int64_t size = config.head_size(), heads = is_query ? config.heads() : config.groups();
-  check(size % 2 == 0 && shape[0] == heads * size,
+  check(size % 2 == 0 && rows == heads * size,
         "'{}': the tensor '{}' has {} rows, expected {} heads of {}, an even number",
-        file.path().string(), tensor.name, shape[0], heads, size);
-  for (int64_t row = 0; row < shape[0]; ++row) {
-    const int64_t head = row / size, s = row % size / (size / 2), j = row % (size / 2);
-    result.rows.push_back(head * size + 2 * j + s);
-  }
-  return result;
+        file.path().string(), tensor.name, rows, heads, size);
+  check(columns % block_elements(tensor.type) == 0,
+        "'{}': the tensor '{}' is a vector of {}, expected F32, F16 or BF16", file.path().string(),
+        tensor.name, accrue::name(tensor.type));
+  return {&tensor, {heads, size / 2, 2, columns}};
 }
 
 }  // namespace accrue

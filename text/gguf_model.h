@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "data/gguf.h"
 #include "text/pretrained.h"
@@ -19,16 +18,15 @@ PretrainedModel read_gguf_config(const GgufFile& file);
 // The tensor in which a file has a parameter of a Llama.
 struct GgufParameter {
   const GgufTensor* tensor;
-  // Row r of the parameter is row rows[r] of the tensor; empty: they are the same. In a vector the
-  // rows are its elements.
-  std::vector<int64_t> rows;
+  // As a weight that is stored so (kernels/quantized_matmul.h): [R, C], or [R / D, D / 2, 2, C]
+  // where the rows lie in another order. A vector is a matrix of one row, or there of one column.
+  Shape shape;
 };
 // Finds the parameter of this name (text/llama.h) and shape in a file that read_gguf_config()
 // takes. The converter puts the rows of Llama's queries and keys into another order, because
 // llama.cpp turns neighbours in a head as a pair (RotaryLayout::interleaved): in a head of D rows,
-// row 2 j + s of the file is row s * D / 2 + j here, with s < 2. Rows stay whole, and so do their
-// blocks. Throws Error for a name that is no parameter's, and if the file has no such tensor or one
-// of another shape.
+// row 2 j + s of the file is row s * D / 2 + j here, with s < 2. Throws Error for a name that is no
+// parameter's, and if the file has no such tensor or one of another shape.
 GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,
                                   const Shape& shape);
 

@@ -40,6 +40,7 @@ QuantizedWeight quantized_weight(DType type, int64_t R, int64_t C, uint64_t seed
   dispatch_blocks(type, [&]<class Block>() {
     auto* const blocks = reinterpret_cast<Block*>(bytes);
     for (int64_t b = 0; b < R * C / elements_in<Block>; ++b) {
+      if constexpr (elements_in<Block> == 1) blocks[b] = Block(random.uniform(-1, 1));
       if constexpr (requires { blocks[b].d; }) blocks[b].d = scale();
       if constexpr (requires { blocks[b].m; }) blocks[b].m = scale();
       // Their own scales have 6 and 8 bits.
@@ -129,6 +130,32 @@ TEST_CASE("a product by a quantized weight is that by the widened one", "[ops]")
           require_close(run(w.blocks, DType::f32, biased), expected, depth * 0x1p-24);
         }
       }
+}
+
+// Five heads of 14 rows, a weight in blocks and one that is as x is.
+TEST_CASE("a product by a quantized weight finds rows that lie in pairs", "[ops]") {
+  constexpr int64_t N = 3, C = 256, heads = 5, half = 7, R = heads * 2 * half;
+  for (const DType type : {DType::q8_0, DType::f32}) {
+    const QuantizedWeight w = quantized_weight(type, R, C, 1);
+    Values ordered;
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t s = 0; s < 2; ++s)
+        for (int64_t j = 0; j < half; ++j) {
+          const auto row = w.values.begin() + ((h * half + j) * 2 + s) * C;
+          ordered.insert(ordered.end(), row, row + C);
+        }
+    const auto run = [&](const Tensor& weight, DType dtype, Transpose op) {
+      const Shape shape{N, op == Transpose::yes ? C : R};
+      const Tensor leaf = require_grad(tensor_with(random_values(shape, 2), shape, dtype));
+      return differentiate(linear(leaf, weight, {}, Activation::none, op), leaf);
+    };
+    for (const Transpose op : {Transpose::yes, Transpose::no})
+      require_close(run(w.blocks.reshape({heads, half, 2, C}), DType::f32, op),
+                    run(tensor_with(ordered, {R, C}, DType::f64), DType::f64, op),
+                    (C + 8) * 0x1p-24);
+  }
+  const Tensor w = require_grad(Tensor::full({heads, half, 2, C}, 1, DType::f32, test_device()));
+  REQUIRE_ERROR(linear(ones({1, C}), w, {}), "wants no gradient");
 }
 
 TEST_CASE("a product in 16 bits by a quantized weight", "[ops]") {

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "kernels/quantized_matmul.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
@@ -159,8 +160,8 @@ TEST_CASE("every parameter of a Llama is found in a GGUF file", "[text]") {
       const GgufParameter parameter = find_gguf_parameter(*file, name, tensor.shape());
       REQUIRE(used.insert(parameter.tensor).second);
       const bool is_turned = name.find("q_proj") != name.npos || name.find("k_proj") != name.npos;
-      REQUIRE(parameter.rows.size() ==
-              (is_turned && !has_bias ? static_cast<size_t>(tensor.size(0)) : 0));
+      REQUIRE(parameter.shape.rank() == (is_turned && !has_bias ? 4 : 2));
+      REQUIRE(parameter.shape.numel() == tensor.numel());
     }
     REQUIRE(used.size() == (*file).tensors().size());
   }
@@ -179,11 +180,11 @@ TEST_CASE("rows of queries and keys are found where llama.cpp's converter puts t
   const OpenGguf file(bytes);
   const GgufParameter keys =
       find_gguf_parameter(*file, "model.layers.3.self_attn.k_proj.weight", {12, 1});
-  REQUIRE(keys.rows.size() == 12);
-  for (size_t row = 0; row < 12; ++row)
-    REQUIRE(converted[static_cast<size_t>(keys.rows[row])] == static_cast<int64_t>(row));
-  REQUIRE(
-      find_gguf_parameter(*file, "model.layers.3.self_attn.v_proj.weight", {12, 1}).rows.empty());
+  REQUIRE(keys.shape == Shape{2, 3, 2, 1});
+  for (int64_t row = 0; row < 12; ++row)
+    REQUIRE(converted[static_cast<size_t>(stored_row(row, half_head(keys.shape)))] == row);
+  REQUIRE(find_gguf_parameter(*file, "model.layers.3.self_attn.v_proj.weight", {12, 1}).shape ==
+          Shape{12, 1});
   REQUIRE_ERROR(find_gguf_parameter(*file, "model.layers.3.self_attn.v_proj.weight", {1, 12}),
                 "the tensor 'blk.3.attn_v.weight' is [12, 1], expected [1, 12]");
   REQUIRE_ERROR(find_gguf_parameter(*file, "model.layers.3.self_attn.q_proj.weight", {12, 1}),
