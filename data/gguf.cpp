@@ -255,6 +255,29 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path), file_(path)
   Reader(*this).read();
 }
 
+std::string GgufFile::only_keys(std::string_view prefix) const {
+  std::string values;
+  uint64_t count = 0;
+  const auto append = [](std::string& to, auto number) {
+    to.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  for (const auto& [key, value] : values_) {
+    if (!key.starts_with(prefix)) continue;
+    append(values, uint64_t{key.size()});
+    values += key;
+    if (value.is_array) append(values, uint32_t{type_array});
+    append(values, value.type);
+    if (value.is_array) append(values, value.count);
+    values.append(reinterpret_cast<const char*>(value.content.data()), value.content.size());
+    ++count;
+  }
+  std::string file = "GGUF";
+  append(file, uint32_t{3});
+  append(file, uint64_t{0});
+  append(file, count);
+  return file + values;
+}
+
 const GgufFile::Value* GgufFile::find(std::string_view key) const {
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;

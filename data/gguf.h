@@ -54,6 +54,8 @@ class GgufFile {
   std::vector<std::string_view> required_texts(std::string_view key) const {
     return required(key, texts(key));
   }
+  // The bytes of a GGUF file without tensors that has the keys that begin so.
+  std::string only_keys(std::string_view prefix) const;
   // All keys, sorted.
   std::vector<std::string_view> keys() const;
 

@@ -2,12 +2,12 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
+#include "text/idle.h"
 #include "text/normalization.h"
 #include "text/word_cache.h"
 
@@ -20,26 +20,6 @@ struct Buffers {
   WordCache cache;
   std::vector<int32_t> word;
   Merges::Scratch merging;
-};
-
-// Buffers that no call uses, kept for the next, because a cache is worth most once it is filled.
-class IdleBuffers {
- public:
-  std::unique_ptr<Buffers> take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Buffers>();
-    auto taken = std::move(idle_.back());
-    idle_.pop_back();
-    return taken;
-  }
-  void give_back(std::unique_ptr<Buffers> buffers) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(buffers));
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Buffers>> idle_;
 };
 
 class Bpe : public Tokenizer {
@@ -142,7 +122,7 @@ class Bpe : public Tokenizer {
   WordSplitter splitter_;
   std::array<AddedTokens, 2> added_;
   std::unordered_map<std::string_view, int32_t> whole_words_;
-  mutable IdleBuffers idle_;
+  mutable Idle<Buffers> idle_;
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 #include "text/gguf_tokenizer.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "text/sentencepiece.h"
 #include "text/tokenizer_file.h"
 #include "text/tokenizer_json.h"
 
@@ -74,14 +75,19 @@ json tokenizer_of(const GgufFile& file, const std::vector<std::string_view>& tok
   return tokenizer;
 }
 
+std::optional<int32_t> ending_token(const GgufFile& file, size_t tokens) {
+  const auto end = file.integer("tokenizer.ggml.eos_token_id");
+  if (!end) return {};
+  check(*end >= 0 && *end < static_cast<int64_t>(tokens),
+        "'{}': tokenizer.ggml.eos_token_id is {}, expected one of {} tokens", file.path().string(),
+        *end, tokens);
+  return static_cast<int32_t>(*end);
+}
+
 json config_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {
   json config = json::object();
-  if (const auto end = file.integer("tokenizer.ggml.eos_token_id")) {
-    check(*end >= 0 && *end < std::ssize(tokens),
-          "'{}': tokenizer.ggml.eos_token_id is {}, expected one of {} tokens",
-          file.path().string(), *end, tokens.size());
+  if (const auto end = ending_token(file, tokens.size()))
     config["eos_token"] = tokens[static_cast<size_t>(*end)];
-  }
   if (const auto form = file.text("tokenizer.chat_template")) config["chat_template"] = *form;
   return config;
 }
@@ -94,16 +100,45 @@ std::string text_of_json(const json& value, const GgufFile& file) {
   }
 }
 
+SentencePieces sentencepieces_of(const GgufFile& file,
+                                 const std::vector<std::string_view>& tokens) {
+  const std::string name = file.path().string();
+  check(!file.flag("tokenizer.ggml.remove_extra_whitespaces").value_or(false) &&
+            file.integers("tokenizer.ggml.precompiled_charsmap")
+                .value_or(std::vector<int64_t>())
+                .empty(),
+        "'{}' normalizes texts (tokenizer.ggml.remove_extra_whitespaces or precompiled_charsmap), "
+        "which is not supported",
+        name);
+  SentencePieces pieces{.name = name, .pieces{tokens.begin(), tokens.end()}};
+  const auto scores = file.numbers("tokenizer.ggml.scores");
+  const auto types = file.integers("tokenizer.ggml.token_type");
+  check(scores && types, "'{}' lacks the key 'tokenizer.ggml.{}' of a SentencePiece model", name,
+        scores ? "token_type" : "scores");
+  for (const double score : *scores) pieces.scores.push_back(static_cast<float>(score));
+  for (const int64_t type : *types) {
+    check(1 <= type && type <= 6, "'{}': a token is of type {}, expected 1 to 6", name, type);
+    pieces.kinds.push_back(static_cast<SentencePieces::Kind>(type));
+  }
+  pieces.adds_space = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
+  if (const auto end = ending_token(file, tokens.size())) pieces.end_of_text = *end;
+  return pieces;
+}
+
 }  // namespace
 
 TokenizerFiles read_gguf_tokenizer(const GgufFile& file) {
   const std::string_view kind = file.required_text("tokenizer.ggml.model");
-  check(kind == "gpt2",
-        "'{}' has a tokenizer of kind '{}' (tokenizer.ggml.model), expected gpt2, a byte-level BPE",
+  check(kind == "gpt2" || kind == "llama",
+        "'{}' has a tokenizer of kind '{}' (tokenizer.ggml.model), expected gpt2, a byte-level "
+        "BPE, or llama, one of SentencePiece",
         file.path().string(), kind);
   const auto tokens = file.required_texts("tokenizer.ggml.tokens");
-  const std::string tokenizer = text_of_json(tokenizer_of(file, tokens), file);
   const std::string config = text_of_json(config_of(file, tokens), file);
+  if (kind == "llama")
+    return {make_sentencepiece_bpe(sentencepieces_of(file, tokens)),
+            {{"tokenizer.gguf", file.only_keys("tokenizer.")}, {"tokenizer_config.json", config}}};
+  const std::string tokenizer = text_of_json(tokenizer_of(file, tokens), file);
   return {parse_tokenizer(tokenizer, file.path().string(), config),
           {{"tokenizer.json", tokenizer}, {"tokenizer_config.json", config}}};
 }

@@ -16,15 +16,23 @@ uint64_t pair_of(int32_t left, int32_t right) {
   return uint64_t(uint32_t(left)) << 32 | uint32_t(right);
 }
 
+std::vector<Merges::Ranked> in_order(const std::vector<Merges::Merge>& ordered) {
+  std::vector<Merges::Ranked> ranked;
+  ranked.reserve(ordered.size());
+  for (const Merges::Merge& merge : ordered)
+    ranked.push_back({merge, static_cast<uint32_t>(ranked.size())});
+  return ranked;
+}
+
 }  // namespace
 
-Merges::Merges(const std::vector<Merge>& ordered)
-    : table_(std::bit_ceil(2 * ordered.size() + 2)), shift_(64 - std::countr_zero(table_.size())) {
-  merged_.reserve(ordered.size());
-  for (const Merge& merge : ordered) {
+Merges::Merges(const std::vector<Merge>& ordered) : Merges(in_order(ordered)) {}
+
+Merges::Merges(const std::vector<Ranked>& ranked)
+    : table_(std::bit_ceil(2 * ranked.size() + 2)), shift_(64 - std::countr_zero(table_.size())) {
+  for (const auto& [merge, rank] : ranked) {
     const uint64_t pair = pair_of(merge.left, merge.right);
-    table_[place_of(pair)] = {pair, static_cast<uint32_t>(merged_.size())};
-    merged_.push_back(merge.merged);
+    table_[place_of(pair)] = {pair, rank, merge.merged};
   }
 }
 
@@ -36,8 +44,8 @@ size_t Merges::place_of(uint64_t pair) const {
   return place;
 }
 
-uint32_t Merges::rank(int32_t left, int32_t right) const {
-  return table_[place_of(pair_of(left, right))].rank;
+const Merges::Place& Merges::at(int32_t left, int32_t right) const {
+  return table_[place_of(pair_of(left, right))];
 }
 
 void Merges::apply(std::vector<int32_t>& tokens, Scratch& scratch) const {
@@ -51,16 +59,17 @@ void Merges::apply_to_few(std::vector<int32_t>& tokens, Scratch& scratch) const 
   if (tokens.size() < 2) return;
   auto& ranks = scratch.ranks;
   ranks.resize(tokens.size() - 1);
-  for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = rank(tokens[i], tokens[i + 1]);
+  for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = at(tokens[i], tokens[i + 1]).rank;
   while (!ranks.empty()) {
     const auto first = std::ranges::min_element(ranks);
     if (*first == none) return;
-    const auto i = first - ranks.begin();
-    tokens[size_t(i)] = merged_[*first];
-    tokens.erase(tokens.begin() + i + 1);
+    const auto place = first - ranks.begin();
+    const auto i = size_t(place);
+    tokens[i] = at(tokens[i], tokens[i + 1]).merged;
+    tokens.erase(tokens.begin() + place + 1);
     ranks.erase(first);
-    if (i > 0) ranks[size_t(i) - 1] = rank(tokens[size_t(i) - 1], tokens[size_t(i)]);
-    if (size_t(i) < ranks.size()) ranks[size_t(i)] = rank(tokens[size_t(i)], tokens[size_t(i) + 1]);
+    if (i > 0) ranks[i - 1] = at(tokens[i - 1], tokens[i]).rank;
+    if (i < ranks.size()) ranks[i] = at(tokens[i], tokens[i + 1]).rank;
   }
 }
 
@@ -78,7 +87,7 @@ void Merges::apply_to_many(std::vector<int32_t>& tokens, Scratch& scratch) const
   };
   const auto rank_from = [&](int32_t i) {
     auto& symbol = symbols[size_t(i)];
-    symbol.rank = symbol.next < n ? rank(tokens[size_t(i)], tokens[size_t(symbol.next)]) : none;
+    symbol.rank = symbol.next < n ? at(tokens[size_t(i)], tokens[size_t(symbol.next)]).rank : none;
     return symbol.rank != none;
   };
   for (int32_t i = 0; i < n; ++i) symbols[size_t(i)] = {i - 1, i + 1, none};
@@ -97,7 +106,7 @@ void Merges::apply_to_many(std::vector<int32_t>& tokens, Scratch& scratch) const
     const auto i = static_cast<int32_t>(top & UINT32_MAX);
     auto& symbol = symbols[size_t(i)];
     if (symbol.rank != top >> 32) continue;
-    tokens[size_t(i)] = merged_[symbol.rank];
+    tokens[size_t(i)] = at(tokens[size_t(i)], tokens[size_t(symbol.next)]).merged;
     symbols[size_t(symbol.next)].rank = none;
     symbol.next = symbols[size_t(symbol.next)].next;
     if (symbol.next < n) symbols[size_t(symbol.next)].before = i;

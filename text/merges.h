@@ -14,8 +14,15 @@ class Merges {
     int32_t left, right, merged;
   };
 
-  // Earlier ones come first. A pair that stands there twice has its last place.
+  struct Ranked {
+    Merge merge;
+    uint32_t rank;
+  };
+
+  // Earlier ones come first, or those of lower rank, below 2^32 - 1. A pair that stands there twice
+  // has its last place.
   explicit Merges(const std::vector<Merge>& ordered);
+  explicit Merges(const std::vector<Ranked>& ranked);
 
   // Buffers for apply(), to be used again.
   struct Scratch {
@@ -37,15 +44,15 @@ class Merges {
   struct Place {
     uint64_t pair = no_pair;
     uint32_t rank = none;
+    int32_t merged = -1;
   };
 
   size_t place_of(uint64_t pair) const;
-  uint32_t rank(int32_t left, int32_t right) const;
+  const Place& at(int32_t left, int32_t right) const;
   void apply_to_few(std::vector<int32_t>& tokens, Scratch& scratch) const;
   void apply_to_many(std::vector<int32_t>& tokens, Scratch& scratch) const;
 
-  std::vector<int32_t> merged_;  // by rank
-  std::vector<Place> table_;     // open addressing, at most half full
+  std::vector<Place> table_;  // open addressing, at most half full
   int shift_ = 0;
 };
 

@@ -18,8 +18,8 @@ class Tokenizer {
   // The token that ends a document; encode() returns it only for its own spelling, if it has one.
   virtual int32_t end_of_text() const = 0;
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // The bytes of tokens, of which one alone may be a part of a character. Throws Error for a number
-  // out of range.
+  // The bytes of tokens, with which a text begins; one alone may be a part of a character. Those of
+  // more tokens begin with those of fewer. Throws Error for a number out of range.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
 };
 

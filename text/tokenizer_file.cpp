@@ -7,6 +7,7 @@
 #include "data/byte_stream.h"
 #include "data/strict_json.h"
 #include "text/bpe_reader.h"
+#include "text/gguf_tokenizer.h"
 
 namespace accrue {
 namespace {
@@ -94,13 +95,15 @@ TokenizerPtr read_tokenizer(const fs::path& path) {
     const auto has = [&](const char* name) { return fs::exists(path / name, ignored); };
     if (!fs::is_directory(path, ignored)) return read_tokenizer_json(path);
     if (has("tokenizer.json")) return read_tokenizer_json(path / "tokenizer.json");
+    if (has("tokenizer.gguf"))
+      return read_gguf_tokenizer(GgufFile(path / "tokenizer.gguf")).tokenizer;
     if (has("encoder.json") && has("vocab.bpe"))
       return read_gpt2(path / "encoder.json", path / "vocab.bpe");
     if (has("vocab.json") && has("merges.txt"))
       return read_gpt2(path / "vocab.json", path / "merges.txt");
     fail(
-        "'{}' holds no tokenizer: expected a tokenizer.json, vocab.bpe and encoder.json, or "
-        "merges.txt and vocab.json",
+        "'{}' holds no tokenizer: expected a tokenizer.json, a tokenizer.gguf, vocab.bpe and "
+        "encoder.json, or merges.txt and vocab.json",
         path.string());
   });
 }

@@ -9,7 +9,8 @@ namespace accrue {
 
 // Reads a byte-level byte-pair encoding (BPE) from a file tokenizer.json as Hugging Face's library
 // `tokenizers` writes it, or from a directory that holds one, or GPT-2's vocab.bpe and
-// encoder.json, or the same as merges.txt and vocab.json. encode() gives the tokens that
+// encoder.json, or the same as merges.txt and vocab.json, or the tokenizer.gguf of
+// read_gguf_tokenizer(). encode() gives the tokens that
 // `tokenizers` gives without add_special_tokens: tokens such as
 // <|endoftext|> are recognised in the text, none is added to it, and nothing is cut off or padded.
 // A byte for which the vocabulary has no token becomes its unk_token, or nothing if it has none.

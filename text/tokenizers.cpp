@@ -37,7 +37,8 @@ TokenizerFiles tokenizer_with_files(const std::string& name) {
   };
   keep(folder / "tokenizer_config.json", "tokenizer_config.json");
   const fs::path whole = is_folder ? folder / "tokenizer.json" : fs::path(name);
-  if (keep(whole, "tokenizer.json")) return result;
+  if (keep(whole, "tokenizer.json") || keep(folder / "tokenizer.gguf", "tokenizer.gguf"))
+    return result;
   for (const char* file : {"vocab.bpe", "encoder.json", "merges.txt", "vocab.json"})
     keep(folder / file, file);
   return result;

@@ -21,7 +21,8 @@ struct TokenizerFiles {
 
   // "bytes", or one of the files.
   std::string name() const {
-    if (files.contains("tokenizer.json")) return "tokenizer.json";
+    for (const char* const whole : {"tokenizer.json", "tokenizer.gguf"})
+      if (files.contains(whole)) return whole;
     return files.empty() ? "bytes" : files.rbegin()->first;
   }
 };

@@ -61,11 +61,15 @@ void write_text(const Options& options, const WriteOptions& asked) {
   std::vector<int32_t> prompt = tokenizer->encode(asked.prompt);
   if (prompt.empty()) prompt = {tokenizer->end_of_text()};
   say("{}", asked.prompt);
+  std::vector<int32_t> last{prompt.back()};  // and what follows it
   Sampling sampling = asked.sampling;
   sampling.vocabulary = tokenizer->size();
   continue_text(model, prompt, asked.tokens, sampling, device, [&](int32_t token) {
     if (token == tokenizer->end_of_text()) return false;
-    say("{}", tokenizer->decode(std::span(&token, 1)));
+    const size_t written = tokenizer->decode(last).size();
+    last.push_back(token);
+    say("{}", tokenizer->decode(last).substr(written));
+    last.erase(last.begin());
     return true;
   });
   say("\n");

@@ -197,6 +197,11 @@ void look_at_gguf(std::span<const std::byte> content) {
         widen(blocks[i], elements.data());
     });
   if (!file.text("general.architecture")) return;
+  if (file.text("tokenizer.ggml.model") == "llama") {
+    const TokenizerPtr tokenizer = read_gguf_tokenizer(file).tokenizer;
+    tokenizer->decode(tokenizer->encode("he's 12<|end|> \xc3\xa9\xff"));
+    return;
+  }
   read_gguf_config(file);
   for (const char* const part : {"self_attn.q_proj.weight", "mlp.up_proj.weight"})
     find_gguf_parameter(file, fmt::format("model.layers.0.{}", part),

@@ -256,7 +256,7 @@ TEST_CASE("tokenizers of GGUF files that are not there are refused", "[text]") {
     REQUIRE_ERROR(read_gguf_tokenizer(*file), part);
   };
   refuse(B(), "lacks the key 'tokenizer.ggml.model'");
-  refuse(B().string("tokenizer.ggml.model", "llama"), "of kind 'llama' (tokenizer.ggml.model)");
+  refuse(B().string("tokenizer.ggml.model", "bert"), "of kind 'bert' (tokenizer.ggml.model)");
   refuse(vocabulary("falcon"), "splits texts as 'falcon' (tokenizer.ggml.pre), expected gpt-2");
   refuse(vocabulary("gpt-2").count("tokenizer.ggml.eos_token_id", 15), "is 15, expected one of 15");
   const auto with_tokens = [](const std::vector<std::string>& tokens) {
