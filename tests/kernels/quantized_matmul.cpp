@@ -3,6 +3,7 @@
 #include "kernels/quantized_matmul.h"
 
 #include <cmath>
+#include <optional>
 
 #include "core/autograd.h"
 #include "core/ledger.h"

@@ -2,6 +2,7 @@
 
 #include "text/sentencepiece.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
