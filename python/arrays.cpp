@@ -1,15 +1,10 @@
 #include "python/arrays.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 
 namespace accrue::python {
-namespace {
-
-using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-
 Array as_array(nb::handle object, const char* what) {
   Array array;
   if (nb::try_cast(object, array)) return array;
@@ -24,6 +19,19 @@ Array as_array(nb::handle object, const char* what) {
         "{} is an array that numpy holds as objects: expected numbers", what);
   return array;
 }
+
+bool is_integers(const Array& array) {
+  using enum nb::dlpack::dtype_code;
+  const nb::dlpack::dtype type = array.dtype();
+  return type.lanes == 1 && (type.code == uint8_t(Int) || type.code == uint8_t(UInt)) &&
+         type.bits <= 64;
+}
+bool is_truth(const Array& array) {
+  const nb::dlpack::dtype type = array.dtype();
+  return type.lanes == 1 && type.code == uint8_t(nb::dlpack::dtype_code::Bool);
+}
+
+namespace {
 
 Shape shape_of(const Array& array, const char* what) {
   check(array.ndim() >= 1 && array.ndim() <= 5, "{} has {} dimensions: expected 1 to 5", what,
@@ -41,14 +49,9 @@ bool is(const Array& array, nb::dlpack::dtype_code code) {
   return array.dtype().lanes == 1 && array.dtype().code == uint8_t(code);
 }
 
-// The array lives as long as the tensor; letting go of it needs the interpreter.
+// The array lives as long as the tensor.
 Tensor borrowed(const Array& array, const Shape& shape, DType dtype) {
-  const std::shared_ptr<const void> owner(new Array(array), [](const void* kept) {
-    if (!nb::is_alive()) return;
-    const nb::gil_scoped_acquire gil;
-    delete static_cast<const Array*>(kept);
-  });
-  return Tensor::borrow(array.data(), owner, shape, dtype, Category::data);
+  return Tensor::borrow(array.data(), kept_by_python(array), shape, dtype, Category::data);
 }
 
 template <class To, class From>
@@ -70,36 +73,28 @@ Tensor numbers(const Array& array, const char* what) {
 }
 
 template <class T>
-Tensor classes_of(const Array& array, const Shape& shape) {
-  const auto* const y = static_cast<const T*>(array.data());
+Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape) {
   constexpr int64_t most = 1 << 24;
-  for (int64_t i = 0; i < shape.numel(); ++i)
+  for (size_t i = 0; i < y.size(); ++i)
     check(std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], most),
           "y is {} for sample {}: expected classes from 0 on", y[i],
-          i / (shape.numel() / shape[0]));
+          int64_t(i) / (shape.numel() / shape[0]));
   if constexpr (std::is_same_v<T, int32_t>) return borrowed(array, shape, DType::i32);
   else return converted<int32_t, T>(array, shape);
 }
 
 // A class for each sample, or for each of its pixels.
 Field labels(const Array& array) {
-  using enum nb::dlpack::dtype_code;
   const Shape shape = shape_of(array, "y");
   const bool of_pixels = shape.rank() == 3;
   check(shape.rank() == 1 || of_pixels,
         "y has integers in the shape {}: expected [N], a class for each sample, or [N, H, W], one "
         "for each pixel",
         shape);
-  Tensor values;
-  if (has(array, Int, 32)) values = classes_of<int32_t>(array, shape);
-  else if (has(array, Int, 64)) values = classes_of<int64_t>(array, shape);
-  else if (has(array, UInt, 8)) values = classes_of<uint8_t>(array, shape);
-  else if (has(array, Int, 16)) values = classes_of<int16_t>(array, shape);
-  else if (has(array, Int, 8)) values = classes_of<int8_t>(array, shape);
-  else if (has(array, UInt, 32)) values = classes_of<uint32_t>(array, shape);
-  else if (has(array, UInt, 16)) values = classes_of<uint16_t>(array, shape);
-  else if (has(array, UInt, 64)) values = classes_of<uint64_t>(array, shape);
-  else fail("y is an array of another type: expected integers, truth values, or float32");
+  check(is_integers(array),
+        "y is an array of another type: expected integers, truth values, or float32");
+  Tensor values =
+      with_integers(array, [&](auto elements) { return classes_of(array, elements, shape); });
   const auto all = values.span<int32_t>();
   const int64_t classes = all.empty() ? 0 : int64_t{*std::ranges::max_element(all)} + 1;
   if (of_pixels) values = values.reshape({shape[0], 1, shape[1], shape[2]});
@@ -126,7 +121,7 @@ Field masks(const Array& array) {
 
 Field answers(const Array& array) {
   using enum nb::dlpack::dtype_code;
-  if (is(array, Bool)) return masks(array);
+  if (is_truth(array)) return masks(array);
   if (!is(array, Float)) return labels(array);
   Tensor values = numbers(array, "y");
   if (values.shape().rank() == 1) values = values.reshape({values.size(0), 1});

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
+#include <memory>
+#include <span>
 #include <string>
 
 #include "data/dataset.h"
@@ -11,12 +14,44 @@ namespace accrue::python {
 
 namespace nb = nanobind;
 
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+// Anything with DLPack or a buffer, and else what numpy.asarray() takes. Throws Error that begins
+// with `what` for others.
+Array as_array(nb::handle object, const char* what);
+bool is_integers(const Array& array);
+bool is_truth(const Array& array);
+
+// What needs the interpreter when it is let go of.
+template <class T>
+std::shared_ptr<const T> kept_by_python(T value) {
+  return {new T(std::move(value)), [](const T* kept) {
+            if (!nb::is_alive()) return;
+            const nb::gil_scoped_acquire gil;
+            delete kept;
+          }};
+}
+
+// Returns work(elements), a span of the integers of an array as they are.
+template <class Work>
+auto with_integers(const Array& array, const Work& work) {
+  const auto as = [&]<class T>(T) {
+    return work(std::span(static_cast<const T*>(array.data()), array.size()));
+  };
+  const bool is_signed = array.dtype().code == uint8_t(nb::dlpack::dtype_code::Int);
+  switch (array.dtype().bits) {
+    case 8: return is_signed ? as(int8_t{}) : as(uint8_t{});
+    case 16: return is_signed ? as(int16_t{}) : as(uint16_t{});
+    case 32: return is_signed ? as(int32_t{}) : as(uint32_t{});
+    default: return is_signed ? as(int64_t{}) : as(uint64_t{});
+  }
+}
+
 // Which shape the samples take: [N, C, H, W] for networks that are built in, or as they are.
 enum class SampleShape { image, own };
 
-// A data set of x, and of y unless that is None. Anything with DLPack or a buffer, and else what
-// numpy.asarray() takes. Elements that are float32, uint8 or int32 in C order on the cpu are not
-// copied: they must stay as they are while the data set lives.
+// A data set of x, and of y unless that is None. Elements that are float32, uint8 or int32 in C
+// order on the cpu are not copied: they must stay as they are while the data set lives.
 //   x  float [N, ...], or uint8 [N, H, W] or [N, C, H, W], pixels from 0 to 255
 //   y  integers [N], the classes 0, 1, ..., float [N] or [N, ...], numbers to answer with, or
 //   masks:

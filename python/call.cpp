@@ -56,6 +56,7 @@ void Call::add_model(nb::handle model) {
   if (!nb::try_cast(model, network, false) || !network) {
     if (model.is_none()) return;
     std::filesystem::path path = text_of(model);
+    if (path.extension() == ".gguf") return add("base", model);
     if (path.filename() == "config.json") path = path.parent_path();
     if (!std::filesystem::exists(path / "config.json")) return add("model", model);
     language_model_ = read_pretrained_config(path);
@@ -69,9 +70,11 @@ void Call::add_model(nb::handle model) {
 }
 
 void Call::add_data(nb::handle data, nb::handle test) {
-  const bool are_arrays = nb::isinstance<nb::tuple>(data) || nb::isinstance<nb::list>(data);
-  check(are_arrays || test.is_none(), "test is for arrays alone: expected data=(x, y), or no test");
-  if (!are_arrays) return add("data", data);
+  if (data.is_none() || nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__")) {
+    check(test.is_none(), "test is for arrays alone: expected data=(x, y), or no test");
+    return add("data", data);
+  }
+  if (const auto tokens = tokens_of(data)) return add_tokens(*tokens, test);
   given_.arrays = Datasets{pair_of(data, "data"), {}};
   Datasets& both = *given_.arrays;
   both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
@@ -82,21 +85,44 @@ void Call::add_data(nb::handle data, nb::handle test) {
   arguments_.push_back(fmt::format("--data={}", given_data));
 }
 
+// Rows of the caller's stay rows unless he asks for others.
+void Call::add_tokens(const Tokens& tokens, nb::handle test) {
+  tokens_ = {tokens.corpus, tokens.corpus};
+  if (!test.is_none()) {
+    const auto others = tokens_of(test);
+    check(others.has_value(), "test has no tokens, but data has: expected integers in both");
+    tokens_.test = others->corpus;
+  }
+  arguments_.push_back(fmt::format("--data={}", given_tokens));
+  if (!tokens.row || has("context")) return;
+  check(*tokens.row > 1, "data has rows of one token: expected at least 2, or a list of documents");
+  add("context", nb::int_(*tokens.row - 1));
+  if (!has("documents")) add("documents", nb::str("padded"));
+}
+
 void Call::run(const std::function<void(app::Asked&)>& work) {
   const nb::gil_scoped_release release;
   ledger(Device::cpu).set_limit(std::nullopt);
   app::Asked asked;
-  if (language_model_) {
-    for (const auto& domain : asked.options.domains)
-      if (auto* const text = dynamic_cast<Text*>(domain.get()))
-        text->sizes = language_model_->sizes;
-    asked.options.class_count_of_weights = language_model_->vocabulary;
-  }
+  for (const auto& domain : asked.options.domains)
+    if (auto* const text = dynamic_cast<Text*>(domain.get())) {
+      text->given = tokens_;
+      if (language_model_) text->sizes = language_model_->sizes;
+    }
+  if (language_model_) asked.options.class_count_of_weights = language_model_->vocabulary;
   asked.options.domains.add(given_.clone());
   app::with_arguments(asked, arguments_, [&] { work(asked); });
 }
 
+bool Call::has(const std::string& option) const {
+  return std::ranges::any_of(arguments_, [&](const std::string& argument) {
+    return argument.starts_with("--" + option + "=");
+  });
+}
+
 Dataset Call::pair_of(nb::handle arrays, const char* name) const {
+  check(nb::isinstance<nb::tuple>(arrays) || nb::isinstance<nb::list>(arrays),
+        "{} is neither a name nor (x, y) nor integers [L] or [N, T], tokens", name);
   check(nb::len(arrays) == 2, "{} has {} arrays: expected two, x and y", name, nb::len(arrays));
   return dataset_of(arrays[0], arrays[1], sample_shape());
 }

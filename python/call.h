@@ -10,6 +10,7 @@
 #include "apps/program.h"
 #include "core/ledger.h"
 #include "python/given.h"
+#include "python/tokens.h"
 #include "text/pretrained.h"
 
 namespace accrue::python {
@@ -29,14 +30,14 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   void add(const std::string& name, nb::handle value);
-  // A name, a language model's config.json or its directory, or a network of layers.
+  // A name, a language model's config.json or its directory, a GGUF file, or a network of layers.
   void add_model(nb::handle model);
-  // A name or a directory, or arrays x and y; `test`, likewise arrays.
+  // A name or a directory, tokens, or arrays x and y; `test`, likewise arrays.
   void add_data(nb::handle data, nb::handle test);
   SampleShape sample_shape() const {
     return given_.network ? SampleShape::own : SampleShape::image;
   }
-  bool has_arrays() const { return given_.arrays.has_value(); }
+  bool has_arrays() const { return given_.arrays || tokens_.train; }
 
   // The memory on the cpu that others held before it.
   const Usage& held_before() const { return held_before_; }
@@ -46,11 +47,14 @@ class Call {
 
  private:
   Dataset pair_of(nb::handle arrays, const char* name) const;
+  void add_tokens(const Tokens& tokens, nb::handle test);
+  bool has(const std::string& option) const;
   nb::object file_of(nb::handle weights);
 
   const Usage held_before_ = ledger(Device::cpu).current();
   std::vector<std::string> arguments_;
   Given given_;
+  Corpora tokens_;
   std::optional<PretrainedModel> language_model_;
   nb::object folder_;  // of weights that were not in a file
 };

@@ -13,6 +13,8 @@
 #include "python/arrays.h"
 #include "python/call.h"
 #include "python/signatures.h"
+#include "python/tokens.h"
+#include "text/domain.h"
 #include "train/json.h"
 #include "train/score.h"
 #include "train/weights.h"
@@ -127,6 +129,17 @@ nb::object answers_to(nb::handle x, SampleShape shape, const Normalization& pixe
   return array_of(all);
 }
 
+nb::object logits(nb::handle x, const LanguageModel& model, int64_t micro_batch, Device device) {
+  const auto rows = tokens_of(x);
+  check(rows.has_value(), "x has no tokens: expected integers [N, T], for a language model");
+  Tensor all;
+  {
+    const nb::gil_scoped_release release;
+    all = logits_of(*rows, model, micro_batch, device);
+  }
+  return array_of(all);
+}
+
 // accrue.Trainer
 class PythonTrainer {
  public:
@@ -189,33 +202,40 @@ class PythonTrainer {
     trainer().save_weights(name);
   }
   nb::object evaluate(nb::handle data) {
-    if (data.is_none()) {
-      const nb::gil_scoped_release release;
-      const Score all = trainer().evaluate(run_->data().test);
-      const nb::gil_scoped_acquire gil;
-      return score_of(all);
-    }
+    if (data.is_none()) return score_on(run_->data().test);
+    if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     check(nb::len(data) == 2, "data has {} arrays: expected two, x and y", nb::len(data));
     Dataset set = dataset_of(data[0], data[1], shape_);
     set.fields[0].normalization = run_->options().pixels;
     for (Field& field : set.fields)
       if (run_->data().train.has(field.name))
         field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
-    Score score;
-    {
-      const nb::gil_scoped_release release;
-      score = trainer().evaluate(set);
-    }
-    return score_of(score);
+    return score_on(set);
   }
   nb::object predict(nb::handle x) {
     Training& training = trainer().training();
+    if (const auto* const model = dynamic_cast<const LanguageModel*>(&training.model()))
+      return logits(x, *model, training.batches().micro, run_->device());
     return answers_to(x, shape_, run_->options().pixels, training.model(), training.batches().micro,
                       training.parameters().compute_dtype(), run_->device());
   }
 
  private:
   Trainer& trainer() const { return run_->trainer(); }
+  nb::object score_on(const Dataset& data) {
+    Score score;
+    {
+      const nb::gil_scoped_release release;
+      score = trainer().evaluate(data);
+    }
+    return score_of(score);
+  }
+  Dataset rows_in(const Tokens& tokens) {
+    const auto* const model = dynamic_cast<const LanguageModel*>(&trainer().training().model());
+    check(model, "data has tokens, but the network is no language model: expected (x, y)");
+    check_tokens(*tokens.corpus, model->head().size(0));
+    return rows_of({tokens.corpus, tokens.corpus}, run_->options().domains.get<Text>().rows).test;
+  }
 
   const bool quiet_;
   SampleShape shape_ = SampleShape::image;
@@ -271,6 +291,11 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const app::Options& o = asked.options;
     const Device device = app::apply_machine_options(o);
     const nb::gil_scoped_acquire gil;
+    if (tokens_of(x) && o.class_count_of_weights) {
+      const app::LoadedNetwork network = load_network(o, o.network, device);
+      y = logits(x, dynamic_cast<const LanguageModel&>(*network.model), o.micro_batch, device);
+      return;
+    }
     const Dataset data = dataset_of(x, nb::none(), call.sample_shape());
     const app::LoadedNetwork network = load_network(o, o.model_for(data), device);
     y = answers_to(x, call.sample_shape(), o.pixels, *network.model, o.micro_batch,
@@ -316,15 +341,18 @@ void add_training(nb::module_& m) {
       });
 
   const std::string data =
-      "model: a name (below), a language model's config.json, or a network of layers "
-      "(Sequential).\n"
+      "model: a name (below), a language model's config.json, a GGUF file (with lora=), or a "
+      "network\nof layers (Sequential).\n"
       "data: a name or a directory (below), or (x, y): x float32 [N, ...], or uint8 [N, H, W] or\n"
       "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, float32 [N, ...], "
       "or\n"
       "masks: integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W].\n"
-      "NumPy's arrays and anything with DLPack; float32, uint8 and int32 in C order are not "
-      "copied\n"
-      "and must not change meanwhile.\n";
+      "Of language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
+      "[L].\n"
+      "(tokens, learned) says, bool of the same shape, which are to be learned, not only read.\n"
+      "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
+      "in C\n"
+      "order are not copied and must not change meanwhile.\n";
   const AllOptions options = app::options_of({"train", "plan", "info", "eval"});
   const std::string trained =
       "test: as data, for the score; without it that is of the training data.\n"
@@ -349,10 +377,12 @@ void add_training(nb::module_& m) {
            nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
                    "accrue._results.Result"))
       .def("evaluate", &PythonTrainer::evaluate, "data"_a = nb::none(),
-           "The score on arrays (x, y), by default on the test data.",
+           "The score on arrays (x, y) or tokens, by default on the test data.",
            nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
       .def("predict", &PythonTrainer::predict, "x"_a,
-           "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits.",
+           "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
+           "rows of\n"
+           "tokens [N, T] those of the next ones, [N, T, vocabulary].",
            nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
       .def("save_weights", &PythonTrainer::save_weights, "path"_a,
            "Writes a safetensors file with PyTorch's names.",
@@ -409,13 +439,14 @@ void add_training(nb::module_& m) {
   m.def("evaluate", &evaluate, "weights"_a, "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
-  const About of_predict =
-      about(options, "eval",
-            "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
-            "numpy.ndarray",
-            "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits.\n\n" +
-                weights + data,
-            {"model", "data", "init", "json", "split"});
+  const About of_predict = about(
+      options, "eval",
+      "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
+      "numpy.ndarray",
+      "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
+      "of tokens\n[N, T] those of the next ones, [N, T, vocabulary].\n\n" +
+          weights + data,
+      {"model", "data", "init", "json", "split"});
   m.def("predict", &predict, "weights"_a, "x"_a, "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);
 

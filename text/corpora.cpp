@@ -64,6 +64,15 @@ Corpus::Documents llmc_documents(const std::vector<std::span<const std::byte>>& 
   return {found->ends, found->sections, found};
 }
 
+uLong crc_of(uLong crc, std::span<const std::byte> bytes) {
+  return crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+uLong crc_of(const std::vector<std::span<const std::byte>>& pieces) {
+  uLong crc = crc32_z(0, nullptr, 0);
+  for (const auto& piece : pieces) crc = crc_of(crc, piece);
+  return crc;
+}
+
 // The names of the .bin files of a directory that have this word in them.
 std::vector<fs::path> bin_files(const fs::path& directory, const std::string& word) {
   std::vector<fs::path> found;
@@ -98,12 +107,7 @@ CorpusPtr open_llmc_files(const std::vector<fs::path>& files) {
     parts.tokens.push_back(llmc_tokens(*maps->back(), file));
   }
   parts.documents = [pieces = parts.tokens] { return llmc_documents(pieces); };
-  parts.checksum = [pieces = parts.tokens] {
-    uLong crc = crc32_z(0, nullptr, 0);
-    for (const auto& piece : pieces)
-      crc = crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
-    return static_cast<uint32_t>(crc);
-  };
+  parts.checksum = [pieces = parts.tokens] { return static_cast<uint32_t>(crc_of(pieces)); };
   return std::make_shared<const Corpus>(
       CorpusFacts{.name = files.front().stem().string(),
                   .source = files.size() == 1 ? files.front().string()
@@ -111,6 +115,38 @@ CorpusPtr open_llmc_files(const std::vector<fs::path>& files) {
                   .vocabulary = gpt2_vocabulary,
                   .end_of_text = gpt2_end_of_text},
       std::move(parts));
+}
+
+CorpusPtr corpus_in_memory(CorpusFacts facts, Corpus::Parts parts) {
+  const auto ends = std::make_shared<std::vector<uint64_t>>();
+  for (const auto& piece : parts.tokens) {
+    check(!piece.empty(), "document {} has no tokens: expected at least one", ends->size());
+    ends->push_back((ends->empty() ? 0 : ends->back()) +
+                    piece.size() / static_cast<size_t>(parts.token_bytes));
+  }
+  check(!ends->empty(), "{} has no documents: expected at least one", facts.source);
+  parts.documents = [ends] { return Corpus::Documents{*ends, {}, ends}; };
+  parts.checksum = [pieces = parts.tokens, learned = parts.learned, ends] {
+    return static_cast<uint32_t>(
+        crc_of(crc_of(crc_of(pieces), std::as_bytes(std::span(*ends))), learned));
+  };
+  return std::make_shared<const Corpus>(std::move(facts), std::move(parts));
+}
+
+void check_tokens(const Corpus& corpus, int64_t vocabulary) {
+  if (corpus.facts().vocabulary <= vocabulary) return;
+  const auto ends = corpus.documents().ends;
+  int64_t begin = 0;
+  for (size_t d = 0; d < ends.size(); ++d) {
+    std::vector<int32_t> tokens(ends[d] - static_cast<uint64_t>(begin));
+    corpus.read(tokens, begin);
+    const auto bad = std::ranges::find_if(tokens, [&](int32_t t) { return t >= vocabulary; });
+    check(bad == tokens.end(),
+          "document {} of {} has the token {} at {}, but the model knows {} tokens: expected 0 to "
+          "{}",
+          d, corpus.facts().source, *bad, bad - tokens.begin(), vocabulary, vocabulary - 1);
+    begin = static_cast<int64_t>(ends[d]);
+  }
 }
 
 Corpora open_corpora(const fs::path& path) {

@@ -35,7 +35,8 @@ inline constexpr int64_t section_tokens = 16'384;
 class Corpus {
  public:
   // The end of each document among the tokens, and a hash of the tokens of each section: a
-  // document of L tokens has ceil(L / section_tokens) of them, in order.
+  // document of L tokens has ceil(L / section_tokens) of them, in order. Without hashes nothing can
+  // be held out.
   struct Documents {
     std::span<const uint64_t> ends, sections;
     std::shared_ptr<const void> keeps{};
@@ -148,6 +149,13 @@ CorpusPtr open_corpus(const std::filesystem::path& directory);
 // 1 and the number of tokens, then GPT-2's tokens as u16. A document ends with the end-of-text
 // token or with its file. Throws Error for what is not such a file.
 CorpusPtr open_llmc_files(const std::vector<std::filesystem::path>& files);
+
+// Documents that lie in memory, each a piece of parts.tokens, without hashes: tokens, `learned` and
+// `keeps` of the parts are the caller's. Throws Error if there is none, or one without tokens.
+CorpusPtr corpus_in_memory(CorpusFacts facts, Corpus::Parts parts);
+// Throws Error, naming the first document and its token that is not in [0, vocabulary), if there is
+// one.
+void check_tokens(const Corpus& corpus, int64_t vocabulary);
 
 // Opens a directory of CorpusWriter, a file of llm.c, or a directory with such files, *train*.bin
 // and *val*.bin. Throws Error, with what was expected, for anything else.

@@ -301,7 +301,13 @@ Descriptions Text::descriptions() const {
 }
 
 Domain::Claim Text::claim(const std::string& data) const {
-  return data == "grammar" || holds_corpus(data) ? Claim::own : Claim::none;
+  return std::ranges::count(data_sets(), data) > 0 || holds_corpus(data) ? Claim::own : Claim::none;
+}
+
+std::vector<std::string> Text::data_sets() const {
+  std::vector<std::string> names{"grammar"};
+  if (given.train) names.emplace_back(given_tokens);
+  return names;
 }
 
 bool Text::heeds(const std::string& setting, const std::string& data) const {
@@ -310,12 +316,22 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
   return false;
 }
 
-Datasets Text::load(const DataRequest& request) const {
-  return rows_of(request.data == "grammar" ? grammar_corpora() : open_corpora(request.data), rows);
+Corpora Text::corpora(const std::string& data) const {
+  if (given.train && data == given_tokens) return given;
+  return data == "grammar" ? grammar_corpora() : open_corpora(data);
 }
 
-TokenizerPtr Text::tokenizer_of(const std::string& data) {
-  return data == "grammar" ? bytes_tokenizer() : open_corpora(data).train->tokenizer();
+Datasets Text::load(const DataRequest& request) const {
+  const Corpora read = corpora(request.data);
+  // What a tokenizer made says by itself which one does not fit.
+  const auto known = base.empty() ? request.known_classes : classes_in({});
+  if (read.train == given.train && known)
+    for (const CorpusPtr& corpus : {read.train, read.test}) check_tokens(*corpus, *known);
+  return rows_of(read, rows);
+}
+
+TokenizerPtr Text::tokenizer_of(const std::string& data) const {
+  return data == "grammar" ? bytes_tokenizer() : corpora(data).train->tokenizer();
 }
 
 void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {

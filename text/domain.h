@@ -21,6 +21,7 @@ class Text : public Domain {
   std::optional<int> base_bits;  // of those weights (text/base.h); none: as in the file
   LoraOptions lora;
   std::string sample_prompt;  // of what is written on the way; empty: held-out text
+  Corpora given;              // what a caller has in memory, the data set `tokens`
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
@@ -40,14 +41,19 @@ class Text : public Domain {
   std::optional<int64_t> classes_in(const std::string& weights) const override;
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
-  std::vector<std::string> data_sets() const override { return {"grammar"}; }
+  std::vector<std::string> data_sets() const override;
   bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
   // That of --base. Throws Error if there is none.
   BasePtr open_base() const;
   // That of a data set's tokens. Throws Error if none is known.
-  static TokenizerPtr tokenizer_of(const std::string& data);
+  TokenizerPtr tokenizer_of(const std::string& data) const;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
+
+ private:
+  Corpora corpora(const std::string& data) const;
 };
+
+inline constexpr const char* given_tokens = "tokens";
 
 }  // namespace accrue

@@ -197,6 +197,8 @@ double fraction_of(uint64_t hash) { return double(hash >> 11) * 0x1p-53; }
 // of several sections is given in as few parts as possible.
 void divide(const Corpus& corpus, std::array<Layout, 2>& layouts, double share) {
   const Corpus::Documents& documents = corpus.documents();
+  check(!documents.sections.empty(), "{} has no hashes by which to hold out documents",
+        corpus.facts().source);
   size_t section = 0;
   int64_t begin = 0;
   for (const uint64_t document_end : documents.ends) {
@@ -287,6 +289,11 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
   const std::string share = test ? "" : fmt::format("{} held out", train->facts().hold_out);
   Datasets sets{dataset_of(train, layouts[0], options, share),
                 dataset_of(test ? test : train, layouts[1], options, share + " here")};
+  if (test)  // Both have the tokens of both.
+    for (const auto& [one, other] :
+         {std::pair{&sets.train, &sets.test}, std::pair{&sets.test, &sets.train}})
+      for (size_t i = 0; i < one->fields.size(); ++i)
+        one->fields[i].classes = std::max(one->fields[i].classes, other->fields[i].classes);
   check(sets.train.size() > 0 && sets.test.size() > 0,
         "{} has {} for training and {} for the test{}: expected some for both, of documents of at "
         "least 2 tokens",

@@ -57,7 +57,8 @@ struct DataRequest {
   Normalization pixels{};
   int64_t channels = 1;  // of images, at least
   std::optional<size_t> memory_limit{};
-  std::set<std::string> given{};  // the names of the settings that were asked for
+  std::optional<int64_t> known_classes{};  // of a network that may have more than the data
+  std::set<std::string> given{};           // the names of the settings that were asked for
 };
 
 // What belongs to one kind of data, such as images: its models, data sets, objectives and settings,

@@ -76,6 +76,7 @@ DataRequest Options::request(DataUse use) const {
                     .crop = size_of(crop, "crop"),
                     .pixels = pixels,
                     .channels = weights.empty() ? 1 : network.image[0],
+                    .known_classes = class_count_of_weights,
                     .given = given};
   if (!memory_limit.empty()) asked.memory_limit = parse_bytes(memory_limit);
   return asked;

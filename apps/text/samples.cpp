@@ -49,8 +49,9 @@ TextSamples::TextSamples(const Options& options, Trainer& trainer, RunLog& log,
                          const Dataset& held_out)
     : sample_every_(options.sample_every), trainer_(trainer), log_(log) {
   if (!sample_every_) return;
-  tokenizer_ = Text::tokenizer_of(options.data_name());
-  const std::string& asked = options.domains.get<Text>().sample_prompt;
+  const Text& text = options.domains.get<Text>();
+  tokenizer_ = text.tokenizer_of(options.data_name());
+  const std::string& asked = text.sample_prompt;
   prompt_ = asked.empty() ? beginning_of(held_out) : tokenizer_->encode(asked);
   const auto& model = dynamic_cast<const LanguageModel&>(trainer.training().model());
   const int64_t room =

@@ -149,6 +149,116 @@ class Training(unittest.TestCase):
                 accrue.train(folder, steps=1)
 
 
+def corpus(folder):
+    """One that the program prepared of prompts and answers: its documents, the share of the test,
+    and which tokens are to be learned."""
+    random = np.random.default_rng(3)
+    texts = [{"prompt": "Say it " + "again " * random.integers(9), "completion": "It. " * n}
+             for n in random.integers(1, 30, size=60)]
+    path = pathlib.Path(folder, "texts.jsonl")
+    path.write_text("\n".join(map(json.dumps, texts)), encoding="utf-8")
+    program("text", "prepare", "--text", str(path), "--tokenizer", "bytes", "--hold-out", "0.3",
+            "--out", str(pathlib.Path(folder, "corpus")))
+
+    def column(name, dtype):
+        return np.fromfile(pathlib.Path(folder, "corpus", f"{name}.bin"), dtype)
+
+    tokens, ends = column("tokens", np.uint16), column("documents", np.uint64)[:-1].astype(int)
+    learned = np.unpackbits(column("learned", np.uint8), bitorder="little")[:len(tokens)] > 0
+    held_out = (column("sections", np.uint64) >> np.uint64(11)) * 2.0**-53 < 0.3
+    both = list(zip(held_out, np.split(tokens, ends), np.split(learned, ends)))
+    return [tuple(map(list, zip(*((t, is_learned) for held, t, is_learned in both
+                                  if held == part)))) for part in (False, True)]
+
+
+class Tokens(unittest.TestCase):
+    options = {"micro_batch": 3, "effective_batch": 8, "context": 96, "epochs": 2, "layers": 1}
+
+    def equal(self, result, expected):
+        np.testing.assert_array_equal(result.losses, expected.losses)
+        self.assertEqual(result.score, expected.score)
+        for name, array in expected.weights.items():
+            np.testing.assert_array_equal(array, result.weights[name], name)
+
+    def test_train_as_files_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            train, test = corpus(folder)
+            self.assertFalse(all(map(np.all, train[1])))
+            for documents in ("packed", "padded", "stream"):
+                options = {**self.options, "documents": documents}
+                expected = accrue.train("gpt-tiny", pathlib.Path(folder, "corpus"), **options)
+                result = accrue.train("gpt-tiny", train, test=test, **options)
+                self.assertEqual(result.memory["this run"], result.memory["predicted"])
+                if documents == "stream":
+                    continue  # which crosses what is held out
+                self.equal(result, expected)
+                for kind in (np.int64, np.uint32):
+                    others = [([t.astype(kind) for t in part[0]], part[1])
+                              for part in (train, test)]
+                    self.equal(accrue.train("gpt-tiny", others[0], test=others[1], **options),
+                               expected)
+            self.assertNotEqual(accrue.train("gpt-tiny", train[0], test=test, **options).losses[0],
+                                expected.losses[0])
+
+    def test_are_one_stream_or_rows(self):
+        tokens = np.random.default_rng(4).integers(0, 300, size=2000)
+        header = np.zeros(256, np.int32)
+        header[:3] = 20240520, 1, len(tokens)
+        with tempfile.TemporaryDirectory() as folder:
+            for part in ("train", "val"):  # a document each
+                pathlib.Path(folder, f"{part}.bin").write_bytes(
+                    header.tobytes() + tokens.astype(np.uint16).tobytes())
+            mapped = np.memmap(pathlib.Path(folder, "train.bin"), np.uint16, "r", offset=1024)
+            losses = [accrue.train("gpt-tiny", data, **self.options).losses
+                      for data in (mapped, tokens, tokens.tolist())]
+        np.testing.assert_array_equal(losses[1], losses[0])
+        rows = tokens.reshape(50, 40)
+        options = {**self.options, "context": None}
+        self.equal(accrue.train("gpt-tiny", rows, **options),
+                   accrue.train("gpt-tiny", list(rows), **{**options, "context": 39},
+                                documents="padded"))
+        trainer = accrue.Trainer("gpt-tiny", rows, **options)
+        weights = trainer.run().weights
+        logits = trainer.predict(rows[:7, :-1]).astype(np.float64)
+        self.assertEqual(logits.shape, (7, 39, 300))
+        loss = np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, rows[:7, 1:, None],
+                                                                  -1)[..., 0]
+        learned = rows[:7] % 3 > 0
+        for data, score in ((rows[:7], loss.mean()),
+                            ((rows[:7], learned), loss[learned[:, 1:]].mean())):
+            self.assertAlmostEqual(trainer.evaluate(data)["loss"], score, places=5)
+            self.assertEqual(accrue.evaluate(weights, data=data, micro_batch=3),
+                             trainer.evaluate(data))
+        np.testing.assert_array_equal(accrue.predict(weights, rows[:7, :-1]),
+                                      trainer.predict(rows[:7, :-1]))
+        plan = accrue.plan("gpt-tiny", rows, memory="1GiB", effective_batch=8, layers=1)
+        self.assertEqual(plan["recommended"]["micro_batch"], 8)
+
+    def test_say_what_is_wrong(self):
+        rows = np.arange(60).reshape(4, 15)
+        known = accrue.train("gpt-tiny", rows, micro_batch=1, effective_batch=4, layers=1).weights
+
+        def train(data, **options):
+            return accrue.train("gpt-tiny", data, micro_batch=1, effective_batch=4, **options)
+
+        for run, words in (
+                (lambda: train(rows - 16), "^document 0 has the token -16 at 0: expected 0 to "),
+                (lambda: train(rows + 2, init=known), "document 3 .* the token 60 at 13, but the "
+                                                      "model knows 60 tokens: expected 0 to 59"),
+                (lambda: accrue.evaluate(known, data=rows + 2), "document 3 .* knows 60 tokens"),
+                (lambda: accrue.predict(known, rows + 2), "document 3 .* knows 60 tokens"),
+                (lambda: accrue.predict(known, [rows[0], rows[0, 1:]]), "of several lengths"),
+                (lambda: train([rows[0], rows[1, :0]]), "document 1 has no tokens"),
+                (lambda: train([rows[0], rows[0] * 0.5]), "not all integers .L."),
+                (lambda: train((rows, rows[:3] > 0)), "learned has other shapes"),
+                (lambda: train(rows[:, :1]), "rows of one token"),
+                (lambda: train(rows, test=(rows, rows)), "test has no tokens, but data has"),
+                (lambda: train(rows, sample_every=1), "does not say which tokenizer"),
+                (lambda: train(rows * 0.5), "neither a name nor .x, y. nor integers")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                run()
+
+
 class Callbacks(unittest.TestCase):
     def test_are_told_each_window(self):
         steps = []

@@ -7,11 +7,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "core/random.h"
 #include "data/words.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
+#include "text/rows.h"
 
 namespace accrue::test {
 namespace {
@@ -229,6 +231,35 @@ TEST_CASE("llm.c's files are read", "[text]") {
                   "says that it holds");
   REQUIRE_ERROR(tokens_of(*open_corpora(folder.write("x.bin", llmc_file({1, 60'000}))).train),
                 "token number 1 is 60000, expected 0 to 50256");
+}
+
+TEST_CASE("documents in memory are a corpus", "[text]") {
+  const std::vector<uint16_t> tokens{1, 2, 3, 4, 5, 6};
+  const auto bytes = std::as_bytes(std::span(tokens));
+  const std::byte learned{0b110111};
+  const auto corpus_of = [&](size_t first, std::span<const std::byte> bits = {}) {
+    return corpus_in_memory(
+        {.source = "test", .vocabulary = 7},
+        {.tokens = {bytes.first(2 * first), bytes.subspan(2 * first)}, .learned = bits});
+  };
+  const CorpusPtr corpus = corpus_of(2), masked = corpus_of(2, {&learned, 1});
+  REQUIRE(tokens_of(*corpus) == std::vector<int32_t>{1, 2, 3, 4, 5, 6});
+  REQUIRE(std::ranges::equal(corpus->documents().ends, std::vector<uint64_t>{2, 6}));
+  REQUIRE(!masked->is_learned(3));
+  REQUIRE(std::set{corpus->checksum(), masked->checksum(), corpus_of(3)->checksum()}.size() == 3);
+  check_tokens(*corpus, 7);
+  REQUIRE_ERROR(
+      check_tokens(*corpus, 4),
+      "document 1 of test has the token 4 at 1, but the model knows 4 tokens: expected 0");
+  REQUIRE_ERROR(corpus_of(6), "document 1 has no tokens");
+  REQUIRE_ERROR(corpus_in_memory({.source = "test"}, {}), "test has no documents");
+
+  // Nothing of it can be held out, and both parts know the tokens of both.
+  REQUIRE_ERROR(rows_of({corpus, nullptr}, {2}), "test has no hashes");
+  const Datasets sets = rows_of(
+      {corpus, corpus_in_memory({.source = "test", .vocabulary = 9}, {.tokens = {bytes}})}, {2});
+  REQUIRE(sets.train.field("labels").classes == 9);
+  REQUIRE(sets.test.field("tokens").classes == 9);
 }
 
 TEST_CASE("names are in the order in which people number them", "[text]") {

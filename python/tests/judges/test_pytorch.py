@@ -2,6 +2,7 @@
 of layers, and of those that have a name."""
 
 import functools
+import itertools
 import re
 
 import accrue
@@ -139,22 +140,13 @@ def test_torchvision(name, frozen, optimizer):
                                  micro_batch=4, effective_batch=8, **options))
 
 
-END_OF_TEXT, LENGTHS = 50256, (11, 3, 12, 1, 7, 9)
-
-
-def corpus_of(folder, texts, T):
-    """Documents in llm.c's format, and as rows with padding: tokens, labels, positions."""
-    for part in ("train", "val"):
-        tokens = np.array(sum(([*text, END_OF_TEXT] for text in texts), []), np.uint16)
-        header = np.zeros(256, np.int32)
-        header[:3] = 20240520, 1, len(tokens)
-        (folder / f"{part}.bin").write_bytes(header.tobytes() + tokens.tobytes())
-    rows = torch.full((3, len(texts), T), END_OF_TEXT)
-    rows[1:] = torch.tensor([-1, 0])[:, None, None]
-    for row, text in enumerate(texts):
-        rows[:2, row, :len(text)] = torch.tensor([text, [*text[1:], END_OF_TEXT]])
-        rows[2, row, :len(text)] = torch.arange(len(text))
-    return rows
+def documents_of(tokens, rows):
+    """The documents in rows, and which of their tokens are to be learned."""
+    found = [(row[end - length:end].numpy(), np.arange(length) > prompt)
+             for row, documents in zip(tokens, rows)
+             for end, (length, prompt) in zip(itertools.accumulate(n for n, _ in documents),
+                                              documents) if length > 1]
+    return tuple(map(list, zip(*found)))
 
 
 @pytest.mark.parametrize("adapters", (False, True), ids=("transformers", "peft"))
@@ -164,7 +156,7 @@ def test_language_models(name, adapters, tmp_path):
     import golden_text
 
     torch.manual_seed(1)
-    model, options = dict(golden_text.models(END_OF_TEXT + 1))[name], {}
+    model, options = dict(golden_text.models())[name], {}
     model.config.to_json_file(tmp_path / "config.json")
     if adapters:
         pytest.importorskip("peft")
@@ -175,13 +167,13 @@ def test_language_models(name, adapters, tmp_path):
                    "lora_targets": given["target_modules"]}
     else:
         golden_text.draw(name, model)
-    texts = [torch.randint(1000, (length,)).tolist() for length in LENGTHS]
-    rows = corpus_of(tmp_path, texts, golden_text.T)
+    rows = golden_text.rows()
+    documents = documents_of(rows[0], golden_text.ROWS)
     trained_beside(
         # With a larger eps Adam does not enlarge rounding.
         model, golden_text.optimizer_of(model, eps=1e-3),
         functools.partial(golden_text.loss_of, model), [rows], SMOOTH,
-        functools.partial(accrue.train, tmp_path / "config.json", tmp_path, documents="padded",
-                          context=golden_text.T, micro_batch=4, effective_batch=len(texts),
+        functools.partial(accrue.train, tmp_path / "config.json", documents, documents="padded",
+                          context=golden_text.T, micro_batch=4, effective_batch=len(documents[0]),
                           optimizer="adamw", lr=0.01, beta2=0.95, eps=1e-3, weight_decay=0.1,
                           **options))

@@ -1,0 +1,148 @@
+#include "python/tokens.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "core/memory_scope.h"
+#include "python/arrays.h"
+
+namespace accrue::python {
+namespace {
+
+bool is_list_of_arrays(nb::handle object) {
+  return nb::isinstance<nb::list>(object) && nb::len(object) > 0 &&
+         (nb::hasattr(object[0], "__len__") || nb::hasattr(object[0], "__dlpack__"));
+}
+
+// The documents of a list, or an array of one or more.
+std::vector<Array> arrays_in(nb::handle object, const char* what) {
+  if (!is_list_of_arrays(object)) return {as_array(object, what)};
+  std::vector<Array> arrays;
+  for (nb::handle item : object) arrays.push_back(as_array(item, what));
+  return arrays;
+}
+Array first_in(nb::handle object, const char* what) {
+  return as_array(is_list_of_arrays(object) ? nb::object(object[0]) : nb::borrow(object), what);
+}
+
+bool are_tokens(nb::handle object) {
+  const Array first = first_in(object, "data");
+  return is_integers(first) && first.ndim() >= 1 &&
+         first.ndim() <= (is_list_of_arrays(object) ? 1U : 2U);
+}
+
+bool have_one_shape(const Array& a, const Array& b) {
+  return std::equal(a.shape_ptr(), a.shape_ptr() + a.ndim(), b.shape_ptr(),
+                    b.shape_ptr() + b.ndim());
+}
+
+// What the corpus of a caller's tokens consists of.
+struct Kept {
+  std::vector<Array> arrays;
+  std::deque<std::vector<int32_t>> converted;
+  std::vector<std::byte> learned;  // a bit for each token
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::vector<Array>& arrays) : width_(16 / 8) {
+    kept_.arrays = arrays;
+    for (const Array& array : arrays)
+      if (array.dtype().bits != 16) width_ = 32 / 8;
+  }
+
+  // An array of documents of `length` tokens.
+  void add(const Array& array, size_t length) {
+    with_integers(array, [&](auto tokens) {
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        constexpr int32_t most = std::numeric_limits<int32_t>::max() - 1;
+        check(std::cmp_less_equal(0, tokens[i]) && std::cmp_less_equal(tokens[i], most),
+              "document {} has the token {} at {}: expected 0 to {}", pieces_.size() + i / length,
+              tokens[i], i % length, most);
+        largest_ = std::max(largest_, static_cast<int32_t>(tokens[i]));
+      }
+      auto bytes = std::as_bytes(tokens);
+      if (sizeof tokens[0] != width_)
+        bytes =
+            std::as_bytes(std::span(kept_.converted.emplace_back(tokens.begin(), tokens.end())));
+      if (bytes.empty()) pieces_.push_back(bytes);
+      for (; !bytes.empty(); bytes = bytes.subspan(length * width_))
+        pieces_.push_back(bytes.first(length * width_));
+    });
+  }
+  void add_learned(const Array& array) {
+    const std::span is_learned(static_cast<const bool*>(array.data()), array.size());
+    for (const bool is : is_learned) {
+      if (count_ % 8 == 0) kept_.learned.emplace_back();
+      kept_.learned.back() |= std::byte(is) << int(count_++ % 8);
+    }
+  }
+
+  CorpusPtr finish() {
+    Corpus::Parts parts{.token_bytes = int(width_), .tokens = std::move(pieces_)};
+    const auto kept = kept_by_python(std::move(kept_));
+    parts.learned = kept->learned;
+    parts.keeps = kept;
+    return corpus_in_memory(
+        {.name = "tokens", .source = "the caller's data", .vocabulary = int64_t{largest_} + 1},
+        std::move(parts));
+  }
+
+ private:
+  size_t width_, count_ = 0;
+  int32_t largest_ = 0;
+  std::vector<std::span<const std::byte>> pieces_;
+  Kept kept_;
+};
+
+}  // namespace
+
+std::optional<Tokens> tokens_of(nb::handle data) {
+  const bool has_learned = nb::isinstance<nb::tuple>(data);
+  if (has_learned && (nb::len(data) != 2 || !is_truth(first_in(data[1], "learned")))) return {};
+  const nb::object given = has_learned ? nb::object(data[0]) : nb::borrow(data);
+  if (!are_tokens(given)) return {};
+  const std::vector<Array> arrays = arrays_in(given, "data");
+  std::optional<int64_t> row;
+  Reader reader(arrays);
+  for (const Array& array : arrays) {
+    check(is_integers(array) && array.ndim() == (arrays.size() > 1 ? 1 : arrays[0].ndim()),
+          "the documents of data are not all integers [L]");
+    if (array.ndim() == 2) row = int64_t(array.shape(1));
+    reader.add(array, array.shape(array.ndim() - 1));
+  }
+  if (!has_learned) return Tokens{reader.finish(), row};
+  const std::vector<Array> learned = arrays_in(data[1], "learned");
+  check(
+      std::ranges::equal(arrays, learned, have_one_shape) && std::ranges::all_of(learned, is_truth),
+      "learned has other shapes than the tokens: expected whether each token is to be learned");
+  for (const Array& array : learned) reader.add_learned(array);
+  return Tokens{reader.finish(), row};
+}
+
+Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch,
+                 Device device) {
+  const Corpus& corpus = *rows.corpus;
+  const int64_t V = model.head().size(0);
+  check_tokens(corpus, V);
+  const int64_t N = std::ssize(corpus.documents().ends), T = corpus.size() / N;
+  check(rows.row || N == 1, "x has {} of several lengths: expected integers [N, T] or [T]",
+        counted(N, "document"));
+  check(model.context() == 0 || T <= model.context(),
+        "x has rows of {} tokens, but the model has {} positions: expected fewer", T,
+        model.context());
+  const NoGrad no_grad;
+  const Tensor all = Tensor::empty({N, T, V}, DType::f32, Device::cpu, Category::data);
+  for (int64_t begin = 0; begin < N; begin += micro_batch) {
+    const int64_t n = std::min(micro_batch, N - begin);
+    std::vector<int32_t> tokens(static_cast<size_t>(n * T));
+    corpus.read(tokens, begin * T);
+    const Tensor logits =
+        model.forward(Tensor::from(tokens, {n, T}, device), Pass::eval()).to(Device::cpu);
+    all.slice(begin, begin + n).copy_from(as_f32(logits).reshape({n, T, V}));
+  }
+  return all;
+}
+
+}  // namespace accrue::python

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+
+#include "core/tensor.h"
+#include "text/corpus.h"
+#include "text/language_model.h"
+
+namespace accrue::python {
+
+namespace nb = nanobind;
+
+// Documents of tokens that a caller has.
+struct Tokens {
+  CorpusPtr corpus;            // whose vocabulary ends with the largest token
+  std::optional<int64_t> row;  // the length of each document, if they are the rows of one array
+};
+
+// Tokens, or nothing if `data` is of another kind:
+//   tokens             integers [L], a document; [N, L], a document in each row; or a list of
+//                      documents [L]
+//   (tokens, learned)  and bool of the same shapes: whether a token is to be learned, or only read
+// Elements of 16 bits, or 32, in C order are not copied: they must stay as they are while the
+// corpus lives. Throws Error for a document without tokens, tokens below 0, and `learned` of other
+// shapes.
+std::optional<Tokens> tokens_of(nb::handle data);
+// The logits f32 [N, T, V] of rows [N, T] that are a document each, on the cpu, in pieces of
+// `micro_batch` rows. Throws Error for documents of several lengths, and for tokens that the model
+// does not know.
+Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch,
+                 Device device);
+
+}  // namespace accrue::python
