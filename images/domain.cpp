@@ -122,6 +122,14 @@ void name_classes(Field& masks, const std::vector<std::string>& names) {
   masks.class_names = names;
 }
 
+std::vector<Field*> masks_in(Datasets& data) {
+  std::vector<Field*> found;
+  for (Dataset* each : {&data.train, &data.test})
+    for (Field& field : each->fields)
+      if (field.name == "masks") found.push_back(&field);
+  return found;
+}
+
 }  // namespace
 
 const std::map<std::string, CacheChoice>& cache_names() {
@@ -261,12 +269,18 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& re
           "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
           "mnist or fashion (--data shapes is for --model unet)",
           model.name, set);
+  if (has_masks && ignore_mask) {
+    int64_t most = 0;
+    for (Field* masks : masks_in(data)) {
+      ignore_value(*masks, static_cast<uint8_t>(*ignore_mask));
+      most = std::max(most, masks->classes);
+    }
+    for (Field* masks : masks_in(data)) masks->classes = most;
+  }
   if (to_learn == ImageObjective::simclr) add_views(data.test, Views::equal);
   crop(data, model, request);
   if (has_masks && !classes.empty())
-    for (Dataset* each : {&data.train, &data.test})
-      for (Field& field : each->fields)
-        if (field.name == "masks") name_classes(field, classes);
+    for (Field* masks : masks_in(data)) name_classes(*masks, classes);
 }
 
 void Images::augment(Dataset& data, const DataRequest& request) const {

@@ -13,6 +13,23 @@
 #include "kernels/pixel_cross_entropy.h"
 
 namespace accrue {
+
+void ignore_value(Field& masks, uint8_t value) {
+  if (masks.unjudged_value) return;
+  check(masks.encoding == Encoding::index,
+        "--ignore-mask {}: the masks say of each pixel what is there and what not: expected masks "
+        "of classes, or no --ignore-mask",
+        value);
+  const Tensor judged =
+      Tensor::empty(masks.values.shape(), DType::i32, Device::cpu, Category::data);
+  judged.copy_from(masks.values);
+  const auto classes = judged.span<int32_t>();
+  std::ranges::replace(classes, int32_t{value}, not_judged);
+  masks.values = judged;
+  masks.classes = classes.empty() ? 0 : int64_t{*std::ranges::max_element(classes)} + 1;
+  masks.unjudged_value = value;
+}
+
 namespace {
 
 class Segmentation : public Objective {

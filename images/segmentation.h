@@ -19,6 +19,10 @@ struct SegmentationOptions {
   std::vector<double> class_weights{};  // of cross_entropy and dice: one for each class, or none
 };
 
+// Makes `value` that of pixels that nobody has judged (Field::unjudged_value) in masks of classes
+// that have no such value yet; the others keep their numbers. Throws Error for masks of planes.
+void ignore_value(Field& masks, uint8_t value);
+
 // For masks [N, K, H, W], a plane for each of K classes that a pixel can have or not, or classes
 // [N, 1, H, W], of which each pixel has one, or none where nobody has judged it
 // (Field::unjudged_value). Such a pixel counts nowhere: the losses are means over the others. The

@@ -75,7 +75,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
     return add("data", data);
   }
   if (const auto tokens = tokens_of(data)) return add_tokens(*tokens, test);
-  given_.arrays = Datasets{pair_of(data, "data"), {}};
+  given_.arrays = std::make_shared<Datasets>(Datasets{pair_of(data, "data"), {}});
   Datasets& both = *given_.arrays;
   both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
   for (size_t i = 0; i < both.train.fields.size(); ++i) {

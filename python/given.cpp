@@ -41,7 +41,18 @@ std::vector<std::string> Given::data_sets() const {
   return arrays ? std::vector<std::string>{given_data} : std::vector<std::string>{};
 }
 
-Datasets Given::load(const DataRequest&) const { return *arrays; }
+bool Given::heeds(const std::string& setting, const std::string&) const {
+  return setting == "ignore-mask" && arrays->train.has("masks");
+}
+
+Datasets Given::load(const DataRequest&) const {
+  Datasets given = *arrays;
+  for (Dataset* each : {&arrays->train, &arrays->test})
+    for (Field& field : each->fields)
+      field.values =
+          Tensor::without_elements(field.values.shape(), field.values.dtype(), Device::cpu);
+  return given;
+}
 
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest&) const {
   const Dataset& train = data.train;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -17,8 +18,9 @@ class Given : public Domain {
   };
 
   std::optional<Network> network;
-  // The fields are images, and labels, masks or targets.
-  std::optional<Datasets> arrays;
+  // The fields are images, and labels, masks or targets. load() gives their elements away, so that
+  // what the data is made into does not lie beside them.
+  std::shared_ptr<Datasets> arrays;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
@@ -29,6 +31,8 @@ class Given : public Domain {
   ObjectivePtr objective(const Dataset& data) const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
+  // Masks may have a value that nobody has judged.
+  bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 };

@@ -10,6 +10,8 @@
 #include "apps/cli/messages.h"
 #include "apps/commands/eval.h"
 #include "apps/commands/train.h"
+#include "images/domain.h"
+#include "images/segmentation.h"
 #include "python/arrays.h"
 #include "python/call.h"
 #include "python/signatures.h"
@@ -207,6 +209,9 @@ class PythonTrainer {
     check(nb::len(data) == 2, "data has {} arrays: expected two, x and y", nb::len(data));
     Dataset set = dataset_of(data[0], data[1], shape_);
     set.fields[0].normalization = run_->options().pixels;
+    if (const auto ignored = run_->options().domains.get<Images>().ignore_mask;
+        ignored && set.has("masks"))
+      ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
     for (Field& field : set.fields)
       if (run_->data().train.has(field.name))
         field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);

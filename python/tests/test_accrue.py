@@ -4,11 +4,13 @@ import json
 import pathlib
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
+import zlib
 
 import numpy as np
 
@@ -20,6 +22,17 @@ def samples(n=512, features=20, classes=3, seed=0):
     x = random.normal(size=(n, features)).astype(np.float32)
     y = (x @ random.normal(size=(features, classes))).argmax(axis=1).astype(np.int32)
     return x, y
+
+
+def png(pixels):
+    def chunk(kind, data):
+        return (struct.pack(">I", len(data)) + kind + data +
+                struct.pack(">I", zlib.crc32(kind + data)))
+
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    return (b"\x89PNG\r\n\x1a\n" +
+            chunk(b"IHDR", struct.pack(">IIBBBBB", *pixels.shape[::-1], 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def network():
@@ -114,6 +127,38 @@ class Training(unittest.TestCase):
             self.assertGreater(score["dice"], 0.8)
         result = accrue.train("unet", (pixels, there), steps=2, width=0.25, depth=2)
         self.assertIn("iou", result.score)
+
+    def test_leaves_out_pixels_as_files_do(self):
+        random = np.random.default_rng(6)
+        pixels = random.integers(0, 256, size=(24, 16, 16), dtype=np.uint8)
+        masks = np.where(random.random(pixels.shape) < 0.3, 255, pixels // 86)
+        both = [(pixels[part], masks[part]) for part in (slice(16), slice(16, None))]
+        options = {"ignore_mask": 255, "width": 0.5, "depth": 2, "micro_batch": 3,
+                   "effective_batch": 8, "epochs": 2}
+        with tempfile.TemporaryDirectory() as folder:
+            for part, arrays in zip(("train", "test"), both):
+                for kind, images in zip(("images", "masks"), arrays):
+                    path = pathlib.Path(folder, part, kind)
+                    path.mkdir(parents=True)
+                    for i, image in enumerate(images):
+                        (path / f"{i:02}.png").write_bytes(png(image.astype(np.uint8)))
+            expected = accrue.train("unet", folder, **options)
+        trainer = accrue.Trainer("unet", both[0], test=both[1], **options)
+        result = trainer.run()
+        np.testing.assert_array_equal(result.losses, expected.losses)
+        self.assertEqual(list(result.score.values()), list(expected.score.values()))
+        for name, array in expected.weights.items():
+            np.testing.assert_array_equal(array, result.weights[name], name)
+        self.assertEqual(result.memory["this run"], result.memory["predicted"])
+        self.assertEqual(trainer.evaluate(both[1]), result.score)
+        self.assertEqual(accrue.evaluate(result.weights, data=both[1], micro_batch=3),
+                         result.score)
+        self.assertEqual(trainer.predict(pixels).shape, (24, 3, 16, 16))
+        for model, data, words in (("unet", (pixels, masks > 0), "expected masks of classes"),
+                                   ("unet", "shapes", "expected a folder of images and masks"),
+                                   ("mlp", (pixels, masks[:, 0, 0] // 99), "has no effect")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                accrue.train(model, data, steps=1, ignore_mask=255)
 
     def test_takes_what_has_dlpack_without_a_copy(self):
         x, y = samples()
