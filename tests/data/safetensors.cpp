@@ -224,40 +224,4 @@ TEST_CASE("a full disk", "[.full-disk]") {
   REQUIRE(names == std::vector<std::string>{"w.safetensors"});
 }
 
-TEST_CASE("Python's safetensors agrees", "[.python]") {
-  const char* given = std::getenv("ACCRUE_TEST_PYTHON");
-  const std::string python = given ? given : "python3";
-  if (std::system((python + " -c 'import safetensors.numpy' 2>/dev/null").c_str()) != 0)
-    SKIP_LOUDLY("no Python module safetensors for " << python << "; set ACCRUE_TEST_PYTHON");
-  const TemporaryDirectory directory;
-  const auto ours = directory.path() / "ours.safetensors", theirs = directory.path() / "theirs";
-  write_safetensors(ours, examples(), {{"format", "pt"}});
-  const auto script = directory.write("check.py", R"(
-import sys, numpy as np
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
-x = load_file(sys.argv[1])
-assert safe_open(sys.argv[1], "np").metadata() == {"format": "pt"}
-assert x["bytes"].dtype == np.uint8 and x["bytes"].tolist() == [1, 2, 255]
-assert x["layer.weight"].dtype == np.float32 and x["layer.weight"].tolist() == [[1, -2, 3.5], [0, 5, 6]]
-assert x["double"].dtype == np.float64 and x["double"].shape == () and x["double"] == 1e-300
-assert x["index"].dtype == np.int32 and x["index"].tolist() == [[-7], [7]]
-assert x["none"].shape == (0, 4) and len(x) == 5
-save_file(x, sys.argv[2], {"format": "np"})
-)");
-  REQUIRE(std::system(fmt::format("{} '{}' '{}' '{}'", python, script.string(), ours.string(),
-                                  theirs.string())
-                          .c_str()) == 0);
-  Metadata texts;
-  const NamedTensors read = read_safetensors(theirs, Category::data, &texts);
-  REQUIRE(texts == Metadata{{"format", "np"}});
-  for (const auto& [name, tensor] : examples()) {
-    const auto found = std::ranges::find(read, name, &std::pair<std::string, Tensor>::first);
-    REQUIRE(found != read.end());
-    REQUIRE(found->second.shape() == tensor.shape());
-    REQUIRE((tensor.bytes() == 0 ||
-             std::memcmp(found->second.view().data, tensor.view().data, tensor.bytes()) == 0));
-  }
-}
-
 }  // namespace accrue::test

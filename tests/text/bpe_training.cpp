@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
@@ -57,34 +56,6 @@ TEST_CASE("what was learnt encodes the text in fewer tokens", "[text]") {
   const std::vector<int32_t> tokens = bpe->encode(text);
   REQUIRE(tokens.size() < text.size() / 2);
   REQUIRE(bpe->decode(tokens) == text);
-}
-
-TEST_CASE("Python's BpeTrainer learns the same", "[.python]") {
-  const char* given = std::getenv("ACCRUE_TEST_PYTHON");
-  const std::string python = given ? given : "python3";
-  if (std::system((python + " -c 'import tokenizers' 2>/dev/null").c_str()) != 0)
-    SKIP_LOUDLY("no Python module tokenizers for " << python << "; set ACCRUE_TEST_PYTHON");
-  const TemporaryDirectory directory;
-  const auto text = directory.write("text", text_to_learn());
-  const auto ours = directory.write("tokenizer.json", train_bpe(counts_of(text_to_learn()), 400));
-  const auto script = directory.write("check.py", R"(
-import json, sys
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-text = open(sys.argv[1], newline="").read()
-tokenizer = Tokenizer(models.BPE())
-tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-alphabet = pre_tokenizers.ByteLevel.alphabet()
-tokenizer.train_from_iterator([text], trainers.BpeTrainer(
-    vocab_size=399, initial_alphabet=alphabet, show_progress=False))
-theirs, ours = json.loads(tokenizer.to_str()), json.load(open(sys.argv[2]))
-pairs = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in theirs["model"]["merges"]]
-assert pairs == [tuple(m.split(" ")) for m in ours["model"]["merges"]]
-assert {**theirs["model"]["vocab"], "<|endoftext|>": len(ours["model"]["vocab"]) - 1} == ours["model"]["vocab"]
-assert Tokenizer.from_file(sys.argv[2]).encode(text).ids == tokenizer.encode(text).ids
-)");
-  REQUIRE(std::system(fmt::format("{} '{}' '{}' '{}'", python, script.string(), text.string(),
-                                  ours.string())
-                          .c_str()) == 0);
 }
 
 }  // namespace accrue::test

@@ -3,13 +3,11 @@
 #include "text/pretrained.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/op_table.h"
-#include "text/language_modeling.h"
 #include "text/models.h"
 #include "train/weights.h"
 
@@ -279,55 +277,6 @@ TEST_CASE("adapters of PEFT's that are not there are refused by name", "[text]")
            {R"(, "lora_dropout": 2)", "as lora_dropout"},
            {R"(, "modules_to_save": ["lm_head"])", "modules_to_save is"}})
     REQUIRE_ERROR(options_of(more), part);
-}
-
-TEST_CASE("PEFT computes the same with adapters from here", "[.python]") {
-  const char* given = std::getenv("ACCRUE_TEST_PYTHON");
-  const std::string python = given ? given : "python3";
-  if (std::system((python + " -c 'import peft' 2>/dev/null").c_str()) != 0)
-    SKIP_LOUDLY("no Python module peft for " << python << "; set ACCRUE_TEST_PYTHON");
-  const std::vector<int32_t> tokens{3, 1, 4, 1, 5, 9, 2, 6};
-  const auto row = [](std::vector<int32_t> values) {
-    return Tensor::from(values, {1, int64_t(values.size())}, Device::cpu);
-  };
-  const TextModelOptions gpt2 =
-      Gpt2Options{.vocabulary = 11, .context = 8, .width = 8, .layers = 2, .heads = 2};
-  const TextModelOptions llama = LlamaOptions{
-      .vocabulary = 11, .width = 8, .hidden = 16, .layers = 2, .heads = 2, .groups = 1};
-  for (const TextModelOptions& options : {gpt2, llama}) {
-    const LoraOptions lora{.rank = 2, .alpha = 6, .rank_stabilized = true, .targets = {"all"}};
-    const auto model = make_text_model(options, lora);
-    const Parameters parameters =
-        place(*model, DType::f32, Device::cpu, 1, GradientStorage::on_demand);
-    for (const auto& entry : parameters.all_entries())
-      if (const Shape& shape = entry.tensor.shape(); shape.rank() == 2)
-        entry.tensor.copy_from(tensor_with(random_values(shape, 1), shape, DType::f32));
-    NamedTensors base, all = named_tensors(parameters);
-    for (const auto& named : all)
-      if (!is_of_adapter(named.first)) base.push_back(named);
-    const Folder folder;
-    folder.write("base/config.json", pretrained_config(options, DType::f32, 10));
-    write_safetensors(folder.path() / "base/model.safetensors", base, {{"format", "pt"}});
-    folder.write("adapter/adapter_config.json", pretrained_adapter_config(options, lora, ""));
-    write_safetensors(folder.path() / "adapter/adapter_model.safetensors",
-                      as_pretrained_adapters(all), {{"format", "pt"}});
-    const Samples samples{.fields = {{"tokens", row(tokens)},
-                                     {"positions", row({0, 1, 2, 3, 4, 5, 6, 7})},
-                                     {"labels", row({1, 4, 1, 5, 9, 2, 6, -1})}}};
-    const double loss =
-        to_doubles(language_modeling()->answer(*model, samples, Pass::eval())).front();
-    folder.write("check.py", R"(
-import sys, peft, torch, transformers
-folder, loss, tokens = sys.argv[1], float(sys.argv[2]), torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
-base = transformers.AutoModelForCausalLM.from_pretrained(folder + "/base", dtype=torch.float32)
-model = peft.PeftModel.from_pretrained(base, folder + "/adapter").eval()
-there = model(input_ids=tokens, labels=tokens).loss.item()
-assert abs(there - loss) < 1e-5 * loss, (there, loss)
-)");
-    REQUIRE(std::system(fmt::format("{0} '{1}/check.py' '{1}' {2} >/dev/null 2>&1", python,
-                                    folder.path().string(), loss)
-                            .c_str()) == 0);
-  }
 }
 
 TEST_CASE("text write asks for a language model and its tokenizer", "[text]") {
