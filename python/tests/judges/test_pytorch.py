@@ -3,6 +3,7 @@ of layers, and of those that have a name."""
 
 import functools
 import itertools
+import json
 import re
 
 import accrue
@@ -11,8 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import golden_contrastive
 import golden_files
 import golden_random
+import reference_zi2zi
 from random_configurations import make_layer, parse
 from reference_models import MODELS, SAMPLE_SHAPES, mlp
 from torch.nn import functional
@@ -119,6 +122,108 @@ def test_networks_with_names(name):
         list(zip(x.split(6), y.split(6))), KINKS,
         functools.partial(accrue.train, name, (x.numpy(), y.numpy()), optimizer="sgd", lr=0.01,
                           momentum=0.9, micro_batch=6, effective_batch=16))
+
+
+@pytest.mark.parametrize("masks", ("planes", "classes"))
+def test_unet(masks):
+    """Of classes a third of the pixels is not judged, and all of two samples."""
+    torch.manual_seed(1)
+    model, x = MODELS["unet"](0.5), torch.randn(8, 1, 20, 18)
+    if masks == "planes":
+        y, options, loss_of = torch.rand(8, 20, 18) < 0.3, {}, lambda x, y: (
+            functional.binary_cross_entropy_with_logits(model(x.double())[:, 0], y.double()))
+    else:
+        model.head = torch.nn.Conv2d(8, 3, 1)
+        y = torch.tensor([0, 1, 2, 2, 255, 255])[torch.randint(6, (8, 20, 18))]
+        y[4:6] = 255
+        options, loss_of = {"ignore_mask": 255}, lambda x, y: functional.cross_entropy(
+            model(x.double()), y, ignore_index=255)
+    trained_beside(
+        model.double(), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), loss_of,
+        [(x, y)], KINKS,
+        functools.partial(accrue.train, "unet", (x.numpy(), y.numpy()), width=0.5, optimizer="sgd",
+                          lr=0.1, momentum=0.9, micro_batch=3, effective_batch=8, **options))
+
+
+def test_views():
+    """SimCLR: which views are mirrored is found by the loss, which no others have."""
+    torch.manual_seed(1)
+    model, N = MODELS["cnn"]().double(), 5
+    pixels = torch.randint(256, (N, 28, 28), dtype=torch.uint8)
+    train = functools.partial(
+        accrue.train, "cnn", (pixels.numpy(), np.arange(N)), objective="simclr", augment="flip",
+        embedding_size=10, mean=0.5, std=0.5, optimizer="sgd", lr=0.1, micro_batch=2,
+        effective_batch=N)
+    x = (pixels[:, None] / 255 - 0.5) / 0.5
+    both = torch.stack([x, x.flip(3)]).double()
+    loss = train(init=weights_of(model), steps=1, no_shuffle=True).losses[0]
+    with torch.no_grad():
+        z = model(both.flatten(0, 1)).unflatten(0, (2, N))
+        far, first, second = min(
+            (abs(golden_contrastive.nt_xent(z[first, range(N)], z[second, range(N)]) - loss),
+             first, second)
+            for first in itertools.product((0, 1), repeat=N)
+            for second in itertools.product((0, 1), repeat=N) if first <= second)
+    assert first != second
+    trained_beside(
+        model, torch.optim.SGD(model.parameters(), lr=0.1),
+        lambda a, b: golden_contrastive.nt_xent(model(a), model(b)),
+        [(both[first, range(N)], both[second, range(N)])], KINKS, train, steps=1)
+
+
+def write_glyphs(folder, pixels):
+    """A directory of pairs, the last character for the test: pixels [styles, characters, S, 2 S]."""
+    images = pytest.importorskip("PIL.Image")
+    font = {"name": "", "file": "", "face": 0, "licence": ""}
+    codes = range(0x4E00, 0x4E00 + pixels.shape[1])
+    for style, glyphs in enumerate(pixels.numpy()):
+        (folder / f"style{style}").mkdir(parents=True)
+        for code, glyph in zip(codes, glyphs):
+            images.fromarray(glyph).save(folder / f"style{style}" / f"U+{code:04X}.png")
+    (folder / "manifest.json").write_text(json.dumps({
+        "format": "accrue glyphs", "version": 1, "size": pixels.shape[2], "layout": "bbox",
+        "source": font, "missing": [],
+        "styles": [{"name": f"style{k}", "font": font} for k in range(len(pixels))],
+        "characters": [{"character": chr(code), "held_out": code == codes[-1]} for code in codes]}))
+
+
+@pytest.mark.parametrize("order", ("alternating", "simultaneous"))
+def test_zi2zi(order, tmp_path):
+    """Both players, whose weights are in checkpoints, after three windows."""
+    files = pytest.importorskip("safetensors.torch")
+    torch.manual_seed(1)
+    pixels, seen, step = torch.randint(256, (2, 5, 32, 64), dtype=torch.uint8), [], {"eps": 1e-3}
+    write_glyphs(tmp_path / "glyphs", pixels)
+
+    def train(steps, rate):
+        folder = tmp_path / f"of {rate}"
+        accrue.train("zi2zi", tmp_path / "glyphs", width=0.0625, embedding=8, g_dropout=0,
+                     order=order, no_shuffle=True, micro_batch=3, effective_batch=8, epochs=steps,
+                     lr=rate, lr_d=rate / 4, beta1=0.5, **step, checkpoint_dir=folder,
+                     on_step=seen.append)
+        weights = files.load_file(max(folder.glob("step-*")) / "weights.safetensors")
+        return [{name[len(player):]: x for name, x in weights.items() if name.startswith(player)}
+                for player in ("generator.", "discriminator.")]
+
+    start = train(1, 1e-30)  # too little to change any
+    g = reference_zi2zi.Generator(32, 2, ngf=8, embedding=8, attention=False, dropout=0).double()
+    d = reference_zi2zi.Discriminator(32, 2, ndf=8).double()
+    for player, weights in zip((g, d), start):
+        player.load_state_dict({name: weights[name] for name in player.state_dict()})
+    players = reference_zi2zi.Players(g, d, lambda name, player: torch.optim.Adam(
+        player.parameters(), {"G": 1e-2, "D": 2.5e-3}[name], (0.5, 0.999), **step), order)
+    source, target = ((pixels[:, :4].flatten(0, 1)[:, None] / 255.0).double() * 2 - 1).chunk(2, 3)
+    seen.clear()
+    ends = train(3, 1e-2)
+    for k in range(3):
+        players.window(lambda: [(source, target, torch.arange(2).repeat_interleave(4), 1)])
+        for name, player in (("discriminator", "D"), ("generator", "G")):
+            loss = [report.loss for report in seen if report.player == name][k]
+            assert loss == pytest.approx(players.seen[f"{player}.loss"].item(), rel=SMOOTH)
+    for player, begin, end in zip((g, d), start, ends):
+        far = sum((end[name] - x).square().sum() for name, x in player.named_parameters())
+        learned = sum((begin[name] - x).square().sum() for name, x in player.named_parameters())
+        assert far <= KINKS**2 * learned
 
 
 @pytest.mark.parametrize("name, frozen, optimizer", (
