@@ -71,7 +71,7 @@ def test_tokens(kind, tmp_path):
 
 @pytest.mark.parametrize("name", ("gpt2", "llama"))
 def test_adapters(name, tmp_path):
-    """PEFT has the loss that they had here."""
+    """PEFT has the loss and the logits that they had here."""
     peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
     import golden_text
     from transformers import AutoModelForCausalLM
@@ -87,10 +87,11 @@ def test_adapters(name, tmp_path):
     program("text", "export", "--adapter", "--weights", path, "--out", tmp_path / "adapter")
     base, tokens = AutoModelForCausalLM.from_pretrained(tmp_path).double(), torch.tensor(rows)
 
-    def loss_of(model):
-        return model.eval()(input_ids=tokens, labels=tokens).loss.item()
-
-    alone = loss_of(base)
-    adapted = loss_of(peft.PeftModel.from_pretrained(base, tmp_path / "adapter").double())
-    assert adapted == pytest.approx(accrue.evaluate(path, data=rows)["loss"], rel=1e-5)
-    assert adapted < alone - 0.1
+    alone = base(input_ids=tokens, labels=tokens)
+    model = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").double()
+    adapted = model(input_ids=tokens, labels=tokens)
+    assert adapted.loss.item() == pytest.approx(accrue.evaluate(path, data=rows)["loss"], rel=1e-5)
+    assert adapted.loss < alone.loss - 0.1
+    # Of magnitude 4 at most, by sums of 24 terms at most in two layers.
+    np.testing.assert_allclose(accrue.predict(path, rows), adapted.logits.detach(), rtol=0,
+                               atol=1e-5)
