@@ -64,7 +64,9 @@ Corpus::Documents llmc_documents(const std::vector<std::span<const std::byte>>& 
   return {found->ends, found->sections, found};
 }
 
+// zlib begins anew for what is nowhere.
 uLong crc_of(uLong crc, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return crc;
   return crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
 }
 uLong crc_of(const std::vector<std::span<const std::byte>>& pieces) {
