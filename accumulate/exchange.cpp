@@ -157,8 +157,13 @@ void BetweenRanks::join_backward() {
 }
 
 // The noise scale compares the window with the first micro-batch of the first rank that has one.
+// In a plan the others have what this rank has not.
 WindowCounts BetweenRanks::add_counts(const WindowCounts& own) {
-  if (!has_others()) return own;
+  if (!has_others()) {
+    WindowCounts all = own;
+    all.samples = own.expected_samples;
+    return all;
+  }
   const Tensor on_host = state_on_host();
   WindowState& state = *window_state(on_host.view());
   const std::vector<Counts> ranks =

@@ -55,10 +55,13 @@ std::vector<int64_t> distinct_sizes(int64_t samples, const TrainingOptions& opti
 }
 
 // A window of micro-batches of these sizes, each of the same samples, in which every player plays.
-void play(Training& training, const std::vector<int64_t>& sizes) {
+// Only a loss of the whole window asks how many samples, with others', it stands for.
+void play(Training& training, const std::vector<int64_t>& sizes, int64_t samples) {
   training.loader().start_epoch(0);
   const MicroBatch& whole = *training.loader().next();
-  const int64_t window_size = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const int64_t window_size = training.objective().is_of_window()
+                                  ? samples
+                                  : std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   std::vector<MicroBatch> parts;
   for (const int64_t n : sizes)
     parts.push_back({whole.slice(0, n), whole.indices.slice(0, n), window_size});
@@ -81,7 +84,7 @@ void play_windows(Training& training, const TrainingOptions& options, int64_t sa
     for (int rank = 0; rank < ranks; ++rank) {
       const auto sizes =
           distinct_sizes(training.loader().share_of(rank, n), options, training.objective());
-      if (!sizes.empty() && played.insert(sizes).second) play(training, sizes);
+      if (!sizes.empty() && played.insert(sizes).second) play(training, sizes, n);
     }
   };
   for (int64_t window = 0; window < std::min<int64_t>(2, samples / E); ++window) play_shares(E);

@@ -93,12 +93,17 @@ void check_sees_window(const TrainingOptions& o, std::string_view why) {
         why);
 }
 
+// Throws Error for ranks of which one may begin a window anew, alone.
+void check_can_wait(const TrainingOptions& o, std::string_view why) {
+  check(!o.ranks || o.ranks->count() == 1 || o.on_oom == OnOom::fail,
+        "{} ranks wait for each other within it, and none can begin it anew: expected on-oom fail",
+        why);
+}
+
 void check_window_loss(const TrainingOptions& o) {
   constexpr std::string_view why = "the loss compares all samples of a window with each other, so";
-  check(!o.ranks || o.ranks->count() == 1,
-        "{} its micro-batches cannot be shared among {} ranks yet: expected 1", why,
-        o.ranks ? o.ranks->count() : 1);
   check_sees_window(o, why);
+  check_can_wait(o, why);
 }
 
 void check_batch_norm(const TrainingOptions& o) {
@@ -116,9 +121,7 @@ void check_batch_norm(const TrainingOptions& o) {
         "{} gradients of several micro-batches that are kept come together: expected window "
         "passes, or strategy fused, not {}",
         why, name_in(strategy_names(), o.strategy));
-  check(!o.ranks || o.ranks->count() == 1 || o.on_oom == OnOom::fail,
-        "{} ranks wait for each other within it, and none can begin it anew: expected on-oom fail",
-        why);
+  check_can_wait(o, why);
 }
 
 }  // namespace
@@ -168,7 +171,7 @@ void Training::make_networks() {
           [to, &model](const Samples& samples, const Pass& pass) {
             return to->answer(model, samples, pass);
           },
-          [to](const Tensor& answers) { return to->window_loss(answers); });
+          [to](const Tensor& answers) { return to->window_loss(answers); }, options_.ranks);
     players.push_back({.name = own.name,
                        .window = networks_.back()->window,
                        .loss = std::bind_front(own.loss, std::cref(by_name_)),

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "accumulate/ranks.h"
 #include "accumulate/weighted_loss.h"
 #include "data/samples.h"
 #include "layers/module.h"
@@ -19,18 +20,23 @@ namespace accrue {
 //      micro-batch by n/N, so the sum of all is the gradient of L.
 // It costs one more forward, and N answers with their gradients in memory. What is random in a
 // forward must depend on the pass and the samples alone, as dropout and augmentation do.
+// Several ranks send each other their answers once, in end(). Each then has all N, computes L, and
+// takes the rows of its own samples, so that the sum over the ranks is the gradient of L, too.
 class WindowLoss {
  public:
   using Answer = std::function<Tensor(const Samples&, const Pass&)>;
   // A scalar of answers [N, ...], their mean over the samples.
   using OfAnswers = std::function<Tensor(const Tensor& answers)>;
 
-  WindowLoss(Answer answer, OfAnswers loss) : answer_(std::move(answer)), loss_(std::move(loss)) {}
+  // No ranks: this process alone. On a meta device they exchange nothing.
+  WindowLoss(Answer answer, OfAnswers loss, Ranks* ranks = nullptr)
+      : answer_(std::move(answer)), loss_(std::move(loss)), ranks_(ranks) {}
 
   void begin();
-  void see(const Samples& micro_batch, const Pass& pass);
+  void see(const MicroBatch& micro_batch, const Pass& pass);
   // Only answers.
   void rehearse(const Samples& micro_batch, const Pass& pass) const;
+  // On all ranks, also on those that have seen nothing.
   void end();
   // For the micro-batches in the order in which see() saw them, as often as the window is walked.
   // Throws Error for another number of samples.
@@ -41,9 +47,12 @@ class WindowLoss {
  private:
   const Answer answer_;
   const OfAnswers loss_;
+  Ranks* const ranks_;
   std::vector<Tensor> answers_;  // of the first walk
+  int64_t window_size_ = 0;
   Tensor value_, gradient_;      // L and dL/dz
-  int64_t next_ = 0;             // the first sample that loss() has not come to
+  int64_t begin_ = 0, end_ = 0;  // this rank's samples
+  int64_t next_ = 0;             // the first that loss() has not come to in this walk
 };
 
 }  // namespace accrue

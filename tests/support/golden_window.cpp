@@ -37,6 +37,15 @@ std::vector<MicroBatch> micro_batches_of(const Samples& window, const MicroBatch
   return parts;
 }
 
+std::vector<MicroBatch> share_of(Ranks* ranks, const std::vector<MicroBatch>& all) {
+  if (!ranks) return all;
+  const int64_t K = std::ssize(all), R = ranks->count(), r = ranks->rank();
+  const auto begin = [&](int64_t rank) { return K / R * rank + std::min(rank, K % R); };
+  std::vector<MicroBatch> own(all.begin() + begin(r), all.begin() + begin(r + 1));
+  if (!own.empty()) own.back().ends_window = true;
+  return own;
+}
+
 void WindowOutcome::add_step(Window& window) {
   const StepReport report = window.reports(Window::Wait::yes).at(0);
   check(!report.skipped, "a window was skipped");  // on a thread of its own, too

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "accumulate/ranks.h"
 #include "accumulate/window.h"
 #include "data/samples.h"
 #include "tests/support/op_table.h"
@@ -24,6 +25,8 @@ std::map<std::string, Tensor> golden_tensors(const std::string& name);
 Tensor as_f64(const Tensor& source, Device device);
 // The window in micro-batches of these sizes, whose samples have the numbers 0, 1, ...
 std::vector<MicroBatch> micro_batches_of(const Samples& window, const MicroBatchSizes& split);
+// A rank's part of them; the first ranks have more. All of them without ranks.
+std::vector<MicroBatch> share_of(Ranks* ranks, const std::vector<MicroBatch>& all);
 
 struct WindowOutcome {
   std::vector<double> losses, norms;                 // of each step

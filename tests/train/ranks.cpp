@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "images/contrastive.h"
 #include "images/digits.h"
 #include "images/segmentation.h"
 #include "layers/models.h"
@@ -203,17 +204,21 @@ TEST_CASE("ranks share what is scored, and all have the score of one", "[ranks]"
 
 namespace {
 
-// The first of several ranks, of whom the others have nothing.
+// The first of several ranks, of whom the others have nothing, or as much.
 class FirstRank : public Ranks {
  public:
-  explicit FirstRank(int count) : count_(count) {}
+  enum class Others { idle, alike };
+  explicit FirstRank(int count, Others others = Others::idle) : count_(count), others_(others) {}
   int rank() const override { return 0; }
   int count() const override { return count_; }
   void gather(void* all, const void* own, size_t bytes) override {
     std::memset(all, 0, bytes * static_cast<size_t>(count_));
-    std::memcpy(all, own, bytes);
+    for (int rank = 0; rank < (others_ == Others::alike ? count_ : 1); ++rank)
+      std::memcpy(static_cast<char*>(all) + static_cast<size_t>(rank) * bytes, own, bytes);
   }
-  void broadcast(void*, size_t, int) override {}
+  void broadcast(void* data, size_t bytes, int from) override {
+    if (from > 0) std::memset(data, 0, bytes);
+  }
 
  protected:
   void begin_exchange(Device, std::span<const Block> received,
@@ -225,6 +230,7 @@ class FirstRank : public Ranks {
 
  private:
   const int count_;
+  const Others others_;
 };
 
 Dataset gray_photos(Split split, const BuiltInOptions& sizes) {
@@ -289,6 +295,30 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
     remainder.recompute = Recompute::sqrt;
     remainder.batches = {.micro = 2, .effective = 5};
     compare(remainder, gray_photos);
+  }
+}
+
+TEST_CASE("the memory of a loss over all ranks' windows is predicted to the byte", "[ranks]") {
+  const BuiltInOptions sizes{.train_size = 24, .test_size = 1};
+  Datasets digits{make_digits(Split::train, sizes), make_digits(Split::test, sizes)};
+  for (Dataset* each : {&digits.train, &digits.test}) add_views(*each, Views::equal);
+  size_t alone = 0;
+  for (const int R : {1, 2, 3}) {
+    FirstRank first(R, FirstRank::Others::alike);
+    TrainingOptions options;
+    options.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25, .classes = 8});
+    options.objective = contrastive({.answers = 8, .classes = 10});
+    options.batches = {.micro = 2, .effective = int64_t{4} * R};
+    options.epochs = 1;
+    options.eval_every.reset();
+    options.ranks = &first;
+    const Usage predicted = predict_peak(options, digits, Device::cpu),
+                measured = peak_of_epoch(options, digits);
+    INFO(R << " ranks: predicted " << to_string(predicted) << ", measured " << to_string(measured));
+    REQUIRE(predicted.bytes == measured.bytes);
+    // Each rank has as much of its own, and the answers of all.
+    if (R == 1) alone = predicted.total();
+    else REQUIRE(predicted.total() > alone);
   }
 }
 

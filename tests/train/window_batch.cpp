@@ -40,16 +40,6 @@ std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
                           split);
 }
 
-// A rank's micro-batches; the first ranks have more.
-std::vector<MicroBatch> share_of(Ranks* ranks, const std::vector<MicroBatch>& all) {
-  if (!ranks) return all;
-  const int64_t K = std::ssize(all), R = ranks->count(), r = ranks->rank();
-  const auto begin = [&](int64_t rank) { return K / R * rank + std::min(rank, K % R); };
-  std::vector<MicroBatch> own(all.begin() + begin(r), all.begin() + begin(r + 1));
-  if (!own.empty()) own.back().ends_window = true;
-  return own;
-}
-
 // The statistics of the micro-batch; of the window, by a game that keeps it or walks it often; or
 // with the mistake of those who exchange them in a forward alone: they count as constants in
 // backward.
