@@ -16,13 +16,6 @@ namespace {
 // Keeps what is random in the second view's forward apart from that in the first's.
 constexpr uint64_t second_view = uint64_t{0x7677} << 32;
 
-// x[k] / |x[k]|, rows of D: rms_norm divides by sqrt(|x|^2 / D).
-Tensor unit_rows(const Tensor& x) {
-  const int64_t D = x.size(1);
-  const Tensor gamma = Tensor::full({D}, 1 / std::sqrt(double(D)), wide(x.dtype()), x.device());
-  return rms_norm(x, gamma, 1e-24);
-}
-
 // The partner of each row: k ^ 1.
 Tensor partners(int64_t rows, Device device) {
   std::vector<int32_t> partner(static_cast<size_t>(rows));

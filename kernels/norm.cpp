@@ -438,6 +438,13 @@ Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
   return normalize("rms_norm", x, gamma, {}, at, measure("rms_norm", x, at, eps, {}, Center::zero));
 }
 
+// rms_norm divides by sqrt(|x|^2 / D).
+Tensor unit_rows(const Tensor& x) {
+  const double D = double(x.size(x.shape().rank() - 1));
+  const Tensor gamma = Tensor::full({int64_t(D)}, 1 / std::sqrt(D), wide(x.dtype()), x.device());
+  return rms_norm(x, gamma, 1e-24);
+}
+
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation, double eps) {
   return norm_of_channels("group_norm", x, groups, gamma, beta, eps, activation);

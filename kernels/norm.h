@@ -28,6 +28,8 @@ class JoinedBatch;
 // Throws Error unless the shapes agree and every group has at least two elements.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
+// x[k] / |x[k]| of rows x [K, D], by rms_norm.
+Tensor unit_rows(const Tensor& x);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation = Activation::none, double eps = 1e-5);
 

@@ -25,6 +25,9 @@ struct CorpusFacts {
   // The share of sections that are for the test where there is no corpus for that, by the hashes of
   // their tokens, so that new documents move none and copies of one stay together.
   double hold_out = 0.05;
+  // So many documents, one after the other, are the texts of a sample: an anchor, its positive and,
+  // if there are three, its negative. 1 if each stands for itself.
+  int64_t texts_of_sample = 1;
 };
 
 // Documents are held out by sections of so many tokens, of which most documents are one.
@@ -99,7 +102,8 @@ class SectionHash {
 // Collects documents, in memory or, in memory that does not depend on their number, as a directory
 // of files, which appears complete or not at all:
 //   corpus.json    version, tokenizer, vocabulary, end_of_text, tokens, documents, learned (how
-//                  many tokens are to be), hold_out, source, and each file's CRC-32
+//                  many tokens are to be), hold_out, source, texts_of_sample if it is not 1, and
+//                  each file's CRC-32
 //   tokens.bin     u16 for a vocabulary of at most 65,536, else u32
 //   documents.bin  u64: Documents::ends
 //   sections.bin   u64: Documents::sections
@@ -128,10 +132,13 @@ class CorpusWriter {
     append(document, learned);
     end_document();
   }
+  // Says what CorpusFacts::texts_of_sample is to be.
+  void set_texts_of_sample(int64_t texts);
   int64_t documents() const;
   int64_t tokens() const;
   int64_t learned() const;  // tokens that are to be
-  // Throws Error if there is no document; also, with the reason, if it cannot be written.
+  // Throws Error if there is no document, or not all texts of a sample; also, with the reason, if
+  // it cannot be written.
   CorpusPtr finish();
 
  private:

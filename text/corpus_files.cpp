@@ -29,6 +29,12 @@ constexpr int64_t format_version = 1;
 
 constexpr int bytes_of_token(int64_t vocabulary) { return vocabulary <= 65'536 ? 2 : 4; }
 
+void check_samples(const CorpusFacts& facts, int64_t documents) {
+  check(documents % facts.texts_of_sample == 0,
+        "{} has {} documents: expected a multiple of the {} texts of a sample", facts.source,
+        documents, facts.texts_of_sample);
+}
+
 uint32_t checksum_of(uint32_t tokens, uint32_t ends, uint32_t learned) {
   const std::string text = fmt::format("{:08x} {:08x} {:08x}", tokens, ends, learned);
   return static_cast<uint32_t>(
@@ -153,6 +159,7 @@ CorpusWriter::CorpusWriter(CorpusFacts facts, const std::string& directory,
 
 CorpusWriter::~CorpusWriter() = default;
 
+void CorpusWriter::set_texts_of_sample(int64_t texts) { files_->facts.texts_of_sample = texts; }
 int64_t CorpusWriter::documents() const { return files_->columns.documents; }
 int64_t CorpusWriter::tokens() const { return files_->columns.size; }
 int64_t CorpusWriter::learned() const { return files_->columns.learned_tokens; }
@@ -177,7 +184,7 @@ void CorpusWriter::Files::write_facts() const {
                               {documents_file, hex(columns.ends)},
                               {sections_file, hex(columns.sections)}};
   if (!columns.is_all_learned()) crcs[learned_file] = hex(columns.learned);
-  const nlohmann::ordered_json content{
+  nlohmann::ordered_json content{
       {"format", format_name},
       {"version", format_version},
       {"tokenizer",
@@ -190,6 +197,7 @@ void CorpusWriter::Files::write_facts() const {
       {"hold_out", facts.hold_out},
       {"source", facts.source},
       {"crc32", crcs}};
+  if (facts.texts_of_sample > 1) content["texts_of_sample"] = facts.texts_of_sample;
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
   directory->write(directory->path() / corpus_facts_file,
                    content.dump(2, ' ', false, replace) + "\n");
@@ -213,6 +221,7 @@ CorpusPtr CorpusWriter::Files::in_memory() {
 CorpusPtr CorpusWriter::finish() {
   Columns& columns = files_->columns;
   check(columns.documents > 0, "{} has no documents: expected at least one", files_->facts.source);
+  check_samples(files_->facts, columns.documents);
   columns.finish();
   if (!files_->directory) return files_->in_memory();
   files_->write_facts();
@@ -279,6 +288,8 @@ FactsSaid read_facts(const fs::path& file) {
   result.tokens = number("tokens", 1, most);
   result.documents = number("documents", 1, result.tokens);
   result.learned = number("learned", 0, result.tokens);
+  if (said.contains("texts_of_sample")) facts.texts_of_sample = number("texts_of_sample", 1, 3);
+  check_samples(facts, result.documents);
   const json crcs = said.value("crc32", json());
   check(crcs.is_object(), "{}: crc32 is {}, expected an object", where, crcs.dump());
   result.crc_tokens = crc_said(crcs, tokens_file, where);

@@ -8,6 +8,7 @@
 #include "text/grammar.h"
 #include "text/language_model.h"
 #include "text/language_modeling.h"
+#include "text/text_pairs.h"
 
 namespace accrue {
 namespace {
@@ -37,7 +38,22 @@ Settings settings_of_rows(RowOptions& o) {
             .help = "Rows of a text: packed: several documents in one, none of which sees another; "
                     "padded: one in each; stream: all as one text, cut",
             .acts_with = with_text,
-            .saved = Saved::with_scores});
+            .saved = Saved::with_scores,
+            .data = "a corpus of single texts"});
+  return s;
+}
+
+Settings settings_of_pairs(std::optional<double>& scale) {
+  Settings s;
+  s.group("Language models")
+      .add(scale, {.name = "similarity-scale",
+                   .decides = Decides::result,
+                   .help = "Of pairs of texts: products of their unit vectors are multiplied by it",
+                   .unset = "20",
+                   .range = positive,
+                   .acts_with = {{"model", text_model_names()}},
+                   .saved = Saved::with_scores,
+                   .data = "a corpus of anchors and positives"});
   return s;
 }
 
@@ -184,6 +200,7 @@ Settings Text::settings(TrainingOptions& o) {
   Settings s;
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
   s.append(settings_of_base(base, base_bits)).append(settings_of_lora(lora));
+  s.append(settings_of_pairs(similarity_scale));
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -277,7 +294,10 @@ TextModelOptions Text::network(const std::string& model, const ModelOptions& opt
   return with(text_model(there.name, there.sizes), there.vocabulary);
 }
 
-ObjectivePtr Text::objective(const Dataset&) const { return language_modeling(); }
+ObjectivePtr Text::objective(const Dataset& data) const {
+  if (!data.has("lengths")) return language_modeling();
+  return text_pairs({.scale = similarity_scale.value_or(TextPairOptions{}.scale)});
+}
 
 std::optional<int64_t> Text::classes_in(const std::string& weights) const {
   return base.empty() ? vocabulary_in(weights) : open_base()->model().vocabulary;
@@ -297,6 +317,8 @@ Descriptions Text::descriptions() const {
   return {
       {"perplexity", "exp(loss): that of a guess among so many tokens that are equally likely."},
       {"tokens", "Tokens that count."},
+      {"recall@1",
+       "Percentage of held-out anchors to which no text is nearer than their positive."},
       {"sample", "What the model writes after a prompt."}};
 }
 
@@ -313,7 +335,9 @@ std::vector<std::string> Text::data_sets() const {
 bool Text::heeds(const std::string& setting, const std::string& data) const {
   check(setting != "hold-out" || !holds_corpus(data),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
-  return false;
+  if (data == "grammar") return setting == "documents";
+  const bool is_of_samples = corpora(data).train->facts().texts_of_sample > 1;
+  return setting == (is_of_samples ? "similarity-scale" : "documents");
 }
 
 Corpora Text::corpora(const std::string& data) const {

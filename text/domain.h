@@ -20,8 +20,9 @@ class Text : public Domain {
   std::string base;              // a file whose weights a model has, fixed; empty: its own
   std::optional<int> base_bits;  // of those weights (text/base.h); none: as in the file
   LoraOptions lora;
-  std::string sample_prompt;  // of what is written on the way; empty: held-out text
-  Corpora given;              // what a caller has in memory, the data set `tokens`
+  std::string sample_prompt;               // of what is written on the way; empty: held-out text
+  std::optional<double> similarity_scale;  // none: that of TextPairOptions
+  Corpora given;                           // what a caller has in memory, the data set `tokens`
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }

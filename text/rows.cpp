@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "data/samples.h"
 #include "kernels/judged.h"
@@ -20,6 +21,9 @@ namespace {
 struct Piece {
   uint64_t begin : 40, length : 24;
 };
+Piece piece_of(int64_t begin, int64_t length) {
+  return {static_cast<uint64_t>(begin), static_cast<uint64_t>(length)};
+}
 constexpr int64_t most_tokens = (int64_t{1} << 40) - 1, most_context = (int64_t{1} << 24) - 1;
 
 // The rows of a data set.
@@ -65,6 +69,11 @@ class Rows {
           if (!corpus_->is_learned(next)) part.back() = not_judged;
         },
         not_judged);
+  }
+  void read_lengths(std::span<int32_t> lengths, int64_t n) const {
+    const auto first = pieces_.begin() + first_[static_cast<size_t>(n)];
+    std::transform(first, first + std::ssize(lengths), lengths.begin(),
+                   [](const Piece& piece) { return static_cast<int32_t>(piece.length); });
   }
   void read_positions(std::span<int32_t> row, int64_t n) const {
     const int32_t* const begin = row.data();
@@ -135,10 +144,6 @@ class Layout {
     int64_t room;
     std::vector<Piece> pieces;
   };
-
-  static Piece piece_of(int64_t begin, int64_t length) {
-    return {static_cast<uint64_t>(begin), static_cast<uint64_t>(length)};
-  }
 
   void pack(const Piece& piece) {
     const auto length = static_cast<int64_t>(piece.length);
@@ -223,44 +228,112 @@ void add_all(const Corpus& corpus, Layout& layout, DocumentRows kind) {
     layout.add(std::exchange(begin, static_cast<int64_t>(end)), static_cast<int64_t>(end));
 }
 
+// The rows of samples, and how many of their texts were cut.
+struct SampleRows {
+  std::shared_ptr<Rows> rows;
+  int64_t cut = 0;
+};
+
+// Gives each of the two its samples, by the hashes of their first texts.
+std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptions& options) {
+  const Corpus::Documents& documents = corpus->documents();
+  const CorpusFacts& facts = corpus->facts();
+  const int64_t P = facts.texts_of_sample, most = options.context / P;
+  check(most > 0, "rows of {} tokens for {} texts each: expected at least one for each",
+        options.context, P);
+  std::array<SampleRows, 2> all;
+  for (SampleRows& each : all) each.rows = std::make_shared<Rows>(corpus, options);
+  size_t section = 0;
+  int64_t begin = 0;
+  std::vector<Piece> row;
+  for (size_t first = 0; first < documents.ends.size(); first += static_cast<size_t>(P)) {
+    SampleRows& to = all[fraction_of(documents.sections[section]) < facts.hold_out];
+    row.clear();
+    for (size_t text = first; text < first + static_cast<size_t>(P); ++text) {
+      const auto end = static_cast<int64_t>(documents.ends[text]);
+      row.push_back(piece_of(begin, std::min(most, end - begin)));
+      to.cut += end - begin > most;
+      section += static_cast<size_t>(ceil_div(end - begin, section_tokens));
+      begin = end;
+    }
+    to.rows->add_row(row);
+  }
+  return all;
+}
+
 uint32_t crc_of(const std::string& text) {
   return static_cast<uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-Dataset dataset_of(const CorpusPtr& corpus, Layout& layout, const RowOptions& options,
-                   const std::string& part) {
-  const std::shared_ptr<const Rows> rows = layout.finish();
+using Read = void (Rows::*)(std::span<int32_t>, int64_t) const;
+
+// Reads `columns` numbers of a row.
+Field field_of(const std::shared_ptr<const Rows>& rows, const char* name, int64_t columns,
+               int64_t classes, Read read) {
+  return {.name = name,
+          .values = Tensor::without_elements({rows->size(), columns}, DType::i32, Device::cpu),
+          .encoding = Encoding::index,
+          .classes = classes,
+          .read = [rows, read](std::span<std::byte> row, int64_t n) {
+            ((*rows).*read)(elements_of<int32_t>(row), n);
+          }};
+}
+
+// A data set of these rows' tokens and positions. `form` says how they were made.
+Dataset dataset_of(const CorpusPtr& corpus, const std::shared_ptr<const Rows>& rows,
+                   const RowOptions& options, const std::string& form) {
   const CorpusFacts& facts = corpus->facts();
   const int64_t N = rows->size(), T = options.context;
   check(N <= std::numeric_limits<int32_t>::max(), "{} has {} rows of {} tokens, more than {}",
         facts.source, N, T, std::numeric_limits<int32_t>::max());
   Dataset set{facts.name, facts.source};
-  const auto field = [&](const char* name, int64_t classes,
-                         void (Rows::*read)(std::span<int32_t>, int64_t) const) {
-    return Field{.name = name,
-                 .values = Tensor::without_elements({N, T}, DType::i32, Device::cpu),
-                 .encoding = Encoding::index,
-                 .classes = classes,
-                 .read = [rows, read](std::span<std::byte> row, int64_t n) {
-                   ((*rows).*read)(elements_of<int32_t>(row), n);
-                 }};
+  set.fields = {field_of(rows, "tokens", T, facts.vocabulary, &Rows::read_tokens),
+                field_of(rows, "positions", T, T, &Rows::read_positions)};
+  set.checksum = [corpus, said = fmt::format("{} {}", T, form)] {
+    return crc_of(fmt::format("{:08x} {}", corpus->checksum(), said));
   };
-  set.fields = {field("tokens", facts.vocabulary, &Rows::read_tokens),
-                field("labels", facts.vocabulary, &Rows::read_labels),
-                field("positions", T, &Rows::read_positions)};
-  set.fields[1].has_not_judged = true;
+  return set;
+}
+
+Dataset dataset_of(const CorpusPtr& corpus, Layout& layout, const RowOptions& options,
+                   const std::string& part) {
+  const std::shared_ptr<const Rows> rows = layout.finish();
+  Dataset set =
+      dataset_of(corpus, rows, options,
+                 fmt::format("{} {}", name_in(document_rows_names(), options.documents), part));
+  const int64_t N = rows->size(), T = options.context;
+  Field labels = field_of(rows, "labels", T, corpus->facts().vocabulary, &Rows::read_labels);
+  labels.has_not_judged = true;
+  set.fields.insert(set.fields.begin() + 1, std::move(labels));
   set.about = fmt::format("{} of {} tokens, {}{:.1f} % of them with a label", counted(N, "row"), T,
                           options.documents == DocumentRows::stream
                               ? ""
                               : fmt::format("{}, ", counted(layout.documents(), "document")),
                           100.0 * double(rows->tokens()) / double(std::max<int64_t>(1, N * T)));
-  set.checksum =
-      [corpus,
-       said = fmt::format("{} {} {}", T, name_in(document_rows_names(), options.documents), part)] {
-        return crc_of(fmt::format("{:08x} {}", corpus->checksum(), said));
-      };
   return set;
+}
+
+Dataset dataset_of(const CorpusPtr& corpus, const SampleRows& samples, const RowOptions& options,
+                   const std::string& part) {
+  const int64_t P = corpus->facts().texts_of_sample, most = options.context / P;
+  Dataset set = dataset_of(corpus, samples.rows, options, fmt::format("samples of {} {}", P, part));
+  set.fields.push_back(field_of(samples.rows, "lengths", P, most + 1, &Rows::read_lengths));
+  set.about = fmt::format("{} of {} texts, {} of them cut to {} tokens",
+                          counted(samples.rows->size(), "sample"), P, samples.cut, most);
+  return set;
+}
+
+Datasets samples_of(const CorpusPtr& corpus, const RowOptions& options) {
+  const auto [train, test] = divide_samples(corpus, options);
+  const std::string share = fmt::format("{} held out", corpus->facts().hold_out);
+  Datasets sets{dataset_of(corpus, train, options, share),
+                dataset_of(corpus, test, options, share + " here")};
+  check(sets.train.size() > 0 && sets.test.size() > 0,
+        "{} has {} for training and {} for the test, if {} are held out: expected some for both",
+        corpus->facts().source, counted(sets.train.size(), "sample"),
+        counted(sets.test.size(), "sample"), corpus->facts().hold_out);
+  return sets;
 }
 
 }  // namespace
@@ -279,6 +352,7 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
   for (const CorpusPtr& corpus : {train, test})
     check(!corpus || corpus->size() <= most_tokens, "{} has more than {} tokens",
           corpus->facts().source, most_tokens);
+  if (train->facts().texts_of_sample > 1) return samples_of(train, options);
   std::array<Layout, 2> layouts{Layout(train, options), Layout(test ? test : train, options)};
   if (test) {
     add_all(*train, layouts[0], options.documents);

@@ -40,8 +40,12 @@ struct RowOptions {
 //              token is a document of its own.
 // The same documents stand side by side in each epoch; it is their rows that are shuffled. Rows
 // take 12 bytes of memory each, and 8 for each piece beyond the first.
-// Throws Error unless 1 <= T < 2^24, and where there are no rows for the
-// training or for the test.
+// A corpus of samples of P texts (CorpusFacts::texts_of_sample) has a row for each, whose texts
+// stand side by side, cut to T / P tokens; its first text says whether it is held out. In place of
+// labels these have
+//   lengths    i32 [N, P]: the tokens of each text; padding follows them
+// Throws Error unless 1 <= T < 2^24 and P <= T, and where there are no rows for the training or for
+// the test.
 Datasets rows_of(const Corpora& corpora, const RowOptions& options);
 
 }  // namespace accrue

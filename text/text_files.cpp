@@ -143,6 +143,16 @@ TextDocument document_of_messages(const json& messages, ChatForm form, const std
   return document;
 }
 
+TextDocument document_of_sample(const json& object, const std::string& where) {
+  TextDocument document{.has_end_of_text = false, .is_sample = true};
+  for (const char* name : {"anchor", "positive", "negative"}) {
+    if (name == std::string("negative") && !object.contains(name)) continue;
+    document.parts.push_back({text_in(object, name, where)});
+    check(!document.parts.back().text.empty(), "{}: {} is empty, expected text", where, name);
+  }
+  return document;
+}
+
 // The last place in a text, behind `begin`, where it may be cut: words of letters with one space or
 // end of line between them are apart for every tokenizer of words. 0 if there is none.
 size_t place_to_cut(std::string_view text, size_t begin) {
@@ -193,21 +203,25 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
   constexpr int64_t most_elements = int64_t{1} << 20;
   const json object = parse_strict_json(line, most_levels, where, most_elements);
   constexpr const char* expected =
-      "expected an object with text, with prompt and completion, or with messages";
+      "expected an object with text, with prompt and completion, with messages, or with anchor and "
+      "positive";
   check(object.is_object(), "{} is {}: {}", where, shown(object), expected);
   const bool has_text = object.contains("text"), has_messages = object.contains("messages"),
-             has_pair = object.contains("prompt") && object.contains("completion");
+             has_pair = object.contains("prompt") && object.contains("completion"),
+             has_sample = object.contains("anchor") && object.contains("positive");
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
-  check(has_text + has_messages + has_pair == 1, "{} has {}: {}", where,
+  check(has_text + has_messages + has_pair + has_sample == 1, "{} has {}: {}", where,
         names.empty() ? "nothing" : some_of(names), expected);
   for (const std::string& name : names) {
     const bool is_used = has_text       ? name == "text"
                          : has_messages ? name == "messages"
-                                        : name == "prompt" || name == "completion";
+                         : has_sample ? name == "anchor" || name == "positive" || name == "negative"
+                                      : name == "prompt" || name == "completion";
     if (!is_used) ++unused[name];
   }
   if (has_messages) return document_of_messages(object["messages"], form, where);
+  if (has_sample) return document_of_sample(object, where);
   if (has_text) return {.parts = {{text_in(object, "text", where), true}}};
   return {.parts = {{text_in(object, "prompt", where), false},
                     {text_in(object, "completion", where), true}}};
@@ -238,8 +252,9 @@ int64_t give(const TextDocument& document, const DocumentSink& sink) {
   for (const TextDocument::Part& part : document.parts) {
     if (!part.text.empty()) sink.add(part.text, part.is_learned);
     bytes += std::ssize(part.text);
+    if (document.is_sample) sink.end(false);
   }
-  sink.end(document.has_end_of_text);
+  if (!document.is_sample) sink.end(document.has_end_of_text);
   return bytes;
 }
 
@@ -257,8 +272,15 @@ TextsRead read_texts(const std::vector<fs::path>& files, ChatForm form, const Do
   TextsRead result;
   std::map<std::string, int64_t> unused;
   std::vector<std::string> empty;
+  const auto count = [&](const std::string& where, int64_t texts) {
+    const int64_t before = std::exchange(result.texts_of_sample, texts);
+    check(before == 0 || before == texts,
+          "{} is a sample of {}, but those before it are of {}: expected as many in all", where,
+          counted(texts, "text"), counted(before, "text"));
+  };
   for (const fs::path& file : files) {
     if (!has_json_lines(file)) {
+      count("'" + file.string() + "'", 1);
       const int64_t bytes = read_whole(file, sink);
       if (bytes == 0) empty.push_back("'" + file.string() + "'");
       result.bytes += bytes;
@@ -268,6 +290,7 @@ TextsRead read_texts(const std::vector<fs::path>& files, ChatForm form, const Do
     for (std::string line; lines.next(line);) {
       if (trimmed(line).empty()) continue;
       const TextDocument document = document_of_json(line, form, lines.here(), unused);
+      count(lines.here(), document.is_sample ? std::ssize(document.parts) : 1);
       if (has_something_to_learn(document)) result.bytes += give(document, sink);
       else empty.push_back(lines.here());
     }

@@ -28,6 +28,8 @@ struct TextDocument {
   std::vector<Part> parts{};
   // A chat has no end-of-text token, but what its form writes after the last message.
   bool has_end_of_text = true;
+  // Each part is a document of its own: the texts of a sample, which are compared.
+  bool is_sample = false;
 };
 
 // The document of a line of JSON, an object with
@@ -35,6 +37,8 @@ struct TextDocument {
 //   prompt and completion   of which only the completion and the end-of-text token are
 //   messages                a list of {"role", "content"}, of which the assistant's contents are,
 //                           each with the token that ends it
+//   anchor and positive     a sample of two texts, or of three with a `negative`, without
+//                           end-of-text tokens
 // Other names go to `unused`. Throws Error, which begins with `where`, for anything else.
 TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
                               std::map<std::string, int64_t>& unused);
@@ -62,12 +66,13 @@ struct DocumentSink {
 struct TextsRead {
   int64_t bytes = 0;
   std::vector<std::string> left_alone{};
+  int64_t texts_of_sample = 0;  // 1 if each document is one
 };
 
 // Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
 // memory that does not depend on its length where words of ASCII letters have spaces or ends of
 // lines between them. A document without a byte, or in which nothing is to be learned, is left
-// alone. Throws Error, naming file and line.
+// alone. Throws Error, naming file and line, also for samples of fewer or more texts than others.
 TextsRead read_texts(const std::vector<std::filesystem::path>& files, ChatForm form,
                      const DocumentSink& sink);
 

@@ -67,6 +67,9 @@ class Objective {
 
   // A score is made of sums over all samples, f64 [sums()] on the model's device: add_score() adds
   // the part of a micro-batch. By default there is one sum, that of the loss.
+  // If it scores all at once, because it compares them with each other, add_score() comes once,
+  // with the answers of all samples, and without these.
+  virtual bool scores_all_at_once() const { return false; }
   virtual int64_t sums() const { return 1; }
   virtual void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const;
   virtual Score score(std::span<const double> sums, const Dataset& data) const;

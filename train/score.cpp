@@ -1,6 +1,10 @@
 #include "train/score.h"
 
+#include <vector>
+
 #include "data/loader.h"
+#include "kernels/concat.h"
+#include "train/joined_answers.h"
 
 namespace accrue {
 
@@ -46,15 +50,21 @@ void for_each_answer(
 }
 
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
-                  int64_t piece) {
+                  int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
   objective.check_data(data);
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
+  std::vector<Tensor> answers;
   for_each_part(model, objective, data, micro_batch, dtype, device, ranks, piece,
                 [&](const Tensor& answer, const MicroBatch& part) {
-                  objective.add_score(sums, answer, part);
+                  if (objective.scores_all_at_once()) answers.push_back(answer);
+                  else objective.add_score(sums, answer, part);
                 });
+  if (!objective.scores_all_at_once()) return sums;
+  const Tensor own = answers.empty() ? Tensor() : concat(answers, 0);
+  answers.clear();
+  const Tensor all = join_answers(own, data.size(), ranks).all;
+  if (is_meta(device) || !ranks || ranks->rank() == 0) objective.add_score(sums, all, {});
   return sums;
 }
 

@@ -134,7 +134,10 @@ ModelOptions Options::model_for(const Dataset& data) const {
   const Shape sample = data.field(about.input()).shape_of(1);
   ModelOptions chosen = network;
   chosen.image = Shape(sample.sizes().subspan(1));
+  // Texts that have no labels have tokens all the same.
+  const Field& seen = data.field(about.input());
   if (data.has(about.classes())) chosen.classes = data.field(about.classes()).class_count();
+  else if (seen.encoding == Encoding::index) chosen.classes = seen.class_count();
   if (class_count_of_weights) {
     check(*class_count_of_weights >= chosen.classes,
           "{} is of a network that knows {} {}, but {} has {}: expected data of the same tokenizer",

@@ -11,8 +11,8 @@ Settings settings_of(PrepareTextOptions& texts) {
   s.group("Texts")
       .add(texts.texts,
            {"text", result,
-            "Files of text or of JSON lines (text, prompt and completion, or messages), "
-            "and folders of them",
+            "Files of text or of JSON lines (text, prompt and completion, messages, or anchor, "
+            "positive and maybe negative), and folders of them",
             "FILE|DIR"})
       .add(texts.chat, chat_form_names(),
            {"chat", result, "How messages are written: as ChatML, or as Llama 3 does"})
@@ -39,8 +39,11 @@ void prepare_corpus(const PrepareTextOptions& texts) {
   const PreparedText made = prepare_text(texts);
   const Corpus& corpus = *made.corpus;
   const int64_t tokens = corpus.size();
+  const int64_t documents = std::ssize(corpus.documents().ends), P = corpus.facts().texts_of_sample;
   say("{}, {}{}, {:.2f} bytes a token, to {}\n",
-      counted(std::ssize(corpus.documents().ends), "document"), counted(tokens, "token"),
+      P == 1 ? counted(documents, "document")
+             : fmt::format("{} of {} texts", counted(documents / P, "sample"), P),
+      counted(tokens, "token"),
       made.learned == tokens ? "" : fmt::format(", {} of them to be learned", made.learned),
       double(made.bytes) / double(tokens), texts.out);
   for (const std::string& each : made.left_alone) say("left alone: {}\n", each);

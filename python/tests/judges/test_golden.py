@@ -34,3 +34,16 @@ def test_zi2zi_in_micro_batches(sizes):
                              golden_zi2zi.train(configuration, each).items()}
                             for each in (golden_zi2zi.SAMPLES, list(sizes)))
             assert golden_zi2zi.relative_error(split, whole) <= golden_zi2zi.TOLERANCE
+
+
+def test_pairs_by_sentence_transformers():
+    """Its loss of the same embeddings, which are transformers'."""
+    losses = pytest.importorskip("sentence_transformers.losses", exc_type=ImportError)
+    pairs, text = golden.module_of("pairs"), golden.module_of("text")
+    loss = losses.MultipleNegativesRankingLoss(model=None, scale=pairs.SCALE)
+    stored = load_file(golden.FOLDER / "pairs.safetensors")
+    for name, model in text.models():
+        text.draw(name, model)
+        columns = [pairs.embeddings(model, list(column)) for column in zip(*pairs.texts_of(name))]
+        theirs = loss.compute_loss_from_embeddings(columns, None).item()
+        assert abs(theirs - stored[f"loss.{name}"][0].item()) <= 1e-12

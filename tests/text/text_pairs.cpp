@@ -1,0 +1,384 @@
+// Texts that are compared with all others of a window. tests/golden/pairs.safetensors is what
+// transformers' models of the same weights learn from the whole window as one batch
+// (scripts/golden_pairs.py).
+
+#include "text/text_pairs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "kernels/concat.h"
+#include "tests/support/catch.h"
+#include "tests/support/cli.h"
+#include "tests/support/device.h"
+#include "tests/support/golden_window.h"
+#include "tests/support/op_table.h"
+#include "tests/support/thread_ranks.h"
+#include "text/models.h"
+#include "text/rows.h"
+#include "text/text_files.h"
+#include "train/game.h"
+#include "train/memory_prediction.h"
+#include "train/score.h"
+#include "train/training.h"
+
+namespace accrue::test {
+namespace text_pairs_test {
+namespace {
+
+std::map<std::string, Tensor> golden() { return golden_tensors("pairs"); }
+
+// "gpt2", of anchors and positives, and "llama", with negatives.
+Samples samples_of(const std::string& name) {
+  const auto stored = golden();
+  Samples samples;
+  for (const char* field : {"tokens", "positions", "lengths"})
+    samples.fields.push_back(
+        {field, stored.at(fmt::format("{}.{}", field, name)).to(test_device())});
+  return samples;
+}
+
+// How it is computed: in two walks; as one graph of one micro-batch; or with a mistake that a test
+// sees: padding counts as a part of the last text, the rows of the gradient count alike in every
+// micro-batch, the second walk has other masks than the first, or each rank compares its own
+// samples alone.
+enum class Way { walks, at_once, padding_counts, unweighted, other_masks, each_rank };
+
+struct Learner {
+  Learner(const std::string& name, double dropout, Strategy strategy)
+      : model(make_text_model(network(name, dropout))),
+        parameters(place(*model, DType::f64, test_device(), 3, gradient_storage(strategy))) {
+    const auto stored = golden();
+    for (const auto& entry : parameters.entries())
+      if (const auto found = stored.find(fmt::format("init.{}.{}", name, entry.name));
+          found != stored.end())
+        entry.tensor.copy_from(as_f64(found->second, test_device()));
+  }
+  static TextModelOptions network(const std::string& name, double dropout) {
+    if (name == "gpt2")
+      return Gpt2Options{.vocabulary = 23,
+                         .context = 12,
+                         .width = 12,
+                         .layers = 2,
+                         .heads = 3,
+                         .dropout = dropout};
+    return LlamaOptions{
+        .vocabulary = 23, .width = 16, .hidden = 24, .layers = 2, .heads = 4, .groups = 2};
+  }
+  std::unique_ptr<LanguageModel> model;
+  Parameters parameters;
+};
+
+WindowOutcome run(const std::string& name, const MicroBatchSizes& split,
+                  Strategy strategy = Strategy::fused, double dropout = 0, Way way = Way::walks,
+                  Ranks* ranks = nullptr) {
+  Learner learner(name, dropout, strategy);
+  const auto optimizer = adam(learner.parameters, {.eps = 1e-4});
+  Window window(*optimizer, ScheduleOptions{.base = 0.01},
+                {.effective_batch_size = golden_window_size, .strategy = strategy, .ranks = ranks});
+  Samples whole = samples_of(name);
+  if (way == Way::padding_counts)
+    for (auto& [field, values] : whole.fields)
+      if (field == "lengths") {
+        const Tensor host = values.to(Device::cpu);
+        const auto lengths = host.span<int32_t>();
+        const size_t P = size_t(host.size(1));
+        for (size_t n = 0; n < lengths.size(); n += P)
+          lengths[n + P - 1] = 12 - std::accumulate(&lengths[n], &lengths[n + P - 1], 0);
+        values = host.to(test_device());
+      }
+  const auto parts = share_of(ranks, micro_batches_of(whole, split));
+  const ObjectivePtr objective = text_pairs();
+  size_t answered = 0;
+  const auto answer = [&](const Samples& samples, Pass pass) {
+    if (way == Way::other_masks) pass.seed += answered++ / parts.size();
+    return objective->answer(*learner.model, samples, pass);
+  };
+  const auto of_answers = [&](const Tensor& answers) { return objective->window_loss(answers); };
+  Player player{.name = "", .window = window};
+  if (way == Way::at_once)
+    player.loss = [&](const Samples& s, const Pass& pass) { return of_answers(answer(s, pass)); };
+  else
+    player.window_loss =
+        std::make_shared<WindowLoss>(answer, of_answers, way == Way::each_rank ? nullptr : ranks);
+  if (way == Way::unweighted)
+    player.weight = [](const Samples& samples) {
+      return Tensor::full({}, double(samples.size() * samples.size()) / golden_window_size,
+                          DType::f64, test_device());
+    };
+  Game game({player});
+  WindowOutcome outcome;
+  for (int step = 0; step < (reduced() ? 2 : golden_steps); ++step) {
+    game.play(window_of(parts), {.seed = 5, .epoch = step});
+    outcome.add_step(window);
+  }
+  outcome.set_weights(learner.parameters);
+  return outcome;
+}
+
+// In what transformers' model has of this name: a window loss without a head says nothing of it.
+double difference(const WindowOutcome& found, const std::string& name) {
+  const auto stored = golden();
+  double most = 0;
+  const auto compare = [&](const Values& a, const std::string& what) {
+    const auto other = stored.find(what);
+    if (other == stored.end()) return;
+    Values b = to_doubles(other->second);
+    b.resize(std::min(a.size(), b.size()));
+    most = std::max(most, largest_difference(a, b));
+  };
+  REQUIRE(stored.contains("loss." + name));
+  compare(found.losses, "loss." + name);
+  if (!std::isnan(found.norms[0])) compare(found.norms, "grad_norm." + name);
+  for (const auto& [of, values] : found.gradients)
+    compare(values, fmt::format("grad.{}.{}", name, of));
+  if (std::ssize(found.losses) == golden_steps)
+    for (const auto& [of, values] : found.weights)
+      compare(values, fmt::format("final.{}.{}", name, of));
+  return most;
+}
+
+double difference(const WindowOutcome& a, const WindowOutcome& b) {
+  double most = largest_difference(a.losses, b.losses);
+  for (const auto& [name, values] : a.weights)
+    most = std::max(most, largest_difference(values, b.weights.at(name)));
+  return most;
+}
+
+std::vector<WindowOutcome> run_by_ranks(int count, const std::string& name,
+                                        const MicroBatchSizes& split,
+                                        Strategy strategy = Strategy::fused, double dropout = 0,
+                                        Way way = Way::walks) {
+  std::vector<WindowOutcome> found(static_cast<size_t>(count));
+  run_ranks(count, [&](Ranks& ranks) {
+    found[size_t(ranks.rank())] = run(name, split, strategy, dropout, way, &ranks);
+  });
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("pairs of texts are transformers' over the whole window, for every split", "[golden]") {
+  for (const std::string name : {"gpt2", "llama"}) {
+    for (const MicroBatchSizes& split : golden_splits)
+      for (const Strategy strategy :
+           {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
+        if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
+        INFO(name << " in " << split.size() << " micro-batches, strategy " << int(strategy));
+        REQUIRE(difference(run(name, split, strategy), name) <= 1e-12);
+      }
+    for (const Way way : {Way::padding_counts, Way::unweighted})
+      REQUIRE(difference(run(name, {5, 4, 3}, Strategy::fused, 0, way), name) > 1e-4);
+  }
+}
+
+TEST_CASE("pairs of texts are compared over all ranks", "[ranks][golden]") {
+  for (const std::string name : {"gpt2", "llama"}) {
+    for (const int count : {2, 3})
+      for (const MicroBatchSizes& split : golden_splits)
+        for (const WindowOutcome& one : run_by_ranks(count, name, split)) {
+          INFO(name << ": " << count << " ranks, " << split.size() << " micro-batches");
+          REQUIRE(difference(one, name) <= 1e-12);
+        }
+    for (const WindowOutcome& one :
+         run_by_ranks(2, name, {5, 4, 3}, Strategy::fused, 0, Way::each_rank))
+      REQUIRE(difference(one, name) > 1e-4);
+  }
+}
+
+TEST_CASE("both walks of a window of texts have the same masks", "[golden]") {
+  const auto with = [](const MicroBatchSizes& split, Way way) {
+    return run("gpt2", split, Strategy::fused, 0.3, way);
+  };
+  const WindowOutcome expected = with({12}, Way::at_once);
+  REQUIRE(difference(with({12}, Way::walks), expected) <= 1e-12);
+  REQUIRE(difference(with({5, 4, 3}, Way::walks), expected) <= 1e-12);
+  REQUIRE(difference(with({12}, Way::other_masks), expected) > 1e-4);
+  for (const WindowOutcome& one : run_by_ranks(2, "gpt2", {5, 4, 3}, Strategy::fused, 0.3))
+    REQUIRE(difference(one, expected) <= 1e-12);
+}
+
+namespace {
+
+// Lines of JSON: the n-th number and its name, in words.
+std::string pair_lines(int count) {
+  static const std::vector<std::string> words{"nil",  "one", "two",   "three", "four",
+                                              "five", "six", "seven", "eight", "nine"};
+  std::string lines;
+  for (int i = 0; i < count; ++i)
+    lines += fmt::format("{{\"anchor\": \"{}\", \"positive\": \"{} {}\"}}\n", i,
+                         words[size_t(i / 10)], words[size_t(i % 10)]);
+  return lines;
+}
+
+CorpusPtr corpus_of_pairs(int count) {
+  CorpusWriter writer({.name = "pairs",
+                       .source = "pairs",
+                       .tokenizer = "bytes",
+                       .vocabulary = 257,
+                       .end_of_text = 256,
+                       .hold_out = 0.4});
+  for (int i = 0; i < count; ++i) {
+    writer.add(std::vector<int32_t>(size_t(i % 3 + 1), 5 + i));
+    writer.add(std::vector<int32_t>(size_t(i % 7 + 1), 105 + i));
+  }
+  writer.set_texts_of_sample(2);
+  return writer.finish();
+}
+
+TrainingOptions options_of(int64_t micro, int64_t effective) {
+  TrainingOptions options;
+  options.model = [] {
+    return make_text_model(Gpt2Options{
+        .vocabulary = 257, .context = 12, .width = 12, .layers = 1, .heads = 2, .dropout = 0.1});
+  };
+  options.objective = text_pairs();
+  options.batches = {.micro = micro, .effective = effective};
+  options.epochs = 1;
+  options.eval_every = each_epoch;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("rows of samples have their texts side by side", "[text]") {
+  const auto [train, test] = rows_of({corpus_of_pairs(40), nullptr}, {.context = 12});
+  REQUIRE(train.size() + test.size() == 40);
+  REQUIRE(test.size() > 5);
+  for (const Dataset* data : {&train, &test}) {
+    const Samples all = gather(*data, 0, data->size());
+    const auto tokens = all["tokens"].span<int32_t>(), positions = all["positions"].span<int32_t>(),
+               lengths = all["lengths"].span<int32_t>();
+    for (size_t n = 0; n < size_t(data->size()); ++n) {
+      const int32_t i = tokens[12 * n] - 5;
+      REQUIRE(lengths[2 * n] == i % 3 + 1);
+      REQUIRE(lengths[2 * n + 1] == std::min(i % 7 + 1, 6));  // cut
+      for (int32_t t = 0; t < 12; ++t) {
+        const int32_t first = lengths[2 * n], end = first + lengths[2 * n + 1];
+        REQUIRE(tokens[12 * n + size_t(t)] == (t < first ? 5 + i : t < end ? 105 + i : 256));
+        REQUIRE(positions[12 * n + size_t(t)] == (t < first ? t : t < end ? t - first : 0));
+      }
+    }
+  }
+  REQUIRE_ERROR(rows_of({corpus_of_pairs(40), nullptr}, {.context = 1}), "at least one for each");
+}
+
+TEST_CASE("a score compares all held-out texts, for every split and number of ranks", "[text]") {
+  const Dataset data = rows_of({corpus_of_pairs(40), nullptr}, {.context = 12}).train;
+  const TrainingOptions options = options_of(4, 8);
+  const auto model = options.model();
+  const Parameters parameters = place(*model, DType::f64, test_device(), 3);
+  const auto score = [&](int64_t micro, Ranks* ranks) {
+    return evaluate(*model, *options.objective, data, micro, DType::f64, test_device(), ranks);
+  };
+  // By the definition.
+  const NoGrad no_grad;
+  Samples all = gather(data, 0, data.size(), DType::f64);
+  for (auto& field : all.fields) field.values = field.values.to(test_device());
+  const Values z = to_doubles(options.objective->answer(*model, all, Pass::eval()));
+  const size_t N = size_t(data.size()), E = 12;
+  const auto cosine = [&](size_t i, size_t j) {
+    double ab = 0, aa = 0, bb = 0;
+    for (size_t e = 0; e < E; ++e) {
+      const double a = z[2 * i * E + e], b = z[(2 * j + 1) * E + e];
+      ab += a * b, aa += a * a, bb += b * b;
+    }
+    return ab / std::sqrt(aa * bb);
+  };
+  double loss = 0, right = 0;
+  for (size_t i = 0; i < N; ++i) {
+    double sum = 0;
+    bool is_nearest = true;
+    for (size_t j = 0; j < N; ++j) {
+      sum += std::exp(20 * cosine(i, j));
+      is_nearest &= cosine(i, j) <= cosine(i, i);
+    }
+    loss += std::log(sum) - 20 * cosine(i, i);
+    right += is_nearest;
+  }
+  const auto is_right = [&](const Score& found) {
+    return found.samples == data.size() && std::abs(found.loss - loss / double(N)) <= 1e-12 &&
+           found["recall@1"] == 100 * right / double(N);
+  };
+  for (const int64_t micro : {int64_t(N), int64_t{7}, int64_t{1}})
+    REQUIRE(is_right(score(micro, nullptr)));
+  for (const int count : {2, 3}) {
+    std::vector<Score> found(static_cast<size_t>(count));
+    run_ranks(count,
+              [&](Ranks& ranks) { found[size_t(ranks.rank())] = score(1 + ranks.rank(), &ranks); });
+    for (const Score& one : found) REQUIRE(is_right(one));
+  }
+}
+
+TEST_CASE("the memory of pairs of texts is predicted to the byte", "[plan][memory]") {
+  if (test_device() != Device::cpu) return;
+  const Datasets data = rows_of({corpus_of_pairs(40), nullptr}, {.context = 12});
+  for (const int64_t micro : {12, 5, 1}) {
+    const TrainingOptions options = options_of(micro, 12);
+    Training training(options, data.train, Device::cpu);
+    ledger(Device::cpu).reset_peak();
+    Observer nobody;
+    for (int64_t window = 0; window < training.loader().windows_per_epoch(); ++window)
+      training.play(0, window, nobody);
+    evaluate(training.model(), training.objective(), data.test, micro,
+             training.parameters().compute_dtype(), Device::cpu);
+    const Usage measured = ledger(Device::cpu).peak(),
+                predicted = predict_peak(options, data, Device::cpu);
+    INFO("micro-batches of " << micro << ": predicted " << to_string(predicted) << ", measured "
+                             << to_string(measured));
+    REQUIRE(predicted.bytes == measured.bytes);
+  }
+}
+
+TEST_CASE("lines of anchors and positives are samples of texts", "[text]") {
+  std::map<std::string, int64_t> unused;
+  const auto document = [&](const std::string& line) {
+    return document_of_json(line, ChatForm::chatml, "here", unused);
+  };
+  const TextDocument pair = document(R"({"anchor": "a", "positive": "p", "note": 1})");
+  REQUIRE(pair.is_sample);
+  REQUIRE(pair.parts.size() == 2);
+  REQUIRE(pair.parts[1].text == "p");
+  REQUIRE(unused.at("note") == 1);
+  REQUIRE(document(R"({"negative": "n", "anchor": "a", "positive": "p"})").parts[2].text == "n");
+  REQUIRE_ERROR(document(R"({"anchor": "a"})"), "with anchor and positive");
+  REQUIRE_ERROR(document(R"({"anchor": "a", "positive": ""})"), "positive is empty");
+  REQUIRE_ERROR(document(R"({"anchor": "a", "positive": "p", "negative": 1})"), "negative is 1");
+  REQUIRE_ERROR(document(R"({"anchor": "a", "positive": "p", "text": "t"})"),
+                "expected an object with text");
+}
+
+TEST_CASE("pairs of texts are prepared, learned and resumed", "[cli]") {
+  const Folder folder;
+  folder.write("pairs.jsonl", pair_lines(60));
+  const std::string data = " --data " + (folder / "corpus");
+  REQUIRE_THAT(succeed(fmt::format("text prepare --hold-out 0.3 --text {} --out {}",
+                                   folder / "pairs.jsonl", folder / "corpus")),
+               ContainsSubstring("60 samples of 2 texts, "));
+  const std::string train =
+      "train --model gpt-tiny --layers 1 --heads 1 --hidden-size 8 --context 32 --dropout 0.1 "
+      "--micro-batch 3 --effective-batch 8 --seed 4" +
+      data;
+  const std::string said = succeed(train + " --steps 3 --save " + (folder / "whole"));
+  REQUIRE_THAT(said, ContainsSubstring("predicted to the byte"));
+  REQUIRE_THAT(said, ContainsSubstring("test recall@1 "));
+  const std::string checkpoints = " --checkpoint-dir " + (folder / "checkpoints");
+  succeed(train + " --steps 2" + checkpoints);
+  succeed(train + " --steps 3 --resume" + checkpoints + " --save " + (folder / "resumed"));
+  REQUIRE(file_bytes(folder / "whole") == file_bytes(folder / "resumed"));
+  refuse(train + " --steps 3 --similarity-scale 10 --resume" + checkpoints, "similarity-scale");
+  REQUIRE_THAT(succeed("eval --init " + (folder / "whole") + data),
+               ContainsSubstring("test recall@1"));
+  refuse(train + " --steps 1 --documents padded", "expected a corpus of single texts");
+  refuse("train --model gpt-tiny --steps 1 --similarity-scale 10",
+         "expected a corpus of anchors and positives");
+  refuse(train + " --steps 1 --sequence-piece 8", "expected no sequence-piece");
+  folder.write("mixed.jsonl", pair_lines(2) + "{\"text\": \"alone\"}\n");
+  refuse(fmt::format("text prepare --text {} --out {}", folder / "mixed.jsonl", folder / "mixed"),
+         "line 3 is a sample of 1 text, but those before it are of 2 texts");
+}
+
+}  // namespace text_pairs_test
+}  // namespace accrue::test

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "train/objective.h"
+
+namespace accrue {
+
+// Texts that belong together are to be nearer to each other than to those of all other samples of
+// the window: MultipleNegativesRankingLoss of sentence-transformers. With a[i], p[i] and, where a
+// sample has three texts, q[i] the embeddings of anchor, positive and negative of sample i, and s
+// the scale,
+//   L = -1/N sum_i log(exp(s a[i] p[i]) / sum_j (exp(s a[i] p[j]) + exp(s a[i] q[j])))
+// An embedding is the mean over a text's tokens of what the head of a LanguageModel would read,
+// divided by its norm. Fields `tokens` and `positions`, i32 [N, T], and `lengths`, i32 [N, P]
+// (text/rows.h). The loss is of the window (train/window_loss.h), answers are [n, P, E].
+// In a score, all samples of the data are compared at once: `recall@1` is the percentage of the
+// anchors to which no text is nearer than their own positive.
+struct TextPairOptions {
+  double scale = 20;
+};
+ObjectivePtr text_pairs(const TextPairOptions& options = {});
+
+}  // namespace accrue
