@@ -129,6 +129,10 @@ TEST_CASE("ranks of the program train without whole gradients as one process doe
   };
   const std::string adam = "--optimizer adam --eps 1e-3 --lr 0.001 ";
   same(adam + "--strategy moments --micro-batch 16", adam + "--strategy moments --micro-batch 16");
+  // The ranks exchange the answers that a loss of the whole window compares.
+  const std::string simclr =
+      adam + "--objective simclr --embedding-size 8 --augment crop=0.6,rotate --micro-batch 16";
+  same(simclr, simclr);
   // An epoch's last window has fewer samples than a micro-batch.
   same(adam + "--micro-batch 96", adam + "--strategy step-in-backward --micro-batch 32");
 }
