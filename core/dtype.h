@@ -11,14 +11,16 @@
 
 namespace accrue {
 
-// The last five are blocks of neighbours in a row of a frozen weight (kernels/quantized_blocks.h).
-enum class DType { f32, f64, f16, bf16, i32, u8, q4_0, q4_1, q8_0, q4_k, q6_k };
+// The last seven are blocks of neighbours in a row of a frozen weight (kernels/quantized_blocks.h).
+enum class DType { f32, f64, f16, bf16, i32, u8, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q6_k };
 
 // The elements of a block, 1 for a number by itself, and its bytes.
 constexpr int64_t block_elements(DType dtype) {
   switch (dtype) {
     case DType::q4_0:
     case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
     case DType::q8_0: return 32;
     case DType::q4_k:
     case DType::q6_k: return 256;
@@ -35,6 +37,8 @@ constexpr size_t block_bytes(DType dtype) {
     case DType::u8: return 1;
     case DType::q4_0: return 18;
     case DType::q4_1: return 20;
+    case DType::q5_0: return 22;
+    case DType::q5_1: return 24;
     case DType::q8_0: return 34;
     case DType::q4_k: return 144;
     case DType::q6_k: return 210;
@@ -64,6 +68,8 @@ constexpr std::string_view name(DType dtype) {
     case DType::u8: return "u8";
     case DType::q4_0: return "Q4_0";
     case DType::q4_1: return "Q4_1";
+    case DType::q5_0: return "Q5_0";
+    case DType::q5_1: return "Q5_1";
     case DType::q8_0: return "Q8_0";
     case DType::q4_k: return "Q4_K";
     case DType::q6_k: return "Q6_K";

@@ -40,14 +40,16 @@ constexpr std::array<const char*, type_count> type_names{
     "a boolean",  "a text",     "an array",   "an integer", "an integer", "a number"};
 
 // The numbers of the types of tensors, and the names of all types, for an error.
-constexpr std::array<std::pair<uint32_t, DType>, 8> block_types{{{0, DType::f32},
-                                                                 {1, DType::f16},
-                                                                 {2, DType::q4_0},
-                                                                 {3, DType::q4_1},
-                                                                 {8, DType::q8_0},
-                                                                 {12, DType::q4_k},
-                                                                 {14, DType::q6_k},
-                                                                 {30, DType::bf16}}};
+constexpr std::array<std::pair<uint32_t, DType>, 10> block_types{{{0, DType::f32},
+                                                                  {1, DType::f16},
+                                                                  {2, DType::q4_0},
+                                                                  {3, DType::q4_1},
+                                                                  {6, DType::q5_0},
+                                                                  {7, DType::q5_1},
+                                                                  {8, DType::q8_0},
+                                                                  {12, DType::q4_k},
+                                                                  {14, DType::q6_k},
+                                                                  {30, DType::bf16}}};
 constexpr std::array<const char*, 31> tensor_type_names{
     "F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
     "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
@@ -203,8 +205,8 @@ DType GgufFile::Reader::read_type(const std::string& name) {
   for (const auto& [number, block_type] : block_types)
     if (number == type) return block_type;
   fail(
-      "'{}': tensor '{}' is of type {}; accrue reads F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K and "
-      "Q6_K",
+      "'{}': tensor '{}' is of type {}; accrue reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
+      "Q8_0, Q4_K and Q6_K",
       file_.path_.string(), name, name_of_tensor_type(type));
 }
 

@@ -39,6 +39,25 @@ struct Q4_1 {
 };
 static_assert(is_blocks_of<Q4_1>(DType::q4_1));
 
+// y[i] = d * (q[i] - 16), q in [0, 32): the low 4 bits as in Q4_0, and above them bit i % 8 of
+// high[i / 8].
+struct Q5_0 {
+  static constexpr int elements = 32;
+  Half d;
+  std::array<uint8_t, 4> high;
+  std::array<uint8_t, 16> quants;
+};
+static_assert(is_blocks_of<Q5_0>(DType::q5_0));
+
+// y[i] = d * q[i] + m, q as in Q5_0.
+struct Q5_1 {
+  static constexpr int elements = 32;
+  Half d, m;
+  std::array<uint8_t, 4> high;
+  std::array<uint8_t, 16> quants;
+};
+static_assert(is_blocks_of<Q5_1>(DType::q5_1));
+
 // y[i] = d * q[i], q in [-128, 128).
 struct Q8_0 {
   static constexpr int elements = 32;
@@ -103,6 +122,8 @@ constexpr decltype(auto) dispatch_blocks(DType type, Body&& body) {
     case DType::bf16: return std::forward<Body>(body).template operator()<BFloat16>();
     case DType::q4_0: return std::forward<Body>(body).template operator()<Q4_0>();
     case DType::q4_1: return std::forward<Body>(body).template operator()<Q4_1>();
+    case DType::q5_0: return std::forward<Body>(body).template operator()<Q5_0>();
+    case DType::q5_1: return std::forward<Body>(body).template operator()<Q5_1>();
     case DType::q8_0: return std::forward<Body>(body).template operator()<Q8_0>();
     case DType::q4_k: return std::forward<Body>(body).template operator()<Q4_K>();
     case DType::q6_k: return std::forward<Body>(body).template operator()<Q6_K>();
@@ -143,6 +164,32 @@ HOST_DEVICE void widen(const Q4_1& block, T* __restrict__ out) {
   const auto quants = block.quants;
   for (int i = 0; i < 16; ++i) out[i] = T(d * static_cast<float>(quants.data()[i] & 15) + m);
   for (int i = 0; i < 16; ++i) out[i + 16] = T(d * static_cast<float>(quants.data()[i] >> 4) + m);
+}
+
+// Calls use(i, q[i]) for the elements of a block of Q5_0 or Q5_1.
+template <class Block, class Use>
+HOST_DEVICE void for_each_of_5_bits(const Block& block, Use&& use) {
+  const auto high = block.high;
+  const auto quants = block.quants;
+  uint32_t bits = 0;
+  for (int i = 0; i < 4; ++i) bits |= uint32_t{high.data()[i]} << 8 * i;
+  for (int i = 0; i < 16; ++i)
+    use(i, static_cast<float>((quants.data()[i] & 15) | static_cast<int>(bits >> i & 1) << 4));
+  for (int i = 0; i < 16; ++i)
+    use(i + 16,
+        static_cast<float>((quants.data()[i] >> 4) | static_cast<int>(bits >> (i + 16) & 1) << 4));
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q5_0& block, T* __restrict__ out) {
+  const float d = block.d;
+  for_each_of_5_bits(block, [=](int i, float q) { out[i] = T(d * (q - 16)); });
+}
+
+template <class T>
+HOST_DEVICE void widen(const Q5_1& block, T* __restrict__ out) {
+  const float d = block.d, m = block.m;
+  for_each_of_5_bits(block, [=](int i, float q) { out[i] = T(d * q + m); });
 }
 
 template <class T>

@@ -18,8 +18,8 @@ from gguf import GGMLQuantizationType as Type
 
 TOLERANCE = 0
 # Where the float16 numbers of a block are.
-SCALES = {Type.F16: (), Type.BF16: (), Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q8_0: (0,),
-          Type.Q4_K: (0, 2), Type.Q6_K: (208,)}
+SCALES = {Type.F16: (), Type.BF16: (), Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q5_0: (0,),
+          Type.Q5_1: (0, 2), Type.Q8_0: (0,), Type.Q4_K: (0, 2), Type.Q6_K: (208,)}
 
 
 def block_of(generator, kind):

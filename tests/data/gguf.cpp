@@ -15,7 +15,7 @@ namespace {
 using B = GgufBytes;
 
 // The numbers of types of tensors.
-constexpr uint32_t f32 = 0, q4_0 = 2, q5_0 = 6, q8_0 = 8;
+constexpr uint32_t f32 = 0, q4_0 = 2, q8_0 = 8, q8_1 = 9;
 
 // Every type of value, and two tensors.
 B example() {
@@ -191,7 +191,7 @@ TEST_CASE("tensors of GGUF files that are not right are refused", "[data]") {
   refuse(B().tensor("a", {32}, q8_0, row).tensor("a", {32}, q8_0, row).file(),
          "has the tensor 'a' twice");
   refuse(B().tensor("", {32}, q8_0, row).file(), "the name of a tensor that ends at byte 32");
-  refuse(B().tensor("a", {32}, q5_0, row).file(), "tensor 'a' is of type Q5_0; accrue reads");
+  refuse(B().tensor("a", {32}, q8_1, row).file(), "tensor 'a' is of type Q8_1; accrue reads");
   for (const uint32_t type : {4u, 31u, ~0u})
     refuse(B().tensor("a", {32}, type, row).file(), fmt::format("is of type number {}", type));
   refuse(B().tensor("a", {48}, q4_0, row).file(),

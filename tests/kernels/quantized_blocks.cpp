@@ -47,8 +47,8 @@ std::vector<T> widened(DType type, std::span<const uint8_t> bytes) {
   });
 }
 
-constexpr DType all_types[]{DType::f16,  DType::bf16, DType::q4_0, DType::q4_1,
-                            DType::q8_0, DType::q4_k, DType::q6_k};
+constexpr DType all_types[]{DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0,
+                            DType::q5_1, DType::q8_0, DType::q4_k, DType::q6_k};
 
 std::vector<uint8_t> quantized(std::span<const float> x, DType type) {
   std::vector<uint8_t> bytes(x.size() / 32 * block_bytes(type));

@@ -20,7 +20,8 @@
 namespace accrue::test {
 namespace {
 
-constexpr DType quantized_types[]{DType::q4_0, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+constexpr DType quantized_types[]{DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                                  DType::q8_0, DType::q4_k, DType::q6_k};
 
 struct QuantizedWeight {
   Tensor blocks;  // [R, C], on the device under test
