@@ -1,5 +1,7 @@
 #include "tests/support/golden_window.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "data/safetensors.h"
@@ -58,6 +60,18 @@ void WindowOutcome::add_step(Window& window) {
 
 void WindowOutcome::set_weights(const Parameters& parameters) {
   for (const auto& [name, tensor] : named_tensors(parameters)) weights[name] = to_doubles(tensor);
+}
+
+double difference(const WindowOutcome& found, const WindowOutcome& expected) {
+  double most = largest_difference(found.losses, expected.losses);
+  for (size_t i = 0; i < found.norms.size(); ++i)
+    if (!std::isnan(found.norms[i]))
+      most = std::max(most, std::abs(found.norms[i] - expected.norms.at(i)));
+  for (const auto& [name, values] : found.weights)
+    most = std::max(most, largest_difference(values, expected.weights.at(name)));
+  for (const auto& [name, values] : found.gradients)
+    most = std::max(most, largest_difference(values, expected.gradients.at(name)));
+  return most;
 }
 
 WindowOutcome by_pytorch(const std::map<std::string, Tensor>& stored) {

@@ -36,6 +36,9 @@ struct WindowOutcome {
   void add_step(Window& window);
   void set_weights(const Parameters& parameters);
 };
+// The largest difference of losses and final weights, and of what `found` has of norms and
+// gradients.
+double difference(const WindowOutcome& found, const WindowOutcome& expected);
 // What golden_tensors() say of the case "all".
 WindowOutcome by_pytorch(const std::map<std::string, Tensor>& stored);
 

@@ -9,13 +9,12 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/device.h"
-#include "tests/support/golden_window.h"
 #include "tests/support/op_table.h"
 #include "tests/support/thread_ranks.h"
+#include "tests/support/walked_window.h"
 #include "text/models.h"
 #include "text/rows.h"
 #include "text/text_files.h"
@@ -30,21 +29,24 @@ namespace {
 
 std::map<std::string, Tensor> golden() { return golden_tensors("pairs"); }
 
-// "gpt2", of anchors and positives, and "llama", with negatives.
-Samples samples_of(const std::string& name) {
-  const auto stored = golden();
-  Samples samples;
-  for (const char* field : {"tokens", "positions", "lengths"})
-    samples.fields.push_back(
-        {field, stored.at(fmt::format("{}.{}", field, name)).to(test_device())});
-  return samples;
-}
+enum class Padding { left_out, counts };
 
-// How it is computed: in two walks; as one graph of one micro-batch; or with a mistake that a test
-// sees: padding counts as a part of the last text, the rows of the gradient count alike in every
-// micro-batch, the second walk has other masks than the first, or each rank compares its own
-// samples alone.
-enum class Way { walks, at_once, padding_counts, unweighted, other_masks, each_rank };
+// "gpt2", of anchors and positives, and "llama", with negatives. Where padding counts, which a test
+// sees, it is a part of the last text.
+Samples samples_of(const std::string& name, Padding padding) {
+  const auto stored = golden();
+  const auto field = [&](const char* of) { return stored.at(fmt::format("{}.{}", of, name)); };
+  const Tensor lengths = field("lengths");
+  if (padding == Padding::counts) {
+    const auto each = lengths.span<int32_t>();
+    const size_t P = size_t(lengths.size(1));
+    for (size_t n = 0; n < each.size(); n += P)
+      each[n + P - 1] = 12 - std::accumulate(&each[n], &each[n + P - 1], 0);
+  }
+  return {{{"tokens", field("tokens").to(test_device())},
+           {"positions", field("positions").to(test_device())},
+           {"lengths", lengths.to(test_device())}}};
+}
 
 struct Learner {
   Learner(const std::string& name, double dropout, Strategy strategy)
@@ -72,50 +74,17 @@ struct Learner {
 };
 
 WindowOutcome run(const std::string& name, const MicroBatchSizes& split,
-                  Strategy strategy = Strategy::fused, double dropout = 0, Way way = Way::walks,
-                  Ranks* ranks = nullptr) {
+                  Strategy strategy = Strategy::fused, double dropout = 0,
+                  LossWay way = LossWay::walks, Ranks* ranks = nullptr,
+                  Padding padding = Padding::left_out) {
   Learner learner(name, dropout, strategy);
   const auto optimizer = adam(learner.parameters, {.eps = 1e-4});
   Window window(*optimizer, ScheduleOptions{.base = 0.01},
                 {.effective_batch_size = golden_window_size, .strategy = strategy, .ranks = ranks});
-  Samples whole = samples_of(name);
-  if (way == Way::padding_counts)
-    for (auto& [field, values] : whole.fields)
-      if (field == "lengths") {
-        const Tensor host = values.to(Device::cpu);
-        const auto lengths = host.span<int32_t>();
-        const size_t P = size_t(host.size(1));
-        for (size_t n = 0; n < lengths.size(); n += P)
-          lengths[n + P - 1] = 12 - std::accumulate(&lengths[n], &lengths[n + P - 1], 0);
-        values = host.to(test_device());
-      }
-  const auto parts = share_of(ranks, micro_batches_of(whole, split));
+  const auto parts = share_of(ranks, micro_batches_of(samples_of(name, padding), split));
   const ObjectivePtr objective = text_pairs();
-  size_t answered = 0;
-  const auto answer = [&](const Samples& samples, Pass pass) {
-    if (way == Way::other_masks) pass.seed += answered++ / parts.size();
-    return objective->answer(*learner.model, samples, pass);
-  };
-  const auto of_answers = [&](const Tensor& answers) { return objective->window_loss(answers); };
-  Player player{.name = "", .window = window};
-  if (way == Way::at_once)
-    player.loss = [&](const Samples& s, const Pass& pass) { return of_answers(answer(s, pass)); };
-  else
-    player.window_loss =
-        std::make_shared<WindowLoss>(answer, of_answers, way == Way::each_rank ? nullptr : ranks);
-  if (way == Way::unweighted)
-    player.weight = [](const Samples& samples) {
-      return Tensor::full({}, double(samples.size() * samples.size()) / golden_window_size,
-                          DType::f64, test_device());
-    };
-  Game game({player});
-  WindowOutcome outcome;
-  for (int step = 0; step < (reduced() ? 2 : golden_steps); ++step) {
-    game.play(window_of(parts), {.seed = 5, .epoch = step});
-    outcome.add_step(window);
-  }
-  outcome.set_weights(learner.parameters);
-  return outcome;
+  const Player player = player_of(way, *learner.model, *objective, window, parts.size(), ranks);
+  return take_steps(player, parts, reduced() ? 2 : golden_steps);
 }
 
 // In what transformers' model has of this name: a window loss without a head says nothing of it.
@@ -140,17 +109,10 @@ double difference(const WindowOutcome& found, const std::string& name) {
   return most;
 }
 
-double difference(const WindowOutcome& a, const WindowOutcome& b) {
-  double most = largest_difference(a.losses, b.losses);
-  for (const auto& [name, values] : a.weights)
-    most = std::max(most, largest_difference(values, b.weights.at(name)));
-  return most;
-}
-
 std::vector<WindowOutcome> run_by_ranks(int count, const std::string& name,
                                         const MicroBatchSizes& split,
                                         Strategy strategy = Strategy::fused, double dropout = 0,
-                                        Way way = Way::walks) {
+                                        LossWay way = LossWay::walks) {
   std::vector<WindowOutcome> found(static_cast<size_t>(count));
   run_ranks(count, [&](Ranks& ranks) {
     found[size_t(ranks.rank())] = run(name, split, strategy, dropout, way, &ranks);
@@ -169,8 +131,11 @@ TEST_CASE("pairs of texts are transformers' over the whole window, for every spl
         INFO(name << " in " << split.size() << " micro-batches, strategy " << int(strategy));
         REQUIRE(difference(run(name, split, strategy), name) <= 1e-12);
       }
-    for (const Way way : {Way::padding_counts, Way::unweighted})
-      REQUIRE(difference(run(name, {5, 4, 3}, Strategy::fused, 0, way), name) > 1e-4);
+    const MicroBatchSizes split{5, 4, 3};
+    REQUIRE(difference(run(name, split, Strategy::fused, 0, LossWay::unweighted), name) > 1e-4);
+    REQUIRE(
+        difference(run(name, split, Strategy::fused, 0, LossWay::walks, nullptr, Padding::counts),
+                   name) > 1e-4);
   }
 }
 
@@ -183,19 +148,19 @@ TEST_CASE("pairs of texts are compared over all ranks", "[ranks][golden]") {
           REQUIRE(difference(one, name) <= 1e-12);
         }
     for (const WindowOutcome& one :
-         run_by_ranks(2, name, {5, 4, 3}, Strategy::fused, 0, Way::each_rank))
+         run_by_ranks(2, name, {5, 4, 3}, Strategy::fused, 0, LossWay::each_rank))
       REQUIRE(difference(one, name) > 1e-4);
   }
 }
 
 TEST_CASE("both walks of a window of texts have the same masks", "[golden]") {
-  const auto with = [](const MicroBatchSizes& split, Way way) {
+  const auto with = [](const MicroBatchSizes& split, LossWay way) {
     return run("gpt2", split, Strategy::fused, 0.3, way);
   };
-  const WindowOutcome expected = with({12}, Way::at_once);
-  REQUIRE(difference(with({12}, Way::walks), expected) <= 1e-12);
-  REQUIRE(difference(with({5, 4, 3}, Way::walks), expected) <= 1e-12);
-  REQUIRE(difference(with({12}, Way::other_masks), expected) > 1e-4);
+  const WindowOutcome expected = with({12}, LossWay::at_once);
+  REQUIRE(difference(with({12}, LossWay::walks), expected) <= 1e-12);
+  REQUIRE(difference(with({5, 4, 3}, LossWay::walks), expected) <= 1e-12);
+  REQUIRE(difference(with({12}, LossWay::other_masks), expected) > 1e-4);
   for (const WindowOutcome& one : run_by_ranks(2, "gpt2", {5, 4, 3}, Strategy::fused, 0.3))
     REQUIRE(difference(one, expected) <= 1e-12);
 }

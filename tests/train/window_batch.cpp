@@ -113,18 +113,6 @@ WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute:
   return outcome;
 }
 
-// The largest one of losses, gradients, and final weights and running statistics.
-double difference(const WindowOutcome& a, const WindowOutcome& b) {
-  double most =
-      std::max(largest_difference(a.losses, b.losses), largest_difference(a.norms, b.norms));
-  REQUIRE(a.weights.size() == b.weights.size());
-  for (const auto& [name, values] : a.weights)
-    most = std::max(most, largest_difference(values, b.weights.at(name)));
-  for (const auto& [name, values] : a.gradients)
-    most = std::max(most, largest_difference(values, b.gradients.at(name)));
-  return most;
-}
-
 }  // namespace
 
 TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number of ranks",

@@ -1,0 +1,47 @@
+#include "tests/support/walked_window.h"
+
+#include <memory>
+
+#include "tests/support/device.h"
+
+namespace accrue::test {
+
+Player player_of(LossWay way, const Module& model, const Objective& objective, Window& window,
+                 size_t parts, Ranks* ranks) {
+  auto answer = [&model, &objective, way, parts, answered = size_t{0}](const Samples& samples,
+                                                                       Pass pass) mutable {
+    if (way == LossWay::other_masks) pass.seed += answered++ / parts;
+    return objective.answer(model, samples, pass);
+  };
+  const auto of_answers = [&objective](const Tensor& answers) {
+    return objective.window_loss(answers);
+  };
+  Player player{.name = "", .window = window};
+  if (way == LossWay::at_once)
+    player.loss = [=](const Samples& samples, const Pass& pass) mutable {
+      return of_answers(answer(samples, pass));
+    };
+  else
+    player.window_loss = std::make_shared<WindowLoss>(answer, of_answers,
+                                                      way == LossWay::each_rank ? nullptr : ranks);
+  // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
+  if (way == LossWay::unweighted)
+    player.weight = [](const Samples& samples) {
+      return Tensor::full({}, double(samples.size() * samples.size()) / golden_window_size,
+                          DType::f64, test_device());
+    };
+  return player;
+}
+
+WindowOutcome take_steps(const Player& player, const std::vector<MicroBatch>& parts, int steps) {
+  Game game({player});
+  WindowOutcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    game.play(window_of(parts), {.seed = 5, .epoch = step});
+    outcome.add_step(player.window);
+  }
+  outcome.set_weights(player.window.parameters());
+  return outcome;
+}
+
+}  // namespace accrue::test
