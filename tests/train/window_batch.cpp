@@ -61,7 +61,8 @@ struct ConstantStatistics : JoinedBatch {
 };
 
 WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
-                  Way way = Way::window, Ranks* ranks = nullptr) {
+                  Way way = Way::window, Ranks* ranks = nullptr,
+                  Strategy strategy = Strategy::fused) {
   Sequential model;
   model.add<Conv2d>(2, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming, Bias::none);
   model.add<BatchNorm>(4);
@@ -75,12 +76,12 @@ WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute:
   model.add<Tanh>();
   model.add<Flatten>();
   model.add<Linear>(8, 3);
-  Parameters parameters = place(model, DType::f64, test_device(), 3);
+  Parameters parameters = place(model, DType::f64, test_device(), 3, gradient_storage(strategy));
   for (const auto& entry : parameters.entries())
     entry.tensor.copy_from(as_f64(golden().at("init." + entry.name), test_device()));
   const auto optimizer = adam(parameters, {});
   Window window(*optimizer, ScheduleOptions{.base = 0.01},
-                {.effective_batch_size = golden_window_size, .ranks = ranks});
+                {.effective_batch_size = golden_window_size, .strategy = strategy, .ranks = ranks});
   const ObjectivePtr objective = classification();
   const auto loss = [&](const Samples& samples, const Pass& pass) {
     return objective->loss(objective->answer(model, samples, pass), samples);
@@ -146,6 +147,8 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split"
       REQUIRE(difference(kept, expected) <= 1e-12);
       REQUIRE(difference(run(split, recompute, Way::passes), kept) == 0);
     }
+  REQUIRE(difference(run({5, 4, 3}, Recompute::none, Way::passes, nullptr, Strategy::separate),
+                     expected) <= 1e-12);
   REQUIRE(difference(run({12}, Recompute::none, Way::micro_batch), expected) <= 1e-12);
   for (const Way way : {Way::micro_batch, Way::constants})
     REQUIRE(difference(run({6, 6}, Recompute::none, way), expected) > 1e-2);
