@@ -183,7 +183,7 @@ class RehearsalScope {
  private:
   Rehearsals* previous_;
 };
-// Rehearses the backward of a whole graph: no leaf gets a gradient. The seed adds nothing up.
+// Rehearses the backward of a whole graph: no leaf gets a gradient. The seed must add nothing up.
 void rehearse_backward(const Tensor& loss, const LossSeed& seed);
 void rehearse_backward(const Tensor& loss, Tensor seed);
 // True while this thread rehearses. For backwards.

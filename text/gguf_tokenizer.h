@@ -12,9 +12,8 @@ namespace accrue {
 // "llama-bpe"), or a byte-pair encoding of SentencePiece ("llama", text/sentencepiece.h). The first
 // is made of an equivalent tokenizer.json, which is among its files, as for the second a
 // tokenizer.gguf without the model is; both have a tokenizer_config.json that says what ends a text
-// and has the chat template. Control tokens and those of
-// users are found in texts; as everywhere in accrue, none is added to a text. Throws Error for
-// another kind, and as read_tokenizer() does.
+// and has the chat template. Control tokens and those of users are found in texts; as everywhere in
+// accrue, none is added to a text. Throws Error for another kind, and as read_tokenizer() does.
 TokenizerFiles read_gguf_tokenizer(const GgufFile& file);
 
 }  // namespace accrue

@@ -10,9 +10,9 @@ namespace accrue {
 // Reads a byte-level byte-pair encoding (BPE) from a file tokenizer.json as Hugging Face's library
 // `tokenizers` writes it, or from a directory that holds one, or GPT-2's vocab.bpe and
 // encoder.json, or the same as merges.txt and vocab.json, or the tokenizer.gguf of
-// read_gguf_tokenizer(). encode() gives the tokens that
-// `tokenizers` gives without add_special_tokens: tokens such as
-// <|endoftext|> are recognised in the text, none is added to it, and nothing is cut off or padded.
+// read_gguf_tokenizer(). encode() gives the tokens that `tokenizers` gives without
+// add_special_tokens: tokens such as <|endoftext|> are recognised in the text, none is added to it,
+// and nothing is cut off or padded.
 // A byte for which the vocabulary has no token becomes its unk_token, or nothing if it has none.
 // Each byte that is not UTF-8, for which `tokenizers` has no rule, is encoded by itself. What a
 // letter, a number or a space is, PCRE2 says, by its version of Unicode. end_of_text() is the

@@ -196,7 +196,7 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
                   size_t memory, const SearchSpace& space) {
   Plan plan{.memory = memory};
   TrainingOptions varied = options;
-  const auto add = [&](const TrainingOptions& varied) {
+  const auto add = [&] {
     try {
       Candidate candidate(varied, planned, device, memory);
       const Alternative best = candidate.best();
@@ -222,7 +222,7 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
         varied.strategy = strategy;
         varied.recompute = recompute;
         varied.window_passes = passes;
-        add(varied);
+        add();
       }
   check(!plan.alternatives.empty(), "{}", fmt::join(plan.refused, "\n"));
   std::ranges::stable_sort(plan.alternatives, better);
