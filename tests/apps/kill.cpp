@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "data/checkpoint_directory.h"
 #include "tests/support/child.h"
 
 namespace accrue::test {
@@ -45,19 +46,33 @@ class Watch {
   int descriptor_;
 };
 
-// A small run that writes a checkpoint after every step: most of its time is in writing them.
-struct Victim : Folder {
-  enum class Kind { classifier, font };
+// With a checkpoint after every step these runs write for most of their time.
+const std::string small_windows =
+    "train --model mlp-small --width 0.05 --micro-batch 3 --effective-batch 8 --epochs 6 "
+    "--dropout 0.2 --schedule plateau";
+const std::string two_networks =
+    "font train --width 0.125 --micro-batch 2 --effective-batch 5 --epochs 2 --d-spectral-norm "
+    "--self-attention --eval-every epoch";
+// These go through windows for most of it, through each several times.
+constexpr int64_t large_windows = 3;
+const std::string of_large_windows =
+    fmt::format(" --data digits --micro-batch 3 --effective-batch 300 --steps {}", large_windows);
+const std::string walked_windows =
+    "train --model cnn-bn --batch-norm window --window-passes 5" + of_large_windows;
+const std::string kept_windows =
+    "train --model cnn-bn --batch-norm window --recompute all" + of_large_windows;
+const std::string compared_windows =
+    "train --model cnn --objective simclr --embedding-size 8 --augment crop=0.6,rotate" +
+    of_large_windows;
 
-  explicit Victim(Kind kind = Kind::classifier) {
-    if (kind == Kind::font) write_glyph_data(path().string());
+struct Victim : Folder {
+  enum class Place { write, window, elsewhere };
+
+  explicit Victim(const std::string& run = small_windows) {
+    common = run;
+    if (run == two_networks) write_glyph_data(path().string());
     else write_idx_data(*this);
-    common = kind == Kind::font
-                 ? "font train --width 0.125 --micro-batch 2 --effective-batch 5 --epochs 2 "
-                   "--d-spectral-norm --self-attention --eval-every epoch --data "
-                 : "train --model mlp-small --width 0.05 --micro-batch 3 --effective-batch 8 "
-                   "--epochs 6 --dropout 0.2 --schedule plateau --data ";
-    common += path().string();
+    if (run == two_networks || run == small_windows) common += " --data " + path().string();
     succeed(common + " --save " + (*this / "whole"));
   }
   std::string resume(const std::string& directory) const {
@@ -74,7 +89,14 @@ struct Victim : Folder {
   // Starts a run and kills it within `longest`. True if it was writing a checkpoint.
   bool kill(std::mt19937_64& random, const std::string& directory, Microseconds longest) const {
     Child child(resume(directory), *this / "text");
-    return kill(child, random, directory, longest);
+    return kill(child, random, directory, longest) == Place::write;
+  }
+  // Starts a run and kills it after its first step. True if it was within a window.
+  bool kill_in_window(std::mt19937_64& random, const std::string& directory,
+                      Microseconds longest) const {
+    Child child(resume(directory), *this / "text");
+    child.wait_until([&] { return fs::exists(directory + "/step-00000001"); });
+    return kill(child, random, directory, longest) == Place::window;
   }
   // Starts a run and kills it soon after it has begun to write one. True if it was still writing.
   bool kill_while_writing(std::mt19937_64& random, const std::string& directory,
@@ -82,7 +104,20 @@ struct Victim : Folder {
     const Watch watch(directory);
     Child child(resume(directory), *this / "text");
     watch.wait(longest);
-    return kill(child, random, directory, Microseconds(200));
+    return kill(child, random, directory, Microseconds(200)) == Place::write;
+  }
+  // Starts a run and stops it after its first step by two signals. True if they came within one
+  // window, which is rolled back.
+  bool stop_in_window(const std::string& directory) const {
+    Child child(resume(directory), *this / "text");
+    child.wait_until([&] { return fs::exists(directory + "/step-00000001"); });
+    child.send(SIGTERM);
+    child.wait_until([&] { return child.text().find("interrupted") != std::string::npos; });
+    child.send(SIGINT);
+    const int status = child.wait();
+    if (status != 1) return false;
+    REQUIRE_THAT(child.text(), ContainsSubstring("interrupted twice: stopped after"));
+    return true;
   }
   void require_same_end(const std::string& directory) const {
     const std::string text = succeed(resume(directory));
@@ -94,8 +129,8 @@ struct Victim : Folder {
   std::string common;
 
  private:
-  bool kill(Child& child, std::mt19937_64& random, const std::string& directory,
-            Microseconds longest) const {
+  Place kill(Child& child, std::mt19937_64& random, const std::string& directory,
+             Microseconds longest) const {
     std::uniform_int_distribution<int64_t> moment(0, longest.count());
     std::this_thread::sleep_for(Microseconds(moment(random)));
     child.send(SIGKILL);
@@ -104,15 +139,17 @@ struct Victim : Folder {
     // Ended by the signal, or at the end before it; without room, by the error.
     REQUIRE((status == 128 + SIGKILL || status == 0 || status == 1));
     if (status == 1) REQUIRE_THAT(child.text(), ContainsSubstring("(the disk is full)"));
-    if (!fs::exists(directory)) return false;
+    if (!fs::exists(directory)) return Place::elsewhere;
     for (const auto& entry : fs::directory_iterator(directory))
-      if (entry.path().filename().string().starts_with(".accrue-checkpoint-")) return true;
-    return false;
+      if (entry.path().filename().string().starts_with(".accrue-checkpoint-")) return Place::write;
+    const auto steps = CheckpointDirectory(directory).steps();
+    const bool in_window = !steps.empty() && steps.back() < large_windows;
+    return in_window ? Place::window : Place::elsewhere;
   }
 };
 
-void kill_at_random_moments(int kills, Victim::Kind kind = Victim::Kind::classifier) {
-  const Victim victim(kind);
+void kill_at_random_moments(int kills, const std::string& run = small_windows) {
+  const Victim victim(run);
   const std::string directory = victim / "checkpoints";
   const Microseconds duration = victim.duration(directory);
   const uint64_t seed = 1;
@@ -129,6 +166,29 @@ void kill_at_random_moments(int kills, Victim::Kind kind = Victim::Kind::classif
   REQUIRE(while_writing > 0);
 }
 
+// So many by SIGKILL within windows, not counting others, and one by two signals.
+void kill_in_windows(int kills) {
+  for (const std::string& run : {walked_windows, kept_windows, compared_windows}) {
+    INFO(run);
+    const Victim victim(run);
+    const std::string directory = victim / "checkpoints";
+    const Microseconds duration = victim.duration(directory);
+    const uint64_t seed = 3;
+    std::mt19937_64 random(seed);
+    int tried = 0, killed = 0, stopped = 0;
+    for (; killed + stopped <= kills && tried < most_kills; ++tried) {
+      INFO("end " << tried << " of seed " << seed);
+      if (killed < kills) killed += victim.kill_in_window(random, directory, duration / 2);
+      else stopped += victim.stop_in_window(directory);
+      victim.require_same_end(directory);
+      fs::remove_all(directory);
+    }
+    std::cout << killed << " runs killed and " << stopped << " stopped in windows (" << tried
+              << " tried): every resume of " << run << " ended with the same bits\n";
+    REQUIRE(stopped == 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a run killed at any moment goes on to the same bits", "[.kill]") {
@@ -136,11 +196,17 @@ TEST_CASE("a run killed at any moment goes on to the same bits", "[.kill]") {
 }
 
 TEST_CASE("two networks killed in the turn of either go on to the same bits", "[.kill]") {
-  kill_at_random_moments(sanitized() ? 3 : 20, Victim::Kind::font);
+  kill_at_random_moments(sanitized() ? 3 : 20, two_networks);
+}
+
+TEST_CASE("a run killed in a window that it goes through several times goes on to the same bits",
+          "[.kill]") {
+  kill_in_windows(sanitized() ? 1 : 3);
 }
 
 TEST_CASE("a run killed at any of many moments goes on to the same bits", "[.][thorough]") {
   kill_at_random_moments(sanitized() || on_runner() ? 10 : 100);
+  if (!on_runner()) kill_in_windows(sanitized() ? 3 : 30);
 }
 
 TEST_CASE("a run killed again and again while the disk is full goes on", "[.full-disk]") {

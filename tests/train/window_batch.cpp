@@ -9,6 +9,8 @@
 #include <numeric>
 
 #include "data/safetensors.h"
+#include "images/augmentation.h"
+#include "images/contrastive.h"
 #include "images/digits.h"
 #include "kernels/losses.h"
 #include "layers/layers.h"
@@ -234,6 +236,50 @@ TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[o
     REQUIRE(state_of_training(training) == expected);
   }
   REQUIRE(ledger(Device::cpu).current().total() == in_use);
+}
+
+TEST_CASE("a window that is stopped in any of its walks is rolled back", "[passes]") {
+  struct Way {
+    bool has_views;
+    int64_t passes, walks;
+  };
+  // Two norms run twice for two views. The answers that the loss compares take a walk for each of
+  // these, one that finds none lacking, and one that sees them.
+  for (const auto& [has_views, passes, walks] :
+       {Way{false, 5, 5}, Way{false, 0, 1}, Way{true, 0, 2}, Way{true, 9, 4 + 2 + 9}}) {
+    // A norm that runs for both views cannot be computed again.
+    TrainingOptions options =
+        options_of(ModelKind::cnn_bn, has_views ? Recompute::none : Recompute::all);
+    Dataset data = some_digits();
+    options.window_passes = passes;
+    if (has_views) {
+      data.augmentation = changes_of(parse_augmentation("rotate"));
+      add_views(data, Views::differ);
+      options.objective = contrastive();
+    }
+    Observer nobody;
+    // The state after three windows, of which the second is stopped at the nth asking, if it is.
+    int64_t asked = 0;
+    const auto state_if_stopped = [&](int64_t n) {
+      Training training(options, data, Device::cpu);
+      training.play(0, 0, nobody);
+      asked = 0;
+      const StopRequest stop = [&] { return ++asked == n ? Stop::now : Stop::no; };
+      if (n == 0) training.play(0, 1, nobody, stop);
+      else REQUIRE_THROWS_AS(training.play(0, 1, nobody, stop), Stopped);
+      if (n > 0) training.play(0, 1, nobody);
+      training.play(0, 2, nobody);
+      training.window().reports(Window::Wait::yes);
+      return state_of_training(training);
+    };
+    const TrainingState whole = state_if_stopped(0);
+    const int64_t askings = asked;
+    REQUIRE(askings == walks * 3);  // micro-batches
+    for (int64_t n = 1; n <= askings; ++n) {
+      INFO(walks << " walks, stopped at asking " << n << " of " << askings);
+      REQUIRE(state_if_stopped(n) == whole);
+    }
+  }
 }
 
 TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memory]") {
