@@ -122,6 +122,17 @@ void name_classes(Field& masks, const std::vector<std::string>& names) {
   masks.class_names = names;
 }
 
+// Beside one with BatchNorm.
+std::string model_with_group_norm(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::cnn_bn: return name(ModelKind::cnn_gn);
+    case ModelKind::resnet18: return name(ModelKind::resnet18_gn);
+    case ModelKind::resnet34: return name(ModelKind::resnet34_gn);
+    case ModelKind::resnet50: return name(ModelKind::resnet50_gn);
+    default: return name(ModelKind::resnet);
+  }
+}
+
 std::vector<Field*> masks_in(Datasets& data) {
   std::vector<Field*> found;
   for (Dataset* each : {&data.train, &data.test})
@@ -166,13 +177,12 @@ std::vector<DomainModel> Images::models() const {
     const bool has_masks = kind == ModelKind::unet;
     const DomainModel::Field answer = has_masks ? DomainModel::Field{"masks", Encoding::mask}
                                                 : DomainModel::Field{"labels", Encoding::index};
-    models.push_back(
-        {.name = name,
-         .fields = {{"images", Encoding::pixel}, answer},
-         .data = has_masks ? "shapes" : "digits",
-         .shown = default_model(kind),
-         .has_depth = has_masks,
-         .other_norm = kind == ModelKind::cnn_bn ? "cnn-gn (GroupNorm)" : "resnet (GroupNorm)"});
+    models.push_back({.name = name,
+                      .fields = {{"images", Encoding::pixel}, answer},
+                      .data = has_masks ? "shapes" : "digits",
+                      .shown = default_model(kind),
+                      .has_depth = has_masks,
+                      .other_norm = model_with_group_norm(kind) + " (GroupNorm)"});
   }
   return models;
 }

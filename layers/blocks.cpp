@@ -1,26 +1,23 @@
 #include "layers/blocks.h"
 
+#include <numeric>
+
 #include "kernels/arithmetic.h"
 
 namespace accrue {
-namespace {
 
-constexpr int64_t groups = 8;
-
-}  // namespace
-
-std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels) {
+std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels, int64_t groups) {
   check(kind != NormKind::none,
         "a norm of {} channels is a group, batch or instance norm, got none", channels);
   if (kind == NormKind::batch) return std::make_unique<BatchNorm>(channels);
   if (kind == NormKind::instance) return std::make_unique<InstanceNorm>();
-  return std::make_unique<GroupNorm>(groups, channels);
+  return std::make_unique<GroupNorm>(std::gcd(groups, channels), channels);
 }
 
 void ResidualBlock::add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
   const Conv2dShape shape{.stride = stride, .padding = kernel / 2};
-  layers_.push_back(
-      {std::make_unique<Conv2d>(in, out, kernel, shape, init_, Bias::none), make_norm(norm_, out)});
+  layers_.push_back({std::make_unique<Conv2d>(in, out, kernel, shape, init_, Bias::none),
+                     make_norm(norm_, out, groups_)});
   declare(fmt::format("conv{}", layers_.size()), *layers_.back().conv);
   declare(fmt::format("bn{}", layers_.size()), *layers_.back().norm);
 }
@@ -29,7 +26,7 @@ void ResidualBlock::add_shortcut(int64_t in, int64_t out, int64_t stride) {
   if (in == out && stride == 1) return;
   downsample_ = std::make_unique<Sequential>();
   downsample_->add<Conv2d>(in, out, 1, Conv2dShape{.stride = stride}, init_, Bias::none);
-  downsample_->append(make_norm(norm_, out));
+  downsample_->append(make_norm(norm_, out, groups_));
   declare("downsample", *downsample_);
 }
 
@@ -50,15 +47,17 @@ std::string ResidualBlock::describe() const {
                      downsample_ ? ", projected shortcut" : "");
 }
 
-BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init)
-    : ResidualBlock(norm, init) {
+BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init,
+                       int64_t groups)
+    : ResidualBlock(norm, init, groups) {
   add_convolution(in, out, 3, stride);
   add_convolution(out, out, 3, 1);
   add_shortcut(in, out, stride);
 }
 
-Bottleneck::Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init)
-    : ResidualBlock(norm, init) {
+Bottleneck::Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init,
+                       int64_t groups)
+    : ResidualBlock(norm, init, groups) {
   check(out % 4 == 0, "a bottleneck to {} channels: expected a multiple of 4", out);
   add_convolution(in, out / 4, 1, 1);
   add_convolution(out / 4, out / 4, 3, stride);
@@ -70,7 +69,7 @@ DoubleConv::DoubleConv(int64_t in, int64_t out, InitScheme init) : in_(in), out_
   for (const int64_t channels : {in, out}) {
     const auto& conv = add<Conv2d>(channels, out, 3, Conv2dShape{.padding = 1}, init, Bias::none);
     if (!first_) first_ = &conv;
-    norms_.push_back(&add<GroupNorm>(groups, out, Activation::relu));
+    norms_.push_back(&add<GroupNorm>(usual_groups, out, Activation::relu));
   }
 }
 

@@ -8,8 +8,10 @@ namespace accrue {
 
 enum class NormKind { none, group, batch, instance };
 
-// GroupNorm of 8 groups, BatchNorm, or InstanceNorm. Throws Error for none.
-std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels);
+// GroupNorm, BatchNorm, or InstanceNorm. A GroupNorm has so many groups, or fewer that divide its
+// channels: the greatest common divisor. Throws Error for none.
+constexpr int64_t usual_groups = 8;
+std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups);
 
 // A residual block of He et al. 2016 ("Deep residual learning for image recognition"), of n
 // convolutions without bias, each with a norm:
@@ -25,7 +27,8 @@ class ResidualBlock : public Module {
   std::string describe() const override;
 
  protected:
-  ResidualBlock(NormKind norm, InitScheme init) : norm_(norm), init_(init) {}
+  ResidualBlock(NormKind norm, InitScheme init, int64_t groups)
+      : norm_(norm), init_(init), groups_(groups) {}
   // Constructors call these for each convolution, then for the shortcut.
   void add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride);
   void add_shortcut(int64_t in, int64_t out, int64_t stride);
@@ -37,6 +40,7 @@ class ResidualBlock : public Module {
   };
   const NormKind norm_;
   const InitScheme init_;
+  const int64_t groups_;  // of GroupNorms
   std::vector<Layer> layers_;
   std::unique_ptr<Sequential> downsample_;  // null: the shortcut is x
 };
@@ -45,7 +49,7 @@ class ResidualBlock : public Module {
 class BasicBlock : public ResidualBlock {
  public:
   BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming);
+             InitScheme init = InitScheme::kaiming, int64_t groups = usual_groups);
 };
 
 // Three convolutions of 1x1, 3x3 and 1x1, with out / 4, out / 4 and out channels. The 3x3 has the
@@ -53,7 +57,7 @@ class BasicBlock : public ResidualBlock {
 class Bottleneck : public ResidualBlock {
  public:
   Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming);
+             InitScheme init = InitScheme::kaiming, int64_t groups = usual_groups);
 };
 
 // A 3x3 convolution without bias, GroupNorm and relu, twice; [N, in, H, W] to [N, out, H, W].

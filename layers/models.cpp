@@ -1,6 +1,7 @@
 #include "layers/models.h"
 
 #include <cmath>
+#include <optional>
 
 #include "layers/unet.h"
 
@@ -9,8 +10,23 @@ namespace {
 
 constexpr int64_t deepest = 10;  // levels of a U-Net
 
-bool is_torchvision_resnet(ModelKind kind) {
-  return kind == ModelKind::resnet18 || kind == ModelKind::resnet34 || kind == ModelKind::resnet50;
+struct TorchvisionResnet {
+  std::array<int64_t, 4> blocks;  // of each stage
+  bool has_bottlenecks = false;
+  NormKind norm = NormKind::batch;
+};
+
+std::optional<TorchvisionResnet> torchvision_resnet(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::resnet18: return {{.blocks = {2, 2, 2, 2}}};
+    case ModelKind::resnet34: return {{.blocks = {3, 4, 6, 3}}};
+    case ModelKind::resnet50: return {{.blocks = {3, 4, 6, 3}, .has_bottlenecks = true}};
+    case ModelKind::resnet18_gn: return {{.blocks = {2, 2, 2, 2}, .norm = NormKind::group}};
+    case ModelKind::resnet34_gn: return {{.blocks = {3, 4, 6, 3}, .norm = NormKind::group}};
+    case ModelKind::resnet50_gn:
+      return {{.blocks = {3, 4, 6, 3}, .has_bottlenecks = true, .norm = NormKind::group}};
+    default: return {};
+  }
 }
 
 // Pooling comes before relu, which gives the same result (both are monotone) and keeps a quarter
@@ -59,6 +75,9 @@ const std::map<std::string, ModelKind>& model_names() {
                                                       {"resnet18", ModelKind::resnet18},
                                                       {"resnet34", ModelKind::resnet34},
                                                       {"resnet50", ModelKind::resnet50},
+                                                      {"resnet18-gn", ModelKind::resnet18_gn},
+                                                      {"resnet34-gn", ModelKind::resnet34_gn},
+                                                      {"resnet50-gn", ModelKind::resnet50_gn},
                                                       {"unet", ModelKind::unet}};
   return names;
 }
@@ -111,10 +130,11 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
 }
 
 std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options) {
-  using Blocks = std::array<int64_t, 4>;
-  const Blocks blocks =
-      options.kind == ModelKind::resnet18 ? Blocks{2, 2, 2, 2} : Blocks{3, 4, 6, 3};
-  const bool bottlenecks = options.kind == ModelKind::resnet50;
+  const auto resnet = torchvision_resnet(options.kind);
+  check(resnet.has_value(), "model {} is not one of torchvision's ResNets: expected one",
+        name(options.kind));
+  const auto& [blocks, has_bottlenecks, norm] = *resnet;
+  constexpr int64_t groups = 32;
   const bool own = options.init == InitScheme::kaiming;
   const InitScheme filters = own ? InitScheme::kaiming_fan_out : options.init;
   int64_t channels = scaled(64, options.width), in = channels;
@@ -126,16 +146,16 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
   add("conv1",
       std::make_unique<Conv2d>(options.image[0], in, 7, Conv2dShape{.stride = 2, .padding = 3},
                                filters, Bias::none));
-  add("bn1", make_norm(NormKind::batch, in));
+  add("bn1", make_norm(norm, in, groups));
   add("maxpool", std::make_unique<MaxPool2d>(Pool2dShape{3, 2, 1}, Activation::relu));
   for (size_t stage = 0; stage < blocks.size(); ++stage, channels *= 2)
     for (int64_t block = 0; block < blocks[stage]; ++block) {
       const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
       const std::string name = fmt::format("layer{}.{}", stage + 1, block);
-      const int64_t out = bottlenecks ? 4 * channels : channels;
-      if (bottlenecks)
-        add(name, std::make_unique<Bottleneck>(in, out, stride, NormKind::batch, filters));
-      else add(name, std::make_unique<BasicBlock>(in, out, stride, NormKind::batch, filters));
+      const int64_t out = has_bottlenecks ? 4 * channels : channels;
+      if (has_bottlenecks)
+        add(name, std::make_unique<Bottleneck>(in, out, stride, norm, filters, groups));
+      else add(name, std::make_unique<BasicBlock>(in, out, stride, norm, filters, groups));
       in = out;
     }
   add("avgpool", std::make_unique<GlobalAvgPool2d>());
@@ -148,7 +168,7 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
 
 ModelOptions default_model(ModelKind kind) {
   if (kind == ModelKind::unet) return {.kind = kind, .classes = 1};
-  if (is_torchvision_resnet(kind)) return {.kind = kind, .image = {3, 224, 224}, .classes = 1000};
+  if (torchvision_resnet(kind)) return {.kind = kind, .image = {3, 224, 224}, .classes = 1000};
   return {.kind = kind};
 }
 
@@ -180,7 +200,10 @@ std::unique_ptr<Module> make_model(const ModelOptions& options) {
     case ModelKind::resnet_bn: return resnet20(NormKind::batch);
     case ModelKind::resnet18:
     case ModelKind::resnet34:
-    case ModelKind::resnet50: return make_torchvision_resnet(options);
+    case ModelKind::resnet50:
+    case ModelKind::resnet18_gn:
+    case ModelKind::resnet34_gn:
+    case ModelKind::resnet50_gn: return make_torchvision_resnet(options);
     case ModelKind::unet: break;
   }
   return make_unet(options);

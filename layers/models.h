@@ -21,6 +21,8 @@ namespace accrue {
 //   resnet_bn  resnet with BatchNorm
 //   resnet18, resnet34, resnet50
 //              those of torchvision, for photographs: make_torchvision_resnet()
+//   resnet18_gn, resnet34_gn, resnet50_gn
+//              the same with GroupNorm
 //   unet       UNet (layers/unet.h) of 16, 32 and 64 channels at 28x28, 14x14 and 7x7, or with
 //              another depth, each level of twice the channels at half the size: a logit for each
 //              class and pixel, of one class if pixels only belong to something or not
@@ -37,6 +39,9 @@ enum class ModelKind {
   resnet18,
   resnet34,
   resnet50,
+  resnet18_gn,
+  resnet34_gn,
+  resnet50_gn,
   unet
 };
 
@@ -77,10 +82,12 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
                                         InitScheme init = InitScheme::kaiming,
                                         int64_t in_channels = 1, int64_t classes = 10);
 
-// torchvision's resnet18, resnet34 or resnet50 (He et al. 2016, table 1): a 7x7 convolution of
-// stride 2, BatchNorm, relu, a 3x3 max-pool of stride 2; four stages of BasicBlocks with 64, 128,
-// 256 and 512 channels, or of Bottlenecks with four times as many, the first of which halves the
-// image (except in the first stage); global average pool; linear. `width` is a factor on the 64.
+// torchvision's resnet18, resnet34 or resnet50 (He et al. 2016, table 1), for `kind`: a 7x7
+// convolution of stride 2, a norm, relu, a 3x3 max-pool of stride 2; four stages of BasicBlocks
+// with 64, 128, 256 and 512 channels, or of Bottlenecks with four times as many, the first of which
+// halves the image (except in the first stage); global average pool; linear. `width` is a factor on
+// the 64. Norms are BatchNorms, or GroupNorms of 32 groups (Wu & He 2018), as with torchvision's
+// `norm_layer`; 32 need not divide the channels of other widths, where groups are fewer.
 // Parameters and buffers are named as torchvision's: conv1, bn1, layer1.0.conv1, ..., fc. With
 // InitScheme::kaiming they are drawn as its own: filters from N(0, 2/fan_out), fc as nn.Linear.
 std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options);

@@ -1,4 +1,4 @@
-"""The golden file torchvision.safetensors: torchvision's resnet18, 34 and 50.
+"""The golden file torchvision.safetensors: torchvision's resnet18, 34 and 50, and with GroupNorm.
 
 The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and
 labels follow from a formula (uniform() below), and of each gradient there are three sums. For each
@@ -15,12 +15,15 @@ named_parameters() and named_buffers() (num_batches_tracked left out), begins as
 stream t.
 """
 
+import functools
+
 import torch
 import torchvision
 from torch.nn import functional
 
 SAMPLES, CHANNELS, HEIGHT, WIDTH, CLASSES = 4, 3, 48, 40, 5
-NETS = ("resnet18", "resnet34", "resnet50")
+# Those that end in -gn have GroupNorms of 32 groups in place of BatchNorms.
+NETS = ("resnet18", "resnet34", "resnet50", "resnet18-gn", "resnet50-gn")
 TOLERANCE = 1e-9
 # Streams of the formula for what is no tensor of a network.
 IMAGES, LABELS, FIRST_VECTOR, SECOND_VECTOR = 100000, 100001, 100002, 100003
@@ -58,7 +61,9 @@ def buffers_of(model):
 
 
 def make_model(name):
-    model = getattr(torchvision.models, name)(num_classes=CLASSES).double()
+    network, _, group_norm = name.partition("-")
+    norm = functools.partial(torch.nn.GroupNorm, 32) if group_norm else None
+    model = getattr(torchvision.models, network)(num_classes=CLASSES, norm_layer=norm).double()
     with torch.no_grad():
         for stream, (own, x) in enumerate([*model.named_parameters(), *buffers_of(model)]):
             x.copy_(initial(stream, own, x.shape))

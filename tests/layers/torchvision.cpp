@@ -101,11 +101,12 @@ void require_sums(const std::vector<double>& x, const std::vector<double>& expec
 
 }  // namespace
 
-TEST_CASE("resnet18, resnet34 and resnet50 are torchvision's", "[golden]") {
+TEST_CASE("resnet18, resnet34 and resnet50 are torchvision's, with GroupNorm, too", "[golden]") {
   if (on_runner()) return;  // hours
   const auto stored = read_safetensors(source_folder + "/tests/golden/torchvision.safetensors");
   std::map<std::string, Tensor> golden(stored.begin(), stored.end());
-  for (const ModelKind kind : {ModelKind::resnet18, ModelKind::resnet34, ModelKind::resnet50}) {
+  for (const ModelKind kind : {ModelKind::resnet18, ModelKind::resnet34, ModelKind::resnet50,
+                               ModelKind::resnet18_gn, ModelKind::resnet50_gn}) {
     const std::string prefix = name(kind) + ".";
     INFO(name(kind));
     const auto take = [&](const std::string& own) {

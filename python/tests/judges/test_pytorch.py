@@ -228,7 +228,7 @@ def test_zi2zi(order, tmp_path):
 
 @pytest.mark.parametrize("name, frozen, optimizer", (
     ("resnet18", "half", "sgd"), ("resnet18", "half", "adam"), ("resnet34", "backbone", "adam"),
-    ("resnet50", "backbone", "sgd")))
+    ("resnet50", "backbone", "sgd"), ("resnet18-gn", "half", "sgd")))
 def test_torchvision(name, frozen, optimizer):
     pytest.importorskip("torchvision")
     import golden_fine_tuning
