@@ -8,7 +8,9 @@
 #include "text/grammar.h"
 #include "text/language_model.h"
 #include "text/language_modeling.h"
+#include "text/prepare.h"
 #include "text/text_pairs.h"
+#include "text/tokenizers.h"
 
 namespace accrue {
 namespace {
@@ -201,6 +203,15 @@ Settings Text::settings(TrainingOptions& o) {
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
   s.append(settings_of_base(base, base_bits)).append(settings_of_lora(lora));
   s.append(settings_of_pairs(similarity_scale));
+  s.group("Model and data")
+      .add(tokenizer,
+           {.name = "tokenizer",
+            .decides = Decides::no_result,  // the tokens identify the data
+            .help = "Of texts in JSON lines: bytes, a tokenizer.json or a directory with a "
+                    "tokenizer",
+            .takes = "FILE|DIR",
+            .acts_with = {{"model", text_model_names()}},
+            .data = "a file of JSON lines"});
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -323,7 +334,8 @@ Descriptions Text::descriptions() const {
 }
 
 Domain::Claim Text::claim(const std::string& data) const {
-  return std::ranges::count(data_sets(), data) > 0 || holds_corpus(data) ? Claim::own : Claim::none;
+  const bool is_known = std::ranges::count(data_sets(), data) > 0;
+  return is_known || holds_corpus(data) || holds_json_lines(data) ? Claim::own : Claim::none;
 }
 
 std::vector<std::string> Text::data_sets() const {
@@ -333,7 +345,8 @@ std::vector<std::string> Text::data_sets() const {
 }
 
 bool Text::heeds(const std::string& setting, const std::string& data) const {
-  check(setting != "hold-out" || !holds_corpus(data),
+  if (setting == "tokenizer") return holds_json_lines(data);
+  check(setting != "hold-out" || (!holds_corpus(data) && !holds_json_lines(data)),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
   if (data == "grammar") return setting == "documents";
   const bool is_of_samples = corpora(data).train->facts().texts_of_sample > 1;
@@ -342,7 +355,11 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
 
 Corpora Text::corpora(const std::string& data) const {
   if (given.train && data == given_tokens) return given;
-  return data == "grammar" ? grammar_corpora() : open_corpora(data);
+  if (data == "grammar") return grammar_corpora();
+  if (!holds_json_lines(data)) return open_corpora(data);
+  if (!prepared_.corpus || prepared_.data != data || prepared_.tokenizer != tokenizer)
+    prepared_ = {data, tokenizer, prepare_text({.texts = {data}, .tokenizer = tokenizer}).corpus};
+  return {prepared_.corpus, nullptr};
 }
 
 Datasets Text::load(const DataRequest& request) const {
@@ -355,13 +372,14 @@ Datasets Text::load(const DataRequest& request) const {
 }
 
 TokenizerPtr Text::tokenizer_of(const std::string& data) const {
-  return data == "grammar" ? bytes_tokenizer() : corpora(data).train->tokenizer();
+  if (data == "grammar") return bytes_tokenizer();
+  return holds_json_lines(data) ? tokenizer_at(tokenizer) : corpora(data).train->tokenizer();
 }
 
 void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
   check(data.train.has("tokens"),
         "--model {} is a language model, but the data set {} has {}: expected --data grammar, or a "
-        "corpus that `accrue text prepare` has made",
+        "corpus that `accrue text prepare` has made, or a file of JSON lines",
         model.name, request.data, data.train.fields.front().name);
 }
 

@@ -22,6 +22,7 @@ class Text : public Domain {
   LoraOptions lora;
   std::string sample_prompt;               // of what is written on the way; empty: held-out text
   std::optional<double> similarity_scale;  // none: that of TextPairOptions
+  std::string tokenizer = "bytes";         // of texts that no corpus has been made of
   Corpora given;                           // what a caller has in memory, the data set `tokens`
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
@@ -53,6 +54,13 @@ class Text : public Domain {
 
  private:
   Corpora corpora(const std::string& data) const;
+
+  // Texts that have been made tokens, which took a while.
+  struct Prepared {
+    std::string data, tokenizer;
+    CorpusPtr corpus;
+  };
+  mutable Prepared prepared_;
 };
 
 inline constexpr const char* given_tokens = "tokens";

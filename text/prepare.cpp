@@ -22,8 +22,10 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
   const TextFiles found = find_text_files(options.texts);
   const TokenizerFiles of_text = tokenizer_for(options, found);
   const TokenizerPtr& tokenizer = of_text.tokenizer;
-  CorpusWriter writer({.source = fmt::format("{}", fmt::join(options.texts, ", ")),
-                       .tokenizer = of_text.name(),
+  const bool keeps_tokenizer = !options.out.empty() || of_text.files.empty();
+  CorpusWriter writer({.name = std::filesystem::path(options.texts.front()).filename().string(),
+                       .source = fmt::format("{}", fmt::join(options.texts, ", ")),
+                       .tokenizer = keeps_tokenizer ? of_text.name() : "",
                        .vocabulary = tokenizer->size(),
                        .end_of_text = tokenizer->end_of_text(),
                        .hold_out = options.hold_out},

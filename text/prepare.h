@@ -16,7 +16,7 @@ struct PrepareTextOptions {
   std::optional<int64_t> train_tokenizer{};  // of so many tokens, from the texts, instead
   double hold_out = CorpusFacts{}.hold_out;
   ChatForm chat = ChatForm::chatml;
-  std::string out;  // the directory to make
+  std::string out{};  // the directory to make; empty: in memory
 };
 
 struct PreparedText {
@@ -26,8 +26,9 @@ struct PreparedText {
   std::vector<std::string> left_alone{};
 };
 
-// Makes texts a corpus, a directory that appears complete or not at all. Throws Error as
-// find_text_files(), read_texts() and CorpusWriter do.
+// Makes texts a corpus, a directory that appears complete or not at all, or in memory, where it
+// knows no tokenizer but bytes. Throws Error as find_text_files(), read_texts() and CorpusWriter
+// do.
 PreparedText prepare_text(const PrepareTextOptions& options);
 
 }  // namespace accrue

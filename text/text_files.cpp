@@ -227,6 +227,11 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
                     {text_in(object, "completion", where), true}}};
 }
 
+bool holds_json_lines(const fs::path& path) {
+  std::error_code ignored;
+  return has_json_lines(path) && fs::is_regular_file(path, ignored);
+}
+
 TextFiles find_text_files(const std::vector<std::string>& paths) {
   TextFiles found;
   TextFinder finder(found);

@@ -56,6 +56,10 @@ struct TextFiles {
 // Error for a path that is not there and where there is no text.
 TextFiles find_text_files(const std::vector<std::string>& paths);
 
+// True for a file with lines of JSON by its name, .jsonl, .ndjson or .json, which .gz may
+// follow.
+bool holds_json_lines(const std::filesystem::path& path);
+
 // Takes documents.
 struct DocumentSink {
   // A part of a document, or a part of that: it is cut only where no tokenizer sees a difference.

@@ -38,8 +38,8 @@ void check_settings_of_data(const Options& asked, const DataRequest& request) {
 
 void check_that_data_is_known(const Domains& domains, const std::string& data) {
   check(domains.claim(data) != Domain::Claim::none,
-        "'{}' is neither a data set nor a directory: expected {}, or a directory of images, of "
-        "glyphs or of files in MNIST's format",
+        "'{}' is neither a data set nor a directory: expected {}, a directory of images, of glyphs "
+        "or of files in MNIST's format, or a file of JSON lines",
         data, fmt::join(domains.data_sets(), ", "));
 }
 

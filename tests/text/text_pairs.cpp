@@ -345,5 +345,35 @@ TEST_CASE("pairs of texts are prepared, learned and resumed", "[cli]") {
          "line 3 is a sample of 1 text, but those before it are of 2 texts");
 }
 
+TEST_CASE("lines of JSON are learned as the corpus that is made of them", "[cli]") {
+  const Folder folder;
+  folder.write("pairs.jsonl", pair_lines(60));
+  const std::string lines = folder / "pairs.jsonl",
+                    prepare = fmt::format("text prepare --text {} --out ", lines);
+  succeed(prepare + (folder / "of-bytes"));
+  succeed(prepare + (folder / "of-words") + " --train-tokenizer 300");
+  const std::string learn =
+      "train --model gpt-tiny --layers 1 --heads 1 --hidden-size 8 --context 32 --micro-batch 3 "
+      "--effective-batch 8 --sample-every 2 --steps 2 --data ";
+  const std::string tokenizer = " --tokenizer " + (folder / "of-words");
+  for (const auto& [corpus, how] : {std::pair(std::string("of-bytes"), std::string()),
+                                    std::pair(std::string("of-words"), tokenizer)}) {
+    INFO(corpus);
+    succeed(learn + (folder / corpus) + " --save " + (folder / "prepared"));
+    const std::string said = succeed(learn + lines + how + " --save " + (folder / "direct"));
+    REQUIRE(file_bytes(folder / "direct") == file_bytes(folder / "prepared"));
+    REQUIRE_THAT(said, ContainsSubstring("predicted to the byte"));
+    const auto score = [&](const std::string& data) {
+      const std::string text = succeed("eval --init " + (folder / "direct") + " --data " + data);
+      return text.substr(text.find("test "));
+    };
+    REQUIRE(score(lines + how) == score(folder / corpus));
+  }
+  refuse(learn + (folder / "of-words") + tokenizer, "expected a file of JSON lines");
+  refuse(learn + lines + " --hold-out 0.3", "expected it of `accrue text prepare`");
+  folder.write("bad.jsonl", pair_lines(2) + "{\"anchor\": \"alone\"}\n");
+  refuse(learn + (folder / "bad.jsonl"), "bad.jsonl', line 3 has anchor: expected an object with");
+}
+
 }  // namespace text_pairs_test
 }  // namespace accrue::test
