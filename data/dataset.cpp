@@ -28,12 +28,28 @@ void Dataset::check_fields() const {
           accrue::name(stored_dtype(field.encoding)), size(), fields.front().name);
 }
 
+void Dataset::check_pixels(std::string_view what) const {
+  const auto has_pixels = [](const Field& field) {
+    return field.encoding == Encoding::pixel && field.values.shape().rank() == 4;
+  };
+  if (fields.empty() || std::ranges::any_of(fields, has_pixels)) return;
+  const Field& seen = fields.front();
+  fail(
+      "{} acts on pixels, but the {} of data set '{}' are {} {}: expected u8 [N, C, H, W] from 0 "
+      "to 255, or to do without it",
+      what, seen.name, name, accrue::name(seen.values.dtype()), seen.values.shape());
+}
+
 Shape Field::shape_of(int64_t n) const {
   const Shape all = values.shape().with(0, n);
   return crop ? all.with(2, crop->height).with(3, crop->width) : all;
 }
 
 void Dataset::crop_to(ImageSize size) {
+  if (fields.empty()) return;
+  check(std::ranges::any_of(fields, [](const Field& f) { return f.values.shape().rank() == 4; }),
+        "crops of {}x{} from data set '{}', whose {} are {}: expected images [N, C, H, W]",
+        size.height, size.width, name, fields.front().name, fields.front().values.shape());
   for (Field& field : fields) {
     const Shape& shape = field.values.shape();
     if (shape.rank() != 4) continue;

@@ -82,13 +82,17 @@ struct Dataset {
   // These throw Error, listing the fields that exist, if there is none of this name.
   const Field& field(std::string_view field) const;
   const Tensor& operator[](std::string_view name) const { return field(name).values; }
+  // Throws Error, whose text begins with `what`, if there are fields, but none of pixels
+  // [N, C, H, W], for changes that act on no others.
+  void check_pixels(std::string_view what) const;
   // A sample's name; without names its number, with at least so many digits.
   std::string sample_name(int64_t n, int digits = 1) const;
   // Throws Error unless there are fields, all with the types of their encodings and the same number
   // of samples.
   void check_fields() const;
   // Makes crops of this size of all images and masks [N, C, H, W]: in training (Augment::yes) where
-  // the augmentation says, otherwise the images' middle. Throws Error if they are smaller.
+  // the augmentation says, otherwise the images' middle. Throws Error if they are smaller, and if
+  // there are none.
   void crop_to(ImageSize size);
   // True if its samples pass through a RowStream (data/row_stream.h), because the elements of a
   // field are read when they are needed, or because it is augmented or cropped.

@@ -295,6 +295,7 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& re
 
 void Images::augment(Dataset& data, const DataRequest& request) const {
   Augmentation asked = parse_augmentation(augmentation);
+  if (asked.is_any()) data.check_pixels("--augment " + augmentation);
   asked.crops_anywhere = request.crop && request.use == DataUse::training;
   data.augmentation = changes_of(asked);
   if (to_learn == ImageObjective::simclr && data.has("images"))

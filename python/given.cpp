@@ -1,5 +1,6 @@
 #include "python/given.h"
 
+#include "images/domain.h"
 #include "images/segmentation.h"
 
 namespace accrue::python {
@@ -54,13 +55,14 @@ Datasets Given::load(const DataRequest&) const {
   return given;
 }
 
-void Given::fit(Datasets& data, const DomainModel& model, const DataRequest&) const {
+void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
   const Dataset& train = data.train;
   check(train.has(model.input()) &&
             (train.has("labels") || train.has("masks") || train.has("targets")),
         "a network of layers learns labels, masks or numbers, but the data set {} has {}: expected "
         "another data set, or arrays",
         train.name, train.fields.empty() ? "no fields" : train.fields.front().name);
+  crop(data, model, request);
 }
 
 }  // namespace accrue::python

@@ -112,6 +112,8 @@ Datasets load_data(const Options& options, DataUse use) {
         "--data strokes",
         request.size ? request.size->text : "", seen.name, request.data,
         are_images ? fmt::format("{}x{}", shape[2], shape[3]) : to_string(shape));
+  for (const char* name : {"mean", "std"})
+    if (request.given.contains(name)) data.train.check_pixels(fmt::format("--{}", name));
   for (const auto& domain : options.domains) domain->augment(data.train, request);
   take_in(data.train, options);
   normalize(data.test, options);

@@ -128,6 +128,26 @@ class Training(unittest.TestCase):
         result = accrue.train("unet", (pixels, there), steps=2, width=0.25, depth=2)
         self.assertIn("iou", result.score)
 
+    def test_changes_of_images_are_of_pixels(self):
+        pixels = np.random.default_rng(7).integers(0, 256, size=(64, 12, 12), dtype=np.uint8)
+        y = pixels[:, 0, 0] % 3
+        numbers = pixels[:, None].astype(np.float32) / 255
+        layers = accrue.Sequential([accrue.Flatten(), accrue.Linear(8 * 8, 3)])
+        options = {"micro_batch": 4, "effective_batch": 16}
+        trained = [accrue.train(layers, (x, y), crop=8, **options) for x in (pixels, numbers)]
+        self.assertEqual(trained[0].steps, 4)
+        np.testing.assert_allclose(accrue.train(layers, (numbers * 2 - 1, y), crop=8,
+                                                **options).losses, trained[0].losses, rtol=1e-5)
+        self.assertFalse(np.allclose(trained[1].losses, trained[0].losses))
+        for x, option in ((numbers, {"augment": "flip"}), (numbers, {"mean": 0.1}),
+                          (numbers[:, 0], {"augment": "crop"}), (numbers, {"std": 0.1})):
+            with self.assertRaisesRegex(accrue.Error, "^--(augment|mean|std).* acts on pixels, but "
+                                        "the images of data set 'arrays' are f32 .64, 1, 12, 12.: "
+                                        "expected u8 .N, C, H, W. from 0 to 255, or"):
+                accrue.train("cnn", (x, y), **options, **option)
+        with self.assertRaisesRegex(accrue.Error, "are .64, 144.: expected images .N, C, H, W."):
+            accrue.train(layers, (numbers.reshape(64, 144), y), crop=8, **options)
+
     def test_leaves_out_pixels_as_files_do(self):
         random = np.random.default_rng(6)
         pixels = random.integers(0, 256, size=(24, 16, 16), dtype=np.uint8)

@@ -195,6 +195,14 @@ TEST_CASE("crops lie anywhere in training and in the middle elsewhere", "[data]"
   REQUIRE((tops.size() == H - h + 1 && tops.begin()->first == 0));
   REQUIRE((lefts.size() == W - w + 1 && lefts.begin()->first == 0));
   REQUIRE(epoch != seen(data, training, 1));
+  Dataset numbers{"numbers", "a test"};
+  numbers.fields = {{.name = "images",
+                     .values = Tensor::full({2, 9}, 0, DType::f32, Device::cpu),
+                     .encoding = Encoding::number}};
+  REQUIRE_ERROR(numbers.crop_to({h, w}), "'numbers', whose images are [2, 9]: expected images");
+  REQUIRE_ERROR(
+      numbers.check_pixels("--augment flip"),
+      "--augment flip acts on pixels, but the images of data set 'numbers' are f32 [2, 9]");
   // Read on demand, by other threads and in other micro-batches, they are the same.
   for (Field& field : data.fields) {
     const Tensor held = std::exchange(
