@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "python/arrays.h"
 #include "python/layers.h"
@@ -30,9 +31,22 @@ std::string value_of(nb::handle object) {
 Call::Call(const std::string& command, const nb::kwargs& options) : arguments_{command} {
   for (const auto& [key, value] : options) {
     std::string name = nb::cast<std::string>(key);
+    if (name == "vocabulary" && command != "info" && command != "eval") {
+      set_vocabulary(value);
+      continue;
+    }
     std::ranges::replace(name, '_', '-');
     add(name, value);
   }
+}
+
+void Call::set_vocabulary(nb::handle value) {
+  if (value.is_none()) return;
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  int64_t tokens = 0;
+  check(nb::try_cast(value, tokens) && 1 <= tokens && tokens <= most,
+        "vocabulary={}: expected a number of tokens, 1 to {}", text_of(value), most);
+  vocabulary_ = tokens;
 }
 
 Call::~Call() {
@@ -70,11 +84,17 @@ void Call::add_model(nb::handle model) {
 }
 
 void Call::add_data(nb::handle data, nb::handle test) {
-  if (data.is_none() || nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__")) {
+  const bool is_named =
+      data.is_none() || nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__");
+  const auto tokens = is_named ? std::nullopt : tokens_of(data, vocabulary_);
+  check(
+      tokens || !vocabulary_,
+      "vocabulary is for tokens alone: expected integers [L] or [N, T] as data, or no vocabulary");
+  if (is_named) {
     check(test.is_none(), "test is for arrays alone: expected data=(x, y), or no test");
     return add("data", data);
   }
-  if (const auto tokens = tokens_of(data)) return add_tokens(*tokens, test);
+  if (tokens) return add_tokens(*tokens, test);
   given_.arrays = std::make_shared<Datasets>(Datasets{pair_of(data, "data"), {}});
   Datasets& both = *given_.arrays;
   both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
@@ -89,7 +109,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
 void Call::add_tokens(const Tokens& tokens, nb::handle test) {
   tokens_ = {tokens.corpus, tokens.corpus};
   if (!test.is_none()) {
-    const auto others = tokens_of(test);
+    const auto others = tokens_of(test, vocabulary_);
     check(others.has_value(), "test has no tokens, but data has: expected integers in both");
     tokens_.test = others->corpus;
   }

@@ -23,7 +23,8 @@ std::string text_of(nb::handle object);
 // data and the network that it has itself.
 class Call {
  public:
-  // Each option is one of the program's, with underscores. Throws Error.
+  // Each option is one of the program's, with underscores, or the `vocabulary` of the tokens that
+  // it trains on. Throws Error.
   Call(const std::string& command, const nb::kwargs& options);
   ~Call();
   Call(const Call&) = delete;
@@ -47,6 +48,7 @@ class Call {
 
  private:
   Dataset pair_of(nb::handle arrays, const char* name) const;
+  void set_vocabulary(nb::handle value);
   void add_tokens(const Tokens& tokens, nb::handle test);
   bool has(const std::string& option) const;
   nb::object file_of(nb::handle weights);
@@ -55,6 +57,7 @@ class Call {
   std::vector<std::string> arguments_;
   Given given_;
   Corpora tokens_;
+  std::optional<int64_t> vocabulary_;
   std::optional<PretrainedModel> language_model_;
   nb::object folder_;  // of weights that were not in a file
 };

@@ -46,7 +46,8 @@ struct Kept {
 
 class Reader {
  public:
-  explicit Reader(const std::vector<Array>& arrays) : width_(16 / 8) {
+  Reader(const std::vector<Array>& arrays, std::optional<int64_t> vocabulary)
+      : width_(16 / 8), vocabulary_(vocabulary) {
     kept_.arrays = arrays;
     for (const Array& array : arrays)
       if (array.dtype().bits != 16) width_ = 32 / 8;
@@ -56,7 +57,7 @@ class Reader {
   void add(const Array& array, size_t length) {
     with_integers(array, [&](auto tokens) {
       for (size_t i = 0; i < tokens.size(); ++i) {
-        constexpr int32_t most = std::numeric_limits<int32_t>::max() - 1;
+        const int64_t most = vocabulary_.value_or(std::numeric_limits<int32_t>::max()) - 1;
         check(std::cmp_less_equal(0, tokens[i]) && std::cmp_less_equal(tokens[i], most),
               "document {} has the token {} at {}: expected 0 to {}", pieces_.size() + i / length,
               tokens[i], i % length, most);
@@ -84,13 +85,15 @@ class Reader {
     const auto kept = kept_by_python(std::move(kept_));
     parts.learned = kept->learned;
     parts.keeps = kept;
-    return corpus_in_memory(
-        {.name = "tokens", .source = "the caller's data", .vocabulary = int64_t{largest_} + 1},
-        std::move(parts));
+    return corpus_in_memory({.name = "tokens",
+                             .source = "the caller's data",
+                             .vocabulary = vocabulary_.value_or(int64_t{largest_} + 1)},
+                            std::move(parts));
   }
 
  private:
   size_t width_, count_ = 0;
+  const std::optional<int64_t> vocabulary_;
   int32_t largest_ = 0;
   std::vector<std::span<const std::byte>> pieces_;
   Kept kept_;
@@ -98,14 +101,14 @@ class Reader {
 
 }  // namespace
 
-std::optional<Tokens> tokens_of(nb::handle data) {
+std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabulary) {
   const bool has_learned = nb::isinstance<nb::tuple>(data);
   if (has_learned && (nb::len(data) != 2 || !is_truth(first_in(data[1], "learned")))) return {};
   const nb::object given = has_learned ? nb::object(data[0]) : nb::borrow(data);
   if (!are_tokens(given)) return {};
   const std::vector<Array> arrays = arrays_in(given, "data");
   std::optional<int64_t> row;
-  Reader reader(arrays);
+  Reader reader(arrays, vocabulary);
   for (const Array& array : arrays) {
     check(is_integers(array) && array.ndim() == (arrays.size() > 1 ? 1 : arrays[0].ndim()),
           "the documents of data are not all integers [L]");

@@ -14,7 +14,7 @@ namespace nb = nanobind;
 
 // Documents of tokens that a caller has.
 struct Tokens {
-  CorpusPtr corpus;            // whose vocabulary ends with the largest token
+  CorpusPtr corpus;            // whose vocabulary is the one given, or ends with the largest token
   std::optional<int64_t> row;  // the length of each document, if they are the rows of one array
 };
 
@@ -23,9 +23,9 @@ struct Tokens {
 //                      documents [L]
 //   (tokens, learned)  and bool of the same shapes: whether a token is to be learned, or only read
 // Elements of 16 bits, or 32, in C order are not copied: they must stay as they are while the
-// corpus lives. Throws Error for a document without tokens, tokens below 0, and `learned` of other
-// shapes.
-std::optional<Tokens> tokens_of(nb::handle data);
+// corpus lives. Throws Error for a document without tokens, tokens that are not in [0, vocabulary),
+// and `learned` of other shapes.
+std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabulary = {});
 // The logits f32 [N, T, V] of rows [N, T] that are a document each, on the cpu, in pieces of
 // `micro_batch` rows. Throws Error for documents of several lengths, and for tokens that the model
 // does not know.

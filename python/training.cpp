@@ -358,15 +358,18 @@ void add_training(nb::module_& m) {
       "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
       "in C\n"
       "order are not copied and must not change meanwhile.\n";
+  const std::string vocabulary =
+      "vocabulary: of data that are tokens; without it it ends with the largest.\n";
   const AllOptions options = app::options_of({"train", "plan", "info", "eval"});
   const std::string trained =
       "test: as data, for the score; without it that is of the training data.\n"
-      "quiet: False prints what the program prints.\n";
+      "quiet: False prints what the program prints.\n" +
+      vocabulary;
 
   const About of_trainer = about(
       options, "train",
       "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
-      "typing.Any = None, quiet: bool = True",
+      "typing.Any = None, quiet: bool = True, vocabulary: int | None = None",
       "None", "A training that can be run, looked at and run again.\n\n" + data + trained,
       {"model", "data"});
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
@@ -406,7 +409,8 @@ void add_training(nb::module_& m) {
   const About of_train = about(
       options, "train",
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
-      "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True",
+      "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True, "
+      "vocabulary: int | None = None",
       "accrue._results.Result",
       "Trains a network.\n\n" + data + trained +
           "on_step: called with each window's Step, up to a few windows later. What it raises "
@@ -418,11 +422,15 @@ void add_training(nb::module_& m) {
         "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a = true, "options"_a,
         nb::sig(of_train.signature), of_train.doc);
 
-  const About of_plan = about(
-      options, "plan", "def plan(model: str | Layer | None = None, data: typing.Any = None, *",
-      "accrue._results.Plan",
-      "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" + data,
-      {"model", "data", "json"});
+  const About of_plan =
+      about(options, "plan",
+            "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
+            "int | None "
+            "= None",
+            "accrue._results.Plan",
+            "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" +
+                data + vocabulary,
+            {"model", "data", "json"});
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
 

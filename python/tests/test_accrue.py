@@ -299,6 +299,32 @@ class Tokens(unittest.TestCase):
         plan = accrue.plan("gpt-tiny", rows, memory="1GiB", effective_batch=8, layers=1)
         self.assertEqual(plan["recommended"]["micro_batch"], 8)
 
+    def test_are_of_the_vocabulary_that_is_said(self):
+        rows = np.arange(60).reshape(4, 15)
+        options = {"micro_batch": 1, "effective_batch": 4, "layers": 1}
+        trainer = accrue.Trainer("gpt-tiny", rows, vocabulary=80, **options)
+        weights = trainer.run().weights
+        self.assertEqual(weights["transformer.wte.weight"].shape[0], 80)
+        self.assertEqual(trainer.predict(rows + 20).shape, (4, 15, 80))
+        padded = np.where(rows == 59, 79, rows)  # the largest token says it, too
+        plans = [accrue.plan("gpt-tiny", data, memory="1GiB", effective_batch=4, layers=1,
+                             vocabulary=said) for data, said in ((rows, 80), (padded, None))]
+        self.assertEqual(plans[0]["recommended"]["peak_bytes"],
+                         plans[1]["recommended"]["peak_bytes"])
+        self.assertEqual(accrue.train("gpt-tiny", rows, init=weights, vocabulary=60,
+                                      **options).weights["transformer.wte.weight"].shape[0], 80)
+        for data, test, said, more, words in (
+                (rows, rows + 1, 60, {}, "^document 3 has the token 60 at 14: expected 0 to 59$"),
+                (rows, None, 59, {}, "^document 3 has the token 59 at 14: expected 0 to 58$"),
+                (rows, None, 81, {"init": weights}, "knows 80 tokens, but tokens has 81"),
+                (rows, None, 0, {}, "^vocabulary=0: expected a number of tokens, 1 to "),
+                (rows, None, "all", {}, "^vocabulary=all: expected a number of tokens"),
+                ("grammar", None, 300, {}, "^vocabulary is for tokens alone: expected integers")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                accrue.train("gpt-tiny", data, test=test, vocabulary=said, **options, **more)
+        with self.assertRaisesRegex(accrue.Error, "vocabulary"):
+            accrue.info("gpt-tiny", vocabulary=80)
+
     def test_say_what_is_wrong(self):
         rows = np.arange(60).reshape(4, 15)
         known = accrue.train("gpt-tiny", rows, micro_batch=1, effective_batch=4, layers=1).weights
