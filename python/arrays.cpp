@@ -73,28 +73,28 @@ Tensor numbers(const Array& array, const char* what) {
 }
 
 template <class T>
-Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape) {
+Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape, const char* what) {
   constexpr int64_t most = 1 << 24;
   for (size_t i = 0; i < y.size(); ++i)
     check(std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], most),
-          "y is {} for sample {}: expected classes from 0 on", y[i],
+          "{} is {} for sample {}: expected classes from 0 on", what, y[i],
           int64_t(i) / (shape.numel() / shape[0]));
   if constexpr (std::is_same_v<T, int32_t>) return borrowed(array, shape, DType::i32);
   else return converted<int32_t, T>(array, shape);
 }
 
 // A class for each sample, or for each of its pixels.
-Field labels(const Array& array) {
-  const Shape shape = shape_of(array, "y");
+Field labels(const Array& array, const char* what = "y") {
+  const Shape shape = shape_of(array, what);
   const bool of_pixels = shape.rank() == 3;
   check(shape.rank() == 1 || of_pixels,
-        "y has integers in the shape {}: expected [N], a class for each sample, or [N, H, W], one "
+        "{} has integers in the shape {}: expected [N], a class for each sample, or [N, H, W], one "
         "for each pixel",
-        shape);
+        what, shape);
   check(is_integers(array),
-        "y is an array of another type: expected integers, truth values, or float32");
+        "{} is an array of another type: expected integers, truth values, or float32", what);
   Tensor values =
-      with_integers(array, [&](auto elements) { return classes_of(array, elements, shape); });
+      with_integers(array, [&](auto elements) { return classes_of(array, elements, shape, what); });
   const auto all = values.span<int32_t>();
   const int64_t classes = all.empty() ? 0 : int64_t{*std::ranges::max_element(all)} + 1;
   if (of_pixels) values = values.reshape({shape[0], 1, shape[1], shape[2]});
@@ -128,24 +128,24 @@ Field answers(const Array& array) {
   return {.name = "targets", .values = values, .encoding = Encoding::number};
 }
 
-Field seen(const Array& array, SampleShape wanted) {
+Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
   using enum nb::dlpack::dtype_code;
-  const Shape shape = shape_of(array, "x");
+  const Shape shape = shape_of(array, what);
   const int rank = shape.rank();
   if (is(array, Float)) {
-    Tensor values = numbers(array, "x");
-    check(rank >= 2, "x is {}: expected [N, ...], the samples one below the other", shape);
+    Tensor values = numbers(array, what);
+    check(rank >= 2, "{} is {}: expected [N, ...], the samples one below the other", what, shape);
     if (wanted == SampleShape::image) {
-      check(rank <= 4, "x is {}: expected [N, D], [N, H, W] or [N, C, H, W]", shape);
+      check(rank <= 4, "{} is {}: expected [N, D], [N, H, W] or [N, C, H, W]", what, shape);
       if (rank == 2) values = values.reshape({shape[0], 1, 1, shape[1]});
       if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});
     }
     return {.name = "images", .values = values, .encoding = Encoding::number};
   }
   check(has(array, UInt, 8) && (rank == 3 || rank == 4),
-        "x is {}: expected float32 [N, ...], or uint8 [N, H, W] or [N, C, H, W], the pixels of "
+        "{} is {}: expected float32 [N, ...], or uint8 [N, H, W] or [N, C, H, W], the pixels of "
         "images",
-        shape);
+        what, shape);
   Tensor values = borrowed(array, shape, DType::u8);
   if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});
   return {.name = "images", .values = values, .encoding = Encoding::pixel};
@@ -163,6 +163,37 @@ Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape) {
           answered);
   }
   return data;
+}
+
+Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles) {
+  Dataset data{.name = "arrays", .source = "the caller"};
+  const auto add = [&](Field field, const char* name) {
+    field.name = name;
+    data.fields.push_back(std::move(field));
+  };
+  add(seen(as_array(sources, "sources"), SampleShape::image, "sources"), "sources");
+  const Shape shape = data.fields[0].values.shape();
+  if (!targets.is_none()) {
+    add(seen(as_array(targets, "targets"), SampleShape::image, "targets"), "targets");
+    const Shape& drawn = data.fields[1].values.shape();
+    check(shape == drawn, "sources are {}, but targets are {}: expected the same shape", shape,
+          drawn);
+  }
+  add(labels(as_array(styles, "styles"), "styles"), "styles");
+  const Shape& numbers = data.fields.back().values.shape();
+  check(numbers == Shape{shape[0]}, "sources are {}, but styles are {}: expected [{}]", shape,
+        numbers, shape[0]);
+  return data;
+}
+
+Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape) {
+  check(nb::isinstance<nb::tuple>(arrays) || nb::isinstance<nb::list>(arrays),
+        "{} is neither a name nor (x, y) nor integers [L] or [N, T], tokens", what);
+  if (nb::len(arrays) == 3) return glyphs_of(arrays[0], arrays[1], arrays[2]);
+  check(nb::len(arrays) == 2,
+        "{} has {} arrays: expected x and y, or of glyphs sources, targets and styles", what,
+        nb::len(arrays));
+  return dataset_of(arrays[0], arrays[1], shape);
 }
 
 nb::object array_of(const Tensor& tensor) {

@@ -60,6 +60,12 @@ enum class SampleShape { image, own };
 // Throws Error for others.
 Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape);
 
+// Glyphs of one font and, unless `targets` is None, of others: sources and targets [N, S, S] or
+// [N, C, S, S], as x is above, and integers [N], which of the others.
+Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles);
+// Either: (x, y), or (sources, targets, styles). An Error for neither begins with `what`.
+Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape);
+
 // The tensor's own elements as a NumPy array; bf16 becomes float32 in a copy. A tensor on cuda must
 // be on the cpu before (on_cpu()).
 nb::object array_of(const Tensor& tensor);

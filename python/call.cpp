@@ -95,9 +95,10 @@ void Call::add_data(nb::handle data, nb::handle test) {
     return add("data", data);
   }
   if (tokens) return add_tokens(*tokens, test);
-  given_.arrays = std::make_shared<Datasets>(Datasets{pair_of(data, "data"), {}});
+  const SampleShape shape = sample_shape();
+  given_.arrays = std::make_shared<Datasets>(Datasets{dataset_of(data, "data", shape), {}});
   Datasets& both = *given_.arrays;
-  both.test = test.is_none() ? pair_of(data, "data") : pair_of(test, "test");
+  both.test = test.is_none() ? dataset_of(data, "data", shape) : dataset_of(test, "test", shape);
   for (size_t i = 0; i < both.train.fields.size(); ++i) {
     const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
     both.train.fields[i].classes = both.test.fields[i].classes = classes;
@@ -138,13 +139,6 @@ bool Call::has(const std::string& option) const {
   return std::ranges::any_of(arguments_, [&](const std::string& argument) {
     return argument.starts_with("--" + option + "=");
   });
-}
-
-Dataset Call::pair_of(nb::handle arrays, const char* name) const {
-  check(nb::isinstance<nb::tuple>(arrays) || nb::isinstance<nb::list>(arrays),
-        "{} is neither a name nor (x, y) nor integers [L] or [N, T], tokens", name);
-  check(nb::len(arrays) == 2, "{} has {} arrays: expected two, x and y", name, nb::len(arrays));
-  return dataset_of(arrays[0], arrays[1], sample_shape());
 }
 
 // Weights that are not in a file yet.

@@ -47,7 +47,6 @@ class Call {
   void run(const std::function<void(app::Asked&)>& work);
 
  private:
-  Dataset pair_of(nb::handle arrays, const char* name) const;
   void set_vocabulary(nb::handle value);
   void add_tokens(const Tokens& tokens, nb::handle test);
   bool has(const std::string& option) const;

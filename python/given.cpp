@@ -57,8 +57,7 @@ Datasets Given::load(const DataRequest&) const {
 
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
   const Dataset& train = data.train;
-  check(train.has(model.input()) &&
-            (train.has("labels") || train.has("masks") || train.has("targets")),
+  check(train.has("images") && (train.has("labels") || train.has("masks") || train.has("targets")),
         "a network of layers learns labels, masks or numbers, but the data set {} has {}: expected "
         "another data set, or arrays",
         train.name, train.fields.empty() ? "no fields" : train.fields.front().name);

@@ -18,8 +18,8 @@ class Given : public Domain {
   };
 
   std::optional<Network> network;
-  // The fields are images, and labels, masks or targets. load() gives their elements away, so that
-  // what the data is made into does not lie beside them.
+  // The fields are images, and labels, masks or targets; or sources, targets and styles. load()
+  // gives their elements away, so that what the data is made into does not lie beside them.
   std::shared_ptr<Datasets> arrays;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }

@@ -10,6 +10,7 @@
 #include "apps/cli/messages.h"
 #include "apps/commands/eval.h"
 #include "apps/commands/train.h"
+#include "fonts/domain.h"
 #include "images/domain.h"
 #include "images/segmentation.h"
 #include "python/arrays.h"
@@ -108,12 +109,21 @@ nb::object score_of(const Score& score) {
   return result("Score", from_json(to_json(score).dump()));
 }
 
-// The answers to x [N, ...] of a model, in pieces of `micro_batch`.
-nb::object answers_to(nb::handle x, SampleShape shape, const Normalization& pixels,
-                      const Module& model, int64_t micro_batch, DType dtype, Device device) {
-  Dataset data = dataset_of(x, nb::none(), shape);
+// What a network is asked: images, or of zi2zi with so many styles (sources, styles).
+Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styles) {
+  if (!styles) return dataset_of(x, nb::none(), shape);
+  check((nb::isinstance<nb::tuple>(x) || nb::isinstance<nb::list>(x)) && nb::len(x) == 2,
+        "x has no glyphs to draw: expected (sources, styles)");
+  Dataset data = glyphs_of(x[0], nb::none(), x[1]);
+  data.fields[1].classes = *styles;
+  return data;
+}
+
+// The answers of a model, in pieces of `micro_batch`.
+nb::object answers_to(Dataset data, const Normalization& pixels, const Module& model,
+                      int64_t micro_batch, DType dtype, Device device) {
   data.fields[0].normalization = pixels;
-  const ObjectivePtr objective = classification("images");
+  const ObjectivePtr objective = data.has("sources") ? glyph_drawing() : classification("images");
   Tensor all;
   {
     const nb::gil_scoped_release release;
@@ -206,8 +216,7 @@ class PythonTrainer {
   nb::object evaluate(nb::handle data) {
     if (data.is_none()) return score_on(run_->data().test);
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
-    check(nb::len(data) == 2, "data has {} arrays: expected two, x and y", nb::len(data));
-    Dataset set = dataset_of(data[0], data[1], shape_);
+    Dataset set = dataset_of(data, "data", shape_);
     set.fields[0].normalization = run_->options().pixels;
     if (const auto ignored = run_->options().domains.get<Images>().ignore_mask;
         ignored && set.has("masks"))
@@ -221,8 +230,11 @@ class PythonTrainer {
     Training& training = trainer().training();
     if (const auto* const model = dynamic_cast<const LanguageModel*>(&training.model()))
       return logits(x, *model, training.batches().micro, run_->device());
-    return answers_to(x, shape_, run_->options().pixels, training.model(), training.batches().micro,
-                      training.parameters().compute_dtype(), run_->device());
+    const auto* const generator = dynamic_cast<const Zi2ziGenerator*>(&training.model());
+    const auto styles = generator ? std::optional(generator->options().styles) : std::nullopt;
+    return answers_to(question_of(x, shape_, styles), run_->options().pixels, training.model(),
+                      training.batches().micro, training.parameters().compute_dtype(),
+                      run_->device());
   }
 
  private:
@@ -301,9 +313,11 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
       y = logits(x, dynamic_cast<const LanguageModel&>(*network.model), o.micro_batch, device);
       return;
     }
-    const Dataset data = dataset_of(x, nb::none(), call.sample_shape());
+    const bool draws = dynamic_cast<const Fonts*>(&o.domains.of_model(o.model_name)) != nullptr;
+    Dataset data = question_of(x, call.sample_shape(),
+                               draws ? std::optional(o.network.classes) : std::nullopt);
     const app::LoadedNetwork network = load_network(o, o.model_for(data), device);
-    y = answers_to(x, call.sample_shape(), o.pixels, *network.model, o.micro_batch,
+    y = answers_to(std::move(data), o.pixels, *network.model, o.micro_batch,
                    network.parameters.compute_dtype(), device);
   });
   return y;
@@ -355,6 +369,7 @@ void add_training(nb::module_& m) {
       "Of language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
       "[L].\n"
       "(tokens, learned) says, bool of the same shape, which are to be learned, not only read.\n"
+      "Of zi2zi (sources, targets, styles): glyphs [N, S, S], as x, and integers [N].\n"
       "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
       "in C\n"
       "order are not copied and must not change meanwhile.\n";
@@ -390,7 +405,8 @@ void add_training(nb::module_& m) {
       .def("predict", &PythonTrainer::predict, "x"_a,
            "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
            "rows of\n"
-           "tokens [N, T] those of the next ones, [N, T, vocabulary].",
+           "tokens [N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
+           "styles).",
            nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
       .def("save_weights", &PythonTrainer::save_weights, "path"_a,
            "Writes a safetensors file with PyTorch's names.",
@@ -457,7 +473,8 @@ void add_training(nb::module_& m) {
       "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
       "numpy.ndarray",
       "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
-      "of tokens\n[N, T] those of the next ones, [N, T, vocabulary].\n\n" +
+      "of tokens\n[N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
+      "styles).\n\n" +
           weights + data,
       {"model", "data", "init", "json", "split"});
   m.def("predict", &predict, "weights"_a, "x"_a, "model"_a = nb::none(), "options"_a,

@@ -214,6 +214,84 @@ class Training(unittest.TestCase):
                 accrue.train(folder, steps=1)
 
 
+class Glyphs(unittest.TestCase):
+    options = {"width": 0.125, "micro_batch": 3, "effective_batch": 8, "epochs": 2,
+               "init_scheme": "normal", "beta1": 0.5}
+
+    def pairs(self, styles, characters=12, side=32):
+        random = np.random.default_rng(8)
+        shape = (styles, characters, side, side)
+        return random.integers(0, 256, shape, np.uint8), random.integers(0, 256, shape, np.uint8)
+
+    def write(self, folder, sources, targets, held_out):
+        font = {"name": "", "file": "", "face": 0, "licence": ""}
+        for k, (left, right) in enumerate(zip(sources, targets)):
+            pathlib.Path(folder, f"style{k}").mkdir()
+            for i, pair in enumerate(np.concatenate([left, right], axis=2)):
+                pathlib.Path(folder, f"style{k}", f"U+{0x4E00 + i:X}.png").write_bytes(png(pair))
+        pathlib.Path(folder, "manifest.json").write_text(json.dumps({
+            "format": "accrue glyphs", "version": 1, "size": sources.shape[-1], "layout": "bbox",
+            "source": font, "missing": [],
+            "styles": [{"name": f"style{k}", "font": font} for k in range(len(sources))],
+            "characters": [{"character": chr(0x4E00 + i), "held_out": i >= held_out}
+                           for i in range(sources.shape[1])]}), encoding="utf-8")
+
+    def test_are_drawn_as_those_of_files(self):
+        sources, targets = self.pairs(styles=2)
+        styles = np.repeat(np.arange(2), 12).reshape(2, 12)
+        both = [tuple(a[:, part].reshape(-1, *a.shape[2:]) for a in (sources, targets, styles))
+                for part in (slice(9), slice(9, None))]
+        with tempfile.TemporaryDirectory() as folder:
+            self.write(folder, sources, targets, held_out=9)
+            expected = accrue.train("zi2zi", folder, **self.options)
+            path = pathlib.Path(folder, "weights.safetensors")
+            expected.weights.save(path)
+            drawn = accrue.predict(path, (both[1][0], both[1][2]), micro_batch=4)
+            score = accrue.evaluate(path, data=both[1], micro_batch=3)
+            self.assertEqual(accrue.evaluate(path, data=folder, split="test",
+                                             micro_batch=3)["test"], score)
+        trainer = accrue.Trainer("zi2zi", both[0], test=both[1], **self.options)
+        result = trainer.run()
+        np.testing.assert_array_equal(result.losses, expected.losses)
+        self.assertEqual(result.score, expected.score)
+        for name, array in expected.weights.items():
+            np.testing.assert_array_equal(array, result.weights[name], name)
+        self.assertEqual(result.memory["this run"], result.memory["predicted"])
+        self.assertEqual(trainer.evaluate(both[1]), result.score)
+        self.assertEqual(score, result.score)
+        self.assertEqual(drawn.shape, (6, 1, 32, 32))
+        np.testing.assert_array_equal(trainer.predict((both[1][0], both[1][2])), drawn)
+        self.assertAlmostEqual(np.abs(drawn[:, 0] - (both[1][1] / 127.5 - 1)).mean(),
+                               score["l1"], places=6)
+        # Styles that are not asked for are the network's all the same, and float32 is as bytes are.
+        np.testing.assert_allclose(
+            accrue.predict(result.weights, (both[1][0][:2] / np.float32(127.5) - 1, [0, 0])),
+            drawn[:2], atol=1e-5)
+        again = accrue.train("zi2zi", both[0], init=result.weights, steps=1, **self.options)
+        self.assertLess(again.losses[1], result.losses[1])  # of the generator
+        plan = accrue.plan("zi2zi", both[0], memory="1GiB", effective_batch=8, width=0.125)
+        self.assertEqual(plan["recommended"]["micro_batch"], 8)
+
+    def test_say_what_is_wrong(self):
+        sources, targets = (a[0] for a in self.pairs(styles=1, characters=8))
+        styles = np.zeros(8, np.int64)
+        result = accrue.train("zi2zi", (sources, targets, styles), steps=1, **self.options)
+        for run, words in (
+                (lambda: accrue.train("zi2zi", (sources, targets)), "draws the glyphs.*has images"),
+                (lambda: accrue.train("cnn", (sources, targets, styles)), "has sources"),
+                (lambda: accrue.train(network(), (sources, targets, styles)), "has sources"),
+                (lambda: accrue.train("zi2zi", (sources, targets[:, 1:], styles)),
+                 "sources are .8, 1, 32, 32., but targets are .8, 1, 31, 32.: expected the same"),
+                (lambda: accrue.train("zi2zi", (sources, targets, styles[1:])),
+                 "sources are .8, 1, 32, 32., but styles are .7.: expected .8."),
+                (lambda: accrue.train("zi2zi", (sources, targets, styles - 1)),
+                 "styles is -1 for sample 0: expected classes from 0 on"),
+                (lambda: accrue.predict(result.weights, sources), "expected .sources, styles."),
+                (lambda: accrue.predict(result.weights, (sources, styles + 1)), "1 .*style")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                run()
+
+
 def corpus(folder):
     """One that the program prepared of prompts and answers: its documents, the share of the test,
     and which tokens are to be learned."""
@@ -443,7 +521,7 @@ class Errors(unittest.TestCase):
                             ((x.astype(np.uint8), y), "pixels of images"),
                             ((x, y > 0), "expected .N, H, W. or .N, K, H, W."),
                             ((x, np.stack([y, y], axis=1)), "one for each pixel"),
-                            ((x,), "expected two, x and y")):
+                            ((x,), "expected x and y, or of glyphs")):
             with self.assertRaisesRegex(accrue.Error, words):
                 accrue.train(network(), data)
         with self.assertRaisesRegex(accrue.Error, "made of layers, but there is 3"):
