@@ -1,17 +1,13 @@
-// SentencePiece's byte-pair encodings: small vocabularies by hand, and the Python module's own.
+// SentencePiece's byte-pair encodings: small vocabularies by hand.
 
 #include "text/sentencepiece.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 
-#include "data/byte_stream.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
-#include "tests/support/paths.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_file.h"
 
@@ -184,86 +180,6 @@ TEST_CASE("a GGUF file's SentencePiece model can be kept as a file", "[text]") {
   bytes = file_with();
   bytes.list<uint8_t>("tokenizer.ggml.precompiled_charsmap", B::u8, {1, 2});
   REQUIRE_ERROR(read(bytes), "normalizes texts");
-}
-
-// Models learned from this documentation, with and without bytes, a space before a text and pieces
-// of several words; 1.3 MB of the documentation and of characters at random.
-TEST_CASE("Python's sentencepiece agrees", "[.python]") {
-  const char* given = std::getenv("ACCRUE_TEST_PYTHON");
-  const std::string python = given ? given : "python3";
-  if (std::system((python + " -c 'import sentencepiece, gguf' 2>/dev/null").c_str()) != 0)
-    SKIP_LOUDLY("no Python modules sentencepiece and gguf for " << python
-                                                                << "; set ACCRUE_TEST_PYTHON");
-  const TemporaryDirectory directory;
-  const auto script = directory.write("models.py", R"(
-import pathlib, random, struct, sys
-import gguf, sentencepiece
-
-docs, out = map(pathlib.Path, sys.argv[1:])
-random.seed(1)
-learned = "\n".join(p.read_text() for p in sorted(docs.glob("*.md")))
-ranges = [(32, 127), (160, 0x250), (0x370, 0x530), (0x3040, 0x3100), (0x4e00, 0x9fff),
-          (0x1f300, 0x1f650), (0, 32), (0x2580, 0x2583), (0x10000, 0x10ffff)]
-at_random = "".join(chr(random.randint(*random.choice(ranges))) if random.random() < 0.7
-                    else random.choice([" ", "  ", "\n", "<note>", "the ", "    ", "aaaa"])
-                    for _ in range(100000))
-lines = learned.split("\n") * 4
-random.shuffle(lines)
-text = at_random + "\n".join(lines) + " end  "
-(out / "text").write_bytes(text.encode())
-(out / "docs.txt").write_text(learned + "\n" + at_random[:20000].replace("\0", ""))
-for number, (bytes_, prefix, words) in enumerate(
-        [(True, True, True), (True, False, True), (False, True, True), (False, False, False),
-         (True, True, False)]):
-    name = str(out / f"model{number}")
-    sentencepiece.SentencePieceTrainer.train(
-        input=out / "docs.txt", model_prefix=name, model_type="bpe", vocab_size=2500,
-        byte_fallback=bytes_, add_dummy_prefix=prefix, normalization_rule_name="identity",
-        remove_extra_whitespaces=False, character_coverage=0.98, split_by_whitespace=words,
-        split_digits=words, allow_whitespace_only_pieces=True,
-        user_defined_symbols=["<note>", "a<n"], control_symbols=["<ctl>"], minloglevel=2)
-    sp = sentencepiece.SentencePieceProcessor(model_file=name + ".model")
-    writer = gguf.GGUFWriter(name + ".gguf", "llama")
-    writer.add_tokenizer_model("llama")
-    ids = range(sp.vocab_size())
-    writer.add_token_list([sp.id_to_piece(i) for i in ids])
-    writer.add_token_scores([sp.get_score(i) for i in ids])
-    writer.add_token_types([6 if sp.is_byte(i) else 3 if sp.is_control(i) else
-                            2 if sp.is_unknown(i) else
-                            4 if sp.id_to_piece(i) in ("<note>", "a<n") else 1 for i in ids])
-    writer.add_add_space_prefix(prefix)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    for part, of in enumerate([text, *random.sample([l for l in lines if l], 500)]):
-        tokens = sp.encode(of)
-        for what, content in (("text", of.encode()), ("decoded", sp.decode(tokens).encode()),
-                              ("tokens", struct.pack(f"{len(tokens)}i", *tokens))):
-            (out / f"{number}.{part}.{what}").write_bytes(content)
-)");
-  REQUIRE(std::system(fmt::format("{} '{}' '{}/docs' '{}'", python, script.string(), source_folder,
-                                  directory.path().string())
-                          .c_str()) == 0);
-  const auto content = [&](int model, int part, const char* what) {
-    const auto bytes = file_content(directory.path() / fmt::format("{}.{}.{}", model, part, what));
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
-  for (int model = 0; model < 5; ++model) {
-    const TokenizerPtr bpe =
-        tokenizer_at((directory.path() / fmt::format("model{}.gguf", model)).string());
-    for (int part = 0; part < 501; ++part) {
-      INFO("model " << model << ", part " << part);
-      const std::string expected = content(model, part, "tokens");
-      Tokens tokens(expected.size() / sizeof(int32_t));
-      std::memcpy(tokens.data(), expected.data(), expected.size());
-      const Tokens found = bpe->encode(content(model, part, "text"));
-      const auto [here, there] = std::ranges::mismatch(found, tokens);
-      REQUIRE(here - found.begin() == std::ssize(tokens));
-      REQUIRE(found.size() == tokens.size());
-      REQUIRE((bpe->decode(found) == content(model, part, "decoded")));
-    }
-  }
 }
 
 }  // namespace sentencepiece

@@ -1,6 +1,8 @@
-"""tokenizers cuts texts as the program does, and PEFT takes its adapters."""
+"""tokenizers and sentencepiece cut texts as the program does, and PEFT takes its adapters."""
 
 import json
+import pathlib
+import random
 import subprocess
 import sys
 
@@ -67,6 +69,52 @@ def test_tokens(kind, tmp_path):
     theirs.save(str(tmp_path / "tokenizer.json"))
     assert tokens_of(tmp_path, "--tokenizer", tmp_path / "tokenizer.json") == [
         *theirs.encode(TEXT).ids, theirs.token_to_id("<|endoftext|>")]
+
+
+@pytest.mark.parametrize("has_bytes, prefix, words", (
+    (True, True, True), (True, False, True), (False, True, True), (False, False, False),
+    (True, True, False)))
+def test_sentencepiece(has_bytes, prefix, words, tmp_path):
+    """A model learned from the documentation cuts 1.3 MB of this and of characters at random: with
+    and without bytes, a space before a text and pieces of several words."""
+    sentencepiece, gguf = pytest.importorskip("sentencepiece"), pytest.importorskip("gguf")
+    draw, own = random.Random(1), ["<note>", "a<n"]
+    ranges = [(32, 127), (160, 0x250), (0x370, 0x530), (0x3040, 0x3100), (0x4e00, 0x9fff),
+              (0x1f300, 0x1f650), (0, 32), (0x2580, 0x2583), (0x10000, 0x10ffff)]
+    parts = [" ", "  ", "\n", "<note>", "the ", "    ", "aaaa"]
+    at_random = "".join(chr(draw.randint(*draw.choice(ranges))) if draw.random() < 0.7
+                        else draw.choice(parts) for _ in range(100000))
+    docs = pathlib.Path(__file__).parents[3] / "docs"
+    learned = "\n".join(p.read_text("utf-8") for p in sorted(docs.glob("*.md")))
+    lines = learned.split("\n") * 4
+    draw.shuffle(lines)
+    texts = [at_random + "\n".join(lines) + " end  ", *draw.sample([s for s in lines if s], 500)]
+    (tmp_path / "learned").write_text(learned + "\n" + at_random[:20000].replace("\0", ""), "utf-8")
+    (tmp_path / "texts.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in texts))
+    sentencepiece.SentencePieceTrainer.train(
+        input=tmp_path / "learned", model_prefix=str(tmp_path / "model"), model_type="bpe",
+        vocab_size=2500, byte_fallback=has_bytes, add_dummy_prefix=prefix, minloglevel=2,
+        normalization_rule_name="identity", remove_extra_whitespaces=False,
+        character_coverage=0.98, split_by_whitespace=words, split_digits=words,
+        allow_whitespace_only_pieces=True, user_defined_symbols=own, control_symbols=["<ctl>"])
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "model.model"))
+    file, ids = gguf.GGUFWriter(tmp_path / "model.gguf", "llama"), range(theirs.vocab_size())
+    file.add_tokenizer_model("llama")
+    file.add_token_list([theirs.id_to_piece(i) for i in ids])
+    file.add_token_scores([theirs.get_score(i) for i in ids])
+    file.add_token_types([6 if theirs.is_byte(i) else 3 if theirs.is_control(i) else
+                          2 if theirs.is_unknown(i) else 4 if theirs.id_to_piece(i) in own else 1
+                          for i in ids])
+    file.add_eos_token_id(theirs.eos_id())
+    file.add_add_space_prefix(prefix)
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    program("text", "prepare", "--text", tmp_path / "texts.jsonl", "--out", tmp_path / "corpus",
+            "--tokenizer", tmp_path / "model.gguf")
+    tokens = np.fromfile(tmp_path / "corpus" / "tokens.bin", np.uint16).tolist()
+    assert tokens == [t for text in texts for t in (*theirs.encode(text), theirs.eos_id())]
 
 
 @pytest.mark.parametrize("name", ("gpt2", "llama"))
