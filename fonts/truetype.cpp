@@ -258,8 +258,8 @@ BigEndian windows_table(const TrueTypeFont& font, const FontLimits& all) {
   const int em = f.units_per_em;
   const auto& [ascender, descender, gap] = f.typographic;
   BigEndian table;
-  table.u16s(4, all.advance_sum / std::max<int64_t>(all.advances, 1), f.weight, f.width,
-             f.embedding);
+  const int64_t advances = std::max<int64_t>(all.advances, 1);
+  table.u16s(4, (2 * all.advance_sum + advances) / (2 * advances), f.weight, f.width, f.embedding);
   table.u16s(em * 2 / 3, em * 2 / 3, 0, em / 7, em * 2 / 3, em * 2 / 3, 0, em / 3);
   table.u16s(em / 20, em / 4, 0).zeros(10);  // struck out; no class, no panose
   for (const uint32_t range : f.unicode_ranges) table.u32(range);

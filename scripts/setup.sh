@@ -13,12 +13,12 @@ readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf
 readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
 # and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
-# files. A compiler's cache: the builds of a run share what is the same in them. fontTools, which reads
-# what font export writes. Open MPI, for train as several ranks, and MPICH, to compare with it. Boost's
-# fibers, for the preset simt. What Python's wheel is built and tried with.
+# files. A compiler's cache: the builds of a run share what is the same in them. Open MPI, for train as
+# several ranks, and MPICH, to compare with it. Boost's fibers, for the preset simt. What Python's wheel
+# is built and tried with.
 readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
-                        clang libclang-rt-dev ccache python3-fonttools libopenmpi-dev openmpi-bin
-                        libmpich-dev mpich libboost-context-dev python3-dev python3-venv)
+                        clang libclang-rt-dev ccache libopenmpi-dev openmpi-bin libmpich-dev mpich
+                        libboost-context-dev python3-dev python3-venv)
 
 usage() {
   cat <<END
@@ -26,8 +26,8 @@ Usage: scripts/setup.sh [--dry-run] [--tests] [--fonts]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
   --dry-run  say what would be done and do nothing
   --tests    also what only tests and the preset simt need: a browser, Doxygen, pkg-config, Clang with
-             libFuzzer, clang-format 14, ccache, fontTools, Open MPI, MPICH, Boost.Context,
-             Python's headers and venv
+             libFuzzer, clang-format 14, ccache, Open MPI, MPICH, Boost.Context, Python's headers
+             and venv
   --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }

@@ -221,7 +221,8 @@ python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
   skip "what is for a release: left out without --thorough"
 elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
-  for module in torchvision transformers peft gguf tokenizers sentencepiece onnx onnxruntime tensorboard; do
+  for module in torchvision transformers peft gguf tokenizers sentencepiece onnx onnxruntime fontTools \
+    tensorboard; do
     "$python" -c "import $module" 2>/dev/null || skip "judge $module: no such module for $python"
   done
   step "judges: PyTorch and others beside Python's module" judge
