@@ -14,7 +14,8 @@ pytestmark = pytest.mark.thorough
 IMAGES = {"mlp": (1, 28, 28), "mlp-small": (1, 28, 28), "cnn": (1, 28, 28), "cnn-gn": (1, 28, 28),
           "cnn-bn": (1, 28, 28), "resnet": (1, 28, 28), "resnet-bn": (1, 28, 28),
           "resnet18": (3, 224, 224), "resnet34": (3, 224, 224), "resnet50": (3, 224, 224),
-          "unet": (1, 28, 28)}
+          "resnet18-gn": (3, 224, 224), "resnet34-gn": (3, 224, 224),
+          "resnet50-gn": (3, 224, 224), "unet": (1, 28, 28)}
 OTHERWISE = {"upsampling": "transposed", "skip": "concat", "norm": "batch", "self_attention": True,
              "width": 0.25}
 LLAMA = {"groups": 2, "rotary_scaling": "linear:4", "tied_head": "no", "attention_bias": "yes"}
