@@ -38,9 +38,6 @@ struct StrategyFacts {
   // What sets its step apart from that of one big batch: "is another optimizer". Empty if nothing
   // does; of the others a plan recommends only what was asked for.
   std::string_view differs{};
-  // Bytes a parameter moved for each micro-batch, beside those of weights and gradients
-  // (train/relative_cost.h).
-  double bytes_moved = 0;
 
   // Throws Error for an optimizer that it cannot work with.
   std::unique_ptr<Accumulator> (*make)(Optimizer&, const Decision&, const WindowOptions&) = nullptr;

@@ -9,7 +9,10 @@
 // Computes for a Profile the work of the kernels that launch() calls (kernels/backend.h).
 namespace accrue {
 
-inline double bytes_of(const View& x) { return x.data ? double(bytes_of(x.dtype, x.numel())) : 0; }
+// A view that is absent has no bytes; on a meta device every view lacks data.
+inline double bytes_of(const View& x) {
+  return x.data || is_meta(x.device) ? double(bytes_of(x.dtype, x.numel())) : 0;
+}
 inline double bytes_of(const GradTarget& x) { return (x.beta == 0 ? 1 : 2) * bytes_of(x.grad); }
 inline double bytes_of(const std::optional<GradTarget>& x) { return x ? bytes_of(*x) : 0; }
 template <class Scalar>

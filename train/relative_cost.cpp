@@ -8,60 +8,55 @@ namespace accrue {
 namespace {
 
 // Both are orders of magnitude: a core does about 100 GFLOP/s at 10 GB/s, a large GPU 50 TFLOP/s
-// at 5 TB/s, and a micro-batch costs them some 20 us beside its arithmetic.
+// at 5 TB/s, and a micro-batch costs them some 20 us beside its kernels.
 constexpr double flops_per_byte = 10, flops_per_micro_batch = 2e6;
 
-double bytes_per_parameter(Strategy strategy) {
-  constexpr double weights = 8, gradients = 8;
-  return weights + gradients + facts_of(strategy).bytes_moved;
-}
-
-// The parameters that get gradients in a micro-batch, on average over the windows.
-double parameter_count(const TrainingOptions& options, const Dataset& data) {
-  double count = 0;
-  for (const PlayerOptions& network : options.networks(options.objective_for(data))) {
-    const Parameters parameters = place(*network.model(), DType::f32, Device::meta, 0,
-                                        GradientStorage::on_demand, options.freeze);
-    count += double(parameters.trained_count()) * double(network.times) / double(network.every);
-  }
-  return count;
-}
-
-double flops_in(Profile& profile) {
+Work work_in(Profile& profile) {
   profile.stop();
-  double flops = 0;
-  for (const Profile::Row& row : profile.rows()) flops += row.work.flops;
-  return flops;
+  Work work;
+  for (const Profile::Row& row : profile.rows()) {
+    work.flops += row.work.flops;
+    work.bytes += row.work.bytes;
+  }
+  return work;
 }
 
-// On average over the windows, counted in a window of one micro-batch for each player, or of two
-// where a window of several is walked more often.
-double flops_per_sample(TrainingOptions options, const Dataset& data) {
-  const int64_t micro = options.batches.micro;
-  const int64_t K = options.window_passes > 0 && options.batches.accumulation_steps() > 1 ? 2 : 1;
-  options.batches.effective = K * micro;
-  options.on_oom = OnOom::fail;
-  Training training(options, data.to(Device::meta), Device::meta);
-  double flops = 0;
-  for (const Player& player : training.game().players()) {
-    training.loader().start_epoch(0);
-    std::vector<MicroBatch> parts(static_cast<size_t>(K), *training.loader().next());
-    for (MicroBatch& part : parts) part.ends_window = &part == &parts.back();
-    Profile profile(Device::meta, 0);
-    training.game().accumulate({&player}, window_of(parts), training.pass(0));
-    flops += flops_in(profile) * double(player.times) / double(player.every);
-    training.game().step({&player});
-  }
-  return flops / double(K * micro);
+double cost_in(Profile& profile) {
+  const Work work = work_in(profile);
+  return work.flops + flops_per_byte * work.bytes;
+}
+
+// The number of micro-batches whose mean stands for all of a window: the first may write what
+// others add to, and one that is alone needs no walks. A profile cannot follow those that take
+// turns.
+int64_t counted_micro_batches(const TrainingOptions& options) {
+  const bool take_turns = options.batch_norm == BatchNormOver::window && options.window_passes == 0;
+  return take_turns ? 1 : std::min<int64_t>(options.batches.accumulation_steps(), 2);
 }
 
 }  // namespace
 
 double window_cost(const TrainingOptions& options, const Dataset& data) {
-  const double arithmetic = double(options.batches.effective) * flops_per_sample(options, data);
-  const double traffic = parameter_count(options, data) * bytes_per_parameter(options.strategy);
-  return arithmetic + double(options.batches.accumulation_steps()) *
-                          (flops_per_byte * traffic + flops_per_micro_batch);
+  const int64_t counted = counted_micro_batches(options);
+  const int64_t samples = counted * options.batches.micro;
+  TrainingOptions sampled = options;
+  sampled.batches.effective = samples;
+  sampled.on_oom = OnOom::fail;
+  Training training(sampled, data.to(Device::meta), Device::meta);
+  double cost = double(options.batches.accumulation_steps()) * flops_per_micro_batch;
+  for (const Player& player : training.game().players()) {
+    training.loader().start_epoch(0);
+    std::vector<MicroBatch> parts(static_cast<size_t>(counted), *training.loader().next());
+    for (MicroBatch& part : parts) part.ends_window = &part == &parts.back();
+    Profile accumulation(Device::meta, 0);
+    training.game().accumulate({&player}, window_of(parts), training.pass(0));
+    const double of_sample = cost_in(accumulation) / double(samples);
+    Profile step(Device::meta, 0);
+    training.game().step({&player});
+    const double turns = double(player.times) / double(player.every);
+    cost += turns * (double(options.batches.effective) * of_sample + cost_in(step));
+  }
+  return cost;
 }
 
 double training_flops_per_sample(const ModelFactory& make_model, const Shape& sample,
@@ -72,7 +67,7 @@ double training_flops_per_sample(const ModelFactory& make_model, const Shape& sa
   const Tensor x = Tensor::empty(sample, encoded_dtype(encoding, DType::f32), Device::meta);
   const Tensor y = (*model)(x, Pass::eval());
   backward(mse_loss(y, Tensor::empty(y.shape(), y.dtype(), y.device())));
-  return flops_in(profile);
+  return work_in(profile).flops;
 }
 
 }  // namespace accrue

@@ -7,14 +7,14 @@ namespace accrue {
 // An estimate of the time of one window of such data, in floating-point operations, to compare ways
 // of running the same window on one machine:
 //
-//   cost = E * F + K * (b * B(strategy) + c)
+//   cost = sum over the window's kernels and its step's of (F + b * B) + K * c
 //
-//   E  samples             F  operations of a sample's products and convolutions, with what is
-//   K  micro-batches          computed again and without what frozen layers save
-//   B  bytes moved for each micro-batch: weights are read in forward and backward, gradients added
-//      to (16 bytes a parameter), and what the strategy moves beside that
-//      (StrategyFacts::bytes_moved); of several networks the sum over their turns
-//   b  operations in the time of moving a byte, 10      c  calls and launches, 2 million
+//   F  operations of products and convolutions    B  bytes that a kernel reads and writes
+//   b  operations in the time of moving a byte, 10
+//   K  micro-batches                              c  what one costs beside its kernels, 2 million
+//
+// as Work has F and B (core/profile.h), counted in a run of two micro-batches on the meta device;
+// of several networks the sum over their turns.
 double window_cost(const TrainingOptions& options, const Dataset& data);
 
 // Floating-point operations in the matrix products and convolutions for one training sample, a

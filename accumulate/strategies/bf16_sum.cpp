@@ -47,7 +47,6 @@ const StrategyFacts bf16_sum_strategy{
     .storage = GradientStorage::on_demand,
     .is_for_one_process = true,
     .differs = "rounds the sum of gradients to bfloat16",
-    .bytes_moved = 8,  // reads gradient and sum, writes sum
     .make = Accumulator::make<Bf16Sum>};
 
 }  // namespace accrue

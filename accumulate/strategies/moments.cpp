@@ -87,7 +87,6 @@ const StrategyFacts moments_strategy{
     .sums_in_moments = true,
     .split_decides = true,  // v is a sum over the micro-batches
     .differs = "is another optimizer",
-    .bytes_moved = 20,  // reads gradient, m and v, writes m and v
     .make = Accumulator::make<IntoMoments>};
 
 }  // namespace accrue

@@ -62,7 +62,6 @@ class Separate : public Accumulator {
 const StrategyFacts separate_strategy{.name = "separate",
                                       .help = "a second buffer and an adding pass",
                                       .judges_micro_batches = true,
-                                      .bytes_moved = 12,  // reads sum and gradient, writes sum
                                       .make = Accumulator::make<Separate>};
 
 }  // namespace accrue
