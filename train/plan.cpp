@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -143,10 +144,14 @@ class Candidate {
   std::map<Cut, Usage> peaks_;
 };
 
+// As exactly as an estimate can be believed, which does not find anything cheaper than one batch.
+int64_t hundredths(double cost) { return std::max<int64_t>(100, std::llround(100 * cost)); }
+
 bool better(const Alternative& a, const Alternative& b) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits) return a.peak.total() < b.peak.total();
-  if (a.relative_cost != b.relative_cost) return a.relative_cost < b.relative_cost;
+  const int64_t cost = hundredths(a.relative_cost), other = hundredths(b.relative_cost);
+  if (cost != other) return cost < other;
   return std::pair(a.batches.micro, a.batches.piece) > std::pair(b.batches.micro, b.batches.piece);
 }
 

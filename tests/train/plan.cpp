@@ -213,11 +213,13 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   for (const Alternative& a : plan.alternatives) {
     REQUIRE(a.fits == (a.peak.total() <= memory));
     REQUIRE(a.batches.effective == 50);
-    REQUIRE(a.relative_cost >= 1);
-    if (a.fits) REQUIRE(plan.alternatives.front().relative_cost <= a.relative_cost);
+    REQUIRE(a.relative_cost > 0.95);  // a step in backward reads no gradients for their norm
+    // In hundredths.
+    if (a.fits) REQUIRE(plan.alternatives.front().relative_cost < a.relative_cost + 0.01);
   }
-  const auto whole = std::ranges::find_if(
-      plan.alternatives, [](const Alternative& a) { return a.batches.micro == 50; });
+  const auto whole = std::ranges::find_if(plan.alternatives, [](const Alternative& a) {
+    return a.batches.micro == 50 && a.strategy == Strategy::fused && a.recompute == Recompute::none;
+  });
   REQUIRE(whole != plan.alternatives.end());
   REQUIRE(whole->relative_cost == 1);
   REQUIRE(!whole->fits);
