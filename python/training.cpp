@@ -224,6 +224,7 @@ class PythonTrainer {
     for (Field& field : set.fields)
       if (run_->data().train.has(field.name))
         field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
+    crop(set);
     return score_on(set);
   }
   nb::object predict(nb::handle x) {
@@ -232,13 +233,20 @@ class PythonTrainer {
       return logits(x, *model, training.batches().micro, run_->device());
     const auto* const generator = dynamic_cast<const Zi2ziGenerator*>(&training.model());
     const auto styles = generator ? std::optional(generator->options().styles) : std::nullopt;
-    return answers_to(question_of(x, shape_, styles), run_->options().pixels, training.model(),
+    Dataset question = question_of(x, shape_, styles);
+    crop(question);
+    return answers_to(std::move(question), run_->options().pixels, training.model(),
                       training.batches().micro, training.parameters().compute_dtype(),
                       run_->device());
   }
 
  private:
   Trainer& trainer() const { return run_->trainer(); }
+  // As the samples for the score are.
+  void crop(Dataset& data) const {
+    const Dataset& test = run_->data().test;
+    if (!test.fields.empty() && test.fields[0].crop) data.crop_to(*test.fields[0].crop);
+  }
   nb::object score_on(const Dataset& data) {
     Score score;
     {

@@ -139,6 +139,10 @@ class Training(unittest.TestCase):
         np.testing.assert_allclose(accrue.train(layers, (numbers * 2 - 1, y), crop=8,
                                                 **options).losses, trained[0].losses, rtol=1e-5)
         self.assertFalse(np.allclose(trained[1].losses, trained[0].losses))
+        trainer = accrue.Trainer(layers, (pixels, y), crop=8, **options)
+        self.assertEqual(trainer.run().score, trainer.evaluate((pixels, y)))
+        np.testing.assert_array_equal(trainer.predict(pixels), trainer.predict(
+            np.ascontiguousarray(pixels[:, 2:10, 2:10])))
         for x, option in ((numbers, {"augment": "flip"}), (numbers, {"mean": 0.1}),
                           (numbers[:, 0], {"augment": "crop"}), (numbers, {"std": 0.1})):
             with self.assertRaisesRegex(accrue.Error, "^--(augment|mean|std).* acts on pixels, but "
