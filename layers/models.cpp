@@ -1,5 +1,6 @@
 #include "layers/models.h"
 
+#include <array>
 #include <cmath>
 #include <optional>
 
