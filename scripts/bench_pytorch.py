@@ -115,11 +115,13 @@ class Accrue:
         self.options = options
 
     def network(self, configuration):
-        """Networks that take photographs are trained on the user's; digits do for the others."""
-        photographs = ["--data", self.options.data] if configuration.model == "resnet50" else []
+        """Networks of photographs and of text are trained on the user's; digits do for others."""
+        data = ["--data", self.options.data] if configuration.model in ("resnet50", "gpt2") else []
+        if configuration.model == "gpt2":
+            data += ["--context", 1024, "--documents", "stream"]
         return ["--model", configuration.model, "--width", f"{configuration.width:g}",
                 "--precision", self.options.precision, "--device", self.options.device,
-                *photographs]
+                *data]
 
     def training(self, configuration):
         return [*self.network(configuration), "--micro-batch", configuration.micro_batch,
@@ -228,7 +230,8 @@ def parse():
     parser.add_argument("--program", type=pathlib.Path,
                         default=ROOT / "build" / "release" / "apps" / "accrue")
     parser.add_argument("--data", type=pathlib.Path, default=ROOT / "data" / "mnist",
-                        help="directory of IDX files, for --memory, or of images, for resnet50")
+                        help="directory of IDX files, for --memory, or of images, for resnet50;"
+                             " for gpt2 a file of llm.c's tokens")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--busy", type=int, default=0, metavar="N",
                         help="measure beside N programs that never wait")

@@ -12,11 +12,13 @@ a required check failed. Needs no network; changes nothing about the GPU.
 """
 
 import argparse
+import array
 import concurrent.futures
 import csv
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -32,8 +34,9 @@ from make_satellite import write_png
 # it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
 FIRST = ("ops",)
 TOGETHER = ("checkpoint", "zi2zi", "plan",  # which have the longest
-            "window", "engine", "golden", "ladder", "precision", "strategies", "pitfalls",
-            "recompute", "spectral", "random", "models", "game", "freeze", "trainer")
+            "window", "engine", "golden", "passes", "ladder", "precision", "strategies",
+            "pitfalls", "recompute", "spectral", "random", "models", "game", "freeze", "packed",
+            "averages", "trainer", "text")
 ALONE = ("faults", "oom", "device-ranks")
 MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -51,6 +54,14 @@ def write_images(folder, classes=10, of_each=20, size=224):
             write_png(folder / f"class{label}" / f"{number}.png",
                       [os.urandom(3 * size) for _ in range(size)], size, colour_type=2)
     return folder
+
+
+def write_tokens(path, vocabulary=50257, count=1 << 20):
+    """A file of llm.c: tokens of GPT-2's at random, behind a header of 256 numbers."""
+    header = array.array("i", [20240520, 1, count] + [0] * 253)
+    tokens = array.array("H", random.Random(1).choices(range(vocabulary), k=count))
+    path.write_bytes(header.tobytes() + tokens.tobytes())
+    return path
 
 
 def tail(text, lines=25):
@@ -261,9 +272,15 @@ class Check:
 
     def warm_up_pytorch(self):
         """torch.compile needs minutes of a processor, which the tests leave free."""
-        requests = [{"measure": "speed", "model": model, "width": 1, "micro_batch": 32,
-                     "effective_batch": 128, "device": "cuda", "precision": "fp32", "threads": 4,
-                     "seconds": 0.1} for model in ("mlp", "cnn")]
+        models = [model for model in ("mlp", "cnn", "gpt2")
+                  if not re.search(self.options.skip, f"beside PyTorch, {model}")]
+        if self.options.runner or not models or not self.has_torch():
+            return []
+        requests = [{"measure": "speed", "model": model, "width": 1, "device": "cuda",
+                     "micro_batch": 4 if model == "gpt2" else 32,
+                     "effective_batch": 8 if model == "gpt2" else 128,
+                     "precision": "bf16" if model == "gpt2" else "fp32", "threads": 4,
+                     "seconds": 0.1} for model in models]
         return [subprocess.Popen(["nice", self.options.python, "scripts/torch_training.py",
                                   json.dumps(request)], cwd=ROOT,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -275,9 +292,14 @@ class Check:
         folder = self.measured / "images"
         return folder if folder.exists() else write_images(folder)
 
+    def tokens(self):
+        """The file of tokens, made when it is first asked for."""
+        path = self.measured / "tokens.bin"
+        return path if path.exists() else write_tokens(path)
+
     def bench_train(self):
         """The splits that users ask for, windows of 1 and of 8 micro-batches of 32, and a ResNet-50
-        of 224 x 224 pixels in each precision."""
+        of 224 x 224 pixels and a GPT-2 on rows of 1024 tokens in each precision."""
         def bench(name, *arguments, seconds=0.6):
             self.step("required", 40, f"bench train {name}", [
                 self.options.program, "bench", "train", "--device", "cuda", "--seconds",
@@ -298,6 +320,9 @@ class Check:
         for precision in ("bf16", "fp32", "tf32"):
             bench(f"resnet50 32x2 {precision}", "--model", "resnet50", "--data", self.images(),
                   *split("32x2"), "--precision", precision, seconds=2)
+            bench(f"gpt2 4x2 {precision}", "--model", "gpt2", "--data", self.tokens(),
+                  "--context", 1024, "--documents", "stream", *split("4x2"),
+                  "--precision", precision, seconds=2)
 
     def bench_kernels(self):
         small = ["--size", "1MiB"] if self.options.runner else []
@@ -325,6 +350,8 @@ class Check:
         jobs = [(60, "resnet50:32x2", f"resnet50 32x2, {precision}", f"resnet50-{precision}",
                  "--precision", precision, "--data", self.images())
                 for precision in reversed(PRECISIONS)]
+        jobs += [(80, "gpt2:4x2", f"gpt2 4x2, {precision}", f"gpt2-{precision}",
+                  "--precision", precision, "--data", self.tokens()) for precision in ("bf16", "tf32")]
         jobs += [(80, each, each, each.replace(":", "-")) for each in ("mlp:32x4", "cnn:32x4")]
         for limit, configuration, name, file, *arguments in jobs:
             self.step("optional", limit, f"beside PyTorch, {name}", [
@@ -344,13 +371,15 @@ class Check:
         for model, skip, count, *arguments in (
                 ("mlp", 60, 200, "--data", "digits"), ("cnn", 60, 240, "--data", "digits"),
                 ("resnet-bn", 400, 800, "--data", "digits"),
+                ("gpt2", 500, 500, "--data", self.tokens(), "--precision", "bf16", "--context",
+                 1024, "--documents", "stream", "--micro-batch", 4),
                 ("resnet50", 1500, 1500, "--data", self.images(), "--precision", "bf16")):
             output = self.step("optional", 60, f"time per kernel, {model}", [
                 profiler, "--clock-control", "none", "--csv", "--metrics",
                 "gpu__time_duration.sum,dram__bytes.sum", "--launch-skip", skip, "--launch-count",
                 count, self.options.program, "train", "--device", "cuda", "--model", model,
-                *arguments, "--micro-batch", 32, "--accum", 1, "--steps", 5,
-                "--cuda-graphs", "off"])
+                *(() if "--micro-batch" in arguments else ("--micro-batch", 32)), *arguments,
+                "--accum", 1, "--steps", 5, "--cuda-graphs", "off"])
             kernels = kernels_of(output)
             if kernels:
                 (self.measured / f"ncu-{model}.json").write_text(json.dumps({"kernels": kernels}))
@@ -375,12 +404,10 @@ class Check:
         few = 3 if options.runner else None  # to try the script, not the kernels
         ops = self.run_cases("ops", "required", 75, self.cases(FIRST)[:few], options.workers)
         self.convolutions()
-        idle = (options.runner or re.search(options.skip, "beside PyTorch, mlp:32x4")
-                or not self.has_torch())
-        warming = [] if idle else self.warm_up_pytorch()
+        warming = self.warm_up_pytorch()
         others = [case for case in self.cases(FIRST + TOGETHER) if case[0] not in FIRST]
         alone = self.cases(ALONE)
-        self.run_cases("tests", "required", 90,
+        self.run_cases("tests", "required", 110,
                        [case for case in others if case not in alone][:few], options.workers)
         self.run_cases("tests alone", "required", 30, alone[:few], 1)
         self.bench_train()

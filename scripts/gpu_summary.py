@@ -180,7 +180,7 @@ def profile_rows(results, most=12):
 
 def precision_rows(results):
     for stem, figures in results.items():
-        if stem.startswith(("train-resnet50-", "train-resnet-bn")):
+        if stem.startswith(("train-resnet50-", "train-resnet-bn", "train-gpt2-")):
             yield [stem.removeprefix("train-"), f"{figures['samples_per_s']:,.0f}",
                    f"{1e3 * figures['effective_batch'] / figures['samples_per_s']:.2f}"]
 

@@ -120,6 +120,21 @@ def resnet50():
     return models.resnet50()
 
 
+class Gpt2(nn.Module):
+    """Logits [N T, vocabulary] of tokens [N, T], without dropout as accrue's by itself."""
+
+    def __init__(self):
+        from transformers import GPT2Config, GPT2LMHeadModel  # as above
+
+        super().__init__()
+        self.network = GPT2LMHeadModel(GPT2Config(
+            attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, use_cache=False,
+            attn_implementation="sdpa"))
+
+    def forward(self, tokens):
+        return self.network(tokens).logits.flatten(0, 1)
+
+
 # By the names and with the width of accrue's.
 MODELS = {
     "mlp": lambda width=1: mlp(784, *scaled((512, 256, 128), width), 10),
@@ -130,8 +145,11 @@ MODELS = {
     "resnet": resnet20,
     "resnet-bn": lambda width=1: resnet20(width, nn.BatchNorm2d),
     "resnet50": lambda width=1: resnet50(),
+    "gpt2": lambda width=1: Gpt2(),
     "unet": lambda width=1: UNet(scaled(STAGES, width)),
 }
 # The shape in which each model takes a sample.
 SAMPLE_SHAPES = {name: (784,) if name.startswith("mlp") else (1, 28, 28) for name in MODELS}
 SAMPLE_SHAPES["resnet50"] = (3, 224, 224)
+SAMPLE_SHAPES["gpt2"] = (1024,)
+VOCABULARY = 50257  # of GPT-2, whose samples are tokens and whose targets are, too

@@ -24,7 +24,7 @@ import sys
 import time
 
 import torch
-from reference_models import MODELS, SAMPLE_SHAPES
+from reference_models import MODELS, SAMPLE_SHAPES, VOCABULARY
 from torch.nn import functional
 
 SAMPLES_OF_BYTES = 12000  # as many as accrue's built-in data sets have
@@ -54,6 +54,8 @@ def ways_of(model, device):
     if device == "cpu":
         images = [] if model.startswith("mlp") else [Way("channels last", channels_last=True)]
         return [EAGER, *images]
+    if model == "gpt2":
+        return [Way("fused Adam", fused=True), Way("compiled", fused=True, compiled=True)]
     if model == "resnet50":  # which takes torch.compile a minute
         return [EAGER, Way("fused Adam, channels last", fused=True, channels_last=True)]
     return [EAGER, Way("fused Adam", fused=True), Way("compiled", fused=True, compiled=True)]
@@ -92,7 +94,7 @@ class Training:
         with shorter:
             answer = self.model(x)
             mean = functional.binary_cross_entropy_with_logits(answer, y.float()) \
-                if self.segments else functional.cross_entropy(answer, y)
+                if self.segments else functional.cross_entropy(answer, y.flatten())
             return mean * (len(x) / self.effective_batch)
 
     def window(self, micro_batches, set_to_none=True):
@@ -113,6 +115,9 @@ class Samples:
     def __init__(self, request, count, channels_last=False, as_bytes=False):
         device, shape = request["device"], SAMPLE_SHAPES[request["model"]]
         self.sizes = request["effective_batch"], request["micro_batch"]
+        if request["model"] == "gpt2":
+            self.x, self.y = torch.randint(VOCABULARY, (2, count, *shape), device=device)
+            return
         self.x = torch.randint(256, (count, *shape), dtype=torch.uint8, device=device) \
             if as_bytes else torch.randn(count, *shape, device=device)
         if channels_last:
