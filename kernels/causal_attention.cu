@@ -2,41 +2,10 @@
 
 #include "kernels/detail/attention_tiles.cuh"
 #include "kernels/detail/self_attention_kernels.h"
+#include "kernels/detail/tensor_core_attention.h"
 
 namespace accrue::cuda {
 namespace {
-
-// The block's tile of rows among those of all heads, the last first: those of queries that see most
-// keys take longest.
-struct Place {
-  int64_t n, h, row;
-
-  __device__ Place(int64_t rows, int64_t heads) {
-    const int64_t tiles = ceil_div<int64_t>(rows, tile_size), head = blockIdx.x / tiles;
-    n = head / heads;
-    h = head % heads;
-    row = (tiles - 1 - blockIdx.x % tiles) * tile_size;
-  }
-};
-
-template <class T>
-struct Operands {
-  Heads<const T> q, k, v;
-  const int32_t* positions;
-
-  // The first key that query i of row n sees: -1 if its position is wrong, T if there is no such
-  // query.
-  __device__ int64_t first_key(int64_t n, int64_t i, const CausalSizes& s) const {
-    if (i >= s.Tq) return s.T;
-    if (!positions) return 0;
-    const int64_t token = s.token(i), position = positions[n * s.Tq + i];
-    return 0 <= position && position <= token ? token - position : -1;
-  }
-  // The first that a tile of queries sees. All lanes of a warp must call it.
-  __device__ int64_t first_key_of_tile(int64_t n, int64_t row, const CausalSizes& s) const {
-    return -warp_max(-first_key(n, row + tile_lane(), s));
-  }
-};
 
 // The keys that the queries of a thread see, in a tile of queries from `row` on.
 template <class T>
@@ -49,7 +18,7 @@ struct SeenKeys {
       : token(s.token(row)) {
     for (int m = 0; m < thread_rows; ++m)
       first[m] = static_cast<int>(in.first_key(n, row + tile_row(m), s));
-    const int64_t least = in.first_key_of_tile(n, row, s);
+    const int64_t least = in.first_key_of(tile_size, n, row, s);
     begin = least < 0 ? 0 : least;
     end = s.token(row + tile_size < s.Tq ? row + tile_size : s.Tq);
   }
@@ -58,30 +27,18 @@ struct SeenKeys {
   }
 };
 
-// With what backward begins.
+// Writes what a row got in the channels of the block.
 template <class T>
-struct OutputGradient {
-  Heads<const T> dy;
-  const Wide<T>*L, *t;  // [N, H, Tq]
-};
-
-// data is null where the gradient is not wanted.
-template <class T>
-struct Target {
-  Heads<T> to;
-  float beta;
-
-  __device__ void store_row(const Wide<T> (&sums)[thread_channels], int64_t n, int64_t row,
-                            int64_t h, int64_t D) const {
-    for (int k = 0; k < thread_channels; ++k) {
-      const int64_t d = first_channel() + tile_lane() + k * tile_size;
-      if (d >= D) return;
-      T& out = to.at(n, row, h)[d];
-      if (beta == 0) out = T(sums[k]);
-      else out = T(out + sums[k]);
-    }
+__device__ void store_row(const Target<T>& target, const Wide<T> (&sums)[thread_channels],
+                          int64_t n, int64_t row, int64_t h, int64_t D) {
+  for (int k = 0; k < thread_channels; ++k) {
+    const int64_t d = first_channel() + tile_lane() + k * tile_size;
+    if (d >= D) return;
+    T& out = target.to.at(n, row, h)[d];
+    if (target.beta == 0) out = T(sums[k]);
+    else out = T(out + sums[k]);
   }
-};
+}
 
 // y and L of 32 queries. Every lane of a warp has the largest score and the sum so far of the
 // warp's rows.
@@ -90,7 +47,7 @@ __global__ void __launch_bounds__(block_threads)
     attend_kernel(Target<T> y, W* L, Operands<T> in, CausalSizes s, W scale) {
   using Products = Tiles<T>;
   alignas(32) __shared__ typename Products::Shared shared;
-  const auto [n, h, row] = Place(s.Tq, s.H);
+  const auto [n, h, row] = Place(s.Tq, s.H, tile_size);
   const int64_t g = h / s.heads_of_group();
   const HeadRows<T> queries(in.q, n, row, h);
   const SeenKeys<T> seen(in, n, row, s);
@@ -119,7 +76,7 @@ __global__ void __launch_bounds__(block_threads)
     if (i >= s.Tq) return;
     if (seen.first[m] < 0) exponentials[m] = std::numeric_limits<W>::quiet_NaN();
     for (W& sum : rows[m]) sum /= exponentials[m];
-    y.store_row(rows[m], n, i, h, s.D);
+    store_row(y, rows[m], n, i, h, s.D);
     if (tile_lane() == 0 && blockIdx.y == 0)
       L[(n * s.H + h) * s.Tq + i] = largest[m] + std::log(exponentials[m]);
   }
@@ -149,7 +106,7 @@ __global__ void __launch_bounds__(block_threads)
                           W scale) {
   using Products = Tiles<T>;
   alignas(32) __shared__ typename Products::Shared shared;
-  const auto [n, h, row] = Place(s.Tq, s.H);
+  const auto [n, h, row] = Place(s.Tq, s.H, tile_size);
   const int64_t g = h / s.heads_of_group(), head = (n * s.H + h) * s.Tq;
   const HeadRows<T> queries(in.q, n, row, h), dys(out.dy, n, row, h);
   const SeenKeys<T> seen(in, n, row, s);
@@ -170,7 +127,7 @@ __global__ void __launch_bounds__(block_threads)
   RowElements<W> rows;
   sums.take(rows, shared);
   for (int m = 0; m < thread_rows; ++m)
-    if (row + tile_row(m) < s.Tq) dq.store_row(rows[m], n, row + tile_row(m), h, s.D);
+    if (row + tile_row(m) < s.Tq) store_row(dq, rows[m], n, row + tile_row(m), h, s.D);
 }
 
 // dk and dv of 32 keys: rows are keys here, and columns the queries of all heads of the group, head
@@ -181,14 +138,14 @@ __global__ void __launch_bounds__(block_threads)
                          CausalSizes s, W scale) {
   using Products = Tiles<T>;
   alignas(32) __shared__ typename Products::Shared shared;
-  const auto [n, g, row] = Place(s.T, s.G);
+  const auto [n, g, row] = Place(s.T, s.G, tile_size);
   const HeadRows<T> keys(in.k, n, row, g), values(in.v, n, row, g);
   typename Products::Sums dk_sums, dv_sums;
   // The first query that sees the first key.
   const int64_t first = row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
   for (int64_t h = g * s.heads_of_group(); h < (g + 1) * s.heads_of_group(); ++h)
     for (int64_t query = first; query < s.Tq; query += tile_size) {
-      if (in.first_key_of_tile(n, query, s) >= row + tile_size) continue;
+      if (in.first_key_of(tile_size, n, query, s) >= row + tile_size) continue;
       const int64_t i = query + tile_lane(), head = (n * s.H + h) * s.Tq;
       const int64_t first_key = in.first_key(n, i, s);
       const HeadRows<T> queries(in.q, n, query, h), dys(out.dy, n, query, h);
@@ -210,7 +167,7 @@ __global__ void __launch_bounds__(block_threads)
     RowElements<W> rows;
     sums.take(rows, shared);
     for (int m = 0; m < thread_rows; ++m)
-      if (row + tile_row(m) < s.T) target.store_row(rows[m], n, row + tile_row(m), g, s.D);
+      if (row + tile_row(m) < s.T) store_row(target, rows[m], n, row + tile_row(m), g, s.D);
   };
   if (dk.to.data) store(dk, dk_sums);
   if (dv.to.data) store(dv, dv_sums);
@@ -221,27 +178,16 @@ Grid grid_of(int64_t heads, int64_t rows, const CausalSizes& s) {
                static_cast<unsigned>(ceil_div<int64_t>(s.D, block_channels)))};
 }
 
-template <class T>
-Operands<T> operands_of(const CausalInputs& in) {
-  const int64_t D = in.heads.size;
-  return {in.q.of<const T>(D), in.k.of<const T>(D), in.v.of<const T>(D),
-          in.positions.data ? in.positions.as<const int32_t>() : nullptr};
-}
-
-template <class T>
-Target<T> target_of(const HeadTarget& x, int64_t D) {
-  return x ? Target<T>{x.of<T>(D), x.target->beta} : Target<T>{};
-}
-
 }  // namespace
 
 void causal_attention(View y, View L, CausalInputs in, View) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
+        if constexpr (is_16_bit<T>)
+          if (is_for_tensor_cores(in)) return attend_on_tensor_cores<T>(y, L, in);
         const CausalSizes s(in);
-        enqueue(grid_of(s.N * s.H, s.Tq, s), attend_kernel<T>,
-                Target<T>{HeadColumns{y}.of<T>(s.D), 0}, L.as<W>(), operands_of<T>(in), s,
-                static_cast<W>(s.scale()));
+        enqueue(grid_of(s.N * s.H, s.Tq, s), attend_kernel<T>, Target<T>(y, s.D), L.as<W>(),
+                Operands<T>(in), s, static_cast<W>(s.scale()));
       });
 }
 
@@ -252,20 +198,22 @@ void causal_attention_backward(CausalTargets targets, View dy, View y, View L, C
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
         const CausalSizes s(in);
-        const Operands<T> operands = operands_of<T>(in);
+        const Operands<T> operands(in);
         W* t = static_cast<W*>(scratch.data);
         const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.D), L.as<const W>(), t};
         const W scale = static_cast<W>(s.scale());
         if (targets.dq || targets.dk)
           enqueue(grid_over(s.N * s.H * s.Tq * warp_threads), output_products_kernel<T>, t, out.dy,
                   HeadColumns{y}.of<const T>(s.D), s);
+        if constexpr (is_16_bit<T>)
+          if (is_for_tensor_cores(in))
+            return differentiate_on_tensor_cores<T>(targets, dy, L, t, in);
         if (targets.dq)
-          enqueue(grid_of(s.N * s.H, s.Tq, s), query_gradient_kernel<T>,
-                  target_of<T>(targets.dq, s.D), out, operands, s, scale);
+          enqueue(grid_of(s.N * s.H, s.Tq, s), query_gradient_kernel<T>, Target<T>(targets.dq, s.D),
+                  out, operands, s, scale);
         if (targets.dk || targets.dv)
-          enqueue(grid_of(s.N * s.G, s.T, s), key_gradients_kernel<T>,
-                  target_of<T>(targets.dk, s.D), target_of<T>(targets.dv, s.D), out, operands, s,
-                  scale);
+          enqueue(grid_of(s.N * s.G, s.T, s), key_gradients_kernel<T>, Target<T>(targets.dk, s.D),
+                  Target<T>(targets.dv, s.D), out, operands, s, scale);
       });
 }
 

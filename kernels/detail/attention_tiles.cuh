@@ -1,9 +1,6 @@
 #pragma once
 
-#include <mma.h>
-
-#include "kernels/detail/causal_attention_kernels.h"
-#include "kernels/detail/reduce.cuh"
+#include "kernels/detail/attention_operands.cuh"
 
 namespace accrue::cuda {
 
@@ -29,29 +26,6 @@ inline __device__ int tile_lane() { return threadIdx.x % tile_size; }
 inline __device__ int tile_row(int m) { return threadIdx.x / tile_size + m * tile_warps; }
 inline __device__ int64_t first_channel() { return int64_t{blockIdx.y} * block_channels; }
 
-// `count` rows of a head, from the first of a tile on.
-template <class T>
-struct HeadRows {
-  const T* first;
-  int64_t stride, count;
-
-  __device__ HeadRows(const Heads<const T>& x, int64_t n, int64_t row, int64_t h)
-      : first(x.at(n, row, h)), stride(x.stride), count(x.rows - row) {}
-  // 0 where the tile reaches beyond the rows or the channels.
-  __device__ T operator()(int64_t r, int64_t d, int64_t D) const {
-    return r < count && d < D ? first[r * stride + d] : T(Wide<T>(0));
-  }
-};
-
-// Tensor cores multiply 16-bit types, bfloat16 from compute capability 8.0 on.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-template <class T>
-inline constexpr bool on_tensor_cores = std::is_same_v<T, Half>;
-#else
-template <class T>
-inline constexpr bool on_tensor_cores = is_16_bit<T>;
-#endif
-
 // Stages a tile's weights, and of its columns the block's channels, for sums over the columns.
 template <class Shared, class W, class T>
 __device__ void stage(Shared& shared, const TileElements<W>& weights, const HeadRows<T>& columns,
@@ -69,7 +43,7 @@ __device__ void stage(Shared& shared, const TileElements<W>& weights, const Head
 }
 
 // The products of a block's tiles. Every thread of the block must call what multiplies.
-template <class T, bool = on_tensor_cores<T>>
+template <class T>
 class Tiles {
  public:
   using W = Wide<T>;
@@ -126,120 +100,6 @@ class Tiles {
    private:
     RowElements<W> sums_ = {};
   };
-};
-
-// On tensor cores, in fragments of 16 by 16 that are added up in float; weights are rounded to T.
-template <class T>
-class Tiles<T, true> {
- public:
-  using W = Wide<T>;
-
-  // Rows are longer than what they hold, so that those of a fragment begin in different banks, and
-  // fragments at multiples of 32 bytes.
-  struct alignas(32) Shared {
-    alignas(32) T rows[tile_size][block_channels + 8];
-    alignas(32) T columns[tile_size][block_channels + 8];
-    alignas(32) W products[2][tile_size][tile_size + 4];
-    alignas(32) T weights[tile_size][tile_size + 8];
-    alignas(32) T of_column[tile_size][block_channels + 8];
-    alignas(32) W sums[tile_size][block_channels + 4];
-  };
-
-  // A tile has four fragments, and each two warps, of which one adds up the first 32 of 64 channels
-  // and the other the rest.
-  static __device__ void multiply(TileElements<W>& products, const HeadRows<T>& rows,
-                                  const HeadRows<T>& columns, int64_t D, Shared& shared) {
-    const int lane = tile_lane(), warp = threadIdx.x / warp_threads;
-    const int row = warp / 2 % 2 * edge, column = warp % 2 * edge, half = warp / 4;
-    Accumulator sums;
-    fill_fragment(sums, 0.0f);
-    for (int64_t d0 = 0; d0 < D; d0 += block_channels) {
-      __syncthreads();  // what was staged before may still be being read
-      for (int m = 0; m < thread_rows; ++m)
-        for (int d = lane; d < block_channels; d += tile_size) {
-          shared.rows[tile_row(m)][d] = rows(tile_row(m), d0 + d, D);
-          shared.columns[tile_row(m)][d] = columns(tile_row(m), d0 + d, D);
-        }
-      __syncthreads();
-      const int first = half * (block_channels / 2);
-      for (int d = first; d < first + block_channels / 2 && d0 + d < D; d += edge) {
-        Left left;
-        Right<nvcuda::wmma::col_major> right;
-        load_matrix_sync(left, elements(&shared.rows[row][d]), block_channels + 8);
-        load_matrix_sync(right, elements(&shared.columns[column][d]), block_channels + 8);
-        mma_sync(sums, left, right, sums);
-      }
-    }
-    store_matrix_sync(&shared.products[half][row][column], sums, tile_size + 4,
-                      nvcuda::wmma::mem_row_major);
-    __syncthreads();
-    for (int m = 0; m < thread_rows; ++m)
-      products[m] = shared.products[0][tile_row(m)][lane] + shared.products[1][tile_row(m)][lane];
-  }
-
-  // The block's rows and channels are eight fragments, one of each warp.
-  class Sums {
-   public:
-    __device__ Sums() { fill_fragment(sums_, 0.0f); }
-
-    __device__ void add(const TileElements<W>& weights, const HeadRows<T>& columns, int64_t D,
-                        Shared& shared) {
-      stage(shared, weights, columns, D);
-      if (first_channel() + channel() >= D) return;
-      for (int c = 0; c < tile_size; c += edge) {
-        Left left;
-        Right<nvcuda::wmma::row_major> right;
-        load_matrix_sync(left, elements(&shared.weights[row()][c]), tile_size + 8);
-        load_matrix_sync(right, elements(&shared.of_column[c][channel()]), block_channels + 8);
-        mma_sync(sums_, left, right, sums_);
-      }
-    }
-    // Which lane has which row of a fragment is not known, so they go through shared memory, where
-    // there is a factor other than 1.
-    __device__ void scale(const TileElements<W>& factors, Shared& shared) {
-      bool changes = false;
-      for (const W factor : factors) changes |= factor != 1;
-      if (!__syncthreads_or(changes)) return;
-      store(shared);
-      for (int m = 0; m < thread_rows; ++m)
-        for (int k = tile_lane(); k < block_channels; k += tile_size)
-          shared.sums[tile_row(m)][k] *= factors[m];
-      __syncthreads();
-      load_matrix_sync(sums_, &shared.sums[row()][channel()], block_channels + 4,
-                       nvcuda::wmma::mem_row_major);
-    }
-    __device__ void take(RowElements<W>& sums, Shared& shared) const {
-      __syncthreads();  // another's sums may still be being read
-      store(shared);
-      for (int m = 0; m < thread_rows; ++m)
-        for (int k = 0; k < thread_channels; ++k)
-          sums[m][k] = shared.sums[tile_row(m)][tile_lane() + k * tile_size];
-    }
-
-   private:
-    static __device__ int row() { return threadIdx.x / warp_threads / 4 * edge; }
-    static __device__ int channel() { return threadIdx.x / warp_threads % 4 * edge; }
-    __device__ void store(Shared& shared) const {
-      store_matrix_sync(&shared.sums[row()][channel()], sums_, block_channels + 4,
-                        nvcuda::wmma::mem_row_major);
-      __syncthreads();
-    }
-
-    typename Tiles::Accumulator sums_;
-  };
-
- private:
-  static constexpr int edge = 16;
-  using Element = std::conditional_t<std::is_same_v<T, Half>, __half, __nv_bfloat16>;
-  using Left = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, edge, edge, edge, Element,
-                                      nvcuda::wmma::row_major>;
-  template <class Layout>
-  using Right = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, edge, edge, edge, Element, Layout>;
-  using Accumulator = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, edge, edge, edge, float>;
-
-  static __device__ const Element* elements(const T* x) {
-    return reinterpret_cast<const Element*>(x);
-  }
 };
 
 }  // namespace accrue::cuda

@@ -49,12 +49,18 @@ struct CausalGradients {
   Values y, dq, dk, dv;
 };
 
-// The plain formula, token by token, and its gradients from dy, if there is one.
+enum class Terms { as_they_are, by_magnitude };
+
+// The plain formula, token by token, and its gradients from dy, if there is one. By magnitude no
+// terms of a sum cancel: a rounding of each changes the sum by at most as large a part of it.
 CausalGradients plain_causal_attention(const CausalCase& c, const Values& q, const Values& k,
-                                       const Values& v, const Values& dy = {}) {
+                                       const Values& v, const Values& dy = {},
+                                       Terms terms = Terms::as_they_are) {
   CausalGradients out{Values(q.size()), Values(q.size()), Values(k.size()), Values(v.size())};
   const auto positions = c.positions();
   const double scale = 1 / std::sqrt(double(c.D));
+  const auto of = [terms](double x) { return terms == Terms::by_magnitude ? std::abs(x) : x; };
+  const double minus = terms == Terms::by_magnitude ? 1 : -1;
   for (size_t n = 0; n < c.N; ++n)
     for (size_t h = 0; h < c.H; ++h)
       for (size_t i = 0; i < c.Tq; ++i) {
@@ -73,18 +79,23 @@ CausalGradients plain_causal_attention(const CausalCase& c, const Values& q, con
         for (size_t j = first; j <= last; ++j) {
           a[j] /= sum;
           for (size_t d = 0; d < c.D; ++d)
-            out.y[query + d] += a[j] * v[c.at(n, j, g, c.T, c.G) + d];
+            out.y[query + d] += a[j] * of(v[c.at(n, j, g, c.T, c.G) + d]);
         }
         if (dy.empty()) continue;
-        for (size_t j = first; j <= last; ++j)
-          mean += a[j] * dot(dy, query, v, c.at(n, j, g, c.T, c.G));
+        const auto da = [&](size_t j) {
+          double sum = 0;
+          for (size_t d = 0; d < c.D; ++d)
+            sum += of(dy[query + d] * v[c.at(n, j, g, c.T, c.G) + d]);
+          return sum;
+        };
+        for (size_t j = first; j <= last; ++j) mean += a[j] * da(j);
         for (size_t j = first; j <= last; ++j) {
           const size_t key = c.at(n, j, g, c.T, c.G);
-          const double ds = a[j] * (dot(dy, query, v, key) - mean) * scale;
+          const double ds = a[j] * (da(j) + minus * mean) * scale;
           for (size_t d = 0; d < c.D; ++d) {
-            out.dv[key + d] += a[j] * dy[query + d];
-            out.dk[key + d] += ds * q[query + d];
-            out.dq[query + d] += ds * k[key + d];
+            out.dv[key + d] += a[j] * of(dy[query + d]);
+            out.dk[key + d] += ds * of(q[query + d]);
+            out.dq[query + d] += ds * of(k[key + d]);
           }
         }
       }
@@ -309,6 +320,61 @@ TEST_CASE("causal_attention of many tokens is the plain formula", "[ops]") {
         REQUIRE(largest_difference(to_doubles(grad(leaves[i])), gradients[i]) <=
                 unit * causal_largest(gradients[i]));
     }
+}
+
+// On a GPU tensor cores multiply what is all 16 bits wide and fills vectors of 8: with one tile of
+// 64 rows or several, groups, queries that are the last of more tokens, documents, up to 64
+// channels and up to 128. Others are computed as in float32.
+TEST_CASE("causal_attention of 16 bits is the plain formula", "[ops]") {
+  const std::vector<CausalCase> cases{
+      {.N = 2, .H = 2, .G = 1, .D = 64, .Tq = 150, .T = 150},
+      {.N = 1, .H = 2, .G = 2, .D = 24, .Tq = 70, .T = 131},
+      {.N = 1, .H = 2, .G = 1, .D = 128, .Tq = 100, .T = 100, .lengths = {7, 69, 24}},
+      {.N = 1, .H = 1, .G = 1, .D = 80, .Tq = 40, .T = 70},
+      {.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 210, .T = 210, .lengths = {17, 1, 100, 92}},
+      {.N = 1, .H = 1, .G = 1, .D = 20, .Tq = 40, .T = 40},
+      {.N = 1, .H = 1, .G = 1, .D = 136, .Tq = 40, .T = 40}};
+  for (const CausalCase& c : cases)
+    for (const DType dtype : {DType::f16, DType::bf16})
+      for (const bool adds : {false, true}) {
+        if (reduced() && adds == (dtype == DType::f16)) continue;
+        const auto shapes = c.shapes();
+        INFO(to_string(shapes[0]) << ", " << to_string(shapes[1]) << ", " << name(dtype));
+        std::array<Values, 3> in;
+        std::array<Tensor, 3> leaves;
+        for (size_t i = 0; i < 3; ++i) {
+          leaves[i] = require_grad(tensor_with(random_values(shapes[i], i), shapes[i], dtype));
+          in[i] = to_doubles(leaves[i]);
+          leaves[i].variable()->grad =
+              Tensor::full(shapes[i], adds ? 0.5 : NAN, dtype, test_device());
+          leaves[i].variable()->fresh = !adds;
+        }
+        const Values dy = to_doubles(tensor_with(random_values(shapes[0], 4), shapes[0], dtype));
+        const CausalGradients expected = plain_causal_attention(c, in[0], in[1], in[2], dy),
+                              magnitudes = plain_causal_attention(c, in[0], in[1], in[2], dy,
+                                                                  Terms::by_magnitude);
+        const Tensor y =
+            causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
+        // Half a unit in the last place. A sum of terms by a or ds has that of each and its own.
+        // In ds, t is a sum of terms by y, which has two. What is as small as 2^-14 is rounded to
+        // multiples of 2^-24 in half.
+        const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+        const auto check = [&](const Values& found, const Values& wanted, const Values& size,
+                               double roundings, double there) {
+          const double part = roundings * rounding + causal_depth(c) * 0x1p-24;
+          bool is_close = true;
+          for (size_t i = 0; i < found.size(); ++i)
+            is_close &= std::abs(found[i] - (wanted[i] + there)) <=
+                        part * size[i] + there * rounding + double(c.T) * 0x1p-24;
+          REQUIRE(is_close);
+        };
+        check(to_doubles(y), expected.y, magnitudes.y, 2, 0);
+        backward_from(y, dy);
+        const double there = adds ? 0.5 : 0;
+        check(to_doubles(grad(leaves[0])), expected.dq, magnitudes.dq, 4, there);
+        check(to_doubles(grad(leaves[1])), expected.dk, magnitudes.dk, 4, there);
+        check(to_doubles(grad(leaves[2])), expected.dv, magnitudes.dv, 2, there);
+      }
 }
 
 TEST_CASE("causal_attention does not depend on the threads", "[ops]") {

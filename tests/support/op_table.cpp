@@ -396,8 +396,12 @@ Values random_values(const Shape& shape, uint64_t seed, float most) {
 }
 
 Tensor tensor_with(const Values& values, const Shape& shape, DType dtype) {
-  if (dtype == DType::f64) return Tensor::from(values, shape, test_device());
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, test_device());
+  const Tensor host = Tensor::empty(shape, dtype, Device::cpu);
+  dispatch_floating(dtype, [&]<class T>() {
+    std::transform(values.begin(), values.end(), host.span<T>().begin(),
+                   [](double x) { return T(static_cast<Wide<T>>(x)); });
+  });
+  return host.to(test_device());
 }
 
 void backward_from(const Tensor& y, const Values& dy) {

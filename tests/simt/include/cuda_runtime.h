@@ -47,8 +47,8 @@ enum class Barrier { plain, count, all, any };
 int sync_block(Barrier barrier, bool predicate, Place place);
 
 enum class WarpOp { sync, vote, shuffle, matrix };
-// Waits for all lanes of `mask` that have not exited. A vote returns the lanes whose value is not
-// 0, a shuffle and an operation on matrices the value of lane `source`.
+// Waits for all lanes of `mask` that have not exited. A vote and an operation on matrices return
+// the lanes whose value is not 0, a shuffle the value of lane `source`.
 uint64_t meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned source, Place place);
 unsigned lane();
 // Ends the launch as failed, by the thread that calls it.

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "cuda_pipeline.h"
 #include "fiber.h"
 #include "thread.h"
 
@@ -34,6 +35,9 @@ class Block {
   int sync_block(Barrier barrier, bool predicate, Place place);
   uint64_t meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned source, Place place);
   unsigned lane() const { return current_->lane(); }
+  void begin_copy(const Copy& copy, Place place);
+  void commit_copies();
+  void wait_for_copies(size_t groups);
   [[noreturn]] void refuse(const std::string& what) const;
 
  private:
@@ -93,7 +97,10 @@ void Block::start_grid(const Launch& launch, Random& random) {
 void Block::start_block(uint3 index) {
   blockIdx = index;
   const unsigned n = threads_.size(), warps = (n + warp_lanes - 1) / warp_lanes;
-  for (Thread& thread : threads_) thread.state = Thread::State::not_started;
+  for (Thread& thread : threads_) {
+    thread.state = Thread::State::not_started;
+    thread.copies.clear();
+  }
   present_.assign(warps, ~0u);
   if (n % warp_lanes != 0) present_.back() = (1u << n % warp_lanes) - 1;
   meeting_.assign(warps, 0);
@@ -264,6 +271,36 @@ uint64_t Block::meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned sou
   return self.value;
 }
 
+void Block::begin_copy(const Copy& copy, Place place) {
+  for (const auto address : {reinterpret_cast<uintptr_t>(copy.to),
+                             copy.zeros < copy.bytes ? reinterpret_cast<uintptr_t>(copy.from) : 0})
+    if ((copy.bytes != 4 && copy.bytes != 8 && copy.bytes != 16) || address % copy.bytes != 0)
+      refuse(
+          fmt::format("copies {} bytes, which must be 4, 8 or 16 and aligned to as many, at "
+                      "{}:{}",
+                      copy.bytes, place.file_name(), place.line()));
+  std::memset(copy.to, 0xff, copy.bytes);
+  if (current_->copies.empty()) current_->copies.emplace_back();
+  current_->copies.back().push_back(copy);
+}
+
+void Block::commit_copies() {
+  if (current_->copies.empty()) current_->copies.emplace_back();
+  current_->copies.emplace_back();
+}
+
+void Block::wait_for_copies(size_t groups) {
+  std::vector<std::vector<Copy>>& copies = current_->copies;
+  while (copies.size() > groups + 1) {
+    for (const Copy& copy : copies.front()) {
+      const size_t read = copy.bytes - std::min(copy.bytes, copy.zeros);
+      std::memcpy(copy.to, copy.from, read);
+      std::memset(static_cast<char*>(copy.to) + read, 0, copy.bytes - read);
+    }
+    copies.erase(copies.begin());
+  }
+}
+
 bool Block::complete(unsigned warp, unsigned mask, WarpOp op) const {
   const unsigned lanes = mask & present_[warp];
   if ((meeting_[warp] & lanes) != lanes) return false;
@@ -279,8 +316,8 @@ bool Block::complete(unsigned warp, unsigned mask, WarpOp op) const {
 void Block::finish(unsigned warp, unsigned mask, WarpOp op, const Thread* self) {
   const unsigned lanes = mask & present_[warp];
   Thread* const threads = &threads_[warp * warp_lanes];
-  if (op == WarpOp::shuffle || op == WarpOp::matrix) exchange(warp, lanes);
-  if (op == WarpOp::vote) {
+  if (op == WarpOp::shuffle) exchange(warp, lanes);
+  if (op == WarpOp::vote || op == WarpOp::matrix) {
     unsigned ballot = 0;
     for (unsigned left = lanes; left != 0; left &= left - 1) {
       const unsigned lane = std::countr_zero(left);
@@ -342,5 +379,11 @@ uint64_t meet_warp(WarpOp op, unsigned mask, uint64_t value, unsigned source, Pl
 unsigned lane() { return the_block().lane(); }
 
 void refuse(const std::string& what) { the_block().refuse(what); }
+
+void begin_copy(void* to, const void* from, size_t bytes, size_t zeros, Place place) {
+  the_block().begin_copy({to, from, bytes, zeros}, place);
+}
+void commit_copies() { the_block().commit_copies(); }
+void wait_for_copies(size_t groups) { the_block().wait_for_copies(groups); }
 
 }  // namespace simt

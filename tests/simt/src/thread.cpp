@@ -24,7 +24,7 @@ std::string name(const Thread& thread) {
     case WarpOp::sync: return "__syncwarp";
     case WarpOp::vote: return "a warp vote";
     case WarpOp::shuffle: return "a warp shuffle";
-    case WarpOp::matrix: return "a wmma operation";
+    case WarpOp::matrix: return "a tensor core's operation";
   }
   return "?";
 }

@@ -9,6 +9,13 @@ namespace simt {
 
 class Fiber;
 
+// From global to shared memory; the last `zeros` bytes are zero and not read.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes, zeros;
+};
+
 inline constexpr unsigned warp_lanes = 32;
 
 // One CUDA thread of the block that runs now.
@@ -26,6 +33,9 @@ struct Thread {
   WarpOp op{};
   unsigned mask = 0, source = 0;
   uint64_t value = 0;  // given to the meeting, then received from it
+
+  // That it has begun and not waited for, in the groups that it has committed and one more.
+  std::vector<std::vector<Copy>> copies;
 
   unsigned lane() const { return linear % warp_lanes; }
   unsigned warp() const { return linear / warp_lanes; }

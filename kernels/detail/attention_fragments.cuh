@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include "kernels/detail/attention_operands.cuh"
+#include "kernels/detail/tensor_cores.cuh"
+
+namespace accrue::cuda {
+
+// Attention in 16 bits. A block has 64 rows, 16 for each of four warps, and of the other kind, the
+// columns, a tile at a time: what is queries where the rows are keys. A warp's scores, and what its
+// rows get, stay in its registers, where lane l has rows g and g + 8 and of every eight columns
+// t and t + 1, with g = l / 4 and t = 2 (l % 4). A lane's four elements e are those of row g, then
+// of row g + 8 (Dao, "FlashAttention-2", 2023).
+inline constexpr int fragment_rows = 64, fragment_threads = 128, warp_rows = 16;
+// A vector of elements that is copied at once.
+inline constexpr int vector_elements = 8;
+
+inline __device__ int lane_of_warp() { return threadIdx.x % warp_threads; }
+inline __device__ int first_row_of_warp() { return threadIdx.x / warp_threads * warp_rows; }
+// The lane's rows of the block, for r = 0 and 1, and its column e % 2 of eight.
+inline __device__ int row_of_lane(int r) {
+  return first_row_of_warp() + lane_of_warp() / 4 + 8 * r;
+}
+inline __device__ int column_of_lane(int e) { return 2 * (lane_of_warp() % 4) + e % 2; }
+
+// A warp's scores of its rows with so many columns, or what its rows get in so many channels.
+template <int columns>
+using RowSums = float[columns / 8][4];
+
+// A tile of columns in shared memory. Rows of memory are longer than their channels, so that eight
+// of them begin in different banks.
+template <class T, int columns, int channels>
+struct ColumnTile {
+  alignas(16) T of[columns][channels + vector_elements];
+
+  // The threads of a block begin to copy; 0 where there are no columns or channels.
+  __device__ void copy(const HeadRows<T>& from, int64_t D) {
+    constexpr int vectors = channels / vector_elements;
+    for (int i = threadIdx.x; i < columns * vectors; i += fragment_threads) {
+      const int c = i / vectors, d = i % vectors * vector_elements;
+      const bool there = c < from.count && d < D;
+      __pipeline_memcpy_async(&of[c][d], there ? from.first + c * from.stride + d : from.first,
+                              sizeof(T) * vector_elements, there ? 0 : sizeof(T) * vector_elements);
+    }
+  }
+};
+
+// The left factors of a warp's rows, in registers.
+template <class T, int channels>
+struct WarpRows {
+  uint32_t of[channels / warp_rows][4];
+
+  __device__ WarpRows(const HeadRows<T>& from, int64_t D) {
+    for (int k = 0; k < channels / warp_rows; ++k)
+      for (int i = 0; i < 4; ++i) {
+        const int r = row_of_lane(i % 2), d = warp_rows * k + column_of_lane(0) + i / 2 * 8;
+        of[k][i] = r < from.count && d < D
+                       ? *reinterpret_cast<const uint32_t*>(from.first + r * from.stride + d)
+                       : 0;
+      }
+  }
+};
+
+// products[r, c] = sum_d rows[r, d] * tile[c, d].
+template <class T, int columns, int channels>
+__device__ void multiply(RowSums<columns>& products, const WarpRows<T, channels>& rows,
+                         const ColumnTile<T, columns, channels>& tile, int64_t D) {
+  const int lane = lane_of_warp();
+  for (auto& of_eight : products)
+    for (float& product : of_eight) product = 0;
+  for (int k = 0; k < channels / 16; ++k)
+    if (16 * k < D)
+      for (int c = 0; c < columns; c += 16) {
+        uint32_t right[4];
+        load_matrices(right, &tile.of[c + lane / 16 * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
+        add_product<T>(products[c / 8], rows.of[k], right[0], right[1]);
+        add_product<T>(products[c / 8 + 1], rows.of[k], right[2], right[3]);
+      }
+}
+
+// sums[r, d] += sum_c weights[r, c] * tile[c, d], with weights that are rounded to T.
+template <class T, int columns, int channels>
+__device__ void add_weighted(RowSums<channels>& sums, const RowSums<columns>& weights,
+                             const ColumnTile<T, columns, channels>& tile, int64_t D) {
+  const int lane = lane_of_warp();
+  for (int c = 0; c < columns; c += 16) {
+    const float(&w)[4] = weights[c / 8], (&next)[4] = weights[c / 8 + 1];
+    const uint32_t left[4] = {pair_of<T>(w[0], w[1]), pair_of<T>(w[2], w[3]),
+                              pair_of<T>(next[0], next[1]), pair_of<T>(next[2], next[3])};
+    for (int d = 0; d < channels; d += 16)
+      if (d < D) {
+        uint32_t right[4];
+        load_transposed_matrices(right, &tile.of[c + lane % 16][d + lane / 16 * 8]);
+        add_product<T>(sums[d / 8], left, right[0], right[1]);
+        add_product<T>(sums[d / 8 + 1], left, right[2], right[3]);
+      }
+  }
+}
+
+// Over the four lanes that share a row.
+inline __device__ float row_sum(float value) { return warp_sum<4>(value); }
+inline __device__ float row_max(float value) { return warp_max<4>(value); }
+
+// Writes what the rows from `row` on got.
+template <class T, int channels>
+__device__ void store_rows(const Target<T>& target, const RowSums<channels>& sums, int64_t n,
+                           int64_t row, int64_t h, int64_t D) {
+  struct alignas(2 * sizeof(T)) Pair {
+    T of[2];
+  };
+  for (int r = 0; r < 2; ++r) {
+    const int64_t at = row + row_of_lane(r);
+    if (at >= target.to.rows) return;
+    T* const out = target.to.at(n, at, h) + column_of_lane(0);
+    for (int d = 0; d < channels; d += 8)
+      if (d < D) {
+        Pair& pair = *reinterpret_cast<Pair*>(out + d);
+        const float* const sum = &sums[d / 8][2 * r];
+        if (target.beta == 0) pair = {T(sum[0]), T(sum[1])};
+        else pair = {T(pair.of[0] + sum[0]), T(pair.of[1] + sum[1])};
+      }
+  }
+}
+
+}  // namespace accrue::cuda

@@ -1,0 +1,306 @@
+#include <limits>
+
+#include "kernels/detail/attention_fragments.cuh"
+#include "kernels/detail/self_attention_kernels.h"
+#include "kernels/detail/tensor_core_attention.h"
+
+namespace accrue::cuda {
+namespace {
+
+constexpr float log2_of_e = 1.44269504f, ln_of_2 = 0.693147181f;
+
+// The keys that the queries of a lane see, in a block's queries from `row` on.
+template <class T>
+struct SeenKeys {
+  int first[2], last[2];         // of each query
+  int begin, end;                // of all keys that the block's queries see
+  int begin_of_all, end_of_all;  // of those that each of the warp's queries sees
+
+  __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s) {
+    for (int r = 0; r < 2; ++r) {
+      const int64_t i = row + row_of_lane(r);
+      first[r] = static_cast<int>(in.first_key(n, i, s));
+      last[r] = static_cast<int>(s.token(i));
+    }
+    const int64_t least = in.first_key_of(fragment_rows, n, row, s);
+    begin = static_cast<int>(least < 0 ? 0 : least);
+    end = static_cast<int>(s.token(row + fragment_rows < s.Tq ? row + fragment_rows : s.Tq));
+    begin_of_all = warp_max(first[0] > first[1] ? first[0] : first[1]);
+    end_of_all = static_cast<int>(s.token(row + first_row_of_warp())) + 1;
+  }
+  __device__ bool has(int r, int key) const { return first[r] <= key && key <= last[r]; }
+  __device__ bool has_all(int key, int count) const {
+    return begin_of_all <= key && key + count <= end_of_all;
+  }
+};
+
+// The tiles of keys and values that a block's queries see, of which the next is copied while one is
+// in use.
+template <class T, int columns, int channels>
+struct KeyTiles {
+  ColumnTile<T, columns, channels> keys[2], values[2];
+
+  // Calls use(key, buffer) for each, in order. Every thread of the block must call it.
+  template <class Use>
+  __device__ void for_each(const Operands<T>& in, const SeenKeys<T>& seen, int64_t n, int64_t g,
+                           int64_t D, Use&& use) {
+    const auto copy = [&](int key, int buffer) {
+      if (key < seen.end) {
+        keys[buffer].copy(HeadRows<T>(in.k, n, key, g), D);
+        values[buffer].copy(HeadRows<T>(in.v, n, key, g), D);
+      }
+      __pipeline_commit();
+    };
+    copy(seen.begin, 0);
+    int buffer = 0;
+    for (int key = seen.begin; key < seen.end; key += columns, buffer ^= 1) {
+      copy(key + columns, buffer ^ 1);
+      __pipeline_wait_prior(1);
+      __syncthreads();
+      use(key, buffer);
+      __syncthreads();  // all have used it before it is copied to again
+    }
+  }
+};
+
+// y and L. A lane has the largest score of its two rows so far, and the sum of its own elements.
+template <class T, int columns, int channels>
+__global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
+    attend_fragments_kernel(Target<T> y, float* L, Operands<T> in, CausalSizes s, float scale) {
+  __shared__ KeyTiles<T, columns, channels> tiles;
+  const auto [n, h, row] = Place(s.Tq, s.H, fragment_rows);
+  const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), s.D);
+  const SeenKeys<T> seen(in, n, row, s);
+  const float to_log2 = scale * log2_of_e;
+  RowSums<channels> sums = {};
+  float largest[2], exponentials[2] = {};
+  for (float& most : largest) most = std::numeric_limits<float>::lowest();
+  tiles.for_each(in, seen, n, h / s.heads_of_group(), s.D, [&](int key, int buffer) {
+    RowSums<columns> a;
+    multiply(a, queries, tiles.keys[buffer], s.D);
+    if (!seen.has_all(key, columns))
+      for (int c = 0; c < columns; c += 8)
+        for (int e = 0; e < 4; ++e)
+          if (!seen.has(e / 2, key + c + column_of_lane(e)))
+            a[c / 8][e] = -std::numeric_limits<float>::infinity();
+    float most[2] = {largest[0], largest[1]}, factors[2];
+    for (int c = 0; c < columns; c += 8)
+      for (int e = 0; e < 4; ++e) {
+        const float score = a[c / 8][e] *= to_log2;
+        most[e / 2] = score > most[e / 2] ? score : most[e / 2];
+      }
+    for (int r = 0; r < 2; ++r) {
+      most[r] = row_max(most[r]);
+      factors[r] = std::exp2(largest[r] - most[r]);
+      exponentials[r] *= factors[r];
+      largest[r] = most[r];
+    }
+    for (int c = 0; c < columns; c += 8)
+      for (int e = 0; e < 4; ++e) {
+        a[c / 8][e] = std::exp2(a[c / 8][e] - largest[e / 2]);
+        exponentials[e / 2] += a[c / 8][e];
+      }
+    for (int d = 0; d < channels; d += 8)
+      for (int e = 0; e < 4; ++e) sums[d / 8][e] *= factors[e / 2];
+    add_weighted(sums, a, tiles.values[buffer], s.D);
+  });
+  for (int r = 0; r < 2; ++r) {
+    exponentials[r] = row_sum(exponentials[r]);
+    if (seen.first[r] < 0) exponentials[r] = std::numeric_limits<float>::quiet_NaN();
+    const int64_t i = row + row_of_lane(r);
+    if (lane_of_warp() % 4 == 0 && i < s.Tq)
+      L[(n * s.H + h) * s.Tq + i] = ln_of_2 * (largest[r] + std::log2(exponentials[r]));
+  }
+  for (int d = 0; d < channels; d += 8)
+    for (int e = 0; e < 4; ++e) sums[d / 8][e] /= exponentials[e / 2];
+  store_rows<T, channels>(y, sums, n, row, h, s.D);
+}
+
+// dq.
+template <class T, int columns, int channels>
+__global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
+    query_gradient_fragments_kernel(Target<T> dq, OutputGradient<T> out, Operands<T> in,
+                                    CausalSizes s, float scale) {
+  __shared__ KeyTiles<T, columns, channels> tiles;
+  const auto [n, h, row] = Place(s.Tq, s.H, fragment_rows);
+  const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), s.D),
+      dys(HeadRows<T>(out.dy, n, row, h), s.D);
+  const SeenKeys<T> seen(in, n, row, s);
+  const float to_log2 = scale * log2_of_e;
+  float L[2] = {}, t[2] = {};
+  for (int r = 0; r < 2; ++r)
+    if (const int64_t i = row + row_of_lane(r); i < s.Tq) {
+      L[r] = log2_of_e * out.L[(n * s.H + h) * s.Tq + i];
+      t[r] = out.t[(n * s.H + h) * s.Tq + i];
+    }
+  RowSums<channels> sums = {};
+  tiles.for_each(in, seen, n, h / s.heads_of_group(), s.D, [&](int key, int buffer) {
+    RowSums<columns> ds, da;
+    multiply(ds, queries, tiles.keys[buffer], s.D);
+    multiply(da, dys, tiles.values[buffer], s.D);
+    const bool sees_all = seen.has_all(key, columns);
+    for (int c = 0; c < columns; c += 8)
+      for (int e = 0; e < 4; ++e) {
+        const float a = std::exp2(to_log2 * ds[c / 8][e] - L[e / 2]);
+        ds[c / 8][e] = sees_all || seen.has(e / 2, key + c + column_of_lane(e))
+                           ? score_gradient(a, da[c / 8][e], t[e / 2], scale)
+                           : 0;
+      }
+    add_weighted(sums, ds, tiles.keys[buffer], s.D);
+  });
+  store_rows<T, channels>(dq, sums, n, row, h, s.D);
+}
+
+// Some queries of a head, from `query` on.
+struct QueryTile {
+  int64_t h, query;
+};
+
+// What a column of scores belongs to, where the columns are queries.
+struct ColumnQuery {
+  float L, t;
+  int first_key;
+};
+
+// dk and dv, or one of them: the rows are keys, and the columns the queries of all heads of the
+// group, head by head. Of each element dk is stored before dv.
+template <class T, int columns, int channels, bool wants_dk, bool wants_dv>
+__global__ void __launch_bounds__(fragment_threads, 2)
+    key_gradients_fragments_kernel(Target<T> dk, Target<T> dv, OutputGradient<T> out,
+                                   Operands<T> in, CausalSizes s, float scale) {
+  __shared__ ColumnTile<T, columns, channels> queries[2], dys[2];
+  __shared__ ColumnQuery of_columns[2][columns];
+  const auto [n, g, row] = Place(s.T, s.G, fragment_rows);
+  const WarpRows<T, channels> keys(HeadRows<T>(in.k, n, row, g), s.D),
+      values(HeadRows<T>(in.v, n, row, g), s.D);
+  const float to_log2 = scale * log2_of_e;
+  const int64_t last_head = (g + 1) * s.heads_of_group();
+  // The first query that sees the first key.
+  const int64_t first = row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
+  const auto next_of = [&](QueryTile tile) {
+    do {
+      tile.query += columns;
+      if (tile.query >= s.Tq) tile = {tile.h + 1, first};
+    } while (tile.h < last_head &&
+             in.first_key_of(columns, n, tile.query, s) >= row + fragment_rows);
+    return tile;
+  };
+  const auto copy = [&](const QueryTile& tile, int buffer) {
+    if (tile.h < last_head) {
+      queries[buffer].copy(HeadRows<T>(in.q, n, tile.query, tile.h), s.D);
+      dys[buffer].copy(HeadRows<T>(out.dy, n, tile.query, tile.h), s.D);
+      if (threadIdx.x < columns) {
+        const int64_t i = tile.query + threadIdx.x, at = (n * s.H + tile.h) * s.Tq + i;
+        const bool there = i < s.Tq;
+        of_columns[buffer][threadIdx.x] = {there ? log2_of_e * out.L[at] : 0,
+                                           there && wants_dk ? out.t[at] : 0,
+                                           static_cast<int>(in.first_key(n, i, s))};
+      }
+    }
+    __pipeline_commit();
+  };
+  RowSums<channels> dk_sums = {}, dv_sums = {};
+  QueryTile tile = next_of({last_head - s.heads_of_group(), first - columns});
+  copy(tile, 0);
+  for (int buffer = 0; tile.h < last_head; buffer ^= 1) {
+    const QueryTile next = next_of(tile);
+    copy(next, buffer ^ 1);
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    RowSums<columns> a;
+    multiply(a, keys, queries[buffer], s.D);
+    for (int c = 0; c < columns; c += 8)
+      for (int e = 0; e < 4; ++e) {
+        const int column = c + column_of_lane(e);
+        const ColumnQuery& query = of_columns[buffer][column];
+        const int64_t j = row + row_of_lane(e / 2);
+        const bool seen = query.first_key <= j && j <= s.token(tile.query + column);
+        a[c / 8][e] = seen ? std::exp2(to_log2 * a[c / 8][e] - query.L) : 0;
+      }
+    if constexpr (wants_dv) add_weighted(dv_sums, a, dys[buffer], s.D);
+    if constexpr (wants_dk) {
+      RowSums<columns> ds;
+      multiply(ds, values, dys[buffer], s.D);
+      for (int c = 0; c < columns; c += 8)
+        for (int e = 0; e < 4; ++e)
+          ds[c / 8][e] = score_gradient(a[c / 8][e], ds[c / 8][e],
+                                        of_columns[buffer][c + column_of_lane(e)].t, scale);
+      add_weighted(dk_sums, ds, queries[buffer], s.D);
+    }
+    __syncthreads();  // all have used it before it is copied to again
+    tile = next;
+  }
+  if constexpr (wants_dk) store_rows<T, channels>(dk, dk_sums, n, row, g, s.D);
+  if constexpr (wants_dv) store_rows<T, channels>(dv, dv_sums, n, row, g, s.D);
+}
+
+Grid grid_of(int64_t heads, int64_t rows) {
+  return {dim3(static_cast<unsigned>(heads * ceil_div<int64_t>(rows, fragment_rows))),
+          fragment_threads};
+}
+
+// Calls f<channels>().
+template <class F>
+void with_channels(int64_t D, F&& f) {
+  if (D <= 64) f.template operator()<64>();
+  else f.template operator()<128>();
+}
+
+bool is_aligned(const HeadColumns& x) {
+  constexpr int64_t bytes = 2 * vector_elements;
+  return x.first % vector_elements == 0 && x.rows.shape[2] % vector_elements == 0 &&
+         reinterpret_cast<uintptr_t>(x.rows.data) % bytes == 0;
+}
+
+}  // namespace
+
+bool is_for_tensor_cores(const CausalInputs& in) {
+  return is_16_bit_dtype(in.q.rows.dtype) && in.heads.size <= 128 &&
+         in.heads.size % vector_elements == 0 && is_aligned(in.q) && is_aligned(in.k) &&
+         is_aligned(in.v) && context().properties().major >= 8;
+}
+
+template <class T>
+void attend_on_tensor_cores(View y, View L, const CausalInputs& in) {
+  const CausalSizes s(in);
+  with_channels(s.D, [&]<int channels>() {
+    constexpr int columns = channels == 64 ? 64 : 32;  // that shared memory and registers hold
+    enqueue(grid_of(s.N * s.H, s.Tq), attend_fragments_kernel<T, columns, channels>,
+            Target<T>(y, s.D), L.as<float>(), Operands<T>(in), s, static_cast<float>(s.scale()));
+  });
+}
+
+// The registers of a lane hold 64 channels of both dk and dv, or 128 of one.
+template <class T>
+void differentiate_on_tensor_cores(const CausalTargets& targets, View dy, View L, const float* t,
+                                   const CausalInputs& in) {
+  const CausalSizes s(in);
+  const Operands<T> operands(in);
+  const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.D), L.as<const float>(), t};
+  const float scale = static_cast<float>(s.scale());
+  const Target<T> dq(targets.dq, s.D), dk(targets.dk, s.D), dv(targets.dv, s.D);
+  with_channels(s.D, [&]<int channels>() {
+    constexpr int columns = 32;
+    const auto of_keys = [&](auto kernel) {
+      enqueue(grid_of(s.N * s.G, s.T), kernel, dk, dv, out, operands, s, scale);
+    };
+    if (targets.dq)
+      enqueue(grid_of(s.N * s.H, s.Tq), query_gradient_fragments_kernel<T, columns, channels>, dq,
+              out, operands, s, scale);
+    if (channels == 64 && targets.dk && targets.dv) {
+      of_keys(key_gradients_fragments_kernel<T, columns, 64, true, true>);
+      return;
+    }
+    if (targets.dk) of_keys(key_gradients_fragments_kernel<T, columns, channels, true, false>);
+    if (targets.dv) of_keys(key_gradients_fragments_kernel<T, columns, channels, false, true>);
+  });
+}
+
+template void attend_on_tensor_cores<Half>(View, View, const CausalInputs&);
+template void attend_on_tensor_cores<BFloat16>(View, View, const CausalInputs&);
+template void differentiate_on_tensor_cores<Half>(const CausalTargets&, View, View, const float*,
+                                                  const CausalInputs&);
+template void differentiate_on_tensor_cores<BFloat16>(const CausalTargets&, View, View,
+                                                      const float*, const CausalInputs&);
+
+}  // namespace accrue::cuda
