@@ -74,10 +74,7 @@ cublasOperation_t operation(Transpose op) {
   return op == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-// From a row of c or a to the next, if these are columns of wider matrices; 0: their own width.
-struct Strides {
-  int64_t c = 0, a = 0;
-};
+int64_t stride_of(View x, int64_t stride) { return stride > 0 ? stride : x.shape[1]; }
 
 // A row-major view is the column-major matrix of its transpose.
 Layout layout_of(View x, int64_t stride) {
@@ -148,8 +145,8 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
                           c.grad.shape[0],
                           c.grad.shape[1],
                           K,
-                          strides.c > 0 ? strides.c : c.grad.shape[1],
-                          strides.a > 0 ? strides.a : a.shape[1],
+                          stride_of(c.grad, strides.c),
+                          stride_of(a, strides.a),
                           a_op,
                           b_op,
                           compute_type(a.dtype),
@@ -232,7 +229,8 @@ View columns_of(View x, int64_t first, int64_t count) {
 
 // c = a op(w) + beta * c by slabs of a weight that is stored otherwise, which lie at the beginning
 // of the workspace.
-void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspace) {
+void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspace,
+                      Strides strides) {
   if (c.grad.numel() == 0) return;
   const int64_t scratch = widened_bytes(w, a.dtype);
   const View of_product = workspace.part(scratch, workspace.numel());
@@ -244,7 +242,7 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspa
     const View columns = columns_of(c.grad, part.c_column, widened.shape[is_transposed ? 0 : 1]);
     const View terms = columns_of(a, part.a_column, widened.shape[is_transposed ? 1 : 0]);
     check_found(try_matmul({columns, part.beta}, terms, widened, Transpose::no, w_op, of_product,
-                           nullptr, {c.grad.shape[1], a.shape[1]}),
+                           nullptr, {stride_of(c.grad, strides.c), stride_of(a, strides.a)}),
                 terms, widened, of_product);
   });
 }
@@ -252,9 +250,14 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspa
 }  // namespace
 
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace) {
+  matmul(c, a, b, a_op, b_op, workspace, {});
+}
+
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
+            Strides strides) {
   if (is_stored_otherwise(b.shape, b.dtype, a.dtype))
-    return quantized_matmul(c, a, b, b_op, workspace);
-  if (try_matmul(c, a, b, a_op, b_op, workspace)) return;
+    return quantized_matmul(c, a, b, b_op, workspace, strides);
+  if (try_matmul(c, a, b, a_op, b_op, workspace, nullptr, strides)) return;
   const bool no_terms = a.numel() == 0;
   check_found(c.grad.numel() == 0 || no_terms, a, b, workspace);
   if (c.beta == 0) fill(c.grad, 0);

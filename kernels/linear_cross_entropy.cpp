@@ -364,7 +364,10 @@ Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_r
   const int64_t rows = of.x.size(0), V = of.w.size(0);
   const int64_t most = chunk_rows > 0 ? std::min(chunk_rows, rows)
                                       : chunk_rows_for(rows, V, of.x.dtype(), is_frozen);
-  return Tensor::empty({most, V}, wide(of.x.dtype()), of.x.device(), Category::workspace);
+  // On cuda rows begin at multiples of 128 bytes, also where d has 16 bits: cuBLASLt's kernels for
+  // others take several times as long.
+  const int64_t row_stride = plans_for_cuda(of.x.device()) ? round_up<int64_t>(V, 64) : V;
+  return Tensor::empty({most, row_stride}, wide(of.x.dtype()), of.x.device(), Category::workspace);
 }
 
 Tensor empty_softmax(const HeadOperands& of) {

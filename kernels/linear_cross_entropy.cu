@@ -20,7 +20,7 @@ struct LogitRows {
   const int32_t* labels;
   W* softmax;  // [rows, 2]
   const W* logits;
-  int64_t V;
+  int64_t V, stride;
   bool leaves_out;
 
   LogitRows(const LinearCrossEntropy& in, int64_t begin)
@@ -28,11 +28,25 @@ struct LogitRows {
         softmax(in.softmax.as<W>() + 2 * begin),
         logits(in.logits.as<const W>()),
         V(in.V()),
+        stride(in.row_stride()),
         leaves_out(in.leaves_out) {}
 
+  __device__ const W* row(int64_t r) const { return logits + r * stride; }
   __device__ bool leaves_out_row(int64_t r) const { return leaves_out && labels[r] == not_judged; }
   __device__ bool in_range(int32_t label) const { return 0 <= label && label < V; }
 };
+
+// Calls use(v, row[v]) for a thread's share of a row, which is aligned to vectors.
+template <class W, class Use>
+__device__ void for_each_logit(const W* row, int64_t V, const Use& use) {
+  constexpr int width = 16 / sizeof(W);
+  for (int64_t part = threadIdx.x; part < V / width; part += logit_threads) {
+    const auto logits = load_vector<width>(row, part);
+    for (int k = 0; k < width; ++k) use(part * width + k, logits.values[k]);
+  }
+  const int64_t v = V / width * width + threadIdx.x;
+  if (v < V) use(v, row[v]);
+}
 
 // The softmax and the loss of a row, 0 if it is left out; `right`, where there is one, becomes 1
 // or 0. Whole blocks return early.
@@ -45,14 +59,14 @@ __global__ void __launch_bounds__(logit_threads, 1)
     return;
   }
   const int32_t label = rows.labels[r];
-  const W* row = rows.logits + r * V;
+  const W* row = rows.row(r);
   W maximum = -std::numeric_limits<W>::infinity();
-  for (int64_t v = threadIdx.x; v < V; v += logit_threads)
-    maximum = row[v] > maximum ? row[v] : maximum;
+  for_each_logit(row, V, [&](int64_t, W logit) { maximum = logit > maximum ? logit : maximum; });
   maximum = block_max<logit_threads>(maximum);
   RunningSum<W> sum;
-  for (int64_t v = threadIdx.x; v < V; v += logit_threads)
-    sum.add(RowSoftmax<W>::term(row[v], maximum, v == label));
+  for_each_logit(row, V, [&](int64_t v, W logit) {
+    sum.add(RowSoftmax<W>::term(logit, maximum, v == label));
+  });
   const RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(sum.total())};
   const bool in_range = rows.in_range(label);
   if (threadIdx.x == 0) {
@@ -64,10 +78,25 @@ __global__ void __launch_bounds__(logit_threads, 1)
   if (!right) return;
   int outdone = !in_range;
   if (in_range)
-    for (int64_t v = threadIdx.x; v < V; v += logit_threads)
-      outdone += outdoes(row[v], row[label], v, label);
+    for_each_logit(row, V, [&, of_label = row[label]](int64_t v, W logit) {
+      outdone += outdoes(logit, of_label, v, label);
+    });
   outdone = block_sum<logit_threads>(outdone);
   if (threadIdx.x == 0) right[r] = outdone == 0;
+}
+
+// out[v] = f(v, row[v]) for a thread's share of a row; out may be the row.
+template <class T, class W, class F>
+__device__ void write_row(T* out, const W* row, int64_t V, const F& f) {
+  constexpr int width = 16 / sizeof(T);
+  for (int64_t part = threadIdx.x; part < V / width; part += logit_threads) {
+    const auto in = load_vector<width>(row, part);
+    Vector<T, width> values;
+    for (int k = 0; k < width; ++k) values.values[k] = f(part * width + k, in.values[k]);
+    store_vector(out, part, values);
+  }
+  const int64_t v = V / width * width + threadIdx.x;
+  if (v < V) out[v] = f(v, row[v]);
 }
 
 // The seed of a gradient that backward multiplies by the loss's.
@@ -84,10 +113,10 @@ __global__ void __launch_bounds__(logit_threads, 1)
     logit_gradient_kernel(T* d, AnySeed seed, bool adds_loss, LogitRows<W> rows, Counted counted) {
   const int64_t r = blockIdx.x, V = rows.V;
   if (adds_loss && r == 0 && threadIdx.x == 0) seed.add_loss();
-  const W* row = rows.logits + r * V;
-  T* out = d + r * V;
+  const W* row = rows.row(r);
+  T* out = d + r * rows.stride;
   if (rows.leaves_out_row(r)) {
-    for (int64_t v = threadIdx.x; v < V; v += logit_threads) out[v] = T(W(0));
+    write_row(out, row, V, [](int64_t, W) { return T(W(0)); });
     return;
   }
   const int32_t label = rows.labels[r];
@@ -95,10 +124,10 @@ __global__ void __launch_bounds__(logit_threads, 1)
   const W scale =
       rows.in_range(label) ? W(counted.mean_of(seed.dloss())) : std::numeric_limits<W>::quiet_NaN();
   const W factor = scale / (1 + softmax.rest);
-  for (int64_t v = threadIdx.x; v < V; v += logit_threads) {
-    const W e = std::exp(row[v] - softmax.maximum);
-    out[v] = T(v == label ? -factor * (softmax.rest + (1 - e)) : factor * e);
-  }
+  write_row(out, row, V, [&](int64_t v, W logit) {
+    const W e = std::exp(logit - softmax.maximum);
+    return T(v == label ? -factor * (softmax.rest + (1 - e)) : factor * e);
+  });
 }
 
 // In one block, so that the order of the sums is fixed.
@@ -126,17 +155,23 @@ Grid a_block_for_each(int64_t rows) { return {dim3(static_cast<unsigned>(rows)),
 
 template <class W>
 __global__ void __launch_bounds__(block_threads)
-    leave_own_out_kernel(W* logits, int64_t V, int64_t begin, int64_t size) {
+    leave_own_out_kernel(W* logits, int64_t stride, int64_t begin, int64_t size) {
   for (int64_t i = first_item(); i < size; i += item_stride())
-    logits[i * V + begin + i] = -std::numeric_limits<W>::infinity();
+    logits[i * stride + begin + i] = -std::numeric_limits<W>::infinity();
+}
+
+// The first rows of logits or of their gradient, without the padding.
+View unpadded(const View& rows, int64_t size, const LinearCrossEntropy& in) {
+  return {rows.data, {size, in.V()}, rows.dtype, rows.device};
 }
 
 void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
-  matmul({rows_of(in.logits, 0, size), 0}, rows_of(in.x, begin, size), in.w, Transpose::no,
-         Transpose::yes, in.workspace);
+  matmul({unpadded(in.logits, size, in), 0}, rows_of(in.x, begin, size), in.w, Transpose::no,
+         Transpose::yes, in.workspace, {.c = in.row_stride()});
   if (in.own == Own::left_out)
     dispatch_wide(in.logits.dtype, [&]<class W>() {
-      enqueue(grid_over(size), leave_own_out_kernel<W>, in.logits.as<W>(), in.V(), begin, size);
+      enqueue(grid_over(size), leave_own_out_kernel<W>, in.logits.as<W>(), in.row_stride(), begin,
+              size);
     });
 }
 
@@ -171,8 +206,8 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
       if (!unit_dx) return;
       enqueue(a_block_for_each(size), logit_gradient_kernel<W, UnitSeed<W>>, in.logits.as<W>(),
               UnitSeed<W>{}, false, LogitRows<W>(in, begin), counted);
-      matmul({rows_of(unit_dx->grad, begin, size), 0}, rows_of(in.logits, 0, size), in.w,
-             Transpose::no, Transpose::no, in.workspace);
+      matmul({rows_of(unit_dx->grad, begin, size), 0}, unpadded(in.logits, size, in), in.w,
+             Transpose::no, Transpose::no, in.workspace, {.a = in.row_stride()});
     });
     enqueue({1}, mean_of_counted_kernel<W>, loss.as<W>(), losses.as<const double>(), in.rows(),
             counted);
@@ -193,13 +228,14 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
           enqueue(a_block_for_each(size), logit_gradient_kernel<T, Seed<W>>, d.as<T>(),
                   Seed<W>(seed), turn == 0, LogitRows<W>(in, begin), counted);
         });
-    const View d_of_chunk = rows_of(d, 0, size);
+    const View d_of_chunk = unpadded(d, size, in);
+    const Strides strides{.a = in.row_stride()};
     if (dw)
       matmul({dw->grad, turn == 0 ? dw->beta : 1}, d_of_chunk, rows_of(in.x, begin, size),
-             Transpose::yes, Transpose::no, in.workspace);
+             Transpose::yes, Transpose::no, in.workspace, strides);
     if (dx)
       matmul({rows_of(dx->grad, begin, size), dx->beta}, d_of_chunk, in.w, Transpose::no,
-             Transpose::no, in.workspace);
+             Transpose::no, in.workspace, strides);
   }
 }
 

@@ -33,7 +33,8 @@ namespace accrue {
 // that of the rows.
 // Scratch of c rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu,
 // 4 more and c * E elements in the type of the sums; in 16 bits, in backward, c * V elements for d;
-// on cuda what a product needs (4 to 32 MiB).
+// on cuda what a product needs (4 to 32 MiB), and rows of logits and of d are V elements rounded up
+// to multiples of 64.
 // w may be stored otherwise (kernels/quantized_matmul.h), and then it wants no gradient.
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
 // 16 bits, every label is in range, and x has as many rows as w where their own is left out; on

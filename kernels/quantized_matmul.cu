@@ -1,4 +1,5 @@
 #include "kernels/detail/elementwise.cuh"
+#include "kernels/detail/widen_run.cuh"
 #include "kernels/quantized_blocks.h"
 #include "kernels/quantized_matmul.h"
 
@@ -9,18 +10,32 @@ namespace {
 template <class Block>
 struct SlabBlocks {
   const Block* first;
-  int64_t row;
-  int64_t of_slab, of_row;  // blocks of a row of the slab, and of the weight
-  int64_t half;             // as stored_row() takes it
+  uint32_t row;
+  uint32_t row_vectors;  // of the slab
+  int64_t row_blocks;    // of the weight
+  uint32_t half;         // as stored_row() takes it
 };
 
-// A thread widens a block: what it writes has no holes, and neighbours' blocks follow.
-template <class Block, class T>
+// A thread writes a vector, and so a warp 512 bytes side by side. They are from few blocks, which
+// come from the cache for all but the first byte that is read of them. A slab has far fewer than
+// 2^32 vectors, and a 64-bit division would cost as much as the rest.
+template <int width, class Block, class T>
 __global__ void __launch_bounds__(block_threads)
-    widen_kernel(T* out, SlabBlocks<Block> in, int64_t count) {
-  for (int64_t i = first_item(); i < count; i += item_stride()) {
-    const int64_t row = stored_row(in.row + i / in.of_slab, in.half);
-    widen(in.first[row * in.of_row + i % in.of_slab], out + i * elements_in<Block>);
+    widen_kernel(T* out, SlabBlocks<Block> in, uint32_t vectors) {
+  constexpr uint32_t elements = elements_in<Block>;
+  for (auto v = static_cast<uint32_t>(first_item()); v < vectors;
+       v += static_cast<uint32_t>(item_stride())) {
+    const uint32_t row = v / in.row_vectors, column = v % in.row_vectors * width;
+    const Block* const from = in.first + stored_row(in.row + row, in.half) * in.row_blocks;
+    Vector<T, width> widened;
+    if constexpr (elements > 1) {
+      widen_run<width>(from[column / elements], static_cast<int>(column % elements),
+                       widened.values);
+    } else {
+      const auto numbers = load_vector<width>(from, column / width);
+      for (int k = 0; k < width; ++k) widen(numbers.values[k], widened.values + k);
+    }
+    store_vector(out, v, widened);
   }
 }
 
@@ -30,11 +45,20 @@ void widen_slab(View out, View w, int64_t row, int64_t column) {
   dispatch_blocks(w.dtype, [&]<class Block>() {
     dispatch_floating(out.dtype, [&]<class T>() {
       constexpr int64_t elements = elements_in<Block>;
-      const SlabBlocks<Block> in{static_cast<const Block*>(w.data) + column / elements, row,
-                                 out.shape[1] / elements, matrix_shape(w.shape)[1] / elements,
-                                 half_head(w.shape)};
-      const int64_t count = out.shape[0] * in.of_slab;
-      enqueue(grid_over(count), widen_kernel<Block, T>, out.as<T>(), in, count);
+      const int64_t columns = out.shape[1], of_row = matrix_shape(w.shape)[1];
+      const auto run = [&](auto width) {
+        const int64_t vectors = out.numel() / width;
+        const SlabBlocks<Block> in{static_cast<const Block*>(w.data) + column / elements,
+                                   static_cast<uint32_t>(row),
+                                   static_cast<uint32_t>(columns / width), of_row / elements,
+                                   static_cast<uint32_t>(half_head(w.shape))};
+        enqueue(grid_over(vectors), widen_kernel<width.value, Block, T>, out.as<T>(), in,
+                static_cast<uint32_t>(vectors));
+      };
+      // Slabs of blocks have whole ones, in scratch that is aligned; rows of numbers may be of any
+      // length.
+      if constexpr (elements > 1) run(std::integral_constant<int, 16 / sizeof(T)>{});
+      else with_width<T>(columns | of_row | column, {out.data, w.data}, run);
     });
   });
 }

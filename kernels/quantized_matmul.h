@@ -29,9 +29,10 @@ inline Shape matrix_shape(const Shape& stored) {
 
 // Where row r of it lies, in rows; `half` is D / 2, or 0 where rows lie in order.
 inline int64_t half_head(const Shape& stored) { return stored.rank() == 4 ? stored[1] : 0; }
-HOST_DEVICE inline int64_t stored_row(int64_t r, int64_t half) {
+template <class Int>
+HOST_DEVICE Int stored_row(Int r, Int half) {
   if (half == 0) return r;
-  const int64_t in_head = r % (2 * half);
+  const Int in_head = r % (2 * half);
   return r - in_head + in_head % half * 2 + in_head / half;
 }
 

@@ -32,7 +32,7 @@ STEP_KERNELS = ("accumulate", "accumulate_bf16", "squared_norm", "optimizer_step
 # Their vectors are those that they store. What they load is gathered from wherever it lies, one
 # element at a time, or is of 16 bits where the vector is of float.
 WIDE_STORES = ("pixel_shuffle_kernel<", "pixel_shuffle_backward_kernel<", "resize_kernel<",
-               "elementwise_kernel<4, false, float, std::identity, ")
+               "widen_kernel<", "elementwise_kernel<4, false, float, std::identity, ")
 SIZES = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
 # The limits of a block and of a multiprocessor of compute capability 9.0. The rest of a
 # multiprocessor's shared memory is for blocks that ask for it at run time.

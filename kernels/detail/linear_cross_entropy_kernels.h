@@ -14,7 +14,7 @@ namespace accrue {
 struct LinearCrossEntropy {
   View x, w, labels;      // [R, E], [V, E], i32 [R]
   bool leaves_out;        // rows with the label not_judged
-  View logits;            // Wide<T> [rows of a chunk, V]
+  View logits;            // Wide<T> [rows of a chunk, row_stride()]
   View softmax;           // Wide<T> [R, 2]: RowSoftmax of each row that counts
   View places, gathered;  // on the cpu, if it leaves out: i32 [R], Wide<T> [rows of a chunk, E]
   View workspace;         // of the products
@@ -24,6 +24,9 @@ struct LinearCrossEntropy {
   int64_t rows() const { return x.shape[0]; }
   int64_t E() const { return x.shape[1]; }
   int64_t V() const { return w.shape[0]; }
+  // From a row of logits, or of their gradient, to the next: V and, on cuda, a padding that nobody
+  // reads or writes.
+  int64_t row_stride() const { return logits.shape[1]; }
 };
 
 struct LinearCrossEntropyTargets {

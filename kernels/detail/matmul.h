@@ -24,6 +24,14 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 }
 namespace cuda {
 decltype(cpu::matmul) matmul;
-}
+
+// From a row of c or a to the next, where these are columns of wider matrices; 0: their own width.
+struct Strides {
+  int64_t c = 0, a = 0;
+};
+// The same for such columns, whose sums have terms.
+void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
+            Strides strides);
+}  // namespace cuda
 
 }  // namespace accrue

@@ -178,6 +178,31 @@ TEST_CASE("a product in 16 bits by a quantized weight", "[ops]") {
   }
 }
 
+// The product by the identity is w itself. Rows of 70 numbers do not divide into vectors.
+TEST_CASE("a product by the identity is the widened weight, rounded once", "[ops]") {
+  constexpr int64_t heads = 3, half = 2, R = heads * 2 * half;
+  Values identity(R * R);
+  for (size_t r = 0; r < R; ++r) identity[r * R + r] = 1;
+  std::vector<std::pair<DType, int64_t>> weights{
+      {DType::f32, 70}, {DType::f32, 72}, {DType::f16, 72}, {DType::bf16, 72}};
+  for (const DType type : quantized_types) weights.emplace_back(type, 512);
+  for (const auto& [type, C] : weights)
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+      for (const bool in_pairs : {false, true}) {
+        INFO(name(type) << " [" << R << ", " << C << "] in " << name(dtype) << ", " << in_pairs);
+        const QuantizedWeight w = quantized_weight(type, R, C, 4);
+        const Tensor stored = in_pairs ? w.blocks.reshape({heads, half, 2, C}) : w.blocks;
+        const Tensor y = linear(rounded_to(dtype, identity, {R, R}), stored, {}, Activation::none,
+                                Transpose::no);
+        Values expected;
+        for (int64_t r = 0; r < R; ++r) {
+          const auto row = w.values.begin() + (in_pairs ? stored_row(r, half) : r) * C;
+          expected.insert(expected.end(), row, row + C);
+        }
+        REQUIRE(to_doubles(y) == to_doubles(rounded_to(dtype, expected, {R, C})));
+      }
+}
+
 // Multiples of 1/8 and blocks whose scale is a power of two, which all types hold: what remains is
 // the rounding of float32's sums and one of the result, also where it is a sum over slabs.
 TEST_CASE("a product by several slabs is rounded once, and added as its target wants", "[ops]") {
