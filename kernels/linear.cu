@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 
+#include "core/ceil_div.h"
 #include "core/cuda.h"
 #include "kernels/detail/channel_bias.cuh"
 #include "kernels/detail/descriptor.h"
@@ -132,6 +133,19 @@ Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* b
   return prepared;
 }
 
+// c += product [M, N], for rows of c that lie so far apart.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    add_product_kernel(T* c, int64_t c_stride, const float* product, int64_t N, int64_t size) {
+  for (int64_t i = first_item(); i < size; i += item_stride())
+    accrue::store(c[i / N * c_stride + i % N], product[i], std::true_type{});
+}
+
+// The largest product, of float32, that is added to a 16-bit c by a kernel of ours. For 2 rows
+// cuBLASLt 13.0 chooses on an H200 what rounds the product to 16 bits before it adds c: the sum
+// would be rounded twice. Where c is larger, a product in float32 beside it would take too long.
+constexpr int64_t most_added_bytes = 1 << 20;
+
 // c = op(a) op(b) + beta * c, plus the bias in each row if there is one, or false if cuBLASLt has
 // no way to compute it. A prepared product lasts as long as the process, because heuristics cost
 // more than a small product. It is never destroyed, for the reason that Context is not.
@@ -140,6 +154,19 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
   static auto& all = *new std::map<MatmulKey, Prepared>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
+  const int64_t product_bytes = round_up<int64_t>(c.grad.numel() * int64_t(sizeof(float)), 256);
+  if (c.beta != 0 && is_16_bit_dtype(c.grad.dtype) && product_bytes <= most_added_bytes) {
+    const View sum{workspace.data, c.grad.shape, DType::f32, workspace.device};
+    if (!try_matmul({sum, 0}, a, b, a_op, b_op, workspace.part(product_bytes, workspace.numel()),
+                    bias, {.a = strides.a}))
+      return false;
+    dispatch_floating(c.grad.dtype, [&]<class T>() {
+      if constexpr (sizeof(T) == 2)
+        enqueue(grid_over(sum.numel()), add_product_kernel<T>, c.grad.as<T>(),
+                stride_of(c.grad, strides.c), sum.as<const float>(), sum.shape[1], sum.numel());
+    });
+    return true;
+  }
   const MatmulKey product{a.dtype,
                           c.grad.dtype,
                           c.grad.shape[0],

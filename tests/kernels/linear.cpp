@@ -96,6 +96,27 @@ TEST_CASE("a product of 16-bit matrices is rounded once", "[ops]") {
   REQUIRE(to_doubles(c) == Values{2050});
 }
 
+// 257 is 256 in bfloat16, 2049 is 2048 in float16, and either would stay so with 0.5 more.
+TEST_CASE("what is added to a 16-bit matrix is rounded with it", "[ops]") {
+  constexpr int64_t K = 1024;
+  std::vector<std::pair<int64_t, int64_t>> sizes{{1, 64}, {2, 4096}, {8, 512}, {24, 256}};
+  if (!reduced()) sizes.insert(sizes.end(), {{64, 768}, {512, 768}, {1024, 2048}});
+  for (const auto& [M, N] : sizes)
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      INFO(name(dtype) << " [" << M << ", " << N << "]");
+      const bool is_half = dtype == DType::f16;
+      Values row(K), w;
+      std::fill_n(row.begin(), is_half ? 683 : 257, is_half ? 3 : 1);
+      for (int64_t n = 0; n < N; ++n) w.insert(w.end(), row.begin(), row.end());
+      const auto full = [&, dtype = dtype](double value, const Shape& shape) {
+        return Tensor::full(shape, value, dtype, test_device());
+      };
+      const Tensor y = add_linear(full(0.5, {M, N}), full(1, {M, K}), make(w, {N, K}, dtype));
+      const bool is_rounded_once = to_doubles(y) == Values(size_t(M * N), is_half ? 2050 : 258);
+      CHECK(is_rounded_once);
+    }
+}
+
 // By what is multiplied, which is the same for all products of a layer, between bounds.
 TEST_CASE("the scratch of a matrix product on cuda is known from shapes", "[ops]") {
   const auto peak_of = [](int64_t M, int64_t K, int64_t N) {
