@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(block_threads)
     accrue::store(c[i / N * c_stride + i % N], product[i], std::true_type{});
 }
 
-// The largest product, of float32, that is added to a 16-bit c by a kernel of ours. For 2 rows
-// cuBLASLt 13.0 chooses on an H200 what rounds the product to 16 bits before it adds c: the sum
-// would be rounded twice. Where c is larger, a product in float32 beside it would take too long.
+// The largest product, of float32, that is added to a 16-bit c by a kernel of ours. What cuBLASLt
+// 13.0 added to 2 rows of bfloat16 on an H200 was off as if it had been rounded to 16 bits first:
+// the sum would be rounded twice. Where c is larger, float32 beside it would take too long.
 constexpr int64_t most_added_bytes = 1 << 20;
 
 // c = op(a) op(b) + beta * c, plus the bias in each row if there is one, or false if cuBLASLt has
