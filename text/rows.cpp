@@ -350,8 +350,9 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
   check(1 <= options.context && options.context <= most_context,
         "a context of {} tokens: expected 1 to {}", options.context, most_context);
   for (const CorpusPtr& corpus : {train, test})
-    check(!corpus || corpus->size() <= most_tokens, "{} has more than {} tokens",
-          corpus->facts().source, most_tokens);
+    if (corpus)
+      check(corpus->size() <= most_tokens, "{} has more than {} tokens", corpus->facts().source,
+            most_tokens);
   if (train->facts().texts_of_sample > 1) return samples_of(train, options);
   std::array<Layout, 2> layouts{Layout(train, options), Layout(test ? test : train, options)};
   if (test) {
