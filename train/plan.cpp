@@ -65,10 +65,11 @@ class Candidate {
   Alternative best() {
     const int64_t whole = largest_micro_batch(options_);
     peak({whole, piece_});
-    // A strategy without accumulation throws for less.
+    // A strategy without accumulation throws for less, and so do too many walks.
     try {
       peak({1, piece_});
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      why_whole_ = error.what();
       return alternative({whole, piece_});
     }
     const int64_t micro = largest_that_fits(whole, [this](int64_t n) {
@@ -79,6 +80,9 @@ class Candidate {
       if (const int64_t piece = largest_piece_that_fits()) return alternative({1, piece});
     return least_memory();
   }
+
+  // Why best() has not tried smaller micro-batches; empty if it has.
+  const std::string& why_whole() const { return why_whole_; }
 
   // With the cut that needs least, of those that were run.
   Alternative least_memory() {
@@ -141,6 +145,7 @@ class Candidate {
   Device device_;
   size_t memory_;
   int64_t piece_;  // that is asked for; 0: whole samples
+  std::string why_whole_;
   std::map<Cut, Usage> peaks_;
 };
 
@@ -200,6 +205,7 @@ const Alternative& Plan::smallest() const {
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
                   size_t memory, const SearchSpace& space) {
   Plan plan{.memory = memory};
+  std::vector<std::pair<Strategy, std::string>> refused;
   TrainingOptions varied = options;
   const auto add = [&] {
     try {
@@ -208,6 +214,8 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
       plan.least_memory.push_back(candidate.least_memory());
       const int64_t whole = largest_micro_batch(options);
       const bool walks_once = best.batches.micro == whole;
+      if (varied.window_passes > 0 && varied.strategy == Strategy::fused)
+        plan.too_many_walks = candidate.why_whole();
       if (varied.window_passes > 0 && walks_once && !plan.alternatives.empty()) return;
       plan.alternatives.push_back(best);
       if (varied.strategy == Strategy::fused && varied.recompute == Recompute::none &&
@@ -217,8 +225,7 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
       const std::string reason =
           fmt::format("strategy {}: {}", name_in(strategy_names(), varied.strategy), error.what());
       check(space.strategies.size() > 1, "{}", reason);
-      if (std::ranges::find(plan.refused, reason) == plan.refused.end())
-        plan.refused.push_back(reason);
+      refused.emplace_back(varied.strategy, reason);
     }
   };
   for (const Strategy strategy : space.strategies)
@@ -229,6 +236,11 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
         varied.window_passes = passes;
         add();
       }
+  for (const auto& [strategy, reason] : refused)
+    if (std::ranges::find(plan.alternatives, strategy, &Alternative::strategy) ==
+            plan.alternatives.end() &&
+        std::ranges::find(plan.refused, reason) == plan.refused.end())
+      plan.refused.push_back(reason);
   check(!plan.alternatives.empty(), "{}", fmt::join(plan.refused, "\n"));
   std::ranges::stable_sort(plan.alternatives, better);
   return plan;

@@ -44,8 +44,10 @@ struct Plan {
   std::vector<Alternative> alternatives;
   // For each strategy and recompute, the cut that needs the least memory.
   std::vector<Alternative> least_memory;
-  // Choices that cannot be combined with the other options, and why: "strategy moments: ...".
+  // Strategies that cannot be combined with the other options, and why: "strategy moments: ...".
   std::vector<std::string> refused;
+  // Why BatchNorms over the window take more walks than the search has; empty if they do not.
+  std::string too_many_walks{};
 
   // The cheapest alternative that fits, of equals the one with the largest micro-batch; null if
   // none fits. A strategy whose step differs from that of one big batch is recommended only if

@@ -132,6 +132,7 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   }
   if (!wide) say("(--json has each category)\n");
   for (const std::string& reason : plan.refused) say("not possible: {}\n", reason);
+  if (!plan.too_many_walks.empty()) say("not tried: {}\n", plan.too_many_walks);
   const Alternative& best = *plan.recommended();
   if (std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.batches.piece > 0; }))
     say("1/512: a micro-batch of one row, in pieces of 512 tokens\n");
@@ -220,11 +221,12 @@ std::string plan(Options options, const PlanOptions& asked) {
     const Alternative& least = plan.smallest();
     fail(
         "nothing fits in {}: {} with micro-batches of {} ({}, recompute {}) needs {}, which is {} "
-        "more; its peak is {}\n{}",
+        "more; its peak is {}\n{}{}",
         format_bytes(memory), options.model_name, least.batches.micro,
         name_in(strategy_names(), least.strategy), name_in(recompute_names(), least.recompute),
         to_string(least.peak), format_bytes(least.peak.total() - memory), describe(deciding(least)),
-        nearest(options, planned, device, plan));
+        nearest(options, planned, device, plan),
+        plan.too_many_walks.empty() ? "" : "\nnot tried: " + plan.too_many_walks);
   }
   print(plan, options, deciding(*plan.recommended()), device);
   std::string json = to_json(plan).dump(2) + "\n";

@@ -310,6 +310,24 @@ TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memo
     }
 }
 
+TEST_CASE("a plan says how many walks it would take, and what is possible with walks", "[plan]") {
+  const Dataset data = some_digits();
+  const Datasets planned = plan_data({data, data}, Device::cpu);
+  const auto plan = [&](ModelKind model) {
+    const TrainingOptions options = options_of(model);
+    return plan_windows(options, planned, Device::cpu, 1, all_choices(options));
+  };
+  const Plan few = plan(ModelKind::cnn_bn), many = plan(ModelKind::resnet_bn);
+  REQUIRE(few.too_many_walks.empty());
+  // moments can walk a window and not keep it; step-in-backward can do neither.
+  REQUIRE(few.refused.size() == 1);
+  REQUIRE_THAT(few.refused.front(), StartsWith("strategy step-in-backward: "));
+  REQUIRE_THAT(
+      many.too_many_walks,
+      StartsWith("BatchNorms that see the window run 21 times in a forward, so it takes 43 "
+                 "walks through the window: expected at most window-passes 5"));
+}
+
 namespace {
 
 // One norm twice in a forward.
