@@ -184,7 +184,7 @@ void causal_attention(View y, View L, CausalInputs in, View) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
         if constexpr (is_16_bit<T>)
-          if (is_for_tensor_cores(in)) return attend_on_tensor_cores<T>(y, L, in);
+          if (is_for_tensor_cores(in, {{y}})) return attend_on_tensor_cores<T>(y, L, in);
         const CausalSizes s(in);
         enqueue(grid_of(s.N * s.H, s.Tq, s), attend_kernel<T>, Target<T>(y, s.D), L.as<W>(),
                 Operands<T>(in), s, static_cast<W>(s.scale()));
@@ -206,7 +206,8 @@ void causal_attention_backward(CausalTargets targets, View dy, View y, View L, C
           enqueue(grid_over(s.N * s.H * s.Tq * warp_threads), output_products_kernel<T>, t, out.dy,
                   HeadColumns{y}.of<const T>(s.D), s);
         if constexpr (is_16_bit<T>)
-          if (is_for_tensor_cores(in))
+          if (is_for_tensor_cores(
+                  in, {{dy}, targets.dq.columns(), targets.dk.columns(), targets.dv.columns()}))
             return differentiate_on_tensor_cores<T>(targets, dy, L, t, in);
         if (targets.dq)
           enqueue(grid_of(s.N * s.H, s.Tq, s), query_gradient_kernel<T>, Target<T>(targets.dq, s.D),

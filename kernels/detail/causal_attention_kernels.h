@@ -42,9 +42,11 @@ struct HeadTarget {
   int64_t first = 0;
 
   explicit operator bool() const { return target.has_value(); }
+  // Without data if there is no target.
+  HeadColumns columns() const { return target ? HeadColumns{target->grad, first} : HeadColumns{}; }
   template <class T>
   Heads<T> of(int64_t size) const {
-    return HeadColumns{target->grad, first}.of<T>(size);
+    return columns().of<T>(size);
   }
 };
 

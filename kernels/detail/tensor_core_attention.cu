@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "kernels/detail/attention_fragments.cuh"
@@ -247,6 +248,7 @@ void with_channels(int64_t D, F&& f) {
 }
 
 bool is_aligned(const HeadColumns& x) {
+  if (!x.rows.data) return true;
   constexpr int64_t bytes = 2 * vector_elements;
   return x.first % vector_elements == 0 && x.rows.shape[2] % vector_elements == 0 &&
          reinterpret_cast<uintptr_t>(x.rows.data) % bytes == 0;
@@ -254,10 +256,11 @@ bool is_aligned(const HeadColumns& x) {
 
 }  // namespace
 
-bool is_for_tensor_cores(const CausalInputs& in) {
+bool is_for_tensor_cores(const CausalInputs& in, std::initializer_list<HeadColumns> others) {
   return is_16_bit_dtype(in.q.rows.dtype) && in.heads.size <= 128 &&
          in.heads.size % vector_elements == 0 && is_aligned(in.q) && is_aligned(in.k) &&
-         is_aligned(in.v) && context().properties().major >= 8;
+         is_aligned(in.v) && std::all_of(others.begin(), others.end(), is_aligned) &&
+         context().properties().major >= 8;
 }
 
 template <class T>
