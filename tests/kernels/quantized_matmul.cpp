@@ -66,14 +66,6 @@ struct Results {
   Values y, dx;
 };
 
-Tensor rounded_to(DType dtype, const Values& x, const Shape& shape) {
-  const Tensor host = Tensor::empty(shape, dtype, Device::cpu);
-  dispatch_floating(dtype, [&]<class T>() {
-    for (size_t i = 0; i < x.size(); ++i) host.span<T>()[i] = T(static_cast<Wide<T>>(x[i]));
-  });
-  return host.to(test_device());
-}
-
 // backward() from this gradient of y.
 void backward_by(Tensor y, const Tensor& dy) {
   Tensor loss = Tensor::full({}, 1, wide(dy.dtype()), dy.device());
@@ -164,7 +156,7 @@ TEST_CASE("a product in 16 bits by a quantized weight", "[ops]") {
   const QuantizedWeight w = quantized_weight(DType::q4_1, 70, 256, 1);
   const Values x = random_values({5, 256}, 2);
   const auto run = [&](const Tensor& weight, DType dtype) {
-    const Tensor leaf = require_grad(rounded_to(dtype, x, {5, 256}));
+    const Tensor leaf = require_grad(tensor_with(x, {5, 256}, dtype));
     const Tensor y = linear(leaf, weight, {});
     Results results{to_doubles(y), {}};
     backward_of_sum(y);
@@ -192,14 +184,14 @@ TEST_CASE("a product by the identity is the widened weight, rounded once", "[ops
         INFO(name(type) << " [" << R << ", " << C << "] in " << name(dtype) << ", " << in_pairs);
         const QuantizedWeight w = quantized_weight(type, R, C, 4);
         const Tensor stored = in_pairs ? w.blocks.reshape({heads, half, 2, C}) : w.blocks;
-        const Tensor y = linear(rounded_to(dtype, identity, {R, R}), stored, {}, Activation::none,
+        const Tensor y = linear(tensor_with(identity, {R, R}, dtype), stored, {}, Activation::none,
                                 Transpose::no);
         Values expected;
         for (int64_t r = 0; r < R; ++r) {
           const auto row = w.values.begin() + (in_pairs ? stored_row(r, half) : r) * C;
           expected.insert(expected.end(), row, row + C);
         }
-        REQUIRE(to_doubles(y) == to_doubles(rounded_to(dtype, expected, {R, C})));
+        REQUIRE(to_doubles(y) == to_doubles(tensor_with(expected, {R, C}, dtype)));
       }
 }
 
@@ -241,12 +233,12 @@ TEST_CASE("a product by several slabs is rounded once, and added as its target w
           const Slab most = largest_slab(w.blocks.view(), either, dtype);
           REQUIRE(most.rows * most.columns < R * C);
         }
-        const Tensor leaf = require_grad(rounded_to(dtype, x, {N, in}));
+        const Tensor leaf = require_grad(tensor_with(x, {N, in}, dtype));
         leaf.variable()->grad = Tensor::full({N, in}, adds ? 0.5 : NAN, dtype, test_device());
         leaf.variable()->fresh = !adds;
         const Tensor y = linear(leaf, w.blocks, {}, Activation::none, op);
         const Values found = to_doubles(y);
-        backward_by(y, rounded_to(dtype, dy, {N, out}));
+        backward_by(y, tensor_with(dy, {N, out}, dtype));
         const Values dx = to_doubles(grad(leaf));
         // Terms of at most 1, and of sums that random signs keep below 64.
         const auto bound = [&](double value, int64_t terms) {

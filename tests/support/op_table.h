@@ -65,7 +65,7 @@ Tensor ones(const Shape& shape);
 
 // Uniform in [-most, most); float32 holds them if `most` is a power of two.
 Values random_values(const Shape& shape, uint64_t seed, float most = 1);
-// In float64 or float32, on the device under test.
+// Rounded to the dtype, on the device under test.
 Tensor tensor_with(const Values& values, const Shape& shape, DType dtype);
 
 // backward() as if y were summed up to a loss.
