@@ -272,15 +272,14 @@ class Check:
 
     def warm_up_pytorch(self):
         """torch.compile needs minutes of a processor, which the tests leave free."""
-        models = [model for model in ("mlp", "cnn", "gpt2")
-                  if not re.search(self.options.skip, f"beside PyTorch, {model}")]
-        if self.options.runner or not models or not self.has_torch():
+        requests = [{"measure": "speed", "model": model, "width": 1, "micro_batch": micro_batch,
+                     "effective_batch": micro_batch * accum, "device": "cuda",
+                     "precision": precision, "threads": 4, "seconds": 0.1}
+                    for model, micro_batch, accum, precision in (
+                        ("mlp", 32, 4, "fp32"), ("cnn", 32, 4, "fp32"), ("gpt2", 4, 2, "bf16"))
+                    if not re.search(self.options.skip, f"beside PyTorch, {model}")]
+        if self.options.runner or not requests or not self.has_torch():
             return []
-        requests = [{"measure": "speed", "model": model, "width": 1, "device": "cuda",
-                     "micro_batch": 4 if model == "gpt2" else 32,
-                     "effective_batch": 8 if model == "gpt2" else 128,
-                     "precision": "bf16" if model == "gpt2" else "fp32", "threads": 4,
-                     "seconds": 0.1} for model in models]
         return [subprocess.Popen(["nice", self.options.python, "scripts/torch_training.py",
                                   json.dumps(request)], cwd=ROOT,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -351,7 +350,8 @@ class Check:
                  "--precision", precision, "--data", self.images())
                 for precision in reversed(PRECISIONS)]
         jobs += [(80, "gpt2:4x2", f"gpt2 4x2, {precision}", f"gpt2-{precision}",
-                  "--precision", precision, "--data", self.tokens()) for precision in ("bf16", "tf32")]
+                  "--precision", precision, "--data", self.tokens())
+                 for precision in ("bf16", "tf32")]
         jobs += [(80, each, each, each.replace(":", "-")) for each in ("mlp:32x4", "cnn:32x4")]
         for limit, configuration, name, file, *arguments in jobs:
             self.step("optional", limit, f"beside PyTorch, {name}", [

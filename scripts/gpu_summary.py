@@ -241,7 +241,7 @@ def summary(results):
          kernel_rows(results)),
         ("Training", ["model", "micro-batch x K", "samples/s", "without graphs", "us a window",
                       "without graphs"], train_rows(results)),
-        ("Training, ResNets", ["model", "samples/s", "ms a window"], precision_rows(results)),
+        ("Training, ResNets and GPT-2", ["model", "samples/s", "ms a window"], precision_rows(results)),
         ("Time per kernel, by the profiler",
          ["model", "kernel", "launches", "us", "of all", "GB/s"], profile_rows(results)),
         ("Convolutions, 32 images", ["model", "product", "algorithm", "math", "type", "shapes",
