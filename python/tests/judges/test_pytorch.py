@@ -111,7 +111,7 @@ def trained_beside(model, optimizer, loss_of, micro_batches, tolerance, train, s
 KINKS, SMOOTH = 1e-2, 1e-4
 
 
-@pytest.mark.parametrize("name", sorted({*MODELS} - {"unet", "resnet50"}))
+@pytest.mark.parametrize("name", sorted({*MODELS} - {"unet", "resnet50", "gpt2"}))
 def test_networks_with_names(name):
     torch.manual_seed(1)
     model = MODELS[name]().double()
