@@ -68,6 +68,19 @@ void free_segment(void* segment) {
   cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
 }
 
+void* lock_segment(size_t bytes) {
+  void* segment = nullptr;
+  if (cudaMallocHost(&segment, bytes) == cudaSuccess) return segment;
+  cudaGetLastError();  // or the next check would find this one again
+  return nullptr;
+}
+
+// Copies to and from it may be on their way.
+void unlock_segment(void* segment) {
+  synchronize();
+  cudaFreeHost(segment);
+}
+
 // True where a copy may read pageable memory itself, when the stream comes to it; others have read
 // it, into pinned memory of their own, when the call returns.
 bool reads_pageable_memory() {
@@ -191,6 +204,19 @@ void* allocate(size_t bytes) {
 }
 
 void deallocate(void* block) { blocks().give(block); }
+
+namespace {
+
+BlockCache& blocks_on_host() {
+  static BlockCache cache({lock_segment, unlock_segment});
+  return cache;
+}
+
+}  // namespace
+
+void* allocate_on_host(size_t bytes) { return blocks_on_host().take(bytes); }
+
+void deallocate_on_host(void* block) { blocks_on_host().give(block); }
 
 void copy_to_device(void* to, const void* from, size_t bytes) {
   enqueue_copy_to_device(to, from, bytes);

@@ -42,6 +42,9 @@ size_t free_memory();
 void* allocate(size_t bytes);
 void deallocate(void* block);
 BlockCache& blocks();
+// The same for page-locked memory of the host, which nothing but the stream may copy to and from.
+void* allocate_on_host(size_t bytes);
+void deallocate_on_host(void* block);
 
 // Copies and fills in the order of the stream. copy_to_host() waits until the bytes have arrived;
 // copy_to_device() has read `from` when it returns.
@@ -73,8 +76,8 @@ class PinnedBlock {
   Allocation allocation_;
   std::byte* data_ = nullptr;
 };
-// These return at once. `host` must lie in a PinnedBlock, and the host must not touch it until an
-// event that is recorded afterwards is reached.
+// These return at once. `host` must lie in page-locked memory, and the host must not touch it until
+// an event that is recorded afterwards is reached.
 void enqueue_copy_to_host(void* host, const void* from, size_t bytes);
 void enqueue_copy_to_device(void* to, const void* host, size_t bytes);
 

@@ -13,26 +13,81 @@ size_t bytes_of(const AllocationInfo& info) { return bytes_of(info.dtype, info.s
 }  // namespace
 
 Storage::Storage(const Shape& shape, DType dtype, Device device, Category category)
-    : allocation_(shape, dtype, device, category) {
-  const size_t bytes = bytes_of(allocation_.info());
-  if (is_meta(device) || bytes == 0) return;
-  const bool on_cuda = device == Device::cuda;
-  data_ = on_cuda ? cuda::allocate(bytes) : host_blocks().take(bytes);
-  if (data_) return;
-  throw OutOfMemory(ledger(device).shortage(
-      allocation_, on_cuda ? "the device has no more" : "the machine has no more"));
+    : device_(device) {
+  allocation_.emplace(shape, dtype, device, category);
+  take_block();
 }
 
 Storage::Storage(const void* data, std::shared_ptr<const void> owner, const Shape& shape,
                  DType dtype, Category category)
-    : allocation_(shape, dtype, Device::cpu, category),
-      data_(const_cast<void*>(data)),
-      owner_(std::move(owner)) {}
+    : device_(Device::cpu), data_(const_cast<void*>(data)), owner_(std::move(owner)) {
+  allocation_.emplace(shape, dtype, Device::cpu, category);
+}
 
 Storage::~Storage() {
   if (owner_) return;
-  if (data_ && device() == Device::cuda) cuda::deallocate(data_);
-  else if (data_) host_blocks().give(data_, bytes_of(allocation_.info()));
+  if (on_host_ && on_host_->block) cuda::deallocate_on_host(on_host_->block);
+  give_block();
+}
+
+void Storage::take_block() {
+  const size_t bytes = bytes_of(info());
+  if (is_meta(device_) || bytes == 0) return;
+  const bool on_cuda = device_ == Device::cuda;
+  data_ = on_cuda ? cuda::allocate(bytes) : host_blocks().take(bytes);
+  if (data_) return;
+  throw OutOfMemory(ledger(device_).shortage(
+      *allocation_, on_cuda ? "the device has no more" : "the machine has no more"));
+}
+
+void Storage::give_block() {
+  if (data_ && device_ == Device::cuda) cuda::deallocate(data_);
+  else if (data_) host_blocks().give(data_, bytes_of(info()));
+  data_ = nullptr;
+}
+
+void* Storage::data() {
+  if (on_host_) [[unlikely]]
+    return_from_host();
+  return data_;
+}
+
+void Storage::move_to_host() {
+  if (on_host_) return;
+  const AllocationInfo& here = info();
+  const size_t bytes = bytes_of(here);
+  const Device host = device_ == Device::cuda ? Device::cpu : Device::meta;
+  auto moved = std::unique_ptr<OnHost>(
+      new OnHost{here, Allocation(here.shape, here.dtype, host, here.category), nullptr});
+  if (data_) {
+    moved->block = cuda::allocate_on_host(bytes);
+    if (!moved->block)
+      throw OutOfMemory(
+          ledger(host).shortage(moved->allocation, "the machine cannot lock more for the device"));
+    cuda::enqueue_copy_to_host(moved->block, data_, bytes);
+    give_block();
+  }
+  on_host_ = std::move(moved);
+  allocation_.reset();
+}
+
+void Storage::return_from_host() {
+  const OnHost& moved = *on_host_;
+  {
+    const MemoryScope scope(moved.info.phase, moved.info.label);
+    allocation_.emplace(moved.info.shape, moved.info.dtype, device_, moved.info.category);
+  }
+  try {
+    take_block();
+  } catch (...) {
+    allocation_.reset();
+    throw;
+  }
+  if (moved.block) {
+    cuda::enqueue_copy_to_device(data_, moved.block, bytes_of(moved.info));
+    cuda::deallocate_on_host(moved.block);
+  }
+  on_host_.reset();
 }
 
 }  // namespace accrue

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "core/ledger.h"
 
@@ -19,16 +20,36 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  void* data() const { return data_; }
-  Device device() const { return allocation_.device(); }
-  Category category() const { return allocation_.info().category; }
-  Label label() const { return allocation_.info().label; }
+  // Where the elements are on the device. If they were moved to the host, they come back, in the
+  // order of the stream: throws OutOfMemory.
+  void* data();
+  Device device() const { return device_; }
+  Category category() const { return info().category; }
+  Label label() const { return info().label; }
+
+  // Moves the elements of a storage on cuda to page-locked memory of the host, in the order of the
+  // stream, until data() asks for them: they are on the host's ledger instead. On meta-cuda the
+  // ledgers alone know of it, meta's for the host. Throws OutOfMemory.
+  void move_to_host();
 
  private:
-  // Counted before there is a block and until after it is gone.
-  Allocation allocation_;
+  struct OnHost {
+    AllocationInfo info;  // that it had on the device
+    Allocation allocation;
+    void* block;
+  };
+  void take_block();
+  void give_block();
+  void return_from_host();
+  const AllocationInfo& info() const { return on_host_ ? on_host_->info : allocation_->info(); }
+
+  const Device device_;
+  // Counted before there is a block and until after it is gone. None while the elements are on the
+  // host.
+  std::optional<Allocation> allocation_;
   void* data_ = nullptr;
   std::shared_ptr<const void> owner_;  // of the elements, if they are not this one's
+  std::unique_ptr<OnHost> on_host_;
 };
 
 }  // namespace accrue

@@ -5,15 +5,16 @@
 
 #include "core/cuda.h"
 #include "core/kernel_trace.h"
+#include "core/offload.h"
 
 namespace accrue {
 namespace {
 
 // Between any two devices; nothing where one of them is a meta device.
 void copy_bytes(const Tensor& to, const Tensor& from) {
-  if (is_meta(to.device()) || is_meta(from.device()) || from.bytes() == 0) return;
   void* target = to.view().data;
   const void* source = from.view().data;
+  if (is_meta(to.device()) || is_meta(from.device()) || from.bytes() == 0) return;
   if (to.device() == Device::cpu && from.device() == Device::cpu)
     std::memcpy(target, source, from.bytes());
   else if (to.device() == Device::cpu) cuda::copy_to_host(target, source, from.bytes());
@@ -29,6 +30,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Category ca
   tensor.dtype_ = dtype;
   tensor.storage_ = std::make_shared<Storage>(shape, dtype, device, category);
   KernelTrace::keep(tensor.storage_);
+  Offload::note(tensor.storage_);
   return tensor;
 }
 
@@ -55,8 +57,9 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 }
 
 void Tensor::fill(double value) const {
+  const View all = view();
   if (is_meta(device())) return;
-  if (device() == Device::cuda) return cuda::fill(view(), value);
+  if (device() == Device::cuda) return cuda::fill(all, value);
   dispatch_floating(dtype_, [&]<class T>() {
     std::ranges::fill(span<T>(), static_cast<T>(static_cast<Wide<T>>(value)));
   });

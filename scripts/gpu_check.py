@@ -298,7 +298,8 @@ class Check:
 
     def bench_train(self):
         """The splits that users ask for, windows of 1 and of 8 micro-batches of 32, and a ResNet-50
-        of 224 x 224 pixels and a GPT-2 on rows of 1024 tokens in each precision."""
+        of 224 x 224 pixels and a GPT-2 on rows of 1024 tokens in each precision; the former also
+        with BatchNorms that see a window, which is kept or offloaded."""
         def bench(name, *arguments, seconds=0.6):
             self.step("required", 40, f"bench train {name}", [
                 self.options.program, "bench", "train", "--device", "cuda", "--seconds",
@@ -322,6 +323,10 @@ class Check:
             bench(f"gpt2 4x2 {precision}", "--model", "gpt2", "--data", self.tokens(),
                   "--context", 1024, "--documents", "stream", *split("4x2"),
                   "--precision", precision, seconds=2)
+        for way in ("keep", "offload"):
+            bench(f"resnet50 8x8 {way}", "--model", "resnet50", "--data", self.images(),
+                  *split("8x8"), "--precision", "bf16", "--batch-norm", "window",
+                  "--batch-norm-by", way, seconds=2)
 
     def bench_kernels(self):
         small = ["--size", "1MiB"] if self.options.runner else []

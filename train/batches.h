@@ -23,4 +23,12 @@ struct Batches {
 // Whose statistics BatchNorm takes in training.
 enum class BatchNormOver { micro_batch, window };
 
+// How BatchNorms over the window get to see all of it. keep: what backward needs of each
+// micro-batch stays where it is till all have come to a norm. offload: it lies on the host
+// meanwhile (train/window_batch.h). walk: nothing is kept, and the window is walked several times
+// (train/window_passes.h).
+enum class BatchNormBy { keep, offload, walk };
+// As many passes more as two norms take.
+constexpr int64_t few_window_passes = 4;
+
 }  // namespace accrue

@@ -69,10 +69,9 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
     check(!player.window_loss || players_.size() == 1,
           "player '{}' has a loss of whole windows beside other players: expected it alone",
           player.name);
-    check(player.batch_norm == BatchNormOver::micro_batch || player.window_passes > 0 ||
-              players_.size() == 1,
+    check(!player.keeps_window() || players_.size() == 1,
           "player '{}' keeps whole windows for BatchNorms beside other players: expected it alone, "
-          "or window passes",
+          "or batch-norm-by walk",
           player.name);
     check(owned.insert(&player.window.parameters()).second,
           "player '{}' has parameters that another player has, too: expected each player's own",
@@ -121,9 +120,8 @@ void Game::walk(const MicroBatches& micro_batches, const Pass& pass, const Run& 
 
 void Game::walk(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
                 const Run& run) {
-  if (player.batch_norm == BatchNormOver::micro_batch || player.window_passes > 0)
-    return walk(micro_batches, pass, run);
-  WindowBatch batch(player.window.options().ranks);
+  if (!player.keeps_window()) return walk(micro_batches, pass, run);
+  WindowBatch batch(player.window.options().ranks, player.batch_norm_by);
   walk(micro_batches, pass,
        [&](const MicroBatch& micro_batch, const Pass& own) { batch.add(micro_batch, own, run); });
   batch.finish();
@@ -132,7 +130,7 @@ void Game::walk(const Player& player, const MicroBatches& micro_batches, const P
 std::unique_ptr<WindowPasses> Game::rehearse(const Player& player,
                                              const MicroBatches& micro_batches, const Pass& pass,
                                              const Run& begin, const Run& run) {
-  if (player.batch_norm == BatchNormOver::micro_batch || player.window_passes == 0) return nullptr;
+  if (player.batch_norm == BatchNormOver::micro_batch || player.keeps_window()) return nullptr;
   auto passes = std::make_unique<WindowPasses>(player.window.options().ranks, player.window_passes);
   Pass part = pass;
   part.batch = passes.get();

@@ -44,13 +44,16 @@ struct Player {
   // In place of `loss`, one of the whole window, which the player goes through twice. For a player
   // that is alone, without graphs on cuda.
   std::shared_ptr<WindowLoss> window_loss{};
-  // Without graphs on cuda: window. Where that keeps the window, for a player that is alone, with
-  // strategy fused.
+  // Without graphs on cuda: window. Unless it is walked, for a player that is alone, with strategy
+  // fused.
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
-  // BatchNorms over the window are to keep nothing of it, and to walk at most so many times through
-  // it (train/window_passes.h); 0: they keep it (train/window_batch.h).
-  int64_t window_passes = 0;
+  BatchNormBy batch_norm_by = BatchNormBy::keep;
+  // With walk, at most so many passes through the window beside the one that is always taken.
+  int64_t window_passes = few_window_passes;
 
+  bool keeps_window() const {
+    return batch_norm == BatchNormOver::window && batch_norm_by != BatchNormBy::walk;
+  }
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
   std::string named(std::string_view what) const;

@@ -120,17 +120,28 @@ class Candidate {
     TrainingOptions plain = options_;
     plain.strategy = Strategy::fused;
     plain.recompute = Recompute::none;
-    plain.window_passes = 0;
+    plain.batch_norm_by = BatchNormBy::keep;
     plain.batches.micro = plain.batches.effective;
     plain.batches.piece = 0;
     return {
         .batches = options_.batches,
         .strategy = options_.strategy,
         .recompute = options_.recompute,
-        .window_passes = options_.window_passes,
+        .batch_norm_by = options_.batch_norm_by,
         .peak = needed,
+        .on_host = bytes_on_host(),
         .relative_cost = window_cost(options_, planned_.train) / window_cost(plain, planned_.train),
         .fits = needed.total() <= memory_};
+  }
+
+  // With the cut that was looked at last. Nothing else of a plan for cuda is charged to the host.
+  size_t bytes_on_host() const {
+    if (options_.batch_norm_by != BatchNormBy::offload) return 0;
+    Ledger& host = ledger(Device::meta);
+    host.reset_peak();
+    const size_t before = host.current().total();
+    planned_peak(options_, planned_.train, device_);
+    return host.peak().total() - before;
   }
 
   const Usage& peak(const Cut& cut) {
@@ -168,19 +179,21 @@ TrainingOptions in_this_way(TrainingOptions options, const Alternative& a) {
   options.batches = a.batches;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
-  options.window_passes = a.window_passes;
+  options.batch_norm_by = a.batch_norm_by;
   return options;
 }
 
 SearchSpace only_choice(const TrainingOptions& options) {
-  return {{options.strategy}, {options.recompute}, {options.window_passes}};
+  return {{options.strategy}, {options.recompute}, {options.batch_norm_by}};
 }
 
-SearchSpace all_choices(const TrainingOptions& options) {
-  std::vector<int64_t> window_passes{0};
-  if (options.batch_norm == BatchNormOver::window)
-    window_passes.push_back(std::max(options.window_passes, few_window_passes));
-  return {values(strategy_names()), values(recompute_names()), window_passes};
+SearchSpace all_choices(const TrainingOptions& options, Device device) {
+  std::vector<BatchNormBy> ways{BatchNormBy::keep};
+  if (options.batch_norm == BatchNormOver::window) {
+    if (plans_for_cuda(device)) ways.push_back(BatchNormBy::offload);
+    ways.push_back(BatchNormBy::walk);
+  }
+  return {values(strategy_names()), values(recompute_names()), ways};
 }
 
 std::vector<const Alternative*> Plan::candidates(const std::vector<Alternative>& all) {
@@ -213,13 +226,14 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
       const Alternative best = candidate.best();
       plan.least_memory.push_back(candidate.least_memory());
       const int64_t whole = largest_micro_batch(options);
-      const bool walks_once = best.batches.micro == whole;
-      if (varied.window_passes > 0 && varied.strategy == Strategy::fused)
+      const bool is_whole = best.batches.micro == whole;
+      const bool keeps = varied.batch_norm_by == BatchNormBy::keep;
+      if (varied.batch_norm_by == BatchNormBy::walk && varied.strategy == Strategy::fused)
         plan.too_many_walks = candidate.why_whole();
-      if (varied.window_passes > 0 && walks_once && !plan.alternatives.empty()) return;
+      if (!keeps && is_whole && !plan.alternatives.empty()) return;
       plan.alternatives.push_back(best);
-      if (varied.strategy == Strategy::fused && varied.recompute == Recompute::none &&
-          varied.window_passes == 0 && !walks_once)
+      if (varied.strategy == Strategy::fused && varied.recompute == Recompute::none && keeps &&
+          !is_whole)
         plan.alternatives.push_back(candidate.alternative(whole));
     } catch (const Error& error) {
       const std::string reason =
@@ -230,10 +244,10 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
   };
   for (const Strategy strategy : space.strategies)
     for (const Recompute recompute : space.recomputes)
-      for (const int64_t passes : space.window_passes) {
+      for (const BatchNormBy by : space.batch_norm_by) {
         varied.strategy = strategy;
         varied.recompute = recompute;
-        varied.window_passes = passes;
+        varied.batch_norm_by = by;
         add();
       }
   for (const auto& [strategy, reason] : refused)

@@ -12,8 +12,9 @@ struct Alternative {
   Batches batches;
   Strategy strategy;
   Recompute recompute;
-  int64_t window_passes;
+  BatchNormBy batch_norm_by;
   Usage peak;            // of the whole run, predicted
+  size_t on_host;        // page-locked memory that it needs there (BatchNormBy::offload)
   double relative_cost;  // estimated (train/relative_cost.h); 1: one fused batch, none recomputed
   bool fits;
 
@@ -27,12 +28,10 @@ TrainingOptions in_this_way(TrainingOptions options, const Alternative& a);
 struct SearchSpace {
   std::vector<Strategy> strategies;
   std::vector<Recompute> recomputes;
-  std::vector<int64_t> window_passes;
+  std::vector<BatchNormBy> batch_norm_by;
 };
 SearchSpace only_choice(const TrainingOptions& options);
-// With passes for BatchNorms over the window: at least so many as few norms take.
-constexpr int64_t few_window_passes = 5;
-SearchSpace all_choices(const TrainingOptions& options);
+SearchSpace all_choices(const TrainingOptions& options, Device device);
 
 // The result of planning. It has at least one alternative; if all are refused there is no plan.
 struct Plan {
@@ -46,7 +45,7 @@ struct Plan {
   std::vector<Alternative> least_memory;
   // Strategies that cannot be combined with the other options, and why: "strategy moments: ...".
   std::vector<std::string> refused;
-  // Why BatchNorms over the window take more walks than the search has; empty if they do not.
+  // Why BatchNorms over the window take more passes than the options allow; empty if they do not.
   std::string too_many_walks{};
 
   // The cheapest alternative that fits, of equals the one with the largest micro-batch; null if

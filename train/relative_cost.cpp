@@ -10,6 +10,8 @@ namespace {
 // Both are orders of magnitude: a core does about 100 GFLOP/s at 10 GB/s, a large GPU 50 TFLOP/s
 // at 5 TB/s, and a micro-batch costs them some 20 us beside its kernels.
 constexpr double flops_per_byte = 10, flops_per_micro_batch = 2e6;
+// Between a GPU and its host: 50 GB/s.
+constexpr double flops_per_moved_byte = 1000;
 
 Work work_in(Profile& profile) {
   profile.stop();
@@ -26,12 +28,48 @@ double cost_in(Profile& profile) {
   return work.flops + flops_per_byte * work.bytes;
 }
 
+// Sums what a ledger is charged while this lives.
+class Charges : public LedgerObserver {
+ public:
+  explicit Charges(Device device) : ledger_(ledger(device)) { ledger_.observe(this); }
+  ~Charges() override { ledger_.observe(nullptr); }
+  void charging(const AllocationInfo& allocation) override { bytes += allocation.bytes; }
+  void refunding(const AllocationInfo&) override {}
+  size_t bytes = 0;
+
+ private:
+  Ledger& ledger_;
+};
+
+// A micro-batch as often as `parts` says, as a window.
+std::vector<MicroBatch> micro_batches_of(Training& training, int64_t parts) {
+  training.loader().start_epoch(0);
+  std::vector<MicroBatch> window(static_cast<size_t>(parts), *training.loader().next());
+  for (MicroBatch& part : window) part.ends_window = &part == &window.back();
+  return window;
+}
+
+// What a sample's way to the host and back costs while BatchNorms wait for a window.
+double offload_cost_of_sample(TrainingOptions options, const Dataset& data) {
+  if (!options.keeps_window() || options.batch_norm_by != BatchNormBy::offload ||
+      options.batches.accumulation_steps() == 1)
+    return 0;
+  constexpr int64_t parts = 2;
+  options.batches.effective = parts * options.batches.micro;
+  options.on_oom = OnOom::fail;
+  Training training(options, data.to(Device::meta), Device::meta_cuda);
+  const std::vector<MicroBatch> window = micro_batches_of(training, parts);
+  const Charges moved(Device::meta);
+  training.game().accumulate(training.game().all_turns().front(), window_of(window),
+                             training.pass(0));
+  return 2 * flops_per_moved_byte * double(moved.bytes) / double(options.batches.effective);
+}
+
 // The number of micro-batches whose mean stands for all of a window: the first may write what
 // others add to, and one that is alone needs no walks. A profile cannot follow those that take
 // turns.
 int64_t counted_micro_batches(const TrainingOptions& options) {
-  const bool take_turns = options.batch_norm == BatchNormOver::window && options.window_passes == 0;
-  return take_turns ? 1 : std::min<int64_t>(options.batches.accumulation_steps(), 2);
+  return options.keeps_window() ? 1 : std::min<int64_t>(options.batches.accumulation_steps(), 2);
 }
 
 }  // namespace
@@ -42,14 +80,15 @@ double window_cost(const TrainingOptions& options, const Dataset& data) {
   TrainingOptions sampled = options;
   sampled.batches.effective = samples;
   sampled.on_oom = OnOom::fail;
+  // Kernels are the same on every device, and here nothing waits.
+  sampled.batch_norm_by = options.keeps_window() ? BatchNormBy::keep : options.batch_norm_by;
   Training training(sampled, data.to(Device::meta), Device::meta);
-  double cost = double(options.batches.accumulation_steps()) * flops_per_micro_batch;
+  double cost = double(options.batches.accumulation_steps()) * flops_per_micro_batch +
+                double(options.batches.effective) * offload_cost_of_sample(options, data);
   for (const Player& player : training.game().players()) {
-    training.loader().start_epoch(0);
-    std::vector<MicroBatch> parts(static_cast<size_t>(counted), *training.loader().next());
-    for (MicroBatch& part : parts) part.ends_window = &part == &parts.back();
+    const std::vector<MicroBatch> window = micro_batches_of(training, counted);
     Profile accumulation(Device::meta, 0);
-    training.game().accumulate({&player}, window_of(parts), training.pass(0));
+    training.game().accumulate({&player}, window_of(window), training.pass(0));
     const double of_sample = cost_in(accumulation) / double(samples);
     Profile step(Device::meta, 0);
     training.game().step({&player});

@@ -106,20 +106,23 @@ void check_window_loss(const TrainingOptions& o) {
   check_can_wait(o, why);
 }
 
-void check_batch_norm(const TrainingOptions& o) {
-  check(o.window_passes == 0 || o.batch_norm == BatchNormOver::window,
-        "a window is walked several times for BatchNorms that see it: expected window-passes 0, or "
+void check_batch_norm(const TrainingOptions& o, Device device) {
+  check(o.batch_norm_by == BatchNormBy::keep || o.batch_norm == BatchNormOver::window,
+        "BatchNorms of a micro-batch do not wait for a window: expected batch-norm-by keep, or "
         "batch-norm window");
   if (o.batch_norm == BatchNormOver::micro_batch) return;
   constexpr std::string_view why = "BatchNorm sees all samples of a window, so";
   check_sees_window(o, why);
-  const bool keeps_window = o.window_passes == 0;
-  check(!keeps_window || o.players.empty(),
-        "{} a network that keeps it must be trained alone: expected window passes, or no players",
+  check(o.batch_norm_by != BatchNormBy::offload || plans_for_cuda(device),
+        "on the cpu, what waits for a window is on the host already: expected batch-norm-by keep "
+        "or walk");
+  check(!o.keeps_window() || o.players.empty(),
+        "{} a network that keeps it must be trained alone: expected batch-norm-by walk, or no "
+        "players",
         why);
-  check(!keeps_window || o.strategy == Strategy::fused,
-        "{} gradients of several micro-batches that are kept come together: expected window "
-        "passes, or strategy fused, not {}",
+  check(!o.keeps_window() || o.strategy == Strategy::fused,
+        "{} gradients of several micro-batches that are kept come together: expected batch-norm-by "
+        "walk, or strategy fused, not {}",
         why, name_in(strategy_names(), o.strategy));
   check_can_wait(o, why);
 }
@@ -132,7 +135,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       objective_(options.objective_for(data)),
       data_(data) {
   if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
-  check_batch_norm(options_);
+  check_batch_norm(options_, device_);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {
     options_.batches.micro = micro;
@@ -186,6 +189,7 @@ void Training::make_networks() {
                        .weight = own.weight,
                        .window_loss = std::move(window_loss),
                        .batch_norm = options_.batch_norm,
+                       .batch_norm_by = options_.batch_norm_by,
                        .window_passes = options_.window_passes});
   }
   game_.emplace(std::move(players), options_.order);

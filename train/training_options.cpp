@@ -83,12 +83,22 @@ const std::map<std::string, BatchNormOver>& batch_norm_names() {
   return names;
 }
 
+const std::map<std::string, BatchNormBy>& batch_norm_by_names() {
+  static const std::map<std::string, BatchNormBy> names{
+      {"keep", BatchNormBy::keep}, {"offload", BatchNormBy::offload}, {"walk", BatchNormBy::walk}};
+  return names;
+}
+
 std::string Batches::describe() const {
   const int64_t whole = effective / micro, rest = effective % micro;
   const std::string cut = piece > 0 ? fmt::format(", in pieces of {}", piece) : "";
   if (whole == 0) return fmt::format("{} (1 x {}{})", effective, effective, cut);
   if (rest == 0) return fmt::format("{} ({} x {}{})", effective, micro, whole, cut);
   return fmt::format("{} ({} x {} + {}{})", effective, micro, whole, rest, cut);
+}
+
+bool TrainingOptions::keeps_window() const {
+  return batch_norm == BatchNormOver::window && batch_norm_by != BatchNormBy::walk;
 }
 
 bool TrainingOptions::is_first_rank() const { return !ranks || ranks->rank() == 0; }

@@ -40,6 +40,7 @@ const std::map<std::string, Graphs>& graphs_names();
 const std::map<std::string, Overlap>& rank_overlap_names();
 const std::map<std::string, Order>& order_names();
 const std::map<std::string, BatchNormOver>& batch_norm_names();
+const std::map<std::string, BatchNormBy>& batch_norm_by_names();
 
 // A value of TrainingOptions::eval_every.
 inline constexpr int64_t each_epoch = 0;
@@ -68,7 +69,8 @@ struct TrainingOptions : StepOptions {
   Strategy strategy = Strategy::fused;
   Recompute recompute = Recompute::none;
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
-  int64_t window_passes = 0;        // of BatchNorms over the window; 0: they keep the window
+  BatchNormBy batch_norm_by = BatchNormBy::keep;
+  int64_t window_passes = few_window_passes;  // as in Player (train/game.h)
   Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
@@ -100,6 +102,8 @@ struct TrainingOptions : StepOptions {
   // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
   // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;
+  // BatchNorms over the window keep it.
+  bool keeps_window() const;
   // automatic: on where it is known to pay, on the CPU, if the other options allow it.
   Overlap rank_overlap = Overlap::automatic;
   // True if this process writes, for all ranks.
@@ -148,18 +152,23 @@ inline Settings settings_of(TrainingOptions& o) {
            {"recompute", no_result,
             "Keep fewer activations and compute them again in backward: of the model's n blocks, "
             "keep about sqrt(n), or the input of each (all)"})
-      .add(
-          o.batch_norm, batch_norm_names(),
-          {"batch-norm", result,
-           "Whose statistics BatchNorm takes: the micro-batch's, or the whole window's, as in one "
-           "big batch, for which what backward keeps is kept for all micro-batches (recompute says "
-           "how much), or the window is walked several times (window-passes)"})
+      .add(o.batch_norm, batch_norm_names(),
+           {"batch-norm", result,
+            "Whose statistics BatchNorm takes: the micro-batch's, or the whole window's, as in one "
+            "big batch"})
+      .add(o.batch_norm_by, batch_norm_by_names(),
+           {.name = "batch-norm-by",
+            .decides = no_result,
+            .help = "How BatchNorm sees the window, with the same bits: keep what backward needs "
+                    "of all micro-batches (recompute says how much); keep it on the host of a GPU "
+                    "(offload); or keep nothing, and walk the window twice more for each BatchNorm",
+            .needs = "batch-norm"})
       .add(o.window_passes,
            {.name = "window-passes",
             .decides = no_result,
-            .help = "With batch-norm window: keep nothing of a window, and walk up to so many "
-                    "times through it, twice for each BatchNorm and once more (0: keep it)",
-            .range = {0, 1e6}})
+            .help = "With batch-norm-by walk: walk the window at most so many times more",
+            .range = {1, 1e6},
+            .needs = "batch-norm"})
       .add(o.pack, pack_names(),
            {"pack", no_result,
             "Keep the weights of 3x3 convolutions in the form that the CPU multiplies by, for all "

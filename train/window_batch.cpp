@@ -30,15 +30,19 @@ void WindowBatch::add(const MicroBatch& micro_batch, Pass pass, Work work) {
   check(!Profile::current(),
         "micro-batches whose BatchNorms see the window take turns, which a profile cannot follow: "
         "expected no profile");
-  const MicroBatch own = copy_of(micro_batch);
-  if (own.indices.defined()) pass.samples = own.indices;
-  parts_.push_back(std::make_unique<Activity>([=] { run_part(own, pass); }));
+  parts_.push_back(std::make_unique<Part>([this, &micro_batch, pass, run_part]() mutable {
+    std::optional<Offload::Scope> scope;
+    if (by_ == BatchNormBy::offload) scope.emplace(parts_[running_]->offload);
+    const MicroBatch own = copy_of(micro_batch);
+    if (own.indices.defined()) pass.samples = own.indices;
+    run_part(own, pass);
+  }));
   resume(parts_.size() - 1);
 }
 
 void WindowBatch::resume(size_t part) {
   running_ = part;
-  parts_[part]->resume();
+  parts_[part]->activity.resume();
 }
 
 void WindowBatch::finish() {
@@ -82,7 +86,10 @@ Tensor WindowBatch::meet(const Tensor& own, const OfAll& of_all) {
         "micro-batches of a window come to BatchNorms with sums {} and {}: expected the same norm",
         own_.empty() ? Shape() : own_.front().shape(), own.shape());
   own_.push_back(own);
-  if (!parts_.empty()) parts_[running_]->suspend();
+  if (!parts_.empty()) {
+    if (by_ == BatchNormBy::offload) parts_[running_]->offload.move_to_host();
+    parts_[running_]->activity.suspend();
+  }
   if (running_ == 0) of_all_ = of_all(joined_.of_all(std::exchange(own_, {})));
   return of_all_;
 }

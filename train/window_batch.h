@@ -8,9 +8,11 @@
 
 #include "core/activity.h"
 #include "core/autograd.h"
+#include "core/offload.h"
 #include "data/samples.h"
 #include "kernels/joined_batch.h"
 #include "layers/module.h"
+#include "train/batches.h"
 #include "train/joined_parts.h"
 
 namespace accrue {
@@ -25,7 +27,8 @@ namespace accrue {
 //   batch.finish();
 //
 // It costs memory: what a backward keeps is alive for all micro-batches, and so are their samples.
-// A segment (Recompute) keeps its inputs alone, also while it waits in backward: it is rehearsed up
+// While they are suspended, it may lie on the host of a device that has less (core/offload.h). A
+// segment (Recompute) keeps its inputs alone, also while it waits in backward: it is rehearsed up
 // to its last norm and dropped, then up to the one before, and so on. A segment of n norms so costs
 // n more forwards, and n times a part of its backward.
 //
@@ -33,8 +36,10 @@ namespace accrue {
 // forward and once in backward, so that the window is that of all (SyncBN).
 class WindowBatch : public JoinedBatch, private Rehearsals {
  public:
-  // No ranks: this process alone. On a meta device they exchange nothing.
-  explicit WindowBatch(Ranks* ranks = nullptr) : joined_(ranks) {}
+  // No ranks: this process alone. On a meta device they exchange nothing. The window is kept or
+  // offloaded.
+  explicit WindowBatch(Ranks* ranks = nullptr, BatchNormBy by = BatchNormBy::keep)
+      : joined_(ranks), by_(by) {}
   using Work = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
 
   // Runs the next micro-batch, of which it makes a copy, up to the first norm; one that is alone in
@@ -60,6 +65,12 @@ class WindowBatch : public JoinedBatch, private Rehearsals {
     OfAll of_all;
   };
 
+  struct Part {
+    explicit Part(std::function<void()> body) : activity(std::move(body)) {}
+    Offload offload;
+    Activity activity;
+  };
+
   void begin() override { of_segment_.clear(); }
   bool is_one() override;
   void wait() override;
@@ -67,6 +78,7 @@ class WindowBatch : public JoinedBatch, private Rehearsals {
   Tensor meet(const Tensor& own, const OfAll& of_all);
 
   JoinedParts joined_;
+  const BatchNormBy by_;
   std::map<const void*, OfNorm> norms_;
   std::vector<const void*> of_segment_;  // the norms in the one that has just run again
   std::optional<Rehearsed> rehearsed_;   // by the part that is running
@@ -75,7 +87,7 @@ class WindowBatch : public JoinedBatch, private Rehearsals {
   std::vector<Tensor> own_;  // of the parts that have come to the next meeting
   Tensor of_all_;            // of the last one
   size_t running_ = 0;
-  std::vector<std::unique_ptr<Activity>> parts_;  // destroyed first
+  std::vector<std::unique_ptr<Part>> parts_;  // destroyed first
 };
 
 }  // namespace accrue

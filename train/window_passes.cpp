@@ -48,11 +48,11 @@ bool WindowPasses::end_walk() {
                        });
   if (!is_last) return false;
   joined_.done();
-  const int64_t walks = walks_ + 1;
-  check(walks <= most_,
-        "BatchNorms that see the window run {} times in a forward, so it takes {} walks through "
-        "the window: expected at most window-passes {}; allow {}, or 0 to keep the window instead",
-        known_.size(), walks, most_, walks);
+  check(walks_ <= most_,
+        "BatchNorms that see the window run {} times in a forward, so to walk it takes {} passes "
+        "more through the window: expected at most window-passes {}; allow {}, or batch-norm-by "
+        "keep",
+        known_.size(), walks_, most_, walks_);
   return true;
 }
 

@@ -26,7 +26,7 @@ namespace accrue {
 // unless that is computed again.
 class WindowPasses : public JoinedBatch {
  public:
-  // For at most so many walks.
+  // For at most so many walks beside the last.
   WindowPasses(Ranks* ranks, int64_t most) : joined_(ranks), most_(most) {}
 
   // Runs a micro-batch, in the order of the window, as far as it comes. One that is alone in its

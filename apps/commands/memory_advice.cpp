@@ -56,7 +56,7 @@ std::string advice_for_training(const Options& options) {
   const auto found = [&](const SearchSpace& space) {
     return plan_windows(wanted, planned, device, *memory, space);
   };
-  const Plan same = found(only_choice(options)), any = found(all_choices(wanted));
+  const Plan same = found(only_choice(options)), any = found(all_choices(wanted, device));
   std::string text;
   for (const Plan* plan : {&same, &any}) {
     const Alternative* a = plan->recommended();

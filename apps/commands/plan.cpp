@@ -22,13 +22,15 @@ Json row_of(const Alternative& a) {
           {"remainder", a.remainder()},
           {"recompute", name_in(recompute_names(), a.recompute)},
           {"strategy", name_in(strategy_names(), a.strategy)},
-          {"window_passes", a.window_passes},
+          {"batch_norm_by", name_in(batch_norm_by_names(), a.batch_norm_by)},
           {"peak_bytes", a.peak.total()}};
 }
 
 std::string strategy_of(const Alternative& a) {
   const std::string strategy = name_in(strategy_names(), a.strategy);
-  return a.window_passes > 0 ? strategy + ", passes" : strategy;
+  return a.batch_norm_by == BatchNormBy::keep
+             ? strategy
+             : fmt::format("{}, {}", strategy, name_in(batch_norm_by_names(), a.batch_norm_by));
 }
 
 std::string micro_batch_of(const Alternative& a) {
@@ -43,6 +45,7 @@ Json to_json(const Plan& plan) {
     row["peak_by_category"] = by_category(a.peak);
     row["relative_cost"] = a.relative_cost;
     row["fits"] = a.fits;
+    if (a.batch_norm_by == BatchNormBy::offload) row["host_bytes"] = a.on_host;
     result["alternatives"].push_back(std::move(row));
   }
   return result;
@@ -86,7 +89,7 @@ std::string command_to_train(const Alternative& a, Options options) {
   options.batches.piece = a.batches.piece;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
-  options.window_passes = a.window_passes;
+  options.batch_norm_by = a.batch_norm_by;
   options.json.clear();
   for (const std::string& argument : arguments_of(options))
     command += fmt::format(" {}", shell_word(argument));
@@ -140,6 +143,8 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   say("recommended: effective batch {}\n  {}\n", best.batches.describe(),
       command_to_train(best, options));
   say("its peak is {}\n", describe(deciding));
+  if (best.on_host > 0)
+    say("up to {} of it lie on the host while others run\n", format_bytes(best.on_host));
   if (const Alternative& least = plan.smallest(); least.peak.total() < best.peak.total())
     say("least memory: {} with\n  {}\n", format_bytes(least.peak.total()), flags(least, options));
 }
@@ -152,13 +157,14 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
   plain.optimizer = OptimizerKind::sgd;
   plain.momentum = 0;
   plain.nesterov = false;
-  const Plan all = plan_windows(wanted, planned, device, plan.memory, all_choices(wanted));
+  const Plan all = plan_windows(wanted, planned, device, plan.memory, all_choices(wanted, device));
   if (const Alternative* a = all.recommended())
     return fmt::format("with {} it would fit", flags(*a, options));
   if (const Alternative& other = all.alternatives.front(); other.fits)
     return fmt::format("with {}, which {}, it would fit", flags(other, options),
                        facts_of(other.strategy).differs);
-  const Plan stateless = plan_windows(plain, planned, device, plan.memory, all_choices(wanted));
+  const Plan stateless =
+      plan_windows(plain, planned, device, plan.memory, all_choices(wanted, device));
   if (const Alternative* a = stateless.recommended())
     return fmt::format("with --optimizer sgd {} it would fit", flags(*a, options));
   const Alternative& least = all.smallest();
@@ -175,8 +181,8 @@ std::string flags(const Alternative& a, const Options& options) {
     text += " --strategy " + name_in(strategy_names(), a.strategy);
   if (a.recompute != options.recompute)
     text += " --recompute " + name_in(recompute_names(), a.recompute);
-  if (a.window_passes != options.window_passes)
-    text += fmt::format(" --window-passes {}", a.window_passes);
+  if (a.batch_norm_by != options.batch_norm_by)
+    text += " --batch-norm-by " + name_in(batch_norm_by_names(), a.batch_norm_by);
   if (a.batches.piece != options.batches.piece)
     text += fmt::format(" --sequence-piece {}", a.batches.piece);
   return text;
@@ -208,11 +214,10 @@ std::string plan(Options options, const PlanOptions& asked) {
   const size_t memory = parse_bytes(asked.memory);
   const Datasets planned = plan_data(load_data(options), device, memory);
   const TrainingOptions wanted = options.to_plan(planned.train);
-  SearchSpace space = all_choices(wanted);
+  SearchSpace space = all_choices(wanted, device);
   if (options.given.contains("strategy")) space.strategies = {options.strategy};
   if (options.given.contains("recompute")) space.recomputes = {options.recompute};
-  if (options.given.contains("window-passes") && options.window_passes == 0)
-    space.window_passes = {0};
+  if (options.given.contains("batch-norm-by")) space.batch_norm_by = {options.batch_norm_by};
   const Plan plan = plan_windows(wanted, planned, device, memory, space);
   const auto deciding = [&](const Alternative& a) {
     return deciding_allocation(in_this_way(wanted, a), planned.train, device, &planned.test);

@@ -231,7 +231,7 @@ void warn_about_batch_norm(const Options& options, const Training& training, Bat
       "the split{}.\n",
       counted(batches.micro, "sample"), batches.effective, other.empty() ? "GroupNorm" : other,
       may_keep_window ? ", nor does --batch-norm window"
-                      : ", nor does --batch-norm window --window-passes");
+                      : ", nor does --batch-norm window --batch-norm-by walk");
 }
 
 }  // namespace accrue::app

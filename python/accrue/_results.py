@@ -87,9 +87,10 @@ class Plan(_Table, dict):
                    "strategy": best["strategy"], "recompute": best["recompute"]}
         if best["remainder"]:
             options["effective_batch"] += best["remainder"] - best["micro_batch"]
-        for name in ("sequence_piece", "window_passes"):
-            if best[name]:
-                options[name] = best[name]
+        if best["sequence_piece"]:
+            options["sequence_piece"] = best["sequence_piece"]
+        if best["batch_norm_by"] != "keep":
+            options["batch_norm_by"] = best["batch_norm_by"]
         return options
 
     def _rows(self) -> list[list[str]]:

@@ -114,9 +114,9 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
     std::vector<std::string> keys;
     for (const auto& [key, value] : best.items()) keys.push_back(key);
     // In the order of nlohmann::json, which sorts.
-    REQUIRE(keys == std::vector<std::string>{"accum", "micro_batch", "peak_bytes", "recompute",
-                                             "remainder", "sequence_piece", "strategy",
-                                             "window_passes"});
+    REQUIRE(keys == std::vector<std::string>{"accum", "batch_norm_by", "micro_batch", "peak_bytes",
+                                             "recompute", "remainder", "sequence_piece",
+                                             "strategy"});
     for (const char* key : {"peak_by_category", "relative_cost", "fits", "accum", "peak_bytes"})
       REQUIRE(plan["alternatives"][0].contains(key));
     const auto micro = best["micro_batch"].get<int64_t>();

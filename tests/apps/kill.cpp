@@ -58,7 +58,7 @@ constexpr int64_t large_windows = 3;
 const std::string of_large_windows =
     fmt::format(" --data digits --micro-batch 3 --effective-batch 300 --steps {}", large_windows);
 const std::string walked_windows =
-    "train --model cnn-bn --batch-norm window --window-passes 5" + of_large_windows;
+    "train --model cnn-bn --batch-norm window --batch-norm-by walk" + of_large_windows;
 const std::string kept_windows =
     "train --model cnn-bn --batch-norm window --recompute all" + of_large_windows;
 const std::string compared_windows =

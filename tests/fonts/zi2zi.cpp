@@ -188,7 +188,8 @@ struct GlyphGame {
                     adversarial_weight(d).fill(last_d_loss.item() < 5 ? 0.60 : 0.05);
                 },
             .batch_norm = sees_window(c) ? BatchNormOver::window : BatchNormOver::micro_batch,
-            .window_passes = sees_window(c) ? 100 : 0};
+            .batch_norm_by = BatchNormBy::walk,
+            .window_passes = 100};
   }
 
   static const Tensor& adversarial_weight(const GlyphNetwork& network) {

@@ -59,6 +59,7 @@ TrainingOptions glyph_options(Order order) { return glyph_options(order, small_g
 // With batch norms over the whole window.
 TrainingOptions seeing_window(TrainingOptions options) {
   options.batch_norm = BatchNormOver::window;
+  options.batch_norm_by = BatchNormBy::walk;
   options.window_passes = 200;
   return options;
 }

@@ -208,7 +208,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   const size_t memory = peak(options, 20, size_t{1} << 40);
   const Plan plan = plan_windows(options.to_plan(data_for(options).train),
                                  plan_data(data_for(options), test_device(), memory), test_device(),
-                                 memory, all_choices({}));
+                                 memory, all_choices({}, test_device()));
   REQUIRE(plan.recommended());
   for (const Alternative& a : plan.alternatives) {
     REQUIRE(a.fits == (a.peak.total() <= memory));
@@ -230,7 +230,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   REQUIRE(plan.smallest().peak.total() ==
           plan_windows(options.to_plan(data_for(options).train),
                        plan_data(data_for(options), test_device(), memory), test_device(), 1,
-                       all_choices({}))
+                       all_choices({}, test_device()))
               .smallest()
               .peak.total());
 }

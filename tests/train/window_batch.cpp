@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/limit_scope.h"
 #include "data/safetensors.h"
 #include "images/augmentation.h"
 #include "images/contrastive.h"
@@ -27,6 +28,7 @@
 #include "train/game.h"
 #include "train/memory_prediction.h"
 #include "train/objective.h"
+#include "train/plan.h"
 #include "train/training.h"
 #include "train/weights.h"
 
@@ -42,12 +44,23 @@ std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
                           split);
 }
 
-// The statistics of the micro-batch; of the window, by a game that keeps it or walks it often; or
-// with the mistake of those who exchange them in a forward alone: they count as constants in
-// backward.
-enum class Way { micro_batch, window, passes, constants };
-// For three norms.
-constexpr int64_t walks = 2 * 3 + 1;
+// The statistics of the micro-batch; of the window, by a game that keeps it, offloads it or walks
+// it often; or with the mistake of those who exchange them in a forward alone: they count as
+// constants in backward.
+enum class Way { micro_batch, keep, offload, walk, constants };
+
+BatchNormBy batch_norm_by(Way way) {
+  switch (way) {
+    case Way::offload: return BatchNormBy::offload;
+    case Way::walk: return BatchNormBy::walk;
+    case Way::micro_batch:
+    case Way::keep:
+    case Way::constants: break;
+  }
+  return BatchNormBy::keep;
+}
+
+constexpr int64_t norms = 3;
 
 struct ConstantStatistics : JoinedBatch {
   explicit ConstantStatistics(JoinedBatch& whole) : whole(whole) {}
@@ -63,7 +76,7 @@ struct ConstantStatistics : JoinedBatch {
 };
 
 WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute::none,
-                  Way way = Way::window, Ranks* ranks = nullptr,
+                  Way way = Way::keep, Ranks* ranks = nullptr,
                   Strategy strategy = Strategy::fused) {
   Sequential model;
   model.add<Conv2d>(2, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming, Bias::none);
@@ -93,7 +106,8 @@ WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute:
         .window = window,
         .loss = loss,
         .batch_norm = way == Way::micro_batch ? BatchNormOver::micro_batch : BatchNormOver::window,
-        .window_passes = way == Way::passes ? walks : 0}});
+        .batch_norm_by = batch_norm_by(way),
+        .window_passes = 2 * norms}});
   const auto parts = share_of(ranks, golden_parts(split));
   WindowOutcome outcome;
   for (int step = 0; step < golden_steps; ++step) {
@@ -122,9 +136,8 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number
           "[ranks][golden]") {
   if (on_runner()) return;  // what ranks exchange lies on the host
   const WindowOutcome expected = by_pytorch(golden());
-  const auto ways = {std::pair(Way::window, Recompute::none),
-                     std::pair(Way::window, Recompute::all),
-                     std::pair(Way::passes, Recompute::none)};
+  const auto ways = {std::pair(Way::keep, Recompute::none), std::pair(Way::keep, Recompute::all),
+                     std::pair(Way::walk, Recompute::none)};
   for (const int count : {2, 3})
     for (const auto& [way, recompute] : ways)
       for (const MicroBatchSizes& split : golden_splits) {
@@ -147,9 +160,11 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split"
       INFO(split.size() << " micro-batches, recompute " << int(recompute));
       const WindowOutcome kept = run(split, recompute);
       REQUIRE(difference(kept, expected) <= 1e-12);
-      REQUIRE(difference(run(split, recompute, Way::passes), kept) == 0);
+      REQUIRE(difference(run(split, recompute, Way::walk), kept) == 0);
+      if (plans_for_cuda(test_device()))
+        REQUIRE(difference(run(split, recompute, Way::offload), kept) == 0);
     }
-  REQUIRE(difference(run({5, 4, 3}, Recompute::none, Way::passes, nullptr, Strategy::separate),
+  REQUIRE(difference(run({5, 4, 3}, Recompute::none, Way::walk, nullptr, Strategy::separate),
                      expected) <= 1e-12);
   REQUIRE(difference(run({12}, Recompute::none, Way::micro_batch), expected) <= 1e-12);
   for (const Way way : {Way::micro_batch, Way::constants})
@@ -189,10 +204,10 @@ void play(Training& training, Loader& loader, int64_t window) {
 }  // namespace
 
 TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[oom]") {
-  const int64_t passes = GENERATE(0, 5);
+  const BatchNormBy by = GENERATE(BatchNormBy::keep, BatchNormBy::walk);
   const Dataset data = some_digits();
   TrainingOptions options = options_of(ModelKind::cnn_bn);
-  options.window_passes = passes;
+  options.batch_norm_by = by;
   options.on_oom = OnOom::split;
   const auto loader_of = [&](int64_t micro) {
     return std::make_unique<Loader>(data, LoaderOptions{.effective_batch_size = golden_window_size,
@@ -238,20 +253,47 @@ TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[o
   REQUIRE(ledger(Device::cpu).current().total() == in_use);
 }
 
+TEST_CASE("a window that comes back from the host into too little memory is run again in halves",
+          "[oom]") {
+  const Device device = test_device();
+  if (!plans_for_cuda(device)) return;
+  TrainingOptions options = options_of(ModelKind::cnn_bn, Recompute::none);
+  options.batch_norm_by = BatchNormBy::offload;
+  options.share_unit = options.batches.micro;
+  const Dataset data = some_digits();
+  const size_t peak = peak_of_windows(options, data, device).total();
+  const auto state_after_window = [&](int64_t micro) {
+    options.batches.micro = micro;
+    Training training(options, data, device);
+    Observer nobody;
+    training.play(0, 0, nobody);
+    training.window().reports(Window::Wait::yes);
+    REQUIRE(training.batches().micro == 3);
+    return state_of_training(training);
+  };
+  const TrainingState expected = state_after_window(3);
+  options.on_oom = OnOom::split;
+  const LimitScope limit(device, peak - 1);
+  REQUIRE(state_after_window(5) == expected);
+}
+
 TEST_CASE("a window that is stopped in any of its walks is rolled back", "[passes]") {
   struct Way {
     bool has_views;
-    int64_t passes, walks;
+    BatchNormBy by;
+    int64_t walks;
   };
   // Two norms run twice for two views. The answers that the loss compares take a walk for each of
   // these, one that finds none lacking, and one that sees them.
-  for (const auto& [has_views, passes, walks] :
-       {Way{false, 5, 5}, Way{false, 0, 1}, Way{true, 0, 2}, Way{true, 9, 4 + 2 + 9}}) {
+  for (const auto& [has_views, by, walks] :
+       {Way{false, BatchNormBy::walk, 5}, Way{false, BatchNormBy::keep, 1},
+        Way{true, BatchNormBy::keep, 2}, Way{true, BatchNormBy::walk, 4 + 2 + 9}}) {
     // A norm that runs for both views cannot be computed again.
     TrainingOptions options =
         options_of(ModelKind::cnn_bn, has_views ? Recompute::none : Recompute::all);
     Dataset data = some_digits();
-    options.window_passes = passes;
+    options.batch_norm_by = by;
+    options.window_passes = 8;
     if (has_views) {
       data.augmentation = changes_of(parse_augmentation("rotate"));
       add_views(data, Views::differ);
@@ -283,30 +325,40 @@ TEST_CASE("a window that is stopped in any of its walks is rolled back", "[passe
 }
 
 TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memory]") {
-  constexpr int64_t most_walks = 50;
-  const std::initializer_list<std::pair<Recompute, bool>> ways{{Recompute::none, false},
-                                                               {Recompute::sqrt, false},
-                                                               {Recompute::all, false},
-                                                               {Recompute::none, true},
-                                                               {Recompute::all, true}};
+  using enum BatchNormBy;
+  using enum Recompute;
   const Dataset data = some_digits();
+  const Device device = test_device();
+  const Dataset planned = plan_data({data, data}, device).train;
+  const auto peak_of = [&](const TrainingOptions& options) {
+    const Usage measured = peak_of_windows(options, data, device);
+    const Usage predicted = planned_peak(options, planned, device);
+    INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
+    REQUIRE(measured.bytes == predicted.bytes);
+    return measured.total();
+  };
   for (const ModelKind model : {ModelKind::cnn_bn, ModelKind::resnet_bn})
     for (const int64_t micro : {12, 5, 1}) {
-      std::map<std::pair<Recompute, bool>, size_t> peaks;
-      for (const auto& [recompute, by_passes] : ways) {
+      if (on_runner() && (model == ModelKind::resnet_bn || micro != 5)) continue;  // seconds each
+      std::map<std::pair<Recompute, BatchNormBy>, size_t> peaks;
+      for (const auto& [recompute, by] : {std::pair(none, keep),
+                                          {sqrt, keep},
+                                          {all, keep},
+                                          {none, offload},
+                                          {none, walk},
+                                          {all, walk}}) {
+        if (by == offload && !plans_for_cuda(device)) continue;
         TrainingOptions options = options_of(model, recompute);
         options.batches.micro = micro;
-        options.window_passes = by_passes ? most_walks : 0;
-        const Usage measured = peak_of_windows(options, data, Device::cpu);
-        const Dataset planned = plan_data({data, data}, Device::cpu).train;
-        const Usage predicted = planned_peak(options, planned, Device::cpu);
-        INFO(name(model) << " in micro-batches of " << micro << ": measured " << to_string(measured)
-                         << ", predicted " << to_string(predicted));
-        REQUIRE(measured.bytes == predicted.bytes);
-        peaks[{recompute, by_passes}] = measured.total();
+        options.batch_norm_by = by;
+        options.window_passes = 50;
+        INFO(name(model) << " in micro-batches of " << micro << ", " << int(by));
+        peaks[{recompute, by}] = peak_of(options);
       }
-      if (micro < 12) REQUIRE(peaks[{Recompute::all, false}] < peaks[{Recompute::none, false}]);
-      if (micro == 1) REQUIRE(peaks[{Recompute::none, true}] < peaks[{Recompute::all, false}]);
+      if (micro < 12) REQUIRE(peaks[{all, keep}] < peaks[{none, keep}]);
+      if (micro == 1) REQUIRE(peaks[{none, walk}] < peaks[{all, keep}]);
+      if (plans_for_cuda(device) && micro < 12)
+        REQUIRE(peaks[{none, offload}] < peaks[{none, walk}]);
     }
 }
 
@@ -315,7 +367,7 @@ TEST_CASE("a plan says how many walks it would take, and what is possible with w
   const Datasets planned = plan_data({data, data}, Device::cpu);
   const auto plan = [&](ModelKind model) {
     const TrainingOptions options = options_of(model);
-    return plan_windows(options, planned, Device::cpu, 1, all_choices(options));
+    return plan_windows(options, planned, Device::cpu, 1, all_choices(options, Device::cpu));
   };
   const Plan few = plan(ModelKind::cnn_bn), many = plan(ModelKind::resnet_bn);
   REQUIRE(few.too_many_walks.empty());
@@ -324,8 +376,8 @@ TEST_CASE("a plan says how many walks it would take, and what is possible with w
   REQUIRE_THAT(few.refused.front(), StartsWith("strategy step-in-backward: "));
   REQUIRE_THAT(
       many.too_many_walks,
-      StartsWith("BatchNorms that see the window run 21 times in a forward, so it takes 43 "
-                 "walks through the window: expected at most window-passes 5"));
+      StartsWith("BatchNorms that see the window run 21 times in a forward, so to walk it takes 42 "
+                 "passes more through the window: expected at most window-passes 4"));
 }
 
 namespace {
@@ -353,7 +405,7 @@ TEST_CASE("a norm that runs twice in a forward sees the window each time", "[pas
   Values values(2 * N);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(3.0 * double(i));
   const Tensor x = Tensor::from(values, {N, 2}, Device::cpu);
-  const auto run = [&](const MicroBatchSizes& split, int64_t passes) {
+  const auto run = [&](const MicroBatchSizes& split, BatchNormBy by, int64_t passes = 4) {
     Twice model;
     Parameters parameters = place(model, DType::f64, Device::cpu, 5);
     const auto optimizer = sgd(parameters, {});
@@ -366,6 +418,7 @@ TEST_CASE("a norm that runs twice in a forward sees the window each time", "[pas
                       return mse_loss(y, Tensor::full(y.shape(), 1, y.dtype(), y.device()));
                     },
                 .batch_norm = BatchNormOver::window,
+                .batch_norm_by = by,
                 .window_passes = passes}});
     game.play(window_of(micro_batches_of({{{"x", x}}}, split)));
     REQUIRE(!window.reports(Window::Wait::yes).at(0).skipped);
@@ -374,11 +427,13 @@ TEST_CASE("a norm that runs twice in a forward sees the window each time", "[pas
     all.insert(all.end(), statistics.begin(), statistics.end());
     return all;
   };
-  const Values whole = run({6}, 5);
+  const Values whole = run({6}, BatchNormBy::walk);
   for (const MicroBatchSizes& split : {MicroBatchSizes{3, 3}, {1, 4, 1}}) {
-    REQUIRE(largest_difference(run(split, 5), whole) <= 1e-14);
-    REQUIRE(run(split, 5) == run(split, 0));
-    REQUIRE_ERROR(run(split, 4), "run 2 times in a forward, so it takes 5 walks");
+    const Values walked = run(split, BatchNormBy::walk);
+    REQUIRE(largest_difference(walked, whole) <= 1e-14);
+    REQUIRE(walked == run(split, BatchNormBy::keep));
+    REQUIRE_ERROR(run(split, BatchNormBy::walk, 3),
+                  "run 2 times in a forward, so to walk it takes 4 passes more");
   }
 }
 
@@ -392,8 +447,10 @@ TEST_CASE("BatchNorms over the window are trained, resumed and refused by name",
   const std::string train = by_micro_batch + " --batch-norm window";
   if (on_runner()) {  // it takes seconds for a step
     succeed(train + " --steps 1 --save " + (folder / "kept"));
-    succeed(train + " --window-passes 5 --steps 1 --save " + (folder / "walked"));
-    REQUIRE(file_bytes(folder / "kept") == file_bytes(folder / "walked"));
+    for (const std::string by : {"walk", "offload"}) {
+      succeed(train + " --batch-norm-by " + by + " --steps 1 --save " + (folder / by));
+      REQUIRE(file_bytes(folder / "kept") == file_bytes(folder / by));
+    }
     return;
   }
   const std::string said = succeed(train + " --steps 3 --save " + (folder / "whole"));
@@ -408,10 +465,13 @@ TEST_CASE("BatchNorms over the window are trained, resumed and refused by name",
   REQUIRE_THAT(
       succeed("plan --model cnn-bn --batch-norm window --effective-batch 8 --memory 1GiB" + data),
       ContainsSubstring("or strategy fused, not separate"));
-  succeed(train + " --window-passes 5 --steps 3 --save " + (folder / "walked"));
+  succeed(train + " --batch-norm-by walk --steps 3 --save " + (folder / "walked"));
   REQUIRE(file_bytes(folder / "whole") == file_bytes(folder / "walked"));
-  refuse(train + " --window-passes 4 --steps 1", "so it takes 5 walks through the window");
-  refuse(by_micro_batch + " --window-passes 5 --steps 1", "expected window-passes 0, or");
+  refuse(train + " --batch-norm-by walk --window-passes 3 --steps 1",
+         "so to walk it takes 4 passes more through the window");
+  refuse(train + " --batch-norm-by offload --steps 1", "is on the host already");
+  refuse(by_micro_batch + " --batch-norm micro --batch-norm-by walk --steps 1",
+         "expected batch-norm-by keep, or");
   refuse(train + " --strategy separate --steps 1", "or strategy fused, not separate");
   refuse(train + " --on-overflow drop-micro-batch --steps 1", "no micro-batch can be left out");
   refuse(train + " --noise-scale --steps 1", "expected no noise scale");

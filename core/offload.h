@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/usage.h"
+
+namespace accrue {
+
+class Storage;
+
+// The activations and samples of a computation on cuda that is suspended for a while. Its owner
+// moves them to the host meanwhile; each comes back when somebody asks for its elements
+// (Storage::data()). Raw views of them are void after that.
+class Offload {
+ public:
+  // What this thread allocates while it lives belongs to the computation.
+  class Scope {
+   public:
+    explicit Scope(Offload& offload) : before_(of_this_thread) { of_this_thread = &offload; }
+    ~Scope() { of_this_thread = before_; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Offload* const before_;
+  };
+  // Tensor calls this for what it allocates.
+  static void note(const std::shared_ptr<Storage>& storage) {
+    if (of_this_thread) [[unlikely]]
+      of_this_thread->add(storage);
+  }
+
+  // Moves what is alive. Throws OutOfMemory if the host has no room.
+  void move_to_host();
+
+ private:
+  void add(const std::shared_ptr<Storage>& storage);
+
+  static thread_local constinit Offload* of_this_thread;
+  std::vector<std::weak_ptr<Storage>> storages_;
+};
+
+}  // namespace accrue
