@@ -39,6 +39,15 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
   return names;
 }
 
+// The options whose first words, or last, are `name`: --keep-best for keep.
+std::vector<std::string> options_around(const CLI::App& command, const std::string& name) {
+  std::vector<std::string> found;
+  for (const std::string& longer : names_of_options(command))
+    if (longer.starts_with(name + "-") || longer.ends_with("-" + name))
+      found.push_back("--" + longer);
+  return found;
+}
+
 // "train, memory or kernels"
 std::string alternatives(const std::vector<std::string>& words) {
   std::string text;
@@ -95,6 +104,8 @@ std::string unknown_option(const CLI::App& command, const std::string& word) {
   if (const auto elsewhere = commands_with(root_of(command), name); !elsewhere.empty())
     return fmt::format("{} has no option {}, which is for {}", path_of(command), option,
                        alternatives(elsewhere));
+  if (const auto longer = options_around(command, name); !longer.empty() && longer.size() <= 3)
+    return fmt::format("there is no option {}; did you mean {}?", option, alternatives(longer));
   if (const auto nearest = nearest_word(name, names_of_options(command)))
     return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));

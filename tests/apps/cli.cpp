@@ -20,6 +20,8 @@ TEST_CASE("help, version and unknown words", "[output]") {
     REQUIRE_THAT(succeed(std::string(command) + " --help"), ContainsSubstring("Usage"));
   succeed("--version");
   refuse("train --micro-bacth 4", "there is no option --micro-bacth; did you mean --micro-batch?");
+  refuse("train --keep 3", "there is no option --keep; did you mean --keep-best or --keep-last?");
+  refuse("train --passes 3", "there is no option --passes; did you mean --window-passes?");
   refuse("trian", "there is no command trian; did you mean train?");
   refuse("train --model resent", "--model is resent: expected cnn, cnn-bn");
   refuse("train --model resent", "did you mean resnet?");
