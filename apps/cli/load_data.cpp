@@ -106,6 +106,9 @@ Datasets load_data(const Options& options, DataUse use) {
   const Field& seen = data.train.fields.front();
   const Shape& shape = seen.values.shape();
   const bool are_images = shape.rank() == 4;
+  check(are_images || !request.given.contains("crop"),
+        "--crop {}: the {} of --data {} are {}: expected images [N, C, H, W]",
+        request.crop ? request.crop->text : "", seen.name, request.data, shape);
   check(!request.size || !options.given.contains("image-size") ||
             (are_images && shape[2] == request.size->height && shape[3] == request.size->width),
         "--image-size {}: the {} of --data {} are {}; expected a folder of images, or "

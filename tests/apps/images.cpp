@@ -72,6 +72,7 @@ TEST_CASE("a folder of images is trained on and scored", "[cli][full]") {
   refuse("train" + data + " --model cnn --image-size 3y", "--image-size 3y: expected a number");
   refuse("train" + data + " --model cnn --image-size 3x", "--image-size 3x: expected a number");
   refuse("train --model cnn --data digits --image-size 32", "are 28x28");
+  refuse("train --model gpt-tiny --data grammar --crop 8", "are [7325, 256]: expected images");
   refuse("train" + data + " --model unet --image-size 16", "has labels");
   refuse("train" + data + " --image-size 16 --hold-out 1", "--hold-out");
 
