@@ -150,6 +150,7 @@ void Profile::take_times() {
     sum.us += end - begin;
     sum.work.flops += row.work.flops;
     sum.work.bytes += row.work.bytes;
+    sum.work.spared_flops += row.work.spared_flops;
     phases_[row.phase].kernels_us += end - begin;
     add({row.phase, row.op, kernel.layer, row.kernel, begin, end, row.work, kernel.step,
          kernel.micro_batch});

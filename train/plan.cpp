@@ -123,15 +123,15 @@ class Candidate {
     plain.batch_norm_by = BatchNormBy::keep;
     plain.batches.micro = plain.batches.effective;
     plain.batches.piece = 0;
-    return {
-        .batches = options_.batches,
-        .strategy = options_.strategy,
-        .recompute = options_.recompute,
-        .batch_norm_by = options_.batch_norm_by,
-        .peak = needed,
-        .on_host = bytes_on_host(),
-        .relative_cost = window_cost(options_, planned_.train) / window_cost(plain, planned_.train),
-        .fits = needed.total() <= memory_};
+    return {.batches = options_.batches,
+            .strategy = options_.strategy,
+            .recompute = options_.recompute,
+            .batch_norm_by = options_.batch_norm_by,
+            .peak = needed,
+            .on_host = bytes_on_host(),
+            .relative_cost = window_cost(options_, planned_.train, device_) /
+                             window_cost(plain, planned_.train, device_),
+            .fits = needed.total() <= memory_};
   }
 
   // With the cut that was looked at last. Nothing else of a plan for cuda is charged to the host.

@@ -19,13 +19,14 @@ Work work_in(Profile& profile) {
   for (const Profile::Row& row : profile.rows()) {
     work.flops += row.work.flops;
     work.bytes += row.work.bytes;
+    work.spared_flops += row.work.spared_flops;
   }
   return work;
 }
 
 double cost_in(Profile& profile) {
   const Work work = work_in(profile);
-  return work.flops + flops_per_byte * work.bytes;
+  return work.flops - work.spared_flops + flops_per_byte * work.bytes;
 }
 
 // Sums what a ledger is charged while this lives.
@@ -74,23 +75,24 @@ int64_t counted_micro_batches(const TrainingOptions& options) {
 
 }  // namespace
 
-double window_cost(const TrainingOptions& options, const Dataset& data) {
+double window_cost(const TrainingOptions& options, const Dataset& data, Device device) {
+  const Device meta = meta_of(device);
   const int64_t counted = counted_micro_batches(options);
   const int64_t samples = counted * options.batches.micro;
   TrainingOptions sampled = options;
   sampled.batches.effective = samples;
   sampled.on_oom = OnOom::fail;
-  // Kernels are the same on every device, and here nothing waits.
+  // Nothing waits here.
   sampled.batch_norm_by = options.keeps_window() ? BatchNormBy::keep : options.batch_norm_by;
-  Training training(sampled, data.to(Device::meta), Device::meta);
+  Training training(sampled, data.to(Device::meta), meta);
   double cost = double(options.batches.accumulation_steps()) * flops_per_micro_batch +
                 double(options.batches.effective) * offload_cost_of_sample(options, data);
   for (const Player& player : training.game().players()) {
     const std::vector<MicroBatch> window = micro_batches_of(training, counted);
-    Profile accumulation(Device::meta, 0);
+    Profile accumulation(meta, 0);
     training.game().accumulate({&player}, window_of(window), training.pass(0));
     const double of_sample = cost_in(accumulation) / double(samples);
-    Profile step(Device::meta, 0);
+    Profile step(meta, 0);
     training.game().step({&player});
     const double turns = double(player.times) / double(player.every);
     cost += turns * (double(options.batches.effective) * of_sample + cost_in(step));

@@ -13,9 +13,10 @@ namespace accrue {
 //   b  operations in the time of moving a byte, 10
 //   K  micro-batches                              c  what one costs beside its kernels, 2 million
 //
-// as Work has F and B (core/profile.h), counted in a run of two micro-batches on the meta device;
-// of several networks the sum over their turns.
-double window_cost(const TrainingOptions& options, const Dataset& data);
+// as Work has F, less what an algorithm spares, and B (core/profile.h), counted in a run of two
+// micro-batches on the device's meta device; of several networks the sum over their turns. A byte
+// that goes to the host and comes back (BatchNormBy::offload) costs as much as 2000 operations.
+double window_cost(const TrainingOptions& options, const Dataset& data, Device device);
 
 // Floating-point operations in the matrix products and convolutions for one training sample, a
 // tensor [1, ...] of this shape that is encoded so, counted in a run on the meta device: 2 per

@@ -39,6 +39,11 @@ Tensor workspace_of(ConvolutionProduct product, const ConvGeometry& g, const Vie
 
 }  // namespace
 
+bool correlates_by_winograd(const ConvGeometry& g, const View& grid) {
+  return !is_16_bit_dtype(grid.dtype) && !plans_for_cuda(grid.device) &&
+         cpu::winograd_correlate_pays(g, grid.shape[0]);
+}
+
 Tensor conv_workspace(const Convolution& c, Device device) {
   ConvolutionTrace::note(c);
   const auto& [product, g, N, dtype] = c;

@@ -11,12 +11,13 @@ namespace accrue {
 // gather makes a convolution's y, scatter its dx, correlate its dw. For a transposed convolution
 // they make dx, y and dw. cuDNN calls them forward, backward data and backward filter.
 
-// Weights [O, C, KH, KW], and the same as gather or scatter multiplies by them, empty where it
-// reads them as they lie.
+// Weights [O, C, KH, KW], and the same as gather or scatter multiplies by them by Winograd's
+// algorithm, empty where it reads them as they lie.
 struct ConvWeights {
   View w, packed;
   ConvWeights(View w, const Tensor& packed)
       : w(w), packed(packed.defined() ? packed.view() : View{}) {}
+  bool are_packed() const { return packed.shape.rank() > 0; }
 };
 
 // w, or the part of its channels that belongs to an image, and the parameter that it is of, which
@@ -61,11 +62,18 @@ inline double flops_of(const ConvGeometry& geometry, const View& grid) {
   return 2 * double(grid.numel()) * double(geometry.taps());
 }
 
+// The same work by Winograd's algorithm, with 16 multiplications in place of 36, where it is used.
+inline Work by_winograd(Work work, bool is_used) {
+  if (is_used) work.spared_flops = work.flops * (1 - 16.0 / 36);
+  return work;
+}
+bool correlates_by_winograd(const ConvGeometry& geometry, const View& grid);
+
 template <>
 struct WorkOf<cpu::conv_gather> {
   Work operator()(const GradTarget& grid, const View& image, const ConvWeights& w, const View& b,
                   Activation, const ConvGeometry& geometry, const View&) const {
-    return work_of(flops_of(geometry, grid.grad), grid, image, w.w, b);
+    return by_winograd(work_of(flops_of(geometry, grid.grad), grid, image, w.w, b), w.are_packed());
   }
 };
 
@@ -73,7 +81,7 @@ template <>
 struct WorkOf<cpu::conv_scatter> {
   Work operator()(const GradTarget& image, const View& grid, const ConvWeights& w, const View& b,
                   const ConvGeometry& geometry, const View&) const {
-    return work_of(flops_of(geometry, grid), image, grid, w.w, b);
+    return by_winograd(work_of(flops_of(geometry, grid), image, grid, w.w, b), w.are_packed());
   }
 };
 
@@ -81,7 +89,8 @@ template <>
 struct WorkOf<cpu::conv_correlate> {
   Work operator()(const GradTarget& w, const View& grid, const View& image,
                   const ConvGeometry& geometry, const View&) const {
-    return work_of(flops_of(geometry, grid), w, grid, image);
+    return by_winograd(work_of(flops_of(geometry, grid), w, grid, image),
+                       correlates_by_winograd(geometry, grid));
   }
 };
 

@@ -242,7 +242,7 @@ TEST_CASE("the cost of a window follows what is computed again, and what is froz
   training.batches.micro = 8;
   const auto cost = [&](Recompute recompute) {
     training.recompute = recompute;
-    return window_cost(training, planned.train);
+    return window_cost(training, planned.train, test_device());
   };
   const double none = cost(Recompute::none), all = cost(Recompute::all);
   const double sqrt = cost(Recompute::sqrt);
