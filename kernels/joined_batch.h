@@ -17,6 +17,7 @@ class JoinedBatch {
 
   // Both wait until every part has come here, and return to each what `of_all` makes of what they
   // brought, [parts, ...] in their order, each of own()'s shape. One of them calls it, or a copy.
+  // Tensors may have moved meanwhile (core/offload.h), so views are to be taken anew.
   using Own = std::function<Tensor()>;
   using OfAll = std::function<Tensor(const Tensor& of_parts)>;
   // One of the times that a norm runs in a forward of each part.
