@@ -160,6 +160,8 @@ class Candidate {
   std::map<Cut, Usage> peaks_;
 };
 
+bool differs(const Alternative& a) { return !facts_of(a.strategy).differs.empty(); }
+
 // As exactly as an estimate can be believed, which does not find anything cheaper than one batch.
 int64_t hundredths(double cost) { return std::max<int64_t>(100, std::llround(100 * cost)); }
 
@@ -168,10 +170,9 @@ bool better(const Alternative& a, const Alternative& b) {
   if (!a.fits) return a.peak.total() < b.peak.total();
   const int64_t cost = hundredths(a.relative_cost), other = hundredths(b.relative_cost);
   if (cost != other) return cost < other;
+  if (differs(a) != differs(b)) return differs(b);
   return std::pair(a.batches.micro, a.batches.piece) > std::pair(b.batches.micro, b.batches.piece);
 }
-
-bool differs(const Alternative& a) { return !facts_of(a.strategy).differs.empty(); }
 
 }  // namespace
 

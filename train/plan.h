@@ -39,7 +39,8 @@ struct Plan {
   // For each strategy and recompute, the largest micro-batch that fits; if not even one sample does
   // and it can be computed in pieces, the largest half, quarter, ... of it that fits; or if none
   // does, what needs the least memory. Also the whole batch at once, fused and without recomputing.
-  // All that fit come first, cheapest first, by hundredths of the cost.
+  // All that fit come first, cheapest first, by hundredths of the cost; of equals first those whose
+  // step is that of one big batch.
   std::vector<Alternative> alternatives;
   // For each strategy and recompute, the cut that needs the least memory.
   std::vector<Alternative> least_memory;
