@@ -1,8 +1,7 @@
 #include "train/process.h"
 
-#include <fmt/chrono.h>
-
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
 #include <ctime>
@@ -46,6 +45,13 @@ std::string command_line() {
   return text;
 }
 
-std::string now() { return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr))); }
+std::string now() {
+  const std::time_t time = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  std::array<char, 32> text{};
+  const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &utc);
+  return {text.data(), length};
+}
 
 }  // namespace accrue

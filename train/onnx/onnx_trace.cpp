@@ -25,7 +25,6 @@ OnnxTrace::OnnxTrace(const Example& traced, const Parameters& parameters,
 void OnnxTrace::define_bytes(const Example::Input& input, const Normalization& normalization) {
   const Shape& shape = input.values.shape();
   check_normalization(normalization, shape, "an ONNX file of bytes:");
-  Shape channels;  // [C, 1, 1]
   const auto per_channel = [&](const std::vector<double>& values, auto of) {
     std::vector<float> all;
     for (const double value : values) all.push_back(static_cast<float>(of(value)));
