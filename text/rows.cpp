@@ -30,9 +30,7 @@ constexpr int64_t most_tokens = (int64_t{1} << 40) - 1, most_context = (int64_t{
 class Rows {
  public:
   Rows(CorpusPtr corpus, const RowOptions& options)
-      : corpus_(std::move(corpus)),
-        T_(options.context),
-        is_stream_(options.documents == DocumentRows::stream) {}
+      : corpus_(std::move(corpus)), is_stream_(options.documents == DocumentRows::stream) {}
 
   int64_t size() const { return std::ssize(first_) - 1; }
   int64_t tokens() const { return tokens_; }
@@ -101,7 +99,6 @@ class Rows {
   }
 
   const CorpusPtr corpus_;
-  const int64_t T_;
   const bool is_stream_;
   int64_t tokens_ = 0;
   std::vector<Piece> pieces_;
