@@ -28,6 +28,9 @@ enum class BatchNormOver { micro_batch, window };
 // meanwhile (train/window_batch.h). walk: nothing is kept, and the window is walked several times
 // (train/window_passes.h).
 enum class BatchNormBy { keep, offload, walk };
+constexpr bool keeps_window(BatchNormOver over, BatchNormBy by) {
+  return over == BatchNormOver::window && by != BatchNormBy::walk;
+}
 // As many passes more as two norms take.
 constexpr int64_t few_window_passes = 4;
 

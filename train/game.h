@@ -51,9 +51,7 @@ struct Player {
   // With walk, at most so many passes through the window beside the one that is always taken.
   int64_t window_passes = few_window_passes;
 
-  bool keeps_window() const {
-    return batch_norm == BatchNormOver::window && batch_norm_by != BatchNormBy::walk;
-  }
+  bool keeps_window() const { return accrue::keeps_window(batch_norm, batch_norm_by); }
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
   std::string named(std::string_view what) const;

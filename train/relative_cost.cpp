@@ -82,8 +82,6 @@ double window_cost(const TrainingOptions& options, const Dataset& data, Device d
   TrainingOptions sampled = options;
   sampled.batches.effective = samples;
   sampled.on_oom = OnOom::fail;
-  // Nothing waits here.
-  sampled.batch_norm_by = options.keeps_window() ? BatchNormBy::keep : options.batch_norm_by;
   Training training(sampled, data.to(Device::meta), meta);
   double cost = double(options.batches.accumulation_steps()) * flops_per_micro_batch +
                 double(options.batches.effective) * offload_cost_of_sample(options, data);

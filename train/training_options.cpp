@@ -97,10 +97,6 @@ std::string Batches::describe() const {
   return fmt::format("{} ({} x {} + {}{})", effective, micro, whole, rest, cut);
 }
 
-bool TrainingOptions::keeps_window() const {
-  return batch_norm == BatchNormOver::window && batch_norm_by != BatchNormBy::walk;
-}
-
 bool TrainingOptions::is_first_rank() const { return !ranks || ranks->rank() == 0; }
 
 Metadata TrainingOptions::weights_metadata() const {

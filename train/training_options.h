@@ -70,6 +70,7 @@ struct TrainingOptions : StepOptions {
   Recompute recompute = Recompute::none;
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
   BatchNormBy batch_norm_by = BatchNormBy::keep;
+  bool keeps_window() const { return accrue::keeps_window(batch_norm, batch_norm_by); }
   int64_t window_passes = few_window_passes;  // as in Player (train/game.h)
   Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
@@ -102,8 +103,6 @@ struct TrainingOptions : StepOptions {
   // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
   // parameters alone (accumulate/window.h).
   bool shard_optimizer = false;
-  // BatchNorms over the window keep it.
-  bool keeps_window() const;
   // automatic: on where it is known to pay, on the CPU, if the other options allow it.
   Overlap rank_overlap = Overlap::automatic;
   // True if this process writes, for all ranks.
