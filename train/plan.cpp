@@ -86,9 +86,9 @@ class Candidate {
 
   // With the cut that needs least, of those that were run.
   Alternative least_memory() {
-    Cut least = peaks_.rbegin()->first;
-    for (const auto& [cut, peak] : peaks_)
-      if (peak.total() < peaks_.at(least).total()) least = cut;
+    Cut least = needs_.rbegin()->first;
+    for (const auto& [cut, needed] : needs_)
+      if (needed.peak.total() < needs_.at(least).peak.total()) least = cut;
     return alternative(least);
   }
 
@@ -96,6 +96,11 @@ class Candidate {
   Alternative alternative(int64_t micro) { return alternative({micro, piece_}); }
 
  private:
+  struct Needs {
+    Usage peak;
+    size_t on_host;
+  };
+
   bool fits(const Cut& cut) { return peak(cut).total() <= memory_; }
 
   // The first that fits of half a sample, a quarter of it, ...; 0 if there is none, or if smaller
@@ -114,7 +119,7 @@ class Candidate {
   }
 
   Alternative alternative(const Cut& cut) {
-    const Usage& needed = peak(cut);
+    const Needs& needed = needs(cut);
     options_.batches.micro = cut.micro;
     options_.batches.piece = cut.piece;
     TrainingOptions plain = options_;
@@ -127,28 +132,26 @@ class Candidate {
             .strategy = options_.strategy,
             .recompute = options_.recompute,
             .batch_norm_by = options_.batch_norm_by,
-            .peak = needed,
-            .on_host = bytes_on_host(),
+            .peak = needed.peak,
+            .on_host = needed.on_host,
             .relative_cost = window_cost(options_, planned_.train, device_) /
                              window_cost(plain, planned_.train, device_),
-            .fits = needed.total() <= memory_};
+            .fits = needed.peak.total() <= memory_};
   }
 
-  // With the cut that was looked at last. Nothing else of a plan for cuda is charged to the host.
-  size_t bytes_on_host() const {
-    if (options_.batch_norm_by != BatchNormBy::offload) return 0;
-    Ledger& host = ledger(Device::meta);
-    host.reset_peak();
-    const size_t before = host.current().total();
-    planned_peak(options_, planned_.train, device_);
-    return host.peak().total() - before;
-  }
+  const Usage& peak(const Cut& cut) { return needs(cut).peak; }
 
-  const Usage& peak(const Cut& cut) {
-    if (const auto known = peaks_.find(cut); known != peaks_.end()) return known->second;
+  const Needs& needs(const Cut& cut) {
+    if (const auto known = needs_.find(cut); known != needs_.end()) return known->second;
     options_.batches.micro = cut.micro;
     options_.batches.piece = cut.piece;
-    return peaks_[cut] = planned_peak(options_, planned_.train, device_, &planned_.test);
+    // Where a window is offloaded, nothing else of the run is charged to the host.
+    Ledger& host = ledger(Device::meta);
+    const size_t before = host.current().total();
+    host.reset_peak();
+    const Usage peak = planned_peak(options_, planned_.train, device_, &planned_.test);
+    const bool offloads = options_.batch_norm_by == BatchNormBy::offload;
+    return needs_[cut] = {peak, offloads ? host.peak().total() - before : 0};
   }
 
   TrainingOptions options_;  // with the cut that was looked at last
@@ -157,7 +160,7 @@ class Candidate {
   size_t memory_;
   int64_t piece_;  // that is asked for; 0: whole samples
   std::string why_whole_;
-  std::map<Cut, Usage> peaks_;
+  std::map<Cut, Needs> needs_;
 };
 
 bool differs(const Alternative& a) { return !facts_of(a.strategy).differs.empty(); }

@@ -7,6 +7,7 @@
 #include "kernels/pointwise.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/files.h"
 
 namespace accrue::test {
 namespace offload_test {
@@ -19,7 +20,7 @@ size_t in_use(Device device) { return ledger(device).current().total(); }
 TEST_CASE("tensors that are moved to the host come back when somebody asks for their elements",
           "[core]") {
   const Device device = test_device();
-  if (device != Device::cuda) return;
+  if (device != Device::cuda) SKIP_LOUDLY("nothing is offloaded without --device cuda");
   Offload offload;
   Tensor x, row, other;
   {

@@ -20,6 +20,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/device.h"
+#include "tests/support/files.h"
 #include "tests/support/golden_window.h"
 #include "tests/support/op_table.h"
 #include "tests/support/paths.h"
@@ -161,7 +162,7 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split"
       const WindowOutcome kept = run(split, recompute);
       REQUIRE(difference(kept, expected) <= 1e-12);
       REQUIRE(difference(run(split, recompute, Way::walk), kept) == 0);
-      if (plans_for_cuda(test_device()))
+      if (test_device() == Device::cuda)
         REQUIRE(difference(run(split, recompute, Way::offload), kept) == 0);
     }
   REQUIRE(difference(run({5, 4, 3}, Recompute::none, Way::walk, nullptr, Strategy::separate),
@@ -256,7 +257,7 @@ TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[o
 TEST_CASE("a window that comes back from the host into too little memory is run again in halves",
           "[oom]") {
   const Device device = test_device();
-  if (!plans_for_cuda(device)) return;
+  if (device != Device::cuda) SKIP_LOUDLY("nothing is offloaded without --device cuda");
   TrainingOptions options = options_of(ModelKind::cnn_bn, Recompute::none);
   options.batch_norm_by = BatchNormBy::offload;
   options.share_unit = options.batches.micro;
@@ -347,7 +348,7 @@ TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memo
                                           {none, offload},
                                           {none, walk},
                                           {all, walk}}) {
-        if (by == offload && !plans_for_cuda(device)) continue;
+        if (by == offload && device != Device::cuda) continue;
         TrainingOptions options = options_of(model, recompute);
         options.batches.micro = micro;
         options.batch_norm_by = by;
@@ -357,7 +358,7 @@ TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memo
       }
       if (micro < 12) REQUIRE(peaks[{all, keep}] < peaks[{none, keep}]);
       if (micro == 1) REQUIRE(peaks[{none, walk}] < peaks[{all, keep}]);
-      if (plans_for_cuda(device) && micro < 12)
+      if (device == Device::cuda && micro < 12)
         REQUIRE(peaks[{none, offload}] < peaks[{none, walk}]);
     }
 }
@@ -378,6 +379,25 @@ TEST_CASE("a plan says how many walks it would take, and what is possible with w
       many.too_many_walks,
       StartsWith("BatchNorms that see the window run 21 times in a forward, so to walk it takes 42 "
                  "passes more through the window: expected at most window-passes 4"));
+}
+
+TEST_CASE("a plan for cuda says what a window offloads to the host", "[plan]") {
+  const Dataset data = some_digits();
+  const Datasets planned = plan_data({data, data}, Device::cuda);
+  const auto on_host = [&](BatchNormBy by, Recompute recompute) {
+    TrainingOptions options = options_of(ModelKind::cnn_bn, recompute);
+    options.batch_norm_by = by;
+    const size_t least = 1;  // in which nothing fits, so that the plan is for single samples
+    return plan_windows(options, planned, Device::cuda, least, only_choice(options))
+        .smallest()
+        .on_host;
+  };
+  const size_t none = on_host(BatchNormBy::offload, Recompute::none);
+  const size_t all = on_host(BatchNormBy::offload, Recompute::all);
+  // Once all samples wait for a norm, all of them lie there.
+  REQUIRE(all >= golden_window_size * 28 * 28 * sizeof(float));
+  REQUIRE(none > all);
+  REQUIRE(on_host(BatchNormBy::keep, Recompute::none) == 0);
 }
 
 namespace {
