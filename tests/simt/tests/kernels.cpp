@@ -115,14 +115,14 @@ __global__ void __launch_bounds__(96) many_barriers(int* out, int rounds) {
   out[blockIdx.x * 96 + threadIdx.x] = ring[threadIdx.x];
 }
 
-// Bounds of 96, in a template, and a kernel with none.
+// Bounds of 96 in templates, also beside another bound, and a kernel with none.
 constexpr int bound = 96;
-template <class T, int threads>
-__global__ void __launch_bounds__(threads, 2) bounded_by_parameter(T* out) {
+template <class T>
+__global__ void __launch_bounds__(bound) bounded(T* out) {
   out[threadIdx.x] = 1;
 }
 template <class T>
-__global__ void __launch_bounds__(bound) bounded_by_constant(T* out) {
+__global__ void __launch_bounds__(3 * 32, 2) bounded_twice(T* out) {
   out[threadIdx.x] = 1;
 }
 template <class T>
@@ -275,7 +275,7 @@ TEST_CASE("A launch outside CUDA's limits is refused", "[simt]") {
 TEST_CASE("A block beyond the kernel's launch bounds is refused", "[simt]") {
   const FreshDevice fresh;
   Array<int> out(96);
-  for (const auto kernel : {bounded_by_parameter<int, 96>, bounded_by_constant<int>}) {
+  for (const auto kernel : {bounded<int>, bounded_twice<int>}) {
     CHECK(launch(1, 96, kernel, out.data()) == cudaSuccess);
     CHECK(launch(1, dim3(32, 3), kernel, out.data()) == cudaSuccess);
     CHECK(launch(1, 97, kernel, out.data()) == cudaErrorLaunchOutOfResources);
