@@ -21,8 +21,7 @@ __device__ float block_sum(float value) {
   return value;
 }
 
-__global__ void __launch_bounds__(64) __launch_bounds__(256)
-    axpy(float* y, const float* __restrict__ x, float a, int n) {
+__global__ void __launch_bounds__(256) axpy(float* y, const float* __restrict__ x, float a, int n) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     y[i] += a * __ldg(x + i);
   }
