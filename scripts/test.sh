@@ -158,8 +158,8 @@ build_thread_tests() {
 count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1; }
 
 side_by_side=(--parallel "$(nproc)")
-left_out=(--label-exclude thorough)
-! $thorough || left_out=(--label-exclude reduced)
+selection=(--label-exclude thorough --timeout 2400)
+! $thorough || selection=(--label-exclude reduced --timeout 7200)
 
 # run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one.
 run_tests() {
@@ -169,7 +169,7 @@ run_tests() {
   started
   rm -f "$report"
   ctest --test-dir "$folder" --no-tests=error --output-on-failure \
-    --timeout 2400 --output-junit "$report" "${left_out[@]}" "${@:3}" </dev/null || status=1
+    --output-junit "$report" "${selection[@]}" "${@:3}" </dev/null || status=1
   took "$name"
   if [[ ! -s $report ]]; then
     failed=$((failed + 1)) failures+=("$name: ctest wrote no report")
