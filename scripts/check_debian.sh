@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries accrue on a bare Debian 13, which debootstrap makes: README's first command as on a fresh
 # machine, in which its GCC must warn of nothing, then all sources by that GCC and by the newest clang,
-# with warnings as errors. Their level -O1 halves the time; GCC's warnings that need more come first.
+# with warnings as errors, at -O1, which takes less time; GCC's warnings that need -O3 come first.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
