@@ -21,8 +21,8 @@ exits with 1 if one fails.
   --no-cuda   leave out the build by nvcc (which is left out where there is no nvcc)
   --no-demo   leave out the demo
   --thorough  also what is for a release: 100 kills, random configurations, PyTorch and TensorBoard
-              as judges (of ACCRUE_TEST_PYTHON or python3), a minute of fuzzing a parser, every source
-              by itself, a bare Debian 13 with its GCC and its newest Clang
+              as judges (of ACCRUE_TEST_PYTHON or python3), a minute of fuzzing a parser, a bare Debian 13
+              whose GCC compiles every source by itself, and its newest Clang all together
 END
 }
 
@@ -212,9 +212,8 @@ else
 fi
 step "include directions" python3 scripts/check_includes.py
 step "names and comments" python3 scripts/check_words.py
-sources=(--limit 20)  # about a minute of a processor
-! $thorough || sources=(--all)
-step "sources by themselves" scripts/check_syntax.py "${sources[@]}" \
+# About a minute of a processor.
+step "sources by themselves" scripts/check_syntax.py --limit 20 \
   "-DACCRUE_WERROR=$(warnings_are_errors)"
 step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
 python=${ACCRUE_TEST_PYTHON:-python3}
