@@ -158,8 +158,8 @@ build_thread_tests() {
 count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1; }
 
 side_by_side=(--parallel "$(nproc)")
-selection=(--label-exclude thorough --timeout 2400)
-! $thorough || selection=(--label-exclude reduced --timeout 7200)
+left_out='thorough|full'
+! $thorough || left_out=full
 
 # run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one.
 run_tests() {
@@ -168,8 +168,8 @@ run_tests() {
   heading "$name"
   started
   rm -f "$report"
-  ctest --test-dir "$folder" --no-tests=error --output-on-failure \
-    --output-junit "$report" "${selection[@]}" "${@:3}" </dev/null || status=1
+  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout 3600 \
+    --output-junit "$report" "${@:3}" </dev/null || status=1
   took "$name"
   if [[ ! -s $report ]]; then
     failed=$((failed + 1)) failures+=("$name: ctest wrote no report")
@@ -229,7 +229,7 @@ else
   skip "judges: no Python modules torch, safetensors and pytest for $python; set ACCRUE_TEST_PYTHON"
 fi
 if step "build (release)" build build/release release; then
-  run_tests release build/release "${side_by_side[@]}"
+  run_tests release build/release --label-exclude "$left_out" "${side_by_side[@]}"
   step_if_available "report in a browser" scripts/check_report.py \
     --program build/release/apps/accrue
   step "documents" scripts/check_docs.py build/release/apps/accrue
@@ -266,7 +266,7 @@ elif step "build (cuda)" "$build_cuda" "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURE
     step "cuda: the program trains, on the cpu if there is no GPU" "$folder/apps/accrue" train --steps 2
   fi
   if have_gpu; then
-    run_tests cuda "$folder" --tests-regex '-cuda$'
+    run_tests cuda "$folder" --label-exclude "$left_out" --tests-regex '-cuda$'
     step "cuda: the tests on a GPU ran" device_tests_ran "$folder"
   else
     skip "tests (cuda): no GPU here"
@@ -295,9 +295,22 @@ if ! $simt; then
 elif step "build (simt)" build build/simt simt "-DACCRUE_SANITIZE_ALL=$thorough"; then
   export UBSAN_OPTIONS=print_stacktrace=1
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
-  run_tests simt build/simt "${side_by_side[@]}"
+  run_tests simt build/simt --label-exclude "$left_out" "${side_by_side[@]}"
   step "simt: the CUDA tests ran" device_tests_ran build/simt
 else
   skip "tests (simt): no build"
+fi
+
+# All combinations, which the release build has tried on the cpu.
+if ! $simt; then
+  skip "tests (simt-release): left out by --no-simt"
+elif ! $thorough; then
+  skip "tests (simt-release): left out without --thorough"
+elif step "build (simt-release)" build build/simt-release simt-release \
+  -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG"; then
+  run_tests simt-release build/simt-release --label-regex full --tests-regex cuda "${side_by_side[@]}"
+  step "simt-release: the CUDA tests ran" device_tests_ran build/simt-release
+else
+  skip "tests (simt-release): no build"
 fi
 finish
