@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/cli/messages.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/text/prepare.h"
 #include "apps/text/pretrained.h"
@@ -71,6 +72,12 @@ void add_text_commands(CommandLine& line) {
 
 std::unique_ptr<Watcher> watch_samples(const Options& options, Trainer& trainer, RunLog& log,
                                        const Dataset& held_out) {
+  const Text& text = options.domains.get<Text>();
+  if (text.lora.rank && text.base.empty() && options.init.empty() && trainer.windows() == 0)
+    say_error(
+        "warning: --lora {} trains adapters alone, and what they are added to is random: expected "
+        "--init or --base\n",
+        *text.lora.rank);
   return std::make_unique<TextSamples>(options, trainer, log, held_out);
 }
 

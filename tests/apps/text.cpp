@@ -81,6 +81,19 @@ TEST_CASE("a corpus says which part of it is held out", "[text]") {
   refuse("text prepare --hold-out 1 --text x --out y", "--hold-out");
 }
 
+TEST_CASE("adapters of weights that have learnt nothing are warned of", "[text]") {
+  const Folder folder;
+  const std::string training =
+      "train --micro-batch 2 --accum 1" + small_corpus(folder) + tiny_model();
+  const std::string weights = folder / "w", warning = "warning: --lora 2 trains adapters alone";
+  const std::string kept = training + "--lora 2 --checkpoint-dir " + (folder / "checkpoints");
+  REQUIRE_THAT(succeed(kept + " --steps 1"), ContainsSubstring(warning));
+  REQUIRE_THAT(succeed(kept + " --steps 2 --resume"), !ContainsSubstring(warning));
+  REQUIRE_THAT(succeed(training + "--steps 1 --save " + weights), !ContainsSubstring("warning"));
+  REQUIRE_THAT(succeed(training + "--steps 1 --lora 2 --init " + weights),
+               !ContainsSubstring(warning));
+}
+
 TEST_CASE("a language model writes on its way, and learns the same", "[text]") {
   const Folder folder;
   const std::string training = "train --steps 4 --dropout 0.1 --micro-batch 2 --accum 2" +
