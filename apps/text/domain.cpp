@@ -70,14 +70,18 @@ void add_text_commands(CommandLine& line) {
            options);
 }
 
-std::unique_ptr<Watcher> watch_samples(const Options& options, Trainer& trainer, RunLog& log,
-                                       const Dataset& held_out) {
+void warn_of_random_base(const Options& options, const Trainer& trainer) {
   const Text& text = options.domains.get<Text>();
   if (text.lora.rank && text.base.empty() && options.init.empty() && trainer.windows() == 0)
     say_error(
         "warning: --lora {} trains adapters alone, and what they are added to is random: expected "
         "--init or --base\n",
         *text.lora.rank);
+}
+
+std::unique_ptr<Watcher> watch_training(const Options& options, Trainer& trainer, RunLog& log,
+                                        const Dataset& held_out) {
+  warn_of_random_base(options, trainer);
   return std::make_unique<TextSamples>(options, trainer, log, held_out);
 }
 
@@ -86,7 +90,7 @@ std::unique_ptr<Watcher> watch_samples(const Options& options, Trainer& trainer,
 ProgramDomain text_of_program() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
           .add_own_commands = add_text_commands,
-          .watch = watch_samples};
+          .watch = watch_training};
 }
 
 }  // namespace accrue::app
