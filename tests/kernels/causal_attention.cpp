@@ -190,6 +190,64 @@ double causal_largest(const Values& values) {
   return largest;
 }
 
+// Copies x to a multiple of 16 bytes or, if displaced, one element beyond it.
+Tensor placed(const Tensor& x, bool displaced) {
+  const int64_t size = x.shape().numel(), begin = displaced ? 1 : 0;
+  Tensor whole = Tensor::full({begin + size}, NAN, x.dtype(), x.device());
+  Tensor part = whole.slice(begin, begin + size).reshape(x.shape());
+  part.copy_from(x);
+  return part;
+}
+
+enum class Operand { none, q, k, v, dy, dq, dk, dv };
+
+// y and the gradients of random values against the plain formula; gradients are added to 0.5, or
+// replace NaN. `displaced` is one element beyond a multiple of 16 bytes.
+void check_16_bits(const CausalCase& c, DType dtype, bool adds, Operand displaced = Operand::none) {
+  const auto shapes = c.shapes();
+  INFO(to_string(shapes[0]) << ", " << to_string(shapes[1]) << ", " << name(dtype) << ", displaced "
+                            << int(displaced));
+  constexpr std::array operands{Operand::q, Operand::k, Operand::v},
+      gradients{Operand::dq, Operand::dk, Operand::dv};
+  std::array<Values, 3> in;
+  std::array<Tensor, 3> leaves;
+  for (size_t i = 0; i < 3; ++i) {
+    const Tensor x = tensor_with(random_values(shapes[i], i), shapes[i], dtype);
+    leaves[i] = require_grad(placed(x, displaced == operands[i]));
+    in[i] = to_doubles(leaves[i]);
+    leaves[i].variable()->grad = placed(
+        Tensor::full(shapes[i], adds ? 0.5 : NAN, dtype, test_device()), displaced == gradients[i]);
+    leaves[i].variable()->fresh = !adds;
+  }
+  const Tensor dy = tensor_with(random_values(shapes[0], 4), shapes[0], dtype);
+  const CausalGradients expected = plain_causal_attention(c, in[0], in[1], in[2], to_doubles(dy)),
+                        magnitudes = plain_causal_attention(c, in[0], in[1], in[2], to_doubles(dy),
+                                                            Terms::by_magnitude);
+  const Tensor y =
+      causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
+  // Half a unit in the last place. A sum of terms by a or ds has that of each and its own. In ds, t
+  // is a sum of terms by y, which has two. What is as small as 2^-14 is rounded to multiples of
+  // 2^-24 in half.
+  const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  const auto check = [&](const Values& found, const Values& wanted, const Values& size,
+                         double roundings, double there) {
+    const double part = roundings * rounding + causal_depth(c) * 0x1p-24;
+    bool is_close = true;
+    for (size_t i = 0; i < found.size(); ++i)
+      is_close &= std::abs(found[i] - (wanted[i] + there)) <=
+                  part * size[i] + there * rounding + double(c.T) * 0x1p-24;
+    REQUIRE(is_close);
+  };
+  check(to_doubles(y), expected.y, magnitudes.y, 2, 0);
+  y.variable()->grad = placed(dy, displaced == Operand::dy);
+  y.variable()->fresh = true;
+  backward_from(y, to_doubles(dy));
+  const double there = adds ? 0.5 : 0;
+  check(to_doubles(grad(leaves[0])), expected.dq, magnitudes.dq, 4, there);
+  check(to_doubles(grad(leaves[1])), expected.dk, magnitudes.dk, 4, there);
+  check(to_doubles(grad(leaves[2])), expected.dv, magnitudes.dv, 2, there);
+}
+
 }  // namespace
 
 TEST_CASE("causal_attention", "[ops]") {
@@ -340,43 +398,16 @@ TEST_CASE("causal_attention of 16 bits is the plain formula", "[ops]") {
     for (const DType dtype : {DType::f16, DType::bf16})
       for (const bool adds : {false, true}) {
         if (reduced() && adds == (dtype == DType::f16)) continue;
-        const auto shapes = c.shapes();
-        INFO(to_string(shapes[0]) << ", " << to_string(shapes[1]) << ", " << name(dtype));
-        std::array<Values, 3> in;
-        std::array<Tensor, 3> leaves;
-        for (size_t i = 0; i < 3; ++i) {
-          leaves[i] = require_grad(tensor_with(random_values(shapes[i], i), shapes[i], dtype));
-          in[i] = to_doubles(leaves[i]);
-          leaves[i].variable()->grad =
-              Tensor::full(shapes[i], adds ? 0.5 : NAN, dtype, test_device());
-          leaves[i].variable()->fresh = !adds;
-        }
-        const Values dy = to_doubles(tensor_with(random_values(shapes[0], 4), shapes[0], dtype));
-        const CausalGradients expected = plain_causal_attention(c, in[0], in[1], in[2], dy),
-                              magnitudes = plain_causal_attention(c, in[0], in[1], in[2], dy,
-                                                                  Terms::by_magnitude);
-        const Tensor y =
-            causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
-        // Half a unit in the last place. A sum of terms by a or ds has that of each and its own.
-        // In ds, t is a sum of terms by y, which has two. What is as small as 2^-14 is rounded to
-        // multiples of 2^-24 in half.
-        const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
-        const auto check = [&](const Values& found, const Values& wanted, const Values& size,
-                               double roundings, double there) {
-          const double part = roundings * rounding + causal_depth(c) * 0x1p-24;
-          bool is_close = true;
-          for (size_t i = 0; i < found.size(); ++i)
-            is_close &= std::abs(found[i] - (wanted[i] + there)) <=
-                        part * size[i] + there * rounding + double(c.T) * 0x1p-24;
-          REQUIRE(is_close);
-        };
-        check(to_doubles(y), expected.y, magnitudes.y, 2, 0);
-        backward_from(y, dy);
-        const double there = adds ? 0.5 : 0;
-        check(to_doubles(grad(leaves[0])), expected.dq, magnitudes.dq, 4, there);
-        check(to_doubles(grad(leaves[1])), expected.dk, magnitudes.dk, 4, there);
-        check(to_doubles(grad(leaves[2])), expected.dv, magnitudes.dv, 2, there);
+        check_16_bits(c, dtype, adds);
       }
+}
+
+// By tensor cores all that is read or written lies at multiples of 16 bytes.
+TEST_CASE("causal_attention of 16 bits takes operands at any address", "[ops]") {
+  const CausalCase c{.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 20, .T = 20};
+  for (const Operand displaced :
+       {Operand::q, Operand::k, Operand::v, Operand::dy, Operand::dq, Operand::dk, Operand::dv})
+    for (const bool adds : {false, true}) check_16_bits(c, DType::bf16, adds, displaced);
 }
 
 TEST_CASE("causal_attention does not depend on the threads", "[ops]") {
