@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "data/words.h"
 
 namespace accrue {
 namespace {
@@ -23,9 +24,6 @@ constexpr std::array properties{"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", 
 constexpr std::array scripts{"Han", "Hiragana", "Katakana", "Hangul"};
 // Longer ones first.
 constexpr std::array groups{"(?<=", "(?<!", "(?i:", "(?:", "(?=", "(?!", "(?>"};
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 class Translation {
  public:
