@@ -63,8 +63,8 @@ export UBSAN_OPTIONS=print_stacktrace=1
   -lfmt -ljpeg -lpcre2-8 -lpng -lutf8proc -lz -pthread -o build/fuzz/target
 fuzz() {
   mkdir -p "build/fuzz/corpus/$1"
-  FUZZ_PARSER=$1 build/fuzz/target -max_total_time="$seconds" -max_len=4096 -seed=1 -malloc_limit_mb=64 \
-    -artifact_prefix=build/fuzz/ -verbosity=0 -print_funcs=0 -print_final_stats=1 \
+  FUZZ_PARSER=$1 build/fuzz/target -max_total_time="$seconds" -timeout=60 -max_len=4096 -seed=1 \
+    -malloc_limit_mb=64 -artifact_prefix=build/fuzz/ -verbosity=0 -print_funcs=0 -print_final_stats=1 \
     "build/fuzz/corpus/$1" "tests/fuzz/corpus/$1"
 }
 

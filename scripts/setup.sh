@@ -15,10 +15,10 @@ readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
 # files. A compiler's cache: the builds of a run share what is the same in them. Open MPI, for train as
 # several ranks, and MPICH, to compare with it. Boost's fibers, for the preset simt. What Python's wheel
-# is built and tried with.
+# is built and tried with. A debugger, which shows where a test hangs.
 readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
                         clang libclang-rt-dev ccache libopenmpi-dev openmpi-bin libmpich-dev mpich
-                        libboost-context-dev python3-dev python3-venv)
+                        libboost-context-dev python3-dev python3-venv gdb)
 
 usage() {
   cat <<END
@@ -27,7 +27,7 @@ Installs the missing Debian/Ubuntu packages that accrue is built with, as root o
   --dry-run  say what would be done and do nothing
   --tests    also what only tests and the preset simt need: a browser, Doxygen, pkg-config, Clang with
              libFuzzer, clang-format 14, ccache, Open MPI, MPICH, Boost.Context, Python's headers
-             and venv
+             and venv, gdb
   --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }

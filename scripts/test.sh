@@ -10,6 +10,8 @@ readonly root
 readonly format_version=14
 # shellcheck source=scripts/machine.sh
 source scripts/machine.sh
+# shellcheck source=scripts/steps.sh
+source scripts/steps.sh
 
 usage() {
   cat <<END
@@ -39,29 +41,9 @@ for argument in "$@"; do
   esac
 done
 
-passed=0 failed=0 skipped=0
-failures=() skips=() results=()
-heading() { printf '\n=== %s\n' "$1"; }
-skip() { heading "SKIPPED: $1"; skipped=$((skipped + 1)); skips+=("$1"); }
-
 scratch=$(mktemp -d)
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT
-
-# Sets $cpu: the seconds of all processors that this script and what it ran have taken so far.
-read_cpu() {
-  times >"$scratch/times"  # a subshell would have times of its own
-  cpu=$(awk -F '[ms ]' '{ sum += 60 * ($1 + $4) + $2 + $5 } END { printf "%.0f", sum }' "$scratch/times")
-}
-
-# started ... took NAME
-durations=()
-started() { read_cpu; start=$SECONDS cpu_before=$cpu; }
-took() {
-  read_cpu
-  durations+=("$(printf '%5d s %5d s of CPU  %s' $((SECONDS - start)) $((cpu - cpu_before)) "$1")")
-  echo "--- ${durations[-1]}"
-}
 
 # Two small fixed tasks, by which a slow machine is told from slow checks.
 machine_rate() {
@@ -73,40 +55,6 @@ std::regex expression("a+");' | "${CXX:-c++}" -O2 -x c++ -c -o /dev/null -
   printf 'count to ten million in Python: '
   time python3 -c 'for _ in range(10**7): pass'
 } 2>&1
-
-# step NAME COMMAND...: one check. True if it passed.
-step() {
-  local name=$1 status=0 start cpu_before
-  shift
-  heading "$name"
-  started
-  if "$@" </dev/null; then
-    passed=$((passed + 1))
-  else
-    heading "FAILED: $name"
-    failed=$((failed + 1)) failures+=("$name") status=1
-  fi
-  took "$name"
-  return "$status"
-}
-
-# step_if_available NAME SCRIPT OPTIONS...: a check whose script says what it lacks on this machine.
-step_if_available() {
-  local missing
-  if missing=$("$2" --available); then step "$@"; else skip "$1: $missing"; fi
-}
-
-finish() {
-  heading summary
-  read_cpu
-  printf '%s\n' "${durations[@]}"
-  [[ ${#results[@]} -eq 0 ]] || printf '%s\n' "${results[@]}"
-  [[ ${#skips[@]} -eq 0 ]] || printf 'skipped: %s\n' "${skips[@]}"
-  [[ ${#failures[@]} -eq 0 ]] || printf 'failed: %s\n' "${failures[@]}"
-  printf '%d passed, %d failed, %d skipped (%d s, %d s of CPU)\n' \
-    "$passed" "$failed" "$skipped" "$SECONDS" "$cpu"
-  exit $((failed > 0))
-}
 
 # Not through bare git: a clone owned by another user is refused without safe.directory.
 tracked_sources() {
@@ -136,6 +84,7 @@ configure() {
   local launchers
   mapfile -t launchers < <(ccache_options)
   cmake -B "$1" --preset "${@:2}" "-DACCRUE_WERROR=$(warnings_are_errors)" -DACCRUE_TESTS=ON \
+    -DACCRUE_TEST_LIMIT="$test_limit" \
     -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >/dev/null
 }
 
@@ -159,16 +108,21 @@ count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head 
 
 side_by_side=(--parallel "$(nproc)")
 left_out='thorough|full'
-! $thorough || left_out=full
+# Seconds, some times what these take on two slow cores: in CI each well below its 90 minutes.
+test_limit=1200 build_limit=2700
+if $thorough; then left_out=full test_limit=5400 build_limit=7200; fi
+# What hangs in Python then says where.
+export PYTHONFAULTHANDLER=1
 
-# run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one.
+# run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one. Each has a limit of its own
+# (tests/CMakeLists.txt); ctest's is for one that is kept by what it started.
 run_tests() {
   local name="tests ($1)" folder=$2 report=$root/$2/junit.xml status=0
   local tests failures_here skipped_here start cpu_before
   heading "$name"
   started
   rm -f "$report"
-  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout 3600 \
+  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout $((test_limit + 300)) \
     --output-junit "$report" "${@:3}" </dev/null || status=1
   took "$name"
   if [[ ! -s $report ]]; then
@@ -224,11 +178,11 @@ elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
     tensorboard; do
     "$python" -c "import $module" 2>/dev/null || skip "judge $module: no such module for $python"
   done
-  step "judges: PyTorch and others beside Python's module" judge
+  limit=3600 step "judges: PyTorch and others beside Python's module" judge
 else
   skip "judges: no Python modules torch, safetensors and pytest for $python; set ACCRUE_TEST_PYTHON"
 fi
-if step "build (release)" build build/release release; then
+if limit=$build_limit step "build (release)" build build/release release; then
   run_tests release build/release --label-exclude "$left_out" "${side_by_side[@]}"
   step_if_available "report in a browser" scripts/check_report.py \
     --program build/release/apps/accrue
@@ -258,8 +212,8 @@ if ! $cuda; then
   skip "build (cuda): left out by --no-cuda"
 elif ! have_nvcc; then
   skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
-elif step "build (cuda)" "$build_cuda" "$folder" cuda "-DCMAKE_CUDA_ARCHITECTURES=$architecture" \
-  "${cuda_flags[@]}"; then
+elif limit=$build_limit step "build (cuda)" "$build_cuda" "$folder" cuda \
+  "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "${cuda_flags[@]}"; then
   step "cuda: launches fit, no spills, 16-byte loads" \
     python3 scripts/ptxas_report.py --build "$folder"
   if [[ $build_cuda == build ]]; then
@@ -277,14 +231,14 @@ fi
 
 seconds=2
 ! $thorough || seconds=60
-step_if_available "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
+limit=$((900 + 20 * seconds)) step_if_available "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
 if step "build (tsan)" build_thread_tests; then
   step "threads: loops, reading ahead and signals" \
     build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
 fi
 
 if $thorough; then
-  step_if_available "a bare Debian 13" scripts/check_debian.sh
+  limit=7200 step_if_available "a bare Debian 13" scripts/check_debian.sh
 else
   skip "a bare Debian 13: left out without --thorough"
 fi
@@ -292,7 +246,7 @@ if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
 
 if ! $simt; then
   skip "tests (simt): left out by --no-simt"
-elif step "build (simt)" build build/simt simt "-DACCRUE_SANITIZE_ALL=$thorough"; then
+elif limit=$build_limit step "build (simt)" build build/simt simt "-DACCRUE_SANITIZE_ALL=$thorough"; then
   export UBSAN_OPTIONS=print_stacktrace=1
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
   run_tests simt build/simt --label-exclude "$left_out" "${side_by_side[@]}"
@@ -306,7 +260,7 @@ if ! $simt; then
   skip "tests (simt-release): left out by --no-simt"
 elif ! $thorough; then
   skip "tests (simt-release): left out without --thorough"
-elif step "build (simt-release)" build build/simt-release simt-release \
+elif limit=$build_limit step "build (simt-release)" build build/simt-release simt-release \
   -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG"; then
   run_tests simt-release build/simt-release --label-regex full --tests-regex cuda "${side_by_side[@]}"
   step "simt-release: the CUDA tests ran" device_tests_ran build/simt-release

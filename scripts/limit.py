@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Limits the time of a command. What still runs then is shown, with the stacks of its threads, and
+ended, and the exit status is 124.
+
+    scripts/limit.py SECONDS COMMAND...    exits as the command does, if that ends in time
+    scripts/limit.py SECONDS --siblings    for what else this process's parent has started and starts,
+                                           until SIGTERM says that it is done; exits with 0 then
+
+gdb shows the stacks; without it, or where it may not, there are what the kernel knows of each thread.
+Then all get SIGABRT, at which Catch names the test that runs and faulthandler shows Python's stack,
+and after a while SIGKILL.
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+STATUS = 124
+GRACE_S = 10
+GDB_S = 60  # for a process
+PROCESSES_SHOWN = 20
+
+
+def processes():
+    """The parents of all processes that have not ended, by their number."""
+    parents = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+        except OSError:  # it has just ended
+            continue
+        if state != "Z":
+            parents[int(folder.name)] = int(parent)
+    return parents
+
+
+def descendants(root, but=None):
+    """Whom `root` has started, directly or not, parents first; without `but` and its descendants."""
+    parents = processes()
+    found = [root]
+    for each in found:
+        found += sorted(pid for pid, parent in parents.items() if parent == each and pid != but)
+    return found[1:]
+
+
+def command_of(pid):
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return "(ended)"
+    return b" ".join(words).decode(errors="replace")
+
+
+def frames_by_gdb(pid):
+    if not shutil.which("gdb"):
+        return []
+    try:
+        output = subprocess.run(
+            ["gdb", "--batch", "--nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off",
+             "-ex", "set print frame-arguments scalars", "-ex", "thread apply all backtrace 40",
+             "--pid", str(pid)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=GDB_S,
+            check=False).stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        return []
+    return [line[:200] for line in output.splitlines() if line.startswith(("Thread ", "#"))]
+
+
+def threads_by_kernel(pid):
+    lines = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").glob("*")):
+        known = []
+        for name in ("comm", "wchan", "syscall"):
+            try:
+                known.append(f"{name} {(task / name).read_text(errors='replace').strip()}")
+            except OSError:
+                known.append(f"{name} unknown")
+        lines.append(f"Thread {task.name}: {', '.join(known)}")
+    return lines
+
+
+def show(pids):
+    for pid in pids[:PROCESSES_SHOWN]:
+        print(f"--- process {pid}: {command_of(pid)[:400]}")
+        lines = frames_by_gdb(pid)
+        if not any(line.startswith("#") for line in lines):
+            lines = threads_by_kernel(pid)
+        print(*lines, sep="\n", flush=True)
+
+
+def send(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def end(pids):
+    """Parents first, so that none goes on to what is next when its child has ended."""
+    send(pids, signal.SIGABRT)
+    end_of_grace = time.monotonic() + GRACE_S
+    while time.monotonic() < end_of_grace and not processes().keys().isdisjoint(pids):
+        time.sleep(0.1)
+    send(pids, signal.SIGKILL)
+
+
+def stop(pids, seconds, what):
+    print(f"error: not done after {seconds:g} s: {what}", flush=True)
+    show(pids)
+    end(pids)
+
+
+def limit_command(seconds, command):
+    process = subprocess.Popen(command)
+    try:
+        process.wait(timeout=seconds)
+    except KeyboardInterrupt:
+        process.wait()
+    except subprocess.TimeoutExpired:
+        stop(descendants(os.getpid()), seconds, " ".join(command))
+        return STATUS
+    # As shells say that a signal ended it.
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def limit_siblings(seconds):
+    status = 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(status))
+    parent, own = os.getppid(), os.getpid()
+    end_of_time = time.monotonic() + seconds
+    while time.monotonic() < end_of_time:
+        time.sleep(min(1, seconds))
+        if os.getppid() != parent:
+            return status
+    status = STATUS
+    pids = descendants(parent, own)
+    stop(pids, seconds, "; ".join(command_of(pid) for pid in pids[:1]) or "a step of a script")
+    while os.getppid() == parent:  # what a script begins then is late, too
+        send(descendants(parent, own), signal.SIGKILL)
+        time.sleep(0.2)
+    return status
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    seconds, command = float(sys.argv[1]), sys.argv[2:]
+    return limit_siblings(seconds) if command == ["--siblings"] else limit_command(seconds, command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
