@@ -208,8 +208,8 @@ class ThreadRank : public Ranks {
   int not_before_ = 0, begun_ = 0;
 };
 
-// Runs work(ranks) as each of `count` ranks at once, and rethrows what one throws. Catch's
-// assertions are for the thread that calls.
+// Runs work(ranks) as each of `count` ranks at once, and rethrows what one throws. Catch's macros
+// are for the thread that calls: work() keeps what it finds, or throws by check() (core/error.h).
 inline void run_ranks(int count, const std::function<void(Ranks&)>& work,
                       Way way = Way::through_host) {
   Meeting meeting(count);
