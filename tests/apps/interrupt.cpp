@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 
@@ -15,10 +16,15 @@ namespace accrue::test {
 namespace {
 
 // Sends `signal` to this process from a thread of its own, while another takes micro-batches from
-// the loader, until `seen` says that it has arrived.
+// the loader, until `seen` says that it has arrived. The sender stays until then: ThreadSanitizer
+// may keep a signal for the thread that took it until that calls the system again, and loses those
+// of a thread that ends.
 template <class Seen>
 void signal_while_loading(Loader& loader, int signal, Seen&& seen) {
-  std::thread sender([&] { ::kill(::getpid(), signal); });
+  std::thread sender([&] {
+    ::kill(::getpid(), signal);
+    while (!seen()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
   std::thread loading([&] {
     for (int64_t epoch = 0; !seen(); ++epoch) {
       loader.start_epoch(epoch);
