@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The steps of a script that goes on where one fails: runs them, each for a limited time, counts them, and
-# sums up. scripts/test.sh sources this. Needs $scratch, a folder of the script's own.
+# The steps of a script that goes on where one fails: runs them, each for a limited time, counts them,
+# and sums up. scripts/test.sh sources this. Needs $scratch, a folder of the script's own.
 
 passed=0 failed=0 skipped=0
 failures=() skips=() results=()
@@ -22,8 +22,8 @@ took() {
   echo "--- ${durations[-1]}"
 }
 
-# The seconds that a step may take: some times what the slowest machine at hand takes for one without
-# a limit of its own, `limit=60 step ...`.
+# The seconds that a step may take, unless it has a limit of its own: `limit=60 step ...`. Several times
+# what it takes on two slow cores.
 limit=900
 
 # step NAME COMMAND...: one check. True if it passed. What still runs after $limit seconds is shown and

@@ -108,7 +108,7 @@ count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head 
 
 side_by_side=(--parallel "$(nproc)")
 left_out='thorough|full'
-# Seconds, some times what these take on two slow cores: in CI each well below its 90 minutes.
+# In seconds, several times what these take on two slow cores, and in CI well below its 90 minutes.
 test_limit=1200 build_limit=2700
 if $thorough; then left_out=full test_limit=5400 build_limit=7200; fi
 # What hangs in Python then says where.
