@@ -40,8 +40,8 @@ class Radius : public Objective {
   }
   int64_t sums() const override { return 2; }
   void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const override {
-    const double n = double(samples.size());
-    add_to(sums, {n * loss(answer, samples).item(), n * l1_loss(answer, samples["radii"]).item()});
+    add_mean(sums.slice(0, 1), loss(answer, samples), samples.size());
+    add_mean(sums.slice(1, 2), l1_loss(answer, samples["radii"]), samples.size());
   }
   Score score(std::span<const double> sums, const Dataset& data) const override {
     const double N = double(data.size());

@@ -103,10 +103,11 @@ class GlyphDrawing : public Objective {
   }
   int64_t sums() const override { return 6; }
   void add_score(const Tensor& sums, const Tensor& drawn, const Samples& s) const override {
-    if (is_meta(sums.device())) return;
-    const Tensor a = as_f32(drawn), b = as_f32(s["targets"]);
-    const GlyphScore sum = sum_of_glyph_scores(a, b);
-    add_to(sums, {sum.ssim, sum.ink_iou, sum.ink_f1, sum.l1, ink_of(a), ink_of(b)});
+    add_on_host(sums, [&]() -> std::vector<double> {
+      const Tensor a = as_f32(drawn), b = as_f32(s["targets"]);
+      const GlyphScore sum = sum_of_glyph_scores(a, b);
+      return {sum.ssim, sum.ink_iou, sum.ink_f1, sum.l1, ink_of(a), ink_of(b)};
+    });
   }
   Score score(std::span<const double> sums, const Dataset& data) const override {
     const double n = double(data.size());

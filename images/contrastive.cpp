@@ -16,6 +16,10 @@ namespace {
 // Keeps what is random in the second view's forward apart from that in the first's.
 constexpr uint64_t second_view = uint64_t{0x7677} << 32;
 
+// The rows of a chunk of products in a score, which so takes half the memory of 128 numbers for
+// each sample's answer.
+constexpr int64_t score_rows = 64;
+
 // The partner of each row: k ^ 1.
 Tensor partners(int64_t rows, Device device) {
   std::vector<int32_t> partner(static_cast<size_t>(rows));
@@ -44,29 +48,29 @@ class Contrastive : public Objective {
     return concat({model.forward(samples["images"], pass), model.forward(samples["views"], other)},
                   1);
   }
-  Tensor window_loss(const Tensor& answers) const override {
-    const int64_t rows = 2 * answers.size(0);
-    const Tensor z = unit_rows(answers.reshape({rows, answers.size(1) / 2}));
-    return linear_cross_entropy(scale(z, 1 / options_.temperature), z, partners(rows, z.device()),
-                                {}, 0, 0, Own::left_out);
-  }
+  Tensor window_loss(const Tensor& answers) const override { return loss_of(answers); }
   Tensor loss(const Tensor& answer, const Samples&) const override { return window_loss(answer); }
 
+  // The loss is of all samples, the probe's sums of each.
+  bool scores_all_at_once() const override { return true; }
   int64_t sums() const override { return 1 + sums_of_probe(); }
   void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const override {
+    if (options_.classes == 0) return;
     const int64_t n = answer.size(0), D = options_.answers;
-    std::vector<double> own(static_cast<size_t>(this->sums()));
-    own[0] = as_f32(loss(answer, samples).to(Device::cpu)).span<float>()[0] * double(n);
-    if (options_.classes > 0) {
-      const Tensor z = as_f32(unit_rows(answer.reshape({2 * n, D})).to(Device::cpu));
-      const Tensor labels = samples["labels"].to(Device::cpu);
+    const Tensor both = unit_rows(answer.reshape({2 * n, D}));
+    add_on_host(sums, [&] {
+      std::vector<double> own(static_cast<size_t>(this->sums()));
+      const Tensor z = as_f32(both), labels = as_f32(samples["labels"]);
       std::vector<double> row(static_cast<size_t>(D) + 1, 1.0);
       for (int64_t i = 0; i < n; ++i) {
         std::copy_n(z.span<float>().data() + 2 * i * D, D, row.begin());
         add_to_probe(own, row, size_t(labels.span<int32_t>()[size_t(i)]));
       }
-    }
-    add_to(sums, own);
+      return own;
+    });
+  }
+  void add_score_of_all(const Tensor& sums, const Tensor& answers) const override {
+    add_mean(sums.slice(0, 1), loss_of(answers, score_rows), answers.size(0));
   }
   Score score(std::span<const double> sums, const Dataset& data) const override {
     Score score{.loss = sums[0] / double(data.size()), .samples = data.size()};
@@ -75,6 +79,12 @@ class Contrastive : public Objective {
   }
 
  private:
+  Tensor loss_of(const Tensor& answers, int64_t chunk_rows = 0) const {
+    const int64_t rows = 2 * answers.size(0);
+    const Tensor z = unit_rows(answers.reshape({rows, answers.size(1) / 2}));
+    return linear_cross_entropy(scale(z, 1 / options_.temperature), z, partners(rows, z.device()),
+                                {}, chunk_rows, 0, Own::left_out);
+  }
   // The sums: products of rows (z, 1) with each other, then with y, and the samples of each class.
   size_t width() const { return size_t(options_.answers) + 1; }
   size_t classes() const { return size_t(options_.classes); }

@@ -11,9 +11,10 @@ namespace accrue {
 //   L = -1/(2 N) sum_k log(exp(z[k] z[k ^ 1] / tau) / sum_{j != k} exp(z[k] z[j] / tau))
 // It is of the window (train/window_loss.h). A model answers `images` and `views` with [n, D] each,
 // and answer() gives both, [n, 2 D].
-// In a score, where nothing is changed at random, both views are the image, and the loss is that of
-// an evaluation's micro-batches. What counts there is `probe`, if the data has labels: the part of
-// their variance that is a linear function of z,
+// In a score, where nothing is changed at random, both views are the image, and the loss compares
+// all samples of the data with each other: it grows with the logarithm of their number, and is to
+// be compared with that of the same data alone. What counts there is `probe`, if the data has
+// labels: the part of their variance that is a linear function of z,
 //   1 - min_W sum_i |y[i] - W (z[i], 1)|^2 / sum_i |y[i] - mean(y)|^2,   y[i] one-hot
 struct ContrastiveOptions {
   double temperature = 0.5;

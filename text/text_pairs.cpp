@@ -48,7 +48,8 @@ class TextPairs : public Objective {
 
   bool scores_all_at_once() const override { return true; }
   int64_t sums() const override { return 3; }
-  void add_score(const Tensor& sums, const Tensor& answers, const Samples&) const override {
+  void add_score(const Tensor&, const Tensor&, const Samples&) const override {}
+  void add_score_of_all(const Tensor& sums, const Tensor& answers) const override {
     const Comparison all = compare(answers);
     add_linear_score(sums, all.anchors, all.others, all.labels);
   }

@@ -90,6 +90,10 @@ void Objective::add_score(const Tensor& sums, const Tensor& answer, const Sample
   add_mean(sums, loss(answer, samples), samples.size());
 }
 
+void Objective::add_score_of_all(const Tensor&, const Tensor&) const {
+  fail("objective {} does not score all samples at once", name());
+}
+
 void Objective::add_mean(const Tensor& sums, const Tensor& mean, int64_t samples) {
   accumulate(sums.view(), mean.reshape({1}).view(), double(samples));
 }
@@ -103,7 +107,10 @@ void Objective::check_data(const Dataset& data) const {
   data.field(input());
 }
 
-void Objective::add_to(const Tensor& sums, std::span<const double> values) {
+void Objective::add_on_host(const Tensor& sums,
+                            const std::function<std::vector<double>()>& compute) {
+  if (is_meta(sums.device())) return;
+  const std::vector<double> values = compute();
   Tensor host = sums.device() == Device::cpu ? sums : sums.to(Device::cpu);
   const auto all = host.span<double>();
   check(values.size() == all.size(), "{} values for {} sums of a score", values.size(), all.size());

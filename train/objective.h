@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <span>
@@ -66,12 +65,15 @@ class Objective {
   virtual int64_t divisible_length(const Dataset&) const { return 0; }
 
   // A score is made of sums over all samples, f64 [sums()] on the model's device: add_score() adds
-  // the part of a micro-batch. By default there is one sum, that of the loss.
-  // If it scores all at once, because it compares them with each other, add_score() comes once,
-  // with the answers of all samples, and without these.
+  // the part of a micro-batch. By default there is one sum, that of the loss. A score must not
+  // depend on how the samples are cut into micro-batches: what compares them with each other is
+  // scored all at once, by add_score_of_all(), which comes last, with the answers of all samples.
+  // Both also run on a meta device, where they are charged for what they allocate, and nothing has
+  // elements: add_on_host() reads there.
   virtual bool scores_all_at_once() const { return false; }
   virtual int64_t sums() const { return 1; }
   virtual void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const;
+  virtual void add_score_of_all(const Tensor& sums, const Tensor& answers) const;
   virtual Score score(std::span<const double> sums, const Dataset& data) const;
 
   // Throws Error unless the data set has the fields.
@@ -80,11 +82,10 @@ class Objective {
  protected:
   // Adds samples * mean to sums f64 [1], on their device, without waiting for it.
   static void add_mean(const Tensor& sums, const Tensor& mean, int64_t samples);
-  // Adds a value to each of the sums, on any device. Waits for the device.
-  static void add_to(const Tensor& sums, std::span<const double> values);
-  static void add_to(const Tensor& sums, std::initializer_list<double> values) {
-    add_to(sums, std::span(values.begin(), values.size()));
-  }
+  // Adds a value to each of the sums, on any device but a meta device, where `values` is not
+  // called. It computes them on the host from tensors on any device (as_f32()). Waits for the
+  // device.
+  static void add_on_host(const Tensor& sums, const std::function<std::vector<double>()>& values);
 };
 
 using ObjectivePtr = std::shared_ptr<const Objective>;

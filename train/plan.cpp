@@ -124,6 +124,7 @@ class Candidate {
     options_.batches.piece = cut.piece;
     TrainingOptions plain = options_;
     plain.strategy = Strategy::fused;
+    plain.on_overflow = OnOverflow::skip_window;  // fused cannot drop a micro-batch
     plain.recompute = Recompute::none;
     plain.batch_norm_by = BatchNormBy::keep;
     plain.batches.micro = plain.batches.effective;

@@ -58,13 +58,13 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
   for_each_part(model, objective, data, micro_batch, dtype, device, ranks, piece,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   if (objective.scores_all_at_once()) answers.push_back(answer);
-                  else objective.add_score(sums, answer, part);
+                  objective.add_score(sums, answer, part);
                 });
   if (!objective.scores_all_at_once()) return sums;
   const Tensor own = answers.empty() ? Tensor() : concat(answers, 0);
   answers.clear();
   const Tensor all = join_answers(own, data.size(), ranks).all;
-  if (is_meta(device) || !ranks || ranks->rank() == 0) objective.add_score(sums, all, {});
+  if (is_meta(device) || !ranks || ranks->rank() == 0) objective.add_score_of_all(sums, all);
   return sums;
 }
 

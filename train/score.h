@@ -18,8 +18,8 @@ Score evaluate(const Module& model, const Objective& objective, const Dataset& d
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
-// The sums that the score is computed from, on the device: those of this rank's samples, or where
-// all are scored at once those of all on the first rank.
+// The sums that the score is computed from, on the device: those of this rank's samples, and of
+// what is scored all at once, on the first rank.
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr,
                   int64_t piece = 0);

@@ -1,0 +1,387 @@
+// What holds for every objective: its score does not depend on how the samples are cut, and all
+// that a run of it may do on its way is predicted and planned, where nothing can be read.
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "core/random.h"
+#include "fonts/strokes.h"
+#include "fonts/zi2zi_game.h"
+#include "images/augmentation.h"
+#include "images/contrastive.h"
+#include "images/segmentation.h"
+#include "layers/layers.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/files.h"
+#include "tests/support/thread_ranks.h"
+#include "tests/support/thread_scope.h"
+#include "text/language_modeling.h"
+#include "text/models.h"
+#include "text/text_pairs.h"
+#include "train/plan.h"
+#include "train/score.h"
+#include "train/trainer.h"
+
+namespace accrue::test {
+namespace objectives_test {
+namespace {
+
+constexpr int64_t trained_samples = 11, scored_samples = 7, side = 8, classes = 3;
+constexpr int64_t context = 8, vocabulary = 11;
+
+// What an objective learns from, and a network that does.
+struct Task {
+  std::string name;
+  Datasets data;
+  TrainingOptions options;
+  bool has_batch_norm = true, has_pieces = false;
+};
+
+Tensor bytes(const Shape& shape, uint64_t seed, int levels) {
+  const Tensor x = Tensor::empty(shape, DType::u8, Device::cpu, Category::data);
+  RandomStream random(seed);
+  for (uint8_t& v : x.span<uint8_t>())
+    v = static_cast<uint8_t>(random.uniform(0, float(levels) - 0.5f));
+  return x;
+}
+
+Tensor indices(const Shape& shape, uint64_t seed, int least, int64_t end) {
+  const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu, Category::data);
+  RandomStream random(seed);
+  for (int32_t& v : x.span<int32_t>())
+    v = static_cast<int32_t>(std::floor(random.uniform(float(least), float(end) - 1e-3f)));
+  return x;
+}
+
+Dataset images_with(int64_t N, Field answers) {
+  return {.name = "few",
+          .source = "made",
+          .fields = {{"images", bytes({N, 1, side, side}, uint64_t(N), 256), Encoding::pixel},
+                     std::move(answers)}};
+}
+
+template <class Make>
+Datasets both(Make&& make) {
+  return {make(trained_samples), make(scored_samples)};
+}
+
+Dataset labelled(int64_t N) {
+  return images_with(N, {.name = "labels",
+                         .values = indices({N}, 7, 0, classes),
+                         .encoding = Encoding::index,
+                         .classes = classes});
+}
+
+Dataset with_numbers(int64_t N) {
+  const Tensor y = Tensor::empty({N, 2}, DType::f32, Device::cpu, Category::data);
+  RandomStream random(5);
+  for (float& v : y.span<float>()) v = float(random.normal());
+  return images_with(N, {"targets", y, Encoding::number});
+}
+
+Dataset with_planes(int64_t N) {
+  return images_with(N, {"masks", bytes({N, 2, side, side}, 9, 2), Encoding::mask});
+}
+
+// The first samples have nothing that is judged.
+Dataset with_classes(int64_t N) {
+  const Tensor masks = indices({N, 1, side, side}, 11, -1, classes);
+  std::ranges::fill(masks.span<int32_t>().first(2 * side * side), -1);
+  return images_with(N, {.name = "masks",
+                         .values = masks,
+                         .encoding = Encoding::index,
+                         .classes = classes,
+                         .unjudged_value = uint8_t{255}});
+}
+
+Datasets with_views() {
+  Datasets data = both(labelled);
+  data.train.augmentation = changes_of(parse_augmentation("flip,rotate"));
+  add_views(data.train, Views::differ);
+  add_views(data.test, Views::equal);
+  return data;
+}
+
+// Rows of text; some of whose tokens are not judged.
+Dataset rows(int64_t N) {
+  const Tensor positions = indices({N, context}, 1, 0, 1), labels = indices({N, context}, 3, -1, 9);
+  for (size_t i = 0; i < positions.span<int32_t>().size(); ++i)
+    positions.span<int32_t>()[i] = int32_t(i % context);
+  const auto field = [](const char* name, const Tensor& values, int64_t end) {
+    return Field{.name = name, .values = values, .encoding = Encoding::index, .classes = end};
+  };
+  return {.name = "rows",
+          .source = "made",
+          .fields = {field("tokens", indices({N, context}, 2, 0, vocabulary), vocabulary),
+                     field("positions", positions, context),
+                     {.name = "labels",
+                      .values = labels,
+                      .encoding = Encoding::index,
+                      .classes = vocabulary,
+                      .has_not_judged = true}}};
+}
+
+Dataset pairs(int64_t N) {
+  Dataset data = rows(N);
+  data.fields.pop_back();
+  data.fields.push_back({.name = "lengths",
+                         .values = indices({N, 2}, 4, 1, context / 2 + 1),
+                         .encoding = Encoding::index,
+                         .classes = context + 1});
+  return data;
+}
+
+template <class... Last>
+ModelFactory network(int64_t channels, Last... last) {
+  return [=] {
+    auto model = std::make_unique<Sequential>();
+    model->add<Conv2d>(1, channels, 3, Conv2dShape{.padding = 1});
+    model->add<BatchNorm>(channels);
+    model->add<Relu>();
+    (last(*model), ...);
+    return model;
+  };
+}
+ModelFactory answering(int64_t numbers) {
+  return network(2, [=](Sequential& model) {
+    model.add<Flatten>();
+    model.add<Linear>(2 * side * side, numbers);
+  });
+}
+ModelFactory drawing(int64_t planes) {
+  return network(2, [=](Sequential& model) { model.add<Conv2d>(2, planes, 1); });
+}
+ModelFactory reading() {
+  return [] {
+    return make_text_model(Gpt2Options{
+        .vocabulary = vocabulary, .context = context, .width = 8, .layers = 1, .heads = 2});
+  };
+}
+
+Task task(const std::string& name, Datasets data, ModelFactory model, ObjectivePtr objective) {
+  Task made{.name = name, .data = std::move(data), .options = {}};
+  made.options.model = std::move(model);
+  made.options.objective = std::move(objective);
+  made.options.batches = {.micro = 2, .effective = 4};
+  made.options.epochs = 1;
+  return made;
+}
+
+std::vector<Task> all_tasks() {
+  const Datasets planes = both(with_planes), masks = both(with_classes);
+  std::vector<Task> all{
+      task("classification", both(labelled), answering(classes), classification()),
+      task("regression", both(with_numbers), answering(2), regression("images")),
+      task("planes", planes, drawing(2), segmentation(planes.train.field("masks"))),
+      task("pixels", masks, drawing(classes), segmentation(masks.train.field("masks"))),
+      task("simclr", with_views(), answering(6), contrastive({.answers = 6, .classes = classes})),
+      task("simclr without labels", with_views(), answering(6), contrastive({.answers = 6})),
+      task("language modeling", both(rows), reading(), language_modeling()),
+      task("pairs", both(pairs), reading(), text_pairs())};
+  for (Task& each : all)
+    if (each.data.train.has("tokens")) each.has_batch_norm = false;
+  all[6].has_pieces = true;
+  return all;
+}
+
+// Glyphs are the largest by far.
+Task drawing_task() {
+  const auto strokes = [](int64_t N) {
+    return make_strokes(Split::train, {.train_size = N, .side = 32});
+  };
+  Task made = task("drawing", {strokes(3), strokes(3)}, {}, glyph_drawing());
+  made.options.players = zi2zi_players({.networks = {.size = 32, .width = 1, .embedding = 2}});
+  made.options.batches = {.micro = 1, .effective = 2};
+  made.has_batch_norm = false;
+  return made;
+}
+
+// Ranks that never meet.
+class PlannedRanks : public Ranks {
+ public:
+  int rank() const override { return 0; }
+  int count() const override { return 2; }
+  void gather(void*, const void*, size_t) override { fail("a plan exchanges nothing"); }
+  void broadcast(void*, size_t, int) override { fail("a plan exchanges nothing"); }
+
+ protected:
+  void begin_exchange(Device, std::span<const Block>, std::span<const Block>) override {
+    fail("a plan exchanges nothing");
+  }
+  bool exchanged(Wait) override { fail("a plan exchanges nothing"); }
+};
+
+struct Change {
+  std::string name;
+  std::function<void(TrainingOptions&)> make;
+};
+
+const std::vector<Change>& ways_to_score() {
+  static const std::vector<Change> all{
+      {"eval-every 1", [](TrainingOptions& o) { o.eval_every = 1; }},
+      {"eval-every epoch", [](TrainingOptions& o) { o.eval_every = each_epoch; }},
+      {"patience",
+       [](TrainingOptions& o) {
+         o.eval_every = 1;
+         o.patience = 1;
+       }},
+      {"keep-best", [](TrainingOptions& o) {
+         o.eval_every = 2;
+         o.keep_best = true;
+         o.checkpoints.directory = "best";  // replaced
+       }}};
+  return all;
+}
+
+std::vector<Change> ways_to_run(const Task& task, Ranks& ranks) {
+  std::vector<Change> all{{"as it is", [](TrainingOptions&) {}},
+                          {"bf16", [](TrainingOptions& o) { o.precision = Precision::bf16; }},
+                          {"fp16", [](TrainingOptions& o) { o.precision = Precision::fp16; }},
+                          {"average", [](TrainingOptions& o) { o.ema = 0.9; }},
+                          {"separate", [](TrainingOptions& o) { o.strategy = Strategy::separate; }},
+                          {"moments", [](TrainingOptions& o) { o.strategy = Strategy::moments; }},
+                          {"noise scale", [](TrainingOptions& o) { o.noise_scale = true; }},
+                          {"drops",
+                           [](TrainingOptions& o) {
+                             o.strategy = Strategy::separate;
+                             o.on_overflow = OnOverflow::drop_micro_batch;
+                           }},
+                          {"ranks", [&](TrainingOptions& o) { o.ranks = &ranks; }}};
+  if (task.has_batch_norm)
+    for (const BatchNormBy by : {BatchNormBy::keep, BatchNormBy::walk})
+      all.push_back({name_in(batch_norm_by_names(), by), [by](TrainingOptions& o) {
+                       o.batch_norm = BatchNormOver::window;
+                       o.batch_norm_by = by;
+                     }});
+  if (task.has_pieces) all.push_back({"pieces", [](TrainingOptions& o) { o.batches.piece = 3; }});
+  return all;
+}
+
+// A run of these options, or the error that refuses them.
+std::optional<std::string> refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+// What a run is predicted to need, it needs, and what a prediction refuses, a run does.
+void compare(const Task& task, TrainingOptions options) {
+  const Device device = test_device();
+  const TemporaryDirectory folder;
+  if (!options.checkpoints.directory.empty())
+    options.checkpoints.directory = folder.path().string();
+  const Datasets data = place_data(task.data, device);
+  const Usage held = ledger(device).current();
+  Usage predicted;
+  const auto refused = refusal([&] { predicted = predict_peak(options, data, device); });
+  const size_t before = ledger(meta_of(device)).current().total();
+  const Datasets planned = plan_data(data, device);
+  const size_t planned_data = ledger(meta_of(device)).current().total() - before;
+  const auto not_planned = refusal(
+      [&] { plan_windows(options, planned, device, size_t{1} << 40, only_choice(options)); });
+  INFO("plan: " << not_planned.value_or("taken"));
+  REQUIRE(refused.has_value() == not_planned.has_value());
+  if (options.ranks) {
+    INFO(refused.value_or(""));
+    REQUIRE(!refused);
+    return;
+  }
+  const auto run_refused = refusal([&] {
+    Observer nobody;
+    Trainer trainer(options, data.train, device, data.test);
+    trainer.run(nobody);
+  });
+  INFO("prediction: " << refused.value_or("taken") << "\nrun: " << run_refused.value_or("taken"));
+  REQUIRE(refused == run_refused);
+  if (refused) return;
+  // Without the data, which lie beside those of all other tasks.
+  Usage measured = ledger(device).peak();
+  for (Category c : all_categories) measured[c] -= held[c];
+  predicted[Category::data] -= planned_data;
+  INFO("predicted " << to_string(predicted) << ", measured " << to_string(measured));
+  REQUIRE(predicted.bytes == measured.bytes);
+}
+
+// The score of a network in float64 as it begins.
+Score score_of(const Task& task, int64_t micro, Ranks* ranks = nullptr, int64_t piece = 0) {
+  const ModelFactory& factory =
+      task.options.players.empty() ? task.options.model : task.options.players.back().model;
+  const std::unique_ptr<Module> model = factory();
+  const Parameters parameters = place(*model, DType::f64, test_device(), 3);
+  const Dataset data = place_data(task.data, test_device()).test;
+  return evaluate(*model, *task.options.objective, data, micro, DType::f64, test_device(), ranks,
+                  piece);
+}
+
+double difference(const Score& a, const Score& b) {
+  double most = std::abs(a.loss - b.loss) / std::abs(b.loss);
+  for (size_t i = 0; i < b.metrics.size(); ++i)
+    most = std::max(most, std::abs(a.metrics.at(i).value - b.metrics[i].value) /
+                              std::max(1.0, std::abs(b.metrics[i].value)));
+  return most;
+}
+
+}  // namespace
+
+// Sums in another order, of fewer than 1e4 terms in float64 of 2.2e-16, and the probe's least
+// squares, which a ridge of 1e-6 keeps from being worse than 1e6 times as much.
+TEST_CASE("a score depends neither on micro-batches nor on ranks, threads and pieces", "[window]") {
+  constexpr double tolerance = 1e4 * 2.2e-16 * 1e2;
+  std::vector<Task> tasks = all_tasks();
+  if (!reduced()) tasks.push_back(drawing_task());
+  for (const Task& each : tasks) {
+    INFO(each.name);
+    const Score expected = score_of(each, scored_samples);
+    REQUIRE(std::isfinite(expected.loss));
+    REQUIRE(expected.loss > 0);
+    for (const int threads : {1, 2})
+      for (const int64_t micro : {1, 2, 3}) {
+        const ThreadScope scope(threads);
+        INFO("micro-batches of " << micro << ", " << threads << " threads");
+        REQUIRE(difference(score_of(each, micro), expected) < tolerance);
+      }
+    if (each.has_pieces) REQUIRE(difference(score_of(each, 2, nullptr, 3), expected) < tolerance);
+    for (const int count : {2, 3}) {
+      std::vector<Score> found(static_cast<size_t>(count));
+      run_ranks(count,
+                [&](Ranks& ranks) { found[size_t(ranks.rank())] = score_of(each, 2, &ranks); });
+      for (const Score& one : found) REQUIRE(difference(one, expected) < tolerance);
+    }
+  }
+}
+
+TEST_CASE("whatever scores is predicted and planned without reading", "[plan][memory]") {
+  PlannedRanks ranks;
+  std::vector<Task> tasks = all_tasks();
+  int64_t combinations = 0;
+  for (const Task& each : tasks)
+    for (const Change& way : ways_to_run(each, ranks))
+      for (const Change& scoring : ways_to_score()) {
+        if (reduced() && &scoring != &ways_to_score().front() && way.name != "as it is") continue;
+        INFO(each.name << ", " << way.name << ", " << scoring.name);
+        TrainingOptions options = each.options;
+        way.make(options);
+        scoring.make(options);
+        compare(each, options);
+        ++combinations;
+      }
+  const Task glyphs = drawing_task();
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    TrainingOptions options = glyphs.options;
+    options.precision = precision;
+    ways_to_score().front().make(options);
+    INFO(glyphs.name << ", " << name_in(precision_names(), precision));
+    compare(glyphs, options);
+    ++combinations;
+  }
+  REQUIRE(combinations == (reduced() ? 111 : 342));
+}
+
+}  // namespace objectives_test
+}  // namespace accrue::test
