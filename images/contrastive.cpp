@@ -9,6 +9,7 @@
 #include "kernels/concat.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/norm.h"
+#include "kernels/segment_mean.h"
 
 namespace accrue {
 namespace {
@@ -19,6 +20,15 @@ constexpr uint64_t second_view = uint64_t{0x7677} << 32;
 // The rows of a chunk of products in a score, which so takes half the memory of 128 numbers for
 // each sample's answer.
 constexpr int64_t score_rows = 64;
+
+// In float32, if x has 16 bits: a row is the mean of the segment that it alone is.
+Tensor widened(const Tensor& x) {
+  if (!is_16_bit_dtype(x.dtype())) return x;
+  const int64_t n = x.size(0), E = x.size(1);
+  const Tensor lengths =
+      Tensor::from(std::vector<int32_t>(static_cast<size_t>(n), 1), {n, 1}, x.device());
+  return segment_mean(x.reshape({n, 1, E}), lengths).reshape({n, E});
+}
 
 // The partner of each row: k ^ 1.
 Tensor partners(int64_t rows, Device device) {
@@ -45,8 +55,8 @@ class Contrastive : public Objective {
   Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
     Pass other = pass;
     other.seed ^= second_view;
-    return concat({model.forward(samples["images"], pass), model.forward(samples["views"], other)},
-                  1);
+    return widened(concat(
+        {model.forward(samples["images"], pass), model.forward(samples["views"], other)}, 1));
   }
   Tensor window_loss(const Tensor& answers) const override { return loss_of(answers); }
   Tensor loss(const Tensor& answer, const Samples&) const override { return window_loss(answer); }

@@ -11,6 +11,7 @@ namespace accrue {
 //   L = -1/(2 N) sum_k log(exp(z[k] z[k ^ 1] / tau) / sum_{j != k} exp(z[k] z[j] / tau))
 // It is of the window (train/window_loss.h). A model answers `images` and `views` with [n, D] each,
 // and answer() gives both, [n, 2 D].
+// Answers of 16 bits are compared in float32.
 // In a score, where nothing is changed at random, both views are the image, and the loss compares
 // all samples of the data with each other: it grows with the logarithm of their number, and is to
 // be compared with that of the same data alone. What counts there is `probe`, if the data has

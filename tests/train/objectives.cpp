@@ -383,5 +383,45 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
   REQUIRE(combinations == (reduced() ? 111 : 342));
 }
 
+namespace {
+
+struct LastStep : Observer {
+  void on_step(const WindowReport& report) override { last = report; }
+  void on_resume(const std::filesystem::path&, const std::string& said) override {
+    differences = said;
+  }
+  WindowReport last;
+  std::string differences = "not resumed";
+};
+
+}  // namespace
+
+// A unit vector z is made of six tensors of 16 bits (image, two weights, three results), each off
+// by at most u of it, which cancellation within it may double; a logit z z' / 0.5 of two of them is
+// then off by 2 * 2 * 12 u, and so is the loss at most, twice, by its logit and by the softmax.
+TEST_CASE("a loss of two views in 16 bits is that of float32", "[window]") {
+  const auto loss_in = [](Precision precision) {
+    Task each = all_tasks()[4];
+    REQUIRE(each.name == "simclr");
+    each.options.precision = precision;
+    each.options.steps = 2;
+    const Datasets data = place_data(each.data, test_device());
+    LastStep observer;
+    Trainer trainer(each.options, data.train, test_device(), data.test);
+    trainer.run(observer);
+    REQUIRE(!observer.last.skipped);
+    return std::pair(observer.last.loss, trainer.evaluate(data.test).loss);
+  };
+  const auto [loss, score] = loss_in(Precision::fp32);
+  for (const auto& [precision, u] :
+       {std::pair{Precision::bf16, 1.0 / 256}, {Precision::fp16, 1.0 / 2048}}) {
+    const auto [found, scored] = loss_in(precision);
+    INFO(name_in(precision_names(), precision)
+         << ": " << found << " for " << loss << ", scored " << scored << " for " << score);
+    REQUIRE(std::abs(found - loss) < 2 * 2 * 2 * 12 * u);
+    REQUIRE(std::abs(scored - score) < 2 * 2 * 2 * 12 * u);
+  }
+}
+
 }  // namespace objectives_test
 }  // namespace accrue::test
