@@ -74,9 +74,12 @@ void play(Training& training, const std::vector<int64_t>& sizes, int64_t samples
   }
 }
 
-// Two windows, if an epoch has as many, and the short one that ends an epoch.
+// The number of the n-th, 2n-th, ... windows of a run in a part of it.
+int64_t multiples_in(const WindowRange& part, int64_t n) { return part.end / n - part.begin / n; }
+
+// Two whole windows, if there are as many, and the short one that ends an epoch.
 void play_windows(Training& training, const TrainingOptions& options, int64_t samples,
-                  PlannedRank planned) {
+                  PlannedRank planned, const WindowRange& part) {
   const int64_t E = options.batches.effective, rest = samples % E;
   const int ranks = planned == PlannedRank::first ? 1 : training.ranks();
   const auto play_shares = [&](int64_t n) {
@@ -87,29 +90,35 @@ void play_windows(Training& training, const TrainingOptions& options, int64_t sa
       if (!sizes.empty() && played.insert(sizes).second) play(training, sizes, n);
     }
   };
-  for (int64_t window = 0; window < std::min<int64_t>(2, samples / E); ++window) play_shares(E);
-  const bool ends_epoch = options.total_steps(samples) >= ceil_div(samples, E);
-  if (rest > 0 && ends_epoch) play_shares(rest);
+  const int64_t short_ones = rest > 0 ? multiples_in(part, ceil_div(samples, E)) : 0;
+  const int64_t whole = part.end - part.begin - short_ones;
+  for (int64_t window = 0; window < std::min<int64_t>(2, whole); ++window) play_shares(E);
+  if (short_ones > 0) play_shares(rest);
 }
 
-bool scores_on_its_way(const TrainingOptions& options, int64_t samples) {
+bool scores_on_its_way(const TrainingOptions& options, int64_t samples, const WindowRange& part) {
   if (!options.eval_every) return false;
-  const int64_t first = *options.eval_every == each_epoch
-                            ? ceil_div(samples, options.batches.effective)
-                            : *options.eval_every;
-  return options.total_steps(samples) >= first;
+  const int64_t per_epoch = ceil_div(samples, options.batches.effective);
+  return multiples_in(part, *options.eval_every == each_epoch ? per_epoch : *options.eval_every) >
+         0;
 }
 
 }  // namespace
 
+WindowRange WindowRange::of(const TrainingOptions& options, int64_t samples) {
+  return {0, options.total_steps(samples)};
+}
+
 Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
-                      const Dataset* scored, PlannedRank planned) {
+                      const Dataset* scored, PlannedRank planned,
+                      const std::optional<WindowRange>& part) {
   TrainingOptions once = options;
   once.on_oom = OnOom::fail;
   Training training(once, data, device);
   ledger(device).reset_peak();
-  play_windows(training, options, data.size(), planned);
-  if (scored && scores_on_its_way(options, data.size()))
+  const WindowRange windows = part.value_or(WindowRange::of(options, data.size()));
+  play_windows(training, options, data.size(), planned, windows);
+  if (scored && scores_on_its_way(options, data.size(), windows))
     sum_scores(training.model(), training.objective(), *scored, options.batches.micro,
                training.parameters().compute_dtype(), device, options.ranks, options.batches.piece);
   if (!options.checkpoints.directory.empty() && !plans_for_cuda(device))
@@ -119,11 +128,12 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
   return ledger(device).peak();
 }
 
-Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device) {
+Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device,
+                   const std::optional<WindowRange>& part) {
   check_options(options);
   const Datasets planned = plan_data(data, device);
-  return peak_of_windows(options, planned.train, meta_of(device), &planned.test,
-                         PlannedRank::first);
+  return peak_of_windows(options, planned.train, meta_of(device), &planned.test, PlannedRank::first,
+                         part);
 }
 
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "core/ledger.h"
 #include "data/dataset.h"
 #include "train/training_options.h"
@@ -21,15 +23,26 @@ Datasets plan_data(const Datasets& data, Device device, size_t memory);
 // beside whole ones, and another rank's may need more than they do.
 enum class PlannedRank { first, any };
 
-// The ledger's peak over windows of a new Training in which every player plays, and then over an
-// evaluation if the run scores other data on its way. It includes everything else that is alive.
-// Its time grows with the number of different sizes of micro-batches, not with their number.
-Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
-                      const Dataset* scored = nullptr, PlannedRank planned = PlannedRank::first);
+// A part of a run, such as what a process does that resumes it: the windows that it plays, counted
+// over all epochs.
+struct WindowRange {
+  int64_t begin = 0, end = 0;
+  // All of them, if none is skipped.
+  static WindowRange of(const TrainingOptions& options, int64_t samples);
+};
 
-// The peak of a run on `device`, of several ranks that of the first, including the data that lies
-// there.
-Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device);
+// The ledger's peak over windows of a new Training in which every player plays, and then over an
+// evaluation if the run scores other data on its way: in `part`, or without it in the whole run. It
+// includes everything else that is alive. Its time grows with the number of different sizes of
+// micro-batches, not with their number.
+Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
+                      const Dataset* scored = nullptr, PlannedRank planned = PlannedRank::first,
+                      const std::optional<WindowRange>& part = {});
+
+// The peak of a run on `device`, or of a part of it, of several ranks that of the first, including
+// the data that lies there.
+Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device,
+                   const std::optional<WindowRange>& part = {});
 // The memory in which any rank can run, for data that is on the meta devices already
 // (plan_data()).
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,

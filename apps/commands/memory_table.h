@@ -16,10 +16,10 @@ struct PeakOfRun {
 };
 // The measured peak of this run, by category, beside the prediction of it and of the same effective
 // batch without accumulation; if wanted, also what a run of that really needs. `beside` is what the
-// program itself has held there meanwhile.
+// program itself has held there meanwhile, and `part` what of the run it was.
 std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
                                     const Datasets& data, const Usage& measured,
-                                    const Usage& beside, Device device);
+                                    const Usage& beside, const WindowRange& part, Device device);
 
 // Prints these.
 void print_memory_table(const std::vector<PeakOfRun>& peaks, Batches batches, Device device);

@@ -227,6 +227,7 @@ TrainingRun::~TrainingRun() = default;
 void TrainingRun::run(const StopRequest& stop, Observer* beside) {
   const Training& training = trainer_->training();
   const Window& window = training.window();
+  const int64_t windows_before = trainer_->windows();
   const int64_t steps_before = window.steps();
   // Others may have let go of memory since this was made, or taken more.
   const Usage held_by_others = without(ledger(Device::cpu).current(), own_);
@@ -263,7 +264,8 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside) {
     ran.batches = training.batches();
     ran.share_unit = asked_.batches.micro;
     peaks_ = peaks_of_run(ran, options_.measure_baseline ? Baseline::measured : Baseline::predicted,
-                          data_, peak, watcher_ ? watcher_->held_on(device_) : Usage{}, device_);
+                          data_, peak, watcher_ ? watcher_->held_on(device_) : Usage{},
+                          {windows_before, trainer_->windows()}, device_);
     print_memory_table(peaks_, ran.batches, device_);
   }
   log_->finish(summary(given_, *progress_, device_));

@@ -396,6 +396,37 @@ struct LastStep : Observer {
 
 }  // namespace
 
+TEST_CASE("what is left of a run is predicted to the byte", "[plan][memory]") {
+  const Device device = test_device();
+  // Windows of 4, 4 and 3 samples.
+  for (const Strategy strategy : {Strategy::fused, Strategy::step_in_backward})
+    for (const int64_t before : {1, 2, 4, 5}) {
+      Task each = all_tasks().front();
+      if (strategy == Strategy::step_in_backward) each.options.batches.micro = 4;
+      each.options.strategy = strategy;
+      each.options.epochs = 2;
+      each.options.eval_every = 5;
+      const TemporaryDirectory folder;
+      each.options.checkpoints = {.directory = folder.path().string(), .resume = true};
+      const Datasets data = place_data(each.data, device);
+      Observer nobody;
+      each.options.steps = before;
+      Trainer(each.options, data.train, device, data.test).run(nobody);
+      each.options.steps.reset();
+      Trainer trainer(each.options, data.train, device, data.test);
+      trainer.resume(nobody);
+      REQUIRE(trainer.windows() == before);
+      trainer.run(nobody);
+      REQUIRE(trainer.windows() == 6);
+      const Usage measured = ledger(device).peak(),
+                  predicted = predict_peak(each.options, data, device, WindowRange{before, 6});
+      INFO(name_in(strategy_names(), strategy)
+           << " after " << before << ": predicted " << to_string(predicted) << ", measured "
+           << to_string(measured));
+      REQUIRE(predicted.bytes == measured.bytes);
+    }
+}
+
 // A unit vector z is made of six tensors of 16 bits (image, two weights, three results), each off
 // by at most u of it, which cancellation within it may double; a logit z z' / 0.5 of two of them is
 // then off by 2 * 2 * 12 u, and so is the loss at most, twice, by its logit and by the softmax.
