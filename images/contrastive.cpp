@@ -51,6 +51,7 @@ class Contrastive : public Objective {
     return fields;
   }
   bool is_of_window() const override { return true; }
+  int64_t forwards() const override { return 2; }
 
   Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
     Pass other = pass;

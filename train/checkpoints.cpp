@@ -13,7 +13,7 @@ namespace accrue {
 namespace {
 
 Metadata rounding_of(Training& training) {
-  return rounding_identity(training.batches(), training.device(), training.ranks());
+  return rounding_identity(training.options(), training.objective(), training.device());
 }
 
 // The elements of a network's flat state tensors that belong to each parameter.

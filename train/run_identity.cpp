@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "accumulate/ranks.h"
 #include "data/classes.h"
 #include "kernels/compiled_isa.h"
 #include "train/build.h"
@@ -96,7 +97,10 @@ Metadata run_identity(const TrainingOptions& options, const Dataset& data, const
   return all;
 }
 
-Metadata rounding_identity(Batches batches, Device device, int ranks) {
+Metadata rounding_identity(const TrainingOptions& options, const Objective& objective,
+                           Device device) {
+  const Batches& batches = options.batches;
+  const int ranks = options.ranks ? options.ranks->count() : 1;
   Metadata all{{"micro-batch", fmt::format("{}", batches.micro)},
                {"device", std::string(name(device))},
                {"ranks", fmt::format("{}", ranks)},
@@ -104,6 +108,8 @@ Metadata rounding_identity(Batches batches, Device device, int ranks) {
                {"compiled for", compiled_isa()},
                {"version", version()}};
   if (batches.piece > 0) all["sequence-piece"] = fmt::format("{}", batches.piece);
+  if (options.batch_norm == BatchNormOver::window && objective.forwards() > 1)
+    all["batch-norm-by"] = options.batch_norm_by == BatchNormBy::walk ? "walk" : "keep";
   return all;
 }
 

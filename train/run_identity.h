@@ -16,8 +16,11 @@ Metadata deciding(const Settings& settings);
 Metadata run_identity(const TrainingOptions& options, const Dataset& data,
                       const Dataset* scored = nullptr);
 inline constexpr const char* identity_of_scores = "test data";
-// The settings that only decide in which order sums are rounded.
-Metadata rounding_identity(Batches batches, Device device, int ranks);
+// The settings that only decide in which order sums are rounded. The ways to see a window add up
+// the same sums in the same order, unless an answer takes several forwards of the network: those of
+// a window that is kept go side by side, those of one that is walked one after the other.
+Metadata rounding_identity(const TrainingOptions& options, const Objective& objective,
+                           Device device);
 
 // The identity in a checkpoint, as run_identity() would say it today: earlier versions named the
 // data's directory, the initial weights, which do not decide how a run goes on, and the images'

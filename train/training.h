@@ -68,6 +68,7 @@ class Training {
   void release_loader() { loader_.reset(); }
   // Its micro-batch is that with which the training goes on.
   const Batches& batches() const { return options_.batches; }
+  const TrainingOptions& options() const { return options_; }
   Device device() const { return device_; }
   // True if a network has BatchNorms that are not frozen.
   bool trains_batch_norm() const;

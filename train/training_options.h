@@ -158,9 +158,11 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.batch_norm_by, batch_norm_by_names(),
            {.name = "batch-norm-by",
             .decides = no_result,
-            .help = "How BatchNorm sees the window, with the same bits: keep what backward needs "
-                    "of all micro-batches (recompute says how much); keep it on the host of a GPU "
-                    "(offload); or keep nothing, and walk the window twice more for each BatchNorm",
+            .help = "How BatchNorm sees the window, with the same bits (within rounding where a "
+                    "sample goes through the network twice, as two views): keep what backward "
+                    "needs of all micro-batches (recompute says how much); keep it on the host of "
+                    "a GPU (offload); or keep nothing, and walk the window twice more for each "
+                    "BatchNorm",
             .needs = "batch-norm"})
       .add(o.window_passes,
            {.name = "window-passes",

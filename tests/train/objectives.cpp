@@ -427,6 +427,29 @@ TEST_CASE("what is left of a run is predicted to the byte", "[plan][memory]") {
     }
 }
 
+TEST_CASE("a run that is resumed by another way to see its window says what that changes",
+          "[checkpoint]") {
+  for (Task each : all_tasks()) {
+    if (!each.has_batch_norm) continue;
+    INFO(each.name);
+    const TemporaryDirectory folder;
+    each.options.batch_norm = BatchNormOver::window;
+    each.options.checkpoints = {.directory = folder.path().string(), .resume = true};
+    const Datasets data = place_data(each.data, test_device());
+    LastStep observer;
+    each.options.steps = 1;
+    Trainer(each.options, data.train, test_device()).run(observer);
+    each.options.steps = 2;
+    each.options.batch_norm_by = BatchNormBy::walk;
+    Trainer trainer(each.options, data.train, test_device());
+    REQUIRE(trainer.resume(observer));
+    if (each.options.objective->forwards() == 1) REQUIRE(observer.differences.empty());
+    else
+      REQUIRE_THAT(observer.differences,
+                   ContainsSubstring("batch-norm-by: keep in the checkpoint, walk here"));
+  }
+}
+
 // A unit vector z is made of six tensors of 16 bits (image, two weights, three results), each off
 // by at most u of it, which cancellation within it may double; a logit z z' / 0.5 of two of them is
 // then off by 2 * 2 * 12 u, and so is the loss at most, twice, by its logit and by the softmax.
