@@ -20,6 +20,7 @@ struct Halving {
 // The outcome of a window for one of the networks that play.
 struct WindowReport : StepReport {
   int64_t epoch = 0, window = 0;          // counted from 0; windows over all epochs
+  double seconds = 0;                     // of training until it was known (Trainer::seconds())
   std::string player{};                   // empty in a training of one network
   std::vector<std::string> term_names{};  // Player::terms, whose values StepReport::terms has
 };

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -22,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 fs::path prepared(const RunLogOptions& options, Strategy strategy) {
   require_event_files();
@@ -70,7 +68,10 @@ const Descriptions& descriptions() {
       {"loss", "Mean loss over the samples."},
       {"lr", "Learning rate of the step."},
       {"grad_norm", "L2 norm of the window's mean gradient, before clipping."},
-      {"samples_per_s", "Throughput in samples per second, from the step before to this one."},
+      {"samples_per_s",
+       "Throughput in samples per second of training, from the step before to this one, without "
+       "the "
+       "time of scores and checkpoints."},
       {"loss_scale", "Factor on the loss that the window was computed with."},
       {"dropped_samples", "Samples that were left out because their gradient was not finite."},
       {"noise_scale", "Gradient noise scale in samples, averaged over some 200 steps."},
@@ -210,8 +211,7 @@ struct RunLog::Files {
   std::optional<JsonFile> json;
   std::optional<LogDirectory> directory;
   const std::string begun = now();
-  const Clock::time_point opened = Clock::now();
-  std::map<std::string, Clock::time_point> last_step;  // by player
+  std::map<std::string, double> last_step;  // WindowReport::seconds, by player
 };
 
 RunLog::RunLog(const RunLogOptions& options, const TrainingOptions& training_options,
@@ -232,9 +232,8 @@ RunLog::~RunLog() = default;
 
 Json RunLog::Files::line_of(const WindowReport& report) {
   // Players report a window one after the other: each has its own time from window to window.
-  Clock::time_point& last = last_step.try_emplace(report.player, opened).first->second;
-  const Clock::time_point before = std::exchange(last, Clock::now());
-  const double seconds = std::chrono::duration<double>(last - before).count();
+  double& last = last_step[report.player];
+  const double seconds = report.seconds - std::exchange(last, report.seconds);
   Json line;
   if (!report.player.empty()) line["player"] = report.player;
   line.update({{"epoch", report.epoch + 1},

@@ -114,6 +114,7 @@ void Trainer::check_other_ranks() const {
 void Trainer::run(Observer& observer, const StopRequest& stop) {
   check_other_ranks();
   ledger(training_.device()).reset_peak();
+  const Stopwatch::Running running(watch_);
   std::set<std::string> refused_graphs;
   const auto start = std::chrono::steady_clock::now();
   const auto out_of_time = [&] {
@@ -151,6 +152,7 @@ bool Trainer::evaluates_now(bool epoch_ends) const {
 }
 
 void Trainer::score_on_the_way(Observer& observer) {
+  const Stopwatch::Paused paused(watch_);
   const Score score = with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), *scored_, samples,
                             training_.parameters().compute_dtype(), training_.device(),
@@ -175,16 +177,19 @@ void Trainer::take_reports(Observer& observer, Window::Wait wait) {
     if (next.waiting.empty()) return;
     const StepReport report = std::move(next.waiting.front());
     next.waiting.pop_front();
-    const WindowReport told{report, epoch_, next.window(), next.player.name, next.player.terms};
+    const WindowReport told{report,           epoch_,           next.window(),
+                      watch_.seconds(), next.player.name, next.player.terms};
     ++next.seen;
     if (!report.no_weight) next.epoch_loss_sum += report.loss * report.weight;
     next.skipped.see(told);
+    const Stopwatch::Paused paused(watch_);
     observer.on_step(told);
   }
 }
 
 // The observer first: a log then has every window before a checkpoint.
 void Trainer::save_checkpoint(Observer& observer) {
+  const Stopwatch::Paused paused(watch_);
   observer.on_checkpoint();
   checkpoints_.save();
 }

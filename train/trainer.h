@@ -7,6 +7,7 @@
 #include "train/checkpoints.h"
 #include "train/score.h"
 #include "train/skipped_windows.h"
+#include "train/stopwatch.h"
 #include "train/training.h"
 #include "train/weights.h"
 
@@ -69,6 +70,9 @@ class Trainer {
   // True if run() has nothing more to do: the last epoch has ended, total_steps() are taken or no
   // score was better for too long.
   bool is_finished() const;
+  // The time that run() has taken so far to train, without that of scores, checkpoints and what an
+  // observer does when it is told of a step.
+  double seconds() const { return watch_.seconds(); }
   // True if TrainingOptions::patience has ended the run.
   bool has_stopped_early() const;
 
@@ -99,6 +103,7 @@ class Trainer {
   const Dataset data_;
   Training training_;
   const int64_t total_steps_;
+  Stopwatch watch_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;
   std::deque<PlayerReports> reports_;  // in the order of the players
   const std::optional<Dataset> scored_;

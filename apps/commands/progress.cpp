@@ -85,6 +85,8 @@ void Progress::start(const Datasets& data) {
       counted(total_steps_, "optimizer step"));
   for (const std::string& line : describe_averages(trainer_.options())) say("{}\n", line);
   steps_before_ = training.steps();
+  seconds_before_ = trainer_.seconds();
+  samples_ = steps_ = 0;
   if (steps_before_ > 0) say("{} of {} are taken\n", steps_before_, counted(total_steps_, "step"));
   start_ = Clock::now();
 }
@@ -115,7 +117,7 @@ void Progress::on_step(const WindowReport& report) {
   if (report.skipped) return;
   epoch_.weight += report.weight;
   epoch_.loss_sum += report.loss * report.weight;
-  if (terminal_) draw_bar(report, double(samples_) / seconds_since(start_));
+  if (terminal_) draw_bar(report, double(samples_) / (report.seconds - seconds_before_));
   else if (report.step % options_.log_every == 0 || report.step == total_steps_) print_line(report);
 }
 
@@ -184,7 +186,7 @@ void Progress::print_line(const WindowReport& report) {
 }
 
 void Progress::finish(bool interrupted, double waited_seconds) {
-  const double seconds = seconds_since(start_);
+  const double seconds = seconds_since(start_), of_training = trainer_.seconds() - seconds_before_;
   if (terminal_) {
     say("\r\033[K");
     print_epoch();
@@ -197,16 +199,22 @@ void Progress::finish(bool interrupted, double waited_seconds) {
   if (interrupted || steps_before_ > 0)
     say("{}{}, {} of {} in all\n", counted(in_all - steps_before_, "optimizer step"),
         steps_before_ > 0 ? " since it was resumed" : "", in_all, total_steps_);
-  say("{} in {:.1f} s: {}, {:.1f} % of the time waiting for data\n", counted(samples_, "sample"),
-      seconds, rate(double(samples_) / seconds), 100 * waited_seconds / seconds);
+  say("{} in {:.1f} s{}: {}, {:.1f} % of the time waiting for data\n", counted(samples_, "sample"),
+      of_training,
+      seconds - of_training < 0.05 ? ""
+                                   : fmt::format(" of training ({:.1f} s with scores and "
+                                                 "checkpoints)",
+                                                 seconds),
+      rate(double(samples_) / of_training), 100 * waited_seconds / of_training);
   if (options_.noise_scale)
     say("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
   results_["status"] = interrupted ? "interrupted" : "finished";
   results_["samples"] = samples_;
   results_["seconds"] = seconds;
-  results_["samples_per_s"] = double(samples_) / seconds;
+  results_["training_seconds"] = of_training;
+  results_["samples_per_s"] = double(samples_) / of_training;
   if (pieces_ != "samples")
-    results_[pieces_ + "_per_s"] = pieces_of_sample_ * double(samples_) / seconds;
+    results_[pieces_ + "_per_s"] = pieces_of_sample_ * double(samples_) / of_training;
   results_["peak_bytes"] = with_total(ledger(trainer_.training().device()).peak());
   results_["peak_rss_growth_bytes"] = peak_resident_bytes() - resident_before_;
   if (options_.noise_scale) results_["noise_scale"] = noise_scale_;

@@ -58,6 +58,7 @@ class Progress : public Observer {
   std::string pieces_ = "samples";  // that throughput counts, and how many a sample has
   double pieces_of_sample_ = 1;
   Clock::time_point start_ = Clock::now(), last_bar_{};
+  double seconds_before_ = 0;  // of training, before it started
   nlohmann::ordered_json results_;
 };
 

@@ -396,6 +396,33 @@ struct LastStep : Observer {
 
 }  // namespace
 
+TEST_CASE("the time of a run is that of its training", "[window]") {
+  using Clock = std::chrono::steady_clock;
+  struct Sleeps : Observer {
+    static void sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+    void on_score(int64_t, int64_t, const Score&, bool) override { sleep(); }
+    void on_checkpoint() override { sleep(); }
+    void on_step(const WindowReport& report) override {
+      REQUIRE(report.seconds > last);
+      last = report.seconds;
+      sleep();
+    }
+    double last = 0;
+  };
+  Task each = all_tasks().front();
+  each.options.eval_every = 1;
+  const Datasets data = place_data(each.data, test_device());
+  Sleeps sleeps;
+  Trainer trainer(each.options, data.train, test_device(), data.test);
+  const auto begun = Clock::now();
+  trainer.run(sleeps);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+  // Three steps, their scores, and the end.
+  REQUIRE(seconds - trainer.seconds() >= 7 * 0.03);
+  REQUIRE(trainer.seconds() >= sleeps.last);
+  REQUIRE(trainer.seconds() == trainer.seconds());  // it stands still
+}
+
 TEST_CASE("what is left of a run is predicted to the byte", "[plan][memory]") {
   const Device device = test_device();
   // Windows of 4, 4 and 3 samples.
