@@ -120,7 +120,8 @@ void plan_step(View state, const StepPlan& plan);
 //   |G|^2 ~ (B |g_B|^2 - b |g_b|^2) / (B - b)         tr(Sigma) ~ (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
 // That the first micro-batch is part of the window only couples their errors. Both are noisy: each
 // moves 1 % of its way to the new one a step, and noise_scale is B_simple = tr(Sigma) / |G|^2 of
-// what has gathered.
+// what has gathered, in the unit of the weights: where these count tokens as parts of a row, Sigma
+// is the covariance of so many tokens as a row has, and B_simple a number of rows.
 enum class NoiseScale { off, estimate };
 void decide_step(View state, View partials, NoiseScale noise_scale = NoiseScale::off);
 

@@ -21,7 +21,7 @@ struct StepReport {
   std::vector<double> terms{};  // likewise, of the terms beside it
   double grad_norm = 0;         // of the mean gradient, before clipping; NaN if never whole
   double lr = 0;
-  double noise_scale = std::numeric_limits<double>::quiet_NaN();  // in samples; NaN while unknown
+  double noise_scale = std::numeric_limits<double>::quiet_NaN();  // in the unit of the weights
   double loss_scale = 1;  // that the window was computed with
   bool overflow = false;  // the gradient was not finite, in the window or in what it dropped
   int64_t dropped_samples = 0;

@@ -66,6 +66,10 @@ class Segmentation : public Objective {
   Tensor weight(const Samples& samples) const override {
     return unjudged_ ? judged_weight(samples["masks"]) : Tensor();
   }
+  Terms terms_in(const Dataset& data) const override {
+    if (!unjudged_) return {};
+    return {"judged pixels", double(data.field("masks").shape_of(1).numel())};
+  }
 
   // The loss, then the sums of add_mask_score().
   int64_t sums() const override { return 1 + 3 * K_; }

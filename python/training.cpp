@@ -359,7 +359,9 @@ void add_training(nb::module_& m) {
               "Of the mean gradient, before clipping; NaN with strategies that keep none.")
       .def_ro("lr", &WindowReport::lr, "The learning rate.")
       .def_ro("loss_scale", &WindowReport::loss_scale)
-      .def_ro("noise_scale", &WindowReport::noise_scale, "In samples; NaN while unknown.")
+      .def_ro("noise_scale", &WindowReport::noise_scale,
+              "In what the loss is a mean over: tokens, judged pixels, else samples; NaN while "
+              "unknown.")
       .def_ro("skipped", &WindowReport::skipped, "True if nothing was changed.")
       .def_ro("player", &WindowReport::player, "The network's name, of several.")
       .def("__repr__", [](const WindowReport& r) {

@@ -202,9 +202,10 @@ function facts() {
 }
 
 const noiseSection = curves.some((curve) => curve.noise_scale?.some((value) => value !== null)) ?
-  [section('Gradient noise scale', element('p', {}, 'In samples: effective batches far below it ' +
-      'save samples, far above it they save no steps.'),
-  curveChart('noise_scale', 'noise scale, samples', {beginAtZero: true}))] : [];
+  [section('Gradient noise scale', element('p', {}, 'In what the loss is a mean over, ' +
+      'samples, judged pixels or tokens: effective batches far below it save samples, far above it ' +
+      'they save no steps.'),
+  curveChart('noise_scale', 'noise scale', {beginAtZero: true}))] : [];
 
 const scoreSections = scoreCurves.length === 0 ? [] :
   [section('Scores on the way', ...[...scores, {key: 'loss', text: 'test loss'}]

@@ -66,6 +66,9 @@ class LanguageModeling : public Objective {
   }
   Tensor loss(const Tensor& answer, const Samples&) const override { return answer; }
   Tensor weight(const Samples& samples) const override { return judged_weight(samples["labels"]); }
+  Terms terms_in(const Dataset& data) const override {
+    return {"tokens", double(data.field("labels").shape_of(1).numel())};
+  }
 
   // The losses times their weights, and the weights.
   int64_t sums() const override { return 2; }

@@ -62,6 +62,13 @@ class Objective {
   // How much the loss of these samples counts, f64 [] on their device, a whole sample being about
   // 1: the judged part of their pixels, say. Undefined if each sample counts alike.
   virtual Tensor weight(const Samples& samples) const;
+  // What the loss is a mean over, in words, and how many a whole sample of the data has, which
+  // counts 1 in weight(): tokens, say.
+  struct Terms {
+    std::string name = "samples";
+    double of_sample = 1;
+  };
+  virtual Terms terms_in(const Dataset&) const { return {}; }
   // The length of a sample that answer() can compute in pieces (Pass::piece), such as the tokens of
   // a row; 0 if it cannot.
   virtual int64_t divisible_length(const Dataset&) const { return 0; }

@@ -17,7 +17,8 @@ struct Halving {
   Batches before, after;
 };
 
-// The outcome of a window for one of the networks that play.
+// The outcome of a window for one of the networks that play. Its noise scale is in terms of the
+// loss (Objective::terms_in()).
 struct WindowReport : StepReport {
   int64_t epoch = 0, window = 0;          // counted from 0; windows over all epochs
   double seconds = 0;                     // of training until it was known (Trainer::seconds())

@@ -74,7 +74,9 @@ const Descriptions& descriptions() {
        "time of scores and checkpoints."},
       {"loss_scale", "Factor on the loss that the window was computed with."},
       {"dropped_samples", "Samples that were left out because their gradient was not finite."},
-      {"noise_scale", "Gradient noise scale in samples, averaged over some 200 steps."},
+      {"noise_scale",
+       "Gradient noise scale, averaged over some 200 steps, in what the loss is a mean over: "
+       "samples, judged pixels or tokens."},
       {"peak_rss_growth_bytes",
        "Bytes by which the resident memory of the process (RSS) has grown at most since before the "
        "data was loaded."},

@@ -14,6 +14,7 @@ Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device dev
       data_(data),
       training_(options, data, device),
       total_steps_(options.total_steps(data.size())),
+      terms_of_sample_(training_.objective().terms_in(data).of_sample),
       reports_(reports_of_players()),
       scored_(std::move(scored)),
       checkpoints_(options_, data_, training_, state(), scored_ ? &*scored_ : nullptr) {
@@ -177,8 +178,9 @@ void Trainer::take_reports(Observer& observer, Window::Wait wait) {
     if (next.waiting.empty()) return;
     const StepReport report = std::move(next.waiting.front());
     next.waiting.pop_front();
-    const WindowReport told{report,           epoch_,           next.window(),
+    WindowReport told{report,           epoch_,           next.window(),
                       watch_.seconds(), next.player.name, next.player.terms};
+    told.noise_scale *= terms_of_sample_;
     ++next.seen;
     if (!report.no_weight) next.epoch_loss_sum += report.loss * report.weight;
     next.skipped.see(told);

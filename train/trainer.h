@@ -103,6 +103,7 @@ class Trainer {
   const Dataset data_;
   Training training_;
   const int64_t total_steps_;
+  const double terms_of_sample_;  // of the loss
   Stopwatch watch_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;
   std::deque<PlayerReports> reports_;  // in the order of the players

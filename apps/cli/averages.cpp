@@ -19,15 +19,16 @@ std::vector<std::string> describe_averages(const TrainingOptions& o) {
   return lines;
 }
 
-std::string describe_noise_scale(double noise_scale, int64_t effective) {
+std::string describe_noise_scale(double noise_scale, double effective, std::string_view terms) {
   if (!std::isfinite(noise_scale))
     return "gradient noise scale unknown: it takes windows of several micro-batches, and more of "
            "them the noisier their gradients are";
-  const double ratio = noise_scale / double(effective);
+  const double ratio = noise_scale / effective;
+  const std::string unit = terms == "samples" ? "" : fmt::format(" {}", terms);
   return fmt::format(
-      "gradient noise scale {:.0f} samples: at an effective batch of {} a run takes {:.2g}x the "
-      "steps of noiseless ones, and {:.2g}x the samples of the smallest batches",
-      noise_scale, effective, 1 + ratio, 1 + 1 / ratio);
+      "gradient noise scale {:.0f} {}: at an effective batch of {:.0f}{} a run takes {:.2g}x the "
+      "steps of noiseless ones, and {:.2g}x the {} of the smallest batches",
+      noise_scale, terms, effective, unit, 1 + ratio, 1 + 1 / ratio, terms);
 }
 
 std::string average_path(const std::string& path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/cli/options.h"
@@ -10,10 +11,11 @@ namespace accrue::app {
 // A line for each of --beta2-half-life, --ema and --noise-scale that is asked for.
 std::vector<std::string> describe_averages(const TrainingOptions& options);
 
-// Words for a noise scale B beside an effective batch E: a run needs 1 + B / E times as many steps
+// Words for a noise scale B beside an effective batch E, both in terms of the loss, such as samples
+// or tokens: a run needs 1 + B / E times as many steps
 // as with exact gradients, and 1 + E / B times as many samples as with the smallest batches
 // (McCandlish et al. 2018, arXiv 1812.06162).
-std::string describe_noise_scale(double noise_scale, int64_t effective_batch_size);
+std::string describe_noise_scale(double noise_scale, double effective, std::string_view terms);
 
 // Where --save writes the average of the weights, beside the weights: "w.ema.safetensors" for
 // "w.safetensors".

@@ -84,6 +84,7 @@ void Progress::start(const Datasets& data) {
   say("effective batch {} | {} | {}\n", batches, training.window().schedule().describe(),
       counted(total_steps_, "optimizer step"));
   for (const std::string& line : describe_averages(trainer_.options())) say("{}\n", line);
+  terms_ = training.objective().terms_in(data.train);
   steps_before_ = training.steps();
   seconds_before_ = trainer_.seconds();
   samples_ = steps_ = 0;
@@ -117,6 +118,8 @@ void Progress::on_step(const WindowReport& report) {
   if (report.skipped) return;
   epoch_.weight += report.weight;
   epoch_.loss_sum += report.loss * report.weight;
+  windows_weight_.seen += report.weight;
+  ++windows_weight_.windows;
   if (terminal_) draw_bar(report, double(samples_) / (report.seconds - seconds_before_));
   else if (report.step % options_.log_every == 0 || report.step == total_steps_) print_line(report);
 }
@@ -207,7 +210,7 @@ void Progress::finish(bool interrupted, double waited_seconds) {
                                                  seconds),
       rate(double(samples_) / of_training), 100 * waited_seconds / of_training);
   if (options_.noise_scale)
-    say("{}\n", describe_noise_scale(noise_scale_, trainer_.options().batches.effective));
+    say("{}\n", describe_noise_scale(noise_scale_, effective_terms(), terms_.name));
   results_["status"] = interrupted ? "interrupted" : "finished";
   results_["samples"] = samples_;
   results_["seconds"] = seconds;
@@ -217,7 +220,16 @@ void Progress::finish(bool interrupted, double waited_seconds) {
     results_[pieces_ + "_per_s"] = pieces_of_sample_ * double(samples_) / of_training;
   results_["peak_bytes"] = with_total(ledger(trainer_.training().device()).peak());
   results_["peak_rss_growth_bytes"] = peak_resident_bytes() - resident_before_;
-  if (options_.noise_scale) results_["noise_scale"] = noise_scale_;
+  if (!options_.noise_scale) return;
+  results_["noise_scale"] = noise_scale_;
+  results_["noise_scale_in"] = terms_.name;
+}
+
+// In all that a window has of what the loss is a mean over, on average.
+double Progress::effective_terms() const {
+  const auto& [seen, windows] = windows_weight_;
+  if (terms_.name == "samples" || windows == 0) return double(trainer_.options().batches.effective);
+  return terms_.of_sample * seen / double(windows);
 }
 
 void Progress::score(const Score& test, const std::optional<Score>& of_average) {

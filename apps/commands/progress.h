@@ -36,6 +36,7 @@ class Progress : public Observer {
   void draw_bar(const WindowReport& report, double samples_per_s);
   void print_line(const WindowReport& report);
   bool is_counted(const WindowReport& report) const;
+  double effective_terms() const;
   // "4096 tokens/s"
   std::string rate(double samples_per_s) const;
 
@@ -52,6 +53,11 @@ class Progress : public Observer {
     double weight = 0, loss_sum = 0;
   } epoch_;
   double noise_scale_ = 0;
+  Objective::Terms terms_;  // of the loss, in which that is
+  struct {
+    double seen = 0;
+    int64_t windows = 0;
+  } windows_weight_;
   std::string other_losses_;  // of players that are not counted, for the bar
   size_t resident_before_;
   bool terminal_;

@@ -24,7 +24,7 @@ struct StepOutcome {
   double lr;
   double grad_scale;  // N / W / loss_scale * clip: what turns the sum into the gradient
   Skipped skipped;
-  double noise_scale;  // B_simple in samples, see decide_step(); NaN while unknown
+  double noise_scale;  // B_simple in the unit of W, see decide_step(); NaN while unknown
   double loss_scale;   // that the window was computed with
   int64_t overflow;    // 1: the gradient was not finite, of the window or of one it dropped
   int64_t dropped_samples;

@@ -178,8 +178,13 @@ TEST_CASE("the averages are told in words", "[window][averages]") {
   options.noise_scale = true;
   REQUIRE(app::describe_averages(options).size() == 3);
   REQUIRE_THAT(app::describe_averages(options)[0], ContainsSubstring("beta2 0.993092"));
-  REQUIRE_THAT(app::describe_noise_scale(64, 64), ContainsSubstring("2x the steps"));
-  REQUIRE_THAT(app::describe_noise_scale(std::nan(""), 64), ContainsSubstring("unknown"));
+  REQUIRE_THAT(
+      app::describe_noise_scale(64, 64, "samples"),
+      ContainsSubstring("64 samples: at an effective batch of 64 a run takes 2x the steps"));
+  REQUIRE_THAT(app::describe_noise_scale(300, 100, "tokens"),
+               ContainsSubstring("an effective batch of 100 tokens a run takes 4x the steps"));
+  REQUIRE_THAT(app::describe_noise_scale(std::nan(""), 64, "samples"),
+               ContainsSubstring("unknown"));
   REQUIRE(app::average_path("a/w.safetensors") == "a/w.ema.safetensors");
   REQUIRE(app::average_path("w") == "w.ema");
 }

@@ -396,6 +396,63 @@ struct LastStep : Observer {
 
 }  // namespace
 
+// Twelve documents of 5 tokens, padded to T.
+TEST_CASE("the noise scale counts tokens, whatever the padding", "[window][averages]") {
+  const auto estimate = [](int64_t T) {
+    constexpr int64_t N = 12, length = 5;
+    const Dataset whole = rows(N);
+    std::vector<int32_t> tokens(size_t(N * T)), positions(size_t(N * T)), labels(size_t(N * T), -1);
+    for (int64_t n = 0; n < N; ++n)
+      for (int64_t t = 0; t < T; ++t) {
+        const auto at = size_t(n * T + t);
+        positions[at] = int32_t(t);
+        if (t >= length) continue;
+        tokens[at] = whole["tokens"].span<int32_t>()[size_t(n * context + t)];
+        labels[at] = t < 3 ? 1 : tokens[at];
+      }
+    Task padded = task("padded", {}, reading(), language_modeling());
+    padded.options.model = [T] {
+      return make_text_model(
+          Gpt2Options{.vocabulary = vocabulary, .context = T, .width = 8, .layers = 1, .heads = 2});
+    };
+    padded.data.train = whole;
+    for (Field& field : padded.data.train.fields)
+      field.values = Tensor::from(field.name == "tokens"      ? tokens
+                                  : field.name == "positions" ? positions
+                                                              : labels,
+                                  {N, T});
+    padded.data.train.fields[1].classes = T;
+    padded.options.epochs = 2;
+    padded.options.noise_scale = true;
+    padded.options.shuffle = false;
+    LastStep observer;
+    Trainer trainer(padded.options, place_data(padded.data, test_device()).train, test_device());
+    trainer.run(observer);
+    const Objective::Terms terms = padded.options.objective->terms_in(padded.data.train);
+    REQUIRE(terms.name == "tokens");
+    REQUIRE(terms.of_sample == double(T));
+    // A window's tokens.
+    REQUIRE(observer.last.weight * terms.of_sample == Approx(4 * length));
+    return observer.last.noise_scale;
+  };
+  const double expected = estimate(8);
+  REQUIRE(expected > 0);
+  // The same sums in float32.
+  REQUIRE(estimate(16) == Approx(expected).epsilon(1e-4));
+  REQUIRE(estimate(40) == Approx(expected).epsilon(1e-4));
+}
+
+TEST_CASE("the noise scale counts judged pixels, or samples", "[window][averages]") {
+  const Datasets planes = both(with_planes), masks = both(with_classes);
+  const auto terms = [](const Dataset& data) {
+    return segmentation(data.field("masks"))->terms_in(data);
+  };
+  REQUIRE(terms(planes.train).name == "samples");
+  REQUIRE(terms(planes.train).of_sample == 1);
+  REQUIRE(terms(masks.train).name == "judged pixels");
+  REQUIRE(terms(masks.train).of_sample == side * side);
+}
+
 TEST_CASE("the time of a run is that of its training", "[window]") {
   using Clock = std::chrono::steady_clock;
   struct Sleeps : Observer {
