@@ -72,6 +72,7 @@ struct Dataset {
   std::vector<Field> fields{};
   std::string about{};               // what was found, in a line; empty if nothing
   std::vector<std::string> names{};  // of the samples, if they have names, such as their files'
+  bool is_trained_on = false;        // of data to be scored: they are the training's own samples
   // The changes that a loader with Augment::yes makes; null if there are none.
   DrawChange augmentation{};
   // The checksum of the files it is made of, if that replaces the checksum of its elements.

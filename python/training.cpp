@@ -46,6 +46,7 @@ class Told : public Observer {
 
   void on_step(const WindowReport& report) override {
     losses_.push_back(report.loss);
+    if (report.skipped) ++skipped_;
     if (on_step_.is_none() || error_) return;
     const nb::gil_scoped_acquire gil;
     try {
@@ -75,10 +76,12 @@ class Told : public Observer {
     if (error_) throw nb::python_error(std::move(*error_));
   }
   const std::vector<double>& losses() const { return losses_; }
+  int64_t skipped() const { return skipped_; }
 
  private:
   const nb::object on_step_;
   std::vector<double> losses_;
+  int64_t skipped_ = 0;
   std::optional<nb::python_error> error_;
   int signals_ = 0;
   std::chrono::steady_clock::time_point looked_{};
@@ -183,10 +186,13 @@ class PythonTrainer {
     } catch (const Stopped&) {
     }
     losses_.insert(losses_.end(), told.losses().begin(), told.losses().end());
+    skipped_ += told.skipped();
     told.rethrow();
     return result("Result", "losses"_a = losses(), "score"_a = score(), "steps"_a = steps(),
                   "weights"_a = weights(), "memory"_a = memory(),
-                  "batches"_a = trainer().training().batches().describe());
+                  "batches"_a = trainer().training().batches().describe(),
+                  "skipped_windows"_a = skipped_,
+                  "scored"_a = run_->data().test.is_trained_on ? "training" : "test");
   }
 
   nb::object losses() const { return nb::module_::import_("numpy").attr("array")(losses_); }
@@ -266,6 +272,7 @@ class PythonTrainer {
   SampleShape shape_ = SampleShape::image;
   std::unique_ptr<app::TrainingRun> run_;
   std::vector<double> losses_;
+  int64_t skipped_ = 0;
 };
 
 nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step, bool quiet,
@@ -425,8 +432,10 @@ void add_training(nb::module_& m) {
                    "float32 arrays by name. On the CPU they are the network's own memory: they\n"
                    "change with further steps.",
                    nb::sig("def weights(self) -> accrue._results.Weights"))
-      .def_prop_ro("losses", &PythonTrainer::losses, "Of all windows, float64 [steps].",
-                   nb::sig("def losses(self) -> numpy.ndarray"))
+      .def_prop_ro(
+          "losses", &PythonTrainer::losses,
+          "Of the windows that this trainer has run, float64: not of those before it resumed.",
+          nb::sig("def losses(self) -> numpy.ndarray"))
       .def_prop_ro("memory", &PythonTrainer::memory, "Peaks in bytes, by category.",
                    nb::sig("def memory(self) -> accrue._results.Memory"))
       .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")

@@ -361,6 +361,7 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
   const std::string share = test ? "" : fmt::format("{} held out", train->facts().hold_out);
   Datasets sets{dataset_of(train, layouts[0], options, share),
                 dataset_of(test ? test : train, layouts[1], options, share + " here")};
+  sets.test.is_trained_on = test == train;
   if (test)  // Both have the tokens of both.
     for (const auto& [one, other] :
          {std::pair{&sets.train, &sets.test}, std::pair{&sets.test, &sets.train}})

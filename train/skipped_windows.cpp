@@ -34,7 +34,15 @@ std::string SkippedWindows::whose() const {
   return player_.name.empty() ? "the" : fmt::format("the {}'s", player_.name);
 }
 
+void SkippedWindows::end() const {
+  if (player_.window.steps() > 0 || in_a_row_ == 0) return;
+  throw Divergence(
+      fmt::format("{} loss or its gradient was not finite in {}, and no step was taken: {}",
+                  whose(), counted(in_a_row_, "window"), reason(last_window_)));
+}
+
 void SkippedWindows::see(const WindowReport& report) {
+  last_window_ = report.window;
   if (report.no_weight) {  // no sign of trouble, unless it is all that there is
     const int64_t epoch = training_.loader().windows_per_epoch();
     ++without_weight_;

@@ -22,6 +22,9 @@ class SkippedWindows {
   // parameter or the first sample of the window that is not finite, and Error for data of which
   // nothing is judged.
   void see(const WindowReport& report);
+  // At the end of a run. Throws Divergence likewise if the player has not taken a step, because no
+  // window was finite.
+  void end() const;
   // The part that see() changes.
   void add_state(StateDict& dict);
 
@@ -39,6 +42,7 @@ class SkippedWindows {
   const Player& player_;
   const bool dynamic_scale_;
   int64_t in_a_row_ = 0, without_weight_ = 0;
+  int64_t last_window_ = 0;                   // that was seen
   std::optional<WindowReport> first_, last_;  // the first and last finite ones since this run began
   // The loss scale at which the count began; infinite after a window that was not skipped.
   double from_scale_ = std::numeric_limits<double>::infinity();

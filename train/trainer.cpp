@@ -144,6 +144,8 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
     if (options_.max_minutes && on_any(out_of_time())) break;
   }
   take_reports(observer, Window::Wait::yes);
+  if (is_finished())
+    for (const PlayerReports& reports : reports_) reports.skipped.end();
   save_checkpoint(observer);
 }
 

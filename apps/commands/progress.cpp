@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "apps/cli/averages.h"
 #include "apps/cli/messages.h"
@@ -87,7 +88,8 @@ void Progress::start(const Datasets& data) {
   terms_ = training.objective().terms_in(data.train);
   steps_before_ = training.steps();
   seconds_before_ = trainer_.seconds();
-  samples_ = steps_ = 0;
+  samples_ = steps_ = skipped_ = lost_ = 0;
+  scored_ = data.test.is_trained_on ? "training" : "test";
   if (steps_before_ > 0) say("{} of {} are taken\n", steps_before_, counted(total_steps_, "step"));
   start_ = Clock::now();
 }
@@ -115,7 +117,7 @@ void Progress::on_step(const WindowReport& report) {
   if (terminal_ && report.epoch != epoch_.number) print_epoch();
   epoch_.number = report.epoch;
   if (report.overflow || report.skipped) print_overflow(report);
-  if (report.skipped) return;
+  if (report.skipped) return count_skipped(report);
   epoch_.weight += report.weight;
   epoch_.loss_sum += report.loss * report.weight;
   windows_weight_.seen += report.weight;
@@ -124,9 +126,18 @@ void Progress::on_step(const WindowReport& report) {
   else if (report.step % options_.log_every == 0 || report.step == total_steps_) print_line(report);
 }
 
+// What a loss scale that falls makes good is no loss.
+void Progress::count_skipped(const WindowReport& report) {
+  ++skipped_;
+  if (report.no_weight) return;
+  const bool is_scale = trainer_.training().window().options().loss_scale.is_dynamic() &&
+                        std::isfinite(report.loss) && report.loss_scale > 1;
+  if (!is_scale) ++lost_;
+}
+
 void Progress::on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) {
-  say("{}[Epoch {}][Window {} of the run] test {}{}\n", terminal_ ? "\r\033[K" : "", epoch + 1,
-      windows, score.describe(), is_best ? ", the best so far" : "");
+  say("{}[Epoch {}][Window {} of the run] {} {}{}\n", terminal_ ? "\r\033[K" : "", epoch + 1,
+      windows, scored_, score.describe(), is_best ? ", the best so far" : "");
 }
 
 void Progress::on_halving(const Halving& halving) {
@@ -209,10 +220,16 @@ void Progress::finish(bool interrupted, double waited_seconds) {
                                                  "checkpoints)",
                                                  seconds),
       rate(double(samples_) / of_training), 100 * waited_seconds / of_training);
+  if (lost_ > 0)
+    say_error(
+        "warning: {} of {} changed nothing, because the loss or its gradient was not finite: the "
+        "weights have learnt nothing of their samples\n",
+        lost_, counted(steps_, "window"));
   if (options_.noise_scale)
     say("{}\n", describe_noise_scale(noise_scale_, effective_terms(), terms_.name));
   results_["status"] = interrupted ? "interrupted" : "finished";
   results_["samples"] = samples_;
+  results_["skipped_windows"] = skipped_;
   results_["seconds"] = seconds;
   results_["training_seconds"] = of_training;
   results_["samples_per_s"] = double(samples_) / of_training;
@@ -233,8 +250,9 @@ double Progress::effective_terms() const {
 }
 
 void Progress::score(const Score& test, const std::optional<Score>& of_average) {
-  say("test {}\n", test.describe());
-  if (of_average) say("test {} (average of the weights)\n", of_average->describe());
+  say("{} {}\n", scored_, test.describe());
+  if (of_average) say("{} {} (average of the weights)\n", scored_, of_average->describe());
+  results_["scored_samples"] = scored_;
   results_["test"] = to_json(test);
   if (of_average) results_["test_ema"] = to_json(*of_average);
 }

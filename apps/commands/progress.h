@@ -36,6 +36,7 @@ class Progress : public Observer {
   void draw_bar(const WindowReport& report, double samples_per_s);
   void print_line(const WindowReport& report);
   bool is_counted(const WindowReport& report) const;
+  void count_skipped(const WindowReport& report);
   double effective_terms() const;
   // "4096 tokens/s"
   std::string rate(double samples_per_s) const;
@@ -48,6 +49,9 @@ class Progress : public Observer {
   const Options& options_;
   Trainer& trainer_;
   int64_t total_steps_, samples_ = 0, steps_ = 0, steps_before_ = 0;
+  // Windows without a step, and those of them that nothing makes good.
+  int64_t skipped_ = 0, lost_ = 0;
+  std::string scored_ = "test";
   struct Epoch {
     int64_t number = 0;
     double weight = 0, loss_sum = 0;

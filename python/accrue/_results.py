@@ -50,7 +50,11 @@ class _Table:
 
 
 class Score(_Table, dict):
-    """A loss and its metrics by name: ``score["accuracy"]``."""
+    """A loss and its metrics by name: ``score["accuracy"]``. What is not finite is NaN."""
+
+    def __init__(self, score: typing.Mapping[str, typing.Any] = ()):
+        super().__init__((name, float("nan") if value is None else value)
+                         for name, value in dict(score).items())
 
     def _rows(self) -> list[list[str]]:
         return [list(self), [_number(value) for value in self.values()]]
@@ -140,19 +144,26 @@ class Weights(_Table, dict):
 class Result(_Table):
     """What a training ended with."""
 
-    losses: numpy.ndarray  #: of all windows, float64 [steps]
-    score: Score | None  #: of the test data
-    steps: int  #: optimizer steps taken
+    #: Of the windows that this trainer has run, float64: not of those before it resumed.
+    losses: numpy.ndarray
+    score: Score | None  #: of what `scored` says; None before the first step
+    steps: int  #: optimizer steps taken, in all
     weights: Weights
     memory: Memory
     batches: str  #: "64 = 4 x 16"
+    #: Of those in `losses`: without a step, because something was not finite, or nothing judged.
+    skipped_windows: int = 0
+    scored: str = "test"  #: the test data, or "training", its samples, where there is none
 
     def _rows(self) -> list[list[str]]:
         rows = [["steps", str(self.steps)], ["effective batch", self.batches]]
+        if self.skipped_windows:
+            rows += [["windows skipped", f"{self.skipped_windows} of {len(self.losses)}"]]
         if len(self.losses):
             rows += [["loss", f"{self.losses[0]:.4g} -> {self.losses[-1]:.4g}"]]
         if self.score:
-            rows += [[f"test {name}", _number(value)] for name, value in self.score.items()]
+            rows += [[f"{self.scored} {name}", _number(value)]
+                     for name, value in self.score.items()]
         if self.memory:
             rows += [[f"peak memory, {name}", _bytes(peak["total"])]
                      for name, peak in self.memory.items()]

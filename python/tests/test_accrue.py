@@ -74,6 +74,34 @@ class Training(unittest.TestCase):
         for other in losses[1:]:
             np.testing.assert_allclose(other, losses[0], rtol=64 * 2.0**-24)
 
+    def test_says_what_it_skipped_and_scored(self):
+        x, y = samples(64)
+        x[5] = np.nan
+        options = dict(micro_batch=4, effective_batch=16, no_shuffle=True, threads=1)
+        result = accrue.train(network(), (x, y), **options)
+        self.assertEqual((result.steps, result.skipped_windows, len(result.losses)), (3, 1, 4))
+        self.assertTrue(np.isnan(result.losses[0]) and np.isfinite(result.losses[1:]).all())
+        # The samples that were trained on, of which one has no loss.
+        self.assertEqual(result.scored, "training")
+        self.assertTrue(np.isnan(result.score["loss"]))
+        self.assertGreater(result.score["accuracy"], 0)
+        self.assertIn("training accuracy", repr(result))
+        result = accrue.train(network(), (x, y), test=samples(32, seed=1), **options)
+        self.assertEqual(result.scored, "test")
+        self.assertTrue(np.isfinite(result.score["loss"]))
+        self.assertIn("test accuracy", repr(result))
+        # Without any window that is finite there is nothing to keep.
+        with self.assertRaisesRegex(accrue.Error, "no step was taken.*number 5 of"):
+            accrue.train(network(), (x[:16], y[:16]), **options)
+
+    def test_tells_losses_of_its_own_windows_alone(self):
+        x, y = samples(64)
+        with tempfile.TemporaryDirectory() as folder:
+            options = dict(micro_batch=4, effective_batch=16, checkpoint_dir=folder, threads=1)
+            accrue.train(network(), (x, y), steps=1, **options)
+            result = accrue.train(network(), (x, y), resume=True, **options)
+        self.assertEqual((result.steps, len(result.losses)), (4, 3))
+
     def test_learns_numbers(self):
         x, _ = samples(features=4)
         y = x @ np.array([1.0, -2.0, 0.5, 0.0], dtype=np.float32)
@@ -200,7 +228,8 @@ class Training(unittest.TestCase):
         # Elements that are not copied are seen to change.
         trainer = accrue.Trainer(network(), (x, y), steps=3)
         x[:] = np.nan
-        self.assertTrue(np.isnan(trainer.run().losses).all())
+        with self.assertRaisesRegex(accrue.Error, "not finite in 8 windows"):
+            trainer.run()
 
     def test_makes_the_language_model_of_a_config(self):
         config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": 2,
