@@ -12,7 +12,7 @@ namespace {
 
 void for_each_part(const Module& model, const Objective& objective, const Dataset& data,
                    int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
-                   int64_t piece,
+                   int64_t piece, const StopRequest& stop,
                    const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
@@ -32,7 +32,10 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
   loader.start_epoch(0);
   Pass pass = Pass::eval();
   pass.piece = piece;
-  while (const MicroBatch* part = loader.next()) visit(objective.answer(model, *part, pass), *part);
+  while (const MicroBatch* part = loader.next()) {
+    throw_if_stopped(stop);
+    visit(objective.answer(model, *part, pass), *part);
+  }
 }
 
 }  // namespace
@@ -40,9 +43,10 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
 void for_each_answer(
     const Module& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
     DType dtype, Device device,
-    const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit) {
+    const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
+    const StopRequest& stop) {
   int64_t begin = 0;
-  for_each_part(model, objective, data, micro_batch, dtype, device, nullptr, 0,
+  for_each_part(model, objective, data, micro_batch, dtype, device, nullptr, 0, stop,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   visit(answer, part, begin);
                   begin += part.size();
@@ -50,12 +54,13 @@ void for_each_answer(
 }
 
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece) {
+                  int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece,
+                  const StopRequest& stop) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
   objective.check_data(data);
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
   std::vector<Tensor> answers;
-  for_each_part(model, objective, data, micro_batch, dtype, device, ranks, piece,
+  for_each_part(model, objective, data, micro_batch, dtype, device, ranks, piece, stop,
                 [&](const Tensor& answer, const MicroBatch& part) {
                   if (objective.scores_all_at_once()) answers.push_back(answer);
                   objective.add_score(sums, answer, part);
@@ -69,9 +74,11 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
 }
 
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
-               int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece) {
+               int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece,
+               const StopRequest& stop) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
-  const Tensor sums = sum_scores(model, objective, data, micro_batch, dtype, device, ranks, piece);
+  const Tensor sums =
+      sum_scores(model, objective, data, micro_batch, dtype, device, ranks, piece, stop);
   const Tensor result = sums.to(Device::cpu, Category::workspace);
   if (ranks) ranks->add_up(result.span<double>());
   return objective.score(result.span<double>(), data);

@@ -5,16 +5,18 @@
 #include "accumulate/ranks.h"
 #include "layers/module.h"
 #include "train/objective.h"
+#include "train/stop.h"
 
 namespace accrue {
 
 // Scores a model that computes in `dtype` on `device` over a data set, in eval mode, in pieces of
 // `micro_batch`, by an objective or by that of the data set (objective_of()). Several `ranks` share
 // the samples, whatever the size of their pieces, and all return the score of all. `piece` is
-// Pass::piece.
+// Pass::piece. This and the functions below throw Stopped if `stop` says Stop::now before a piece;
+// other ranks are not told.
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
                int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr,
-               int64_t piece = 0);
+               int64_t piece = 0, const StopRequest& stop = never_stop);
 Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
 
@@ -22,7 +24,7 @@ Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DT
 // what is scored all at once, on the first rank.
 Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr,
-                  int64_t piece = 0);
+                  int64_t piece = 0, const StopRequest& stop = never_stop);
 
 // Calls visit(answer, part, begin) with the model's answer to `part`, the samples from `begin` on,
 // for piece after piece of a data set in its own order, in eval mode. The data needs no more than
@@ -30,6 +32,7 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
 void for_each_answer(
     const Module& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
     DType dtype, Device device,
-    const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit);
+    const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
+    const StopRequest& stop = never_stop);
 
 }  // namespace accrue

@@ -11,15 +11,18 @@ enum class Stop {
   after_window,  // once the window under way has stepped
   now            // before the next micro-batch: the window under way is rolled back
 };
-// A run calls this before every micro-batch and after every window. The answer may come from a flag
-// that a signal handler sets.
+// A run calls this before every micro-batch and after every window, and so does what goes through
+// data in pieces. The answer may come from a flag that a signal handler sets.
 using StopRequest = std::function<Stop()>;
 inline Stop never_stop() { return Stop::no; }
 
-// Thrown when Stop::now stops a run within a window.
+// Thrown when Stop::now stops a run within a window, or what goes through data.
 struct Stopped : Error {
   using Error::Error;
 };
+inline void throw_if_stopped(const StopRequest& stop) {
+  if (stop() == Stop::now) throw Stopped("stopped before all samples had their turn");
+}
 
 // Thrown when a run has stopped making progress, because losses, gradients or weights are not
 // finite.

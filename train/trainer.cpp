@@ -139,7 +139,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
       ++epoch_;
       window_in_epoch_ = 0;
     }
-    if (evaluates) score_on_the_way(observer);
+    if (evaluates) score_on_the_way(observer, stop);
     if (checkpoints_.due()) save_checkpoint(observer);
     if (options_.max_minutes && on_any(out_of_time())) break;
   }
@@ -154,12 +154,12 @@ bool Trainer::evaluates_now(bool epoch_ends) const {
   return *options_.eval_every == each_epoch ? epoch_ends : windows() % *options_.eval_every == 0;
 }
 
-void Trainer::score_on_the_way(Observer& observer) {
+void Trainer::score_on_the_way(Observer& observer, const StopRequest& stop) {
   const Stopwatch::Paused paused(watch_);
   const Score score = with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), *scored_, samples,
                             training_.parameters().compute_dtype(), training_.device(),
-                            options_.ranks, training_.batches().piece);
+                            options_.ranks, training_.batches().piece, stop);
   });
   const bool is_best = score.loss < best_loss_;
   if (is_best) best_loss_ = score.loss;
@@ -198,20 +198,26 @@ void Trainer::save_checkpoint(Observer& observer) {
   checkpoints_.save();
 }
 
-Score Trainer::evaluate(const Dataset& data) {
+Score Trainer::evaluate(const Dataset& data, const StopRequest& stop) {
   // Without the loader's memory a run that fitted has enough to be scored.
   training_.release_loader();
   return with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), data, samples,
                             training_.parameters().compute_dtype(), training_.device(),
-                            options_.ranks, training_.batches().piece);
+                            options_.ranks, training_.batches().piece, stop);
   });
 }
 
-std::optional<Score> Trainer::evaluate_average(const Dataset& data) {
+std::optional<Score> Trainer::evaluate_average(const Dataset& data, const StopRequest& stop) {
   if (!options_.ema) return std::nullopt;
   training_.window().exchange_averages();
-  const Score result = evaluate(data);
+  std::optional<Score> result;
+  try {
+    result = evaluate(data, stop);
+  } catch (const Stopped&) {
+    training_.window().exchange_averages();
+    throw;
+  }
   training_.window().exchange_averages();
   return result;
 }

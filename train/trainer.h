@@ -51,10 +51,11 @@ class Trainer {
   void run(Observer& observer, const StopRequest& stop = never_stop);
 
   // Returns the score of the weights on other data, in micro-batches as small as memory needs. With
-  // several networks, this and the functions below use the last one.
-  Score evaluate(const Dataset& data);
+  // several networks, this and the functions below use the last one. Throws Stopped as
+  // accrue::evaluate() does.
+  Score evaluate(const Dataset& data, const StopRequest& stop = never_stop);
   // Returns the score of the weights' moving average, or nothing if there is none.
-  std::optional<Score> evaluate_average(const Dataset& data);
+  std::optional<Score> evaluate_average(const Dataset& data, const StopRequest& stop = never_stop);
   // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights; of
   // several ranks the first writes.
   void save_weights(const std::string& path);
@@ -95,7 +96,7 @@ class Trainer {
   // True if `here` is true on any rank, so that they stop together.
   bool on_any(bool here) const;
   bool evaluates_now(bool epoch_ends) const;
-  void score_on_the_way(Observer& observer);
+  void score_on_the_way(Observer& observer, const StopRequest& stop);
   void take_reports(Observer& observer, Window::Wait wait);
   void save_checkpoint(Observer& observer);
 

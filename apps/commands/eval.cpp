@@ -25,7 +25,7 @@ Settings evaluation_settings(Options& options) {
   return s;
 }
 
-std::string eval(const Options& options) {
+std::string eval(const Options& options, const StopRequest& stop) {
   const Device device = apply_machine_options(options);
   check_output(options.json);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
@@ -37,7 +37,7 @@ std::string eval(const Options& options) {
     const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
       return evaluate(*network.model, *options.objective_on(*set), *set, samples,
                       network.parameters.compute_dtype(), device, options.ranks,
-                      options.batches.piece);
+                      options.batches.piece, stop);
     });
     say("{} {}\n", split, score.describe());
     json[split] = to_json(score);

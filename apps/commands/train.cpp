@@ -224,7 +224,7 @@ TrainingRun::TrainingRun(const Options& given, const Usage& held_before)
 
 TrainingRun::~TrainingRun() = default;
 
-void TrainingRun::run(const StopRequest& stop, Observer* beside) {
+void TrainingRun::run(const StopRequest& stop, Observer* beside, WhenStopped then) {
   const Training& training = trainer_->training();
   const Window& window = training.window();
   const int64_t windows_before = trainer_->windows();
@@ -253,7 +253,11 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside) {
 
   Usage peak = ledger(device_).peak();
   if (device_ == Device::cpu) peak = without(peak, held_by_others);
-  if (window.steps() > 0) score();
+  const StopRequest stops_score = [&] {
+    return then == WhenStopped::end && stop() != Stop::no ? Stop::now : Stop::no;
+  };
+  score_.reset();
+  if (window.steps() > 0) score(stops_score);
   else if (training.steps() > 0 && asked_.is_first_rank())
     say_error(
         "warning: the generator has not taken a step: its weights are as they began, and "
@@ -273,9 +277,16 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside) {
   own_ = without(ledger(Device::cpu).current(), held_by_others);
 }
 
-void TrainingRun::score() {
-  score_ = trainer_->evaluate(data_.test);
-  const std::optional<Score> of_average = trainer_->evaluate_average(data_.test);
+void TrainingRun::score(const StopRequest& stop) {
+  std::optional<Score> of_average;
+  try {
+    throw_if_stopped(stop);
+    score_ = trainer_->evaluate(data_.test, stop);
+    of_average = trainer_->evaluate_average(data_.test, stop);
+  } catch (const Stopped&) {
+    score_.reset();
+    return;
+  }
   progress_->score(*score_, of_average);
   log_->score(*score_, of_average);
 }

@@ -17,6 +17,10 @@ namespace accrue::app {
 class Progress;
 class Watcher;
 
+// What follows a run that was asked to stop, once its weights are saved: they are scored on the
+// test data, or nothing is. A scoring under way then stops, too.
+enum class WhenStopped { score, end };
+
 // A run of `accrue train` with all that its options keep of it. It tells people how it goes.
 class TrainingRun {
  public:
@@ -29,20 +33,21 @@ class TrainingRun {
 
   // Trains to the end or until it is asked to stop, then saves and scores. `beside` is told of it,
   // too. Throws as Trainer::run() does.
-  void run(const StopRequest& stop, Observer* beside = nullptr);
+  void run(const StopRequest& stop, Observer* beside = nullptr,
+           WhenStopped then = WhenStopped::score);
 
   Trainer& trainer() { return *trainer_; }
   const Options& options() const { return options_; }
   const Datasets& data() const { return data_; }
   Device device() const { return device_; }
-  // That of the test data, after run().
+  // That of the test data, after run(); none if that was stopped before.
   const std::optional<Score>& score_on_test() const { return score_; }
   // The peaks of the memory, after a run() with a step.
   const std::vector<PeakOfRun>& peaks() const { return peaks_; }
 
  private:
   class Recording;
-  void score();
+  void score(const StopRequest& stop);
 
   const Options given_;
   const Device device_;

@@ -51,6 +51,21 @@ std::vector<int64_t> windows_of(const Scores& scores) {
 
 }  // namespace
 
+TEST_CASE("a score is given up before its next piece", "[window]") {
+  const Datasets data = few();
+  Trainer trainer(scored_run(), data.train, test_device(), data.test);
+  const double whole = trainer.evaluate(data.test).loss;
+  int64_t asked = 0;
+  const StopRequest in_the_third = [&] { return ++asked == 3 ? Stop::now : Stop::no; };
+  REQUIRE_THROWS_AS(trainer.evaluate(data.test, in_the_third), Stopped);
+  REQUIRE(asked == 3);
+  REQUIRE(trainer.evaluate(data.test).loss == whole);
+  // After a window, which is what stops a run first, the score of the way is still taken.
+  Scores scores;
+  trainer.run(scores, [&] { return trainer.windows() > 1 ? Stop::after_window : Stop::no; });
+  REQUIRE(windows_of(scores) == std::vector<int64_t>{2});
+}
+
 TEST_CASE("a run is scored after so many windows, or every epoch", "[window]") {
   const Datasets data = few();
   TrainingOptions options = scored_run();
