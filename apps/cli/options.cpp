@@ -264,7 +264,15 @@ Device apply_machine_options(const Options& options) {
         name(device));
   if (device == Device::cuda) cuda::allow_tf32(tf32);
   apply_threads(options);
-  if (!options.memory_limit.empty()) ledger(device).set_limit(parse_bytes(options.memory_limit));
+  if (!options.memory_limit.empty()) {
+    const size_t limit = parse_bytes(options.memory_limit);
+    const Usage held = ledger(device).current();
+    check(held.total() <= limit,
+          "--memory-limit {} is less than what is held before anything begins: {}; expected more "
+          "than {}",
+          format_bytes(limit), to_string(held), format_bytes(held.total()));
+    ledger(device).set_limit(limit);
+  }
   return device;
 }
 
