@@ -160,9 +160,11 @@ void add_completion_command(CLI::App& app, Asked& asked) {
   completion->final_callback([&] { say("{}", completion_script(app, asked.shell)); });
 }
 
+}  // namespace
+
 // The program's parser with all of its commands.
 struct Parser {
-  explicit Parser(Asked& asked) : line(app, asked.options) {
+  explicit Parser(Asked& asked, Reads reads = Reads::words) : line(app, asked.options, reads) {
     app.set_version_flag("--version", version());
     app.require_subcommand(1);
     wrap_help(app);
@@ -192,8 +194,6 @@ struct Parser {
   CommandLine line;
 };
 
-}  // namespace
-
 int run_program(int argc, char** argv) {
   Asked asked;
   Parser parser(asked);
@@ -212,32 +212,45 @@ int run_program(int argc, char** argv) {
   return 0;
 }
 
-void with_arguments(Asked& asked, std::vector<std::string> arguments,
-                    const std::function<void()>& work) {
-  Parser parser(asked);
-  parser.line.instead = work;
-  try {
-    parser.parse(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    fail("{}", problem_of(parser.app, error));
-  }
+std::map<std::string, Settings> settings_of_commands(Asked& asked) {
+  const Parser parser(asked, Reads::nothing);
+  std::map<std::string, Settings> all;
+  for (const auto& [name, command] : parser.line.commands()) all.emplace(name, command.settings);
+  return all;
 }
 
-std::map<std::string, std::vector<OptionHelp>> options_of(
-    const std::vector<std::string>& commands) {
-  Asked asked;
-  Parser parser(asked);
-  std::map<std::string, std::vector<OptionHelp>> all;
-  for (const std::string& command : commands)
-    for (const CLI::Option* option : parser.app.get_subcommand(command)->get_options())
-      if (const auto& names = option->get_lnames(); !names.empty() && names[0] != "help")
-        all[command].push_back({.name = names[0],
-                                .group = option->get_group(),
-                                .takes = option->get_type_name(),
-                                .value = option->get_default_str(),
-                                .help = option->get_description(),
-                                .is_flag = option->get_items_expected_max() == 0});
-  return all;
+struct Request::Parts {
+  Parts(Asked& a, const std::string& name)
+      : asked(a), parser(a, Reads::nothing), command(parser.line.commands().at(name)) {}
+
+  Asked& asked;
+  Parser parser;
+  const Command& command;
+  Paths paths;
+};
+
+Request::Request(Asked& asked, const std::string& command)
+    : parts_(std::make_unique<Parts>(asked, command)) {}
+Request::~Request() = default;
+
+const Settings& Request::settings() const { return parts_->command.settings; }
+
+void Request::give(const Setting& setting, const std::string& text) {
+  setting.give(text);
+  parts_->asked.options.given.insert(setting.about.name);
+}
+
+void Request::read_config(const std::string& path) {
+  parts_->paths.read("--config " + path, path);
+  const std::set<std::string> before = parts_->asked.options.given;
+  for (const auto& [name, text] : settings_in_config(path, parts_->parser.line.known))
+    if (settings().has(name) && !before.contains(name)) give(settings().at(name), text);
+}
+
+void Request::perform(const std::function<void()>& work) {
+  for (const std::string& needed : parts_->command.needed)
+    check(parts_->asked.options.given.contains(needed.substr(2)), "{} is required", needed);
+  CommandLine::perform(parts_->command, parts_->asked.options, parts_->paths, work);
 }
 
 }  // namespace accrue::app

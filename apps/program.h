@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,19 +29,31 @@ struct Asked {
 // Does what the arguments say, and returns the exit status. Throws what its commands throw.
 int run_program(int argc, char** argv);
 
-// Takes the arguments of a command, such as {"train", "--lr", "0.1"}, as the program does, and does
-// `work` in place of the command's. Throws Error with the program's message for wrong arguments,
-// and what `work` throws.
-void with_arguments(Asked& asked, std::vector<std::string> arguments,
-                    const std::function<void()>& work);
+// The settings of the program's commands, by a command's name, in the order of its help. They refer
+// to `asked`.
+std::map<std::string, Settings> settings_of_commands(Asked& asked);
 
-// An option as help shows it.
-struct OptionHelp {
-  std::string name;  // "micro-batch"
-  std::string group, takes, value, help;
-  bool is_flag;
+// What another program asks of a command: values for its settings, by their names.
+class Request {
+ public:
+  // Refers to `asked`.
+  Request(Asked& asked, const std::string& command);
+  ~Request();
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  const Settings& settings() const;
+  // Sets it, as Setting::give() does, and counts it as given. Throws Error.
+  void give(const Setting& setting, const std::string& text);
+  // Gives what a file of the program's --config says and was not given before. Throws Error.
+  void read_config(const std::string& path);
+  // Does `work` in place of the command's, after the checks that the program makes. Throws Error,
+  // whose message names settings as the program's options, and what `work` throws.
+  void perform(const std::function<void()>& work);
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
-// The options of commands, such as "train", in the order of their help.
-std::map<std::string, std::vector<OptionHelp>> options_of(const std::vector<std::string>& commands);
 
 }  // namespace accrue::app

@@ -1,86 +1,85 @@
 #include "python/call.h"
 
-#include <fmt/ranges.h>
 #include <nanobind/stl/string.h>
+#include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
+#include <set>
 
+#include "apps/cli/suggest.h"
 #include "python/arrays.h"
 #include "python/layers.h"
 #include "text/domain.h"
 
 namespace accrue::python {
-
-std::string text_of(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
-
 namespace {
 
-// The value of an option: several as "a,b".
-std::string value_of(nb::handle object) {
-  if (!nb::isinstance<nb::list>(object) && !nb::isinstance<nb::tuple>(object))
-    return text_of(object);
-  std::vector<std::string> parts;
-  for (nb::handle part : object) parts.push_back(text_of(part));
-  return fmt::format("{}", fmt::join(parts, ","));
+bool is_among(const std::string& name, const std::vector<std::string>& names) {
+  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
 
-Call::Call(const std::string& command, const nb::kwargs& options) : arguments_{command} {
+bool Door::has(const Setting& setting) const {
+  const std::string& name = setting.about.name;
+  // A network of layers is the argument model.
+  return name != "network" && !is_among(name, own) && !is_among(name, without);
+}
+
+Call::Call(const Door& door, const nb::kwargs& options) : door_(door) {
+  ledger(Device::cpu).set_limit(std::nullopt);  // that of another call
   for (const auto& [key, value] : options) {
-    std::string name = nb::cast<std::string>(key);
-    if (name == "vocabulary" && command != "info" && command != "eval") {
-      set_vocabulary(value);
-      continue;
-    }
-    std::ranges::replace(name, '_', '-');
-    add(name, value);
+    const std::string name = nb::cast<std::string>(key);
+    if (name == "vocabulary" && door.has_vocabulary) set_vocabulary(value);
+    else if (name == "config") config_ = nb::borrow(value);
+    else values_.push_back({name, "", nb::borrow(value)});
   }
+}
+
+Call::~Call() {
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 void Call::set_vocabulary(nb::handle value) {
   if (value.is_none()) return;
   constexpr int64_t most = std::numeric_limits<int32_t>::max();
   int64_t tokens = 0;
-  check(nb::try_cast(value, tokens) && 1 <= tokens && tokens <= most,
+  check(!nb::isinstance<nb::bool_>(value) && nb::try_cast(value, tokens) && 1 <= tokens &&
+            tokens <= most,
         "vocabulary={}: expected a number of tokens, 1 to {}", text_of(value), most);
   vocabulary_ = tokens;
 }
 
-Call::~Call() {
-  try {
-    if (folder_.is_valid()) folder_.attr("cleanup")();
-  } catch (nb::python_error& error) {
-    error.discard_as_unraisable("accrue");
-  }
+void Call::add(const std::string& setting, nb::handle value) {
+  values_.push_back(
+      {setting == "init" ? door_.weights : argument_name(setting), setting, nb::borrow(value)});
 }
 
-void Call::add(const std::string& name, nb::handle value) {
-  if (value.is_none() || value.is(Py_False)) return;
-  if (value.is(Py_True)) return arguments_.push_back("--" + name);
-  const std::string text = value_of(nb::isinstance<nb::dict>(value) ? file_of(value) : value);
-  check(text != "-", "--{} -: expected the name of a file", name);
-  arguments_.push_back(fmt::format("--{}={}", name, text));
+void Call::add_weights(nb::handle weights) {
+  check(!weights.is_none(), "{} is None: expected a safetensors file, or Weights", door_.weights);
+  add("init", weights);
 }
 
 void Call::add_model(nb::handle model) {
+  if (model.is_none()) return;
   const Layer* network = nullptr;
-  if (!nb::try_cast(model, network, false) || !network) {
-    if (model.is_none()) return;
-    std::filesystem::path path = text_of(model);
-    if (path.extension() == ".gguf") return add("base", model);
-    if (path.filename() == "config.json") path = path.parent_path();
-    if (!std::filesystem::exists(path / "config.json")) return add("model", model);
-    language_model_ = read_pretrained_config(path);
-    arguments_.push_back("--model=" + language_model_->name);
-    return;
+  if (nb::try_cast(model, network, false) && network) {
+    std::string description = network->describe();
+    std::ranges::replace(description, '\n', ';');
+    given_.network = Given::Network{network->factory(), std::move(description)};
+    return add("model", nb::str(given_model));
   }
-  std::string description = network->describe();
-  std::ranges::replace(description, '\n', ';');
-  given_.network = Given::Network{network->factory(), std::move(description)};
-  arguments_.push_back(fmt::format("--model={}", given_model));
+  std::filesystem::path path = path_of(model, "model");
+  check(!path.empty(),
+        "model is empty: expected a name, a language model's config.json, a GGUF "
+        "file, or a network of layers");
+  if (path.extension() == ".gguf") return add("base", model);
+  if (path.filename() == "config.json") path = path.parent_path();
+  if (!std::filesystem::exists(path / "config.json")) return add("model", nb::str(path.c_str()));
+  language_model_ = read_pretrained_config(path);
+  add("model", nb::str(language_model_->name.c_str()));
 }
 
 void Call::add_data(nb::handle data, nb::handle test) {
@@ -104,7 +103,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
     const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
     both.train.fields[i].classes = both.test.fields[i].classes = classes;
   }
-  arguments_.push_back(fmt::format("--data={}", given_data));
+  add("data", nb::str(given_data));
 }
 
 // Rows of the caller's stay rows unless he asks for others.
@@ -115,7 +114,7 @@ void Call::add_tokens(const Tokens& tokens, nb::handle test) {
     check(others.has_value(), "test has no tokens, but data has: expected integers in both");
     tokens_.test = others->corpus;
   }
-  arguments_.push_back(fmt::format("--data={}", given_tokens));
+  add("data", nb::str(given_tokens));
   if (!tokens.row || has("context")) return;
   check(*tokens.row > 1, "data has rows of one token: expected at least 2, or a list of documents");
   add("context", nb::int_(*tokens.row - 1));
@@ -123,8 +122,6 @@ void Call::add_tokens(const Tokens& tokens, nb::handle test) {
 }
 
 void Call::run(const std::function<void(app::Asked&)>& work) {
-  const nb::gil_scoped_release release;
-  ledger(Device::cpu).set_limit(std::nullopt);
   app::Asked asked;
   for (const auto& domain : asked.options.domains)
     if (auto* const text = dynamic_cast<Text*>(domain.get())) {
@@ -133,20 +130,79 @@ void Call::run(const std::function<void(app::Asked&)>& work) {
     }
   if (language_model_) asked.options.class_count_of_weights = language_model_->vocabulary;
   asked.options.domains.add(given_.clone());
-  app::with_arguments(asked, arguments_, [&] { work(asked); });
-}
-
-bool Call::has(const std::string& option) const {
-  return std::ranges::any_of(arguments_, [&](const std::string& argument) {
-    return argument.starts_with("--" + option + "=");
+  app::Request request(asked, door_.command);
+  for (const Setting& setting : request.settings())
+    spelling_.add(setting,
+                  setting.about.name == "init" ? door_.weights : argument_name(setting.about.name));
+  spelling_.add("config", "config", {});
+  spelling_.in([&] {
+    give(request);
+    const nb::gil_scoped_release release;
+    request.perform([&] { work(asked); });
   });
 }
 
-// Weights that are not in a file yet.
-nb::object Call::file_of(nb::handle weights) {
-  folder_ = nb::module_::import_("tempfile").attr("TemporaryDirectory")();
-  const nb::object path = folder_.attr("name") + nb::str("/weights.safetensors");
-  weights.attr("save")(path);
+bool Call::has(const std::string& setting) const {
+  return std::ranges::any_of(values_, [&](const Value& value) {
+    return value.argument == argument_name(setting) && !value.value.is_none();
+  });
+}
+
+void Call::give(app::Request& request) {
+  std::set<std::string> given;
+  for (const Value& each : values_) {
+    const Setting& setting = setting_of(each, request.settings());
+    if (each.value.is_none()) continue;
+    check(given.insert(setting.about.name).second,
+          "{} is given twice, once by another argument: expected it once", each.argument);
+    check(!given_.ignores(setting.about.name),
+          "{} has no effect on a network of layers, which have their own: expected no {}",
+          each.argument, each.argument);
+    const bool are_weights = setting.about.name == "init" && nb::isinstance<nb::dict>(each.value);
+    const std::string text =
+        are_weights ? file_of(each.value) : text_for(setting, each.argument, each.value);
+    check(text != "-", "{} is '-': expected the name of a file", each.argument);
+    try {
+      request.give(setting, text);
+    } catch (const Error& error) {  // "micro-batch is 0: expected ..."
+      fail("{}{}", each.argument, std::string(error.what()).substr(setting.about.name.size()));
+    }
+    spelling_.add(setting, each.argument);
+  }
+  if (config_.is_none()) return;
+  const std::string path = path_of(config_, "config");
+  check(!path.empty(), "config is empty: expected a file such as the config.toml of a log");
+  spelling_.add("config", "config", {path});
+  request.read_config(path);
+}
+
+const Setting& Call::setting_of(const Value& value, const Settings& settings) const {
+  std::vector<std::string> names;
+  for (const Setting& setting : settings) {
+    const std::string& name = setting.about.name;
+    if (name == value.setting) return setting;
+    if (!door_.has(setting)) continue;
+    if (value.setting.empty() && argument_name(name) == value.argument) return setting;
+    names.push_back(name);
+  }
+  std::string name = value.argument;
+  std::ranges::replace(name, '_', '-');
+  const std::string meant = spelling_.of(app::meant_by(name, names));
+  fail("{}() has no argument {}{}", door_.function, value.argument,
+       meant.empty() ? "; help() lists all" : fmt::format("; did you mean {}?", meant));
+}
+
+// The file of weights that are in none yet.
+std::string Call::file_of(nb::handle weights) {
+  std::string folder = std::filesystem::temp_directory_path() / "accrue-XXXXXX";
+  check(mkdtemp(folder.data()) != nullptr, "{}: no directory for weights can be made in '{}'",
+        door_.weights, std::filesystem::temp_directory_path().string());
+  folder_ = folder;
+  const std::string path = folder_ / "weights.safetensors";
+  spelling_.add_file(path, door_.weights);
+  nb::object all = nb::borrow(weights);
+  if (!nb::hasattr(all, "save")) all = nb::module_::import_("accrue._results").attr("Weights")(all);
+  all.attr("save")(nb::str(path.c_str()));
   return path;
 }
 

@@ -1,5 +1,8 @@
 #include "python/given.h"
 
+#include <algorithm>
+#include <array>
+
 #include "images/domain.h"
 #include "images/segmentation.h"
 
@@ -13,6 +16,11 @@ Settings Given::settings(TrainingOptions&) {
         .add(network->description,
              {"network", Decides::result, "The layers of the network that was given"});
   return s;
+}
+
+bool Given::ignores(const std::string& setting) const {
+  constexpr std::array of_model{"width", "depth", "dropout", "init-scheme"};
+  return network && std::ranges::find(of_model, setting) != of_model.end();
 }
 
 std::vector<DomainModel> Given::models() const {

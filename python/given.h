@@ -25,6 +25,8 @@ class Given : public Domain {
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
   Settings settings(TrainingOptions& training) override;
+  // True for a setting of ModelOptions, which the layers that were given say themselves.
+  bool ignores(const std::string& setting) const;
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
   // classification(), segmentation() or regression(), by the data's fields.

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include "core/ledger.h"
+#include "python/interrupts.h"
 #include "python/layers.h"
 #include "python/training.h"
 #include "train/build.h"
@@ -15,8 +16,7 @@ NB_MODULE(_accrue, m) {
   const nb::object bases = nb::make_tuple(error, nb::borrow(PyExc_MemoryError));
   nb::exception<accrue::OutOfMemory> memory(m, "OutOfMemory", bases);
   memory.doc() = "There is less memory than is needed; the message says what was largest.";
-  for (const nb::handle type : {nb::handle(error), nb::handle(memory)})
-    type.attr("__module__") = "accrue";
   accrue::python::add_layers(m);
   accrue::python::add_training(m);
+  accrue::python::wait_for_work_at_the_end();
 }

@@ -5,26 +5,10 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace accrue::python {
 namespace {
-
-// An option's type in Python, by what the program says that it takes.
-std::string type_of(const app::OptionHelp& option) {
-  if (option.is_flag) return "bool";
-  const std::string& takes = option.takes;
-  if (takes.starts_with("INTEGER")) return "int";
-  if (takes.find(",...") != std::string::npos) return "str | float | typing.Sequence[typing.Any]";
-  if (option.name == "init") return "str | os.PathLike[str] | accrue._results.Weights";
-  if (takes.starts_with("NUMBER")) return "float";
-  if (takes.starts_with("N|")) return "int | str";
-  if (takes.starts_with("FILE") || takes.starts_with("DIR")) return "str | os.PathLike[str]";
-  return takes.find('|') == std::string::npos ? "typing.Any" : "str";
-}
-
-bool is_among(const std::string& name, std::initializer_list<const char*> names) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 const char* kept(std::string text) {
   static std::vector<std::unique_ptr<std::string>> texts;
@@ -34,21 +18,24 @@ const char* kept(std::string text) {
 
 }  // namespace
 
-About about(const AllOptions& options, const std::string& command, const std::string& definition,
-            const std::string& returned, const std::string& text,
-            std::initializer_list<const char*> own) {
+About about(const Door& door, const Settings& settings, const std::string& definition,
+            const std::string& returned, const std::string& text) {
   std::string signature = definition, doc = text, group;
-  doc += "\n\nThe options of `accrue " + command + "`, None for the program's own value:\n";
-  for (const app::OptionHelp& option : options.at(command)) {
-    const bool is_own = is_among(option.name, own);
-    if (option.name == "quiet" || (is_own && !is_among(option.name, {"model", "data"}))) continue;
-    std::string name = option.name;
-    std::ranges::replace(name, '-', '_');
-    if (!is_own) signature += fmt::format(", {}: {} | None = None", name, type_of(option));
-    if (std::exchange(group, option.group) != option.group) doc += "\n" + option.group + "\n";
-    doc += fmt::format("  {}: {}{}\n    {}\n", name, option.is_flag ? "bool" : option.takes,
-                       option.value.empty() ? "" : " = " + option.value, option.help);
+  doc += "\n\nThe options of `accrue " + door.command + "`, None for the program's own value:\n";
+  for (const Setting& setting : settings) {
+    const accrue::About& about = setting.about;
+    const bool is_shown = about.name == "model" || about.name == "data";
+    if (!door.has(setting) && !(is_shown && std::ranges::count(door.own, about.name) > 0)) continue;
+    const std::string name = argument_name(about.name), value = setting.text();
+    if (door.has(setting))
+      signature += fmt::format(", {}: {} | None = None", name, type_of(setting));
+    if (std::exchange(group, setting.group) != setting.group) doc += "\n" + setting.group + "\n";
+    const std::string shown = setting.is_flag || value.empty() ? about.unset : value;
+    doc += fmt::format("  {}: {}{}\n    {}\n", name, setting.is_flag ? "bool" : about.takes,
+                       shown.empty() ? "" : " = " + shown, about.help);
   }
+  signature += ", config: str | os.PathLike[str] | None = None";
+  doc += "\n  config: FILE.toml\n    Read settings from this file; arguments come before it\n";
   return {kept(signature + ") -> " + returned), kept(doc)};
 }
 

@@ -124,8 +124,8 @@ std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabula
   return Tokens{reader.finish(), row};
 }
 
-Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch,
-                 Device device) {
+Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch, Device device,
+                 const StopRequest& stop) {
   const Corpus& corpus = *rows.corpus;
   const int64_t V = model.head().size(0);
   check_tokens(corpus, V);
@@ -138,6 +138,7 @@ Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_b
   const NoGrad no_grad;
   const Tensor all = Tensor::empty({N, T, V}, DType::f32, Device::cpu, Category::data);
   for (int64_t begin = 0; begin < N; begin += micro_batch) {
+    throw_if_stopped(stop);
     const int64_t n = std::min(micro_batch, N - begin);
     std::vector<int32_t> tokens(static_cast<size_t>(n * T));
     corpus.read(tokens, begin * T);

@@ -7,6 +7,7 @@
 #include "core/tensor.h"
 #include "text/corpus.h"
 #include "text/language_model.h"
+#include "train/stop.h"
 
 namespace accrue::python {
 
@@ -29,7 +30,7 @@ std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabula
 // The logits f32 [N, T, V] of rows [N, T] that are a document each, on the cpu, in pieces of
 // `micro_batch` rows. Throws Error for documents of several lengths, and for tokens that the model
 // does not know.
-Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch,
-                 Device device);
+Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch, Device device,
+                 const StopRequest& stop);
 
 }  // namespace accrue::python

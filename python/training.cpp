@@ -3,8 +3,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
+#include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
@@ -15,6 +17,7 @@
 #include "images/segmentation.h"
 #include "python/arrays.h"
 #include "python/call.h"
+#include "python/interrupts.h"
 #include "python/signatures.h"
 #include "python/tokens.h"
 #include "text/domain.h"
@@ -42,70 +45,83 @@ nb::object result(const char* type, Args&&... args) {
 // What a callback is told of a window.
 class Told : public Observer {
  public:
-  explicit Told(nb::object on_step) : on_step_(std::move(on_step)) {}
+  Told(nb::object on_step, std::atomic<int64_t>& steps)
+      : on_step_(std::move(on_step)), steps_(steps) {}
 
   void on_step(const WindowReport& report) override {
     losses_.push_back(report.loss);
     if (report.skipped) ++skipped_;
-    if (on_step_.is_none() || error_) return;
+    steps_ = std::max(steps_.load(), report.step);
+    if (on_step_.is_none() || interrupts_.has_error() || is_interpreter_ending()) return;
     const nb::gil_scoped_acquire gil;
+    const InCallersCode in_callers_code;
     try {
       on_step_(report);
     } catch (nb::python_error& error) {
-      error_.emplace(std::move(error));
+      interrupts_.keep(std::move(error));
     }
   }
 
-  // Ctrl-C and other signals, as Python handles them: once asks to finish the window, twice to roll
-  // it back. They are looked for now and then, because that may have to wait for other threads.
+  // Once asks to finish the window, twice to roll it back.
   Stop asked() {
-    using namespace std::chrono;
-    if (const auto now = steady_clock::now(); now - looked_ > milliseconds(20)) {
-      looked_ = now;
-      const nb::gil_scoped_acquire gil;
-      if (PyErr_CheckSignals() != 0) {
-        error_.emplace();
-        ++signals_;
-      }
-    }
-    return signals_ > 1 ? Stop::now : error_ ? Stop::after_window : Stop::no;
+    const int count = interrupts_.count();
+    return count > 1 ? Stop::now : count == 1 ? Stop::after_window : Stop::no;
   }
 
   // Throws what a signal or the callback has raised.
-  void rethrow() {
-    if (error_) throw nb::python_error(std::move(*error_));
-  }
+  void rethrow() { interrupts_.rethrow(); }
   const std::vector<double>& losses() const { return losses_; }
   int64_t skipped() const { return skipped_; }
 
  private:
   const nb::object on_step_;
+  std::atomic<int64_t>& steps_;
   std::vector<double> losses_;
   int64_t skipped_ = 0;
-  std::optional<nb::python_error> error_;
-  int signals_ = 0;
-  std::chrono::steady_clock::time_point looked_{};
+  Interrupts interrupts_;
 };
 
-// Until it is destroyed, the program's words go to sys.stdout and sys.stderr, or those that are no
-// warnings nowhere.
+// Does what takes a StopRequest, and throws what a signal has raised meanwhile.
+template <class Work>
+void until_interrupted(const Work& work) {
+  Interrupts interrupts;
+  try {
+    work(interrupts.stop_at_once());
+  } catch (const Stopped&) {
+  }
+  interrupts.rethrow();
+}
+
+bool is_quiet(nb::handle quiet) {
+  if (quiet.is_none()) return true;
+  check(nb::isinstance<nb::bool_>(quiet), "quiet is {}: expected True or False", shown(quiet));
+  return nb::cast<bool>(quiet);
+}
+
+// While alive, what the program says in this thread goes to sys.stdout and sys.stderr, or what is
+// no warning nowhere. Warnings are spelt as arguments are.
 class Words {
  public:
-  explicit Words(bool quiet) {
-    app::redirect_messages([quiet](std::string_view text, bool is_error) {
-      if (quiet && !is_error) return;
+  Words(bool quiet, const Spelling& spelling) {
+    before_ = app::redirect_messages([quiet, &spelling](std::string_view said, bool is_error) {
+      if ((quiet && !is_error) || is_interpreter_ending()) return;
+      const std::string text = is_error ? spelling.of(std::string(said)) : std::string(said);
       const nb::gil_scoped_acquire gil;
       try {
         const nb::object stream = nb::module_::import_("sys").attr(is_error ? "stderr" : "stdout");
-        stream.attr("write")(nb::str(text.data(), text.size()));
+        stream.attr("write")(nb::str(text.c_str(), text.size()));
         stream.attr("flush")();
       } catch (nb::python_error& error) {
         error.discard_as_unraisable("accrue");
       }
     });
   }
+  ~Words() { app::redirect_messages(std::move(before_)); }
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
+
+ private:
+  app::MessageSink before_;
 };
 
 nb::object score_of(const Score& score) {
@@ -128,19 +144,21 @@ nb::object answers_to(Dataset data, const Normalization& pixels, const Module& m
   data.fields[0].normalization = pixels;
   const ObjectivePtr objective = data.has("sources") ? glyph_drawing() : classification("images");
   Tensor all;
-  {
+  until_interrupted([&](const StopRequest& stop) {
     const nb::gil_scoped_release release;
-    for_each_answer(model, *objective, data, micro_batch, dtype, device,
-                    [&](const Tensor& answer, const Samples&, int64_t begin) {
-                      const Tensor y = as_f32(answer.detach().to(Device::cpu));
-                      if (!all.defined()) {
-                        std::vector<int64_t> sizes{data.size()};
-                        for (int i = 1; i < y.shape().rank(); ++i) sizes.push_back(y.size(i));
-                        all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
-                      }
-                      all.slice(begin, begin + y.size(0)).copy_from(y);
-                    });
-  }
+    for_each_answer(
+        model, *objective, data, micro_batch, dtype, device,
+        [&](const Tensor& answer, const Samples&, int64_t begin) {
+          const Tensor y = as_f32(answer.detach().to(Device::cpu));
+          if (!all.defined()) {
+            std::vector<int64_t> sizes{data.size()};
+            for (int i = 1; i < y.shape().rank(); ++i) sizes.push_back(y.size(i));
+            all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
+          }
+          all.slice(begin, begin + y.size(0)).copy_from(y);
+        },
+        stop);
+  });
   return array_of(all);
 }
 
@@ -148,43 +166,50 @@ nb::object logits(nb::handle x, const LanguageModel& model, int64_t micro_batch,
   const auto rows = tokens_of(x);
   check(rows.has_value(), "x has no tokens: expected integers [N, T], for a language model");
   Tensor all;
-  {
+  until_interrupted([&](const StopRequest& stop) {
     const nb::gil_scoped_release release;
-    all = logits_of(*rows, model, micro_batch, device);
-  }
+    all = logits_of(*rows, model, micro_batch, device, stop);
+  });
   return array_of(all);
 }
 
 // accrue.Trainer
 class PythonTrainer {
  public:
-  PythonTrainer(nb::handle model, nb::handle data, nb::handle test, bool quiet,
-                const nb::kwargs& options)
-      : quiet_(quiet) {
-    Call call("train", options);
+  PythonTrainer(const Door& door, nb::handle model, nb::handle data, nb::handle test,
+                nb::handle quiet, const nb::kwargs& options)
+      : quiet_(is_quiet(quiet)) {
+    Call call(door, options);
     call.add_model(model);
     call.add_data(data, test);
     shape_ = call.sample_shape();
-    const Words words(quiet_);
+    const Words words(quiet_, call.spelling());
     call.run([&](Asked& asked) {
       run_ = std::make_unique<app::TrainingRun>(asked.options, call.held_before());
     });
+    spelling_ = call.spelling();
+    steps_ = run_->trainer().training().steps();
   }
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
   ~PythonTrainer() {
+    if (is_interpreter_ending()) return;  // which this thread would not get back
     const nb::gil_scoped_release release;
     run_.reset();
   }
 
   nb::object run(nb::object on_step) {
-    Told told(std::move(on_step));
+    const Use use(*this, Use::runs);
+    check(on_step.is_none() || PyCallable_Check(on_step.ptr()),
+          "on_step is {}: expected a function of a Step", shown(on_step));
+    Told told(std::move(on_step), steps_);
     try {
-      const Words words(quiet_);
+      const Words words(quiet_, spelling_);
       const nb::gil_scoped_release release;
-      run_->run([&] { return told.asked(); }, &told);
+      spelling_.in([&] { run_->run([&] { return told.asked(); }, &told, app::WhenStopped::end); });
     } catch (const Stopped&) {
     }
+    steps_ = trainer().training().steps();
     losses_.insert(losses_.end(), told.losses().begin(), told.losses().end());
     skipped_ += told.skipped();
     told.rethrow();
@@ -196,17 +221,22 @@ class PythonTrainer {
   }
 
   nb::object losses() const { return nb::module_::import_("numpy").attr("array")(losses_); }
-  int64_t steps() const { return run_->trainer().training().steps(); }
-  bool is_finished() const { return run_->trainer().is_finished(); }
+  // Other threads may ask for these two while it runs.
+  int64_t steps() const { return steps_; }
+  bool is_finished() const {
+    return (!user_ || *user_ == std::this_thread::get_id()) && trainer().is_finished();
+  }
   nb::object score() const {
     return run_->score_on_test() ? score_of(*run_->score_on_test()) : nb::none();
   }
   nb::object memory() const {
+    const Use use(*this);
     nlohmann::ordered_json json = nlohmann::ordered_json::object();
     for (const auto& [name, peak] : run_->peaks()) json[name] = with_total(peak);
     return result("Memory", from_json(json.dump()));
   }
   nb::object weights() const {
+    const Use use(*this);
     nb::dict metadata;
     for (const auto& [key, value] : run_->trainer().options().weights_metadata())
       metadata[key.c_str()] = value;
@@ -215,11 +245,14 @@ class PythonTrainer {
                   metadata);
   }
   void save_weights(nb::handle path) {
-    const std::string name = text_of(path);
+    const Use use(*this);
+    const std::string name = path_of(path, "path");
+    check(!name.empty(), "path is empty: expected a file");
     const nb::gil_scoped_release release;
     trainer().save_weights(name);
   }
   nb::object evaluate(nb::handle data) {
+    const Use use(*this);
     if (data.is_none()) return score_on(run_->data().test);
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     Dataset set = dataset_of(data, "data", shape_);
@@ -234,6 +267,7 @@ class PythonTrainer {
     return score_on(set);
   }
   nb::object predict(nb::handle x) {
+    const Use use(*this);
     Training& training = trainer().training();
     if (const auto* const model = dynamic_cast<const LanguageModel*>(&training.model()))
       return logits(x, *model, training.batches().micro, run_->device());
@@ -247,6 +281,31 @@ class PythonTrainer {
   }
 
  private:
+  // While alive, this thread uses the trainer, which no other may then. What a run calls back may
+  // look at it, but not run it.
+  class Use {
+   public:
+    enum Kind { looks, runs };
+    explicit Use(const PythonTrainer& trainer, Kind kind = looks)
+        : trainer_(trainer), before_(trainer.user_) {
+      const auto here = std::this_thread::get_id();
+      check(!before_ || *before_ == here,
+            "this Trainer is in use by another thread: expected one thread at a time, or a Trainer "
+            "for each");
+      check(!before_ || kind == looks,
+            "this Trainer runs already, and calls this: expected run() after it has returned");
+      trainer_.user_ = here;
+    }
+    ~Use() { trainer_.user_ = before_; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    const AtWork at_work_;
+    const PythonTrainer& trainer_;
+    const std::optional<std::thread::id> before_;
+  };
+
   Trainer& trainer() const { return run_->trainer(); }
   // As the samples for the score are.
   void crop(Dataset& data) const {
@@ -255,10 +314,10 @@ class PythonTrainer {
   }
   nb::object score_on(const Dataset& data) {
     Score score;
-    {
+    until_interrupted([&](const StopRequest& stop) {
       const nb::gil_scoped_release release;
-      score = trainer().evaluate(data);
-    }
+      score = trainer().evaluate(data, stop);
+    });
     return score_of(score);
   }
   Dataset rows_in(const Tokens& tokens) {
@@ -271,29 +330,61 @@ class PythonTrainer {
   const bool quiet_;
   SampleShape shape_ = SampleShape::image;
   std::unique_ptr<app::TrainingRun> run_;
+  Spelling spelling_;
   std::vector<double> losses_;
   int64_t skipped_ = 0;
+  std::atomic<int64_t> steps_ = 0;
+  mutable std::optional<std::thread::id> user_;
 };
 
-nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step, bool quiet,
-                 const nb::kwargs& options) {
-  return PythonTrainer(model, data, test, quiet, options).run(std::move(on_step));
+const Door train_door{.function = "train", .command = "train", .own = {"model", "data"}};
+const Door trainer_door{.function = "Trainer", .command = "train", .own = {"model", "data"}};
+const Door plan_door{
+    .function = "plan", .command = "plan", .own = {"model", "data"}, .without = {"json"}};
+const Door info_door{.function = "info",
+                     .command = "info",
+                     .own = {"model"},
+                     .without = {"json"},
+                     .has_vocabulary = false};
+const Door evaluate_door{.function = "evaluate",
+                         .command = "eval",
+                         .own = {"model", "data", "init"},
+                         .without = {"json"},
+                         .has_vocabulary = false,
+                         .weights = "weights"};
+// It has arrays alone, and nothing to score.
+const Door predict_door{
+    .function = "predict",
+    .command = "eval",
+    .own = {"model", "init"},
+    .without = {"data", "json", "split", "image-size", "hold-out", "skip-bad", "cache", "loss",
+                "class-weights", "classes", "ignore-mask", "temperature", "data-dir", "context",
+                "documents", "tokenizer", "sequence-piece", "rank-timeout"},
+    .has_vocabulary = false,
+    .weights = "weights"};
+
+nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
+                 nb::handle quiet, const nb::kwargs& options) {
+  const AtWork at_work;
+  return PythonTrainer(train_door, model, data, test, quiet, options).run(std::move(on_step));
 }
 
 nb::object plan(nb::handle model, nb::handle data, const nb::kwargs& options) {
-  Call call("plan", options);
+  const AtWork at_work;
+  Call call(plan_door, options);
   call.add_model(model);
   call.add_data(data, nb::none());
-  const Words words(true);
+  const Words words(true, call.spelling());
   std::string json;
   call.run([&](Asked& asked) { json = app::plan(asked.options, asked.plan); });
   return result("Plan", from_json(json));
 }
 
 nb::object info(nb::handle model, const nb::kwargs& options) {
-  Call call("info", options);
+  const AtWork at_work;
+  Call call(info_door, options);
   call.add_model(model);
-  const Words words(true);
+  const Words words(true, call.spelling());
   std::string json;
   call.run([&](Asked& asked) { json = app::info(asked.options, asked.info); });
   return result("Info", from_json(json));
@@ -301,23 +392,30 @@ nb::object info(nb::handle model, const nb::kwargs& options) {
 
 nb::object evaluate(nb::handle weights, nb::handle model, nb::handle data,
                     const nb::kwargs& options) {
-  Call call("eval", options);
-  call.add("init", weights);
+  const AtWork at_work;
+  Call call(evaluate_door, options);
+  call.add_weights(weights);
   call.add_model(model);
   call.add_data(data, nb::none());
-  if (call.has_arrays()) call.add("split", nb::str("test"));
-  const Words words(true);
+  if (call.has_arrays()) {
+    check(!call.has("split"), "split is for data sets alone: expected no split of arrays");
+    call.add("split", nb::str("test"));
+  }
+  const Words words(true, call.spelling());
   std::string json;
-  call.run([&](Asked& asked) { json = app::eval(asked.options); });
+  until_interrupted([&](const StopRequest& stop) {
+    call.run([&](Asked& asked) { json = app::eval(asked.options, stop); });
+  });
   const nb::object scores = from_json(json);
   return call.has_arrays() ? result("Score", scores["test"]) : result("Scores", scores);
 }
 
 nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb::kwargs& options) {
-  Call call("eval", options);
-  call.add("init", weights);
+  const AtWork at_work;
+  Call call(predict_door, options);
+  call.add_weights(weights);
   call.add_model(model);
-  const Words words(true);
+  const Words words(true, call.spelling());
   nb::object y;
   call.run([&](Asked& asked) {
     const app::Options& o = asked.options;
@@ -392,25 +490,32 @@ void add_training(nb::module_& m) {
       "order are not copied and must not change meanwhile.\n";
   const std::string vocabulary =
       "vocabulary: of data that are tokens; without it it ends with the largest.\n";
-  const AllOptions options = app::options_of({"train", "plan", "info", "eval"});
+  app::Asked asked;
+  const auto settings = app::settings_of_commands(asked);
+  const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
+                      const std::string& text) {
+    return about(door, settings.at(door.command), definition, returned, text);
+  };
   const std::string trained =
       "test: as data, for the score; without it that is of the training data.\n"
       "quiet: False prints what the program prints.\n" +
       vocabulary;
 
-  const About of_trainer = about(
-      options, "train",
-      "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
-      "typing.Any = None, quiet: bool = True, vocabulary: int | None = None",
-      "None", "A training that can be run, looked at and run again.\n\n" + data + trained,
-      {"model", "data"});
+  const About of_trainer =
+      of(trainer_door,
+         "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
+         "typing.Any = None, quiet: bool = True, vocabulary: int | None = None",
+         "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
       .def(
           "__init__",
-          [](PythonTrainer* self, nb::handle model, nb::handle data, nb::handle test, bool quiet,
-             const nb::kwargs& rest) { new (self) PythonTrainer(model, data, test, quiet, rest); },
+          [](PythonTrainer* self, nb::handle model, nb::handle data, nb::handle test,
+             nb::handle quiet, const nb::kwargs& rest) {
+            const AtWork at_work;
+            new (self) PythonTrainer(trainer_door, model, data, test, quiet, rest);
+          },
           "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(), "test"_a = nb::none(),
-          "quiet"_a = true, "options"_a, nb::sig(of_trainer.signature), of_trainer.doc)
+          "quiet"_a.none() = true, "options"_a, nb::sig(of_trainer.signature), of_trainer.doc)
       .def("run", &PythonTrainer::run, "on_step"_a = nb::none(),
            "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
            "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
@@ -419,13 +524,13 @@ void add_training(nb::module_& m) {
       .def("evaluate", &PythonTrainer::evaluate, "data"_a = nb::none(),
            "The score on arrays (x, y) or tokens, by default on the test data.",
            nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
-      .def("predict", &PythonTrainer::predict, "x"_a,
+      .def("predict", &PythonTrainer::predict, "x"_a.none(),
            "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
            "rows of\n"
            "tokens [N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
            "styles).",
            nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
-      .def("save_weights", &PythonTrainer::save_weights, "path"_a,
+      .def("save_weights", &PythonTrainer::save_weights, "path"_a.none(),
            "Writes a safetensors file with PyTorch's names.",
            nb::sig("def save_weights(self, path: str | os.PathLike[str]) -> None"))
       .def_prop_ro("weights", &PythonTrainer::weights,
@@ -441,8 +546,8 @@ void add_training(nb::module_& m) {
       .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")
       .def_prop_ro("is_finished", &PythonTrainer::is_finished);
 
-  const About of_train = about(
-      options, "train",
+  const About of_train = of(
+      train_door,
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
       "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True, "
       "vocabulary: int | None = None",
@@ -451,52 +556,47 @@ void add_training(nb::module_& m) {
           "on_step: called with each window's Step, up to a few windows later. What it raises "
           "ends\n"
           "the training after a whole window. So does Ctrl-C, with a checkpoint in "
-          "checkpoint_dir.\n",
-      {"model", "data"});
+          "checkpoint_dir.\n");
   m.def("train", &train, "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(),
-        "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a = true, "options"_a,
+        "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a.none() = true, "options"_a,
         nb::sig(of_train.signature), of_train.doc);
 
   const About of_plan =
-      about(options, "plan",
-            "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
-            "int | None "
-            "= None",
-            "accrue._results.Plan",
-            "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" +
-                data + vocabulary,
-            {"model", "data", "json"});
+      of(plan_door,
+         "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
+         "int | None "
+         "= None",
+         "accrue._results.Plan",
+         "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" +
+             data + vocabulary);
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
 
-  const About of_info =
-      about(options, "info", "def info(model: str | Layer | None = None, *", "accrue._results.Info",
-            "The build, the machine and a model's layers.", {"model", "json"});
+  const About of_info = of(info_door, "def info(model: str | Layer | None = None, *",
+                           "accrue._results.Info", "The build, the machine and a model's layers.");
   m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(of_info.signature),
         of_info.doc);
 
   const std::string weights = "weights: a safetensors file, or Weights.\n";
   const About of_evaluate =
-      about(options, "eval",
-            "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
-            "= None, "
-            "*",
-            "accrue._results.Score | accrue._results.Scores",
-            "The score of weights on arrays, or on both parts of a data set.\n\n" + weights + data,
-            {"model", "data", "init", "json"});
-  m.def("evaluate", &evaluate, "weights"_a, "model"_a = nb::none(), "data"_a = nb::none(),
+      of(evaluate_door,
+         "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
+         "= None, "
+         "*",
+         "accrue._results.Score | accrue._results.Scores",
+         "The score of weights on arrays, or on both parts of a data set.\n\n" + weights + data);
+  m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
-  const About of_predict = about(
-      options, "eval",
-      "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
-      "numpy.ndarray",
-      "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
-      "of tokens\n[N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
-      "styles).\n\n" +
-          weights + data,
-      {"model", "data", "init", "json", "split"});
-  m.def("predict", &predict, "weights"_a, "x"_a, "model"_a = nb::none(), "options"_a,
+  const About of_predict =
+      of(predict_door,
+         "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
+         "numpy.ndarray",
+         "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
+         "of tokens\n[N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
+         "styles).\n\n" +
+             weights + data);
+  m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);
 
   m.def("_read_weights", &read_weights, "path"_a);

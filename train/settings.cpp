@@ -106,6 +106,20 @@ void set(std::vector<T>& values, const std::string& text, const About& about) {
 }
 
 template <class T>
+constexpr Holds held(const T&) {
+  return std::is_integral_v<T> ? Holds::whole_number : Holds::number;
+}
+constexpr Holds held(const std::string&) { return Holds::text; }
+template <class T>
+constexpr Holds held(const std::optional<T>&) {
+  return held(T());
+}
+template <class T>
+constexpr Holds held(const std::vector<T>&) {
+  return held(T());
+}
+
+template <class T>
 constexpr bool is_list = false;
 template <class T>
 constexpr bool is_list<std::vector<T>> = true;
@@ -122,6 +136,22 @@ std::string Range::describe() const {
   return has_high ? fmt::format("{} or less", high) : std::string();
 }
 
+std::vector<std::string> Setting::choices() const {
+  std::vector<std::string> words;
+  if (holds != Holds::choice) return words;
+  for (size_t begin = 0; begin <= about.takes.size();) {
+    const size_t end = std::min(about.takes.find('|', begin), about.takes.size());
+    words.push_back(about.takes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+void Setting::give(const std::string& text) const {
+  if (text.empty()) refuse(about, text, about.takes);
+  set(text);
+}
+
 Settings& Settings::group(std::string heading) {
   group_ = std::move(heading);
   return *this;
@@ -134,6 +164,7 @@ Settings& Settings::add(T& field, About about) {
     about.takes = fmt::format("{}{}{}", type_name(field), range.empty() ? "" : " ", range);
   }
   return push({.about = about,
+               .holds = held(field),
                .is_list = is_list<T>,
                .text = [&field, about] { return text_of(field, about); },
                .set =
@@ -160,6 +191,7 @@ Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)
   for (const auto& entry : values) names.push_back(entry.first);
   about.takes = fmt::format("{}", fmt::join(names, "|"));
   return push({.about = about,
+               .holds = Holds::choice,
                .text =
                    [get, values] {
                      for (const auto& [name, value] : values)

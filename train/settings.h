@@ -53,14 +53,26 @@ struct About {
   std::string data{};  // the data that it has an effect with, if not all: "a folder of images"
 };
 
+// What a setting's field holds, or each element of its list: a text of any kind, one of several
+// words, or a number.
+enum class Holds { text, choice, whole_number, number };
+
 struct Setting {
   About about;
   std::string group;  // the heading that it stands under
+  Holds holds = Holds::text;
   bool is_flag = false, is_list = false;
   // The value as text that set() takes; empty if it is not set; "yes" or "no" for a flag.
   std::function<std::string()> text{};
   // Throws Error, which says what the setting takes, for any other text.
   std::function<void(const std::string&)> set{};
+
+  // Several with commas between them.
+  bool takes_several() const { return is_list || about.takes.find(",...") != std::string::npos; }
+  // The words that a choice is made of.
+  std::vector<std::string> choices() const;
+  // As set(), for what somebody gives by name: an empty text, which says nothing, is an error, too.
+  void give(const std::string& text) const;
 };
 
 // A table of settings. The struct whose fields it names must outlive it.

@@ -72,10 +72,11 @@ class AdvisedOutOfMemory : public OutOfMemory {
 
 }  // namespace
 
-CommandLine::CommandLine(CLI::App& program, Options& options)
+CommandLine::CommandLine(CLI::App& program, Options& options, Reads reads)
     : known(settings_of(options)),
       program_(program),
       options_(options),
+      reads_(reads),
       all_(known),
       groups_{&program} {}
 
@@ -86,30 +87,38 @@ CLI::App& CommandLine::add_group(const std::string& name, const std::string& des
 
 CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& options) {
   CLI::App* const parser = parent.add_subcommand(command.name, command.description);
+  if (&parent == &program_) commands_.emplace(command.name, command);
+  if (reads_ == Reads::nothing) return *parser;
   declare(*parser, command.settings);
   parser->add_option("--config", "Read settings from this file; these options come before it")
       ->type_name("FILE.toml");
   const auto quiet = std::make_shared<bool>(false);
   parser->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
   for (const std::string& option : command.needed) parser->get_option(option)->required();
-  parser->final_callback([=, this, &options] {
-    if (!command.is_shared) refuse_ranks(command.name);
+  parser->final_callback([=, &options] {
     options.given = given_settings(*parser, command.settings);
-    options = with_options_of_weights(options);
-    check_effects(*parser, command.settings);
-    paths_of(*parser, command.settings, options.domains).refuse_overwriting();
-    for (const Setting& setting : command.settings)
-      if (setting.text() == "-") write_to_standard_output(setting);
     if (*quiet) silence_messages();
-    const std::unique_ptr<MpiRanks> ranks = command.is_shared ? start_ranks(options) : nullptr;
-    try {
-      (instead ? instead : command.work)();
-    } catch (...) {
-      rethrow(command, ranks.get());
-    }
-    options.ranks = nullptr;
+    perform(command, options, paths_of_arguments(*parser), command.work);
   });
   return *parser;
+}
+
+void CommandLine::perform(const Command& command, Options& options, Paths paths,
+                          const std::function<void()>& work) {
+  if (!command.is_shared) refuse_ranks(command.name);
+  options = with_options_of_weights(options);
+  check_given(options.given, command.settings);
+  add_paths(paths, command.settings, options.domains);
+  paths.refuse_overwriting();
+  for (const Setting& setting : command.settings)
+    if (setting.text() == "-") write_to_standard_output(setting);
+  const std::unique_ptr<MpiRanks> ranks = command.is_shared ? start_ranks(options) : nullptr;
+  try {
+    work();
+  } catch (...) {
+    rethrow(command, ranks.get());
+  }
+  options.ranks = nullptr;
 }
 
 Settings CommandLine::settings_of_networks() const {

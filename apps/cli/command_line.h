@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "apps/cli/options.h"
+#include "apps/cli/overwriting.h"
 
 namespace CLI {
 class App;
@@ -23,14 +25,24 @@ struct Command {
   bool is_shared = false;  // by the launcher's ranks, if there are several
 };
 
+// Whether the parser is to read words; if not, it knows the commands alone, which takes less time.
+enum class Reads { words, nothing };
+
 // The commands of the program, as they are added to its parser.
 class CommandLine {
  public:
   // The options are those of the commands that make a network or have a trained one.
-  CommandLine(CLI::App& program, Options& options);
+  CommandLine(CLI::App& program, Options& options, Reads reads = Reads::words);
 
   // Adds a command that works by these options.
   CLI::App& add(CLI::App& parent, const Command& command, Options& options);
+  // The commands that stand at the program's top, by their names.
+  const std::map<std::string, Command>& commands() const { return commands_; }
+  // Does `work` by the options as they are, Options::given among them: checks what was given, and
+  // takes what weights say. `paths` are what is read and written beside the settings' own. Throws
+  // Error, and what `work` throws.
+  static void perform(const Command& command, Options& options, Paths paths,
+                      const std::function<void()>& work);
   // A command that only has commands.
   CLI::App& add_group(const std::string& name, const std::string& description);
 
@@ -44,14 +56,14 @@ class CommandLine {
 
   // The settings that a file of --config may have: all() and what is added to them.
   Settings known;
-  // If set, this is done in place of a command's work.
-  std::function<void()> instead{};
 
  private:
   CLI::App& program_;
   Options& options_;
+  const Reads reads_;
   const Settings all_;  // settings_of(options)
   std::vector<CLI::App*> groups_;
+  std::map<std::string, Command> commands_;
 };
 
 }  // namespace accrue::app

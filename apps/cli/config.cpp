@@ -26,29 +26,17 @@ void skip_byte_order_mark(std::istream& file) {
 std::vector<std::string> read_arguments(const std::string& path, const Settings& known,
                                         const CLI::App& command,
                                         const std::vector<std::string>& given) {
-  check(!std::filesystem::is_directory(path),
-        "--config '{}': it is a directory, expected a file such as the config.toml of a log", path);
-  std::ifstream file(path);
-  check(file.good(), "--config '{}' cannot be read: expected a file with lines such as lr = 0.01",
-        path);
   const auto is_given = [&](const std::string& option) {
     return std::ranges::any_of(given, [&](const std::string& argument) {
       return argument == option || argument.starts_with(option + "=");
     });
   };
-  skip_byte_order_mark(file);
   std::vector<std::string> arguments;
-  try {
-    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
-      const Setting& setting = known.at(item.name);
-      const std::string option = "--" + item.name;
-      if (is_given(option) || command.get_option_no_throw(option) == nullptr) continue;
-      const std::string value = joined(item.inputs);
-      if (!setting.is_flag) arguments.push_back(option + "=" + value);
-      else if (value == "true") arguments.push_back(option);
-    }
-  } catch (const std::exception& error) {
-    fail("--config {}: {}", path, error.what());
+  for (const auto& [name, value] : settings_in_config(path, known)) {
+    const std::string option = "--" + name;
+    if (is_given(option) || command.get_option_no_throw(option) == nullptr) continue;
+    if (!known.at(name).is_flag) arguments.push_back(option + "=" + value);
+    else if (value == "yes") arguments.push_back(option);
   }
   return arguments;
 }
@@ -59,6 +47,27 @@ bool is_number(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> settings_in_config(const std::string& path,
+                                                                    const Settings& known) {
+  check(!std::filesystem::is_directory(path),
+        "--config '{}': it is a directory, expected a file such as the config.toml of a log", path);
+  std::ifstream file(path);
+  check(file.good(), "--config '{}' cannot be read: expected a file with lines such as lr = 0.01",
+        path);
+  skip_byte_order_mark(file);
+  std::vector<std::pair<std::string, std::string>> said;
+  try {
+    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
+      const bool is_flag = known.at(item.name).is_flag;
+      const std::string value = joined(item.inputs);
+      said.emplace_back(item.name, !is_flag ? value : value == "true" ? "yes" : "no");
+    }
+  } catch (const std::exception& error) {
+    fail("--config {}: {}", path, error.what());
+  }
+  return said;
+}
 
 std::vector<std::string> with_config(const std::vector<std::string>& arguments,
                                      const Settings& known, const CLI::App& app) {

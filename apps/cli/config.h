@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/settings.h"
@@ -18,6 +19,10 @@ namespace accrue::app {
 // Throws Error for a file that cannot be read, and for a name that is none of `known`.
 std::vector<std::string> with_config(const std::vector<std::string>& arguments,
                                      const Settings& known, const CLI::App& app);
+
+// The settings that the file sets, by name and as Setting::set() takes them. Throws as above.
+std::vector<std::pair<std::string, std::string>> settings_in_config(const std::string& path,
+                                                                    const Settings& known);
 
 // The settings that are set and have an effect, by which a run can be repeated.
 std::string to_toml(const Settings& settings);

@@ -9,7 +9,7 @@ namespace {
 
 void set(const Setting& setting, const std::string& text) {
   try {
-    setting.set(text);
+    setting.give(text);
   } catch (const Error& error) {
     throw CLI::ValidationError("--" + std::string(error.what()));
   }
@@ -54,20 +54,38 @@ std::set<std::string> given_settings(const CLI::App& command, const Settings& se
   return given;
 }
 
-void check_effects(const CLI::App& command, const Settings& settings) {
-  for (const std::string& name : given_settings(command, settings)) {
-    const Setting& setting = settings.at(name);
+namespace {
+
+bool is_on(const Setting& setting) { return !setting.is_flag || setting.text() == "yes"; }
+
+void check_effect(const Setting& setting, const Settings& settings) {
+  const About& about = setting.about;
+  if (settings.has_effect(setting)) return;
+  std::string is, wanted;
+  for (const auto& [other, values] : about.acts_with) {
+    const std::string text = settings.at(other).text();
+    is += fmt::format("{}--{} {}", is.empty() ? "" : " and ", other, text.empty() ? "1" : text);
+    wanted += fmt::format("{}--{} {}", wanted.empty() ? "" : " or ", other,
+                          CLI::detail::join(values, "|"));
+  }
+  if (!about.rather.empty()) wanted = "--" + about.rather;
+  fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
+}
+
+}  // namespace
+
+void check_given(const std::set<std::string>& given, const Settings& settings) {
+  const auto is_asked = [&](const std::string& name) {
+    return given.contains(name) && settings.has(name) && is_on(settings.at(name));
+  };
+  for (const Setting& setting : settings) {
     const About& about = setting.about;
-    if (settings.has_effect(setting)) continue;
-    std::string is, wanted;
-    for (const auto& [other, values] : about.acts_with) {
-      const std::string text = settings.at(other).text();
-      is += fmt::format("{}--{} {}", is.empty() ? "" : " and ", other, text.empty() ? "1" : text);
-      wanted += fmt::format("{}--{} {}", wanted.empty() ? "" : " or ", other,
-                            CLI::detail::join(values, "|"));
-    }
-    if (!about.rather.empty()) wanted = "--" + about.rather;
-    fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
+    if (!is_asked(about.name)) continue;
+    check(about.needs.empty() || is_asked(about.needs), "--{} requires --{}", about.name,
+          about.needs);
+    check(about.excludes.empty() || !is_asked(about.excludes), "--{} excludes --{}", about.name,
+          about.excludes);
+    check_effect(setting, settings);
   }
 }
 

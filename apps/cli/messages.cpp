@@ -20,7 +20,7 @@ namespace {
 int reserved = STDOUT_FILENO;
 bool ends_by_sigpipe = false;
 std::atomic<bool> is_silent = false, reader_gone = false;
-MessageSink sink;
+thread_local MessageSink sink;
 // The reason why the first message was lost; 0 if none was.
 std::atomic<int> lost = 0;
 
@@ -83,7 +83,7 @@ int end_messages(int status) {
 
 void silence_messages() { is_silent = true; }
 
-void redirect_messages(MessageSink to) { sink = std::move(to); }
+MessageSink redirect_messages(MessageSink to) { return std::exchange(sink, std::move(to)); }
 
 void reserve_standard_output() {
   if (reserved != STDOUT_FILENO) return;

@@ -25,8 +25,9 @@ void silence_messages();
 
 // Takes what is said, on standard output or on standard error.
 using MessageSink = std::function<void(std::string_view text, bool is_error)>;
-// From now on `sink` takes it all, in a process that is another program's. It must not throw.
-void redirect_messages(MessageSink sink);
+// From now on `sink` takes this thread's words, in a process that is another program's. If
+// it is null, they are printed. It must not throw. Returns what took them before.
+MessageSink redirect_messages(MessageSink sink);
 
 // Keeps standard output for what programs read: from now on say() goes to standard error. Throws
 // Error if it cannot.

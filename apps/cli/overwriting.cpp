@@ -232,9 +232,8 @@ void Paths::check_answers(const std::string& what, const std::vector<fs::path>& 
                              : fmt::format("{} files such as '{}'", others.size(), others[0]));
 }
 
-Paths paths_of(const CLI::App& command, const Settings& settings, const Domains& domains) {
+void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
   const std::vector<std::string> known = domains.data_sets();
-  Paths paths;
   int standard_outputs = 0;
   for (const Setting& setting : settings) {
     const About& about = setting.about;
@@ -266,6 +265,10 @@ Paths paths_of(const CLI::App& command, const Settings& settings, const Domains&
     if (const std::string save = settings.at("save").text(); !save.empty())
       paths.write(fmt::format("the average of --save {}", save), average_path(save),
                   Paths::Output::file);
+}
+
+Paths paths_of_arguments(const CLI::App& command) {
+  Paths paths;
   const auto given = [&](const char* name) {
     const CLI::Option* const option = command.get_option_no_throw(name);
     return option ? option->results() : std::vector<std::string>();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "train/domain.h"
+#include "train/settings.h"
 
 namespace CLI {
 class App;
@@ -53,7 +54,9 @@ class Paths {
   std::vector<Named> inputs_, outputs_;
 };
 
-// The paths that a command's settings name, and those of its other arguments.
-Paths paths_of(const CLI::App& command, const Settings& settings, const Domains& domains);
+// Adds the paths that settings name.
+void add_paths(Paths& paths, const Settings& settings, const Domains& domains);
+// The paths among a command's arguments that are no settings.
+Paths paths_of_arguments(const CLI::App& command);
 
 }  // namespace accrue::app

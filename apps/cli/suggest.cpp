@@ -39,10 +39,11 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
   return names;
 }
 
-// The options whose first words, or last, are `name`: --keep-best for keep.
-std::vector<std::string> options_around(const CLI::App& command, const std::string& name) {
+// The names whose first words, or last, are `name`, as options: --keep-best for keep.
+std::vector<std::string> options_around(const std::vector<std::string>& names,
+                                        const std::string& name) {
   std::vector<std::string> found;
-  for (const std::string& longer : names_of_options(command))
+  for (const std::string& longer : names)
     if (longer.starts_with(name + "-") || longer.ends_with("-" + name))
       found.push_back("--" + longer);
   return found;
@@ -56,9 +57,9 @@ std::string alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
-// The option here that does what other programs, or other commands, call `name`; empty if none is
-// known.
-std::string known_elsewhere(const std::string& name) {
+// What does here what other programs, or other commands, call `name`, if it is among `names`; else
+// empty.
+std::string known_elsewhere(const std::string& name, const std::vector<std::string>& names) {
   const std::string batch =
       "--micro-batch, the samples in memory, or --effective-batch, those of a step";
   const std::map<std::string, std::string> others{{"accumulation-steps", "--accum"},
@@ -71,7 +72,10 @@ std::string known_elsewhere(const std::string& name) {
                                                   {"learning-rate", "--lr"},
                                                   {"weights", "--init"}};
   const auto found = others.find(name);
-  return found == others.end() ? std::string() : found->second;
+  if (found == others.end()) return {};
+  const std::string& here = found->second;
+  const std::string option = here.substr(2, here.find_first_of(" ,") - 2);
+  return std::ranges::find(names, option) == names.end() ? std::string() : here;
 }
 
 bool is_option(const std::string& word) { return word.starts_with("-"); }
@@ -98,16 +102,13 @@ const CLI::App& root_of(const CLI::App& command) {
 std::string unknown_option(const CLI::App& command, const std::string& word) {
   const std::string option = word.substr(0, word.find('='));
   const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
-  if (const std::string here = known_elsewhere(name);
-      !here.empty() && command.get_option_no_throw(here.substr(0, here.find_first_of(" ,"))))
+  if (const std::string here = known_elsewhere(name, names_of_options(command)); !here.empty())
     return fmt::format("there is no option {}: expected {}", option, here);
   if (const auto elsewhere = commands_with(root_of(command), name); !elsewhere.empty())
     return fmt::format("{} has no option {}, which is for {}", path_of(command), option,
                        alternatives(elsewhere));
-  if (const auto longer = options_around(command, name); !longer.empty() && longer.size() <= 3)
-    return fmt::format("there is no option {}; did you mean {}?", option, alternatives(longer));
-  if (const auto nearest = nearest_word(name, names_of_options(command)))
-    return fmt::format("there is no option {}; did you mean --{}?", option, *nearest);
+  if (const std::string meant = meant_by(name, names_of_options(command)); !meant.empty())
+    return fmt::format("there is no option {}; did you mean {}?", option, meant);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));
 }
 
@@ -149,6 +150,14 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error) {
 }
 
 }  // namespace
+
+std::string meant_by(const std::string& name, const std::vector<std::string>& names) {
+  if (std::string here = known_elsewhere(name, names); !here.empty()) return here;
+  if (const auto longer = options_around(names, name); !longer.empty() && longer.size() <= 3)
+    return alternatives(longer);
+  const auto nearest = nearest_word(name, names);
+  return nearest ? "--" + *nearest : std::string();
+}
 
 std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = active(app);

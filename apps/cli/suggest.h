@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -8,6 +9,10 @@ class ParseError;
 }  // namespace CLI
 
 namespace accrue::app {
+
+// What may be meant by the name of an option that is none of `names`: "--lr", "--keep-best or
+// --keep-last"; empty if nothing is near.
+std::string meant_by(const std::string& name, const std::vector<std::string>& names);
 
 // Prints what the command line parser has to say (help on stdout, errors on stderr), with the
 // nearest known option or command for an unknown one. Returns the exit status.

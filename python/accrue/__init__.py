@@ -1,5 +1,15 @@
 """Trains any effective batch in the memory you have (docs/python.md)."""
 
+from . import _accrue, _signatures
 from ._accrue import *  # noqa: F403
-from ._accrue import __version__  # noqa: F401
+from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
 from ._results import Info, Memory, Plan, Result, Score, Scores, Weights  # noqa: F401
+
+for _error in (Error, OutOfMemory):
+    _error.__module__ = "accrue"
+
+train = _signatures.function(_accrue.train)
+plan = _signatures.function(_accrue.plan)
+info = _signatures.function(_accrue.info)
+evaluate = _signatures.function(_accrue.evaluate)
+predict = _signatures.function(_accrue.predict)

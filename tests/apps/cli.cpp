@@ -25,6 +25,8 @@ TEST_CASE("help, version and unknown words", "[output]") {
   refuse("trian", "there is no command trian; did you mean train?");
   refuse("train --model resent", "--model is resent: expected cnn, cnn-bn");
   refuse("train --model resent", "did you mean resnet?");
+  refuse("train --save ''", "--save is empty: expected FILE.safetensors");
+  refuse("train --freeze ''", "--freeze is empty: expected NAME,...");
   refuse("bench memory --effective-batch 4 --micro-batche 2", "did you mean --micro-batches");
   REQUIRE(succeed("") == succeed("--help"));
   REQUIRE(succeed("help bench train") == succeed("bench train --help"));

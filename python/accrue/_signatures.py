@@ -1,0 +1,47 @@
+"""Gives the module's functions their signatures, which help, inspect and notebooks read."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+
+from . import _accrue
+
+_Any = typing.TypeVar("_Any")
+
+
+def _signature(definition: str) -> inspect.Signature:
+    """That of a line such as "def train(model: str | None = None, ...) -> Result"."""
+    names: dict[str, typing.Any] = {}
+    # Its annotations stay text, which no evaluation has to understand.
+    exec(f"from __future__ import annotations\n{definition}: ...", names)
+    return inspect.signature(names[definition[4:definition.index("(")]])
+
+
+def _described(function: typing.Any) -> tuple[inspect.Signature, str]:
+    definition, doc = function.__nb_signature__[0][:2]
+    return _signature(definition), doc
+
+
+def function(of: _Any) -> _Any:
+    """A function of the module with its signature."""
+    signature, doc = _described(of)
+
+    def call(*args, **options):
+        return of(*args, **options)
+
+    functools.update_wrapper(call, of, ("__name__", "__qualname__"), ())
+    call.__module__, call.__doc__ = "accrue", doc
+    call.__signature__ = signature
+    del call.__wrapped__
+    return call
+
+
+def _add_to(type_: type) -> None:
+    signature, _ = _described(type_.__init__)
+    parameters = list(signature.parameters.values())[1:]  # without self
+    type_.__signature__ = signature.replace(parameters=parameters, return_annotation=type_)
+
+
+_add_to(_accrue.Trainer)
