@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <ranges>
+#include <set>
 #include <sstream>
 
+#include "data/classes.h"
 #include "images/contrastive.h"
 #include "images/find_dataset.h"
 #include "images/mnist.h"
-#include "images/segmentation.h"
 
 namespace accrue {
 namespace {
@@ -41,6 +42,8 @@ Settings settings_of_folder(Images& o) {
 
 Settings settings_of_masks(Images& o) {
   const decltype(About::acts_with) with_unet{{"model", {"unet"}}};
+  std::vector<std::string> all;
+  for (const auto& [name, kind] : model_names()) all.push_back(name);
   Settings s;
   s.group("Model and data")
       .add(
@@ -63,9 +66,10 @@ Settings settings_of_masks(Images& o) {
             .saved = Saved::with_scores})
       .add(o.classes, {.name = "classes",
                        .decides = Decides::no_result,
-                       .help = "Names of the masks' classes, by their order, for scores and files",
+                       .help = "Names of the classes of masks, or of labels that are numbers, by "
+                               "their order, for scores and files and to find them in weights",
                        .takes = "NAME,NAME,...",
-                       .acts_with = with_unet})
+                       .acts_with = {{"model", all}}})
       // The objective's name has it.
       .add(
           o.ignore_mask,
@@ -111,15 +115,6 @@ Settings settings_of_contrast(Images& o) {
                               .acts_with = with_simclr,
                               .saved = Saved::with_weights});
   return s;
-}
-
-// Gives masks' classes the names of --classes.
-void name_classes(Field& masks, const std::vector<std::string>& names) {
-  const int64_t classes = masks.class_count();
-  check(static_cast<int64_t>(names.size()) == classes,
-        "--classes has {} names, but the masks have {}: expected one for each", names.size(),
-        counted_classes(classes));
-  masks.class_names = names;
 }
 
 // Beside one with BatchNorm.
@@ -200,15 +195,8 @@ ObjectivePtr Images::objective(const Dataset& data) const {
                         .answers = embedding_size,
                         .classes = data.field("labels").classes});
   if (!data.has("masks")) return objective_of(data);
-  SegmentationOptions chosen{.class_weights = class_weights};
-  std::istringstream rest(mask_loss);
-  for (std::string part; std::getline(rest, part, '+');) {
-    const auto found = mask_loss_names().find(part);
-    check(found != mask_loss_names().end(), "--loss {}: expected {}, or a sum of some, with +",
-          mask_loss, fmt::join(mask_loss_names() | std::views::keys, ", "));
-    chosen.losses.push_back(found->second);
-  }
-  return segmentation(data.field("masks"), std::move(chosen));
+  return segmentation(data.field("masks"),
+                      {.losses = mask_losses_of(mask_loss), .class_weights = class_weights});
 }
 
 Descriptions Images::descriptions() const {
@@ -289,8 +277,7 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& re
   }
   if (to_learn == ImageObjective::simclr) add_views(data.test, Views::equal);
   crop(data, model, request);
-  if (has_masks && !classes.empty())
-    for (Field* masks : masks_in(data)) name_classes(*masks, classes);
+  name_classes(data, classes);
 }
 
 void Images::augment(Dataset& data, const DataRequest& request) const {
@@ -300,6 +287,42 @@ void Images::augment(Dataset& data, const DataRequest& request) const {
   data.augmentation = changes_of(asked);
   if (to_learn == ImageObjective::simclr && data.has("images"))
     add_views(data, request.use == DataUse::training ? Views::differ : Views::equal);
+}
+
+std::vector<MaskLoss> mask_losses_of(const std::string& text) {
+  std::vector<MaskLoss> losses;
+  std::istringstream rest(text);
+  for (std::string part; std::getline(rest, part, '+');) {
+    const auto found = mask_loss_names().find(part);
+    check(found != mask_loss_names().end(), "--loss {}: expected {}, or a sum of some, with +",
+          text, fmt::join(mask_loss_names() | std::views::keys, ", "));
+    losses.push_back(found->second);
+  }
+  return losses;
+}
+
+void name_classes(Datasets& data, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  const std::set<std::string> different(names.begin(), names.end());
+  check(different.size() == names.size(), "--classes {}: expected different names",
+        fmt::join(names, ","));
+  check(data.train.has("masks") || data.train.has("labels"),
+        "--classes {}: {} has neither labels nor masks: expected no --classes",
+        fmt::join(names, ","), data.train.name);
+  for (Dataset* each : {&data.train, &data.test})
+    for (Field& field : each->fields) {
+      if (field.name != "masks" && field.name != "labels") continue;
+      const int64_t count = std::ssize(names), classes = field.class_count();
+      const bool may_be_more = field.encoding == Encoding::index && field.class_values.empty();
+      check(count == classes || (may_be_more && count > classes),
+            "--classes has {} names, but the {} have {}: expected one for each", count, field.name,
+            counted_classes(classes));
+      check(field.name == "masks" || !classes_of(field).have_names(),
+            "--classes {}: the labels of {} have the names {}: expected no --classes",
+            fmt::join(names, ","), each->name, classes_of(field).describe());
+      field.class_names = names;
+      if (may_be_more) field.classes = count;
+    }
 }
 
 void crop(Datasets& data, const DomainModel& model, const DataRequest& request) {

@@ -5,6 +5,7 @@
 
 #include "images/augmentation.h"
 #include "images/image_folder.h"
+#include "images/segmentation.h"
 #include "train/domain.h"
 
 namespace accrue {
@@ -26,7 +27,7 @@ class Images : public Domain {
   CacheChoice cache = CacheChoice::automatic;
   std::string mask_loss;  // "cross-entropy+dice"
   std::vector<double> class_weights;
-  std::vector<std::string> classes;  // of masks, their names
+  std::vector<std::string> classes;  // of masks or labels, their names
   std::optional<int64_t> ignore_mask;
   std::string augmentation;  // images/augmentation.h
   ImageObjective to_learn = ImageObjective::answers;
@@ -57,6 +58,11 @@ class Images : public Domain {
 
 // True if the network answers with the classes of pixels.
 bool answers_with_masks(const DomainModel& model);
+// "cross-entropy+dice". Throws Error, which begins with --loss, for other words.
+std::vector<MaskLoss> mask_losses_of(const std::string& text);
+// Gives the classes of masks or labels these names, if there are some: one for each, and of numbers
+// in memory maybe more. Throws Error for other numbers of names, and for classes that have names.
+void name_classes(Datasets& data, const std::vector<std::string>& names);
 // Makes crops of what a model sees in crops.
 void crop(Datasets& data, const DomainModel& model, const DataRequest& request);
 

@@ -57,6 +57,13 @@ std::string described(const Classes& classes, const Dataset& data) {
                                           : "the classes " + classes.describe();
 }
 
+// True if the classes are numbers from 0 on, of which the data at hand may have only the first.
+bool are_numbers(const Dataset& data, const Classes& here, const Classes& network) {
+  const Field& field = data.field(data.has("masks") ? "masks" : "labels");
+  return field.encoding == Encoding::index && !here.have_names() && !network.have_names() &&
+         here.values.empty() && network.values.empty();
+}
+
 // Numbers the classes as the network does.
 void match_to_weights(Datasets& data, const Options& options, DataUse use) {
   const std::optional<Classes>& network = options.classes_of_weights;
@@ -67,15 +74,20 @@ void match_to_weights(Datasets& data, const Options& options, DataUse use) {
     return;
   }
   const ClassMatch match = match_classes(*here, *network);
-  const bool fits = use == DataUse::prediction ? match.is_known() : match.is_complete();
-  if (!fits && use == DataUse::training) {
-    // A head of another size is made new, and a run that resumes is compared as a whole.
+  const bool is_training = use == DataUse::training;
+  const bool may_lack_some =
+      use == DataUse::prediction || (!is_training && are_numbers(data.train, *here, *network));
+  const bool fits = may_lack_some ? match.is_known() : match.is_complete();
+  if (!fits && is_training) {
+    // A head of another size is made new, unless the network knows all of the data's classes, and a
+    // run that resumes is compared as a whole.
     const bool is_resumed = options.weights != options.init;
     if (is_resumed || here->size() != network->size()) return;
   }
-  check(fits, "{} knows {}, but {} has {}: expected the same{}", options.weights,
+  check(fits, "{} knows {}, but {} has {}: expected the same{}{}", options.weights,
         described(*network, data.train), data.train.name, described(*here, data.train),
-        use == DataUse::training ? ", or --new-head to learn these with a new last layer" : "");
+        is_training ? ", or --new-head to learn these with a new last layer" : "",
+        here->have_names() ? "" : "; --classes names those of the data, in their order");
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields)
       if (field.name == "labels" || field.name == "masks") renumber_classes(field, match, *network);

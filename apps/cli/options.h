@@ -189,8 +189,8 @@ inline Settings settings_of(Options& o) {
           o.new_head, true,
           {.name = "new-head",
            .decides = no_result,
-           .help = "But for the last layer, which learns other classes; by itself where their "
-                   "number is another",
+           .help = "But for the last layer, which learns other classes; by itself, with a warning, "
+                   "where their number is another and the weights do not know them all",
            .needs = "init"});
   for (const auto& domain : o.domains) s.append(of_domains(domain->networks_heading()));
   s.group("Machine")

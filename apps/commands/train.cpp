@@ -131,10 +131,13 @@ void load_weights(Trainer& trainer, const Options& options, const Dataset& data)
   const std::string& path = options.init;
   const std::optional<OtherHead> head =
       trainer.load_weights(path, options.new_head ? NewHead::always : NewHead::of_other_size);
-  if (head)
-    say("{}: {} in {}, {} here: made new\n", head->name, counted_classes(head->classes_in_file),
-        path, head->classes);
-  else if (!options.classes_of_weights) say_whose_classes(options, data);
+  if (head) {
+    const std::string made_new =
+        fmt::format("{}: {} in {}, {} here: made new\n", head->name,
+                    counted_classes(head->classes_in_file), path, head->classes);
+    if (options.new_head) say("{}", made_new);
+    else say_error("warning: {}", made_new);
+  } else if (!options.classes_of_weights) say_whose_classes(options, data);
 }
 
 }  // namespace

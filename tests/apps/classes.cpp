@@ -121,15 +121,42 @@ TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli]
             return line.starts_with("fish/") && line.find(".png,fish,") != line.npos;
           }) > of_class / 2);
 
-  // As many other classes need a new head, and a word; another number makes one by itself.
+  // As many other classes need a new head, and a word, as do some of the network's; another number
+  // makes one by itself.
   const std::string train = "train --micro-batch 4 --epochs 1" + init;
   refuse(train + TrainedOnFolder::data(later),
          "or --new-head to learn these with a new last layer");
   REQUIRE_THAT(succeed(train + " --new-head --save " + again + TrainedOnFolder::data(later)),
                ContainsSubstring("3 classes in ") && ContainsSubstring(", 3 here: made new"));
   REQUIRE(read_safetensors_metadata(again).at("class-names") == R"(["cat","fish","zebra"])");
-  REQUIRE_THAT(succeed(train + TrainedOnFolder::data(fewer)),
+  refuse(train + TrainedOnFolder::data(fewer),
+         " has the classes cat, fish: expected the same, or --new-head");
+  REQUIRE_THAT(succeed(train + " --new-head" + TrainedOnFolder::data(fewer)),
                ContainsSubstring("3 classes in ") && ContainsSubstring(", 2 here: made new"));
+  write_pictures(later, {{"ape", 70}});
+  const std::string others = train + " --quiet" + TrainedOnFolder::data(later);
+  REQUIRE_THAT(succeed(others), ContainsSubstring("warning: ") &&
+                                    ContainsSubstring("3 classes in ") &&
+                                    ContainsSubstring(", 4 here: made new"));
+}
+
+TEST_CASE("labels that are numbers are given names", "[cli][full]") {
+  const Folder folder;
+  const std::string w = folder / "w", names = "a,b,c,d,e,f,g,h,i,j",
+                    train = "train --model mlp-small" + narrow() + "--steps 1 --save " + w;
+  succeed(train + " --classes " + names);
+  REQUIRE(read_safetensors_metadata(w).at("class-names") ==
+          R"(["a","b","c","d","e","f","g","h","i","j"])");
+  refuse("eval --init " + w,
+         " has the classes 0, 1, 2, 3, 4, 5, 6, 7, 8, 9: expected the same; --classes names those "
+         "of the data");
+  succeed("eval --classes " + names + " --init " + w);
+  refuse(train + " --classes a,b", "--classes has 2 names, but the labels have 10 classes");
+  refuse(train + " --classes a,b,c,d,e,f,g,h,i,a", "expected different names");
+  const Folder set;
+  write_pictures(set, {{"cat", 20}, {"dog", 120}});
+  refuse("train --model mlp-small --classes a,b" + TrainedOnFolder::data(set),
+         "have the names cat, dog: expected no --classes");
 }
 
 TEST_CASE("a file that names no classes takes those of the data, and says so", "[cli][full]") {
