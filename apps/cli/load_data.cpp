@@ -82,7 +82,7 @@ void match_to_weights(Datasets& data, const Options& options, DataUse use) {
     // A head of another size is made new, unless the network knows all of the data's classes, and a
     // run that resumes is compared as a whole.
     const bool is_resumed = options.weights != options.init;
-    if (is_resumed || here->size() != network->size()) return;
+    if (is_resumed || (here->size() != network->size() && !match.is_known())) return;
   }
   check(fits, "{} knows {}, but {} has {}: expected the same{}{}", options.weights,
         described(*network, data.train), data.train.name, described(*here, data.train),
@@ -104,8 +104,26 @@ void say_whose_classes(const Options& options, const Dataset& data) {
       classes->describe());
 }
 
+void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
+                  const Options& options) {
+  const DomainModel model = options.domains.model(options.model_name);
+  if (data.fields.empty() || model.has_own_pixels || learned == Inputs::unknown) return;
+  const Field& seen = data.fields.front();
+  const bool says_how = options.given.contains("mean") && options.given.contains("std");
+  check(seen.encoding != Encoding::pixel || learned != Inputs::as_given || says_how,
+        "{} has learned from numbers as they were given, but {} has pixels from 0 to 255: expected "
+        "numbers (float32) made as they were for it, or --mean and --std with which (x / 255 - "
+        "mean) / std makes them of pixels x",
+        whose, data.name);
+  check(seen.encoding != Encoding::number || learned != Inputs::pixels,
+        "{} has learned from pixels x from 0 to 255, as (x / 255 - mean) / std with mean {} and "
+        "std {}, but {} has numbers (float32): expected pixels (uint8)",
+        whose, fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","), data.name);
+}
+
 void take_in(Dataset& data, const Options& options) {
   if (!data.about.empty()) say("{}: {}\n", data.name, data.about);
+  check_inputs(data, options.inputs_of_weights, options.weights, options);
   normalize(data, options);
 }
 
@@ -177,7 +195,13 @@ Options with_what_weights_say(const Options& options) {
   const auto image = numbers_of(said, "image");
   if (!image.empty()) result.network.image = Shape(image);
   if (options.init.empty()) return result;
-  if (!is_resumed) check_what_is_said(said, options);
+  if (!is_resumed) {
+    check_what_is_said(said, options);
+    if (said.contains("mean")) result.inputs_of_weights = Inputs::pixels;
+    const auto inputs = said.find(inputs_key);
+    if (inputs != said.end() && inputs->second == inputs_as_given)
+      result.inputs_of_weights = Inputs::as_given;
+  }
   const Settings settings = settings_of(result);
   std::string problems;
   for (const Setting& setting : settings) {

@@ -9,7 +9,13 @@ namespace accrue::app {
 // does, and for other classes than theirs, unless a new head is to learn them.
 Datasets load_data(const Options& options, DataUse use = DataUse::training);
 
-// Says what was found, and has pixels normalized as the options say.
+// Throws Error if the network of `whose` has learned from pixels and the data has numbers, or the
+// reverse, unless the options say how the pixels become what it has learned from.
+void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
+                  const Options& options);
+
+// Says what was found, and has pixels normalized as the options say. Throws Error as
+// check_inputs() does for the weights that the command begins with.
 void take_in(Dataset& data, const Options& options);
 
 // Says that weights whose file does not name the network's classes are taken to have those of the

@@ -170,6 +170,7 @@ Metadata Options::metadata_of(const ModelOptions& model) const {
   metadata["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
   if (!crop.empty()) {
     metadata["crop"] = crop;
+    metadata["answers"] = domains.model(model_name).classes();
     if (!image_size.empty()) metadata["image-size"] = image_size;
   }
   metadata["classes"] = fmt::format("{}", model.classes);
@@ -189,6 +190,11 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   if (result.players.empty()) result.model = factory(chosen_model);
   result.objective = objective_on(data);
   result.about_weights = o.metadata_of(chosen_model);
+  const DomainModel about = domains.model(model_name);
+  if (!about.has_own_pixels && data.field(about.input()).encoding == Encoding::number) {
+    for (const char* of_pixels : {"mean", "std"}) result.about_weights.erase(of_pixels);
+    result.about_weights[inputs_key] = inputs_as_given;
+  }
   if (const auto classes = classes_of(data)) add_classes(*classes, result.about_weights);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;

@@ -23,6 +23,11 @@ enum class RankExchange { automatic, host };
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
 // The effective batch where the options leave it open.
 inline constexpr int64_t default_effective_batch = 64;
+// What the network of a file of weights has seen: pixels from 0 to 255, normalised as the file
+// says, or numbers as they were given; unknown if the file does not say it.
+enum class Inputs { unknown, pixels, as_given };
+// The file's word for the last.
+inline constexpr const char *inputs_key = "inputs", *inputs_as_given = "as given";
 
 // The names of choices on the command line, beside those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
@@ -48,6 +53,7 @@ struct Options : TrainingOptions {
   // resumes, and the classes that their file names.
   std::string weights;
   std::optional<Classes> classes_of_weights;
+  Inputs inputs_of_weights = Inputs::unknown;
   std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;

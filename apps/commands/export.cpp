@@ -56,6 +56,10 @@ void export_onnx(const Options& options, const OnnxOptions& asked) {
         "{} holds weights of a network {}, which sees {}: expected neither --bytes nor "
         "--image-size",
         options.init, about.name, about.input());
+  check(!asked.bytes || options.inputs_of_weights != Inputs::as_given,
+        "--bytes: {} has learned from numbers as they were given, so nothing says how bytes become "
+        "these: expected no --bytes",
+        options.init);
   ModelOptions network = options.network;
   if (options.given.contains("image-size")) {
     const auto size = *options.request(DataUse::prediction).size;

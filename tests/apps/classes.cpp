@@ -159,6 +159,27 @@ TEST_CASE("labels that are numbers are given names", "[cli][full]") {
          "have the names cat, dog: expected no --classes");
 }
 
+TEST_CASE("weights that have seen numbers are not given pixels", "[cli][full]") {
+  const TrainedOnFolder trained;
+  const std::string numbers = trained / "numbers.safetensors",
+                    data = TrainedOnFolder::data(trained.set),
+                    out = " --out " + (trained / "answers");
+  rewrite(trained.weights, numbers, {{"mean", ""}, {"std", ""}, {"inputs", "as given"}});
+  const std::string words = "has learned from numbers as they were given, but ";
+  for (const std::string& command :
+       {"eval --init " + numbers + data, "train --steps 1 --init " + numbers + data,
+        "predict --data " + trained.set.path().string() + " --weights " + numbers + out,
+        "predict --weights " + numbers + out + " " + (trained.set / "cat/0.png"),
+        "eval --mean 0.5 --init " + numbers + data})
+    refuse(command, words);
+  refuse("export --bytes --weights " + numbers + out,
+         "--bytes: " + numbers + " has learned from numbers as they were given");
+  succeed("export --weights " + numbers + out);
+  const std::string said = "eval --init ";
+  REQUIRE(succeed(said + numbers + data + " --mean 0.5 --std 0.5") ==
+          succeed(said + trained.weights + data));
+}
+
 TEST_CASE("a file that names no classes takes those of the data, and says so", "[cli][full]") {
   const TrainedOnFolder trained;
   const std::string plain = trained / "plain.safetensors", out = " --out " + (trained / "out");
