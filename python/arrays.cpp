@@ -1,23 +1,50 @@
 #include "python/arrays.h"
 
+#include <fmt/ranges.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 
+#include "train/weights.h"
+
 namespace accrue::python {
-Array as_array(nb::handle object, const char* what) {
-  Array array;
-  if (nb::try_cast(object, array)) return array;
-  // Lists, for example.
-  nb::object converted;
+namespace {
+
+void check_no_masked(nb::handle object, const char* what, const nb::module_& numpy) {
+  const nb::object masked = numpy.attr("ma");
+  if (!nb::isinstance(object, masked.attr("MaskedArray"))) return;
+  check(!nb::cast<bool>(masked.attr("is_masked")(object)),
+        "{} is a masked array, and masked elements are no data: expected an array without, such as "
+        "{}.filled(VALUE) or the samples that have none",
+        what, what);
+}
+
+// What numpy makes of it, lists for example, in the machine's order of bytes.
+nb::object as_numpy(nb::handle object, const char* what, const nb::module_& numpy) {
   try {
-    converted = nb::module_::import_("numpy").attr("ascontiguousarray")(object);
+    const nb::object array = numpy.attr("ascontiguousarray")(object);
+    const nb::object type = array.attr("dtype").attr("newbyteorder")("=");
+    return numpy.attr("ascontiguousarray")(array, type);
   } catch (nb::python_error& error) {
     fail("{} is no array: expected anything that numpy.asarray() takes ({})", what, error.what());
   }
-  check(nb::try_cast(converted, array),
-        "{} is an array that numpy holds as objects: expected numbers", what);
-  return array;
+}
+
+}  // namespace
+
+Array as_array(nb::handle object, const char* what) {
+  check(!object.is_none(), "{} is None: expected an array", what);
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  check_no_masked(object, what, numpy);
+  Array array;
+  if (nb::try_cast(object, array)) return array;
+  const nb::object converted = as_numpy(object, what, numpy);
+  if (nb::try_cast(converted, array)) return array;
+  const nb::object type = converted.attr("dtype"), flat = converted.attr("ravel")();
+  const bool are_names = nb::len(flat) > 0 && nb::isinstance<nb::str>(flat[0]);
+  fail("{} is an array of {}: expected numbers{}", what, nb::cast<std::string>(nb::str(type)),
+       are_names ? fmt::format("; numpy.unique({}, return_inverse=True)[1] numbers names", what)
+                 : "");
 }
 
 bool is_integers(const Array& array) {
@@ -31,11 +58,32 @@ bool is_truth(const Array& array) {
   return type.lanes == 1 && type.code == uint8_t(nb::dlpack::dtype_code::Bool);
 }
 
+std::string described(const Array& array) {
+  using enum nb::dlpack::dtype_code;
+  const nb::dlpack::dtype type = array.dtype();
+  const auto kind = [&]() -> std::string {
+    switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
+      case Int: return "int";
+      case UInt: return "uint";
+      case Float: return "float";
+      case Bfloat: return "bfloat";
+      case Complex: return "complex";
+      case Bool: return "bool";
+      default: return fmt::format("type {} of ", type.code);
+    }
+  }();
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(int64_t(array.shape(i)));
+  return fmt::format("{} [{}]", is_truth(array) ? kind : kind + std::to_string(type.bits),
+                     fmt::join(sizes, ", "));
+}
+
 namespace {
 
-Shape shape_of(const Array& array, const char* what) {
-  check(array.ndim() >= 1 && array.ndim() <= 5, "{} has {} dimensions: expected 1 to 5", what,
-        array.ndim());
+Shape shape_of(const Array& array, const char* what, size_t least = 1) {
+  constexpr size_t most = Shape::max_rank;
+  check(least <= array.ndim() && array.ndim() <= most, "{} is {}: expected {} to {} dimensions",
+        what, described(array), least, most);
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(int64_t(array.shape(i)));
   return Shape(sizes);
@@ -47,6 +95,28 @@ bool has(const Array& array, nb::dlpack::dtype_code code, int bits) {
 }
 bool is(const Array& array, nb::dlpack::dtype_code code) {
   return array.dtype().lanes == 1 && array.dtype().code == uint8_t(code);
+}
+
+// Channels that come last, as other libraries have them, would be taken for a width.
+void check_channels_first(const Array& array, const char* what) {
+  const size_t rank = array.ndim();
+  if (rank != 4 && !(rank == 3 && has(array, nb::dlpack::dtype_code::UInt, 8))) return;
+  const auto may_be_channels = [&](size_t size) {
+    return size == 3 || size == 4 || (size == 1 && rank == 4);
+  };
+  const size_t last = array.shape(rank - 1), before = array.shape(rank - 2);
+  if (!may_be_channels(last) || last == before) return;
+  if (rank == 3)
+    check(may_be_channels(array.shape(0)),
+          "{} is {}, which looks like one image with its channels last: expected [N, H, W] or "
+          "[N, C, H, W], which {}.transpose(2, 0, 1)[None] makes of it",
+          what, described(array), what);
+  else
+    check(
+        may_be_channels(array.shape(1)),
+        "{} is {}, which looks like [N, H, W, C], the channels last: expected [N, C, H, W], which "
+        "{}.transpose(0, 3, 1, 2) makes of it",
+        what, described(array), what);
 }
 
 // The array lives as long as the tensor.
@@ -62,13 +132,14 @@ Tensor converted(const Array& array, const Shape& shape) {
   return y;
 }
 
-// [N, ...] as f32.
-Tensor numbers(const Array& array, const char* what) {
+// As f32.
+Tensor numbers(const Array& array, const Shape& shape, const char* what) {
   using enum nb::dlpack::dtype_code;
-  const Shape shape = shape_of(array, what);
   if (has(array, Float, 32)) return borrowed(array, shape, DType::f32);
   if (has(array, Float, 64)) return converted<float, double>(array, shape);
-  check(has(array, Float, 16), "{} is an array of another type: expected float16, 32 or 64", what);
+  if (has(array, Bfloat, 16)) return converted<float, BFloat16>(array, shape);
+  check(has(array, Float, 16), "{} is {}: expected float32, 16 or 64, or bfloat16", what,
+        described(array));
   return converted<float, Half>(array, shape);
 }
 
@@ -87,12 +158,16 @@ Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape, 
 Field labels(const Array& array, const char* what = "y") {
   const Shape shape = shape_of(array, what);
   const bool of_pixels = shape.rank() == 3;
+  check(is_integers(array), "{} is {}: expected integers, truth values, or float32", what,
+        described(array));
+  std::string hint;
+  if (shape.rank() == 2)
+    hint = fmt::format("; {}.{} makes [N] of it", what,
+                       shape[1] == 1 ? "reshape(-1)" : "argmax(axis=1)");
   check(shape.rank() == 1 || of_pixels,
-        "{} has integers in the shape {}: expected [N], a class for each sample, or [N, H, W], one "
-        "for each pixel",
-        what, shape);
-  check(is_integers(array),
-        "{} is an array of another type: expected integers, truth values, or float32", what);
+        "{} is {}: expected integers [N], a class for each sample, or [N, H, W], one for each "
+        "pixel{}",
+        what, described(array), hint);
   Tensor values =
       with_integers(array, [&](auto elements) { return classes_of(array, elements, shape, what); });
   const auto all = values.span<int32_t>();
@@ -108,8 +183,12 @@ Field labels(const Array& array, const char* what = "y") {
 Field masks(const Array& array) {
   const Shape shape = shape_of(array, "y");
   const int rank = shape.rank();
-  check(rank == 3 || rank == 4,
-        "y has truth values in the shape {}: expected [N, H, W] or [N, K, H, W]", shape);
+  check(rank == 3 || rank == 4, "y is {}: expected masks, bool [N, H, W] or [N, K, H, W]{}",
+        described(array),
+        rank == 1   ? "; y.astype(int) is the classes 0 and 1"
+        : rank == 2 ? "; y.argmax(axis=1) is the classes of rows with one truth each"
+                    : "");
+  check_channels_first(array, "y");
   const Tensor values = Tensor::empty(shape, DType::u8, Device::cpu, Category::data);
   const auto* const y = static_cast<const bool*>(array.data());
   std::transform(y, y + shape.numel(), values.span<uint8_t>().begin(),
@@ -119,11 +198,18 @@ Field masks(const Array& array) {
           .encoding = Encoding::mask};
 }
 
-Field answers(const Array& array) {
+Field answers(const Array& array, SampleShape wanted) {
   using enum nb::dlpack::dtype_code;
   if (is_truth(array)) return masks(array);
-  if (!is(array, Float)) return labels(array);
-  Tensor values = numbers(array, "y");
+  if (!is(array, Float) && !is(array, Bfloat)) return labels(array);
+  const Shape shape = shape_of(array, "y");
+  check(wanted == SampleShape::own,
+        "y is {}, numbers to answer with, which networks of layers learn (Sequential): expected "
+        "integers [N], classes from 0 on{}, or masks",
+        described(array),
+        shape.rank() == 2 ? ", as y.argmax(axis=1) makes of one 1 in each row" : "");
+  check_channels_first(array, "y");
+  Tensor values = numbers(array, shape, "y");
   if (values.shape().rank() == 1) values = values.reshape({values.size(0), 1});
   return {.name = "targets", .values = values, .encoding = Encoding::number};
 }
@@ -132,11 +218,14 @@ Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
   using enum nb::dlpack::dtype_code;
   const Shape shape = shape_of(array, what);
   const int rank = shape.rank();
-  if (is(array, Float)) {
-    Tensor values = numbers(array, what);
-    check(rank >= 2, "{} is {}: expected [N, ...], the samples one below the other", what, shape);
+  check_channels_first(array, what);
+  if (is(array, Float) || is(array, Bfloat)) {
+    Tensor values = numbers(array, shape, what);
+    check(rank >= 2, "{} is {}: expected [N, ...], the samples one below the other", what,
+          described(array));
     if (wanted == SampleShape::image) {
-      check(rank <= 4, "{} is {}: expected [N, D], [N, H, W] or [N, C, H, W]", what, shape);
+      check(rank <= 4, "{} is {}: expected [N, D], [N, H, W] or [N, C, H, W]", what,
+            described(array));
       if (rank == 2) values = values.reshape({shape[0], 1, 1, shape[1]});
       if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});
     }
@@ -144,8 +233,11 @@ Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
   }
   check(has(array, UInt, 8) && (rank == 3 || rank == 4),
         "{} is {}: expected float32 [N, ...], or uint8 [N, H, W] or [N, C, H, W], the pixels of "
-        "images",
-        what, shape);
+        "images{}",
+        what, described(array),
+        is_integers(array) && rank <= 2
+            ? "; of tokens (tokens, learned), bool, whether each is to be learned"
+            : "");
   Tensor values = borrowed(array, shape, DType::u8);
   if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});
   return {.name = "images", .values = values, .encoding = Encoding::pixel};
@@ -157,7 +249,7 @@ Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape) {
   Dataset data{.name = "arrays", .source = "the caller"};
   data.fields.push_back(seen(as_array(x, "x"), shape));
   if (!y.is_none()) {
-    data.fields.push_back(answers(as_array(y, "y")));
+    data.fields.push_back(answers(as_array(y, "y"), shape));
     const int64_t N = data.fields[0].values.size(0), answered = data.fields[1].values.size(0);
     check(N == answered, "x has {}, but y has {}: expected as many", counted(N, "sample"),
           answered);
@@ -193,7 +285,29 @@ Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape) {
   check(nb::len(arrays) == 2,
         "{} has {} arrays: expected x and y, or of glyphs sources, targets and styles", what,
         nb::len(arrays));
+  check(!arrays[1].is_none(),
+        "y is None: expected {}=(x, y), arrays of samples and of their answers", what);
   return dataset_of(arrays[0], arrays[1], shape);
+}
+
+Datasets datasets_of(nb::handle data, nb::handle test, SampleShape shape) {
+  Datasets both{dataset_of(data, "data", shape), {}};
+  both.test = test.is_none() ? dataset_of(data, "data", shape) : dataset_of(test, "test", shape);
+  both.test.is_trained_on = test.is_none();
+  const auto kinds = [](const Dataset& set) {
+    std::vector<std::string> all;
+    for (const Field& field : set.fields)
+      all.push_back(fmt::format("{} {}", name(field.values.dtype()), field.name));
+    return fmt::format("{}", fmt::join(all, ", "));
+  };
+  check(kinds(both.train) == kinds(both.test),
+        "data has {}, but test has {}: expected arrays of the same kinds", kinds(both.train),
+        kinds(both.test));
+  for (size_t i = 0; i < both.train.fields.size(); ++i) {
+    const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
+    both.train.fields[i].classes = both.test.fields[i].classes = classes;
+  }
+  return both;
 }
 
 nb::object array_of(const Tensor& tensor) {
@@ -215,17 +329,24 @@ nb::object array_of(const Tensor& tensor) {
       nb::ndarray<nb::numpy>(elements, shape.size(), shape.data(), owner, nullptr, type));
 }
 
-nb::dict arrays_of(const NamedTensors& tensors) {
+nb::dict arrays_of(const NamedTensors& tensors, Elements elements) {
   nb::dict arrays;
-  for (const auto& [name, tensor] : tensors) arrays[name.c_str()] = array_of(tensor);
+  for (const auto& [name, tensor] : tensors) {
+    const nb::object array = array_of(tensor);
+    arrays[name.c_str()] = elements == Elements::copied ? array.attr("copy")() : array;
+  }
   return arrays;
 }
 
 NamedTensors tensors_of(const nb::dict& arrays) {
   NamedTensors tensors;
   for (const auto& [key, value] : arrays) {
+    check(nb::isinstance<nb::str>(key), "weights have the key {}: expected names, as text",
+          nb::cast<std::string>(nb::repr(key)));
     const std::string name = nb::cast<std::string>(key);
-    tensors.emplace_back(name, numbers(as_array(value, name.c_str()), name.c_str()));
+    if (!is_weight(name)) continue;
+    const Array array = as_array(value, name.c_str());
+    tensors.emplace_back(name, numbers(array, shape_of(array, name.c_str(), 0), name.c_str()));
   }
   return tensors;
 }

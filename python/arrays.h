@@ -16,11 +16,13 @@ namespace nb = nanobind;
 
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-// Anything with DLPack or a buffer, and else what numpy.asarray() takes. Throws Error that begins
-// with `what` for others.
+// Anything with DLPack or a buffer, and else what numpy.asarray() takes, in the machine's order of
+// bytes. Throws Error that begins with `what` for others, and for arrays with masked elements.
 Array as_array(nb::handle object, const char* what);
 bool is_integers(const Array& array);
 bool is_truth(const Array& array);
+// "int64 [8, 12]"
+std::string described(const Array& array);
 
 // What needs the interpreter when it is let go of.
 template <class T>
@@ -57,7 +59,9 @@ enum class SampleShape { image, own };
 //   masks:
 //      integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W], whether something
 //      is there
-// Throws Error for others.
+// Numbers to answer with are for networks of one's own (SampleShape::own).
+// Throws Error for others, among them images with the channels last, [N, H, W, C]: 1, 3 or 4 where
+// a width is expected and something else where channels are, unless height and width agree.
 Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape);
 
 // Glyphs of one font and, unless `targets` is None, of others: sources and targets [N, S, S] or
@@ -66,12 +70,17 @@ Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles);
 // Either: (x, y), or (sources, targets, styles). An Error for neither begins with `what`.
 Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape);
 
+// The data sets of `data` and of `test`, which is `data` if it is None, with as many classes.
+// Throws Error unless both are of the same kinds.
+Datasets datasets_of(nb::handle data, nb::handle test, SampleShape shape);
+
 // The tensor's own elements as a NumPy array; bf16 becomes float32 in a copy. A tensor on cuda must
 // be on the cpu before (on_cpu()).
 nb::object array_of(const Tensor& tensor);
-// By name.
-nb::dict arrays_of(const NamedTensors& tensors);
-// f32 tensors of arrays by name.
+// By name: with the tensors' own elements, or copies of them, of which the ledger knows nothing.
+enum class Elements { own, copied };
+nb::dict arrays_of(const NamedTensors& tensors, Elements elements = Elements::own);
+// f32 tensors of arrays by name, but for those that are no weights (is_weight(), train/weights.h).
 NamedTensors tensors_of(const nb::dict& arrays);
 
 }  // namespace accrue::python

@@ -94,15 +94,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
     return add("data", data);
   }
   if (tokens) return add_tokens(*tokens, test);
-  const SampleShape shape = sample_shape();
-  given_.arrays = std::make_shared<Datasets>(Datasets{dataset_of(data, "data", shape), {}});
-  Datasets& both = *given_.arrays;
-  both.test = test.is_none() ? dataset_of(data, "data", shape) : dataset_of(test, "test", shape);
-  both.test.is_trained_on = test.is_none();
-  for (size_t i = 0; i < both.train.fields.size(); ++i) {
-    const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
-    both.train.fields[i].classes = both.test.fields[i].classes = classes;
-  }
+  given_.arrays = std::make_shared<Datasets>(datasets_of(data, test, sample_shape()));
   add("data", nb::str(given_data));
 }
 

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "images/domain.h"
-#include "images/segmentation.h"
 
 namespace accrue::python {
 
@@ -14,7 +13,19 @@ Settings Given::settings(TrainingOptions&) {
   if (network)
     s.group("Model and data")
         .add(network->description,
-             {"network", Decides::result, "The layers of the network that was given"});
+             {"network", Decides::result, "The layers of the network that was given"})
+        .add(loss, {.name = "loss",
+                    .decides = Decides::result,
+                    .help = "cross-entropy of labels; mse, the mean squared error, of numbers; of "
+                            "masks bce, cross-entropy, dice or a sum such as bce+dice; without, "
+                            "what fits the data",
+                    .takes = "LOSS[+LOSS]",
+                    .saved = Saved::with_scores})
+        .add(classes, {.name = "classes",
+                       .decides = Decides::no_result,
+                       .help = "Names of the classes of masks, or of labels that are numbers, by "
+                               "their order, for scores and to find them in weights",
+                       .takes = "NAME,NAME,..."});
   return s;
 }
 
@@ -38,8 +49,13 @@ std::vector<DomainModel> Given::models() const {
 ModelFactory Given::factory(const std::string&, const ModelOptions&) const { return network->make; }
 
 ObjectivePtr Given::objective(const Dataset& data) const {
-  if (data.has("masks")) return segmentation(data.field("masks"));
-  return data.has("targets") ? regression("images") : objective_of(data);
+  if (data.has("masks")) return segmentation(data.field("masks"), {.losses = mask_losses_of(loss)});
+  const bool are_numbers = data.has("targets");
+  const std::string fits = are_numbers ? "mse" : "cross-entropy";
+  check(loss.empty() || loss == fits, "--loss {}: {} has {}: expected {}, or y {}", loss, data.name,
+        are_numbers ? "numbers (float32) to answer with" : "classes (integers)", fits,
+        are_numbers ? "of integers, the classes" : "of float32, numbers");
+  return are_numbers ? regression("images") : objective_of(data);
 }
 
 Domain::Claim Given::claim(const std::string& data) const {
@@ -63,12 +79,37 @@ Datasets Given::load(const DataRequest&) const {
   return given;
 }
 
+namespace {
+
+// True for rows [N, K] of one 1 each and else 0, as which some write classes.
+bool are_one_hot(const Tensor& targets) {
+  if (targets.shape().rank() != 2 || targets.size(1) < 2 || targets.size(0) == 0) return false;
+  const auto all = targets.span<float>();
+  const auto K = static_cast<size_t>(targets.size(1));
+  for (size_t begin = 0; begin < all.size(); begin += K) {
+    const auto row = all.subspan(begin, K);
+    const auto ones = std::ranges::count(row, 1.0F), zeros = std::ranges::count(row, 0.0F);
+    if (ones != 1 || ones + zeros != std::ssize(row)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
   const Dataset& train = data.train;
   check(train.has("images") && (train.has("labels") || train.has("masks") || train.has("targets")),
         "a network of layers learns labels, masks or numbers, but the data set {} has {}: expected "
         "another data set, or arrays",
         train.name, train.fields.empty() ? "no fields" : train.fields.front().name);
+  for (const Dataset* each : {&data.train, &data.test})
+    if (loss.empty() && each->has("targets") && are_one_hot((*each)["targets"]))
+      fail(
+          "y is float32 {}, in each row one 1 and else 0, as classes may be written: expected "
+          "integers [N], which y.argmax(axis=1) makes of them, to learn classes, or --loss mse to "
+          "learn the numbers",
+          (*each)["targets"].shape());
+  name_classes(data, classes);
   crop(data, model, request);
 }
 

@@ -18,6 +18,8 @@ class Given : public Domain {
   };
 
   std::optional<Network> network;
+  std::string loss;                  // of the network; empty: what fits the data
+  std::vector<std::string> classes;  // the names of its classes; none: numbers
   // The fields are images, and labels, masks or targets; or sources, targets and styles. load()
   // gives their elements away, so that what the data is made into does not lie beside them.
   std::shared_ptr<Datasets> arrays;
@@ -29,7 +31,8 @@ class Given : public Domain {
   bool ignores(const std::string& setting) const;
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
-  // classification(), segmentation() or regression(), by the data's fields.
+  // classification(), segmentation() or regression(), by the data's fields. Throws Error for a loss
+  // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;

@@ -37,6 +37,15 @@ bool have_one_shape(const Array& a, const Array& b) {
                     b.shape_ptr() + b.ndim());
 }
 
+// True if it says of tokens whether they are to be learned; anything else may be in its place.
+bool says_what_is_learned(nb::handle object) {
+  try {
+    return is_truth(first_in(object, "learned"));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // What the corpus of a caller's tokens consists of.
 struct Kept {
   std::vector<Array> arrays;
@@ -103,15 +112,19 @@ class Reader {
 
 std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabulary) {
   const bool has_learned = nb::isinstance<nb::tuple>(data);
-  if (has_learned && (nb::len(data) != 2 || !is_truth(first_in(data[1], "learned")))) return {};
+  if (has_learned && (nb::len(data) != 2 || !says_what_is_learned(data[1]))) return {};
   const nb::object given = has_learned ? nb::object(data[0]) : nb::borrow(data);
   if (!are_tokens(given)) return {};
   const std::vector<Array> arrays = arrays_in(given, "data");
   std::optional<int64_t> row;
   Reader reader(arrays, vocabulary);
+  size_t document = 0;
   for (const Array& array : arrays) {
-    check(is_integers(array) && array.ndim() == (arrays.size() > 1 ? 1 : arrays[0].ndim()),
-          "the documents of data are not all integers [L]");
+    // A list without elements has no type of its own.
+    const bool has_type = is_integers(array) || array.size() == 0;
+    check(has_type && array.ndim() == (arrays.size() > 1 ? 1 : arrays[0].ndim()),
+          "document {} of data is {}: expected integers [L]", document, described(array));
+    ++document;
     if (array.ndim() == 2) row = int64_t(array.shape(1));
     reader.add(array, array.shape(array.ndim() - 1));
   }

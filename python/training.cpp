@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "apps/commands/eval.h"
@@ -258,6 +259,7 @@ class PythonTrainer {
     Dataset set = dataset_of(data, "data", shape_);
     set.fields[0].normalization = run_->options().pixels;
     if (const auto ignored = run_->options().domains.get<Images>().ignore_mask;
+    check_inputs(set);
         ignored && set.has("masks"))
       ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
     for (Field& field : set.fields)
@@ -276,6 +278,7 @@ class PythonTrainer {
     Dataset question = question_of(x, shape_, styles);
     crop(question);
     return answers_to(std::move(question), run_->options().pixels, training.model(),
+    check_inputs(question);
                       training.batches().micro, training.parameters().compute_dtype(),
                       run_->device());
   }
@@ -309,6 +312,14 @@ class PythonTrainer {
   Trainer& trainer() const { return run_->trainer(); }
   // As the samples for the score are.
   void crop(Dataset& data) const {
+  void check_inputs(const Dataset& data) const {
+    using enum app::Inputs;
+    const Encoding seen = run_->data().train.fields[0].encoding;
+    const auto learned = seen == Encoding::number  ? as_given
+                         : seen == Encoding::pixel ? pixels
+                                                   : unknown;
+    app::check_inputs(data, learned, "the trainer's network", run_->options());
+  }
     const Dataset& test = run_->data().test;
     if (!test.fields.empty() && test.fields[0].crop) data.crop_to(*test.fields[0].crop);
   }
@@ -410,6 +421,17 @@ nb::object evaluate(nb::handle weights, nb::handle model, nb::handle data,
   return call.has_arrays() ? result("Score", scores["test"]) : result("Scores", scores);
 }
 
+// A network that was trained on crops sees the images' middle, unless it answers with masks.
+void crop_as_trained(Dataset& data, const app::Options& options) {
+  DomainModel model = options.domains.model(options.model_name);
+  const Metadata said = read_safetensors_metadata(options.weights);
+  if (const auto answers = said.find("answers"); answers != said.end())
+    model.fields.back().name = answers->second;
+  Datasets both{.train = {}, .test = std::move(data)};
+  crop(both, model, options.request(DataUse::prediction));
+  data = std::move(both.test);
+}
+
 nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb::kwargs& options) {
   const AtWork at_work;
   Call call(predict_door, options);
@@ -429,6 +451,8 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const bool draws = dynamic_cast<const Fonts*>(&o.domains.of_model(o.model_name)) != nullptr;
     Dataset data = question_of(x, call.sample_shape(),
                                draws ? std::optional(o.network.classes) : std::nullopt);
+    app::check_inputs(data, o.inputs_of_weights, o.weights, o);
+    crop_as_trained(data, o);
     const app::LoadedNetwork network = load_network(o, o.model_for(data), device);
     y = answers_to(std::move(data), o.pixels, *network.model, o.micro_batch,
                    network.parameters.compute_dtype(), device);

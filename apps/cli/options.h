@@ -120,9 +120,14 @@ inline Settings settings_of(Options& o) {
     if (model.dropout == "dropout") with_dropout.push_back(model.name);
     else other_dropout = model.dropout;
   }
+  // The last domain, which may be a caller's, has the last word on a setting of one name.
   const auto of_domains = [&](const std::string& heading) {
     Settings all;
-    for (const auto& domain : o.domains) all.append(domain->settings(o));
+    for (const auto& domain : o.domains) {
+      const Settings own = domain->settings(o);
+      all = all.where([&](const Setting& setting) { return !own.has(setting.about.name); });
+      all.append(own);
+    }
     return all.where([&](const Setting& setting) { return setting.group == heading; });
   };
   Settings s;

@@ -451,7 +451,8 @@ class Tokens(unittest.TestCase):
                 (lambda: accrue.predict(known, rows + 2), "document 3 .* knows 60 tokens"),
                 (lambda: accrue.predict(known, [rows[0], rows[0, 1:]]), "of several lengths"),
                 (lambda: train([rows[0], rows[1, :0]]), "document 1 has no tokens"),
-                (lambda: train([rows[0], rows[0] * 0.5]), "not all integers .L."),
+                (lambda: train([rows[0], rows[0] * 0.5]),
+                 "document 1 of data is float64 .15.: expected integers .L."),
                 (lambda: train((rows, rows[:3] > 0)), "learned has other shapes"),
                 (lambda: train(rows[:, :1]), "rows of one token"),
                 (lambda: train(rows, test=(rows, rows)), "test has no tokens, but data has"),
@@ -554,9 +555,9 @@ class Errors(unittest.TestCase):
         x, y = samples()
         for data, words in (((x, y[:5]), "x has 512 samples, but y has 5"),
                             ((x, y - 1), "expected classes from 0 on"),
-                            ((x, [str(k) for k in y]), "expected integers, or float32|as objects"),
+                            ((x, [str(k) for k in y]), "y is an array of <U1: expected numbers"),
                             ((x.astype(np.uint8), y), "pixels of images"),
-                            ((x, y > 0), "expected .N, H, W. or .N, K, H, W."),
+                            ((x, y > 0), "expected masks, bool .N, H, W. or .N, K, H, W."),
                             ((x, np.stack([y, y], axis=1)), "one for each pixel"),
                             ((x,), "expected x and y, or of glyphs")):
             with self.assertRaisesRegex(accrue.Error, words):

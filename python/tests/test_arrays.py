@@ -1,0 +1,268 @@
+"""Tests of arrays that are not what they seem, and of weights that are kept: of the installed package."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+import accrue
+
+FEW = {"threads": 1, "micro_batch": 4, "effective_batch": 8, "steps": 3, "seed": 3}
+random = np.random.default_rng(0)
+PIXELS = random.integers(0, 256, (32, 3, 12, 10), np.uint8)
+X = random.standard_normal((32, 16)).astype(np.float32)
+Y = np.arange(32) % 3
+
+
+def layers(classes=3, features=16):
+    return accrue.Sequential([accrue.Linear(features, 8, activation="relu"),
+                              accrue.Linear(8, classes)])
+
+
+def convolutions(classes=3):
+    return accrue.Sequential([accrue.Conv2d(3, 4, 3, padding=1), accrue.ReLU(),
+                              accrue.GlobalAvgPool2d(), accrue.Flatten(),
+                              accrue.Linear(4, classes)])
+
+
+def flat(weights):
+    return np.concatenate([a.ravel() for a in weights.values()])
+
+
+class Case(unittest.TestCase):
+    def refuses(self, run, *words):
+        with self.assertRaises(accrue.Error) as raised:
+            run()
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+
+
+class Axes(Case):
+    def test_of_channels_that_come_last_are_refused_everywhere(self):
+        masks = random.integers(0, 2, (32, 12, 10))
+        words = "[32, 12, 10, 3], which looks like [N, H, W, C]", "x.transpose(0, 3, 1, 2)"
+        for model, y in (("mlp-small", Y), ("resnet", Y), ("resnet18", Y), ("unet", masks),
+                         (convolutions(), Y)):
+            for right in (PIXELS, PIXELS.astype(np.float32)):
+                x = np.ascontiguousarray(right.transpose(0, 2, 3, 1))
+                self.refuses(lambda: accrue.train(model, (x, y), **FEW), *words)
+                self.refuses(lambda: accrue.Trainer(model, (right, y), test=(x, y), **FEW), *words)
+                self.refuses(lambda: accrue.plan(model, (x, y), memory="1GiB"), *words)
+        trainer = accrue.Trainer("cnn-gn", (PIXELS, Y), width=0.25, **FEW)
+        weights = trainer.run().weights
+        for right in (PIXELS, PIXELS.astype(np.float64), PIXELS.tolist()):
+            x = np.asarray(right).transpose(0, 2, 3, 1)
+            for run in (lambda: trainer.evaluate((x, Y)), lambda: trainer.predict(x),
+                        lambda: accrue.evaluate(weights, data=(x, Y)),
+                        lambda: accrue.predict(weights, x)):
+                self.refuses(run, "[32, 12, 10, 3]", "x.transpose(0, 3, 1, 2)")
+            self.assertEqual(x.transpose(0, 3, 1, 2).shape, PIXELS.shape)
+        self.refuses(lambda: accrue.predict(weights, PIXELS[0].transpose(1, 2, 0)),
+                     "uint8 [12, 10, 3]", "x.transpose(2, 0, 1)[None]")
+        self.refuses(lambda: accrue.train("unet", (PIXELS, masks[..., None] > 0), **FEW),
+                     "y is bool [32, 12, 10, 1]", "y.transpose(0, 3, 1, 2)")
+
+    def test_of_feature_maps_are_as_they_are(self):
+        maps = random.standard_normal((8, 16, 4, 4)).astype(np.float32)
+        network = accrue.Sequential([accrue.Conv2d(16, 3, 4), accrue.Flatten()])
+        self.assertEqual(accrue.train(network, (maps, Y[:8]), **{**FEW, "steps": 1}).steps, 1)
+        for shape in ((8, 3, 5, 4), (8, 1, 28, 1), (8, 4, 5, 3)):
+            x = np.zeros(shape, np.uint8)
+            network = accrue.Sequential([accrue.Flatten(), accrue.Linear(x[0].size, 3)])
+            accrue.Trainer(network, (x, Y[:8]), **FEW)
+
+
+class Inputs(Case):
+    def test_are_those_that_the_weights_have_seen(self):
+        x = PIXELS.astype(np.float32) / 255
+        of_pixels, of_numbers = (accrue.Trainer("cnn-gn", (data, Y), width=0.25, **FEW)
+                                 for data in (PIXELS, x))
+        for trainer, wrong, words in (
+                (of_pixels, x, ("has learned from pixels", "mean 0.5 and std 0.5",
+                                "expected pixels (uint8)")),
+                (of_numbers, PIXELS, ("has learned from numbers as they were given",
+                                      "expected numbers (float32)"))):
+            weights = trainer.run().weights
+            for run in (lambda: trainer.predict(wrong), lambda: trainer.evaluate((wrong, Y)),
+                        lambda: accrue.predict(weights, wrong),
+                        lambda: accrue.evaluate(weights, data=(wrong, Y)),
+                        lambda: accrue.train("cnn-gn", (wrong, Y), init=weights, **FEW)):
+                self.refuses(run, *words)
+        pixels, numbers = of_pixels.weights, of_numbers.weights
+        self.assertEqual(pixels.metadata["mean"], "0.5")
+        self.assertNotIn("mean", numbers.metadata)
+        self.assertNotIn("std", numbers.metadata)
+        self.assertEqual(numbers.metadata["inputs"], "as given")
+        # x / 255 is what mean 0 and std 1 make of pixels.
+        np.testing.assert_allclose(accrue.predict(numbers, PIXELS, mean=0, std=1),
+                                   of_numbers.predict(x), rtol=1e-5, atol=1e-6)
+        went_on = accrue.train("cnn-gn", (PIXELS, Y), init=numbers, mean=0, std=1, **FEW).weights
+        self.assertEqual(went_on.metadata["mean"], "0")
+        self.assertNotIn("inputs", went_on.metadata)
+        self.refuses(lambda: accrue.train("cnn-gn", (x, Y), test=(PIXELS, Y), **FEW),
+                     "f32 images, i32 labels, but test has u8 images")
+        with tempfile.TemporaryDirectory() as folder:
+            for weights, status in ((pixels, 0), (numbers, 1)):
+                path = pathlib.Path(folder, "w.safetensors")
+                weights.save(path)
+                command = [sys.executable, "-m", "accrue", "export", "--weights", str(path),
+                           "--out", str(path) + ".onnx"]
+                ran = subprocess.run([*command, "--bytes"], capture_output=True, text=True,
+                                     check=False)
+                self.assertEqual(ran.returncode, status, ran.stderr)
+                self.assertEqual("--bytes: " in ran.stderr, status > 0)
+                self.assertEqual(subprocess.run(command, check=False,
+                                                capture_output=True).returncode, 0)
+
+    def test_are_cropped_as_the_weights_were_trained(self):
+        for model in ("cnn", convolutions(), accrue.Sequential(
+                [accrue.Flatten(), accrue.Linear(3 * 8 * 8, 3)])):
+            trainer = accrue.Trainer(model, (PIXELS, Y), crop=8, **FEW)
+            weights = trainer.run().weights
+            network = None if model == "cnn" else model
+            expected = trainer.predict(PIXELS)
+            np.testing.assert_array_equal(
+                accrue.predict(weights, PIXELS, network, micro_batch=4), expected)
+            middle = np.ascontiguousarray(PIXELS[:, :, 2:10, 1:9])
+            np.testing.assert_array_equal(
+                accrue.predict(weights, middle, network, micro_batch=4), expected)
+            self.assertEqual(accrue.evaluate(weights, network, (PIXELS, Y), micro_batch=4),
+                             trainer.evaluate())
+        # Masks are of whole images.
+        network = accrue.Sequential([accrue.Conv2d(3, 2, 1)])
+        trainer = accrue.Trainer(network, (PIXELS, PIXELS[:, 0] // 128), crop=8, **FEW)
+        weights = trainer.run().weights
+        self.assertEqual(accrue.predict(weights, PIXELS, network).shape, (32, 2, 12, 10))
+        np.testing.assert_array_equal(accrue.predict(weights, PIXELS, network),
+                                      trainer.predict(PIXELS))
+
+    def test_are_of_any_order_of_bytes_and_memory(self):
+        expected = flat(accrue.train(layers(), (X, Y), **FEW).weights)
+        for x, y in ((X.astype(">f4"), Y.astype(">i4")), (X.astype(">f8"), Y.astype(">u2")),
+                     (np.asfortranarray(X), Y.astype(np.uint64)), (X[::-1][::-1], Y.tolist()),
+                     (X.tolist(), Y.astype(np.int8)), (np.ma.masked_array(X), Y)):
+            np.testing.assert_array_equal(flat(accrue.train(layers(), (x, y), **FEW).weights),
+                                          expected)
+
+    def test_say_what_came(self):
+        masked = np.ma.masked_array(X, mask=X > 1)
+        names = np.array(["cat", "dog", "owl"])[Y]
+        trainer = accrue.Trainer(layers(), (X, Y), **FEW)
+        for data, words in (
+                ((masked, Y), ("x is a masked array", "x.filled(VALUE)")),
+                ((X, np.ma.masked_equal(Y, 2)), ("y is a masked array",)),
+                ((X, names), ("y is an array of <U3: expected numbers", "return_inverse")),
+                ((X, names.astype(object)), ("y is an array of object", "return_inverse")),
+                ((X, None), ("y is None: expected data=(x, y)",)),
+                ((None, Y), ("x is None",)),
+                ((X.astype(np.complex64), Y), ("x is complex64 [32, 16]",)),
+                ((X.astype(np.int16), Y), ("x is int16 [32, 16]",)),
+                ((X > 0, Y), ("x is bool [32, 16]",)),
+                ((X, Y.astype(np.complex128)), ("y is complex128 [32]: expected integers",)),
+                ((X, Y > 0), ("y is bool [32]", "y.astype(int)")),
+                ((X, np.eye(3)[Y] > 0), ("y is bool [32, 3]", "y.argmax(axis=1)")),
+                (([[1, None]] * 32, Y), ("x is an array of object: expected numbers",)),
+                ((X, Y[:, None]), ("y is int64 [32, 1]", "y.reshape(-1)")),
+                ((X, np.eye(3, dtype=np.int32)[Y]), ("y is int32 [32, 3]", "y.argmax(axis=1)")),
+                ((X.reshape(2, 2, 2, 2, 2, 16), Y), ("x is float32 [2, 2, 2, 2, 2, 16]",))):
+            for run in (lambda: accrue.train(layers(), data, **FEW),
+                        lambda: trainer.evaluate(data)):
+                self.refuses(run, *words)
+
+
+class Classes(Case):
+    def test_may_be_fewer_where_they_are_scored(self):
+        trainer = accrue.Trainer(layers(), (X, Y), **FEW)
+        weights = trainer.run().weights
+        for part in (slice(0, 1), slice(0, 2), slice(None)):
+            data = X[part], Y[part]
+            self.assertEqual(accrue.evaluate(weights, layers(), data, micro_batch=4),
+                             trainer.evaluate(data))
+        self.refuses(lambda: accrue.evaluate(weights, layers(), (X, Y + 1)),
+                     "knows the classes 0, 1, 2, but arrays has the classes 0, 1, 2, 3")
+        masks = PIXELS[:, 0] // 86
+        trainer = accrue.Trainer("unet", (PIXELS, masks), width=0.25, depth=2, **FEW)
+        data = PIXELS[:2], masks[:2] // 2
+        self.assertEqual(accrue.evaluate(trainer.run().weights, data=data, micro_batch=4),
+                         trainer.evaluate(data))
+
+    def test_have_the_names_that_are_said(self):
+        names = ["cat", "dog", "owl"]
+        for model in ("cnn-gn", convolutions()):
+            trainer = accrue.Trainer(model, (PIXELS, Y), classes=names, **FEW)
+            weights = trainer.run().weights
+            network = None if model == "cnn-gn" else model
+            self.assertEqual(weights.metadata["class-names"], '["cat","dog","owl"]')
+            expected = accrue.evaluate(weights, network, (PIXELS, Y), classes=names, micro_batch=4)
+            self.assertEqual(expected, trainer.evaluate())
+            self.refuses(lambda: accrue.evaluate(weights, network, (PIXELS, Y)),
+                         "knows the classes cat, dog, owl, but arrays has the classes 0, 1, 2",
+                         "--classes names those of the data")
+            turned = accrue.evaluate(weights, network, (PIXELS, (Y + 1) % 3), micro_batch=4,
+                                     classes=["owl", "cat", "dog"])
+            self.assertEqual(turned, expected)
+            # Of which the data at hand may have some.
+            accrue.evaluate(weights, network, (PIXELS[:2], Y[:2]), classes=names)
+            for wrong, words in ((["cat", "dog"], "--classes has 2 names, but the labels have 3"),
+                                 (["cat", "dog", "cat"], "expected different names"),
+                                 (["cat", "dog", "emu"], "has the classes cat, dog, emu")):
+                self.refuses(lambda: accrue.evaluate(weights, network, (PIXELS, Y), classes=wrong),
+                             words)
+
+    def test_of_weights_are_not_given_up_without_a_word(self):
+        weights = accrue.train(layers(10), (X, np.arange(32) % 10), **FEW).weights
+        options = {**FEW, "init": weights}
+        ten = [str(k) for k in range(10)]
+        self.refuses(lambda: accrue.train(layers(), (X, Y), **options),
+                     "has the classes 0, 1, 2: expected the same, or --new-head")
+        self.assertEqual(accrue.train(layers(), (X, Y), new_head=True,
+                                      **options).weights["2.weight"].shape, (3, 8))
+        self.assertEqual(accrue.train(layers(10), (X, Y), classes=ten,
+                                      **options).weights["2.weight"].shape, (10, 8))
+        ran = subprocess.run([sys.executable, "-c", """if True:
+            import accrue, numpy as np
+            x, y = np.ones((64, 16), np.float32), np.arange(64)
+            def layers(classes):
+                return accrue.Sequential([accrue.Linear(16, 8), accrue.Linear(8, classes)])
+            w = accrue.train(layers(10), (x, y % 10), threads=1).weights
+            accrue.train(layers(20), (x, y % 20), threads=1, init=w)"""],
+                             capture_output=True, text=True, check=True)
+        self.assertRegex(ran.stderr, "^warning: 1: 10 classes in .*, 20 here: made new\n$")
+
+    def test_that_are_ones_among_zeros_are_no_numbers(self):
+        ones = np.eye(3, dtype=np.float32)[Y]
+        for y in (ones, ones.astype(np.float64)):
+            self.refuses(lambda: accrue.train(layers(), (X, y), **FEW),
+                         "y is float32 [32, 3], in each row one 1", "y.argmax(axis=1)",
+                         "--loss mse")
+        self.refuses(lambda: accrue.train(layers(), (X, ones), loss="cross-entropy", **FEW),
+                     "--loss cross-entropy: arrays has numbers")
+        self.refuses(lambda: accrue.train(layers(), (X, Y), loss="mse", **FEW),
+                     "--loss mse: arrays has classes")
+        self.refuses(lambda: accrue.train("mlp-small", (X, ones), **FEW),
+                     "y is float32 [32, 3]", "y.argmax(axis=1)")
+        self.refuses(lambda: accrue.train(layers(), (X, Y), test=(X, ones), **FEW),
+                     "expected arrays of the same kinds")
+        self.refuses(lambda: accrue.train(layers(), (X, ones), loss="mse", classes="abc", **FEW),
+                     "--classes abc: arrays has neither labels nor masks")
+        trainer = accrue.Trainer(layers(), (X, ones), loss="mse", **FEW)
+        result = trainer.run()
+        error = ((trainer.predict(X) - ones) ** 2).sum(axis=1).mean()
+        self.assertAlmostEqual(result.score["loss"] / (error / 3), 1, places=5)
+        self.assertEqual(accrue.evaluate(result.weights, layers(), (X, ones), micro_batch=4),
+                         result.score)
+        soft = ones * np.float32(0.9) + np.float32(0.1 / 3)
+        self.assertEqual(accrue.train(layers(), (X, soft), **FEW).steps, 3)
+        masks = PIXELS[:, :2] > 127
+        network = accrue.Sequential([accrue.Conv2d(3, 2, 1)])
+        losses = [accrue.train(network, (PIXELS, masks), loss=loss, **FEW).losses[0]
+                  for loss in ("bce", "dice", "bce+dice", None)]
+        self.assertAlmostEqual(losses[0] + losses[1], losses[2], places=5)
+        self.assertEqual(losses[0], losses[3])
+
+
+if __name__ == "__main__":
+    unittest.main()
