@@ -199,7 +199,8 @@ class PythonTrainer {
     run_.reset();
   }
 
-  nb::object run(nb::object on_step) {
+  // With the weights' own elements for those who let go of this trainer.
+  nb::object run(nb::object on_step, Elements elements) {
     const Use use(*this, Use::runs);
     check(on_step.is_none() || PyCallable_Check(on_step.ptr()),
           "on_step is {}: expected a function of a Step", shown(on_step));
@@ -215,7 +216,7 @@ class PythonTrainer {
     skipped_ += told.skipped();
     told.rethrow();
     return result("Result", "losses"_a = losses(), "score"_a = score(), "steps"_a = steps(),
-                  "weights"_a = weights(), "memory"_a = memory(),
+                  "weights"_a = weights(elements), "memory"_a = memory(),
                   "batches"_a = trainer().training().batches().describe(),
                   "skipped_windows"_a = skipped_,
                   "scored"_a = run_->data().test.is_trained_on ? "training" : "test");
@@ -236,14 +237,15 @@ class PythonTrainer {
     for (const auto& [name, peak] : run_->peaks()) json[name] = with_total(peak);
     return result("Memory", from_json(json.dump()));
   }
-  nb::object weights() const {
+  nb::object weights(Elements elements) const {
     const Use use(*this);
     nb::dict metadata;
     for (const auto& [key, value] : run_->trainer().options().weights_metadata())
       metadata[key.c_str()] = value;
-    return result("Weights",
-                  arrays_of(on_cpu(named_tensors(run_->trainer().training().parameters()))),
-                  metadata);
+    return result(
+        "Weights",
+        arrays_of(on_cpu(named_tensors(run_->trainer().training().parameters())), elements),
+        metadata);
   }
   void save_weights(nb::handle path) {
     const Use use(*this);
@@ -257,9 +259,9 @@ class PythonTrainer {
     if (data.is_none()) return score_on(run_->data().test);
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     Dataset set = dataset_of(data, "data", shape_);
+    check_inputs(set);
     set.fields[0].normalization = run_->options().pixels;
     if (const auto ignored = run_->options().domains.get<Images>().ignore_mask;
-    check_inputs(set);
         ignored && set.has("masks"))
       ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
     for (Field& field : set.fields)
@@ -276,9 +278,9 @@ class PythonTrainer {
     const auto* const generator = dynamic_cast<const Zi2ziGenerator*>(&training.model());
     const auto styles = generator ? std::optional(generator->options().styles) : std::nullopt;
     Dataset question = question_of(x, shape_, styles);
+    check_inputs(question);
     crop(question);
     return answers_to(std::move(question), run_->options().pixels, training.model(),
-    check_inputs(question);
                       training.batches().micro, training.parameters().compute_dtype(),
                       run_->device());
   }
@@ -310,8 +312,6 @@ class PythonTrainer {
   };
 
   Trainer& trainer() const { return run_->trainer(); }
-  // As the samples for the score are.
-  void crop(Dataset& data) const {
   void check_inputs(const Dataset& data) const {
     using enum app::Inputs;
     const Encoding seen = run_->data().train.fields[0].encoding;
@@ -320,6 +320,8 @@ class PythonTrainer {
                                                    : unknown;
     app::check_inputs(data, learned, "the trainer's network", run_->options());
   }
+  // As the samples for the score are.
+  void crop(Dataset& data) const {
     const Dataset& test = run_->data().test;
     if (!test.fields.empty() && test.fields[0].crop) data.crop_to(*test.fields[0].crop);
   }
@@ -377,7 +379,8 @@ const Door predict_door{
 nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
                  nb::handle quiet, const nb::kwargs& options) {
   const AtWork at_work;
-  return PythonTrainer(train_door, model, data, test, quiet, options).run(std::move(on_step));
+  return PythonTrainer(train_door, model, data, test, quiet, options)
+      .run(std::move(on_step), Elements::own);
 }
 
 nb::object plan(nb::handle model, nb::handle data, const nb::kwargs& options) {
@@ -462,7 +465,8 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
 
 nb::tuple read_weights(nb::handle path) {
   Metadata said;
-  const NamedTensors tensors = read_safetensors(text_of(path), Category::parameters, &said);
+  const NamedTensors tensors =
+      read_safetensors(text_of(path), Category::parameters, &said, is_weight);
   nb::dict metadata;
   for (const auto& [key, value] : said) metadata[key.c_str()] = value;
   return nb::make_tuple(arrays_of(tensors), metadata);
@@ -540,11 +544,16 @@ void add_training(nb::module_& m) {
           },
           "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(), "test"_a = nb::none(),
           "quiet"_a.none() = true, "options"_a, nb::sig(of_trainer.signature), of_trainer.doc)
-      .def("run", &PythonTrainer::run, "on_step"_a = nb::none(),
-           "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
-           "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
-           nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
-                   "accrue._results.Result"))
+      .def(
+          "run",
+          [](PythonTrainer& self, nb::object on_step) {
+            return self.run(std::move(on_step), Elements::copied);
+          },
+          "on_step"_a = nb::none(),
+          "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
+          "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
+          nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
+                  "accrue._results.Result"))
       .def("evaluate", &PythonTrainer::evaluate, "data"_a = nb::none(),
            "The score on arrays (x, y) or tokens, by default on the test data.",
            nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
@@ -557,10 +566,10 @@ void add_training(nb::module_& m) {
       .def("save_weights", &PythonTrainer::save_weights, "path"_a.none(),
            "Writes a safetensors file with PyTorch's names.",
            nb::sig("def save_weights(self, path: str | os.PathLike[str]) -> None"))
-      .def_prop_ro("weights", &PythonTrainer::weights,
-                   "float32 arrays by name. On the CPU they are the network's own memory: they\n"
-                   "change with further steps.",
-                   nb::sig("def weights(self) -> accrue._results.Weights"))
+      .def_prop_ro(
+          "weights", [](const PythonTrainer& self) { return self.weights(Elements::copied); },
+          "float32 arrays by name: a copy of the weights as they are now.",
+          nb::sig("def weights(self) -> accrue._results.Weights"))
       .def_prop_ro(
           "losses", &PythonTrainer::losses,
           "Of the windows that this trainer has run, float64: not of those before it resumed.",

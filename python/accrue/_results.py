@@ -126,9 +126,24 @@ class Weights(_Table, dict):
         super().__init__(arrays)
         self.metadata = dict(metadata)
 
+    def copy(self) -> Weights:
+        return type(self)(self, self.metadata)
+
+    __copy__ = copy
+
+    def __or__(self, other: typing.Any) -> Weights:
+        if not isinstance(other, dict):
+            return NotImplemented
+        return type(self)({**self, **other}, self.metadata)
+
+    def __ror__(self, other: typing.Any) -> Weights:
+        if not isinstance(other, dict):
+            return NotImplemented
+        return type(self)({**other, **self}, self.metadata)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Weights:
-        """Reads a safetensors file."""
+        """Reads a safetensors file, without what is no weight, such as num_batches_tracked."""
         return cls(*_accrue._read_weights(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,6 +1,10 @@
 """Tests of arrays that are not what they seem, and of weights that are kept: of the installed package."""
 
+import copy
+import json
 import pathlib
+import pickle
+import struct
 import subprocess
 import sys
 import tempfile
@@ -9,6 +13,7 @@ import unittest
 import numpy as np
 
 import accrue
+from accrue import Weights
 
 FEW = {"threads": 1, "micro_batch": 4, "effective_batch": 8, "steps": 3, "seed": 3}
 random = np.random.default_rng(0)
@@ -262,6 +267,104 @@ class Classes(Case):
                   for loss in ("bce", "dice", "bce+dice", None)]
         self.assertAlmostEqual(losses[0] + losses[1], losses[2], places=5)
         self.assertEqual(losses[0], losses[3])
+
+
+class Kept(Case):
+    def test_weights_stay_what_they_are(self):
+        weights = accrue.train(layers(), (X, Y), **FEW).weights
+        others = {"2.bias": np.zeros(3, np.float32)}
+        for copied in (weights.copy(), copy.copy(weights), copy.deepcopy(weights),
+                       pickle.loads(pickle.dumps(weights)), weights | {}, {} | weights,
+                       weights | weights):
+            self.assertIs(type(copied), Weights)
+            self.assertIsNot(copied, weights)
+            self.assertEqual(copied.metadata, weights.metadata)
+            self.assertIsNot(copied.metadata, weights.metadata)
+            np.testing.assert_array_equal(flat(copied), flat(weights))
+            self.assertEqual(accrue.evaluate(copied, layers(), (X, Y)),
+                             accrue.evaluate(weights, layers(), (X, Y)))
+        self.assertTrue(((weights | others)["2.bias"] == 0).all())
+        self.assertTrue(((others | weights)["2.bias"] == weights["2.bias"]).all())
+        merged = weights.copy()
+        merged |= others
+        self.assertIs(type(merged), Weights)
+        self.assertTrue((merged["2.bias"] == 0).all() and weights["2.bias"].any())
+
+    def test_weights_of_a_step_are_those_of_that_step(self):
+        trainer = accrue.Trainer(layers(), (X, Y), **FEW)
+        kept = [trainer.weights]
+        trainer.run(on_step=lambda step: kept.append(trainer.weights))
+        expected = [flat(accrue.train(layers(), (X, Y), **{**FEW, "steps": steps}).weights)
+                    for steps in (0, 1, 2, 3)]
+        for one, other in zip(kept, expected, strict=True):
+            np.testing.assert_array_equal(flat(one), other)
+
+        def spoil(_):
+            for array in trainer.weights.values():
+                array[...] = np.nan
+
+        trainer = accrue.Trainer(layers(), (X, Y), **{**FEW, "steps": None})
+        first = trainer.run(on_step=spoil).weights
+        spoil(None)
+        np.testing.assert_array_equal(
+            flat(first), flat(accrue.train(layers(), (X, Y), **{**FEW, "steps": None}).weights))
+
+    def test_state_dicts_are_weights(self):
+        network = accrue.Sequential([accrue.Conv2d(3, 4, 3), accrue.GroupNorm(2, 4),
+                                     accrue.GlobalAvgPool2d(), accrue.Flatten(),
+                                     accrue.Linear(4, 3)])
+        expected = accrue.train(network, (PIXELS, Y), **FEW).weights
+
+        class Held:  # what torch's tensors are
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **_):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        state = {name: Held(array) for name, array in expected.items()}
+        state["1.num_batches_tracked"] = np.array(12)
+        options = {**FEW, "steps": 0, "mean": 0.5, "std": 0.5}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "w.safetensors")
+            tensors = {**expected, "1.num_batches_tracked": np.array(12)}
+            self.write(path, tensors)
+            loaded = Weights.load(path)
+            self.assertEqual(set(loaded), set(expected))
+            for init in (state, tensors, loaded, path, Weights(state)):
+                got = accrue.train(network, (PIXELS, Y), init=init, **options).weights
+                for name, array in expected.items():
+                    np.testing.assert_array_equal(got[name], array, name)
+            Weights(tensors).save(path)
+            self.assertEqual(set(Weights.load(path)), set(expected))
+        np.testing.assert_array_equal(
+            accrue.predict(state, PIXELS, network, mean=0.5, std=0.5),
+            accrue.predict(expected, PIXELS, network))
+        scalar = {"scale": np.float32(2).reshape(()), "half": np.ones(2, np.float16)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "w.safetensors")
+            Weights(scalar).save(path)
+            self.assertEqual(Weights.load(path)["scale"].shape, ())
+            self.refuses(lambda: Weights({"ids": np.arange(3)}).save(path),
+                         "ids is int64 [3]: expected float32")
+            self.refuses(lambda: Weights({1: np.ones(3)}).save(path),
+                         "weights have the key 1: expected names")
+
+    @staticmethod
+    def write(path, tensors):
+        """A safetensors file as PyTorch writes them."""
+        header, data = {}, b""
+        for name, array in sorted(tensors.items(), key=lambda item: -item[1].itemsize):
+            kind = {"f": "F", "i": "I"}[array.dtype.kind] + str(8 * array.itemsize)
+            header[name] = {"dtype": kind, "shape": list(array.shape),
+                            "data_offsets": [len(data), len(data) + array.nbytes]}
+            data += array.tobytes()
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 if __name__ == "__main__":
