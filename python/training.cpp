@@ -424,10 +424,15 @@ nb::object evaluate(nb::handle weights, nb::handle model, nb::handle data,
   return call.has_arrays() ? result("Score", scores["test"]) : result("Scores", scores);
 }
 
-// A network that was trained on crops sees the images' middle, unless it answers with masks.
-void crop_as_trained(Dataset& data, const app::Options& options) {
+// A network that was trained on crops sees the images' middle, unless it answers with masks. Throws
+// Error for images of other channels than it has learned.
+void see_as_trained(Dataset& data, const app::Options& options) {
   DomainModel model = options.domains.model(options.model_name);
   const Metadata said = read_safetensors_metadata(options.weights);
+  const Shape &here = data.fields.front().values.shape(), &known = options.network.image;
+  check(!said.contains("image") || here.rank() != 4 || known.rank() != 3 || here[1] == known[0],
+        "x is {}, images of {}, but {} has learned those of {}: expected [N, {}, H, W]", here,
+        counted(here[1], "channel"), options.weights, known[0], known[0]);
   if (const auto answers = said.find("answers"); answers != said.end())
     model.fields.back().name = answers->second;
   Datasets both{.train = {}, .test = std::move(data)};
@@ -455,7 +460,7 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     Dataset data = question_of(x, call.sample_shape(),
                                draws ? std::optional(o.network.classes) : std::nullopt);
     app::check_inputs(data, o.inputs_of_weights, o.weights, o);
-    crop_as_trained(data, o);
+    see_as_trained(data, o);
     const app::LoadedNetwork network = load_network(o, o.model_for(data), device);
     y = answers_to(std::move(data), o.pixels, *network.model, o.micro_batch,
                    network.parameters.compute_dtype(), device);
