@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -246,6 +247,16 @@ class PythonTrainer {
         "Weights",
         arrays_of(on_cpu(named_tensors(run_->trainer().training().parameters())), elements),
         metadata);
+  }
+  void set_weights(const nb::dict& arrays) {
+    const Use use(*this);
+    Training& training = trainer().training();
+    const NamedTensors given = tensors_of(arrays);
+    check_weights_fit("what is assigned to weights", given, training.parameters());
+    const std::map<std::string, Tensor> by_name(given.begin(), given.end());
+    for (auto& [name, tensor] : named_tensors(training.parameters()))
+      Tensor(tensor).copy_from(by_name.at(name));
+    training.window().restored();
   }
   void save_weights(nb::handle path) {
     const Use use(*this);
@@ -571,10 +582,14 @@ void add_training(nb::module_& m) {
       .def("save_weights", &PythonTrainer::save_weights, "path"_a.none(),
            "Writes a safetensors file with PyTorch's names.",
            nb::sig("def save_weights(self, path: str | os.PathLike[str]) -> None"))
-      .def_prop_ro(
+      .def_prop_rw(
           "weights", [](const PythonTrainer& self) { return self.weights(Elements::copied); },
-          "float32 arrays by name: a copy of the weights as they are now.",
-          nb::sig("def weights(self) -> accrue._results.Weights"))
+          &PythonTrainer::set_weights,
+          "float32 arrays by name: a copy of the weights as they are now. Others that are "
+          "assigned\n"
+          "take their place, and the optimizer goes on with its moments.",
+          nb::for_getter(nb::sig("def weights(self) -> accrue._results.Weights")),
+          nb::for_setter(nb::sig("def weights(self, arrays: dict[str, typing.Any], /) -> None")))
       .def_prop_ro(
           "losses", &PythonTrainer::losses,
           "Of the windows that this trainer has run, float64: not of those before it resumed.",

@@ -317,6 +317,28 @@ class Kept(Case):
         np.testing.assert_array_equal(
             flat(first), flat(accrue.train(layers(), (X, Y), **{**FEW, "steps": None}).weights))
 
+    def test_weights_that_are_assigned_are_trained_on(self):
+        options = {**FEW, "optimizer": "sgd", "lr": 0.5, "no_shuffle": True, "steps": 4}
+        trainer, found = accrue.Trainer(layers(), (X, Y), **options), []
+        start = trainer.weights
+
+        def go_back(_):
+            found.append(flat(trainer.weights))
+            trainer.weights = start
+
+        trainer.run(on_step=go_back)
+        np.testing.assert_array_equal(flat(trainer.weights), flat(start))
+        for step, weights in enumerate(found):
+            window = slice(8 * step, 8 * step + 8)
+            alone = accrue.train(layers(), (X[window], Y[window]), init=start,
+                                 **{**options, "steps": 1})
+            np.testing.assert_array_equal(flat(alone.weights), weights)
+        for wrong, words in (({}, "0.bias [8] is missing"),
+                             ({**start, "more": X}, "more [32, 16] is not in the model"),
+                             ({**start, "0.bias": X}, "0.bias is f32 [32, 16], expected f32 [8]")):
+            self.refuses(lambda: setattr(trainer, "weights", wrong), words)
+        np.testing.assert_array_equal(flat(trainer.weights), flat(start))
+
     def test_state_dicts_are_weights(self):
         network = accrue.Sequential([accrue.Conv2d(3, 4, 3), accrue.GroupNorm(2, 4),
                                      accrue.GlobalAvgPool2d(), accrue.Flatten(),
