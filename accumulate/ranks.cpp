@@ -231,7 +231,7 @@ cuda::SideStream& Ranks::side_stream() {
 
 void Ranks::broadcast(const Tensor& x, int from) {
   const Tensor here = x.device() == Device::cuda ? x.to(Device::cpu, Category::workspace) : x;
-  broadcast(here.view().data, here.bytes(), from);
+  broadcast(here.host_bytes().data(), here.bytes(), from);
   if (x.device() == Device::cuda) x.copy_from(here);
 }
 

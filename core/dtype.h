@@ -92,6 +92,9 @@ constexpr DType dtype_of() {
   }
 }
 
+constexpr bool is_floating(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::f16 || dtype == DType::bf16;
+}
 constexpr bool is_16_bit_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 // The dtype in which the ops compute elements of this one and keep their sums: Wide<T>.
@@ -112,8 +115,7 @@ template <class Body>
 decltype(auto) dispatch_floating(DType dtype, Body&& body) {
   if (dtype == DType::f16) return std::forward<Body>(body).template operator()<Half>();
   if (dtype == DType::bf16) return std::forward<Body>(body).template operator()<BFloat16>();
-  check(dtype == DType::f32 || dtype == DType::f64, "expected a floating dtype, got {}",
-        name(dtype));
+  check(is_floating(dtype), "expected a floating dtype, got {}", name(dtype));
   return dispatch_wide(dtype, std::forward<Body>(body));
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -32,6 +34,11 @@ class Storage {
   // ledgers alone know of it, meta's for the host. Throws OutOfMemory.
   void move_to_host();
 
+  // The number of times that somebody has overwritten elements that a backward may need
+  // (Tensor::saved()). Threads may write to parts of one storage.
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
+
  private:
   struct OnHost {
     AllocationInfo info;  // that it had on the device
@@ -50,6 +57,7 @@ class Storage {
   void* data_ = nullptr;
   std::shared_ptr<const void> owner_;  // of the elements, if they are not this one's
   std::unique_ptr<OnHost> on_host_;
+  std::atomic<uint32_t> version_ = 0;
 };
 
 }  // namespace accrue

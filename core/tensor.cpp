@@ -10,11 +10,17 @@
 namespace accrue {
 namespace {
 
-// Between any two devices; nothing where one of them is a meta device.
+// Between any two devices; nothing to a meta device.
 void copy_bytes(const Tensor& to, const Tensor& from) {
   void* target = to.view().data;
   const void* source = from.view().data;
-  if (is_meta(to.device()) || is_meta(from.device()) || from.bytes() == 0) return;
+  if (is_meta(to.device()) || from.bytes() == 0) return;
+  if (!source || !target)
+    fail(
+        "{} on {} cannot be copied to {} on {}, because the {} has no elements: a prediction of "
+        "memory, on a meta device, reads none",
+        from.describe(), name(from.device()), to.describe(), name(to.device()),
+        source ? "second" : "first");
   if (to.device() == Device::cpu && from.device() == Device::cpu)
     std::memcpy(target, source, from.bytes());
   else if (to.device() == Device::cpu) cuda::copy_to_host(target, source, from.bytes());
@@ -58,9 +64,10 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
 
 void Tensor::fill(double value) const {
   const View all = view();
-  if (is_meta(device())) return;
-  if (device() == Device::cuda) return cuda::fill(all, value);
+  storage().overwritten();
   dispatch_floating(dtype_, [&]<class T>() {
+    if (is_meta(device())) return;
+    if (device() == Device::cuda) return cuda::fill(all, value);
     std::ranges::fill(span<T>(), static_cast<T>(static_cast<Wide<T>>(value)));
   });
 }
@@ -68,11 +75,12 @@ void Tensor::fill(double value) const {
 void Tensor::copy_from(const Tensor& source) const {
   check(source.shape_ == shape_ && source.dtype_ == dtype_, "cannot copy {} {} to {} {}",
         name(source.dtype_), source.shape_, name(dtype_), shape_);
+  storage().overwritten();
   copy_bytes(*this, source);
 }
 
 Tensor Tensor::to(Device device, Category category) const {
-  const MemoryScope scope(MemoryScope::label().empty() ? storage_->label() : MemoryScope::label());
+  const MemoryScope scope(MemoryScope::label().empty() ? storage().label() : MemoryScope::label());
   Tensor copy = empty(shape_, dtype_, device, category);
   copy_bytes(copy, *this);
   return copy;
@@ -91,9 +99,28 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
 }
 
 View Tensor::view() const {
-  check(defined(), "an undefined tensor has no elements");
-  auto* data = static_cast<std::byte*>(storage_->data());
-  return {data ? data + offset_bytes_ : nullptr, shape_, dtype_, storage_->device()};
+  Storage& own = storage();
+  if (saved_version_ && *saved_version_ != own.version()) [[unlikely]]
+    fail_overwritten();
+  auto* data = static_cast<std::byte*>(own.data());
+  return {data ? data + offset_bytes_ : nullptr, shape_, dtype_, own.device()};
+}
+
+void Tensor::fail_undefined() {
+  fail("an undefined tensor has no elements, and is on no device: expected one that was made");
+}
+
+void Tensor::fail_overwritten() const {
+  fail(
+      "backward() needs {} as forward read it, but somebody has overwritten it since, by fill(), "
+      "copy_from() or an optimizer's step: call backward() before, or write to a copy",
+      describe());
+}
+
+std::string Tensor::describe() const {
+  const std::string type = fmt::format("{} {}", name(dtype_), shape_);
+  const Label label = defined() ? storage_->label() : Label();
+  return label.empty() ? type : fmt::format("'{}' {}", label.text(), type);
 }
 
 namespace {
@@ -115,15 +142,21 @@ std::string_view type_name(DType dtype) {
 
 template <class T>
 std::span<T> Tensor::span() const {
-  const View v = view();
   constexpr DType asked = dtype_of<T>();
-  check(v.dtype == asked, "span<{}>() of a tensor {} {}: expected span<{}>()", type_name(asked),
-        name(v.dtype), v.shape, type_name(v.dtype));
-  check(v.device == Device::cpu, "the elements of a {} tensor cannot be read on the host",
-        name(v.device));
-  check(v.data || numel() == 0, "a tensor {} {} without elements: they cannot be read",
-        name(v.dtype), v.shape);
-  return {v.as<T>(), static_cast<size_t>(numel())};
+  check(dtype_ == asked, "span<{}>() of a tensor {} {}: expected span<{}>()", type_name(asked),
+        name(dtype_), shape_, type_name(dtype_));
+  return {reinterpret_cast<T*>(host_data()), static_cast<size_t>(numel())};
+}
+
+std::span<std::byte> Tensor::host_bytes() const { return {host_data(), bytes()}; }
+
+std::byte* Tensor::host_data() const {
+  const View v = view();
+  if (v.device != Device::cpu)
+    fail("the elements of a {} tensor cannot be read on the host: {}", name(v.device), describe());
+  if (!v.data && numel() > 0)
+    fail("{} is a tensor without elements: they cannot be read", describe());
+  return static_cast<std::byte*>(v.data);
 }
 
 double Tensor::item() const {
@@ -153,6 +186,13 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
 Tensor Tensor::detach() const {
   Tensor result = *this;
   result.variable_ = nullptr;
+  result.saved_version_ = std::nullopt;
+  return result;
+}
+
+Tensor Tensor::saved() const {
+  Tensor result = detach();
+  if (defined()) result.saved_version_ = storage_->version();
   return result;
 }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/memory.h"
@@ -12,7 +16,9 @@ namespace accrue {
 class Variable;  // the gradient side of a tensor: core/autograd.h
 
 // A contiguous row-major array in shared storage. Copying a Tensor copies the handle, not the
-// elements. Reshaping and slicing the first dimension are free.
+// elements. Reshaping and slicing the first dimension are free. A tensor on a meta device, or
+// without_elements(), has none: whoever reads them gets an Error that names it. So does whoever
+// asks an undefined tensor for anything but its shape.
 class Tensor {
  public:
   Tensor() = default;
@@ -46,24 +52,31 @@ class Tensor {
   int64_t numel() const { return shape_.numel(); }
   size_t bytes() const { return bytes_of(dtype_, numel()); }
   DType dtype() const { return dtype_; }
-  Device device() const { return storage_->device(); }
+  Device device() const { return storage().device(); }
+  // "f32 [2, 3]", after the label of its memory: "'hidden.weight' f32 [2, 3]".
+  std::string describe() const;
 
+  // Throws Error if it was saved() and then overwritten.
   View view() const;
   // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu, and has
   // elements.
   template <class T>
   std::span<T> span() const;
+  // The same as bytes, for any type.
+  std::span<std::byte> host_bytes() const;
   // The element of a one-element floating tensor; on cuda this waits for the device. Throws Error
   // for any other tensor.
   double item() const;
 
   // Overwrite all elements, on any device, without being recorded. copy_from() also copies between
-  // devices; it throws Error unless shape and dtype agree. They are const, because a Tensor is a
-  // handle.
+  // devices; it throws Error unless shape and dtype agree, and if there are no elements to copy to
+  // a device that has some. They are const, because a Tensor is a handle.
   void fill(double value) const;
   void copy_from(const Tensor& source) const;
+  // Says that elements were overwritten by other means, such as an optimizer's step.
+  void mark_overwritten() const { storage().overwritten(); }
   // A copy of the elements on `device`, with the same label unless a MemoryScope gives one. Copying
-  // from cuda to cpu waits for the device.
+  // from cuda to cpu waits for the device. Throws Error as copy_from() does.
   Tensor to(Device device, Category category = Category::data) const;
 
   // Returns the same variable under another shape, with the same storage and gradient. Throws
@@ -74,6 +87,10 @@ class Tensor {
   Tensor slice(int64_t begin, int64_t end) const;
   // The value alone: shares storage, takes no part in differentiation.
   Tensor detach() const;
+  // detach() for a backward that will need the elements as they are now: view() throws Error if
+  // they were overwritten since, by fill(), copy_from() or a step of their window. What is written
+  // through a view or a span goes unnoticed: ops do that where nobody else can need the elements.
+  Tensor saved() const;
   // True if no other tensor shares the storage. Only then may an op that was handed this tensor by
   // rvalue write its result over it.
   bool sole_owner() const { return storage_.use_count() == 1; }
@@ -84,10 +101,20 @@ class Tensor {
   void reset() { *this = {}; }
 
  private:
+  Storage& storage() const {
+    if (!storage_) [[unlikely]]
+      fail_undefined();
+    return *storage_;
+  }
+  [[noreturn]] static void fail_undefined();
+  [[noreturn]] void fail_overwritten() const;
+  std::byte* host_data() const;
+
   std::shared_ptr<Storage> storage_;
   size_t offset_bytes_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
+  std::optional<uint32_t> saved_version_;  // of the storage, if it must still be that
   std::shared_ptr<Variable> variable_;
 };
 

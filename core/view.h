@@ -7,7 +7,7 @@
 namespace accrue {
 
 // All that a kernel sees of a tensor: contiguous row-major elements, their shape, type and device.
-// `data` is null on a meta device.
+// `data` is null on a meta device, and wherever else a tensor has no elements.
 struct View {
   void* data = nullptr;
   Shape shape;
@@ -16,10 +16,13 @@ struct View {
 
   int64_t numel() const { return shape.numel(); }
 
+  // Throws Error for elements of another type, and if there are none: nobody reads through null.
   template <class T>
   T* as() const {
     constexpr DType wanted = dtype_of<std::remove_const_t<T>>();
     check(dtype == wanted, "a kernel expected {}, got {} {}", name(wanted), name(dtype), shape);
+    check(data || numel() == 0, "a kernel asked for the elements of {} {} on {}: it has none",
+          name(dtype), shape, name(device));
     return static_cast<T*>(data);
   }
   // Elements [begin, end) of a flat view.

@@ -13,7 +13,7 @@ namespace {
 // rows[k, :] = all[picked[k], :] for k < n.
 void copy_rows(std::byte* rows, const Tensor& all, const int32_t* picked, int64_t n) {
   const size_t size = all.bytes() / static_cast<size_t>(all.size(0));
-  const auto* source = static_cast<const std::byte*>(all.view().data);
+  const std::byte* source = all.host_bytes().data();
   for (int64_t k = 0; k < n; ++k)
     std::memcpy(rows + static_cast<size_t>(k) * size,
                 source + static_cast<size_t>(picked[k]) * size, size);

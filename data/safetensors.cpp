@@ -32,12 +32,6 @@ const char* format_name(DType dtype) {
   return std::ranges::find(dtype_names, dtype, &std::pair<DType, const char*>::first)->second;
 }
 
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  check(tensor.defined() && tensor.device() == Device::cpu,
-        "only a defined tensor on the cpu has elements to read or write");
-  return {static_cast<std::byte*>(tensor.view().data), tensor.bytes()};
-}
-
 // The header, padded with spaces so that the data after it is aligned.
 std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
   json header = json::object();
@@ -92,12 +86,12 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(std::as_bytes(std::span(header)));
   for (const auto& [name, tensor] : sorted)
-    if (!is_elsewhere(tensor)) file.write(bytes_of(tensor));
+    if (!is_elsewhere(tensor)) file.write(tensor.host_bytes());
     else
       for_each_piece(tensor.shape(), tensor.dtype(),
                      [&, &name = name](int64_t first, const Tensor& piece) {
                        fill(name, first, piece);
-                       file.write(bytes_of(piece));
+                       file.write(piece.host_bytes());
                      });
   file.commit();
 }
@@ -275,7 +269,7 @@ std::vector<Entry> Reader::entries(const json& header, const Wanted& wanted) con
 
 void Reader::read_elements(const Entry& entry, const Tensor& to) {
   file_.skip(entry.begin - position_);
-  require(file_.read(bytes_of(to)) == to.bytes(), "the file shrank while it was read");
+  require(file_.read(to.host_bytes()) == to.bytes(), "the file shrank while it was read");
   position_ = entry.end;
 }
 
@@ -304,7 +298,7 @@ void Reader::read_pieces_of(const Entry& entry, const UsePiece& use) {
   file_.skip(entry.begin - position_);
   position_ = entry.end;
   for_each_piece(entry.shape, entry.dtype, [&](int64_t first, const Tensor& piece) {
-    require(file_.read(bytes_of(piece)) == piece.bytes(), "the file shrank while it was read");
+    require(file_.read(piece.host_bytes()) == piece.bytes(), "the file shrank while it was read");
     use(entry.name, first, piece);
   });
 }

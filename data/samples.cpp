@@ -88,7 +88,7 @@ size_t bytes_of_sample(const Dataset& dataset) {
 
 std::span<std::byte> row_of(const Tensor& values, int64_t n) {
   const size_t bytes = values.bytes() / static_cast<size_t>(values.size(0));
-  return {static_cast<std::byte*>(values.view().data) + static_cast<size_t>(n) * bytes, bytes};
+  return values.host_bytes().subspan(static_cast<size_t>(n) * bytes, bytes);
 }
 
 namespace {

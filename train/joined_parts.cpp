@@ -31,7 +31,7 @@ Tensor JoinedParts::of_all(const std::vector<Tensor>& own) {
   size_t bytes = block.bytes();
   if (has_idle_) ranks_->broadcast(&bytes, sizeof bytes, 0);
   const Tensor own_block = block.to(Device::cpu), blocks = all.to(Device::cpu);
-  ranks_->gather(blocks.view().data, own_block.view().data, bytes);
+  ranks_->gather(blocks.host_bytes().data(), own_block.host_bytes().data(), bytes);
   all.copy_from(blocks);
   return all;
 }

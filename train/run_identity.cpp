@@ -33,7 +33,7 @@ std::string fingerprint(const Dataset& data) {
     fields += fmt::format("{} {}, ", field.name, values.shape());
     if (data.checksum) continue;
     const Tensor bytes = values.device() == Device::cpu ? values : values.to(Device::cpu);
-    crc = crc32_z(crc, static_cast<const Bytef*>(bytes.view().data), bytes.bytes());
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.host_bytes().data()), bytes.bytes());
   }
   if (data.checksum) crc = data.checksum();
   return fmt::format("{}{}{}CRC-32 {:08x}", data.size(), samples_word, fields, crc);

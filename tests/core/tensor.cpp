@@ -19,4 +19,43 @@ TEST_CASE("a tensor has read the values that it is made from", "[engine]") {
   REQUIRE(to_doubles(x) == std::vector<double>{1, 2});
 }
 
+TEST_CASE("an undefined tensor is an error to whoever asks it for more than its shape",
+          "[engine]") {
+  const Tensor nothing, x = Tensor::full({2}, 1, DType::f32, test_device());
+  REQUIRE_ERROR(nothing.device(), "an undefined tensor has no elements, and is on no device");
+  REQUIRE_ERROR(nothing.view(), "an undefined tensor");
+  REQUIRE_ERROR(nothing.span<float>(), "an undefined tensor");
+  REQUIRE_ERROR(nothing.to(Device::cpu), "an undefined tensor");
+  REQUIRE_ERROR(nothing.fill(1), "an undefined tensor");
+  REQUIRE_ERROR(nothing.copy_from(Tensor()), "an undefined tensor");
+  REQUIRE_ERROR(x.reshape({}), "cannot reshape");
+}
+
+TEST_CASE("what fill() refuses on a device it refuses on its meta", "[engine]") {
+  for (const Device device : {test_device(), meta_of(test_device())})
+    REQUIRE_ERROR(Tensor::full({2}, 1, DType::i32, device), "expected a floating dtype, got i32");
+}
+
+// Predictions run on meta devices, where a read that is not noticed goes through null or finds what
+// an uninitialised block holds.
+TEST_CASE("elements that are nowhere cannot be read", "[engine]") {
+  const MemoryScope scope("labels");
+  const Tensor labels = Tensor::empty({4}, DType::i32, meta_of(test_device()));
+  const Tensor elsewhere = Tensor::without_elements({4}, DType::i32, Device::cpu);
+  const Tensor here = Tensor::from(std::vector<int32_t>{1, 2, 3, 4}, {4}, test_device());
+  for (const Tensor& x : {labels, elsewhere}) {
+    REQUIRE_ERROR(x.view().as<int32_t>(), "the elements of i32 [4] on");
+    REQUIRE_ERROR(x.span<int32_t>(), "'labels' i32 [4]");
+    REQUIRE_ERROR(x.host_bytes(), "'labels' i32 [4]");
+    REQUIRE_ERROR(here.copy_from(x), "because the first has no elements");
+  }
+  REQUIRE_ERROR(labels.to(Device::cpu), "'labels' i32 [4] on meta");
+  REQUIRE_ERROR(elsewhere.copy_from(Tensor::from(std::vector<int32_t>(4), {4})),
+                "because the second has no elements");
+  REQUIRE_ERROR(Tensor::empty({}, DType::f32, meta_of(test_device())).item(), "'labels' f32 []");
+  // Nothing is lost on the way to a meta device.
+  here.to(Device::meta).copy_from(here);
+  elsewhere.to(Device::meta);
+}
+
 }  // namespace accrue::test
