@@ -236,6 +236,7 @@ void Window::settle_buffers_with(const Window& other) {
 }
 
 void Window::finish_step() {
+  parameters().mark_overwritten();
   reports_.push(counts_, lr(), state());
   start_next();
 }
@@ -298,6 +299,7 @@ void Window::exchange_averages() {
         "the weights have no average: expected an ema_decay and an optimizer step before it");
   const auto [begin, end] = optimizer_.owned();
   if (begin < end) exchange(parameters().values().slice(begin, end).view(), average_.view());
+  parameters().mark_overwritten();
   round_copies(parameters());
   exchange_->share_values();
 }

@@ -271,7 +271,7 @@ void offer_buffer(const Edge& x, const Tensor& buffer) {
   if (rehearsal && rehearsal->leaves_out(variable)) return;
   const bool fits = buffer.numel() == variable.shape.numel() && buffer.dtype() == variable.dtype;
   if (variable.producer && !variable.grad.defined() && fits)
-    variable.grad = buffer.reshape(variable.shape);
+    variable.grad = buffer.detach().reshape(variable.shape);
 }
 
 std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
@@ -371,7 +371,7 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
   if (y.variable() || wanted.empty()) return y;
 
   std::vector<Tensor> values;
-  for (const Tensor& input : inputs) values.push_back(input.detach());
+  for (const Tensor& input : inputs) values.push_back(input.saved());
   std::vector<Edge> edges(inputs.begin(), inputs.end());
   attach_node("recompute", y, std::move(wanted),
               [run, segment = std::move(segment), values = std::move(values),

@@ -72,7 +72,8 @@ class Edge {
 using Backward = std::function<void(Tensor& dy)>;
 
 // Makes y differentiable with respect to `inputs`, unless none of them wants a gradient or
-// NoGrad is in force. The closure must not capture y itself (a cycle), only y.detach().
+// NoGrad is in force. The closure must not capture y itself (a cycle), only y.saved(), and of each
+// other tensor that it reads x.saved(), which notices that somebody has written over it meanwhile.
 void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward);
 inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs,
                    Backward backward) {

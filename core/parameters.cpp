@@ -92,6 +92,11 @@ void Parameters::place_fixed(const std::vector<Declaration>& fixed, DType dtype,
 int64_t Parameters::count() const { return count_of(all_entries_); }
 int64_t Parameters::trained_count() const { return count_of(entries_); }
 
+void Parameters::mark_overwritten() const {
+  values_.mark_overwritten();
+  if (copies_.defined()) copies_.mark_overwritten();
+}
+
 void Parameters::zero_grad() const {
   for (const Entry& entry : entries_) {
     accrue::zero_grad(entry.tensor);

@@ -80,6 +80,9 @@ class Parameters {
   int64_t count() const;
   int64_t trained_count() const;
 
+  // Says that a step has changed the values, and their 16-bit copies: what a backward saved of them
+  // is void (Tensor::saved()).
+  void mark_overwritten() const;
   // Marks every gradient fresh, and drops gradients on demand; touches no elements.
   void zero_grad() const;
   // From now on ops keep the forms in which they multiply by parameters, all of them or those that

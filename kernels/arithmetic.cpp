@@ -89,8 +89,8 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
   launch<cpu::multiply, cuda::multiply>(y.device(), GradTarget{y.view(), 0}, a.view(), b.view());
   record("mul", y, {da_edge, db_edge},
-         [=, a = db_edge.wants_grad() ? a.detach() : Tensor(),
-          b = da_edge.wants_grad() ? b.detach() : Tensor()](Tensor& dy) mutable {
+         [=, a = db_edge.wants_grad() ? a.saved() : Tensor(),
+          b = da_edge.wants_grad() ? b.saved() : Tensor()](Tensor& dy) mutable {
            // db first: da may be written over the dy that db needs.
            if (auto db = claim_second(da_edge, db_edge, dy))
              launch<cpu::multiply, cuda::multiply>(dy.device(), *db, dy.view(), a.view());
@@ -126,7 +126,7 @@ Tensor scale_by(Tensor x, const Tensor& factor) {
   Tensor y = x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
   launch<cpu::scale_by, cuda::scale_by>(y.device(), GradTarget{y.view(), 0}, x.view(),
                                         factor.view());
-  record("scale_by", y, {edge}, [=, factor = factor.detach()](Tensor& dy) {
+  record("scale_by", y, {edge}, [=, factor = factor.saved()](Tensor& dy) {
     if (auto dx = claim_grad_over(edge, dy))
       launch<cpu::scale_by, cuda::scale_by>(dy.device(), *dx, dy.view(), factor.view());
   });

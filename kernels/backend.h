@@ -42,7 +42,7 @@ void launch(Device device, Args&&... args) {
 inline Tensor operand(const Tensor& parameter, DType dtype) {
   const auto& variable = parameter.variable();
   const bool has_copy = variable && variable->copy.defined() && variable->copy.dtype() == dtype;
-  return has_copy ? variable->copy : parameter.detach();
+  return has_copy ? variable->copy.saved() : parameter.saved();
 }
 
 // Where an op writes a result that its backward does not read: no elements if result_is_unread(),

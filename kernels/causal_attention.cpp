@@ -286,7 +286,7 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Te
 
   const Edge edge = qkv;
   record("causal_attention", y, {edge},
-         [=, qkv = qkv.detach(), out = Attended{y.detach(), out.L}](Tensor& dy) {
+         [=, qkv = qkv.saved(), out = Attended{y.saved(), out.L}](Tensor& dy) {
            if (const auto to = claim_grad(edge))
              differentiate({{to, 0}, {to, H * D}, {to, (H + G) * D}}, dy, out,
                            packed_inputs(qkv, heads, positions));
@@ -305,8 +305,8 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
   const Edge dq_edge = q, dk_edge = k, dv_edge = v;
   record("causal_attention", y, {dq_edge, dk_edge, dv_edge},
-         [=, q = q.detach(), k = k.detach(), v = v.detach(),
-          out = Attended{y.detach(), out.L}](Tensor& dy) {
+         [=, q = q.saved(), k = k.saved(), v = v.saved(),
+          out = Attended{y.saved(), out.L}](Tensor& dy) {
            const auto [dq, dk, dv] = claim_grads(dq_edge, dk_edge, dv_edge);
            differentiate({{dq}, {dk}, {dv}}, dy, out, inputs(q, k, v));
          });
@@ -323,7 +323,7 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Te
 
   const Edge edge = qkv;
   record("causal_attention", y, {edge},
-         [=, qkv = qkv.detach(), out = Attended{y.detach(), out.L}](Tensor& dy) {
+         [=, qkv = qkv.saved(), out = Attended{y.saved(), out.L}](Tensor& dy) {
            const auto to = claim_grad(edge);
            if (!to) return;
            attention.differentiate_queries({to}, true, true, dy, out, {qkv.view()});
@@ -346,7 +346,7 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
   const Edge dq_edge = q, dk_edge = k, dv_edge = v;
   record("causal_attention", y, {dq_edge, dk_edge, dv_edge},
-         [=, q = q.detach(), out = Attended{y.detach(), out.L}](Tensor& dy) {
+         [=, q = q.saved(), out = Attended{y.saved(), out.L}](Tensor& dy) {
            attention.differentiate_queries({claim_grad(dq_edge)}, dk_edge.wants_grad(),
                                            dv_edge.wants_grad(), dy, out, {q.view()});
            attention.hand_dk_on({claim_grad(dk_edge)});

@@ -94,9 +94,9 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   const Edge dw_edge = weight, db_edge = bias;
   std::vector<Edge> edges = dx_edges;
   edges.push_back(dw_edge), edges.push_back(db_edge);
-  for (Tensor& part : parts) part = part.detach();
+  for (Tensor& part : parts) part = part.saved();
   record("conv2d", y, edges,
-         [=, y = activation != Activation::none ? y.detach() : Tensor()](Tensor& dy) mutable {
+         [=, y = activation != Activation::none ? y.saved() : Tensor()](Tensor& dy) mutable {
            if (y.defined())
              launch<cpu::activation_backward_over, cuda::activation_backward_over>(
                  device, dy.view(), y.view(), activation);

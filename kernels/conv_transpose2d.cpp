@@ -54,7 +54,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 
   const Edge dx_edge = x, dw_edge = weight, db_edge = bias;
   record("conv_transpose2d", y, {dx_edge, dw_edge, db_edge},
-         [=, x = x.detach()](Tensor& dy) mutable {
+         [=, x = x.saved()](Tensor& dy) mutable {
            if (auto dw = claim_grad(dw_edge)) correlate(*dw, x.view(), dy.view(), geometry);
            x.reset();
            if (auto db = claim_grad(db_edge)) sum_channels(*db, dy.view());

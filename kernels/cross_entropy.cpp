@@ -115,12 +115,13 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
                                                     x.view(), labels.view());
   }
   const Edge edge = x;
-  record_loss("cross_entropy", loss, {edge}, [=, x = x.detach()](const LossSeed& seed) mutable {
-    Tensor over = std::move(x);
-    if (auto dx = claim_grad_over_value(edge, over))
-      launch<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(over.device(), *dx, seed,
-                                                                        over.view(), labels.view());
-  });
+  record_loss("cross_entropy", loss, {edge},
+              [=, x = x.saved(), labels = labels.saved()](const LossSeed& seed) mutable {
+                Tensor over = std::move(x);
+                if (auto dx = claim_grad_over_value(edge, over))
+                  launch<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(
+                      over.device(), *dx, seed, over.view(), labels.view());
+              });
   return loss;
 }
 

@@ -177,7 +177,7 @@ Tensor dice_loss(const Tensor& x, const Tensor& masks, std::span<const double> c
                                             x.view(), masks.view(), weights, counted);
   }
   const Edge edge = x;
-  record("dice_loss", loss, {edge}, [=, x = x.detach(), kept = judged](Tensor& dloss) mutable {
+  record("dice_loss", loss, {edge}, [=, x = x.saved(), kept = judged](Tensor& dloss) mutable {
     Tensor over = std::move(x);
     if (auto dx = claim_grad_over_value(edge, over))
       launch<cpu::dice_loss_backward, cuda::dice_loss_backward>(over.device(), *dx, dloss.view(),

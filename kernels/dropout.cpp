@@ -59,7 +59,7 @@ Tensor dropout(Tensor x, double p, const DropoutKey& key) {
   if (!result_is_unread())
     launch<cpu::dropout, cuda::dropout>(y.device(), GradTarget{y.view(), 0}, x.view(),
                                         key.samples.view(), mask);
-  record("dropout", y, {edge}, [edge, mask, samples = key.samples](Tensor& dy) {
+  record("dropout", y, {edge}, [edge, mask, samples = key.samples.saved()](Tensor& dy) {
     if (auto dx = claim_grad_over(edge, dy))
       launch<cpu::dropout, cuda::dropout>(dy.device(), *dx, dy.view(), samples.view(), mask);
   });

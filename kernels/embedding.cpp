@@ -79,7 +79,7 @@ Tensor embedding(const Tensor& w, const Tensor& index, std::optional<DType> dtyp
   check_weight("embedding", y, table, w);
   launch<cpu::embedding, cuda::embedding>(y.device(), y.view(), table.view(), index.view());
   const Edge dw_edge = w;
-  record("embedding", y, {dw_edge}, [dw_edge, index](Tensor& dy) {
+  record("embedding", y, {dw_edge}, [dw_edge, index = index.saved()](Tensor& dy) {
     if (auto dw = claim_grad(dw_edge))
       launch<cpu::embedding_backward, cuda::embedding_backward>(dy.device(), *dw, dy.view(),
                                                                 index.view());

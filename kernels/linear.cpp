@@ -159,9 +159,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   const Edge dw_edge = Edge(weight).wants_grad() ? Edge(weight) : Edge();
   record("linear", y, {dx_edge, dw_edge, db_edge},
          [=,
-          x = dw_edge.wants_grad() ? x.detach()
+          x = dw_edge.wants_grad() ? x.saved()
                                    : Tensor::without_elements(x.shape(), x.dtype(), x.device()),
-          y = is_kept ? y.detach() : Tensor()](Tensor& dy) mutable {
+          y = is_kept ? y.saved() : Tensor()](Tensor& dy) mutable {
            const Device device = dy.device();
            {
              const auto [dw, db] = claim_grads(dw_edge, db_edge);
@@ -194,7 +194,7 @@ Tensor add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
     launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, a.view(), 1.0);
   a.reset();
   if (is_computed) multiply({y.view(), 1}, x.view(), w.view(), Transpose::no, Transpose::yes);
-  record("add_linear", y, {da_edge, dx_edge, dw_edge}, [=, x = x.detach()](Tensor& dy) mutable {
+  record("add_linear", y, {da_edge, dx_edge, dw_edge}, [=, x = x.saved()](Tensor& dy) mutable {
     if (auto dw = claim_grad(dw_edge))
       multiply(*dw, dy.view(), x.view(), Transpose::yes, Transpose::no);
     x.reset();
@@ -213,7 +213,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   Tensor c = Tensor::empty({a.size(0), b.size(1)}, a.dtype(), a.device());
   multiply({c.view(), 0}, a.view(), b.view(), Transpose::no, Transpose::no);
   const Edge da_edge = a, db_edge = b;
-  record("matmul", c, {da_edge, db_edge}, [=, a = a.detach(), b = b.detach()](Tensor& dc) mutable {
+  record("matmul", c, {da_edge, db_edge}, [=, a = a.saved(), b = b.saved()](Tensor& dc) mutable {
     if (auto da = claim_grad(da_edge))
       multiply(*da, dc.view(), b.view(), Transpose::no, Transpose::yes);
     b.reset();

@@ -313,7 +313,7 @@ struct HeadOperands {
 
   HeadOperands(std::string_view op, const Tensor& x_of_any_rank, const Tensor& weight,
                const Tensor& labels)
-      : x(x_of_any_rank.detach()), w(operand(weight, x.dtype())), labels(labels) {
+      : x(x_of_any_rank.saved()), w(operand(weight, x.dtype())), labels(labels.saved()) {
     check_weight(op, x, w, weight);
     const bool agree = x.shape().rank() >= 2 && w.shape().rank() == 2 && x.numel() > 0 &&
                        w.numel() > 0 && x.size(x.shape().rank() - 1) == w.size(1);

@@ -81,7 +81,7 @@ Tensor mean_loss(std::string_view op, const Tensor& x, F f, const Targets&... ta
   }
   const Edge edge = x;
   record(op, loss, {edge},
-         [edge, f, x = x.detach(), ... target = target.detach()](Tensor& dloss) mutable {
+         [edge, f, x = x.saved(), ... target = target.saved()](Tensor& dloss) mutable {
            Tensor over = std::move(x);
            if (auto dx = claim_grad_over_value(edge, over))
              launch<cpu::loss_backward<F, TargetView<Targets>...>,
@@ -132,7 +132,7 @@ Tensor given_loss(const Tensor& x, const Tensor& loss, const Tensor& dx, double 
   Tensor y = Tensor::empty({}, loss.dtype(), loss.device());
   launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, loss.view(), 1.0);
   const Edge edge = x;
-  record("given_loss", y, {edge}, [edge, times, dx = dx.detach()](Tensor& dy) {
+  record("given_loss", y, {edge}, [edge, times, dx = dx.saved()](Tensor& dy) {
     if (const auto target = claim_grad(edge))
       launch<cpu::scale_by, cuda::scale_by>(dy.device(), *target, dx.view(),
                                             scale(dy, times).view());

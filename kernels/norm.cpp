@@ -371,8 +371,8 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const bool needs_x = moments.source == Source::batch || is_activated ||
                        dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
   record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
-         [=, x = needs_x ? x.detach() : Tensor(), gamma = gamma.detach(),
-          beta = is_activated ? beta.detach() : Tensor()](Tensor& dy) {
+         [=, x = needs_x ? x.saved() : Tensor(), gamma = gamma.saved(),
+          beta = is_activated ? beta.saved() : Tensor()](Tensor& dy) {
            if (is_activated)
              launch<cpu::normalized_backward_over, cuda::normalized_backward_over>(
                  device, dy.view(), x.view(), by(), view_of(gamma), view_of(beta), activation);

@@ -97,7 +97,7 @@ Tensor pixel_cross_entropy(const Tensor& x, const Tensor& labels,
   }
   const Edge edge = x;
   record_loss("pixel_cross_entropy", loss, {edge},
-              [=, x = x.detach(), kept = judged](const LossSeed& seed) mutable {
+              [=, x = x.saved(), kept = judged](const LossSeed& seed) mutable {
                 Tensor over = std::move(x);
                 if (auto dx = claim_grad_over_value(edge, over))
                   launch<cpu::pixel_cross_entropy_backward, cuda::pixel_cross_entropy_backward>(

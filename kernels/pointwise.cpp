@@ -50,7 +50,7 @@ Tensor pointwise(Tensor x, const formula::AnyPointwise& f) {
   Tensor y =
       keeps_y && x.sole_owner() ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
   launch<cpu::map, cuda::map>(y.device(), y.view(), x.view(), f);
-  record(op, y, {input}, [input, f, kept = keeps_y ? y.detach() : x.detach()](Tensor& dy) mutable {
+  record(op, y, {input}, [input, f, kept = keeps_y ? y.saved() : x.saved()](Tensor& dy) mutable {
     if (auto dx = claim_grad_over(input, dy))
       launch<cpu::map_backward, cuda::map_backward>(dy.device(), *dx, dy.view(), kept.view(), f);
   });

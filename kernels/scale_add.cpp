@@ -46,7 +46,7 @@ Tensor scale_add(const Tensor& x, const Tensor& gamma, const Tensor& a) {
 
   const Edge dx_edge = x, dgamma_edge = gamma, da_edge = a;
   record("scale_add", y, {dx_edge, dgamma_edge, da_edge},
-         [=, gamma = gamma.detach(), a = a.detach()](Tensor& dy) mutable {
+         [=, gamma = gamma.saved(), a = a.saved()](Tensor& dy) mutable {
            const Device device = dy.device();
            if (auto dgamma = claim_grad(dgamma_edge))
              launch<cpu::scale_add_factor_backward, cuda::scale_add_factor_backward>(

@@ -259,7 +259,7 @@ Tensor self_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
 
   const Edge dq_edge = q, dk_edge = k, dv_edge = v;
   record("self_attention", y, {dq_edge, dk_edge, dv_edge},
-         [=, q = q.detach(), k = k.detach(), v = v.detach(), y = y.detach()](Tensor& dy) {
+         [=, q = q.saved(), k = k.saved(), v = v.saved(), y = y.saved()](Tensor& dy) {
            const auto [dv, dk, dq] = claim_grads(dv_edge, dk_edge, dq_edge);
            launch<cpu::self_attention_backward, cuda::self_attention_backward>(
                device, AttentionTargets{dq, dk, dv}, dy.view(), y.view(), L.view(),

@@ -146,7 +146,7 @@ Tensor spectral_normalize(const Tensor& w, const Tensor& u, const Tensor& v) {
 
   const Edge edge = w;
   record("spectral_normalize", y, {edge},
-         [=, w = w.detach(), u = u.detach(), v = v.detach()](Tensor& dy) {
+         [=, w = w.saved(), u = u.saved(), v = v.saved()](Tensor& dy) {
            const Tensor partials = row_products_scratch(cut.count(), device);
            if (auto dw = claim_grad_over(edge, dy))
              launch<cpu::spectral_normalize_backward, cuda::spectral_normalize_backward>(

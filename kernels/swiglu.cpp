@@ -68,7 +68,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 
   const Edge dgate_edge = gate, dup_edge = up;
   record("swiglu", y, {dgate_edge, dup_edge},
-         [=, gate = gate.detach(), up = up.detach()](Tensor& dy) {
+         [=, gate = gate.saved(), up = up.saved()](Tensor& dy) {
            const auto [dgate, dup] = claim_grads_over_values(dgate_edge, gate, dup_edge, up);
            launch<cpu::swiglu_backward, cuda::swiglu_backward>(dy.device(), dgate, dup, dy.view(),
                                                                gate.view(), up.view());

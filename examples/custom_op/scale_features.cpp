@@ -59,7 +59,7 @@ Tensor scale_features(const Tensor& x, const Tensor& a) {
   launch<cpu::multiply_rows, cuda::multiply_rows>(y.device(), GradTarget{y.view(), 0}, x.view(),
                                                   a.view());
   record("scale_features", y, {x, a},
-         [dx_edge = Edge(x), da_edge = Edge(a), x = x.detach(), a = a.detach()](Tensor& dy) {
+         [dx_edge = Edge(x), da_edge = Edge(a), x = x.saved(), a = a.saved()](Tensor& dy) {
            // Claim, launch, then claim the next.
            if (auto da = claim_grad(da_edge))
              launch<cpu::sum_products, cuda::sum_products>(dy.device(), *da, dy.view(), x.view());

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
 #include "kernels/linear.h"
 #include "kernels/pointwise.h"
 #include "layers/layers.h"
@@ -176,6 +178,36 @@ TEST_CASE("sizes are read as people write them", "[engine][memory]") {
   for (const char* bad : {"", "MiB", "-1MiB", "12 parsecs", "0", "1e30GiB", "nan"})
     REQUIRE_ERROR(parse_bytes(bad), "is not a size");
   REQUIRE(format_bytes(3250585) == "3.1 MiB");
+}
+
+TEST_CASE("a value that backward needs must be the one that forward read", "[engine]") {
+  const Tensor a = require_grad(values({3})), b = values({2});
+  const auto product_of = [&](const Tensor& x) { return sum(mul(a, x)); };
+  const auto overwrite = [](const Tensor& x) { x.fill(100); };
+  Tensor loss = product_of(b);
+  overwrite(b);
+  REQUIRE_ERROR(backward(loss), "backward() needs f32 [1, 1] as forward read it, but somebody");
+  zero_grad(a);
+  loss = product_of(b);
+  b.copy_from(values({2}));
+  REQUIRE_ERROR(backward(loss), "overwritten");
+  // In a segment that runs again, where it is read anew.
+  zero_grad(a);
+  loss = sum(recompute([&](const auto& in) { return mul(in[0], in[1]); }, {a, b}));
+  overwrite(b);
+  REQUIRE_ERROR(backward(loss), "overwritten");
+  // Indices, too.
+  const Tensor samples = Tensor::from(std::vector<int32_t>{5}, {1}, test_device());
+  loss = sum(dropout(a, 0.5, {.samples = samples}));
+  samples.copy_from(Tensor::from(std::vector<int32_t>{6}, {1}));
+  REQUIRE_ERROR(backward(loss), "backward() needs i32 [1]");
+  // What no backward needs may be overwritten, and so may all of it afterwards.
+  zero_grad(a);
+  loss = sum(add(scale(a, 2), b));
+  overwrite(b);
+  backward(loss);
+  overwrite(a);
+  REQUIRE(to_doubles(grad(a)) == std::vector<double>{2});
 }
 
 }  // namespace accrue::test
