@@ -54,6 +54,11 @@ void Accumulator::add_nothing(size_t parameter) {
   if (sum().defined()) sum().slice(begin, end).fill(0);
 }
 
+void Accumulator::set_claimed(Variable& leaf, bool claimed) const {
+  leaf.fresh = !claimed;
+  leaf.grad_of = this;
+}
+
 void Accumulator::drop(Variable& leaf) {
   leaf.grad.reset();
   leaf.fresh = true;
@@ -83,6 +88,14 @@ Tensor Accumulator::kept_sum() const {
   return sum();
 }
 
+void Accumulator::check_fresh() const {
+  for (const Parameters::Entry& entry : parameters().entries())
+    check(entry.frozen() || !entry.claimed(),
+          "'{}' has a gradient before the first micro-batch of a window, which would add to it: "
+          "call zero_grad() on the parameters after a backward() of your own",
+          entry.name);
+}
+
 void Accumulator::start_next() {
   parameters().zero_grad();
   std::ranges::fill(progress_.reached, 0);
@@ -97,12 +110,15 @@ LossSeed Accumulator::seed(const WeightedLoss& weighted) const {
 }
 
 GradHook Accumulator::hook() {
+  GradHook hook{.sum = this};
   const auto when = takes();
-  if (!when) return {};
-  return {*when, [this](Variable& leaf) {
-            if (const auto number = numbers_.find(&leaf); number != numbers_.end())
-              take(number->second, leaf);
-          }};
+  if (!when) return hook;
+  hook.when = *when;
+  hook.complete = [this](Variable& leaf) {
+    if (const auto number = numbers_.find(&leaf); number != numbers_.end())
+      take(number->second, leaf);
+  };
+  return hook;
 }
 
 std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,

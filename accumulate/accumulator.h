@@ -89,6 +89,9 @@ class Accumulator {
   };
   virtual Progress progress() const { return progress_; }
   virtual void set_progress(const Progress& progress) { progress_ = progress; }
+  // Throws Error if a parameter has a gradient already, which would join a window that begins: that
+  // of a backward() of somebody's own.
+  void check_fresh() const;
   // Forgets the window.
   void start_next();
   // Throws Error if that left traces of it.
@@ -123,6 +126,8 @@ class Accumulator {
     if (complete_) complete_(parameter, gradient);
   }
   bool is_watched() const { return complete_ != nullptr; }
+  // Says that a gradient in the parameters' arena belongs to the window's sum, or to none.
+  void set_claimed(Variable& leaf, bool claimed) const;
   // Gives back the memory of a gradient that has been taken in.
   static void drop(Variable& leaf);
   View state() const { return decision_.state.view(); }

@@ -7,6 +7,7 @@ namespace accrue {
 
 Window::Window(Optimizer& optimizer, Schedule schedule, const WindowOptions& options)
     : optimizer_(optimizer),
+      optimizer_lives_(optimizer.lifetime()),
       schedule_(std::move(schedule)),
       options_(options),
       device_(optimizer.parameters().values().device()),
@@ -37,6 +38,7 @@ void Window::expect(int64_t samples) {
 
 void Window::backward(WeightedLoss weighted) {
   const auto& [loss, weight, is_first, expected_samples] = weighted;
+  check_usable();
   check_weight(weight, device_);
   check(counts_.samples + weight.samples <= counts_.expected_samples,
         "a window of {} samples already has {}: {} more do not fit; step() first",
@@ -94,7 +96,14 @@ void Window::add_terms_of(const WeightedLoss& weighted) {
   counts_.terms = terms.size();
 }
 
+void Window::check_usable() const {
+  check(!optimizer_lives_.expired(),
+        "the optimizer of a window is gone: expected it to live as long as the window");
+  if (counts_.micro_batches == 0) accumulator_->check_fresh();
+}
+
 void Window::micro_step(int64_t samples, int64_t variant, const std::function<void()>& work) {
+  check_usable();
   const MicroStep key{variant, samples, counts_.micro_batches == 0,
                       accumulator_->divisor(counts_.expected_samples)};
   const auto is_stale = [&](const MicroStep& other) { return other.variant < variant; };
@@ -190,6 +199,7 @@ void Window::decide_before_backward() {
 void Window::decide() { decide_step(state(), decision_.partials.view(), options_.noise_scale); }
 
 void Window::prepare_step() {
+  check_usable();
   kept_samples_ = exchange_->kept_samples(counts_);
   if (!accumulator_->steps_in_backward()) {
     counts_ = exchange_->add_counts(counts_);

@@ -45,7 +45,9 @@ namespace accrue {
 // and reports() has the outcomes as they arrive.
 //
 // Load weights before making the window, because it remembers the module buffers that abandon()
-// restores.
+// restores. The optimizer must live as long as the window; Error if it is gone. A gradient that a
+// backward() of somebody else's has left in the parameters would join the window's: that is an
+// Error, too, until zero_grad().
 //
 // Networks with losses of their own, such as a GAN's two, have a window each (train/game.h).
 class Window {
@@ -164,6 +166,7 @@ class Window {
   // A step is recorded whole, or in two parts if others' decisions come between them.
   enum class Part { whole, decide, apply };
 
+  void check_usable() const;
   void add_terms_of(const WeightedLoss& weighted);
   void tell_device();
   void decide_before_backward();
@@ -174,6 +177,7 @@ class Window {
   void start_next();
 
   Optimizer& optimizer_;
+  const std::weak_ptr<const void> optimizer_lives_;
   Schedule schedule_;
   const WindowOptions options_;
   const Device device_;

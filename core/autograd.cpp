@@ -60,6 +60,7 @@ struct Rehearsal {
 };
 thread_local Rehearsals* rehearsals = nullptr;
 thread_local Rehearsal* rehearsal = nullptr;
+thread_local const void* sum_of_pass = nullptr;  // GradHook::sum
 
 std::atomic<uint64_t> sequence_counter{0};
 
@@ -208,6 +209,12 @@ std::optional<GradTarget> claim(const Edge& x, bool same_kernel) {
   if (!x.wants_grad()) return std::nullopt;
   Variable& variable = *x.variable();
   if (rehearsal && rehearsal->leaves_out(variable)) return std::nullopt;
+  check(variable.fresh || variable.grad_of == sum_of_pass,
+        "{} would be added to a gradient {} that {}: call zero_grad() before, on the parameters or "
+        "the tensor, or step the window",
+        sum_of_pass ? "a window's micro-batch" : "backward()", variable.shape,
+        sum_of_pass ? "is not of this window" : "a window is adding up");
+  variable.grad_of = sum_of_pass;
   if (pending_leaves) pending_leaves->claim(x.variable(), same_kernel);
   if (!variable.grad.defined()) {
     const MemoryScope scope(variable.producer ? variable.producer->label : MemoryScope::label());
@@ -242,12 +249,14 @@ struct BackwardPass {
       : graph(graph_of(root_of(loss), 0)),
         phase(Phase::backward, loss.variable()->producer->label),
         leaves(hook),
-        counting(pending_leaves, hook.complete ? &leaves : nullptr) {}
+        counting(pending_leaves, hook.complete ? &leaves : nullptr),
+        adding_to(sum_of_pass, hook.sum) {}
 
   Variables graph;
   MemoryScope phase;
   PendingLeaves leaves;
   Restored<PendingLeaves*> counting;
+  Restored<const void*> adding_to;
 };
 
 }  // namespace

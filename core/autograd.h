@@ -40,6 +40,8 @@ class Variable {
   Tensor grad;
   // True until the first claim after zero_grad(); until then the elements of `grad` mean nothing.
   bool fresh = true;
+  // Whose sum `grad` belongs to, unless it is fresh (GradHook::sum).
+  const void* grad_of = nullptr;
   // A frozen variable refuses claims.
   bool frozen = false;
   // A copy of the value in 16 bits, which ops read (core/parameters.h); undefined if there is none.
@@ -116,7 +118,10 @@ struct GradHook {
     kernel,  // after the last kernel that writes it; its op may still read the leaf's value
     op       // after the last op that differentiates the leaf: its value may be overwritten
   } when = When::kernel;
-  std::function<void(Variable& leaf)> complete;
+  std::function<void(Variable& leaf)> complete = {};
+  // Whose sum the gradients of leaves join, such as a window's; null: the caller's own. Claiming a
+  // gradient that belongs to another sum throws Error.
+  const void* sum = nullptr;
 };
 
 // Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,

@@ -34,7 +34,8 @@ enum class GradientStorage {
 // not learned (BatchNorm's running statistics), likewise flat. A model that computes in 16 bits has
 // a 16-bit copy [P] of the values, which ops read (kernels/backend.h, operand()) and the optimizer
 // writes together with the values. Fixed parameters lie in an arena of their own, which has values
-// (and their 16-bit copies) but no gradients: nothing that walks over [P] meets them.
+// (and their 16-bit copies) but no gradients: nothing that walks over [P] meets them. Copies are
+// handles of the same parameters, as of tensors.
 class Parameters {
  public:
   struct Range {
@@ -57,8 +58,7 @@ class Parameters {
       : Parameters(parameters, buffers, dtype, dtype, device, storage) {}
   Parameters(const std::vector<Declaration>& parameters, const std::vector<Declaration>& buffers,
              DType dtype, DType compute, Device device, GradientStorage storage);
-  Parameters(Parameters&&) = default;
-  Parameters(const Parameters&) = delete;
+  Parameters(const Parameters&) = default;  // what is moved from stays whole, too
   Parameters& operator=(const Parameters&) = delete;
 
   // The parameters that are trained.

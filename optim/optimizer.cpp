@@ -26,7 +26,7 @@ Weights weights_of(const Parameters& parameters, Parameters::Range range) {
 
 class Adam : public Optimizer {
  public:
-  Adam(Parameters& parameters, const AdamOptions& options, WeightDecay decay, Owned owned)
+  Adam(const Parameters& parameters, const AdamOptions& options, WeightDecay decay, Owned owned)
       : Optimizer(parameters, owned),
         scalars_{options.beta1, options.beta2, options.eps, options.weight_decay, decay},
         m_(new_state("adam m")),
@@ -73,7 +73,7 @@ class Adam : public Optimizer {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(Parameters& parameters, const SgdOptions& options, Owned owned)
+  Sgd(const Parameters& parameters, const SgdOptions& options, Owned owned)
       : Optimizer(parameters, owned), options_(options) {
     check_in("momentum", options.momentum, 0, 1);
     check_in("weight decay", options.weight_decay, 0, 1e9);
@@ -102,7 +102,7 @@ class Sgd : public Optimizer {
 
 class Lion : public Optimizer {
  public:
-  Lion(Parameters& parameters, const LionOptions& options, Owned owned)
+  Lion(const Parameters& parameters, const LionOptions& options, Owned owned)
       : Optimizer(parameters, owned),
         scalars_{options.beta1, options.beta2, options.weight_decay},
         m_(new_state("lion m")) {
@@ -127,7 +127,7 @@ class Lion : public Optimizer {
 
 }  // namespace
 
-Optimizer::Optimizer(Parameters& parameters, Owned owned)
+Optimizer::Optimizer(const Parameters& parameters, Owned owned)
     : parameters_(parameters),
       owned_(owned.value_or(Parameters::Range{0, parameters.values().numel()})),
       progress_(
@@ -200,16 +200,20 @@ double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size
   return std::exp2(-double(effective_batch_size) / half_life_samples);
 }
 
-std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options, Owned owned) {
+std::unique_ptr<Optimizer> adam(const Parameters& parameters, const AdamOptions& options,
+                                Owned owned) {
   return std::make_unique<Adam>(parameters, options, WeightDecay::l2, owned);
 }
-std::unique_ptr<Optimizer> adamw(Parameters& parameters, const AdamOptions& options, Owned owned) {
+std::unique_ptr<Optimizer> adamw(const Parameters& parameters, const AdamOptions& options,
+                                 Owned owned) {
   return std::make_unique<Adam>(parameters, options, WeightDecay::decoupled, owned);
 }
-std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options, Owned owned) {
+std::unique_ptr<Optimizer> sgd(const Parameters& parameters, const SgdOptions& options,
+                               Owned owned) {
   return std::make_unique<Sgd>(parameters, options, owned);
 }
-std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options, Owned owned) {
+std::unique_ptr<Optimizer> lion(const Parameters& parameters, const LionOptions& options,
+                                Owned owned) {
   return std::make_unique<Lion>(parameters, options, owned);
 }
 

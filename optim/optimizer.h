@@ -14,12 +14,12 @@ namespace accrue {
 // The elements of a flat arena that an optimizer owns; all, if they are not given.
 using Owned = std::optional<Parameters::Range>;
 
-// Updates the values of one Parameters arena from flat gradients, fused over whole ranges. Where
-// several ranks share its work, an optimizer owns some elements of the arena: it has state for
-// these, and steps no others.
+// Updates the values of one Parameters arena from flat gradients, fused over whole ranges. It keeps
+// the arena alive. Where several ranks share its work, an optimizer owns some elements of the
+// arena: it has state for these, and steps no others.
 class Optimizer {
  public:
-  explicit Optimizer(Parameters& parameters, Owned owned = {});
+  explicit Optimizer(const Parameters& parameters, Owned owned = {});
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -40,7 +40,9 @@ class Optimizer {
   // The weights in these ranges, which ascend and do not meet, do not decay. By default all do.
   void exempt_from_decay(std::vector<Parameters::Range> ranges) { exempt_ = std::move(ranges); }
 
-  Parameters& parameters() const { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
+  // Expires with it, for whoever refers to it.
+  std::weak_ptr<const void> lifetime() const { return life_; }
   Parameters::Range owned() const { return owned_; }
   bool owns_all() const { return owned_.end - owned_.begin == parameters_.values().numel(); }
   // The number of optimizer steps taken, Adam's t. Waits for the device.
@@ -64,7 +66,7 @@ class Optimizer {
   // The part of such state that belongs to a range of the parameters.
   View state_of(const Tensor& state, Parameters::Range range) const;
 
-  Parameters& parameters_;
+  const Parameters parameters_;
   Parameters::Range owned_;
   std::vector<Parameters::Range> exempt_;
   Tensor progress_;  // f64 [3]: the steps taken, and the numbers that adam_begin() derives
@@ -73,6 +75,8 @@ class Optimizer {
  private:
   template <class Body>
   void for_each_part(Parameters::Range range, const Body& body) const;
+
+  const std::shared_ptr<const void> life_ = std::make_shared<char>();
 };
 
 // kernels/step/optimizer_step.h gives the formulas.
@@ -92,17 +96,17 @@ struct LionOptions {
 double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size);
 
 // Factories throw Error for hyper-parameters out of range and OutOfMemory for their state.
-std::unique_ptr<Optimizer> adam(Parameters& parameters, const AdamOptions& options = {},
+std::unique_ptr<Optimizer> adam(const Parameters& parameters, const AdamOptions& options = {},
                                 Owned owned = {});
 // Adam with weight decay decoupled from the gradient; PyTorch's default for the decay is 0.01.
-std::unique_ptr<Optimizer> adamw(Parameters& parameters,
+std::unique_ptr<Optimizer> adamw(const Parameters& parameters,
                                  const AdamOptions& options = {.weight_decay = 0.01},
                                  Owned owned = {});
-std::unique_ptr<Optimizer> sgd(Parameters& parameters, const SgdOptions& options = {},
+std::unique_ptr<Optimizer> sgd(const Parameters& parameters, const SgdOptions& options = {},
                                Owned owned = {});
 // Lion's updates are larger than Adam's: it needs about a third to a tenth of Adam's lr (1e-4 is
 // usual) and correspondingly more weight decay, three to ten times as much.
-std::unique_ptr<Optimizer> lion(Parameters& parameters, const LionOptions& options = {},
+std::unique_ptr<Optimizer> lion(const Parameters& parameters, const LionOptions& options = {},
                                 Owned owned = {});
 
 }  // namespace accrue

@@ -18,7 +18,7 @@ Owned owned_of(const TrainingOptions& o, const Tensor& values) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, const StepOptions& step,
-                                          Parameters& parameters) {
+                                          const Parameters& parameters) {
   const Owned owned = owned_of(o, parameters.values());
   const double beta2 = step.chosen_beta2(o.batches.effective);
   const double decay =

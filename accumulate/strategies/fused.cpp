@@ -28,7 +28,7 @@ class Fused : public Accumulator {
   }
   void set_progress(const Progress& progress) override {
     for (size_t i = 0; i < progress.reached.size(); ++i)
-      entry(i).tensor.variable()->fresh = progress.reached[i] == 0;
+      set_claimed(*entry(i).tensor.variable(), progress.reached[i] != 0);
   }
 };
 

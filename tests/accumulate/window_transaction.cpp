@@ -121,4 +121,46 @@ TEST_CASE("frozen parameters are not stepped", "[window]") {
   REQUIRE(before[second] != after[second]);
 }
 
+TEST_CASE("a gradient of one's own does not join a window's", "[window]") {
+  const Batch batch = random_batch(N, DType::f32, 1);
+  for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::bf16_sum,
+                                  Strategy::moments, Strategy::step_in_backward}) {
+    Learner learner(DType::f32, {.effective_batch_size = N, .strategy = strategy});
+    backward(learner.loss(batch, 0, 8));
+    REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 0, N), N),
+                  "'0.weight' has a gradient before the first micro-batch of a window");
+    REQUIRE_ERROR(learner.window.micro_step(N, 0, [] {}), "before the first micro-batch");
+    learner.parameters.zero_grad();
+    learner.window.backward(learner.loss(batch, 0, N), N);
+    learner.window.step();
+  }
+  // Nor within it.
+  Learner learner(DType::f32);
+  learner.accumulate(batch, {32});
+  REQUIRE_ERROR(backward(learner.loss(batch, 0, 8)), "that a window is adding up");
+  learner.window.abandon();
+  learner.accumulate(batch, {64});
+  learner.window.step();
+  backward(learner.loss(batch, 0, 8));
+}
+
+TEST_CASE("a step voids what a backward saved of the weights", "[window]") {
+  Learner learner(DType::f32);
+  const Batch batch = random_batch(N, DType::f32, 1);
+  const Tensor early = learner.loss(batch, 0, 8);
+  learner.accumulate(batch, {64});
+  learner.window.step();
+  REQUIRE_ERROR(learner.window.backward(early, 8), "but somebody has overwritten it since");
+}
+
+TEST_CASE("a window without its optimizer is an error", "[window]") {
+  Learner learner(DType::f32);
+  const Batch batch = random_batch(N, DType::f32, 1);
+  auto optimizer = adam(learner.parameters);
+  Window window(*optimizer, ScheduleOptions{}, {.effective_batch_size = N});
+  optimizer.reset();
+  REQUIRE_ERROR(window.backward(learner.loss(batch, 0, 8), 8), "the optimizer of a window is gone");
+  REQUIRE_ERROR(window.step(), "the optimizer of a window is gone");
+}
+
 }  // namespace accrue::test

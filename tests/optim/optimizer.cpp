@@ -304,4 +304,20 @@ TEST_CASE("every optimizer takes the same steps for every split, none for a brok
   }
 }
 
+TEST_CASE("an optimizer keeps the parameters that it was made for", "[window]") {
+  const auto model = make_mlp(std::vector<int64_t>{3, 2});
+  auto original = std::make_unique<Parameters>(place(*model, DType::f32, test_device(), 1));
+  const auto optimizer = adam(*original);
+  const Parameters moved = std::move(*original);
+  original.reset();
+  const Parameters& kept = optimizer->parameters();
+  REQUIRE(kept.values().view().data == moved.values().view().data);
+  Window window(*optimizer, ScheduleOptions{.base = lr}, {.effective_batch_size = 4});
+  const Batch batch = random_batch({4, 3}, 2, 1, DType::f32);
+  window.backward(cross_entropy((*model)(batch.x), batch.labels), 4);
+  const auto before = to_doubles(moved.values());
+  REQUIRE(!window.step().skipped);
+  REQUIRE(to_doubles(moved.values()) != before);
+}
+
 }  // namespace accrue::test
