@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,10 +24,33 @@ struct Node;
 enum class Pack { where_it_pays, on, off };
 
 // Forms of a parameter's value that ops multiply by (kernels/detail/conv_products.h), kept for the
-// next micro-batch until the value changes.
-struct PackedForms {
-  Pack keep;
-  std::map<int64_t, Tensor> forms;
+// next micro-batch until the value changes. Threads that predict with one model share them.
+class PackedForms {
+ public:
+  explicit PackedForms(Pack keep) : keep_(keep) {}
+
+  Pack keep() const { return keep_; }
+  // The form under this key. If there is none yet, make() makes it: without the lock, because it
+  // runs kernels, so that of several threads at once one form is kept, and the same for all.
+  template <class Make>
+  Tensor form(int64_t key, const Make& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = forms_.find(key); found != forms_.end()) return found->second;
+    }
+    Tensor made = make();
+    const std::lock_guard lock(mutex_);
+    return forms_.try_emplace(key, std::move(made)).first->second;
+  }
+  void drop() {
+    const std::lock_guard lock(mutex_);
+    forms_.clear();
+  }
+
+ private:
+  const Pack keep_;
+  std::mutex mutex_;
+  std::map<int64_t, Tensor> forms_;
 };
 
 // The gradient side of a tensor. Its one flag, `fresh`, is per tensor and never global: fan-out,

@@ -106,12 +106,12 @@ void Parameters::zero_grad() const {
 
 void Parameters::keep_packed(Pack keep) const {
   for (const Entry& entry : all_entries_)
-    entry.tensor.variable()->packed = std::make_unique<PackedForms>(PackedForms{keep, {}});
+    entry.tensor.variable()->packed = std::make_unique<PackedForms>(keep);
 }
 
 void Parameters::drop_packed() const {
   for (const Entry& entry : all_entries_)
-    if (const auto& packed = entry.tensor.variable()->packed) packed->forms.clear();
+    if (const auto& packed = entry.tensor.variable()->packed) packed->drop();
 }
 
 void Parameters::set_frozen(std::string_view prefix, bool frozen) const {

@@ -24,13 +24,11 @@ Tensor packed_weights(const Filters& filters, Direction direction, const ConvGeo
     return packed;
   };
   PackedForms* const own = filters.parameter ? filters.parameter->packed.get() : nullptr;
-  if (!own || (own->keep == Pack::where_it_pays && !cpu::winograd_packing_pays(direction, g, N)))
+  if (!own || (own->keep() == Pack::where_it_pays && !cpu::winograd_packing_pays(direction, g, N)))
     return make();
   // Each part of the channels has a form of its own in each direction.
   const auto at = reinterpret_cast<intptr_t>(w.data);
-  Tensor& form = own->forms[direction == Direction::gather ? at : ~at];
-  if (!form.defined()) form = make();
-  return form;
+  return own->form(direction == Direction::gather ? at : ~at, make);
 }
 
 Tensor workspace_of(ConvolutionProduct product, const ConvGeometry& g, const View& x) {

@@ -1,5 +1,8 @@
 // Weights in the form that products multiply by, kept for the micro-batches of a window.
 
+#include <thread>
+#include <vector>
+
 #include "core/profile.h"
 #include "images/digits.h"
 #include "layers/layers.h"
@@ -96,6 +99,28 @@ TEST_CASE("packed weights are part of a predicted peak", "[packed]") {
     const Dataset planned = data.to(Device::meta);
     const size_t predicted = planned_peak(options_with(pack), planned, Device::cpu).total();
     REQUIRE(train(pack, data).peak == predicted);
+  }
+}
+
+TEST_CASE("threads predict with one model whose weights are packed", "[threads]") {
+  const auto model = wide_net();
+  const Parameters parameters = place(*model, DType::f32, Device::cpu, 1);
+  std::vector<Tensor> images;
+  for (int i = 0; i < 8; ++i)
+    images.push_back(Tensor::full({1, 1, 28, 28}, 0.1 * i, DType::f32, Device::cpu));
+  const auto answer = [&](size_t i) {
+    const NoGrad no_grad;
+    return to_doubles((*model)(images[i], Pass::eval()));
+  };
+  std::vector<std::vector<double>> expected, found(images.size());
+  for (size_t i = 0; i < images.size(); ++i) expected.push_back(answer(i));
+  for (int round = 0; round < 20; ++round) {
+    parameters.keep_packed(Pack::on);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < images.size(); ++i)
+      threads.emplace_back([&, i] { found[i] = answer(i); });
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE(found == expected);
   }
 }
 
