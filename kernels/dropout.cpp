@@ -12,19 +12,22 @@ constexpr int64_t tile = 64;  // elements of a row whose words are drawn togethe
 void dropout(GradTarget y, View x, View samples, Mask mask) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
-    const int64_t tiles = ceil_div(E, tile);
+    const int64_t before = mask.before_row(), tiles = ceil_div(before + E, tile);
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
         // Here, so that the compiler knows that writing y does not change it.
         const auto masked = mask.of_elements<Wide<T>>();
         uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t n = i / tiles, first = i % tiles * tile, size = std::min(tile, E - first);
+          const int64_t n = i / tiles, first = i % tiles * tile - before;
           mask.draw<tile / words_of_call>(word, samples.as<int32_t>()[n], first);
-          const T* in = x.as<T>() + n * E + first;
-          T* out = y.grad.as<T>() + n * E + first;
+          const int64_t begin_e = std::max<int64_t>(first, 0),
+                        size = std::min(first + tile, E) - begin_e;
+          const uint32_t* own = word + (begin_e - first);
+          const T* in = x.as<T>() + n * E + begin_e;
+          T* out = y.grad.as<T>() + n * E + begin_e;
           for (int64_t j = 0; j < size; ++j)
-            store(out[j], masked(widen(in[j]), word[j]), accumulate);
+            store(out[j], masked(widen(in[j]), own[j]), accumulate);
         }
       });
     });
@@ -46,9 +49,8 @@ Tensor dropout(Tensor x, double p, const DropoutKey& key) {
         x.shape(), name(key.samples.dtype()), key.samples.shape(), name(x.device()));
   check(0 <= key.epoch && key.epoch >> 32 == 0, "[dropout] epoch is {}, expected it in [0, 2^32)",
         key.epoch);
-  check(key.first >= 0 && key.first % words_of_call == 0,
-        "[dropout] x begins with element {} of its rows: expected a multiple of {}", key.first,
-        words_of_call);
+  check(key.first >= 0, "[dropout] x begins with element {} of its rows: expected 0 or more",
+        key.first);
   check((key.first + x.shape().numel(1, x.shape().rank())) / words_of_call >> 32 == 0,
         "[dropout] a row of x {} has more than 2^34 elements", x.shape());
   if (p == 0) return x;

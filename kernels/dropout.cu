@@ -6,18 +6,20 @@ namespace {
 
 // A thread has four elements of a row, a grid apart: as many as one Philox call gives words for.
 // The words cost more than the memory, so nobody draws a word that another has. `width` is four
-// where rows are whole vectors, else one.
+// where rows are whole vectors that begin with a call, else one.
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     dropout_kernel(T* y, const T* x, const int32_t* samples, int64_t N, int64_t E, Mask mask) {
   using Part = Vector<T, width>;
   const auto masked = mask.of_elements<Wide<T>>();
-  const int64_t calls = (E + words_of_call - 1) / words_of_call;
+  const int64_t before = mask.before_row();
+  const int64_t calls = (before + E + words_of_call - 1) / words_of_call;
   for (int64_t i = first_item(); i < N * calls; i += item_stride()) {
-    const int64_t n = i / calls, first = i % calls * words_of_call;
+    const int64_t n = i / calls, first = i % calls * words_of_call - before;
     uint32_t word[words_of_call];
     mask.draw<1>(word, samples[n], first);
     for (int part = 0; part < words_of_call && first + part < E; part += width) {
+      if (width == 1 && first + part < 0) continue;
       const Part in = *reinterpret_cast<const Part*>(x + n * E + first + part);
       Part& target = *reinterpret_cast<Part*>(y + n * E + first + part);
       Part out;
@@ -38,11 +40,12 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
     T* out = y.grad.as<T>();
     const T* in = x.as<T>();
     constexpr size_t vector_bytes = words_of_call * sizeof(T);
-    const bool whole_vectors =
-        E % words_of_call == 0 && is_aligned(out, vector_bytes) && is_aligned(in, vector_bytes);
+    const int64_t before = mask.before_row();
+    const bool whole_vectors = before == 0 && E % words_of_call == 0 &&
+                               is_aligned(out, vector_bytes) && is_aligned(in, vector_bytes);
     with_beta(y.beta, [&](auto accumulate) {
       const auto run = [&](auto width) {
-        enqueue(grid_over(N * ((E + words_of_call - 1) / words_of_call)),
+        enqueue(grid_over(N * ((before + E + words_of_call - 1) / words_of_call)),
                 dropout_kernel<width, accumulate.value, T>, out, in, samples.as<const int32_t>(), N,
                 E, mask);
       };

@@ -12,7 +12,7 @@ struct DropoutKey {
   uint32_t layer = 0;  // tells the dropout layers of one model apart
   int64_t epoch = 0;
   Tensor samples;  // i32 [N]: the dataset index of each row of x
-  // The place of x's first element in its row, a multiple of 4, if x has a part of each row.
+  // The place of x's first element in its row, if x has a part of each row.
   int64_t first = 0;
 };
 
@@ -22,7 +22,7 @@ struct DropoutKey {
 // every split of the rows into micro-batches, and of a row into pieces, and in a second forward.
 // Backward: dx = dy * keep / (1 - p). Keeps only the samples; backward draws the mask again.
 // Writes y over x when handed its last reference, and dx over dy where it can. p 0 returns x.
-// Throws Error unless p is in [0, 1), samples has an index for every row, first is a multiple of 4,
+// Throws Error unless p is in [0, 1), samples has an index for every row, first is not negative,
 // and epoch and i / 4 fit 32 bits.
 Tensor dropout(Tensor x, double p, const DropoutKey& key);
 

@@ -41,7 +41,11 @@ struct Mask {
     return {threshold, static_cast<T>(factor)};
   }
 
-  // The words of the elements of a row from `element`, a multiple of 4, on.
+  // A row's elements come by fours that share a call, of which the first may begin before the row:
+  // as many elements of it are not in x.
+  HOST_DEVICE int64_t before_row() const { return first % words_of_call; }
+
+  // The words of the elements of a row from `element` on, where a four begins.
   template <size_t calls>
   HOST_DEVICE void draw(uint32_t* word, int32_t sample, int64_t element) const {
     const auto call = static_cast<uint32_t>((first + element) / words_of_call);

@@ -68,15 +68,17 @@ TEST_CASE("a dropout mask is the same for every piece of a row", "[ops]") {
   constexpr int64_t E = 200;
   const DropoutKey key{.seed = 1, .samples = samples({5})};
   const Values whole = mask(0.5, key, E);
-  for (const int64_t first : {4, 64, 100}) {
+  for (const int64_t first : {4, 64, 100, 1, 18, 63, 199}) {  // also amid the words of a call
     DropoutKey of_piece = key;
     of_piece.first = first;
-    const Values piece = mask(0.5, of_piece, E - first);
-    REQUIRE(piece == Values(whole.begin() + first, whole.end()));
+    for (const int64_t size : {E - first, int64_t{1}}) {
+      const Values piece = mask(0.5, of_piece, size);
+      REQUIRE(piece == Values(whole.begin() + first, whole.begin() + first + size));
+    }
   }
   DropoutKey wrong = key;
-  wrong.first = 6;
-  REQUIRE_ERROR(mask(0.5, wrong, 8), "begins with element 6");
+  wrong.first = -1;
+  REQUIRE_ERROR(mask(0.5, wrong, 8), "begins with element -1");
 }
 
 TEST_CASE("a dropout mask is the same for every split and order of the samples", "[ops]") {
