@@ -63,7 +63,10 @@ bool Trainer::is_finished() const {
 int64_t Trainer::windows() const { return epoch_ * windows_per_epoch() + window_in_epoch_; }
 
 bool Trainer::resume(Observer& observer) {
-  if (!checkpoints_.resume(observer)) return false;
+  if (!checkpoints_.resume(observer)) {
+    has_resumed_ = true;
+    return false;
+  }
   if (on_any(checkpoints_.has_scored_other_data())) {
     best_loss_ = std::numeric_limits<double>::infinity();
     without_better_ = 0;
@@ -77,6 +80,7 @@ bool Trainer::resume(Observer& observer) {
         "the run is to end after epoch {}, but the checkpoint that it would go on from is in epoch "
         "{}: expected epochs of {} or more, or another directory for a run of its own",
         options_.epochs, epoch_ + 1, ceil_div(windows(), windows_per_epoch()));
+  has_resumed_ = true;
   return true;
 }
 
@@ -114,6 +118,7 @@ void Trainer::check_other_ranks() const {
 
 void Trainer::run(Observer& observer, const StopRequest& stop) {
   check_other_ranks();
+  if (options_.checkpoints.resume && !has_resumed_) resume(observer);
   ledger(training_.device()).reset_peak();
   const Stopwatch::Running running(watch_);
   std::set<std::string> refused_graphs;

@@ -34,6 +34,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Goes on from the latest checkpoint, if the options say so, and returns true if there is one.
+  // run() does so first, if nobody has.
   // Throws Error for a checkpoint of another run, and for one of a run that has gone further than
   // this one is to go.
   bool resume(Observer& observer);
@@ -109,6 +110,7 @@ class Trainer {
   int64_t epoch_ = 0, window_in_epoch_ = 0;
   std::deque<PlayerReports> reports_;  // in the order of the players
   const std::optional<Dataset> scored_;
+  bool has_resumed_ = false;  // or has found nothing to resume from
   double best_loss_ = std::numeric_limits<double>::infinity();
   int64_t without_better_ = 0;  // scores since the best
   Checkpoints checkpoints_;

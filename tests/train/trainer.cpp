@@ -169,7 +169,7 @@ TEST_CASE("a run that is out of time completes its window, and can go on", "[win
   for (int64_t window = 1; window <= steps; ++window) {
     Trainer part(options, data.train, test_device());
     Diary rest;
-    part.resume(rest);
+    if (window % 2 == 0) part.resume(rest);  // else run() does
     part.run(rest);
     REQUIRE(part.windows() == window);
     REQUIRE(part.is_finished() == (window == steps));
