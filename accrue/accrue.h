@@ -21,6 +21,7 @@
 #include "images/augmentation.h"
 #include "images/digits.h"
 #include "images/find_dataset.h"
+#include "images/image_tensor.h"
 #include "images/segmentation.h"
 #include "images/shapes.h"
 #include "kernels/arithmetic.h"

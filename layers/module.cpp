@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <typeinfo>
 
 #include "kernels/step/round_copies.h"
 
@@ -42,10 +45,44 @@ void fix(std::vector<Declaration>& declared, const std::vector<std::string>& fre
 
 }  // namespace
 
+void Module::check_new(const std::string& name, const void* member) const {
+  check(member != this, "a module declares itself as '{}': expected one of its members", name);
+  const auto check_each = [&](const auto& declared) {
+    for (const auto& [other, known] : declared)
+      check(known != member, "a member is declared as '{}' and again as '{}': expected it once",
+            other, name);
+  };
+  check_each(parameters_);
+  check_each(buffers_);
+  check_each(children_);
+}
+
+namespace {
+
+// One that names a layer.
+class LayerError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Others than plain ones, such as OutOfMemory, mean more than their text.
+void name_layer(const Error& error, const Label& label) {
+  if (typeid(error) == typeid(Error) && !label.empty())
+    throw LayerError(fmt::format("in layer '{}': {}", label.text(), error.what()));
+}
+
+}  // namespace
+
 Tensor Module::operator()(Tensor x, const Pass& pass) const {
   const Shape shape = x.shape();
   const MemoryScope scope = scope_of(pass);
-  Tensor y = forward(std::move(x), pass);
+  Tensor y;
+  try {
+    y = forward(std::move(x), pass);
+  } catch (const Error& error) {
+    name_layer(error, label_);
+    throw;
+  }
   if (pass.observe) pass.observe(*this, shape, y.shape());
   return y;
 }
@@ -98,17 +135,40 @@ void Module::label_memory(const std::string& place) {
     child->label_memory(place.empty() ? name : place + "." + name);
 }
 
+namespace {
+
+// The names of a model's parameters and buffers, each of which it has once.
+class Names {
+ public:
+  void add(const std::string& name, const void* member) {
+    const auto [known, is_new] = name_of_.emplace(member, name);
+    check(is_new, "'{}' and '{}' are one parameter or buffer: expected each to be declared once",
+          known->second, name);
+    check(names_.insert(name).second,
+          "two parameters or buffers of the model are called '{}': expected a name for each", name);
+  }
+
+ private:
+  std::map<const void*, std::string> name_of_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
 Parameters place(Module& model, DType compute, Device device, uint64_t seed,
                  GradientStorage storage, const std::vector<std::string>& freeze) {
   const DType dtype = wide(compute);
   std::vector<Declaration> declared, buffers_declared;
+  Names names;
   model.visit_parameters([&](const std::string& name, Parameter& p) {
+    names.add(name, &p);
     check(!p.tensor.defined(), "parameter {} is already placed on a device", name);
     p.compute = compute;
     if (p.source) return;
     declared.push_back({name, p.shape, p.fixed});
   });
   model.visit_buffers([&](const std::string& name, Buffer& b) {
+    names.add(name, &b);
     buffers_declared.push_back({name, b.shape});
   });
   fix(declared, freeze);
@@ -142,12 +202,22 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
   return parameters;
 }
 
+namespace {
+
+void check_layer(const std::unique_ptr<Module>& layer) {
+  check(layer != nullptr, "null is appended to a Sequential: expected a layer");
+}
+
+}  // namespace
+
 void Sequential::append(std::unique_ptr<Module> layer) {
+  check_layer(layer);
   const int number = std::exchange(next_number_, next_number_ + layer->places());
   append(std::to_string(number), std::move(layer));
 }
 
 void Sequential::append(std::string name, std::unique_ptr<Module> layer) {
+  check_layer(layer);
   declare(name, *layer);
   bool has_weights = layers_.empty();
   layer->visit_parameters(

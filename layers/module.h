@@ -81,7 +81,8 @@ class Module {
 
   // x comes by value: a layer that is handed the last reference may write over it.
   virtual Tensor forward(Tensor x, const Pass& pass) const = 0;
-  // Runs forward() in the memory scope of the pass and of this module.
+  // Runs forward() in the memory scope of the pass and of this module. An Error of the innermost
+  // module that is placed names it.
   Tensor operator()(Tensor x, const Pass& pass = {}) const;
 
   // Updates state that is constant within a window, such as spectral norm's u and v by one power
@@ -116,14 +117,11 @@ class Module {
   void label_memory(const std::string& place = "");
 
  protected:
-  // Constructors declare their members by the names that PyTorch gives them.
-  void declare(std::string name, Parameter& parameter) {
-    parameters_.emplace_back(std::move(name), &parameter);
-  }
-  void declare(std::string name, Buffer& buffer) {
-    buffers_.emplace_back(std::move(name), &buffer);
-  }
-  void declare(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
+  // Constructors declare their members by the names that PyTorch gives them. Throws Error for a
+  // member that is declared already; place() does so for equal names.
+  void declare(std::string name, Parameter& parameter) { declare_in(parameters_, name, parameter); }
+  void declare(std::string name, Buffer& buffer) { declare_in(buffers_, name, buffer); }
+  void declare(std::string name, Module& child) { declare_in(children_, name, child); }
   // Runs body() as operator() runs forward(): in the memory scope of the pass and of this module,
   // and observed. x is the shape of body()'s input.
   Tensor run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const;
@@ -131,11 +129,19 @@ class Module {
   virtual void on_begin_window() const {}
 
  private:
+  template <class Member>
+  using Declared = std::vector<std::pair<std::string, Member*>>;
+  template <class Member>
+  void declare_in(Declared<Member>& declared, std::string& name, Member& member) {
+    check_new(name, &member);
+    declared.emplace_back(std::move(name), &member);
+  }
+  void check_new(const std::string& name, const void* member) const;
   MemoryScope scope_of(const Pass& pass) const;
 
-  std::vector<std::pair<std::string, Parameter*>> parameters_;
-  std::vector<std::pair<std::string, Buffer*>> buffers_;
-  std::vector<std::pair<std::string, Module*>> children_;
+  Declared<Parameter> parameters_;
+  Declared<Buffer> buffers_;
+  Declared<Module> children_;
   Label label_;
 };
 
@@ -147,8 +153,8 @@ using ModelFactory = std::function<std::unique_ptr<Module>()>;
 // (seed, p), so the weights do not depend on the device; buffers likewise, from streams of their
 // own. Any other code that sets values must call round_copies() afterwards. Parameters of the
 // layers in `freeze` are fixed (core/parameters.h), beside those that are declared so. Throws Error
-// if the model is placed already, for a name in `freeze` that is none, and if all would be fixed;
-// and OutOfMemory.
+// if the model is placed already, for a parameter or buffer that is declared twice or has another's
+// name, for a name in `freeze` that is none, and if all would be fixed; and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
                  GradientStorage storage = GradientStorage::arena,
                  const std::vector<std::string>& freeze = {});

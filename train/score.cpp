@@ -73,6 +73,11 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
   return sums;
 }
 
+Tensor predict(const Module& model, Tensor x) {
+  const NoGrad no_grad;
+  return model(std::move(x), Pass::eval());
+}
+
 Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
                int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece,
                const StopRequest& stop) {

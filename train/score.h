@@ -9,6 +9,10 @@
 
 namespace accrue {
 
+// The model's answers to x, in eval mode; nothing is recorded, and no window is touched. Any number
+// of threads may predict with one model at once, while nobody changes its weights: on the cpu.
+Tensor predict(const Module& model, Tensor x);
+
 // Scores a model that computes in `dtype` on `device` over a data set, in eval mode, in pieces of
 // `micro_batch`, by an objective or by that of the data set (objective_of()). Several `ranks` share
 // the samples, whatever the size of their pieces, and all return the score of all. `piece` is

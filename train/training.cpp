@@ -146,9 +146,19 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
   else make(options.batches.micro);
 }
 
+namespace {
+
+std::unique_ptr<Module> new_model(const PlayerOptions& own) {
+  std::unique_ptr<Module> model = own.model();
+  check(model != nullptr, "the function that makes the model returned null: expected a module");
+  return model;
+}
+
+}  // namespace
+
 Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, uint64_t seed,
                            const ScheduleOptions& schedule, Device device)
-    : model(own.model()),
+    : model(new_model(own)),
       parameters(place(*model, accrue::compute_dtype(o.precision), device, seed,
                        gradient_storage(o.strategy), o.freeze)),
       optimizer(make_optimizer(o, own.step, parameters)),

@@ -7,7 +7,9 @@
 
 #include "data/byte_stream.h"
 #include "data/png.h"
+#include "images/image_tensor.h"
 #include "tests/support/catch.h"
+#include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/image_files.h"
 
@@ -236,6 +238,17 @@ TEST_CASE("an image shrinks by area and grows along straight lines", "[data]") {
         .channels = 1, .height = 37, .width = 53, .pixels = std::vector<uint8_t>(37 * 53, 200)};
     for (const uint8_t pixel : resized(constant, size).pixels) REQUIRE(pixel == 200);
   }
+}
+
+TEST_CASE("an image becomes what a network takes", "[data]") {
+  const Image image{.channels = 3, .height = 1, .width = 2, .pixels = {0, 255, 51, 102, 153, 204}};
+  const Normalization channels{.mean = {0.5, 0.25, 0}, .std = {0.5, 1, 2}};
+  const Tensor x = image_tensor(image, channels, DType::f64);
+  REQUIRE(x.shape() == Shape{1, 3, 1, 2});
+  // (x / 255 - mean) / std, of a product and a difference that each round once.
+  REQUIRE(largest_difference(to_doubles(x), {-1, 1, -0.05, 0.15, 0.3, 0.4}) <= 0x1p-50);
+  REQUIRE_ERROR(image_tensor(image, {.mean = {0, 0}, .std = {1, 1}}), "[image_tensor] mean 0,0");
+  REQUIRE_ERROR(image_tensor({}), "an image of [1, 0, 0, 0] has no pixels");
 }
 
 }  // namespace accrue::test

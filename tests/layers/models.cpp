@@ -360,4 +360,61 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
   }
 }
 
+namespace {
+
+// A module whose constructor declares what it is told to.
+struct Declaring : Module {
+  explicit Declaring(const std::function<void(Declaring&)>& say) { say(*this); }
+  using Module::declare;
+  Tensor forward(Tensor x, const Pass&) const override { return x; }
+  std::string describe() const override { return "declaring"; }
+  Linear one{2, 3}, other{2, 3};
+  Parameter bias{{3}, {}, {}};
+};
+
+void place_module(Module& module) { place(module, DType::f32, Device::cpu, 1); }
+
+}  // namespace
+
+TEST_CASE("what is declared twice is refused", "[models]") {
+  REQUIRE_ERROR(Declaring([](auto& m) { m.declare("a", m.one), m.declare("b", m.one); }),
+                "a member is declared as 'a' and again as 'b'");
+  REQUIRE_ERROR(Declaring([](auto& m) { m.declare("w", m.bias), m.declare("v", m.bias); }),
+                "declared as 'w' and again as 'v'");
+  REQUIRE_ERROR(Declaring([](auto& m) { m.declare("me", m); }), "a module declares itself as 'me'");
+  Declaring same([](auto& m) { m.declare("a", m.one), m.declare("a", m.other); });
+  REQUIRE_ERROR(place_module(same), "two parameters or buffers of the model are called 'a.weight'");
+  Declaring dotted([](auto& m) { m.declare("a", m.one), m.declare("a.bias", m.bias); });
+  REQUIRE_ERROR(place_module(dotted), "are called 'a.bias'");
+  // Through two parents.
+  Declaring shared([](auto& m) { m.declare("a", m.one); });
+  Declaring parent([&](auto& m) { m.declare("x", shared), m.declare("y", shared.one); });
+  REQUIRE_ERROR(place_module(parent), "'x.a.weight' and 'y.weight' are one parameter or buffer");
+  Declaring apart([](auto& m) { m.declare("a", m.one), m.declare("b", m.other); });
+  place_module(apart);
+}
+
+TEST_CASE("null is no layer and no model", "[models]") {
+  Sequential model;
+  REQUIRE_ERROR(model.append(nullptr), "null is appended to a Sequential");
+  REQUIRE_ERROR(model.append("head", nullptr), "null is appended to a Sequential");
+  TrainingOptions options;
+  options.batches = {.micro = 2, .effective = 4};
+  const Dataset data = make_digits(accrue::Split::train, {.train_size = 8, .test_size = 4});
+  REQUIRE_ERROR(Training(options, data, Device::cpu), "have no model: expected a function");
+  options.model = [] { return std::unique_ptr<Module>(); };
+  REQUIRE_ERROR(Training(options, data, Device::cpu), "returned null: expected a module");
+}
+
+TEST_CASE("an error of a layer says which layer it is of", "[models]") {
+  Sequential model;
+  model.add<Linear>(4, 8, Activation::relu);
+  auto& block = model.add<Sequential>();
+  block.add<Linear>(9, 2);
+  const Parameters parameters = place(model, DType::f32, Device::cpu, 1);
+  const Tensor x = Tensor::full({1, 4}, 1, DType::f32, Device::cpu);
+  REQUIRE_ERROR(predict(model, x), "in layer '2.0 linear 9 -> 2': [linear] ");
+  REQUIRE_ERROR(predict(model, Tensor()), "in layer '0 linear 4 -> 8 + relu': ");
+}
+
 }  // namespace accrue::test
