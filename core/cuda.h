@@ -19,7 +19,7 @@ std::string unavailable_reason();
 // Throws Error with that reason and a remedy unless the device can be used.
 inline void require_device() {
   const std::string reason = unavailable_reason();
-  check(reason.empty(), "Device::cuda cannot be used: {}. --device cpu runs everything", reason);
+  check(reason.empty(), "Device::cuda cannot be used: {}. Device::cpu runs everything", reason);
 }
 // "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
 std::string describe_device();

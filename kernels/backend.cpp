@@ -29,6 +29,8 @@ void check_same(std::string_view op, std::initializer_list<const Tensor*> tensor
     check(tensor->dtype() == first.dtype(), "[{}] operands of {} {} and {} {}", op,
           name(first.dtype()), first.shape(), name(tensor->dtype()), tensor->shape());
   }
+  check(is_floating(first.dtype()), "[{}] operands of {} {}: expected a floating dtype", op,
+        name(first.dtype()), first.shape());
 }
 
 void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter) {
@@ -39,7 +41,7 @@ void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const T
   check(w.device() == x.device() && is_stored_type(w.dtype()) && shape.rank() == 2 &&
             shape[1] % block_elements(w.dtype()) == 0 && !Edge(parameter).wants_grad(),
         "[{}] x {} {} on {} and w {} {} on {}: expected a matrix of that dtype there, or one that "
-        "wants no gradient, of whole blocks or of numbers of 16 or 32 bits",
+        "wants no gradient, of numbers of 16 or 32 bits or of quantized blocks that fill its rows",
         op, name(x.dtype()), x.shape(), name(x.device()), name(w.dtype()), w.shape(),
         name(w.device()));
 }

@@ -37,8 +37,17 @@ void launch(Device device, Args&&... args) {
     profile->end_kernel();
 }
 
-// A parameter as an op on tensors of `dtype` reads it: its 16-bit copy where it has one of that
-// dtype (core/parameters.h), else itself. Its gradient is its own, in float32.
+// launch() of a kernel that has no twin for CUDA, such as one of another project's. Throws Error
+// for a tensor there, and for one on its meta device.
+template <auto CpuKernel, class... Args>
+void launch_on_cpu(Device device, Args&&... args) {
+  check(!plans_for_cuda(device), "[{}] has a kernel for the cpu alone, and its operands are on {}",
+        kernel_name<CpuKernel>(), name(device));
+  launch<CpuKernel, CpuKernel>(device, std::forward<Args>(args)...);
+}
+
+// A parameter as an op on tensors of `dtype` reads and saves it: its 16-bit copy where it has one
+// of that dtype (core/parameters.h), else itself. Its gradient is its own, in float32.
 inline Tensor operand(const Tensor& parameter, DType dtype) {
   const auto& variable = parameter.variable();
   const bool has_copy = variable && variable->copy.defined() && variable->copy.dtype() == dtype;

@@ -7,6 +7,7 @@
 #include "accumulate/accumulate.h"
 #include "core/autograd.h"
 #include "core/replay.h"
+#include "kernels/backend.h"
 #include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -224,7 +225,22 @@ TEST_CASE("concat", "[ops]") {
   check_op(concat_op({{2, 0, 3}, {2, 2, 3}}, 1));
 }
 
+namespace {
+void set_to_one(View y) { *y.as<float>() = 1; }
+}  // namespace
+
+TEST_CASE("an op without a kernel for CUDA is refused there, and where that is planned", "[ops]") {
+  const Tensor y = Tensor::full({}, 0, DType::f32, Device::cpu);
+  launch_on_cpu<set_to_one>(y.device(), y.view());
+  REQUIRE(y.item() == 1);
+  launch_on_cpu<set_to_one>(Device::meta, y.to(Device::meta).view());
+  for (const Device device : {Device::cuda, Device::meta_cuda})
+    REQUIRE_ERROR(launch_on_cpu<set_to_one>(device, y.view()),
+                  "[set_to_one] has a kernel for the cpu alone");
+}
+
 TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   REQUIRE_ERROR(add(full({2, 3}), full({3, 2})), "[add] a [2, 3] and b [3, 2]");
   REQUIRE_ERROR(mul(full({2}), full({1, 2})), "[mul] a [2] and b [1, 2]");
   REQUIRE_ERROR(scale(Tensor(), 2), "[scale] an operand is undefined");
@@ -232,7 +248,8 @@ TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(scale_by(full({2}), Tensor()), "[scale_by] an operand is undefined");
   REQUIRE_ERROR(scale_by(full({2}), Tensor::full({}, 1, DType::bf16, test_device())),
                 "factor bf16 []");
-  REQUIRE_ERROR(scale_by(full({2}), Tensor::full({}, 1, DType::f32, Device::meta)), "on meta");
+  const Device other = test_device() == Device::meta ? Device::meta_cuda : Device::meta;
+  REQUIRE_ERROR(scale_by(full({2}), Tensor::full({}, 1, DType::f32, other)), "on meta");
   REQUIRE_ERROR(scale_by(full({2}), require_grad(full({}))), "the factor wants a gradient");
   REQUIRE_ERROR(concat({}, 0), "there is no tensor");
   REQUIRE_ERROR(concat({full({2, 3})}, 2), "dimension 2 of shape [2, 3]");

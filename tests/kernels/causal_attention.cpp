@@ -456,6 +456,7 @@ TEST_CASE("causal_attention keeps no matrix of tokens", "[ops]") {
 }
 
 TEST_CASE("causal_attention refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const auto make = [](const Shape& shape, DType dtype = DType::f32) {
     return Tensor::full(shape, 1, dtype, test_device());
   };

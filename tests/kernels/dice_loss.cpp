@@ -182,6 +182,7 @@ TEST_CASE("dice_loss is a mean over samples, and of nothing 0", "[ops]") {
 }
 
 TEST_CASE("dice_loss refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const Tensor x = require_grad(Tensor::full({1, 3, 1, 2}, 1, DType::f32, test_device()));
   REQUIRE_ERROR(dice_loss(x, indices({0, 2}, x)), "masks i32 [2]");
   REQUIRE_ERROR(dice_loss(x, ones({1, 1, 1, 2})), "masks f32 [1, 1, 1, 2]");
@@ -196,6 +197,7 @@ TEST_CASE("dice_loss refuses what does not fit", "[ops]") {
                   "mask element 0 is 2");
     return;
   }
+  if (is_meta(test_device())) return;  // which knows no values
   REQUIRE(std::isnan(dice_loss(x, wrong).item()));
 }
 

@@ -300,6 +300,7 @@ TEST_CASE("add_score adds losses and right answers", "[ops]") {
 }
 
 TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const auto make = [](const Shape& shape) {
     return Tensor::full(shape, 1, DType::f32, test_device());
   };

@@ -438,6 +438,7 @@ TEST_CASE("a norm keeps its input and two numbers a group, rms_norm one", "[ops]
 }
 
 TEST_CASE("norms refuse what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const auto make = [](const Shape& shape) {
     return Tensor::full(shape, 1, DType::f32, test_device());
   };

@@ -135,6 +135,7 @@ TEST_CASE("pixel_cross_entropy of many pixels does not depend on the threads", "
 }
 
 TEST_CASE("pixel_cross_entropy refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const Tensor x = require_grad(Tensor::full({1, 3, 1, 2}, 1, DType::f32, test_device()));
   const Tensor labels = indices({0, 2}, x).reshape({1, 1, 1, 2});
   REQUIRE_ERROR(pixel_cross_entropy(x, indices({0, 2}, x)), "labels i32 [2] on");
@@ -147,6 +148,7 @@ TEST_CASE("pixel_cross_entropy refuses what does not fit", "[ops]") {
     REQUIRE_ERROR(pixel_cross_entropy(x, indices({-2, 2}, x).reshape({1, 1, 1, 2}), {},
                                       judged_weight(labels)),
                   "label -2 of pixel 0 is outside [0, 3)");
+  if (is_meta(test_device())) return;  // which knows no values
   for (const int32_t bad : {3, -1}) {
     const Tensor wrong = indices({0, bad}, x).reshape({1, 1, 1, 2});
     if (test_device() == Device::cpu) {

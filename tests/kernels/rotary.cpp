@@ -113,6 +113,7 @@ TEST_CASE("rotary's frequencies are those of Hugging Face's rope types", "[ops]"
 }
 
 TEST_CASE("rotary refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const Tensor x = filled({2, 3, 8});
   const Tensor positions = positions_like(x, std::vector<int32_t>(6));
   const auto by = [](int64_t size) { return Rotary{size, rotary_frequencies(size)}; };

@@ -46,6 +46,7 @@ TEST_CASE("scale_add sums the factor's gradient over many elements", "[ops]") {
 }
 
 TEST_CASE("scale_add refuses shapes that do not agree", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const auto make = [](const Shape& shape, DType dtype = DType::f32) {
     return Tensor::full(shape, 1, dtype, test_device());
   };

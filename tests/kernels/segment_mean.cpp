@@ -63,10 +63,12 @@ TEST_CASE("segment_mean's gradient is 0 behind the segments, and adds nothing th
 }
 
 TEST_CASE("segment_mean refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const Tensor x = ones({1, 4, 2});
   REQUIRE_ERROR(segment_mean(ones({4, 2}), lengths_of({1}, 1, x)), "x [4, 2]");
   REQUIRE_ERROR(segment_mean(x, indices({1}, x)), "lengths i32 [1]");
   REQUIRE_ERROR(segment_mean(x, lengths_of({1, 1}, 1, x)), "lengths i32 [2, 1]");
+  if (is_meta(test_device())) return;  // which knows no values
   if (test_device() != Device::cpu) {
     REQUIRE(std::isnan(to_doubles(segment_mean(x, lengths_of({1, 0}, 2, x)))[2]));
     return;

@@ -234,6 +234,7 @@ TEST_CASE("vector_exp is within two units of the last place", "[ops]") {
 }
 
 TEST_CASE("self_attention refuses shapes that do not agree", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   const auto make = [](const Shape& shape, DType dtype = DType::f32) {
     return Tensor::full(shape, 1, dtype, test_device());
   };

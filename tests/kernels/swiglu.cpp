@@ -61,6 +61,7 @@ TEST_CASE("swiglu's gradients go over its operands", "[ops]") {
 }
 
 TEST_CASE("swiglu refuses operands that do not agree", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
   REQUIRE_ERROR(swiglu(ones({2, 3}), ones({3, 2})), "gate [2, 3] and up [3, 2]");
   REQUIRE_ERROR(swiglu(ones({2}), Tensor::full({2}, 1, DType::f64, test_device())),
                 "[swiglu] operands of f32 [2] and f64 [2]");

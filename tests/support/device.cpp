@@ -21,6 +21,10 @@ bool full = false;
 Device test_device() { return under_test; }
 void set_test_device(Device device) { under_test = device; }
 
+MetaScope::MetaScope(bool is_meta) {
+  if (is_meta) set_test_device(meta_of(before_));
+}
+
 bool sanitized() { return __asan_init != nullptr; }
 bool reduced() { return (on_runner() || sanitized()) && !full; }
 void set_full() { full = true; }

@@ -12,6 +12,20 @@ namespace accrue::test {
 Device test_device();
 void set_test_device(Device device);
 
+// While alive, the device under test is its meta, if asked for. A test of what an op refuses begins
+// with `const MetaScope on(GENERATE(false, true))`: what a device refuses its meta refuses, or else
+// a prediction says that a run fits which then fails.
+class MetaScope {
+ public:
+  explicit MetaScope(bool is_meta);
+  ~MetaScope() { set_test_device(before_); }
+  MetaScope(const MetaScope&) = delete;
+  MetaScope& operator=(const MetaScope&) = delete;
+
+ private:
+  const Device before_ = test_device();
+};
+
 // True if the test device is the runner: CUDA kernels on the host, hundreds of times slower than a
 // GPU.
 bool on_runner();

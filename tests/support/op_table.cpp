@@ -330,6 +330,56 @@ void check_mode(const Op& op, const Expectation& expected, const Mode& mode) {
   }
 }
 
+// What is wrong with an operand.
+enum class Wrong { undefined, integers, other_dtype, rank };
+std::string_view name(Wrong wrong) {
+  switch (wrong) {
+    case Wrong::undefined: return "undefined";
+    case Wrong::integers: return "integers";
+    case Wrong::other_dtype: return "another dtype";
+    case Wrong::rank: break;
+  }
+  return "of another rank";
+}
+
+Tensor make_wrong(const Shape& shape, Wrong wrong, Device device) {
+  const std::vector<int32_t> zeros(static_cast<size_t>(shape.numel()));
+  const Shape other_rank = shape.rank() == 1 ? Shape{1, shape.numel()} : Shape{shape.numel()};
+  switch (wrong) {
+    case Wrong::undefined: break;
+    case Wrong::integers: return Tensor::from(zeros, shape, device);
+    case Wrong::other_dtype: return Tensor::full(shape, 0.5, DType::f64, device);
+    case Wrong::rank: return Tensor::full(other_rank, 0.5, DType::f32, device);
+  }
+  return {};
+}
+
+// What the op says of such an operand; nothing if it takes it.
+std::string refusal_of(const Op& op, size_t input, Wrong wrong, Device device) {
+  std::vector<Tensor> operands;
+  for (const Shape& shape : op.inputs)
+    operands.push_back(Tensor::full(shape, 0.5, DType::f32, device));
+  operands[input] = make_wrong(op.inputs[input], wrong, device);
+  try {
+    op.run(operands);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void check_refusals(const Op& op) {
+  const Device there = test_device(), meta = meta_of(there);
+  for (size_t input = 0; input < op.inputs.size(); ++input)
+    for (const Wrong wrong : {Wrong::undefined, Wrong::integers, Wrong::other_dtype, Wrong::rank}) {
+      const std::string on_device = refusal_of(op, input, wrong, there),
+                        on_meta = refusal_of(op, input, wrong, meta);
+      check(on_device.empty() == on_meta.empty(),
+            "input {}, {}: on {} '{}', on {} '{}' (nothing: it was taken)", input, name(wrong),
+            name(there), on_device, name(meta), on_meta);
+    }
+}
+
 void check_memory(const Op& op, const Expectation& expected, DType dtype, const Usage& before) {
   const Mode real{dtype, test_device(), Inputs::intermediates, Target::absent};
   Mode meta = real;
@@ -371,6 +421,8 @@ std::optional<std::string> op_failure(const Op& op) {
     if (op.in_16_bits)
       for (const DType dtype : {DType::f16, DType::bf16})
         check_modes(Expectation(op, dtype), {dtype}, {Inputs::intermediates});
+    where = "refusals";
+    check_refusals(op);
   } catch (const std::exception& failure) {
     return fmt::format("op {}\n{}\n{}", op.name, where, failure.what());
   }

@@ -51,6 +51,8 @@ struct Op {
 //      afterwards;
 //  10. all of it again in float16 and bfloat16, on inputs that these can hold: results within a few
 //      of their roundings, because everything between is computed in float32.
+//  11. what it refuses, of operands that are wrong in one way each, its meta twin refuses, and no
+//      more.
 // Where tests are reduced() the targets and orders that repeat others are left out, and gradients
 // in 16 bits are those of the op itself in float64 instead of differences of the reference. The
 // first failure, and where it was; nothing if all holds.
