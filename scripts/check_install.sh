@@ -66,12 +66,23 @@ mkdir components subproject
 cat >components/CMakeLists.txt <<'EOF'
 cmake_minimum_required(VERSION 3.25)
 project(components LANGUAGES CXX)
-find_package(accrue REQUIRED COMPONENTS ${COMPONENTS})
+set(CMAKE_MODULE_PATH /own)
+find_package(accrue COMPONENTS ${COMPONENTS})
+if(NOT CMAKE_MODULE_PATH STREQUAL "/own")
+  message(FATAL_ERROR "find_package(accrue) leaves CMAKE_MODULE_PATH as ${CMAKE_MODULE_PATH}")
+elseif(NOT accrue_FOUND)
+  message(FATAL_ERROR "accrue is not found")
+endif()
 EOF
-components() { cmake -S components -B components/build -DCMAKE_PREFIX_PATH="$scratch/prefix" "-DCOMPONENTS=$1"; }
+components() { cmake -S components -B components/build -DCMAKE_PREFIX_PATH="$scratch/prefix" "-DCOMPONENTS=$1" "${@:2}"; }
 components 'core;train' >configured || { cat configured; fail "accrue has no core and train"; }
 ! components cores >configured 2>refused || fail "accrue has cores"
-expect refused 'accrue has no component cores: expected core, kernels'
+expect refused 'accrue has no component cores: expected one of core,'
+expect refused 'accrue is not found'
+rm -r components/build
+! components core -DCMAKE_DISABLE_FIND_PACKAGE_PCRE2=ON >configured 2>refused || fail "accrue is found without PCRE2"
+expect refused 'accrue needs PCRE2'
+expect refused 'accrue is not found'
 
 # A part of another project builds and installs nothing that this does not ask for.
 cat >subproject/CMakeLists.txt <<EOF
@@ -79,9 +90,11 @@ cmake_minimum_required(VERSION 3.25)
 project(subproject LANGUAGES CXX)
 add_subdirectory($root accrue)
 EOF
-cmake -S subproject -B subproject/build -DACCRUE_CUDA=OFF >configured || { cat configured; fail "see above"; }
+cmake -S subproject -B subproject/build >configured || { cat configured; fail "see above"; }
 cmake --build subproject/build -- -n >planned
 ! grep -E 'accrue/(apps|tests|examples)/' planned || fail "a subproject builds the above"
+# Nor does it decide for what processor, or that there is CUDA.
+! grep -E '^ACCRUE_(NATIVE|CUDA):BOOL=ON' subproject/build/CMakeCache.txt || fail "a subproject turns on the above"
 DESTDIR=$scratch/destination cmake --install subproject/build >installed
 ! grep -i '^-- installing' installed || fail "a subproject installs the above"
 
