@@ -12,13 +12,14 @@ struct ImageSize {
 
   bool operator==(const ImageSize&) const = default;
 };
-// "640x480": the width first, as image files have it.
-std::string width_by_height(ImageSize size);
+// "480x640": the height first, as in the shapes of tensors and in --image-size.
+std::string height_by_width(ImageSize size);
 
 // Size and channels of an image, known before its pixels are read.
 struct ImageHeader {
   ImageSize size;
   int64_t channels = 0;
+  bool is_turned = false;  // by its EXIF orientation
 
   size_t bytes() const { return static_cast<size_t>(channels * size.height * size.width); }
 };

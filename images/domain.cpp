@@ -264,8 +264,8 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& re
           model.name, set);
   else
     check(!has_masks,
-          "--model {} answers with a class, but the data set {} has masks: expected --data digits, "
-          "mnist or fashion (--data shapes is for --model unet)",
+          "--model {} answers with a class, but the data set {} has masks: expected --model unet, "
+          "or images with classes, such as --data digits",
           model.name, set);
   if (has_masks && ignore_mask) {
     int64_t most = 0;

@@ -1,6 +1,9 @@
 #include "images/image_columns.h"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
+#include <string_view>
 
 #include "core/error.h"
 #include "data/words.h"
@@ -34,6 +37,40 @@ std::optional<LabelColumns> columns_of(const CsvReader& csv) {
   if (!label || *label == *image) return std::nullopt;
   const auto part = csv.column({"split", "set", "subset", "usage", "partition", "dataset"});
   return LabelColumns{*image, *label, part, names[*label], certainty};
+}
+
+// A field's labels, if it has several: the column is called by several and they are numbers or
+// stand between commas, semicolons or bars; or each is the one label of another image.
+bool has_several(const std::string& label, const std::string& column,
+                 const std::set<std::string>& all) {
+  constexpr const char* marks = ",;|";
+  std::vector<std::string> parts;
+  std::string rest = label;
+  std::ranges::replace_if(
+      rest, [](char c) { return std::string_view(marks).find(c) != std::string_view::npos; }, ' ');
+  std::istringstream words(rest);
+  for (std::string word; words >> word;) parts.push_back(word);
+  if (parts.size() < 2) return false;
+  const std::string name = letters_and_digits(column);
+  const bool is_plural = name == "labels" || name == "classes" || name == "targets";
+  const auto is_number = [](const std::string& part) {
+    return std::ranges::all_of(part, [](char c) { return is_digit(c); });
+  };
+  return (is_plural &&
+          (label.find_first_of(marks) != label.npos || std::ranges::all_of(parts, is_number))) ||
+         std::ranges::all_of(parts, [&](const std::string& part) { return all.contains(part); });
+}
+
+void refuse_several(const std::vector<ImageLabel>& lines, const std::string& column,
+                    const std::filesystem::path& path) {
+  std::set<std::string> all;
+  for (const ImageLabel& line : lines) all.insert(line.label);
+  for (const ImageLabel& line : lines)
+    check(
+        !has_several(line.label, column, all),
+        "'{}', line {}: the column {} has several labels in a field, '{}': expected the one class "
+        "of each image",
+        path.string(), line.line, column, line.label);
 }
 
 }  // namespace
@@ -72,6 +109,7 @@ std::vector<ImageLabel> read_labels(const std::filesystem::path& path) {
     all.push_back({csv[columns->image], csv[columns->label],
                    columns->part ? csv[*columns->part] : std::string(), csv.line()});
   }
+  refuse_several(all, columns->label_name, path);
   return all;
 }
 

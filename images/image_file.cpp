@@ -62,10 +62,7 @@ Image to_mask(std::span<const std::byte> content, const std::string& file) {
 }
 
 ImageHeader header_of(std::span<const std::byte> content, const std::string& file) {
-  if (is_jpeg(content)) {
-    const Image image = decode_jpeg(content, file, JpegPart::header);
-    return {image.size(), image.channels};
-  }
+  if (is_jpeg(content)) return jpeg_header(content, file);
   check(is_png(content), "cannot read '{}': it is neither PNG nor JPEG", file);
   const PngImage png = decode_png(content, file, PngPart::header);
   return {{png.height, png.width}, is_gray(png) ? 1 : 3};
@@ -79,7 +76,7 @@ Image with_memory(std::span<const std::byte> content, const std::string& file, D
   } catch (const std::bad_alloc&) {
     const ImageHeader header = header_of(content, file);
     fail("cannot read '{}': it is {}, which needs {} decoded, and the machine has no more memory",
-         file, width_by_height(header.size), format_bytes(header.bytes()));
+         file, height_by_width(header.size), format_bytes(header.bytes()));
   }
 }
 
@@ -230,7 +227,6 @@ Image resized_mask(const Image& mask, ImageSize size) {
   if (mask.size() == size) return mask;
   Image result{.channels = mask.channels, .height = size.height, .width = size.width};
   result.pixels.reserve(static_cast<size_t>(mask.channels * size.height * size.width));
-  // The centre (y + 1/2) height / H, in whole numbers.
   for (int64_t c = 0; c < mask.channels; ++c)
     for (int64_t y = 0; y < size.height; ++y) {
       const int64_t from = c * mask.height + (2 * y + 1) * mask.height / (2 * size.height);

@@ -226,16 +226,47 @@ double fraction_of(const std::string& text) {
   return double(mix_bits(hash) >> 11) * 0x1p-53;
 }
 
-// Numbers classes in the order of their names.
+// Numbers classes in the order of their names, or of their values if all are numbers.
 void sort_classes(ImageFolder& folder) {
+  if (folder.classes.empty()) return;
+  const auto is_number = [](const std::string& name) {
+    return !name.empty() && std::ranges::all_of(name, [](char c) { return is_digit(c); });
+  };
   std::vector<std::string> sorted = folder.classes;
-  std::ranges::sort(sorted);
-  for (FolderSample& sample : folder.samples) {
-    if (folder.classes.empty()) break;
-    const std::string& name = folder.classes[static_cast<size_t>(sample.label)];
-    sample.label = static_cast<int32_t>(std::ranges::lower_bound(sorted, name) - sorted.begin());
-  }
+  if (std::ranges::all_of(sorted, is_number)) std::ranges::sort(sorted, natural_less);
+  else std::ranges::sort(sorted);
+  std::vector<int32_t> place;  // in `sorted`
+  for (const std::string& name : folder.classes)
+    place.push_back(static_cast<int32_t>(std::ranges::find(sorted, name) - sorted.begin()));
+  for (FolderSample& sample : folder.samples)
+    sample.label = place[static_cast<size_t>(sample.label)];
   folder.classes = sorted;
+}
+
+// Holds out the share of the images whose paths have the lowest hashes. A class that would have
+// none left for training keeps the one with the highest.
+void hold_out_some(ImageFolder& folder, double share) {
+  struct Highest {
+    double fraction = -1;
+    size_t sample = 0;
+    bool is_trained_on = false;
+  };
+  std::vector<Highest> of_class(folder.classes.size());
+  for (size_t i = 0; i < folder.samples.size(); ++i) {
+    FolderSample& sample = folder.samples[i];
+    const double fraction = fraction_of(within(folder.directory, sample.image));
+    if (fraction < share) sample.split = Split::test;
+    if (folder.answer != ImageFolder::Answer::classes) continue;
+    Highest& highest = of_class[static_cast<size_t>(sample.label)];
+    highest.is_trained_on |= fraction >= share;
+    if (fraction > highest.fraction) {
+      highest.fraction = fraction;
+      highest.sample = i;
+    }
+  }
+  for (const Highest& highest : of_class)
+    if (highest.fraction >= 0 && !highest.is_trained_on)
+      folder.samples[highest.sample].split = Split::train;
 }
 
 }  // namespace
@@ -317,10 +348,7 @@ std::optional<ImageFolder> find_images(const fs::path& directory, std::optional<
   account_for_images(*found, tree);
   add_findings(*found, tree);
   name_unused_tables(*found);
-  for (FolderSample& sample : found->samples)
-    if (!found->is_divided &&
-        fraction_of(within(directory, sample.image)) < hold_out.value_or(usual_hold_out))
-      sample.split = Split::test;
+  if (!found->is_divided) hold_out_some(*found, hold_out.value_or(usual_hold_out));
   return found;
 }
 

@@ -51,7 +51,8 @@ struct ImageFolderOptions {
 //                               (images/image_columns.h), with the images anywhere below
 //   DIR/train/... and DIR/test/... (or val, valid, validation), each of them one of these
 //   DIR/ONLY/...                which is one of these
-// Classes, labels and samples are in the order of their names.
+// Classes, labels and samples are in the order of their names; classes that are all whole numbers
+// in that of the numbers.
 struct FolderSample {
   std::filesystem::path image, mask{};  // the mask is empty if there is none
   int32_t label = 0;                    // of classes
@@ -84,10 +85,10 @@ struct ImageFolder {
 // Finds out which of these a directory is; returns nothing if none. If the folder does not say
 // which samples are for the test, one is held out if a hash of its image's path within the
 // directory, as a fraction of all hashes, is below hold_out (usual_hold_out), so that new images do
-// not move the others between the splits. Each image in the directory becomes one of the samples'
-// images or masks, or is in `bad` or `unused`. Throws Error for a directory that could be one of
-// two of these, naming the path to use, for a hold_out where the folder says what is for the test,
-// and as read_run_lengths() and read_labels() do.
+// not move the others between the splits; but a class is left one image for training. Each image in
+// the directory becomes one of the samples' images or masks, or is in `bad` or `unused`. Throws
+// Error for a directory that could be one of two of these, naming the path to use, for a hold_out
+// where the folder says what is for the test, and as read_run_lengths() and read_labels() do.
 std::optional<ImageFolder> find_images(const std::filesystem::path& directory,
                                        std::optional<double> hold_out = std::nullopt);
 // Says that a directory is none of these, and what is there.
@@ -136,6 +137,7 @@ struct ImageSurvey {
   std::vector<BadFile> bad{};   // those of the folder, too
   int64_t channels = 1;
   ImageSize smallest{}, largest{};  // by their numbers of pixels
+  int64_t turned_beside_masks = 0;  // images that their EXIF orientation turns, and no mask
   MaskValues masks{};
   std::vector<int> mask_values{};                           // all of them
   std::vector<int> values_of_training{}, values_of_test{};  // that the other split lacks
@@ -145,7 +147,7 @@ enum class Look { headers, pixels };
 ImageSurvey survey(const ImageFolder& folder, Look look);
 // True if there are samples for the test.
 bool holds_out_any(const ImageFolder& folder);
-// "1,204 images, 5 classes, 640x480 to 4032x3024, 12 % held out, 3 bad files"
+// "1,204 images, 5 classes, 480x640 to 3024x4032 (height x width), 12 % held out, 3 bad files"
 std::string describe(const ImageFolder& folder, const ImageSurvey& survey);
 // How many good images for training and for the test each class has, or each label of run lengths.
 std::vector<std::array<int64_t, 2>> class_counts(const ImageFolder& folder,

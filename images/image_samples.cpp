@@ -36,9 +36,9 @@ constexpr int64_t work_of_image = parallel_least;
 
 void check_one_size(const ImageFolder& folder, const ImageSurvey& found) {
   check(found.smallest == found.largest,
-        "'{}' has images of {} to {}: expected one size, or --image-size HEIGHTxWIDTH to bring "
-        "them to one",
-        folder.directory.string(), width_by_height(found.smallest), width_by_height(found.largest));
+        "'{}' has images of {} to {} (height x width): expected one size, or --image-size "
+        "HEIGHTxWIDTH to bring them to one",
+        folder.directory.string(), height_by_width(found.smallest), height_by_width(found.largest));
 }
 
 // The form in which samples become tensors.

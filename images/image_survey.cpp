@@ -26,9 +26,11 @@ std::string with_commas(size_t number) {
   return text;
 }
 
-void check_mask_size(const fs::path& mask, ImageSize of_mask, ImageSize of_image) {
-  check(of_mask == of_image, "'{}' is {}, but its image {}", mask.string(),
-        width_by_height(of_mask), width_by_height(of_image));
+void check_mask_size(const fs::path& mask, ImageSize of_mask, const ImageHeader& image) {
+  check(of_mask == image.size, "'{}' is {} (height x width), but its image {}{}", mask.string(),
+        height_by_width(of_mask), height_by_width(image.size),
+        image.is_turned ? ", which its EXIF orientation turns: expected a mask of the turned image"
+                        : "");
 }
 
 size_t place_of(Split split) { return split == Split::train ? 0 : 1; }
@@ -43,18 +45,12 @@ struct Seen {
 Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look, MaskValues& values) {
   Seen seen;
   try {
-    if (look == Look::pixels || folder.answer == Answer::run_lengths) {
-      const Image image =
-          look == Look::pixels ? read_image(sample.image, folder.most_image_bytes) : Image{};
-      seen.header = look == Look::pixels ? ImageHeader{image.size(), image.channels}
-                                         : read_image_header(sample.image, folder.most_image_bytes);
-      if (folder.answer == Answer::run_lengths) draw_masks(folder, sample, seen.header.size);
-    } else {
-      seen.header = read_image_header(sample.image, folder.most_image_bytes);
-    }
+    seen.header = read_image_header(sample.image, folder.most_image_bytes);
+    if (look == Look::pixels) read_image(sample.image, folder.most_image_bytes);
+    if (folder.answer == Answer::run_lengths) draw_masks(folder, sample, seen.header.size);
     if (folder.answer == Answer::masks) {
       const Image mask = read_mask(sample.mask, folder.most_image_bytes);
-      check_mask_size(sample.mask, mask.size(), seen.header.size);
+      check_mask_size(sample.mask, mask.size(), seen.header);
       values.add(mask);
     }
   } catch (const Error& error) {
@@ -74,7 +70,7 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
                     "the masks of " + sample.image.string());
   mask.pixels.resize(folder.classes.size() * plane);
   for (const RunLengths& line : sample.runs) try {
-      const auto label = std::ranges::lower_bound(folder.classes, line.label);
+      const auto label = std::ranges::find(folder.classes, line.label);
       const auto k = static_cast<size_t>(label - folder.classes.begin());
       draw_runs(std::span(mask.pixels).subspan(k * plane, plane), size, line.runs);
     } catch (const Error& error) {
@@ -87,7 +83,8 @@ SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) 
   SampleImages files{.image = read_image(sample.image, folder.most_image_bytes), .mask = {}};
   if (folder.answer == Answer::masks) {
     files.mask = read_mask(sample.mask, folder.most_image_bytes);
-    check_mask_size(sample.mask, files.mask.size(), files.image.size());
+    check_mask_size(sample.mask, files.mask.size(),
+                    read_image_header(sample.image, folder.most_image_bytes));
   }
   if (folder.answer == Answer::run_lengths)
     files.mask = draw_masks(folder, sample, files.image.size());
@@ -154,8 +151,9 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
       if (found.mask_values.size() > 2)
         text += fmt::format(" of {} values", found.mask_values.size());
   }
-  text += ", " + width_by_height(found.smallest);
-  if (found.smallest != found.largest) text += " to " + width_by_height(found.largest);
+  text += ", " + height_by_width(found.smallest);
+  if (found.smallest != found.largest) text += " to " + height_by_width(found.largest);
+  text += " (height x width)";
   if (folder.answer == Answer::none) {
     // All are answered.
   } else if (!holds_out_any(folder))
@@ -177,7 +175,7 @@ std::vector<std::array<int64_t, 2>> class_counts(const ImageFolder& folder,
       ++counts[static_cast<size_t>(sample.label)][place_of(sample.split)];
     for (const RunLengths& line : sample.runs) {
       if (line.runs.empty()) continue;
-      const auto label = std::ranges::lower_bound(folder.classes, line.label);
+      const auto label = std::ranges::find(folder.classes, line.label);
       ++counts[static_cast<size_t>(label - folder.classes.begin())][place_of(sample.split)];
     }
   }
@@ -200,6 +198,9 @@ std::vector<std::string> notes_of(const ImageFolder& folder, const ImageSurvey& 
   };
   add(only_training, "in the test");
   add(only_test, "in training");
+  if (const int64_t turned = found.turned_beside_masks; turned > 0)
+    notes.push_back(fmt::format("EXIF turns {}, and not {}", counted(turned, "image"),
+                                turned == 1 ? "its mask" : "their masks"));
   return notes;
 }
 

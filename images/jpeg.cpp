@@ -119,20 +119,16 @@ int orientation_of(const JpegReader& reader) {
   return 1;
 }
 
-}  // namespace
-
-bool is_jpeg(std::span<const std::byte> content) {
-  return content.size() >= 3 && content[0] == std::byte{0xff} && content[1] == std::byte{0xd8} &&
-         content[2] == std::byte{0xff};
+void check_jpeg(bool ok, const JpegReader& reader, const std::string& file) {
+  check(ok, "cannot read '{}' as JPEG: {}", file, reader.message.data());
 }
 
-Image decode_jpeg(std::span<const std::byte> content, const std::string& file, JpegPart part) {
-  JpegReader reader;
-  const auto check_jpeg = [&](bool ok) {
-    check(ok, "cannot read '{}' as JPEG: {}", file, reader.message.data());
-  };
-  check_jpeg(read_jpeg_header(reader, reinterpret_cast<const unsigned char*>(content.data()),
-                              content.size()));
+// The header, of the image before it is turned.
+ImageHeader open_jpeg(JpegReader& reader, std::span<const std::byte> content,
+                      const std::string& file) {
+  const bool is_read = read_jpeg_header(
+      reader, reinterpret_cast<const unsigned char*>(content.data()), content.size());
+  check_jpeg(is_read, reader, file);
   const jpeg_decompress_struct& jpeg = reader.jpeg;
   check(jpeg.jpeg_color_space == JCS_GRAYSCALE || jpeg.jpeg_color_space == JCS_YCbCr ||
             jpeg.jpeg_color_space == JCS_RGB,
@@ -140,22 +136,40 @@ Image decode_jpeg(std::span<const std::byte> content, const std::string& file, J
         "it",
         file, jpeg.num_components,
         jpeg.num_components == 4 ? "a printer's colours (CMYK)" : "of an unknown meaning");
-  Image image{.channels = jpeg.num_components == 1 ? 1 : 3,
-              .height = int64_t{jpeg.image_height},
-              .width = int64_t{jpeg.image_width}};
-  const uint64_t claimed = static_cast<uint64_t>(image.channels * image.height * image.width);
-  check(claimed <= content.size() * max_jpeg_inflation,
+  const ImageHeader header{{int64_t{jpeg.image_height}, int64_t{jpeg.image_width}},
+                           jpeg.num_components == 1 ? 1 : 3};
+  check(header.bytes() <= content.size() * max_jpeg_inflation,
         "cannot read '{}' as JPEG: it is to be {}, more than its {} bytes can hold", file,
-        width_by_height(image.size()), content.size());
+        height_by_width(header.size), content.size());
+  return header;
+}
+
+}  // namespace
+
+bool is_jpeg(std::span<const std::byte> content) {
+  return content.size() >= 3 && content[0] == std::byte{0xff} && content[1] == std::byte{0xd8} &&
+         content[2] == std::byte{0xff};
+}
+
+ImageHeader jpeg_header(std::span<const std::byte> content, const std::string& file) {
+  JpegReader reader;
+  ImageHeader header = open_jpeg(reader, content, file);
   const int orientation = orientation_of(reader);
-  if (part == JpegPart::header) {
-    if (orientation > 4) std::swap(image.height, image.width);
-    return image;
-  }
-  check_jpeg(begin_pixels(reader));
-  image.pixels.resize(claimed);
+  header.is_turned = orientation != 1;
+  if (orientation > 4) std::swap(header.size.height, header.size.width);
+  return header;
+}
+
+Image decode_jpeg(std::span<const std::byte> content, const std::string& file) {
+  JpegReader reader;
+  const ImageHeader header = open_jpeg(reader, content, file);
+  const int orientation = orientation_of(reader);
+  Image image{
+      .channels = header.channels, .height = header.size.height, .width = header.size.width};
+  check_jpeg(begin_pixels(reader), reader, file);
+  image.pixels.resize(header.bytes());
   std::vector<uint8_t> row(static_cast<size_t>(image.channels * image.width));
-  check_jpeg(read_jpeg_rows(reader, image.pixels.data(), row.data()));
+  check_jpeg(read_jpeg_rows(reader, image.pixels.data(), row.data()), reader, file);
   return oriented(std::move(image), orientation);
 }
 

@@ -8,13 +8,11 @@
 
 namespace accrue {
 
-enum class JpegPart { header, all };
-
 // True if this begins as JPEG files do.
 bool is_jpeg(std::span<const std::byte> content);
-// Decodes a JPEG file of gray or colours, turned by its EXIF orientation; with JpegPart::header the
-// result has no pixels. Throws Error as read_image() does; `file` is its name.
-Image decode_jpeg(std::span<const std::byte> content, const std::string& file,
-                  JpegPart part = JpegPart::all);
+// Decode a JPEG file of gray or colours, turned by its EXIF orientation, or its header alone. Throw
+// Error as read_image() does; `file` is its name.
+Image decode_jpeg(std::span<const std::byte> content, const std::string& file);
+ImageHeader jpeg_header(std::span<const std::byte> content, const std::string& file);
 
 }  // namespace accrue

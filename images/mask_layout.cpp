@@ -82,6 +82,11 @@ void add_pairs(ImageFolder& folder, const Side& images, const Side& masks) {
     by_name.emplace(images.key(image, stem), i);
     by_base.emplace(images.key(image, without_word(stem, image_words)), i);
   }
+  // The first of several images of one name, which alone can have its mask.
+  const auto namesake = [&](const fs::path& image) -> const fs::path& {
+    const size_t first = by_name.at(images.key(image, image.stem().string()));
+    return images.files[first];
+  };
   std::vector<fs::path> mask_of(images.files.size());
   for (const fs::path& mask : masks.files) {
     const std::string name = masks.key(mask, mask.stem().string()),
@@ -95,8 +100,13 @@ void add_pairs(ImageFolder& folder, const Side& images, const Side& masks) {
     else mask_of[*i] = mask;
   }
   for (size_t i = 0; i < mask_of.size(); ++i)
-    if (mask_of[i].empty())
-      folder.bad.push_back({images.files[i], "it has no mask", BadFile::Lacks::mask});
+    if (const fs::path& image = images.files[i]; namesake(image) != image)
+      folder.bad.push_back(
+          {image, fmt::format("it has the name of {} but for the ending, and a mask is for one "
+                              "image: expected one of the two",
+                              namesake(image).filename().string())});
+    else if (mask_of[i].empty())
+      folder.bad.push_back({image, "it has no mask", BadFile::Lacks::mask});
     else folder.samples.push_back({.image = images.files[i], .mask = mask_of[i]});
 }
 

@@ -57,8 +57,8 @@ void check_sizes(PackedImages& found, const fs::path& directory) {
   if (found.parts.size() < 2 || size_of(found.parts[0]) == size_of(found.parts[1])) return;
   found.bad.push_back({find_mnist_file(directory, Split::test, "images"),
                        fmt::format("its images are {}, but those for training {}",
-                                   width_by_height(size_of(found.parts[1])),
-                                   width_by_height(size_of(found.parts[0])))});
+                                   height_by_width(size_of(found.parts[1])),
+                                   height_by_width(size_of(found.parts[0])))});
 }
 
 void add_cifar10(PackedImages& found, const fs::path& path, Split split) {

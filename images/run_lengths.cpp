@@ -94,8 +94,9 @@ void draw_runs(std::span<uint8_t> plane, ImageSize size, const std::string& runs
     const std::optional<int64_t> length = take_number(text);
     check(length.has_value(), "the run from pixel {} has no length", *start);
     check(*start >= 1 && *length >= 0 && *start <= pixels && *length <= pixels - *start + 1,
-          "the run of {} pixels from pixel {} is not within an image of {}", *length, *start,
-          width_by_height(size));
+          "the run of {} pixels from pixel {} is not within an image of {} (height "
+          "x width)",
+          *length, *start, height_by_width(size));
     for (int64_t p = *start - 1; p < *start - 1 + *length; ++p)
       plane[static_cast<size_t>(p % size.height * size.width + p / size.height)] = 255;
   }

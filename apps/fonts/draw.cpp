@@ -3,6 +3,7 @@
 #include "apps/cli/messages.h"
 #include "apps/fonts/generator.h"
 #include "data/atomic_file.h"
+#include "data/image_size.h"
 #include "fonts/glyph_catalogue.h"
 #include "fonts/glyph_drawings.h"
 #include "fonts/glyph_sheet.h"
@@ -75,8 +76,8 @@ void draw_font(const Options& options, const FontDrawOptions& asked) {
               : sheet_of(samples, draw_glyphs(network, samples, generator.device,
                                               options.micro_batch, variation));
   write_png(asked.out, image);
-  say("{}: {}, {}x{} pixels\n", asked.out, counted(samples.size(), "character"), image.width,
-      image.height);
+  say("{}: {}, {} pixels (height x width)\n", asked.out, counted(samples.size(), "character"),
+      height_by_width({image.height, image.width}));
 }
 
 }  // namespace accrue::app

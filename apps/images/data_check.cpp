@@ -44,7 +44,7 @@ void print_packed(const std::string& directory, const PackedImages& found) {
   if (!found.parts.empty()) {
     const Shape& images = found.parts.front().data["images"].shape();
     about = fmt::format(", {}, {}", counted_classes(found.classes()),
-                        width_by_height({images[2], images[3]}));
+                        height_by_width({images[2], images[3]}));
   }
   say("{}: {}, {} for training and {} for the test{}\n", directory,
       found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",

@@ -47,7 +47,7 @@ TEST_CASE("a folder of images is trained on and scored", "[cli][full]") {
   const std::string options = data + " --image-size 16x12 --model cnn --width 0.25 --hold-out 0.3";
   const std::string said =
       succeed("train" + options + " --epochs 8 --lr 0.01 --micro-batch 4 --save " + saved);
-  REQUIRE_THAT(said, ContainsSubstring("40 images, 2 classes, 24x20 to 24x22, "));
+  REQUIRE_THAT(said, ContainsSubstring("40 images, 2 classes, 20x24 to 22x24 (height x width), "));
   // The image's size is the weights'.
   const std::string scored =
       succeed("eval --init " + saved + data + " --hold-out 0.3 --split test");
@@ -68,7 +68,7 @@ TEST_CASE("a folder of images is trained on and scored", "[cli][full]") {
     if (split == "train") REQUIRE_THAT(table, ContainsSubstring("\"bright/1, one.png\",bright,"));
   }
   REQUIRE(lines_of == std::map<std::string, int>{{"bright", 20}, {"dark", 20}});
-  refuse("train" + data + " --model cnn", "24x20 to 24x22: expected one size");
+  refuse("train" + data + " --model cnn", "20x24 to 22x24 (height x width): expected one size");
   refuse("train" + data + " --model cnn --image-size 3y", "--image-size 3y: expected a number");
   refuse("train" + data + " --model cnn --image-size 3x", "--image-size 3x: expected a number");
   refuse("train --model cnn --data digits --image-size 32", "are 28x28");

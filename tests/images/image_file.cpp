@@ -145,19 +145,19 @@ TEST_CASE("an image of too many pixels is refused before they take memory", "[da
   for (const auto& file : {png, jpeg}) {
     REQUIRE(read_image(file, 105).size() == ImageSize{5, 7});
     REQUIRE(read_image_header(file, 105).size == ImageSize{5, 7});
-    const std::string part = "is 7x5, which needs 105 B decoded, more than 104 B";
+    const std::string part = "is 5x7, which needs 105 B decoded, more than 104 B";
     refuse([&] { read_image(file, 104); }, part);
     refuse([&] { read_image_header(file, 104); }, part);
   }
   REQUIRE(read_mask(mask, 35).size() == ImageSize{5, 7});
-  refuse([&] { read_mask(mask, 34); }, "is 7x5, which needs 35 B decoded");
+  refuse([&] { read_mask(mask, 34); }, "is 5x7, which needs 35 B decoded");
   // As large as its bytes can hold, by the usual bound.
   const std::string ends(300'000, 'x');
   const auto huge = folder.write(
       "image.png", std::string("\x89PNG\r\n\x1a\n", 8) +
                        chunk("IHDR", bytes({0, 1, 0, 0, 0, 0, 0x80, 0, 1, 0, 0, 0, 0})) +
                        chunk("IDAT", ends) + chunk("IEND", {}));
-  const std::string part = "is 65536x32768, which needs 2.0 GiB decoded, more than 1.0 GiB";
+  const std::string part = "is 32768x65536, which needs 2.0 GiB decoded, more than 1.0 GiB";
   refuse([&] { read_image(huge); }, part);
   refuse([&] { read_image_header(huge); }, part);
   refuse([&] { read_mask(huge); }, part);

@@ -57,7 +57,9 @@ TEST_CASE("a folder for each class becomes labelled images", "[data]") {
   folder.write("train/cat/notes.txt", "no image");
   folder.write("val/cat/d.png", gray_png(6, 8, 30));
   const Datasets sets = find_dataset(folder.path().string());
-  REQUIRE(sets.train.about == "4 images, 2 classes, 8x6, 25 % held out; no class dog in the test");
+  REQUIRE(sets.train.about ==
+          "4 images, 2 classes, 6x8 (height x width), 25 % held out; no class dog in the "
+          "test");
   REQUIRE(sets.train["images"].shape() == Shape{3, 3, 6, 8});  // the JPEG file has colours
   REQUIRE(labels_of(sets.train) == std::vector<int>{0, 1, 1});
   REQUIRE(labels_of(sets.test) == std::vector<int>{0});
@@ -80,7 +82,8 @@ TEST_CASE("a folder for each class becomes labelled images", "[data]") {
   REQUIRE(labels_of(find_dataset(folder.path().string()).test) == std::vector<int>{1});
 
   folder.write("train/dog/other.png", gray_png(9, 9, 1));
-  REQUIRE_ERROR(find_dataset(folder.path().string()), "8x6 to 9x9: expected one size");
+  REQUIRE_ERROR(find_dataset(folder.path().string()),
+                "6x8 to 9x9 (height x width): expected one size");
   const Datasets small = find_dataset(folder.path().string(), {}, {.size = ImageSize{4, 5}});
   REQUIRE(small.train["images"].shape() == Shape{4, 3, 4, 5});
   folder.write("train/dog/turned.png", gray_png(8, 6, 1));  // as many pixels as the others
@@ -115,11 +118,43 @@ TEST_CASE("a part of the images is held out by their names alone", "[data]") {
                    {.is_good = std::vector<char>(123'456, 1),
                     .smallest = {480, 640},
                     .largest = {3024, 4032}}) ==
-          "123,456 images, 0 classes, 640x480 to 4032x3024, none held out: the scores are of those "
-          "that are trained on");
+          "123,456 images, 0 classes, 480x640 to 3024x4032 (height x width), none held out: the "
+          "scores are of those that are trained on");
   REQUIRE(describe({.directory = "a", .classes = {"cat"}, .samples = {{.split = Split::test}}},
                    {.is_good = {1}, .smallest = {4, 4}, .largest = {4, 4}}) ==
-          "1 image, 1 class, 4x4, 100 % held out");
+          "1 image, 1 class, 4x4 (height x width), 100 % held out");
+}
+
+TEST_CASE("a class is left an image for training", "[data]") {
+  const TemporaryDirectory folder;
+  folder.write("rare/only.png", "unread");
+  for (int i = 0; i < 40; ++i) folder.write(fmt::format("usual/{}.png", i), "unread");
+  for (const double part : {0.5, 0.9, 0.99}) {
+    const auto found = find_images(folder.path(), part);
+    std::vector<int> trained(2);
+    int held_out = 0;
+    for (const FolderSample& sample : found->samples)
+      if (sample.split == Split::test) ++held_out;
+      else ++trained[static_cast<size_t>(sample.label)];
+    REQUIRE(trained[0] == 1);
+    REQUIRE(trained[1] >= 1);
+    REQUIRE(held_out > 0);
+  }
+}
+
+TEST_CASE("images that EXIF turns beside masks are told", "[data]") {
+  const TemporaryDirectory folder;
+  const Image image = some_planes(1, 3, 4);
+  const auto mask = mask_png({0, 9, 9, 9, 0, 0, 0, 9, 0, 0, 0, 0});
+  folder.write("images/a.jpg", jpeg_file(image));
+  folder.write("images/b.jpg", with_orientation(jpeg_file(image), 3, true));
+  for (const char* name : {"a", "b"}) folder.write(fmt::format("masks/{}.png", name), mask);
+  REQUIRE_THAT(find_dataset(folder.path().string()).train.about,
+               ContainsSubstring("; EXIF turns 1 image, and not its mask"));
+  folder.write("images/b.jpg", with_orientation(jpeg_file(image), 6, true));
+  REQUIRE_ERROR(find_dataset(folder.path().string()),
+                "b.png' is 3x4 (height x width), but its image 4x3, which its EXIF orientation "
+                "turns: expected a mask of the turned image");
 }
 
 TEST_CASE("images beside masks become pairs", "[data]") {
@@ -136,7 +171,7 @@ TEST_CASE("images beside masks become pairs", "[data]") {
     REQUIRE(sets.train["images"].shape() == Shape{1, 3, 3, 4});
     REQUIRE(sets.train["masks"].shape() == Shape{1, 1, 3, 4});
     REQUIRE(masks_of(sets.train) == drawn);
-    REQUIRE(sets.train.about == "2 images, masks, 4x3, 50 % held out");
+    REQUIRE(sets.train.about == "2 images, masks, 3x4 (height x width), 50 % held out");
     const Datasets small = find_dataset(folder.path().string(), {}, {.size = ImageSize{6, 4}});
     // Rows 0 0 1 1 2 2, by centres.
     const std::vector<int> rows = masks_of(small.train);
@@ -308,9 +343,10 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   folder.write("train/masks/2.png", gray_png(4, 3, 0));
   folder.write("train/images/lonely.png", gray_png(3, 4, 1));
   folder.write("test/masks/5.png", "GIF89a");
-  REQUIRE_ERROR(load(SkipBad::no), "its image 4x3");
+  REQUIRE_ERROR(load(SkipBad::no), "its image 3x4");
   const Datasets sets = load(SkipBad::yes);
-  REQUIRE(sets.train.about == "3 images, masks, 4x3, 33 % held out, 4 bad files left out");
+  REQUIRE(sets.train.about ==
+          "3 images, masks, 3x4 (height x width), 33 % held out, 4 bad files left out");
   REQUIRE(sets.train["images"].shape() == Shape{2, 1, 3, 4});
   REQUIRE(sets.train["images"].span<uint8_t>()[12] == 3);  // the third, in the place of the others
   REQUIRE(sets.test.size() == 1);
@@ -358,7 +394,7 @@ TEST_CASE("an image that is too large for the memory is bad", "[data]") {
     options.most_held_bytes = most_held;
     options.skip_bad = SkipBad::no;
     REQUIRE_ERROR(find_dataset(folder.path().string(), {}, options),
-                  "dog/scan.png' is 40x30, which needs 1.2 KiB decoded");
+                  "dog/scan.png' is 30x40, which needs 1.2 KiB decoded");
     options.skip_bad = SkipBad::yes;
     REQUIRE(find_dataset(folder.path().string(), {}, options).train.size() == 3);
   }

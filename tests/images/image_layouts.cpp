@@ -230,6 +230,43 @@ TEST_CASE("a CSV of classes", "[data]") {
           "cat/a.png cat\ndog/b.png dog\nsizes.csv is not used\n");
 }
 
+TEST_CASE("several labels in a field are refused", "[data]") {
+  const Paths flat{"a.png", "b.png", "c.png", "d.png"};
+  const auto labels = [&](const std::string& column, const std::string& b) {
+    return meaning_of(Tree(flat, {{"l.csv", "file," + column + "\na.png,scab\nb.png," + b +
+                                                "\nc.png,rust\nd.png,scab\n"}}));
+  };
+  for (const char* several : {"scab rust", "scab|mould", "\"mould, rot\"", "3 17"})
+    REQUIRE_THAT(labels("labels", several),
+                 ContainsSubstring("l.csv', line 3: the column labels has several labels in a "
+                                   "field, '"));
+  REQUIRE_THAT(labels("label", "rust scab"), ContainsSubstring("has several labels in a field"));
+  for (const char* one : {"golden retriever", "apple-scab"})
+    REQUIRE_THAT(labels("labels", one), ContainsSubstring(fmt::format("b.png {}\n", one)));
+  REQUIRE_THAT(labels("label", "3 17"), ContainsSubstring("b.png 3 17\n"));
+}
+
+TEST_CASE("classes that are numbers are in the order of the numbers", "[data]") {
+  const auto order = [](const Paths& images) {
+    return find_images(Tree(images).folder.path())->classes;
+  };
+  REQUIRE(order({"10/a.png", "9/a.png", "007/a.png", "2/a.png"}) == Paths{"2", "007", "9", "10"});
+  REQUIRE(order({"10/a.png", "9/a.png", "b/a.png"}) == Paths{"10", "9", "b"});
+  const Tree runs({"a.png"}, {{"l.csv", "ImageId,ClassId,EncodedPixels\na,10,1 1\na,2,2 1\n"}});
+  const auto found = find_images(runs.folder.path());
+  REQUIRE(found->classes == Paths{"2", "10"});
+  const Image masks = draw_masks(*found, found->samples.front(), {2, 2});
+  REQUIRE(masks.pixels == std::vector<uint8_t>{0, 0, 255, 0, 255, 0, 0, 0});
+}
+
+TEST_CASE("two images of one name are told apart from one without a mask", "[data]") {
+  REQUIRE(meaning_of(Tree({"images/a.jpg", "images/a.png", "images/b.png", "masks/a.png"})) ==
+          "images/a.jpg masks/a.png\n"
+          "bad: DIR/images/a.png: it has the name of a.jpg but for the ending, and a mask is for "
+          "one image: expected one of the two\n"
+          "bad: DIR/images/b.png: it has no mask\n");
+}
+
 TEST_CASE("CSVs of classes say what is for the test", "[data]") {
   const Paths flat{"a.png", "b.png", "c.png"};
   REQUIRE(meaning_of(Tree(flat, {{"train.csv", "id,label\na,1\nb,2\n"},
