@@ -85,20 +85,28 @@ DataRequest Options::request(DataUse use) const {
 Batches Options::batches_of(int64_t samples) const {
   check(micro_batch != auto_micro_batch,
         "--micro-batch auto is chosen by train and bench train: expected a number here");
-  check(micro_batch <= samples, "--micro-batch {} is larger than the data: {} has {} samples",
-        micro_batch, data_name(), samples);
+  const std::string data_has = fmt::format("{} has {}", data_name(), counted(samples, "sample"));
+  check(micro_batch <= samples,
+        "--micro-batch {} is larger than the data: {}; expected --micro-batch {} or less",
+        micro_batch, data_has, samples);
   // Before it is multiplied.
   check(!accum || *accum <= samples / micro_batch,
-        "--micro-batch {} x --accum {} is larger than the data: {} has {} samples", micro_batch,
-        accum.value_or(0), data_name(), samples);
+        "--micro-batch {} x --accum {} is larger than the data: {}; expected --accum {} or less",
+        micro_batch, accum.value_or(0), data_has, samples / micro_batch);
   if (accum && effective_batch)
     check(*accum * micro_batch == *effective_batch,
           "--micro-batch {} x --accum {} is {}, but --effective-batch is {}; leave out --accum and "
           "it is derived",
           micro_batch, *accum, *accum * micro_batch, *effective_batch);
   const int64_t effective = effective_batch ? *effective_batch : micro_batch * accum.value_or(4);
-  check(effective <= samples, "an effective batch of {} is larger than the data: {} has {} samples",
-        effective, data_name(), samples);
+  check(effective <= samples,
+        "an effective batch of {}{} is larger than the data: {}; expected --effective-batch {} or "
+        "less",
+        effective,
+        effective_batch
+            ? ""
+            : fmt::format(" (--micro-batch {} x --accum {})", micro_batch, effective / micro_batch),
+        data_has, samples);
   return {std::min(micro_batch, effective), effective, batches.piece};
 }
 
