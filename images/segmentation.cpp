@@ -32,6 +32,26 @@ void ignore_value(Field& masks, uint8_t value) {
 
 namespace {
 
+// The mean of quotients without those of 0 / 0, which are NaN; NaN if there are no others.
+class Mean {
+ public:
+  double add(double numerator, double denominator) {
+    if (denominator == 0) return std::nan("");
+    ++count_;
+    sum_ += numerator / denominator;
+    return numerator / denominator;
+  }
+  double value() const { return count_ == 0 ? std::nan("") : sum_ / double(count_); }
+
+ private:
+  double sum_ = 0;
+  int64_t count_ = 0;
+};
+
+std::string in_words(double score) {
+  return std::isnan(score) ? "-" : fmt::format("{:.4f}", score);
+}
+
 class Segmentation : public Objective {
  public:
   Segmentation(const Field& masks, SegmentationOptions options)
@@ -89,29 +109,27 @@ class Segmentation : public Objective {
       score.text = "no pixel is judged";
       return score;
     }
-    double mean_dice = 0, mean_iou = 0;
+    Mean dice, iou;
     std::vector<std::string> of_classes;
     std::vector<Score::Metric> more;
     for (int64_t k = 0; k < K_; ++k) {
       const double* const of_class = &sums[static_cast<size_t>(1 + 3 * k)];
       const double both = of_class[0], found_and_wanted = of_class[1] + of_class[2];
-      const bool nothing = found_and_wanted == 0;
-      const double dice = nothing ? 1 : 2 * both / found_and_wanted;
-      const double iou = nothing ? 1 : both / (found_and_wanted - both);
-      mean_dice += dice / double(K_);
-      mean_iou += iou / double(K_);
+      // 0 / 0 where the class is neither there nor found.
+      const double own_dice = dice.add(2 * both, found_and_wanted),
+                   own_iou = iou.add(both, found_and_wanted - both);
       const std::string& name = names_[static_cast<size_t>(k)];
-      of_classes.push_back(fmt::format("{} {:.4f}", name, dice));
-      more.push_back({"dice." + name, dice});
-      more.push_back({"iou." + name, iou});
+      of_classes.push_back(name + " " + in_words(own_dice));
+      more.push_back({"dice." + name, own_dice});
+      more.push_back({"iou." + name, own_iou});
     }
-    score.metrics = {{"dice", mean_dice}, {"iou", mean_iou}};
-    score.text = fmt::format("Dice {:.4f}", mean_dice);
+    score.metrics = {{"dice", dice.value()}, {"iou", iou.value()}};
+    score.text = "Dice " + in_words(dice.value());
     if (K_ > 1) {
       score.metrics.insert(score.metrics.end(), more.begin(), more.end());
       score.text += fmt::format(" ({})", fmt::join(of_classes, ", "));
     }
-    score.text += fmt::format(", IoU {:.4f}", mean_iou);
+    score.text += ", IoU " + in_words(iou.value());
     return score;
   }
 

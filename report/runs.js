@@ -18,7 +18,8 @@ function lookOfRun(run) {
 }
 
 function formatNumber(value, digits = 4) {
-  return value === null || value === undefined ? '' : String(Number(value.toPrecision(digits)));
+  if (value === undefined) return '';
+  return value === null ? '-' : String(Number(value.toPrecision(digits)));
 }
 
 // Charts.
@@ -79,6 +80,11 @@ function memoryChart() {
   return chart(description, 110 + 36 * runs.length, (colour) => memoryBars(bars, colour));
 }
 
+// A score is null where the data say nothing of it.
+function isScored(score) {
+  return score !== undefined && score !== null;
+}
+
 // What runs are scored by: accuracy for classes, Dice for masks, SSIM for drawings.
 const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text: 'test Dice'},
   {key: 'ssim', text: 'test SSIM'}]
@@ -86,30 +92,26 @@ const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text:
 
 // A bar for each run's weights, and for their average, in the colour of the run's curve.
 function scoreChart({key, text}) {
-  const bars = runs.filter((run) => run.test?.[key] !== undefined).flatMap((run) => {
+  const bars = runs.filter((run) => isScored(run.test?.[key])).flatMap((run) => {
     const {colour} = lookOfRun(run);
     const bar = {label: run.label, score: run.test[key], colour};
     const average = run.test_ema?.[key];
-    return average === undefined ? [bar] :
-      [bar, {label: `${run.label}, average`, score: average, colour}];
+    return isScored(average) ?
+      [bar, {label: `${run.label}, average`, score: average, colour}] : [bar];
   });
-  const values = bars.map(({score}) => score);
-  const spread = Math.max(...values) - Math.min(...values);
   const description = `Bars of the ${text}: ` +
       bars.map(({label, score}) => `${label} ${formatNumber(score)}`).join(', ') + '.';
   return chart(description, 70 + 36 * bars.length, (colour) => ({
     type: 'bar',
     data: {
       labels: bars.map(({label}) => label),
-      datasets: [{label: text, data: values, maxBarThickness: 28,
+      datasets: [{label: text, data: bars.map(({score}) => score), maxBarThickness: 28,
         backgroundColor: bars.map((bar) => colour(bar.colour))}],
     },
     options: {
       indexAxis: 'y',
       scales: {
-        // Bars from 0 would hide the differences of good runs: the axis says where it begins.
-        x: {min: Math.max(0, Math.min(...values) - Math.max(spread, 0.02 * Math.max(...values))),
-          title: {display: true, text}},
+        x: {beginAtZero: true, title: {display: true, text}},
         y: {grid: {display: false}, ticks: {autoSkip: false}},
       },
       plugins: {legend: {display: false}},
@@ -221,7 +223,9 @@ function sheetOf({label, sheet}) {
 const sheets = runs.filter((run) => run.sheet).map(sheetOf);
 
 showPage(runs.length === 1 ? `Run ${runs[0].label}` : `${runs.length} runs compared`, facts(),
-    section('Results', resultsTable(), ...scores.map(scoreChart)),
+    section('Results', resultsTable(),
+        ...scores.filter(({key}) => runs.some((run) => isScored(run.test?.[key])))
+            .map(scoreChart)),
     section('Loss', curveChart('loss', 'loss')),
     ...scoreSections,
     ...(sheets.length === 0 ? [] :

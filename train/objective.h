@@ -17,7 +17,7 @@ namespace accrue {
 struct Score {
   struct Metric {
     std::string name;  // "accuracy"
-    double value;
+    double value;      // NaN if the data say nothing of it
     bool is_count = false;
   };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -54,7 +55,8 @@ EventFile::Tagged<double> scalars_of(const Json& line, const std::string& group)
       for (auto& scalar : scalars_of(value, key == "terms" ? group : key))
         scalars.push_back(std::move(scalar));
     else if (value.is_number() && key != "step" && key != "window")
-      scalars.emplace_back(group + "/" + key, value.get<double>());
+      if (const auto number = value.get<double>(); !std::isnan(number))
+        scalars.emplace_back(group + "/" + key, number);
   }
   return scalars;
 }

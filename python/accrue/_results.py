@@ -22,6 +22,8 @@ def _bytes(number: float) -> str:
 
 
 def _number(value: object) -> str:
+    if value is None:
+        return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -17,6 +17,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/thread_ranks.h"
 #include "train/game.h"
+#include "train/json.h"
 #include "train/score.h"
 
 namespace accrue::test {
@@ -253,6 +254,30 @@ TEST_CASE("a weight that the host knows counts like one on the device", "[golden
     return to_doubles(learner.parameters->values());
   };
   REQUIRE(weights_by(true) == weights_by(false));
+}
+
+TEST_CASE("a class that is nowhere has no score", "[data]") {
+  const Dataset data{.name = "",
+                     .source = "",
+                     .fields = {{.name = "masks",
+                                 .values = Tensor::empty({2, 1, 2, 2}, DType::i32, Device::cpu),
+                                 .encoding = Encoding::index,
+                                 .classes = 3,
+                                 .class_names = {"sea", "sand", "wood"}}}};
+  const ObjectivePtr objective = segmentation(data.field("masks"));
+  // The loss; of each class both, found and wanted: sand is neither found nor there.
+  const std::vector<double> sums{0, 2, 4, 4, 0, 0, 0, 0, 4, 4};
+  const Score score = objective->score(sums, data);
+  REQUIRE(score["dice"] == (0.5 + 0) / 2);
+  REQUIRE(score["iou"] == Approx((2.0 / 6 + 0) / 2));
+  REQUIRE(std::isnan(score["dice.sand"]));
+  REQUIRE(std::isnan(score["iou.sand"]));
+  REQUIRE(to_json(score)["dice.sand"].dump() == "null");
+  REQUIRE_THAT(score.describe(),
+               StartsWith("Dice 0.2500 (sea 0.5000, sand -, wood 0.0000), IoU 0.1667"));
+  const Score nothing = objective->score(std::vector<double>(10), data);
+  REQUIRE(std::isnan(nothing["dice"]));
+  REQUIRE_THAT(nothing.describe(), StartsWith("Dice - (sea -, sand -, wood -), IoU -"));
 }
 
 TEST_CASE("scores leave out what is not judged", "[golden]") {
