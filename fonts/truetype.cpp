@@ -25,6 +25,11 @@ class BigEndian {
     return *this;
   }
   BigEndian& u32(int64_t value) { return u16(value >> 16).u16(value); }
+  // Seconds since 1970, which the file has since 1904.
+  BigEndian& date(int64_t seconds) {
+    const int64_t since_1904 = seconds + 2082844800;
+    return u32(since_1904 >> 32).u32(since_1904);
+  }
   BigEndian& text(const std::string& text) {
     bytes_ += text;
     return *this;
@@ -322,8 +327,9 @@ std::string encode_truetype(TrueTypeFont font) {
     hmtx.u16s(shape.advance, shape.left);
   }
   loca.u32(glyf.size());
-  // Left edges lie where hmtx has them, at any size; no dates; indices of loca have 32 bits.
-  head.u32(0x10000).u32(0x10000).u32(0).u32(0x5f0f3cf5).u16s(0x000b, em).zeros(16);
+  // Left edges lie where hmtx has them, at any size; indices of loca have 32 bits.
+  head.u32(0x10000).u32(0x10000).u32(0).u32(0x5f0f3cf5).u16s(0x000b, em);
+  head.date(font.created).date(font.created);
   head.u16s(all.left, all.bottom, all.right, all.top, 0, 6, 2, 1, 0);
   hhea.u32(0x10000).u16s(source.line.ascender, source.line.descender, source.line.gap);
   hhea.u16s(all.most_advance, all.left, all.least_right_bearing, all.right, 1).zeros(14);

@@ -20,6 +20,7 @@ struct TrueTypeFont {
   std::string family, full_name, description;
   FontFacts source;  // whose lines, weight and licence are the font's own
   std::vector<Glyph> glyphs;
+  int64_t created = 0;  // seconds since 1970; it is also when the font was last modified
 };
 
 // The font as a file, with a box for characters that it lacks; the same font gives the same bytes.

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <ranges>
 
 #include "apps/cli/messages.h"
@@ -136,6 +138,14 @@ void draw_all(Exporter& exporter, fonts::TrueTypeFont& font, const fonts::Face& 
   }
 }
 
+// When the weights were written, in seconds since 1970, so that the same command writes the same
+// font.
+int64_t date_of(const std::string& weights) {
+  using namespace std::chrono;
+  const auto written = file_clock::to_sys(std::filesystem::last_write_time(weights));
+  return duration_cast<seconds>(written.time_since_epoch()).count();
+}
+
 std::string in_short(const std::string& licence) {
   return licence.empty() ? "says nothing of its licence"
                          : shortened(from_utf8(licence), most_of_licence);
@@ -191,6 +201,7 @@ void export_font(const Options& given, const FontExportOptions& asked) {
   fonts::TrueTypeFont font = fonts::font_after(
       source, asked.name.empty() ? fmt::format("{} in {}", family, style.name) : asked.name,
       description);
+  font.created = date_of(given.init);
   const size_t spaces = font.glyphs.size();
   std::u32string blank;
   {

@@ -98,6 +98,22 @@ double ink_iou(const GrayImage& a, const GrayImage& b) {
 
 }  // namespace
 
+TEST_CASE("a font says when it was made", "[fonts]") {
+  TrueTypeFont font = font_of({});
+  font.glyphs.push_back({U'a', 500, {}});
+  font.created = 1'700'000'000;
+  const std::string file = encode_truetype(font);
+  const auto number = [&](size_t at) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(file[at + i]);
+    return value;
+  };
+  const size_t entry = file.find("head"), head = number(entry + 8);
+  for (const size_t date : {20, 28})  // created and modified, since 1904
+    REQUIRE((number(head + date) << 32 | number(head + date + 4)) ==
+            uint64_t{1'700'000'000} + 2'082'844'800);
+}
+
 TEST_CASE("a font of traced drawings looks like them", "[.potrace]") {
   NEEDS_POTRACE;
   const std::vector<GrayImage> drawings = targets_of_strokes(200);
