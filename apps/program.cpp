@@ -78,7 +78,8 @@ void add_network_commands(CommandLine& line, Asked& asked) {
                             .append(of_batches.without({"micro-batch", "accum"}))
                             .append(of_optimizer)
                             .append(all.only({"shard-optimizer", "rank-exchange"}))
-                            .append(settings_of(asked.plan, options)),
+                            .append(settings_of(asked.plan, options))
+                            .trying("batch-norm-by"),
             .work = [&] { plan(options, asked.plan); },
             .needed = {"--memory"}},
            options);

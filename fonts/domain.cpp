@@ -12,7 +12,7 @@ constexpr const char* model_name = "zi2zi";
 
 Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
   constexpr Decides result = Decides::result;
-  const decltype(About::acts_with) with_zi2zi{{"model", {model_name}}};
+  const ActsWith with_zi2zi{{"model", {model_name}}};
   Zi2ziOptions& networks = game.networks;
   Zi2ziLosses& losses = game.losses;
   const auto about = [&](std::string name, std::string help, Saved saved = Saved::no) {
@@ -89,10 +89,9 @@ std::vector<DomainModel> Fonts::models() const {
                       {"styles", Encoding::index}},
            .data = "strokes",
            .shown = {.image = {1, 64, 64}, .classes = 1},
+           .heeds = {"width", "init-scheme", "pack", "sample-every"},
            .has_own_pixels = true,
-           .dropout = "g-dropout",
-           .other_norm = "--norm instance",
-           .has_samples = true}};
+           .other_norm = "--norm instance"}};
 }
 
 Zi2ziOptions Fonts::networks(const ModelOptions& model) const {

@@ -41,7 +41,7 @@ Settings settings_of_folder(Images& o) {
 }
 
 Settings settings_of_masks(Images& o) {
-  const decltype(About::acts_with) with_unet{{"model", {"unet"}}};
+  const ActsWith with_unet{{"model", {"unet"}}};
   std::vector<std::string> all;
   for (const auto& [name, kind] : model_names()) all.push_back(name);
   Settings s;
@@ -91,8 +91,7 @@ Settings settings_of_contrast(Images& o) {
   std::vector<std::string> classifiers;
   for (const auto& [name, kind] : model_names())
     if (kind != ModelKind::unet) classifiers.push_back(name);
-  const decltype(About::acts_with) with_classifiers{{"model", classifiers}},
-      with_simclr{{"objective", {"simclr"}}};
+  const ActsWith with_classifiers{{"model", classifiers}}, with_simclr{{"objective", {"simclr"}}};
   Settings s;
   s.group("Model and data")
       .add(o.to_learn, names,
@@ -172,11 +171,15 @@ std::vector<DomainModel> Images::models() const {
     const bool has_masks = kind == ModelKind::unet;
     const DomainModel::Field answer = has_masks ? DomainModel::Field{"masks", Encoding::mask}
                                                 : DomainModel::Field{"labels", Encoding::index};
+    std::vector<std::string> heeds{"width", "dropout", "init-scheme"};
+    if (has_masks) heeds.emplace_back("depth");
+    if (kind != ModelKind::mlp && kind != ModelKind::mlp_small) heeds.emplace_back("pack");
     models.push_back({.name = name,
                       .fields = {{"images", Encoding::pixel}, answer},
                       .data = has_masks ? "shapes" : "digits",
                       .shown = default_model(kind),
-                      .has_depth = has_masks,
+                      .heeds = std::move(heeds),
+                      .takes_any_size = has_masks,
                       .other_norm = model_with_group_norm(kind) + " (GroupNorm)"});
   }
   return models;

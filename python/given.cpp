@@ -39,8 +39,9 @@ std::vector<DomainModel> Given::models() const {
   if (!arrays)
     return {{.name = given_model,
              .fields = {{"images", Encoding::pixel}, {"labels", Encoding::index}},
-             .data = "digits"}};
-  DomainModel model{.name = given_model, .data = given_data};
+             .data = "digits",
+             .heeds = {"pack"}}};
+  DomainModel model{.name = given_model, .data = given_data, .heeds = {"pack"}};
   for (const Field& field : arrays->train.fields)
     model.fields.push_back({field.name, field.encoding});
   return {model};

@@ -25,7 +25,7 @@ std::vector<std::string> names_of() {
 }
 
 Settings settings_of_rows(RowOptions& o) {
-  const decltype(About::acts_with) with_text{{"model", text_model_names()}};
+  const ActsWith with_text{{"model", text_model_names()}};
   Settings s;
   s.group("Model and data")
       .add(o.context, {.name = "context",
@@ -61,7 +61,7 @@ Settings settings_of_pairs(std::optional<double>& scale) {
 
 Settings settings_of_base(std::string& base, std::optional<int>& bits) {
   static const std::map<std::string, int> numbers_of_bits{{"4", 4}, {"8", 8}, {"16", 16}};
-  const decltype(About::acts_with) with_text{{"model", text_model_names()}};
+  const ActsWith with_text{{"model", text_model_names()}};
   Settings s;
   s.group("Language models")
       .add(base, {.name = "base",
@@ -83,7 +83,7 @@ Settings settings_of_base(std::string& base, std::optional<int>& bits) {
 }
 
 Settings settings_of_sizes(TextModelSizes& o) {
-  const decltype(About::acts_with) with_text{{"model", text_model_names()}},
+  const ActsWith with_text{{"model", text_model_names()}},
       with_llama{{"model", names_of<LlamaOptions>()}}, with_gpt{{"model", names_of<Gpt2Options>()}};
   static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
   const auto about = [](std::string name, std::string help, auto with) {
@@ -233,15 +233,15 @@ Settings Text::settings(TrainingOptions& o) {
 std::vector<DomainModel> Text::models() const {
   std::vector<DomainModel> models;
   for (const std::string& name : text_model_names()) {
-    const bool has_dropout = std::holds_alternative<Gpt2Options>(text_model(name));
+    std::vector<std::string> heeds{"sample-every"};
+    if (std::holds_alternative<Gpt2Options>(text_model(name))) heeds.emplace_back("dropout");
     models.push_back({.name = name,
                       .fields = {{"tokens", Encoding::index},
                                  {"positions", Encoding::index},
                                  {"labels", Encoding::index}},
                       .data = "grammar",
                       .shown = {.image = {rows.context}, .classes = 257},
-                      .dropout = has_dropout ? "dropout" : "",
-                      .has_samples = true,
+                      .heeds = std::move(heeds),
                       .pieces = "tokens",
                       .no_decay = {"vectors"}});
   }

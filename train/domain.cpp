@@ -39,6 +39,13 @@ std::vector<DomainModel> Domains::models() const {
   return models;
 }
 
+std::map<std::string, std::vector<std::string>> Domains::models_that_heed() const {
+  std::map<std::string, std::vector<std::string>> all;
+  for (const DomainModel& model : models())
+    for (const std::string& setting : model.heeds) all[setting].push_back(model.name);
+  return all;
+}
+
 size_t Domains::number_of_model(const std::string& name) const {
   for (size_t i = 0; i < all_.size(); ++i) {
     const std::vector<DomainModel> models = all_[i]->models();

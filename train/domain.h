@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -23,18 +24,18 @@ struct DomainModel {
     Encoding encoding;
   };
 
-  std::string name;             // "unet"
-  std::vector<Field> fields;    // the first is what the network sees, the last has the classes
-  std::string data;             // the data set that it learns from if no other is given
-  ModelOptions shown{};         // the image and the classes with which it is shown without data
-  bool has_depth = false;       // ModelOptions::depth says something
+  std::string name;           // "unet"
+  std::vector<Field> fields;  // the first is what the network sees, the last has the classes
+  std::string data;           // the data set that it learns from if no other is given
+  ModelOptions shown{};       // the image and the classes with which it is shown without data
+  // The settings that not every model heeds and this one does, by name: "depth". One that any
+  // domain's model heeds has no effect with others.
+  std::vector<std::string> heeds{};
+  bool takes_any_size = false;  // of images, and answers for each of their pixels
   bool has_own_pixels = false;  // -1 to 1, whatever the data set's normalization
-  // Settings: the one that is its dropout, and what gives it a norm that does not depend on the
-  // micro-batch.
-  std::string dropout = "dropout";
+  // The setting that gives it a norm that does not depend on the micro-batch.
   std::string other_norm{};
-  bool has_samples = false;  // it can show on its way what it has learned
-  std::string pieces{};      // of a sample, which throughput counts in its place: "tokens"
+  std::string pieces{};  // of a sample, which throughput counts in its place: "tokens"
   std::vector<std::string> no_decay{};  // StepOptions::no_decay where that was not asked for
 
   const std::string& input() const { return fields.front().name; }
@@ -131,6 +132,8 @@ class Domains {
 
   // The models of all domains, in the order of their names.
   std::vector<DomainModel> models() const;
+  // The names of the models that heed a setting, by its name.
+  std::map<std::string, std::vector<std::string>> models_that_heed() const;
   // These throw Error if no domain has a model of this name.
   DomainModel model(const std::string& name) const;
   const Domain& of_model(const std::string& name) const { return *all_[number_of_model(name)]; }

@@ -235,13 +235,32 @@ bool Settings::has(const std::string& name) const {
   return std::ranges::any_of(all_, [&](const Setting& s) { return s.about.name == name; });
 }
 
-bool Settings::has_effect(const Setting& setting) const {
-  const auto& acts_with = setting.about.acts_with;
-  const auto is_met = [&](const auto& condition) {
-    const auto& [name, values] = condition;
-    return !has(name) || std::ranges::find(values, at(name).text()) != values.end();
-  };
-  return acts_with.empty() || std::ranges::any_of(acts_with, is_met);
+bool ActsWith::Condition::is_met_by(const std::string& value) const {
+  const bool is_there = std::ranges::find(values, value) != values.end();
+  return is_there == (has == Has::one_of);
+}
+
+std::vector<ActsWith::Case> Settings::lacking(const Setting& setting) const {
+  std::vector<ActsWith::Case> all;
+  for (const ActsWith::Case& each : setting.about.acts_with.cases) {
+    ActsWith::Case& unmet = all.emplace_back();
+    for (const ActsWith::Condition& condition : each)
+      if (has(condition.name) && !condition.is_met_by(at(condition.name).text()))
+        unmet.push_back(condition);
+    if (unmet.empty()) return {};
+  }
+  return all;
+}
+
+void Settings::act_with(const std::string& other,
+                        const std::map<std::string, std::vector<std::string>>& values) {
+  for (Setting& setting : all_) {
+    const auto found = values.find(setting.about.name);
+    if (found == values.end()) continue;
+    std::vector<ActsWith::Case>& cases = setting.about.acts_with.cases;
+    if (cases.empty()) cases.emplace_back();
+    for (ActsWith::Case& each : cases) each.push_back({other, found->second});
+  }
 }
 
 const Setting& Settings::at(const std::string& name) const {
@@ -285,15 +304,25 @@ Settings Settings::only(std::initializer_list<std::string> names) const {
   return chosen;
 }
 
+Settings Settings::trying(const std::string& name) const {
+  Settings all = *this;
+  for (Setting& setting : all.all_)
+    for (ActsWith::Case& each : setting.about.acts_with.cases)
+      std::erase_if(each, [&](const auto& condition) { return condition.name == name; });
+  return all;
+}
+
 Settings Settings::settled(const std::string& name) const {
   const std::string value = at(name).text();
   Settings rest = without({name});
-  std::erase_if(rest.all_, [&](const Setting& setting) {
-    const auto& acts_with = setting.about.acts_with;
-    return !acts_with.empty() && std::ranges::all_of(acts_with, [&](const auto& condition) {
-      return condition.first == name &&
-             std::ranges::find(condition.second, value) == condition.second.end();
+  const auto excludes = [&](const ActsWith::Case& each) {
+    return std::ranges::any_of(each, [&](const ActsWith::Condition& condition) {
+      return condition.name == name && !condition.is_met_by(value);
     });
+  };
+  std::erase_if(rest.all_, [&](const Setting& setting) {
+    const auto& cases = setting.about.acts_with.cases;
+    return !cases.empty() && std::ranges::all_of(cases, excludes);
   });
   return rest;
 }

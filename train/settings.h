@@ -36,6 +36,33 @@ enum class Decides { result, no_result };
 // or drawn with, for which a command may give another value.
 enum class Saved { no, with_weights, with_scores };
 
+// The cases in which a setting has an effect; without any it always has. In a case each of its
+// conditions is met: a setting has one of these values, or it has none of them. A table that lacks
+// the setting meets the condition.
+struct ActsWith {
+  enum class Has { one_of, none_of };
+  struct Condition {
+    std::string name;
+    std::vector<std::string> values;
+    Has has = Has::one_of;
+
+    bool is_met_by(const std::string& value) const;
+  };
+  using Case = std::vector<Condition>;
+
+  ActsWith() = default;
+  ActsWith(std::initializer_list<Condition> one) : cases{Case(one)} {}
+  friend ActsWith operator||(ActsWith a, const ActsWith& b) {
+    a.cases.insert(a.cases.end(), b.cases.begin(), b.cases.end());
+    return a;
+  }
+
+  std::vector<Case> cases{};
+};
+
+// The machines and processes on which a setting has an effect.
+enum class ActsOn { everything, cpu, gpu, several_processes };
+
 struct About {
   std::string name;  // "clip-norm"
   Decides decides;
@@ -46,8 +73,8 @@ struct About {
   std::map<std::string, double> words{};  // that stand for a number: {"auto", ...}
   std::string alias{};                    // another name
   std::string needs{}, excludes{};        // the name of a setting
-  // It has an effect only where one of these settings has one of these values.
-  std::map<std::string, std::vector<std::string>> acts_with{};
+  ActsWith acts_with{};
+  ActsOn acts_on = ActsOn::everything;
   std::string rather{};  // the setting that is likely to be meant where this one has none
   Saved saved = Saved::no;
   std::string data{};  // the data that it has an effect with, if not all: "a folder of images"
@@ -117,7 +144,14 @@ class Settings {
   const Setting& at(const std::string& name) const;
   bool has(const std::string& name) const;
   // False if another setting makes this one do nothing.
-  bool has_effect(const Setting& setting) const;
+  bool has_effect(const Setting& setting) const { return lacking(setting).empty(); }
+  // What would let this one do something: of each case the conditions that are not met. Nothing if
+  // it has an effect.
+  std::vector<ActsWith::Case> lacking(const Setting& setting) const;
+  // Gives each setting that is named here, and is in the table, an effect only where `other` has
+  // one of the values beside it, as well.
+  void act_with(const std::string& other,
+                const std::map<std::string, std::vector<std::string>>& values);
   // The settings for which keep() is true, in the order of the table.
   Settings where(const std::function<bool(const Setting&)>& keep) const;
   // The settings in these groups, without these names, or with only these names, in the order of
@@ -125,6 +159,8 @@ class Settings {
   Settings in(const std::vector<std::string>& groups) const;
   Settings without(std::initializer_list<std::string> names) const;
   Settings only(std::initializer_list<std::string> names) const;
+  // A command that tries all values of this setting does not ask what it is.
+  Settings trying(const std::string& name) const;
   // Without this setting, whose value is settled, and without those that do nothing with it.
   Settings settled(const std::string& name) const;
 

@@ -66,10 +66,13 @@ struct StepOptions {
 inline Settings settings_of(StepOptions& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   const std::string dynamic = "dynamic: ";
-  using ActsWith = decltype(About::acts_with);
+  using Has = ActsWith::Has;
   const ActsWith with_moments{{"optimizer", {"adam", "adamw", "lion"}}},
       with_sgd{{"optimizer", {"sgd"}}}, with_one_cycle{{"schedule", {"one-cycle"}}},
-      with_dynamic{{"loss-scale", {"dynamic"}}, {"precision", {"fp16"}}};
+      with_dynamic = ActsWith{{"loss-scale", {"dynamic"}}} ||
+                     ActsWith{{"loss-scale", {""}}, {"precision", {"fp16"}}},
+      with_decay = ActsWith{{"weight-decay", {"", "0"}, Has::none_of}} ||
+                   ActsWith{{"weight-decay", {""}}, {"optimizer", {"adamw"}}};
   Settings s;
   s.group("Optimizer")
       .add(o.optimizer, optimizer_names(), {"optimizer", result, "Update rule"})
@@ -106,7 +109,8 @@ inline Settings settings_of(StepOptions& o) {
            .help = "Parameters that do not decay: names or parts of them between dots, such as wpe "
                    "or ln_f.weight; vectors: biases and the weights of norms; none",
            .takes = "NAME,...",
-           .unset = "vectors for language models"})
+           .unset = "vectors for language models",
+           .acts_with = with_decay})
       .add(o.momentum,
            {.name = "momentum", .decides = result, .help = "SGD momentum", .acts_with = with_sgd})
       .add_flag(o.nesterov, true,

@@ -142,9 +142,11 @@ inline Settings settings_of(TrainingOptions& o) {
                     .help = "Seed of weights, order and dropout",
                     .range = not_negative});
   s.group("Machine").add(o.cuda_graphs, graphs_names(),
-                         {"cuda-graphs", no_result,
-                          "Record micro-steps and steps once and replay them; the same bits either "
-                          "way"});
+                         {.name = "cuda-graphs",
+                          .decides = no_result,
+                          .help = "Record micro-steps and steps once and replay them; the same "
+                                  "bits either way",
+                          .acts_on = ActsOn::gpu});
   s.group("Batches")
       .add(o.strategy, strategy_names(), {"strategy", result, help_of_strategies()})
       .add(o.recompute, recompute_names(),
@@ -169,12 +171,15 @@ inline Settings settings_of(TrainingOptions& o) {
             .decides = no_result,
             .help = "With batch-norm-by walk: walk the window at most so many times more",
             .range = {1, 1e6},
-            .needs = "batch-norm"})
+            .needs = "batch-norm",
+            .acts_with = {{"batch-norm", {"window"}}, {"batch-norm-by", {"walk"}}}})
       .add(o.pack, pack_names(),
-           {"pack", no_result,
-            "Keep the weights of 3x3 convolutions in the form that the CPU multiplies by, for all "
-            "micro-batches of a window; the same bits either way. auto: in layers where that saves "
-            "much time, unless memory is limited"})
+           {.name = "pack",
+            .decides = no_result,
+            .help = "Keep the weights of 3x3 convolutions in the form that the CPU multiplies by, "
+                    "for all micro-batches of a window; the same bits either way. auto: in layers "
+                    "where that saves much time, unless memory is limited",
+            .acts_on = ActsOn::cpu})
       .add(o.epochs, {.name = "epochs",
                       .decides = no_result,
                       .help = "Passes over the training data, skipped windows included",
@@ -200,13 +205,19 @@ inline Settings settings_of(TrainingOptions& o) {
                       "NAME,..."});
   s.group("Several processes")
       .add_flag(o.shard_optimizer, true,
-                {"shard-optimizer", no_result,
-                 "Each rank keeps the optimizer's state of its share of the parameters, steps them "
-                 "and sends them to the others: ZeRO's stage 1, with the same bits"})
+                {.name = "shard-optimizer",
+                 .decides = no_result,
+                 .help = "Each rank keeps the optimizer's state of its share of the parameters, "
+                         "steps them and sends them to the others: ZeRO's stage 1, with the same "
+                         "bits",
+                 .acts_on = ActsOn::several_processes})
       .add(o.rank_overlap, rank_overlap_names(),
-           {"rank-overlap", no_result,
-            "Exchange gradients while the last backward of a window goes on, with the same bits; "
-            "auto: on the CPU, with strategy fused, whole optimizers and without on-oom split"});
+           {.name = "rank-overlap",
+            .decides = no_result,
+            .help = "Exchange gradients while the last backward of a window goes on, with the same "
+                    "bits; auto: on the CPU, with strategy fused, whole optimizers and without "
+                    "on-oom split",
+            .acts_on = ActsOn::several_processes});
   s.append(settings_of(static_cast<StepOptions&>(o)))
       .group("Loss scale")
       .add(o.on_overflow, on_overflow_names(),

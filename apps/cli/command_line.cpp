@@ -108,6 +108,7 @@ void CommandLine::perform(const Command& command, Options& options, Paths paths,
   if (!command.is_shared) refuse_ranks(command.name);
   options = with_options_of_weights(options);
   check_given(options.given, command.settings);
+  check_machine(options, command.settings);
   add_paths(paths, command.settings, options.domains);
   paths.refuse_overwriting();
   for (const Setting& setting : command.settings)

@@ -36,6 +36,17 @@ CLI::Option* declare(CLI::App& command, const Setting& setting) {
   return option->type_name(about.takes)->default_str(value.empty() ? about.unset : value);
 }
 
+// The setting as an option.
+std::string said(const std::string& name, const std::string& value) {
+  return value.empty() ? "no --" + name : fmt::format("--{} {}", name, value);
+}
+
+std::string expected(const ActsWith::Condition& condition) {
+  const bool is_any_other = condition.has == ActsWith::Has::none_of;
+  return is_any_other ? fmt::format("another --{}", condition.name)
+                      : said(condition.name, CLI::detail::join(condition.values, "|"));
+}
+
 }  // namespace
 
 void declare(CLI::App& command, const Settings& settings) {
@@ -62,13 +73,17 @@ void check_effect(const Setting& setting, const Settings& settings) {
   const About& about = setting.about;
   if (settings.has_effect(setting)) return;
   std::string is, wanted;
-  for (const auto& [other, values] : about.acts_with) {
-    const std::string text = settings.at(other).text();
-    is += fmt::format("{}--{} {}", is.empty() ? "" : " and ", other, text.empty() ? "1" : text);
-    wanted += fmt::format("{}--{} {}", wanted.empty() ? "" : " or ", other,
-                          CLI::detail::join(values, "|"));
+  for (const ActsWith::Case& lacking : settings.lacking(setting)) {
+    std::string wanted_together;
+    for (const ActsWith::Condition& condition : lacking) {
+      const std::string has = said(condition.name, settings.at(condition.name).text());
+      if (is.find(has) == is.npos) is += (is.empty() ? "" : " and ") + has;
+      wanted_together += (wanted_together.empty() ? "" : " and ") + expected(condition);
+    }
+    wanted += (wanted.empty() ? "" : " or ") + wanted_together;
   }
-  if (!about.rather.empty()) wanted = "--" + about.rather;
+  if (settings.has(about.rather) && settings.has_effect(settings.at(about.rather)))
+    wanted = "--" + about.rather;
   fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
 }
 

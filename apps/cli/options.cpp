@@ -10,6 +10,7 @@
 
 #include "apps/cli/environment.h"
 #include "apps/cli/messages.h"
+#include "apps/cli/ranks.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
 #include "kernels/parallel.h"
@@ -255,6 +256,26 @@ std::vector<std::string> arguments_of(const Options& options) {
 
 Device wanted_device(const Options& options) {
   return options.device.value_or(cuda::unavailable_reason().empty() ? Device::cuda : Device::cpu);
+}
+
+void check_machine(const Options& options, const Settings& settings) {
+  const bool is_plan = settings.has("ranks"), is_on_gpu = wanted_device(options) == Device::cuda;
+  const bool has_others = is_plan ? settings.at("ranks").text() != "1" : launched().count > 1;
+  for (const Setting& setting : settings) {
+    const std::string& name = setting.about.name;
+    if (!options.given.contains(name)) continue;
+    const auto check_effect = [&](bool has_effect, const char* here, const char* wanted) {
+      check(has_effect, "--{} has no effect {}: expected {}, or no --{}", name, here, wanted, name);
+    };
+    switch (setting.about.acts_on) {
+      case ActsOn::everything: break;
+      case ActsOn::cpu: check_effect(!is_on_gpu, "on a GPU", "--device cpu"); break;
+      case ActsOn::gpu: check_effect(is_on_gpu, "on the CPU", "--device cuda"); break;
+      case ActsOn::several_processes:
+        check_effect(has_others, "in one process",
+                     is_plan ? "--ranks of 2 or more" : "several, as mpirun starts them");
+    }
+  }
 }
 
 void apply_threads(const Options& options) {

@@ -112,14 +112,6 @@ std::string default_data(const Options& o);
 // (apps/cli/declare.h).
 inline Settings settings_of(Options& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  std::vector<std::string> with_depth, with_dropout, with_samples;
-  std::string other_dropout;
-  for (const DomainModel& model : o.domains.models()) {
-    if (model.has_samples) with_samples.push_back(model.name);
-    if (model.has_depth) with_depth.push_back(model.name);
-    if (model.dropout == "dropout") with_dropout.push_back(model.name);
-    else other_dropout = model.dropout;
-  }
   // The last domain, which may be a caller's, has the last word on a setting of one name.
   const auto of_domains = [&](const std::string& heading) {
     Settings all;
@@ -150,7 +142,6 @@ inline Settings settings_of(Options& o) {
                     "with the colour of --mean below and on the right, and the answer is cut to "
                     "their size",
             .range = Range{1, 10},
-            .acts_with = {{"model", with_depth}},
             .saved = Saved::with_weights})
       .add(o.data,
            {"data", result,
@@ -186,8 +177,7 @@ inline Settings settings_of(Options& o) {
                                .decides = result,
                                .help = "Dropout before the last layer",
                                .range = {0, 0.999},
-                               .acts_with = {{"model", with_dropout}},
-                               .rather = other_dropout})
+                               .rather = "g-dropout"})
       .add(o.network.init, init_scheme_names(),
            {"init-scheme", no_result,
             "Distribution of the initial weights (lecun is PyTorch's default)"})
@@ -241,11 +231,14 @@ inline Settings settings_of(Options& o) {
                               .decides = no_result,
                               .help = "End all ranks if one has given no sign of life for so long",
                               .takes = "SECONDS",
-                              .range = {1, 86400}})
+                              .range = {1, 86400},
+                              .acts_on = ActsOn::several_processes})
       .add(o.rank_exchange, rank_exchange_names(),
-           {"rank-exchange", no_result,
-            "How GPUs exchange what they add up; auto: by NCCL where it is built in and each rank "
-            "has a GPU of its own, else through the host"});
+           {.name = "rank-exchange",
+            .decides = no_result,
+            .help = "How GPUs exchange what they add up; auto: by NCCL where it is built in and "
+                    "each rank has a GPU of its own, else through the host",
+            .acts_on = ActsOn::several_processes});
   s.group("Output")
       .add(o.save, {"save", no_result, "Write the weights at the end; PyTorch's names and layout",
                     "FILE.safetensors"})
@@ -267,8 +260,7 @@ inline Settings settings_of(Options& o) {
             .help = "Every so many windows: a language model writes a short text; a font's "
                     "generator draws characters that are held out, as a sheet in --log-dir",
             .takes = "WINDOWS",
-            .range = positive,
-            .acts_with = {{"model", with_samples}}})
+            .range = positive})
       .append(of_domains("Output"))
       .add(o.memory_trace,
            {"memory-trace", no_result,
@@ -296,6 +288,7 @@ inline Settings settings_of(Options& o) {
       .add_flag(o.measure_baseline, true,
                 {"measure-baseline", no_result,
                  "Also run the same effective batch without accumulation and measure its memory"});
+  s.act_with("model", o.domains.models_that_heed());
   return s;
 }
 
@@ -305,6 +298,9 @@ std::vector<std::string> arguments_of(const Options& options);
 // The device that the options mean, without a word about it; cuda where it is asked for, whether it
 // can be used or not.
 Device wanted_device(const Options& options);
+// Throws Error for a setting of a command that was given and has no effect on that device, or in so
+// few processes.
+void check_machine(const Options& options, const Settings& settings);
 void apply_threads(const Options& options);
 // --device, --threads and --memory-limit take effect here. Returns the device to run on and, if it
 // was chosen automatically, says so. Throws Error if a device is asked for that cannot be used.

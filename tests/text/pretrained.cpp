@@ -288,7 +288,7 @@ TEST_CASE("text write asks for a language model and its tokenizer", "[text]") {
   write_safetensors(other, {{"transformer.wte.weight", embedding}}, {{"model", "gpt-tiny"}});
   refuse("text write --weights " + other, "expected --tokenizer with the one that it learned by");
   refuse("train --model gpt-tiny --data grammar --hold-out 0.1", "--hold-out");
-  refuse("train --data grammar --model gpt-tiny --no-decay norm_1",
+  refuse("train --data grammar --model gpt-tiny --no-decay norm_1 --weight-decay 0.1",
          "no parameters that could decay are called");
 }
 

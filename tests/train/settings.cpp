@@ -66,6 +66,44 @@ TEST_CASE("every setting is set by the text that it gives", "[cli][full]") {
   }
 }
 
+TEST_CASE("a setting acts in one of its cases, where each condition is met", "[cli]") {
+  const auto acts = [](const std::string& name,
+                       const std::vector<std::pair<std::string, std::string>>& with) {
+    app::Options options;
+    const Settings all = settings_of(options);
+    for (const auto& [other, value] : with) all.at(other).set(value);
+    return all.has_effect(all.at(name));
+  };
+  REQUIRE(!acts("window-passes", {}));
+  REQUIRE(!acts("window-passes", {{"batch-norm", "window"}}));
+  REQUIRE(!acts("window-passes", {{"batch-norm-by", "walk"}}));
+  REQUIRE(acts("window-passes", {{"batch-norm", "window"}, {"batch-norm-by", "walk"}}));
+  REQUIRE(acts("loss-scale-init", {{"loss-scale", "dynamic"}}));
+  REQUIRE(acts("loss-scale-init", {{"precision", "fp16"}}));
+  REQUIRE(!acts("loss-scale-init", {{"precision", "fp16"}, {"loss-scale", "8"}}));
+  REQUIRE(!acts("no-decay", {}));
+  REQUIRE(!acts("no-decay", {{"optimizer", "adamw"}, {"weight-decay", "0"}}));
+  REQUIRE(acts("no-decay", {{"optimizer", "adamw"}}));
+  REQUIRE(acts("no-decay", {{"weight-decay", "0.1"}}));
+}
+
+TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
+  app::Options options;
+  const Settings all = settings_of(options);
+  const auto heeding = options.domains.models_that_heed();
+  for (const char* name : {"width", "depth", "dropout", "init-scheme", "pack", "sample-every"})
+    REQUIRE(heeding.contains(name));
+  for (const DomainModel& model : options.domains.models()) {
+    all.at("model").set(model.name);
+    for (const auto& [name, models] : heeding) {
+      INFO(model.name << " " << name);
+      REQUIRE(all.has_effect(all.at(name)) == (std::ranges::count(model.heeds, name) > 0));
+    }
+  }
+  all.at("model").set("gpt-tiny");
+  REQUIRE(!all.has_effect(all.at("init-scheme")));
+}
+
 TEST_CASE("a process is passed every option that is not as by default", "[cli][full]") {
   REQUIRE(app::arguments_of({}).empty());
   const app::Options options = all_set({"beta2-half-life"});  // which excludes beta2
